@@ -1,0 +1,41 @@
+# Everything a newcomer needs: `make demo` and `make test` work on a machine with python3, pip, venv and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SETTINGS ?=
+
+.PHONY: demo test test-slow check bench format clean
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	touch $@
+
+demo: $(VENV)/.installed
+	$(BIN)/hearsay demo --out out/demo
+
+test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m slow
+
+check: $(VENV)/.installed-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmarks.speed
+	$(BIN)/python -m benchmarks.scale
+
+clean:
+	rm -rf $(VENV) out build *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,196 @@
+"""The contract that every algorithm fulfils.
+
+An algorithm is a frozen dataclass of schedules and options, with a few pure functions of ONE agent. The simulator adds the agent and seed axes;
+a deployed agent calls the very same functions in its own process.
+
+    init(params)                                  -> State                what the agent keeps, private
+    draw(key, params)                             -> Message of draws     randomness of one step, before its scale is known
+    send(draws, state, batch, rates)              -> Message, State       noise goes in here, and only here
+    update(state, sent, inbox, batch, rates, domain)   -> State           pure
+    predict(state)                                -> params               the model an agent reads out for itself
+
+What `send` returns is all that ever leaves an agent. `batch.gradient(params)` is the mean gradient of the step's records (problems/sampling.py);
+`send` has it too, for algorithms that share gradients or trackers.
+
+Every algorithm here is linear in what it hears, so `Inbox` holds, per message field, `total` = sum over the in-neighbours j of w_ij message_j,
+and `own`, the agent's own weight in that field's matrix: -sum_j w_ij for a "coupling" field, 1 - sum_j w_ij for a "mixing" field (graphs.py).
+
+The proof lives next to the update: `leak`, `step_size` and `releases` hand the privacy engine (privacy/recursion.py) the coefficients of
+the recursion, read from the same schedules that drive the run.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import numpy as np
+
+from hearsay import _validate as check
+from hearsay.graphs import Graph
+from hearsay.noise import MECHANISMS
+from hearsay.privacy.participation import History as FromFirstUse
+from hearsay.privacy.recursion import Account, Assumption, Recursion, Release
+from hearsay.problems.domains import Domain
+from hearsay.problems.problem import Problem
+from hearsay.problems.sampling import Sampling
+from hearsay.schedules import Constant, Schedule, schedule
+
+
+class Inbox(NamedTuple):
+    """What an agent hears in one round: one entry per message field in each part."""
+
+    total: Any
+    own: Any
+
+
+class Finding(NamedTuple):
+    """One condition of a paper's theory: does it hold, and by how much. margin > 0 means it holds with that much to spare."""
+
+    name: str
+    holds: bool
+    detail: str
+    margin: float | None = None
+
+
+Noise = Schedule | tuple[Schedule, ...]
+
+
+@dataclass(frozen=True)
+class Algorithm(ABC):
+    """Options shared by all: the noise scale (one schedule for all agents, or one per agent), its distribution, and the sampler."""
+
+    name: ClassVar[str]
+    # message field -> the matrix it travels over, "coupling" or "mixing"
+    channels: ClassVar[Mapping[str, str]]
+
+    noise: Noise
+    mechanism: str
+    sampling: Sampling
+    average: bool = False  # read out an average of the agent's own past models: post-processing, so it costs no privacy
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "noise", as_noise(self.noise))
+        check.one_of("mechanism", self.mechanism, MECHANISMS)
+        if not isinstance(self.sampling, Sampling):
+            check.fail("sampling", "a sampler such as hearsay.History()", self.sampling)
+
+    # What one agent does.
+
+    @abstractmethod
+    def init(self, params: jax.Array) -> Any: ...
+
+    @abstractmethod
+    def draw(self, key: jax.Array, params: jax.Array) -> Any: ...
+
+    @abstractmethod
+    def send(self, draws: Any, state: Any, batch: Any, rates: Any) -> tuple[Any, Any]: ...
+
+    @abstractmethod
+    def update(self, state: Any, sent: Any, inbox: Inbox, batch: Any, rates: Any, domain: Domain) -> Any: ...
+
+    @abstractmethod
+    def predict(self, state: Any) -> jax.Array: ...
+
+    @abstractmethod
+    def rates(self, steps: np.ndarray, agents: int) -> Any:
+        """A NamedTuple of arrays (time, agent), float64: what send and update receive one step and agent at a time."""
+
+    # What the privacy engine needs.
+
+    @abstractmethod
+    def leak(self, graph: Graph, agent: int) -> Schedule:
+        """1 - a_k: how much of the private state a step replaces by what the transcript says."""
+
+    @abstractmethod
+    def releases(self, agent: int) -> tuple[Release, ...]: ...
+
+    @property
+    @abstractmethod
+    def step_size(self) -> Schedule: ...
+
+    gradient_at_state: ClassVar[bool] = True  # False: the gradient is taken at a point that the transcript determines
+
+    def paper_epsilon(self, graph: Graph, agent: int, problem: Problem, horizon: int) -> float | None:
+        """The source paper's own budget formula, or None where it gives none."""
+        return None
+
+    def check(self, graph: Graph, problem: Problem) -> None:
+        """Raise ValueError for what cannot be run."""
+        graph.require_agents(problem.agents)
+        if isinstance(self.noise, tuple) and len(self.noise) != graph.agents:
+            check.fail("noise", f"one schedule, or one for each of the {graph.agents} agents", f"{len(self.noise)} schedules")
+
+    def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
+        """The source paper's conditions and rates for this configuration."""
+        return []
+
+    # What follows from the above.
+
+    def noise_for(self, agent: int) -> Schedule:
+        return self.noise[agent] if isinstance(self.noise, tuple) else self.noise
+
+    def noise_rates(self, steps: np.ndarray, agents: int) -> np.ndarray:
+        if isinstance(self.noise, tuple):
+            return np.stack([s(steps) for s in self.noise], axis=1)
+        return np.broadcast_to(self.noise(steps)[:, None], (len(steps), agents))
+
+    def with_noise(self, factors: Sequence[float]) -> Algorithm:
+        """The same algorithm with agent i's noise scale multiplied by factors[i]."""
+        return replace(self, noise=tuple(self.noise_for(i).scaled(f) for i, f in enumerate(factors)))
+
+    def with_mechanism(self, name: str) -> Algorithm:
+        return replace(self, mechanism=name)
+
+    def averaged(self, average: jax.Array, state: Any, step: jax.Array) -> jax.Array:
+        """The running read-out, weighted in proportion to the step so that early models fade (Polyak averaging)."""
+        share = 2.0 / (step + 2.0)
+        return average + share.astype(average.dtype) * (self.predict(state) - average)
+
+    def privatize(self, value: jax.Array, draw: jax.Array, scale: jax.Array) -> jax.Array:
+        return MECHANISMS[self.mechanism].add(value, draw, scale)
+
+    def fresh_noise(self, key: jax.Array, params: jax.Array, field: int = 0) -> jax.Array:
+        return MECHANISMS[self.mechanism].draw(jax.random.fold_in(key, field), params.shape, params.dtype)
+
+    def accounts(self, graph: Graph, agent: int, problem: Problem, endless: bool = False) -> tuple[Account, ...]:
+        """Every true bound we have on this agent's messages; the certificate takes the smallest.
+
+        `endless` describes a stream that keeps delivering new records for ever, instead of the records at hand.
+        """
+        held = int(problem.counts[agent])
+        pattern = self.sampling.pattern(held, problem.per_step)
+        shared = (self.leak(graph, agent), self.step_size)
+        facts = problem.privacy_assumptions()
+        if endless:
+            facts += (Assumption("declared", f"the stream never ends: every step brings {problem.per_step} new record(s) to each agent"),)
+        exposure = self.sampling.exposure(problem.change, float("inf") if endless else held, problem.per_step)
+        curvature = problem.loss.curvature if self.gradient_at_state else (0.0, 0.0)
+        basis = f"curvature interval [{curvature[0]:.4g}, {curvature[1]:.4g}]" if self.gradient_at_state else "gradient at a public point"
+        found = [self._account(Recursion(*shared, exposure, curvature), agent, pattern, problem, basis, facts)]
+        if problem.loss.clip is not None and self.gradient_at_state:
+            # No curvature: from its first use on the record may move every later gradient by the full clip range.
+            worst = Recursion(*shared, Constant(2 * problem.loss.clip), (0.0, 0.0))
+            found.append(self._account(worst, agent, FromFirstUse(), problem, f"clip bound {problem.loss.clip:g}", facts))
+        return tuple(found)
+
+    def _account(self, recursion: Recursion, agent: int, pattern: Any, problem: Problem, basis: str, facts: tuple) -> Account:
+        return Account(recursion, self.releases(agent), pattern, problem.dimension, self.mechanism, basis, facts)
+
+
+def as_noise(value: Any) -> Noise:
+    """One schedule or a tuple of them, from what people write; None means no noise at all."""
+    if value is None:
+        return Constant(0.0)
+    if isinstance(value, (list, tuple)):
+        value = tuple(schedule("noise", v) for v in value)
+    else:
+        value = schedule("noise", value)
+    for s in value if isinstance(value, tuple) else (value,):
+        first = float(s(0))
+        if first < 0:
+            check.fail("noise", "zero or positive", first)
+    return value

@@ -1,0 +1,162 @@
+"""Certificates for an algorithm on a problem and a graph: before anything is sent, and step by step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from hearsay import _validate as check
+from hearsay.base import Algorithm
+from hearsay.graphs import Graph
+from hearsay.privacy import convert
+from hearsay.privacy.calibrate import cost, noise_factor
+from hearsay.privacy.certificate import AgentBudget, Certificate
+from hearsay.privacy.horizon import InfiniteBudget
+from hearsay.privacy.recursion import Account, message_costs, prices, spent
+from hearsay.problems.problem import Problem
+
+_cost = lru_cache(maxsize=4096)(cost)
+_spent = lru_cache(maxsize=256)(spent)
+
+
+def certify(
+    algorithm: Algorithm, problem: Problem, graph: Graph, horizon: float, *, delta: float | None = None
+) -> Certificate:
+    """The budget of every agent for the messages 0 .. horizon-1, or for ever with horizon = inf.
+
+    Over a finite horizon the agents' actual records count; over an infinite one the stream is taken to go on (a declared assumption). `delta`
+    adds the (usually much smaller) epsilon at that delta for Laplace noise, and is needed for Gaussian noise.
+    """
+    algorithm.check(graph, problem)
+    horizon = _horizon(horizon)
+    if delta is not None:
+        check.fraction("delta", delta)
+    if algorithm.mechanism == "gaussian" and delta is None:
+        raise ValueError("delta must be given for Gaussian noise: it has no pure epsilon")
+    budgets, warnings = [], []
+    for agent in range(graph.agents):
+        account, found = _best(algorithm, problem, graph, agent, horizon)
+        budgets.append(_budget(algorithm, problem, graph, agent, account, found, horizon, delta))
+        warnings += _explosion(account, agent)
+    return Certificate(algorithm.name, horizon, algorithm.mechanism, tuple(budgets), delta, tuple(dict.fromkeys(warnings)))
+
+
+def calibrate(
+    algorithm: Algorithm,
+    problem: Problem,
+    graph: Graph,
+    horizon: float,
+    epsilon: float | Sequence[float],
+    *,
+    delta: float | None = None,
+) -> Algorithm:
+    """The same algorithm with every agent's noise scaled so that its budget is at most its `epsilon` (one number, or one per agent)."""
+    algorithm.check(graph, problem)
+    targets = [epsilon] * graph.agents if isinstance(epsilon, (int, float)) else list(epsilon)
+    if len(targets) != graph.agents:
+        check.fail("epsilon", f"one number, or one for each of the {graph.agents} agents", targets)
+    factors = []
+    for agent, target in enumerate(targets):
+        account, _ = _best(algorithm, problem, graph, agent, _horizon(horizon))
+        factors.append(noise_factor(account, target, horizon, delta))
+    return algorithm.with_noise(factors)
+
+
+def spent_after(algorithm: Algorithm, problem: Problem, graph: Graph, horizon: int) -> np.ndarray:
+    """Budget used after each message, shape (horizon, agents): pure epsilon for Laplace noise, rho for Gaussian noise."""
+    if horizon == 0:
+        return np.zeros((0, graph.agents))
+    curves = []
+    for agent in range(graph.agents):
+        options = [_spent(account, horizon) for account in algorithm.accounts(graph, agent, problem)]
+        # Each bound holds for the whole run, so the smaller of them holds at every step.
+        curves.append(np.minimum.reduce(options))
+    return np.nan_to_num(np.stack(curves, axis=1), nan=np.inf, posinf=np.inf)
+
+
+def messages_within(algorithm: Algorithm, problem: Problem, graph: Graph, horizon: int, budget: Sequence[float]) -> tuple[int, int]:
+    """(how many messages every agent can send within its budget, the agent that binds)."""
+    if len(budget) != graph.agents:
+        check.fail("budget", f"one number, or one for each of the {graph.agents} agents", list(budget))
+    curve = spent_after(algorithm, problem, graph, horizon)
+    allowed = np.array([int(np.searchsorted(curve[:, i], budget[i], side="right")) for i in range(graph.agents)])
+    return int(allowed.min()), int(allowed.argmin())
+
+
+def _best(algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, horizon: float) -> tuple[Account, InfiniteBudget]:
+    accounts = algorithm.accounts(graph, agent, problem, endless=math.isinf(horizon))
+    return min(((a, _cost(a, horizon)) for a in accounts), key=lambda pair: pair[1].value)
+
+
+def _budget(
+    algorithm: Algorithm,
+    problem: Problem,
+    graph: Graph,
+    agent: int,
+    account: Account,
+    found: InfiniteBudget,
+    horizon: float,
+    delta: float | None,
+) -> AgentBudget:
+    epsilon, rho, at_delta = found.value, None, None
+    if algorithm.mechanism == "gaussian":
+        assert delta is not None
+        rho, epsilon = found.value, convert.gaussian_epsilon(found.value, delta)
+    elif delta is not None and math.isfinite(found.value):
+        at_delta = _laplace_at_delta(account, found, horizon, delta)
+    paper = None if math.isinf(horizon) else algorithm.paper_epsilon(graph, agent, problem, int(horizon))
+    return AgentBudget(
+        agent, epsilon, account.basis, str(account.pattern), _dominates(account, found, horizon), paper, at_delta, rho,
+        found.reason, account.assumptions,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _laplace_at_delta(account: Account, found: InfiniteBudget, horizon: float, delta: float) -> float:
+    """epsilon at delta; the tail of an infinite horizon is added as one pure-epsilon event."""
+    steps = found.summed_to if math.isinf(horizon) else int(horizon)
+    each = message_costs(account, steps)
+    if each is None:
+        return found.value
+    tail = max(0.0, found.value - float(each.sum(axis=1).max())) if math.isinf(horizon) else 0.0
+    return min(found.value, convert.laplace_epsilon(each, delta) + tail)
+
+
+def _dominates(account: Account, found: InfiniteBudget, horizon: float) -> str:
+    """Which steps the budget is spent on."""
+    if not math.isfinite(found.value) or found.value == 0 or account.mechanism == "gaussian":
+        return "" if found.value == 0 or not math.isfinite(found.value) else "sensitivity of the state"
+    w = prices(account, found.summed_to if math.isinf(horizon) else int(horizon))
+    order = np.argsort(w)[::-1]
+    needed = int(np.searchsorted(np.cumsum(w[order]), 0.5 * w.sum())) + 1
+    top = int(order[0])
+    text = f"step {top} (price {w[top]:.3g})"
+    if str(account.pattern).startswith(("every", "history")):
+        text = f"records used at the {needed} dearest of {len(w):,} steps carry half; dearest {text}"
+    return text
+
+
+def _explosion(account: Account, agent: int) -> list[str]:
+    """Trap (c) of the mathematics: a step so large that two states are thrown apart instead of pulled together."""
+    rec = account.recursion
+    k = np.arange(2000)
+    factor = rec.contraction(k)
+    if factor[0] <= 1 + 1e-9 or rec.curvature[1] <= 0:
+        return []
+    bad = int(np.argmax(factor <= 1)) if np.any(factor <= 1) else len(k)
+    limit = (2 - float(rec.leak(0))) / rec.curvature[1]
+    return [
+        f"the first {bad} steps spread two states apart (factor up to {factor.max():.3g}); "
+        f"a first step size of at most {limit:.3g} would not"
+    ]
+
+
+def _horizon(horizon: float) -> float:
+    if isinstance(horizon, float) and math.isinf(horizon) and horizon > 0:
+        return math.inf
+    if isinstance(horizon, float) and horizon.is_integer():
+        horizon = int(horizon)
+    return check.count("horizon", horizon, 0)

@@ -1,0 +1,133 @@
+"""The compiled heart of a simulation: many steps, all agents, all seeds.
+
+`advance` is a scan over blocks of steps. The noise of a block is drawn in one go before its steps run (a third of the cost of drawing it step by step, from
+the same keys, so the block size never changes a result), agents and seeds are
+vectorised, and batches are formed once for all seeds.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from hearsay import keys
+from hearsay.base import Algorithm, Inbox
+from hearsay.problems.domains import Domain
+from hearsay.problems.losses import Loss
+from hearsay.problems.sampling import Records
+
+_DRAWN_BYTES = 32 * 2**20
+
+
+class Carry(NamedTuple):
+    """What a run carries from step to step, and what a checkpoint holds. Leading axes: (seed, agent) for states, (agent,) for the sampler."""
+
+    states: Any
+    readout: jax.Array
+    sampler: Any
+
+
+class Setting(NamedTuple):
+    """Device arrays that stay the same throughout a run."""
+
+    records: Records
+    mixers: Any
+    noise_keys: jax.Array
+    sampling_keys: jax.Array
+
+
+TRACES = {"advance": 0}  # counted by the tests: a run traces once per chunk length
+
+
+@partial(jax.jit, static_argnames=("algorithm", "loss", "domain", "per_step", "block"), donate_argnums=0)
+def advance(
+    carry: Carry,
+    setting: Setting,
+    steps: jax.Array,
+    rates: Any,
+    *,
+    algorithm: Algorithm,
+    loss: Loss,
+    domain: Domain,
+    per_step: int,
+    block: int,
+) -> Carry:
+    """Run the given steps; `rates` holds one row per step."""
+    TRACES["advance"] += 1
+    params = carry.readout[0, 0]
+
+    def draw_block(block_steps: jax.Array) -> Any:
+        def one(step: jax.Array, key: jax.Array) -> Any:
+            return algorithm.draw(keys.at(key, step), params)
+
+        agents = jax.vmap(one, in_axes=(None, 0))
+        return jax.vmap(jax.vmap(agents, in_axes=(None, 0)), in_axes=(0, None))(block_steps, setting.noise_keys)
+
+    def one_step(carry: Carry, inputs: tuple) -> tuple[Carry, None]:
+        step, rate, draws = inputs
+        form = partial(_form, algorithm, loss, per_step, step)
+        exchange = partial(_round, algorithm, form, setting, rate, domain)
+        # Nothing about the data depends on the seed, so the sampler's state comes back without a seed axis.
+        states, sampler = jax.vmap(exchange, in_axes=(0, 0, None), out_axes=(0, None))(carry.states, draws, carry.sampler)
+        readout = carry.readout
+        if algorithm.average:
+            merge = jax.vmap(jax.vmap(algorithm.averaged, in_axes=(0, 0, None)), in_axes=(0, 0, None))
+            readout = merge(readout, states, step)
+        return Carry(states, readout, sampler), None
+
+    def one_block(carry: Carry, inputs: tuple) -> tuple[Carry, None]:
+        steps, rates = inputs
+        return jax.lax.scan(one_step, carry, (steps, rates, draw_block(steps)))
+
+    blocks = jax.tree.map(lambda x: x.reshape(-1, block, *x.shape[1:]), (steps, rates))
+    carry, _ = jax.lax.scan(one_block, carry, blocks)
+    if not algorithm.average:
+        carry = carry._replace(readout=jax.vmap(jax.vmap(algorithm.predict))(carry.states))
+    return carry
+
+
+def _form(algorithm: Algorithm, loss: Loss, per_step: int, step: jax.Array, state: Any, records: Records, key: jax.Array) -> tuple:
+    return algorithm.sampling.batch(state, loss, records, step, per_step, keys.at(key, step))
+
+
+def _round(
+    algorithm: Algorithm, form: Any, setting: Setting, rate: Any, domain: Domain, states: Any, draws: Any, sampler: Any
+) -> tuple[Any, Any]:
+    """One round of one seed: everybody sends, everybody hears, everybody updates.
+
+    The batch is formed where it is used, inside the loop over agents: what does not differ between agents (the step) stays a scalar there. The compiler
+    shares the work between the two places.
+    """
+
+    def send(draws: Any, state: Any, sampler: Any, records: Records, key: jax.Array, rate: Any) -> tuple[Any, Any]:
+        return algorithm.send(draws, state, form(sampler, records, key)[0], rate)
+
+    def update(state: Any, sent: Any, inbox: Inbox, sampler: Any, records: Records, key: jax.Array, rate: Any) -> tuple[Any, Any]:
+        batch, sampler = form(sampler, records, key)
+        return algorithm.update(state, sent, inbox, batch, rate, domain), sampler
+
+    data = (sampler, setting.records, setting.sampling_keys)
+    sent, states = jax.vmap(send)(draws, states, *data, rate)
+    total = type(sent)(*(mixer.total(value) for mixer, value in zip(setting.mixers, sent, strict=True)))
+    own = type(sent)(*(mixer.own for mixer in setting.mixers))
+    return jax.vmap(update)(states, sent, Inbox(total, own), *data, rate)
+
+
+def start(algorithm: Algorithm, loss: Loss, domain: Domain, setting: Setting, seeds: int, dimension: int) -> Carry:
+    """Everybody begins at the origin (or the point of the domain nearest to it): a start that says nothing about the data."""
+    dtype = setting.records.features.dtype
+    agents = setting.records.features.shape[0]
+    params = domain.project(jnp.zeros((dimension,), dtype))
+    every = jnp.broadcast_to(params, (seeds, agents, dimension))
+    states = jax.vmap(jax.vmap(algorithm.init))(every)
+    sampler = jax.vmap(partial(algorithm.sampling.prepare, loss))(setting.records)
+    return Carry(jax.tree.map(jnp.array, states), jnp.array(every), sampler)
+
+
+def block_length(chunk: int, seeds: int, agents: int, dimension: int, itemsize: int) -> int:
+    """The most steps whose noise fits in the drawing budget, as a divisor of the chunk."""
+    most = max(1, _DRAWN_BYTES // (seeds * agents * dimension * itemsize))
+    return max(b for b in range(1, chunk + 1) if chunk % b == 0 and b <= most)

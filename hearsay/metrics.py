@@ -1,0 +1,183 @@
+"""How good the models are, against the best that the data so far allow.
+
+The reference is the minimiser of the running objective (paper P1, (2)): the mean over agents of their mean loss over the records that have arrived,
+
+    F_t(theta) = 1/n sum_i 1/m_i(t) sum_{k < m_i(t)} l(theta, record_ik),      theta*(t) = argmin over the domain
+
+found centrally and without noise, by Newton's method in float64 with the factor of an earlier Hessian kept for as long as it serves.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import linalg
+
+from hearsay.problems.losses import Loss
+from hearsay.problems.problem import Problem
+from hearsay.problems.sampling import Records
+
+_TOLERANCE = 1e-9
+WATCHED = 16  # regret is measured on at most so many agents' models: it costs agents x all records
+
+
+class Optimum(NamedTuple):
+    params: np.ndarray
+    value: float
+
+
+class Reference:
+    """theta*(t) of a problem, each computed once; ask for steps in increasing order to profit from warm starts."""
+
+    def __init__(self, problem: Problem):
+        self.problem = problem
+        self._found: dict[tuple[int, ...], Optimum] = {}
+        self._params = np.zeros(problem.dimension)
+        self._factor: tuple | None = None
+
+    def at(self, step: int) -> Optimum:
+        arrived = self.problem.arrived(step)
+        key = tuple(arrived.tolist())
+        if key not in self._found:
+            self._found[key] = self._solve(arrived)
+        return self._found[key]
+
+    def _solve(self, arrived: np.ndarray) -> Optimum:
+        p = self.problem
+        rows = [(p.features[i, :m], p.labels[i, :m], np.full(m, 1 / (p.agents * m))) for i, m in enumerate(arrived)]
+        features, labels, weights = (np.concatenate(part) for part in zip(*rows, strict=True))
+        objective = _Objective(p.loss, features, labels, weights)
+        self._params = self._newton(objective, self._params)
+        if np.linalg.norm(self._params) > p.domain.reach(p.dimension) * (1 - 1e-12):
+            self._params = _projected(objective, np.array(p.domain.project(jnp.asarray(self._params))), p)
+        return Optimum(self._params.copy(), objective.value(self._params))
+
+    def _newton(self, objective: _Objective, start: np.ndarray) -> np.ndarray:
+        params, gradient = start, objective.gradient(start)
+        for _ in range(100):
+            size = float(np.linalg.norm(gradient))
+            if size < _TOLERANCE:
+                break
+            if self._factor is None:
+                self._factor = objective.factor(params)
+            trial = params - linalg.cho_solve(self._factor, gradient)
+            slope = objective.gradient(trial)
+            if float(np.linalg.norm(slope)) > 0.3 * size:
+                # The kept factor has aged (or Newton's step is too long): a fresh one, and a step that goes down.
+                self._factor = objective.factor(params)
+                trial = objective.descend(params, linalg.cho_solve(self._factor, gradient), gradient)
+                slope = objective.gradient(trial)
+            params, gradient = trial, slope
+        return params
+
+
+class _Objective:
+    """The running objective in NumPy float64."""
+
+    def __init__(self, loss: Loss, features: np.ndarray, labels: np.ndarray, weights: np.ndarray):
+        self.loss, self.features, self.labels, self.weights = loss, features, labels, weights
+
+    def value(self, params: np.ndarray) -> float:
+        margin = self.features @ params
+        data = _host(self.loss.record_values, margin, self.labels)
+        return float(self.weights @ data + self.loss.regulariser / 2 * params @ params)
+
+    def gradient(self, params: np.ndarray) -> np.ndarray:
+        residual = _residual(self.loss, self.features, self.features @ params, self.labels)
+        return self.features.T @ (self.weights * residual) + self.loss.regulariser * params
+
+    def factor(self, params: np.ndarray) -> tuple:
+        margin, h = self.features @ params, 1e-5
+        up, down = (_residual(self.loss, self.features, margin + s, self.labels) for s in (h, -h))
+        curvature = self.weights * np.maximum((up - down) / (2 * h), 0)
+        hessian = (self.features * curvature[:, None]).T @ self.features
+        return linalg.cho_factor(hessian + (self.loss.regulariser + 1e-10) * np.eye(len(params)))
+
+    def descend(self, params: np.ndarray, direction: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        now, along, step = self.value(params), float(gradient @ direction), 1.0
+        while step > 1e-8 and self.value(params - step * direction) > now - 1e-4 * step * along:
+            step /= 2
+        return params - step * direction
+
+
+def _host(function, *arrays: np.ndarray) -> np.ndarray:
+    """A loss's formula evaluated in float64 on the host, whatever precision the run uses."""
+    with jax.enable_x64(True):
+        return np.asarray(function(*(jnp.asarray(a, jnp.float64) for a in arrays)))
+
+
+def _residual(loss: Loss, features: np.ndarray, margin: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    residual = _host(loss.residual, margin, labels)
+    if loss.clip is None:
+        return residual
+    norm = np.linalg.norm(features, axis=1) * np.abs(residual)
+    return residual * np.minimum(1.0, loss.clip / np.maximum(norm, 1e-300))
+
+
+def _projected(objective: _Objective, start: np.ndarray, problem: Problem) -> np.ndarray:
+    """Accelerated projected gradient, for an optimum on the edge of the domain."""
+    rate = 1 / problem.loss.curvature[1]
+    params, ahead, momentum = start, start, 1.0
+    for _ in range(20_000):
+        moved = _host(problem.domain.project, ahead - rate * objective.gradient(ahead))
+        following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
+        ahead = moved + (momentum - 1) / following * (moved - params)
+        if np.linalg.norm(moved - params) < _TOLERANCE * rate:
+            return moved
+        params, momentum = moved, following
+    return params
+
+
+class Measured(NamedTuple):
+    """Per seed (rows) and, for the first two, per watched agent."""
+
+    tracking_error: jax.Array
+    regret: jax.Array
+    mean_model_error: jax.Array
+    consensus_error: jax.Array
+    accuracy: jax.Array
+
+
+@partial(jax.jit, static_argnames=("loss", "classification"))
+def measure(
+    models: jax.Array,
+    watched: jax.Array,
+    records: Records,
+    arrived: jax.Array,
+    best: jax.Array,
+    best_value: jax.Array,
+    test_features: jax.Array,
+    test_labels: jax.Array,
+    *,
+    loss: Loss,
+    classification: bool,
+) -> Measured:
+    """All metrics of the models (seed, agent, d) at one step."""
+    seen = models[:, watched]
+    error = jnp.sum((seen - best) ** 2, axis=-1)
+    mean = models.mean(axis=1)
+    rows = jnp.arange(records.labels.shape[1])
+    weights = (rows < arrived[:, None]) / (arrived[:, None] * arrived.shape[0])
+
+    def objective(params: jax.Array) -> jax.Array:
+        data = loss.record_values(records.features @ params, records.labels)
+        return jnp.sum(weights * data) + loss.regulariser / 2 * jnp.sum(params * params)
+
+    regret = jax.vmap(jax.vmap(objective))(seen) - best_value
+    margin = jnp.einsum("md,sad->sam", test_features, seen)
+    hit = (loss.predict(margin) == test_labels) if classification else -((margin - test_labels) ** 2)
+    return Measured(
+        error,
+        regret,
+        jnp.sqrt(jnp.sum((mean - best) ** 2, axis=-1)),
+        jnp.mean(jnp.sum((models - mean[:, None]) ** 2, axis=-1), axis=1),
+        jnp.mean(hit.astype(models.dtype), axis=-1),
+    )
+
+
+def watched_agents(agents: int) -> np.ndarray:
+    return np.unique(np.linspace(0, agents - 1, min(agents, WATCHED)).astype(int))

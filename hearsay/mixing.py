@@ -1,0 +1,81 @@
+"""What all agents hear at once: sum_j w_ij message_j, at a cost that follows the edges.
+
+Small or dense graphs use one matrix product. Large sparse ones gather each agent's neighbours, padded to the largest degree, or, where the degrees are
+very uneven (a star), add edge by edge.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hearsay import _validate as check
+from hearsay.graphs import Graph
+
+_DENSE_AGENTS = 128
+
+
+class Dense(eqx.Module):
+    matrix: jax.Array
+
+    def __call__(self, values: jax.Array) -> jax.Array:
+        return self.matrix @ values
+
+
+class Padded(eqx.Module):
+    """neighbour[i, s] is agent i's s-th neighbour; weight 0 where it has fewer."""
+
+    neighbour: jax.Array
+    weight: jax.Array
+
+    def __call__(self, values: jax.Array) -> jax.Array:
+        def add(total: jax.Array, slot: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+            return total + slot[1][:, None] * values[slot[0]], None
+
+        # One neighbour slot at a time: memory stays at one message per agent.
+        return jax.lax.scan(add, jnp.zeros_like(values), (self.neighbour.T, self.weight.T))[0]
+
+
+class Edges(eqx.Module):
+    source: jax.Array
+    target: jax.Array
+    weight: jax.Array
+
+    def __call__(self, values: jax.Array) -> jax.Array:
+        heard = self.weight[:, None] * values[self.source]
+        return jax.ops.segment_sum(heard, self.target, values.shape[0], indices_are_sorted=True)
+
+
+class Mixer(eqx.Module):
+    """The weights of one message field: what comes from others, and an agent's own weight."""
+
+    others: Any
+    own: jax.Array
+
+    def total(self, values: jax.Array) -> jax.Array:
+        """values (agents, ...), any trailing shape."""
+        return self.others(values.reshape(values.shape[0], -1)).reshape(values.shape)
+
+
+def mixer(graph: Graph, channel: str, dtype: Any) -> Mixer:
+    check.one_of("channel", channel, ["coupling", "mixing"])
+    own = -graph.row_sums if channel == "coupling" else 1.0 - graph.row_sums
+    return Mixer(_others(graph, dtype), jnp.asarray(own, dtype))
+
+
+def _others(graph: Graph, dtype: Any) -> Any:
+    n, weights = graph.agents, graph.weights
+    if n <= _DENSE_AGENTS or graph.edges > n * n / 4:
+        return Dense(jnp.asarray(weights.toarray(), dtype))
+    degrees = np.diff(weights.indptr)
+    target = np.repeat(np.arange(n), degrees)
+    if n * degrees.max() > 3 * graph.edges:
+        return Edges(jnp.asarray(weights.indices), jnp.asarray(target), jnp.asarray(weights.data, dtype))
+    slot = np.arange(graph.edges) - np.repeat(weights.indptr[:-1], degrees)
+    neighbour, weight = np.zeros((n, degrees.max()), np.int32), np.zeros((n, degrees.max()))
+    neighbour[target, slot], weight[target, slot] = weights.indices, weights.data
+    return Padded(jnp.asarray(neighbour), jnp.asarray(weight, dtype))

@@ -1,0 +1,62 @@
+"""From a budget to the noise that meets it: the inverse of a certificate, never on the wrong side."""
+
+from __future__ import annotations
+
+import math
+
+from hearsay import _validate as check
+from hearsay.privacy.convert import gaussian_epsilon
+from hearsay.privacy.horizon import InfiniteBudget, infinite
+from hearsay.privacy.recursion import OUTWARD, Account, prices, spent
+
+
+def cost(account: Account, horizon: float) -> InfiniteBudget:
+    """Pure epsilon (Laplace) or rho (Gaussian) of one account over a finite or infinite horizon."""
+    if math.isinf(horizon):
+        return infinite(account)
+    horizon = check.count("horizon", horizon, 0) if not isinstance(horizon, float) else check.count("horizon", int(horizon), 0)
+    if horizon == 0:
+        return InfiniteBudget(0.0)
+    if account.mechanism == "gaussian":
+        value = float(spent(account, horizon)[-1])
+    else:
+        value = account.pattern.total(prices(account, horizon)) * OUTWARD
+    reason = "" if math.isfinite(value) else _why_infinite(account)
+    return InfiniteBudget(value if math.isfinite(value) else math.inf, horizon, reason=reason)
+
+
+def noise_factor(account: Account, epsilon: float, horizon: float, delta: float | None = None) -> float:
+    """The factor by which the noise scale must grow (or may shrink) for the account to cost at most `epsilon`.
+
+    Pure epsilon is proportional to 1/scale and rho to 1/scale^2, so this is a closed form for Laplace noise and one root search for Gaussian noise.
+    """
+    check.positive("epsilon", epsilon)
+    now = cost(account, horizon)
+    if not math.isfinite(now.value):
+        raise ValueError(f"no amount of noise on this schedule gives a finite budget: {now.reason}")
+    if now.value == 0:
+        return 1.0
+    if account.mechanism == "laplace":
+        return now.value / epsilon * (1 + 1e-12)
+    if delta is None:
+        raise ValueError("delta must be given to calibrate Gaussian noise")
+    return math.sqrt(now.value / rho_for(epsilon, delta)) * (1 + 1e-12)
+
+
+def rho_for(epsilon: float, delta: float) -> float:
+    """The largest rho (to one part in 10^6, from below) whose epsilon at `delta` is at most `epsilon`."""
+    low, high = 0.0, 1.0
+    while gaussian_epsilon(high, delta) <= epsilon:
+        low, high = high, 2 * high
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if gaussian_epsilon(middle, delta) <= epsilon else (low, middle)
+        if low > 0 and high - low < 1e-6 * high:
+            break
+    return low
+
+
+def _why_infinite(account: Account) -> str:
+    if any(float(r.scale(0)) == 0 for r in account.releases):
+        return "messages carry no noise"
+    return "the sensitivity grows beyond all bounds: make the step size smaller"

@@ -1,0 +1,151 @@
+"""The certificate: what a user reads, keeps and shows to others.
+
+It says for every agent the number, the horizon, the participation pattern, what the number rests on (each assumption marked enforced, derived
+or declared) and what dominates it. `paper_epsilon` is the source paper's own formula, for reproducing its curves; it is never a guarantee.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from hearsay.privacy.recursion import Assumption
+
+ADJACENCY = "two data sets of one agent that differ in one record (replaced by any other admissible record)"
+ADVERSARY = "sees every message of every agent; the other agents may behave arbitrarily"
+NOT_COVERED = (
+    "an agent's own model, which never leaves it: publish an average of its messages instead, that is free; "
+    "floating-point noise, which is an idealisation outside deployed mode"
+)
+
+
+@dataclass(frozen=True)
+class AgentBudget:
+    """One agent's budget. epsilon is pure (delta = 0) for Laplace noise; rho is set for Gaussian noise and epsilon then holds at `delta`."""
+
+    agent: int
+    epsilon: float
+    basis: str
+    pattern: str
+    dominated_by: str
+    paper_epsilon: float | None = None
+    epsilon_at_delta: float | None = None
+    rho: float | None = None
+    reason: str = ""
+    assumptions: tuple[Assumption, ...] = ()
+
+
+@dataclass(frozen=True)
+class Certificate:
+    algorithm: str
+    horizon: float
+    mechanism: str
+    budgets: tuple[AgentBudget, ...]
+    delta: float | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def epsilon(self) -> list[float]:
+        """epsilon per agent."""
+        return [b.epsilon for b in self.budgets]
+
+    @property
+    def finite(self) -> bool:
+        return all(math.isfinite(e) for e in self.epsilon)
+
+    def to_json(self) -> str:
+        """JSON in which infinite numbers are the string "infinite" (JSON has no infinity)."""
+        return json.dumps(_plain(asdict(self)), indent=2) + "\n"
+
+    @staticmethod
+    def from_json(text: str) -> Certificate:
+        data = _unplain(json.loads(text))
+        budgets = tuple(
+            AgentBudget(**{**b, "assumptions": tuple(Assumption(**a) for a in b["assumptions"])}) for b in data.pop("budgets")
+        )
+        return Certificate(**{**data, "budgets": budgets, "warnings": tuple(data["warnings"])})
+
+    def shared_assumptions(self) -> list[tuple[Assumption, list[int]]]:
+        """Every assumption with the agents it concerns, in order of first appearance."""
+        seen: dict[Assumption, list[int]] = {}
+        for budget in self.budgets:
+            for assumption in budget.assumptions:
+                seen.setdefault(assumption, []).append(budget.agent)
+        return list(seen.items())
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> list[str]:
+        delta = f", delta = {self.delta:g}" if self.delta is not None and self.mechanism == "gaussian" else ""
+        lines = [
+            f"Privacy certificate: {self.algorithm}, {show_horizon(self.horizon)}, {self.mechanism} noise{delta}",
+            f"  protects  {ADJACENCY}",
+            f"  against   someone who {ADVERSARY}",
+            "",
+        ]
+        at_delta = any(b.epsilon_at_delta is not None for b in self.budgets)
+        paper = any(b.paper_epsilon is not None for b in self.budgets)
+        head = f"  {'agent':>5}  {'epsilon':>10}"
+        head += f"  {f'at delta={self.delta:g}':>14}" if at_delta else ""
+        head += f"  {'paper formula*':>14}" if paper else ""
+        lines.append(head + "  dominated by")
+        shown = self.budgets if len(self.budgets) <= 20 else sorted(self.budgets, key=lambda b: -b.epsilon)[:20]
+        for b in shown:
+            row = f"  {b.agent:>5}  {show(b.epsilon):>10}"
+            row += f"  {show(b.epsilon_at_delta):>14}" if at_delta else ""
+            row += f"  {show(b.paper_epsilon):>14}" if paper else ""
+            lines.append(row + f"  {b.reason or b.dominated_by}")
+        if len(self.budgets) > len(shown):
+            lines.append(f"  ... {len(self.budgets) - len(shown)} more agents, all with a smaller or equal epsilon")
+        lines += ["", f"  pattern   {'; '.join(dict.fromkeys(b.pattern for b in self.budgets))}"]
+        lines += [f"  bound by  {'; '.join(dict.fromkeys(b.basis for b in self.budgets))}", "", "  rests on"]
+        for assumption, agents in self.shared_assumptions():
+            who = "" if len(agents) == len(self.budgets) else f" (agents {_ranges(agents)})"
+            lines.append(f"    [{assumption.kind:>8}] {assumption.text}{who}")
+        lines += ["", f"  not covered: {NOT_COVERED}"]
+        lines += [f"  warning: {w}" for w in self.warnings]
+        if paper:
+            lines.append("  * the source paper's formula with our constants, for comparison only: not a guarantee")
+        return lines
+
+
+def show(value: float | None) -> str:
+    if value is None:
+        return "-"
+    if math.isinf(value):
+        return "infinite"
+    # Rounded up in the last printed digit: a printed budget must not lie below the computed one.
+    digits = 4 if value == 0 else max(0, 3 - math.floor(math.log10(value)))
+    unit = 10.0**-digits
+    return f"{math.ceil(value / unit - 1e-9) * unit:,.{digits}f}" if value < 1e6 else f"{value * 1.0005:.3e}"
+
+
+def show_horizon(horizon: float) -> str:
+    return "infinite horizon" if math.isinf(horizon) else f"{int(horizon):,} messages"
+
+
+def _ranges(agents: list[int]) -> str:
+    return ", ".join(map(str, agents[:12])) + (", ..." if len(agents) > 12 else "")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return "infinite" if value > 0 else "nan"
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return value
+
+
+def _unplain(value: Any) -> Any:
+    if value == "infinite":
+        return math.inf
+    if isinstance(value, dict):
+        return {k: _unplain(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_unplain(v) for v in value]
+    return value

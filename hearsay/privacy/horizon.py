@@ -1,0 +1,298 @@
+"""The budget of a run that never ends: prices summed to a step N, plus a proved bound on all that comes after.
+
+For k >= N write x = k + s and suppose
+
+    l_k <= 1 - D(x),   D(x) = kappa1 x^-u1 + kappa2 x^-u2,   u1 <= u2 <= 1      (kappa2 >= 0; a negative one is folded into kappa1)
+    step_k c_k <= A x^-p,   c_k <= E x^-c,   1/b_k <= B x^-e
+
+Then psi(x) = M x^-e / D(x) lies above q(k) for every k >= N and every horizon, with
+
+    M = B / (1 - g / (X D(X))),   X = N + s,   g = max(0, u2 - e)   provided g < X D(X)
+
+Proof. -dlogD/dlogx is between u1 and u2, so psi(x+1) <= psi(x) (1 + 1/x)^g <= psi(x) (1 + g/x) (g <= 1; for larger g use
+g' = X((1+1/X)^g - 1), as x((1+1/x)^g - 1) decreases). Hence psi(x) - (1 - D(x)) psi(x+1) >= psi(x) (D(x) - g/x) >= M x^-e (1 - g/(X D(X)))
+= B x^-e >= 1/b_k, because x D(x) does not decrease. So psi >= 1/b + l psi(next): by backward induction from q = 0 it lies above q. []
+
+With it the prices after N lie below   w(x) = A M (1 + g/X) x^(-p-e) / D(x)  +  E F x^(-c-e),   a function that decreases, so sums of it
+are below its first value plus its integral (participation.py says which part of that a pattern pays). The integral is taken in pieces on which
+1/D is replaced by its value at the far end. It is finite when p + e - u1 > 1; otherwise the budget is infinite and we say so.
+
+N is doubled until the total stops improving; the smallest total is kept (each of them is a true bound).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from hearsay.privacy.participation import Every, Once
+from hearsay.privacy.recursion import OUTWARD, Account, forward, prices
+from hearsay.schedules import Constant, Geometric, PowerLaw, Schedule
+
+_FIRST, _LAST = 2**12, 2**18
+
+
+@dataclass(frozen=True)
+class InfiniteBudget:
+    """epsilon (or rho) over an infinite horizon: what was summed, what the tail bound added, and why if it is infinite."""
+
+    value: float
+    summed_to: int = 0
+    tail: float = 0.0
+    reason: str = ""
+
+
+class _NoBound(Exception):
+    """The hypotheses of the proof fail for every N: the text says which."""
+
+
+class _TryLater(Exception):
+    """They fail at this N and may hold further on."""
+
+
+@dataclass(frozen=True)
+class _Tail:
+    """The constants of the module docstring, at one N. Exponents are stored as positive decay rates."""
+
+    x: float
+    rates: tuple[tuple[float, float], ...]  # (kappa, u), slowest decay first
+    jump: tuple[float, float]
+    exposure: tuple[float, float]
+    through: tuple[float, float]
+    fresh: tuple[float, float]
+
+    @property
+    def decay(self) -> float:
+        return sum(kappa * self.x**-u for kappa, u in self.rates)
+
+    @property
+    def growth(self) -> float:
+        g = max(0.0, self.rates[-1][1] - self.through[1])
+        return g if g <= 1 else self.x * ((1 + 1 / self.x) ** g - 1)
+
+    @property
+    def psi(self) -> tuple[float, float]:
+        """(M, psi at N)."""
+        slack = 1 - self.growth / (self.x * self.decay)
+        if slack <= 0.05:
+            raise _TryLater
+        m = self.through[0] / slack
+        return m, m * self.x ** -self.through[1] / self.decay
+
+
+def infinite(account: Account) -> InfiniteBudget:
+    """The budget over an infinite horizon: pure epsilon for Laplace messages, rho for Gaussian ones."""
+    if any(float(r.scale(0)) == 0 for r in account.releases):
+        return InfiniteBudget(math.inf, reason="messages carry no noise")
+    if (closed := _geometric(account)) is not None:
+        return closed
+    best, why = None, "no contraction sets in within the first 262,144 steps"
+    n = _FIRST
+    while n <= _LAST:
+        try:
+            found = _at(account, n)
+            if best is not None and found.value > best.value * (1 - 2e-5):
+                return min(best, found, key=lambda b: b.value)
+            best = found if best is None or found.value < best.value else best
+        except _TryLater:
+            pass
+        except _NoBound as problem:
+            why = str(problem)
+            break
+        n *= 2
+    return best or InfiniteBudget(math.inf, reason=why)
+
+
+def _at(account: Account, n: int) -> InfiniteBudget:
+    tail = _constants(account, n)
+    if account.mechanism == "gaussian":
+        return _gaussian(account, tail, n)
+    m, psi = tail.psi
+    root = math.sqrt(account.dimension)
+    near = account.pattern.total(prices(account, n, terminal=psi))
+    if not math.isfinite(near):
+        raise _NoBound("the sensitivity grows beyond all bounds in the first steps: make the step size smaller")
+    far = 0.0
+    if tail.through[0] > 0:
+        first, integral = _stateful_tail(tail, m, once=isinstance(account.pattern, Once))
+        far += account.pattern.tail(first, integral)
+    if tail.fresh[0] > 0:
+        far += _fresh_tail(account, tail)
+    # A pattern that pays once pays either before N or after it.
+    value = max(near, root * far) if isinstance(account.pattern, Once) else near + root * far
+    if not math.isfinite(value):
+        raise _NoBound(_diverges(tail))
+    return InfiniteBudget(value * OUTWARD, n, root * far)
+
+
+def _stateful_tail(tail: _Tail, m: float, once: bool) -> tuple[float, float]:
+    """First value and integral of A M (1 + g/X) x^(-p-e) / D(x) from X on."""
+    coefficient = tail.jump[0] * m * (1 + tail.growth / tail.x)
+    power = tail.jump[1] + tail.through[1]
+    (kappa1, u1), (kappa2, u2) = (*tail.rates, (0.0, tail.rates[0][1]))[:2]
+    if power < u2:
+        raise _NoBound(f"the price of one use grows with time (exponents {power:.3g} < {u2:.3g})")
+    first = coefficient * tail.x**-power / tail.decay
+    if once:
+        return first, 0.0
+    h = power - u1
+    if h <= 1:
+        raise _NoBound(_diverges(tail))
+    edges = tail.x * 2.0 ** (np.arange(0, 161) / 4)
+    pieces = (edges[:-1] ** (1 - h) - edges[1:] ** (1 - h)) / (h - 1) / (kappa1 + kappa2 * edges[1:] ** (u1 - u2))
+    rest = edges[-1] ** (1 - h) / (h - 1) / kappa1
+    return first, coefficient * (float(pieces.sum()) + rest)
+
+
+def _fresh_tail(account: Account, tail: _Tail) -> float:
+    coefficient, power = tail.exposure[0] * tail.fresh[0], tail.exposure[1] + tail.fresh[1]
+    if power < 0 or (power <= 1 and not isinstance(account.pattern, Once)):
+        raise _NoBound(f"c_k / b_k decays like k^-{power:.3g}, which has no finite sum: the exponent must exceed 1")
+    # power > 1 is only missing for Once, which ignores the integral.
+    integral = coefficient * tail.x ** (1 - power) / (power - 1) if power > 1 else 0.0
+    return account.pattern.tail(coefficient * tail.x**-power, integral)
+
+
+def _gaussian(account: Account, tail: _Tail, n: int) -> InfiniteBudget:
+    """rho with every use counted: Phi(k) <= K x^-q, q = p - u1, by induction ((x+1)^-q >= x^-q (1 - q/x))."""
+    kappa, u = tail.rates[0]
+    q = tail.jump[1] - u
+    slack = kappa - max(q, 0.0) * tail.x ** (u - 1)
+    if q < 0:
+        raise _NoBound(f"the sensitivity grows with time (it behaves like k^{-q:.3g})")
+    if slack <= 0.05 * kappa:
+        raise _TryLater
+    k = np.arange(n)
+    rec = account.recursion
+    phi = forward(rec.contraction(k), rec.step(k) * rec.exposure(k))
+    bound = max(phi[-1] * tail.x**q, tail.jump[0] / slack)
+    near = sum(
+        float(np.sum(((r.state * phi[:-1] + r.fresh * rec.exposure(k)) / r.scale(k)) ** 2) / 2) for r in account.releases
+    )
+    far = 0.0
+    for coefficient, power in (
+        (bound * tail.through[0], q + tail.through[1]),
+        (tail.exposure[0] * tail.fresh[0], tail.exposure[1] + tail.fresh[1]),
+    ):
+        if coefficient == 0:
+            continue
+        if 2 * power <= 1:
+            raise _NoBound(f"sensitivity / noise decays like k^-{power:.3g}; its square has no finite sum")
+        # (a + b)^2 <= 2 a^2 + 2 b^2 where a release has both parts
+        weight = 1.0 if tail.fresh[0] == 0 or tail.through[0] == 0 else 2.0
+        far += weight * coefficient**2 / 2 * (tail.x ** (-2 * power) + tail.x ** (1 - 2 * power) / (2 * power - 1))
+    return InfiniteBudget((near + far) * OUTWARD, n, far)
+
+
+def _constants(account: Account, n: int) -> _Tail:
+    rec = account.recursion
+    step, exposure = _law("step", rec.step.upper()), _law("exposure", rec.exposure.upper())
+    shift = exposure.shift if exposure.exponent else step.shift
+    x = n + shift
+    step_at, exposure_at = _over(step, shift, n), _over(exposure, shift, n)
+    jump = (step_at[0] * exposure_at[0], step_at[1] + exposure_at[1])
+    through = _inverse_sum([(r.state, r.scale) for r in account.releases], shift, n)
+    fresh = _inverse_sum([(r.fresh, r.scale) for r in account.releases], shift, n)
+    if through[0] == 0:  # nothing of the state is ever released: any contraction will do
+        return _Tail(x, ((1.0, 0.0),), jump, exposure_at, (0.0, max(0.0, fresh[1])), fresh)
+    rates = _rates(account, shift, n)
+    decay = sum(kappa * x**-u for kappa, u in rates)
+    kept, moved = 1 - float(rec.leak(n)), float(rec.step(n)) * rec.curvature[1]
+    # l_k <= 1 - D needs a_k - step_k L >= -(1 - D): both sides are monotone in k, so holding at N it holds from N on.
+    if moved - kept + decay > 1:
+        raise _TryLater
+    return _Tail(x, rates, jump, exposure_at, through, fresh)
+
+
+def _rates(account: Account, shift: float, n: int) -> tuple[tuple[float, float], ...]:
+    """D(x) as (kappa, u) pairs, slowest decay first, all of them positive: l_k <= 1 - leak_k - mu step_k."""
+    rec = account.recursion
+    mu, largest = rec.curvature
+    if isinstance(rec.leak, Constant) and rec.leak.value == 1.0:  # a_k = 0: l_k = step_k max(|mu|, L), which only falls
+        kappa = 1 - float(rec.step(n)) * max(abs(mu), abs(largest))
+        if kappa <= 0:
+            raise _TryLater
+        return ((kappa, 0.0),)
+    terms = []
+    for law, weight in ((rec.leak, 1.0), (rec.step, mu)):
+        law = PowerLaw(law.value, 0.0) if isinstance(law, Constant) else law
+        if not isinstance(law, PowerLaw):
+            raise _NoBound(f"{law} is not a power law: no proof for an infinite horizon")
+        if law.exponent > 0:
+            raise _NoBound(f"{law} grows with time")
+        if law.scale * weight:
+            low = min(1.0, ((n + law.shift) / (n + shift)) ** law.exponent)
+            high = max(1.0, ((n + law.shift) / (n + shift)) ** law.exponent)
+            terms.append((law.scale * weight * (low if weight > 0 else high), -law.exponent))
+    terms.sort(key=lambda term: term[1])
+    if len(terms) == 2 and terms[0][1] == terms[1][1]:
+        terms = [(terms[0][0] + terms[1][0], terms[0][1])]
+    if len(terms) == 2 and terms[1][0] < 0:
+        terms = [(terms[0][0] + terms[1][0] * (n + shift) ** (terms[0][1] - terms[1][1]), terms[0][1])]
+        if terms[0][0] <= 0:
+            raise _TryLater
+    if not terms or terms[0][0] <= 0:
+        raise _NoBound("nothing makes the agent forget a changed record: neither coupling nor strong convexity contracts")
+    if terms[-1][1] > 1:
+        terms = [term for term in terms if term[1] <= 1]
+        if not terms:
+            raise _NoBound("the contraction fades faster than 1/k: a changed record is never forgotten")
+    return tuple(terms)
+
+
+def _law(name: str, law: PowerLaw | None) -> PowerLaw:
+    if law is None:
+        raise _NoBound(
+            f"the {name} has no decaying bound: each record keeps its weight for ever (a finite data set, seen again and again)"
+        )
+    return law
+
+
+def _over(law: PowerLaw, shift: float, n: int) -> tuple[float, float]:
+    """(coefficient, decay) of a power law in x = k + shift that lies above `law` for k >= n."""
+    ratio = ((n + law.shift) / (n + shift)) ** law.exponent
+    return law.scale * max(1.0, ratio), -law.exponent
+
+
+def _inverse_sum(parts: list[tuple[float, Schedule]], shift: float, n: int) -> tuple[float, float]:
+    """(coefficient, decay) above sum_r weight_r / scale_r."""
+    laws = []
+    for weight, scale in parts:
+        if weight == 0:
+            continue
+        law = PowerLaw(scale.value, 0.0) if isinstance(scale, Constant) else scale
+        if not isinstance(law, PowerLaw):
+            raise _NoBound(f"the noise scale {scale} is not a power law: no proof for an infinite horizon")
+        laws.append(_over(PowerLaw(weight / law.scale, -law.exponent, law.shift), shift, n))
+    if not laws:
+        return 0.0, 0.0
+    slowest = min(decay for _, decay in laws)
+    return sum(c * (n + shift) ** (slowest - decay) for c, decay in laws), slowest
+
+
+def _diverges(tail: _Tail) -> str:
+    h = tail.jump[1] + tail.through[1] - tail.rates[0][1]
+    return f"the cost of message k falls like k^-{h:.3g}, which has no finite sum: the exponent must exceed 1"
+
+
+def _geometric(account: Account) -> InfiniteBudget | None:
+    """A memoryless state (l_k = 0) with geometric steps and noise: the prices are a geometric series."""
+    rec = account.recursion
+    if not (rec.leak == Constant(1.0) and rec.curvature == (0.0, 0.0) and isinstance(rec.exposure, Constant)):
+        return None
+    if not (isinstance(rec.step, Geometric) and len(account.releases) == 1 and account.mechanism == "laplace"):
+        return None
+    scale = account.releases[0].scale
+    if not isinstance(scale, (Geometric, Constant)) or account.releases[0].fresh:
+        return None
+    ratio = rec.step.ratio / (scale.ratio if isinstance(scale, Geometric) else 1.0)
+    if ratio >= 1:
+        return InfiniteBudget(math.inf, reason=f"prices grow like {ratio:.4g}^k: the step must fall faster than the noise")
+    price = prices(account, 2)[0]
+    period = getattr(account.pattern, "period", 1)
+    value = price if isinstance(account.pattern, Once) else price / (1 - ratio**period)
+    if isinstance(account.pattern, Every):
+        value = price / (1 - ratio)
+    return InfiniteBudget(value * OUTWARD, 64)

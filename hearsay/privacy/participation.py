@@ -1,0 +1,97 @@
+"""How often one record may enter an agent's batches: the pattern that turns prices into a budget.
+
+The budget is additive in the uses of a record (see recursion.py): if w(l) is the price of using it at step l, a pattern
+costs the largest sum of prices over the sets of steps it allows.
+
+    Every            at every step                           sum_l w(l)
+    History          from its arrival on, at every step      sum_l w(l)  (the worst arrival is step 0)
+    Once             at one step                             max_l w(l)
+    Cyclic(T)        every T-th step from some offset        max_o sum_j w(o + j T)
+
+A sampler (problems/sampling.py) carries its pattern, so the batches of a run and its certificate cannot disagree.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from hearsay import _validate as check
+
+
+class Participation(ABC):
+    @abstractmethod
+    def total(self, prices: np.ndarray) -> float:
+        """The largest sum of prices that the pattern allows."""
+
+    @abstractmethod
+    def uses(self, horizon: int) -> np.ndarray:
+        """Patterns to try, as a boolean array (candidate, step); the worst of them is the worst there is."""
+
+    @abstractmethod
+    def tail(self, first: float, integral: float) -> float:
+        """A bound on what prices below a decreasing function add after its first value, given its integral to infinity."""
+
+    @abstractmethod
+    def __str__(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Every(Participation):
+    def total(self, prices: np.ndarray) -> float:
+        return float(np.sum(np.sort(prices)))
+
+    def uses(self, horizon: int) -> np.ndarray:
+        return np.ones((1, horizon), dtype=bool)
+
+    def tail(self, first: float, integral: float) -> float:
+        return first + integral
+
+    def __str__(self) -> str:
+        return "every step (a record may be in every batch)"
+
+
+@dataclass(frozen=True)
+class History(Every):
+    def __str__(self) -> str:
+        return "history (from its arrival on a record is in every gradient)"
+
+
+@dataclass(frozen=True)
+class Once(Participation):
+    def total(self, prices: np.ndarray) -> float:
+        return float(np.max(prices, initial=0.0))
+
+    def uses(self, horizon: int) -> np.ndarray:
+        return np.eye(horizon, dtype=bool)
+
+    def tail(self, first: float, integral: float) -> float:
+        return first
+
+    def __str__(self) -> str:
+        return "once (a fresh stream: a record is in one batch only)"
+
+
+@dataclass(frozen=True)
+class Cyclic(Participation):
+    period: int
+
+    def __post_init__(self) -> None:
+        check.count("period", self.period)
+
+    def total(self, prices: np.ndarray) -> float:
+        padded = np.zeros(-(-len(prices) // self.period) * self.period)
+        padded[: len(prices)] = prices
+        return float(np.max(np.sum(padded.reshape(-1, self.period), axis=0), initial=0.0))
+
+    def uses(self, horizon: int) -> np.ndarray:
+        steps = np.arange(horizon) % self.period
+        return steps == np.arange(min(self.period, horizon))[:, None]
+
+    def tail(self, first: float, integral: float) -> float:
+        return first + integral / self.period
+
+    def __str__(self) -> str:
+        return f"cyclic (a record is in one batch out of {self.period}, in a fixed order)"

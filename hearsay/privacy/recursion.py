@@ -1,0 +1,205 @@
+"""One recursion for every state-perturbation algorithm, and the prices that make it additive.
+
+Fix the transcript. The agent's private state is then a deterministic function of its data,
+
+    s(k+1) = a_k s(k) - step_k G_k(s(k)) + (terms that depend on the transcript only),        a_k = 1 - leak_k,
+
+with G_k the mean gradient of step k's batch. Replacing one record moves G_k by at most c_k (the exposure) at a fixed point
+when the record is in the batch, and by nothing otherwise. If the Hessians of the batch loss have their eigenvalues in the
+curvature interval [mu, L], the l2 distance Phi of the two states obeys
+
+    Phi(k+1) <= l_k Phi(k) + step_k c_k [used at k],    l_k = max(|a_k - step_k mu|, |a_k - step_k L|),    Phi(0) = 0
+
+because a mean-value Hessian H maps the difference by a_k I - step_k H, whose eigenvalues lie between those two ends. A projection
+onto a convex set only shrinks Phi. A release with Laplace noise of scale b_k whose value moves by at most `state` Phi(k) + `fresh` c_k [used at k]
+in l2, so sqrt(d) times that in l1, costs sqrt(d) (state Phi(k) + fresh c_k [used]) / b_k of pure epsilon.
+
+Phi is linear in the uses of the record, so the whole budget is a sum of prices, one per step at which it is used:
+
+    q(k) = sum_r state_r / b_r(k) + l_k q(k+1)                      (backward; 0 after the last message)
+    w(l) = step_l c_l q(l+1) + c_l sum_r fresh_r / b_r(l)           epsilon = sqrt(d) max_pattern sum_{l in pattern} w(l)
+
+Gaussian noise of standard deviation sigma costs zero-concentrated privacy rho = max_pattern sum_k Phi(k)^2 / 2 sigma_k^2, which is not
+additive in the uses and is found by running Phi forward for each pattern.
+
+"Steps" are counted from 0 and a horizon of K covers the messages 0, ..., K-1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hearsay.privacy.participation import Every, Participation
+from hearsay.schedules import Constant, Schedule
+
+# Every printed budget is multiplied by this, so that float64 rounding can never print less than the true value.
+OUTWARD = 1 + 1e-9
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """What a certificate rests on. enforced: the code makes it so; derived: proved from the model; declared: the user says so."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Recursion:
+    """The coefficients above: a_k = 1 - leak_k, step_k, c_k = exposure_k and [mu, L]."""
+
+    leak: Schedule
+    step: Schedule
+    exposure: Schedule
+    curvature: tuple[float, float]
+
+    def contraction(self, k: np.ndarray) -> np.ndarray:
+        """l_k."""
+        kept, step = 1.0 - self.leak(k), self.step(k)
+        return np.maximum(np.abs(kept - step * self.curvature[0]), np.abs(kept - step * self.curvature[1]))
+
+
+@dataclass(frozen=True)
+class Release:
+    """One message field: its value moves by at most state * Phi(k) + fresh * c_k [used at k] in l2."""
+
+    name: str
+    scale: Schedule
+    state: float = 1.0
+    fresh: float = 0.0
+
+
+@dataclass(frozen=True)
+class Account:
+    """All that the privacy engine needs to know of one agent's messages."""
+
+    recursion: Recursion
+    releases: tuple[Release, ...]
+    pattern: Participation
+    dimension: int
+    mechanism: str = "laplace"
+    basis: str = "curvature interval"
+    assumptions: tuple[Assumption, ...] = ()
+
+    def with_noise_scaled(self, factor: float) -> Account:
+        return replace(self, releases=tuple(replace(r, scale=r.scale.scaled(factor)) for r in self.releases))
+
+
+def prices(account: Account, horizon: int, terminal: float = 0.0) -> np.ndarray:
+    """w(l) for l = 0 .. horizon-1, times sqrt(d). `terminal` stands for q(horizon), what later messages cost."""
+    k = np.arange(horizon)
+    rec = account.recursion
+    jump, exposure = rec.step(k) * rec.exposure(k), rec.exposure(k)
+    through, fresh = np.zeros(horizon), np.zeros(horizon)
+    for release in account.releases:
+        inverse = _inverse(release.scale(k))
+        through += release.state * inverse if release.state else 0.0
+        fresh += release.fresh * inverse if release.fresh else 0.0
+    ahead = backward(rec.contraction(k), through, terminal)[1:]
+    with np.errstate(over="ignore", invalid="ignore"):
+        out = np.where(jump == 0, 0.0, jump * ahead) + np.where(exposure == 0, 0.0, exposure * fresh)
+    return np.sqrt(account.dimension) * out
+
+
+def spent(account: Account, horizon: int) -> np.ndarray:
+    """The budget used after each message: pure epsilon (Laplace) or rho (Gaussian), shape (horizon,), never decreasing."""
+    uses = account.pattern.uses(horizon)
+    if len(uses) == 1:
+        return np.cumsum(_all_uses(account, horizon)) * OUTWARD
+    total, curve = np.zeros(len(uses)), np.zeros(horizon)
+    for step, cost in enumerate(_pattern_costs(account, uses)):
+        total += cost
+        curve[step] = total.max()
+    return curve * OUTWARD
+
+
+def message_costs(account: Account, horizon: int) -> np.ndarray | None:
+    """What each message costs under each candidate pattern, shape (candidate, step); None where that table would be too large."""
+    if isinstance(account.pattern, Every):
+        return _all_uses(account, horizon)[None, :]
+    if horizon**2 > 2**24:
+        return None
+    return np.stack(list(_pattern_costs(account, account.pattern.uses(horizon))), axis=1)
+
+
+def _all_uses(account: Account, horizon: int) -> np.ndarray:
+    k = np.arange(horizon)
+    rec = account.recursion
+    phi = forward(rec.contraction(k), rec.step(k) * rec.exposure(k))[:-1]
+    return _cost(account, phi, rec.exposure(k), [_inverse(r.scale(k)) for r in account.releases])
+
+
+def _pattern_costs(account: Account, uses: np.ndarray) -> Iterator[np.ndarray]:
+    """Per step, the cost of its message under each pattern: Phi runs forward for all of them at once."""
+    k = np.arange(uses.shape[1])
+    rec = account.recursion
+    contraction, jump, exposure = rec.contraction(k), rec.step(k) * rec.exposure(k), rec.exposure(k)
+    inverse = [_inverse(r.scale(k)) for r in account.releases]
+    phi = np.zeros(len(uses))
+    for step in k:
+        used = uses[:, step]
+        yield _cost(account, phi, exposure[step] * used, [inv[step] for inv in inverse])
+        phi = contraction[step] * phi + jump[step] * used
+
+
+def forward(contraction: np.ndarray, jump: np.ndarray) -> np.ndarray:
+    """Phi(0..K) of Phi(k+1) = l_k Phi(k) + jump_k, Phi(0) = 0."""
+    return _recurrence(contraction, jump, 0.0)
+
+
+def backward(contraction: np.ndarray, source: np.ndarray, terminal: float) -> np.ndarray:
+    """q(0..K) of q(k) = source_k + l_k q(k+1), q(K) = terminal."""
+    return _recurrence(contraction[::-1], source[::-1], terminal)[::-1]
+
+
+def _recurrence(factor: np.ndarray, source: np.ndarray, start: float) -> np.ndarray:
+    """x(0..K) of x(k+1) = factor_k x(k) + source_k, in K / 512 + 512 vector operations instead of K scalar ones.
+
+    All blocks of 512 steps run side by side from x = 0, together with the product of their factors; one pass over the blocks joins them.
+    """
+    steps = len(factor)
+    width = 512 if steps > 4096 else max(1, steps)
+    blocks = -(-steps // width)
+    pad = blocks * width - steps
+    factors = np.concatenate([factor, np.ones(pad)]).reshape(blocks, width)
+    sources = np.concatenate([source, np.zeros(pad)]).reshape(blocks, width)
+    if blocks == 1:
+        values, x = [start], start
+        for f, s in zip(factor.tolist(), source.tolist(), strict=True):
+            x = f * x + s
+            values.append(x)
+        return np.array(values)
+    alone, gain = np.zeros((blocks, width + 1)), np.ones((blocks, width + 1))
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        for j in range(width):
+            alone[:, j + 1] = factors[:, j] * alone[:, j] + sources[:, j]
+            gain[:, j + 1] = factors[:, j] * gain[:, j]
+        heads = np.empty(blocks + 1)
+        heads[0] = start
+        for b in range(blocks):
+            heads[b + 1] = alone[b, -1] + gain[b, -1] * heads[b]
+        joined = alone[:, :-1] + gain[:, :-1] * heads[:-1, None]
+    out = np.append(joined.ravel(), heads[-1])[: steps + 1]
+    return out
+
+
+def _inverse(scale: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore"):
+        return 1.0 / np.asarray(scale, dtype=np.float64)
+
+
+def _cost(account: Account, phi: np.ndarray, exposure: np.ndarray, inverse: list) -> np.ndarray:
+    """What one message costs in all, given Phi and what the record's use exposes: epsilon for Laplace noise, rho for Gaussian."""
+    total = np.zeros(np.broadcast(phi, exposure).shape)
+    with np.errstate(invalid="ignore", over="ignore"):
+        for release, inv in zip(account.releases, inverse, strict=True):
+            moved = release.state * phi + release.fresh * exposure
+            ratio = np.where(moved == 0, 0.0, moved * inv)
+            total = total + (np.sqrt(account.dimension) * ratio if account.mechanism == "laplace" else ratio**2 / 2)
+    return total
+
+
+MEMORYLESS = Constant(1.0)  # leak of an algorithm whose next state forgets the private one: a_k = 0

@@ -1,0 +1,56 @@
+"""The set that models are kept in: convex, closed, with a cheap Euclidean projection (a projection never widens a gap between two states)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from hearsay import _validate as check
+
+
+@dataclass(frozen=True)
+class Ball:
+    """All parameters of l2 norm at most `radius`."""
+
+    radius: float = 1e5
+
+    def __post_init__(self) -> None:
+        check.positive("radius", self.radius)
+
+    def project(self, params: jax.Array) -> jax.Array:
+        norm = jnp.sqrt(jnp.sum(params * params))
+        return params * jnp.minimum(1.0, self.radius / jnp.maximum(norm, jnp.finfo(params.dtype).tiny))
+
+    def reach(self, dimension: int) -> float:
+        """The largest l2 norm in the set."""
+        return self.radius
+
+    def __str__(self) -> str:
+        return f"ball of radius {self.radius:g}"
+
+
+@dataclass(frozen=True)
+class Box:
+    """All parameters with every coordinate in [low, high]."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if check.number("high", self.high) <= check.number("low", self.low):
+            check.fail("high", f"above low = {self.low:g}", self.high)
+
+    def project(self, params: jax.Array) -> jax.Array:
+        return jnp.clip(params, self.low, self.high)
+
+    def reach(self, dimension: int) -> float:
+        return max(abs(self.low), abs(self.high)) * math.sqrt(dimension)
+
+    def __str__(self) -> str:
+        return f"box [{self.low:g}, {self.high:g}]"
+
+
+Domain = Ball | Box

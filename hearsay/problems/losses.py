@@ -1,0 +1,195 @@
+"""Losses of generalised linear models, each with the bounds that a certificate needs.
+
+A record is (a, b): features of l2 norm at most `feature_bound` = Ba, and a label. With the margin m = a.theta, the data part of a
+record's gradient is residual(m, b) a, and
+
+    logistic     softplus(m) - b m,  b in {0, 1}    + r/2 |theta|^2     curvature [r, Ba^2/4 + r]      change  2 Ba
+    squared      (m - b)^2,          |b| <= Bb      + r |theta|^2       curvature [2r, 2 Ba^2 + 2r]    change  2 Ba^2 R + 4 Ba Bb
+    polynomial   c0 + m/2 + s/2 m^2 - b m           + r/2 |theta|^2     curvature [r, s Ba^2 + r]      change  s Ba^2 R + Ba
+
+`change` bounds how far one record's gradient can move when the record is replaced, over a domain that reaches to norm R:
+|residual| <= 1 for the logistic loss; for the quadratic ones a a' - c c' has spectral norm at most Ba^2 and the terms linear in the
+features differ by at most 2 Ba Bb (times 2), or Ba. The regulariser does not depend on the record and cancels.
+
+With `clip` = B every record's gradient (its data part) is scaled down to norm B, so change <= 2 B whatever the data. The clip acts on the scalar
+residual, whose clipped value still does not decrease in the margin and has the same slope bound: convexity and the curvature interval stay.
+
+The polynomial loss is the logistic one with softplus(m) - m/2 = log(2 cosh(m/2)) replaced by its Chebyshev interpolant of degree 2 on
+|m| <= Ba R. Its gradients need only two statistics of the data, mean(a a') and mean((1/2 - b) a), whatever the number of records.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hearsay import _validate as check
+from hearsay.problems.domains import Domain
+
+
+@dataclass(frozen=True)
+class Loss(ABC):
+    """A generalised linear model's loss; `features` and `labels` below hold one record per row."""
+
+    feature_bound: float
+    ridge: float = 0.0
+    label_bound: float = 1.0
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        check.positive("feature_bound", self.feature_bound)
+        check.nonnegative("ridge", self.ridge)
+        check.positive("label_bound", self.label_bound)
+        if self.clip is not None:
+            check.positive("clip", self.clip)
+
+    @abstractmethod
+    def residual(self, margin: jax.Array, labels: jax.Array) -> jax.Array:
+        """Derivative of the data part by the margin."""
+
+    @abstractmethod
+    def record_values(self, margin: jax.Array, labels: jax.Array) -> jax.Array:
+        """The data part of each record's loss."""
+
+    @property
+    @abstractmethod
+    def curvature(self) -> tuple[float, float]: ...
+
+    @abstractmethod
+    def unclipped_change(self, reach: float) -> float: ...
+
+    @property
+    def regulariser(self) -> float:
+        """rho such that the regulariser's gradient is rho theta."""
+        return self.ridge
+
+    def affine(self) -> float | None:
+        """The slope s when the residual is s m + residual(0, b), so that statistics suffice; None otherwise."""
+        return None
+
+    def change(self, domain: Domain, dimension: int) -> float:
+        unclipped = self.unclipped_change(domain.reach(dimension))
+        return unclipped if self.clip is None else min(unclipped, 2 * self.clip)
+
+    def gradient_sum(self, params: jax.Array, features: jax.Array, labels: jax.Array, weights: jax.Array) -> jax.Array:
+        """Weighted sum of the records' gradients, data part only."""
+        residual = self.residual(features @ params, labels)
+        if self.clip is not None:
+            norm = jnp.sqrt(jnp.sum(features * features, axis=-1)) * jnp.abs(residual)
+            residual = residual * jnp.minimum(1.0, self.clip / jnp.maximum(norm, jnp.finfo(norm.dtype).tiny))
+        return (residual * weights) @ features
+
+    def value(self, params: jax.Array, features: jax.Array, labels: jax.Array, weights: jax.Array) -> jax.Array:
+        """Weighted sum of the records' losses plus the regulariser (weights sum to one)."""
+        data = jnp.sum(weights * self.record_values(features @ params, labels))
+        return data + self.regulariser / 2 * jnp.sum(params * params)
+
+    def predict(self, margin: jax.Array) -> jax.Array:
+        """The label that a margin stands for."""
+        return (margin > 0).astype(margin.dtype)
+
+
+@dataclass(frozen=True)
+class Logistic(Loss):
+    def residual(self, margin: jax.Array, labels: jax.Array) -> jax.Array:
+        return jax.nn.sigmoid(margin) - labels
+
+    def record_values(self, margin: jax.Array, labels: jax.Array) -> jax.Array:
+        return jax.nn.softplus(margin) - labels * margin
+
+    @property
+    def curvature(self) -> tuple[float, float]:
+        return self.ridge, self.feature_bound**2 / 4 + self.ridge
+
+    def unclipped_change(self, reach: float) -> float:
+        return 2 * self.feature_bound
+
+
+@dataclass(frozen=True)
+class Squared(Loss):
+    def residual(self, margin: jax.Array, labels: jax.Array) -> jax.Array:
+        return 2 * (margin - labels)
+
+    def record_values(self, margin: jax.Array, labels: jax.Array) -> jax.Array:
+        return (margin - labels) ** 2
+
+    @property
+    def regulariser(self) -> float:
+        return 2 * self.ridge
+
+    @property
+    def curvature(self) -> tuple[float, float]:
+        return 2 * self.ridge, 2 * self.feature_bound**2 + 2 * self.ridge
+
+    def unclipped_change(self, reach: float) -> float:
+        return 2 * self.feature_bound**2 * reach + 4 * self.feature_bound * self.label_bound
+
+    def affine(self) -> float | None:
+        return 2.0 if self.clip is None else None
+
+    def predict(self, margin: jax.Array) -> jax.Array:
+        return (margin > 0.5).astype(margin.dtype)
+
+
+@dataclass(frozen=True)
+class PolynomialLogistic(Loss):
+    """Logistic loss through its degree-2 Chebyshev interpolant on margins up to `margin_bound`; no clipping."""
+
+    margin_bound: float = 4.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check.positive("margin_bound", self.margin_bound)
+        if self.clip is not None:
+            check.fail("clip", "None for the polynomial loss (its gradients come from statistics, not records)", self.clip)
+
+    @cached_property
+    def coefficients(self) -> tuple[float, float]:
+        """(c0, s): log(2 cosh(m/2)) is replaced by c0 + s/2 m^2."""
+        even = np.polynomial.Chebyshev.interpolate(
+            lambda m: np.log(2 * np.cosh(m / 2)), 2, domain=[-self.margin_bound, self.margin_bound]
+        )
+        power = even.convert(kind=np.polynomial.Polynomial).coef
+        return float(power[0]), float(2 * power[2])
+
+    @cached_property
+    def approximation_error(self) -> tuple[float, float]:
+        """The largest error of the loss and of its derivative by the margin, over the margins allowed."""
+        m = np.linspace(-self.margin_bound, self.margin_bound, 20_001)
+        c0, s = self.coefficients
+        value = np.abs(np.log(2 * np.cosh(m / 2)) - c0 - s / 2 * m**2)
+        slope = np.abs(1 / (1 + np.exp(-m)) - 0.5 - s * m)
+        return float(value.max()), float(slope.max())
+
+    def residual(self, margin: jax.Array, labels: jax.Array) -> jax.Array:
+        return 0.5 + self.coefficients[1] * margin - labels
+
+    def record_values(self, margin: jax.Array, labels: jax.Array) -> jax.Array:
+        c0, s = self.coefficients
+        return c0 + margin / 2 + s / 2 * margin**2 - labels * margin
+
+    @property
+    def curvature(self) -> tuple[float, float]:
+        return self.ridge, self.coefficients[1] * self.feature_bound**2 + self.ridge
+
+    def unclipped_change(self, reach: float) -> float:
+        return self.coefficients[1] * self.feature_bound**2 * reach + self.feature_bound
+
+    def affine(self) -> float | None:
+        return self.coefficients[1]
+
+
+def polynomial(loss: Logistic, domain: Domain, dimension: int) -> PolynomialLogistic:
+    """The polynomial stand-in for a logistic loss on a domain small enough for it (margins up to 30)."""
+    margin = loss.feature_bound * domain.reach(dimension)
+    if not margin <= 30 or not math.isfinite(margin):
+        check.fail(
+            "radius", f"at most {30 / loss.feature_bound:g} for the polynomial loss (it follows a parabola)", domain.reach(dimension)
+        )
+    return PolynomialLogistic(loss.feature_bound, loss.ridge, loss.label_bound, loss.clip, margin_bound=margin)

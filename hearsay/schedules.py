@@ -1,0 +1,202 @@
+"""Schedules: sequences indexed by the step k = 0, 1, 2, ...
+
+A schedule is data: a frozen object whose scale, exponent and shift can be read by the run, by the privacy accountant
+and by the theory checks alike. It is evaluated on the host in float64.
+
+    Constant(c)            c
+    PowerLaw(c, p, s)      c (k + s)^p               shift s = 1 unless said otherwise
+    Geometric(c, r)        c r^k
+    SampleSize(law)        ceil(law(k)), a whole number of records (floor(law) + 1 with rounding="floor+1")
+    Share(c, size, held)   c / min(size(k), held): what one record weighs in a mean over size(k) of the `held` records
+
+Over an infinite horizon the accountant needs power laws: `upper()` gives one that lies on or above the schedule for every k.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from hearsay import _validate as check
+
+
+class Schedule(ABC):
+    """A sequence of real numbers; call it with a step or an array of steps."""
+
+    @abstractmethod
+    def __call__(self, k: Any) -> np.ndarray: ...
+
+    @abstractmethod
+    def scaled(self, factor: float) -> Schedule: ...
+
+    def upper(self) -> PowerLaw | None:
+        """A power law on or above the schedule at every step, or None where there is none to offer."""
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        inner = {
+            f.name: v.to_dict() if isinstance(v := getattr(self, f.name), Schedule) else v for f in fields(self)
+        }  # type: ignore[arg-type]
+        return {"kind": type(self).__name__, **inner}
+
+
+@dataclass(frozen=True)
+class Constant(Schedule):
+    value: float
+
+    def __post_init__(self) -> None:
+        check.number("value", self.value)
+
+    def __call__(self, k: Any) -> np.ndarray:
+        return np.full(np.shape(k), float(self.value))
+
+    def scaled(self, factor: float) -> Constant:
+        return Constant(self.value * factor)
+
+    def upper(self) -> PowerLaw:
+        return PowerLaw(self.value, 0.0)
+
+    def __str__(self) -> str:
+        return f"{self.value:g}"
+
+
+@dataclass(frozen=True)
+class PowerLaw(Schedule):
+    """scale * (k + shift)^exponent."""
+
+    scale: float
+    exponent: float
+    shift: float = 1.0
+
+    def __post_init__(self) -> None:
+        check.number("scale", self.scale)
+        check.number("exponent", self.exponent)
+        check.positive("shift", self.shift)
+
+    def __call__(self, k: Any) -> np.ndarray:
+        return self.scale * (np.asarray(k, dtype=np.float64) + self.shift) ** self.exponent
+
+    def scaled(self, factor: float) -> PowerLaw:
+        return replace(self, scale=self.scale * factor)
+
+    def upper(self) -> PowerLaw:
+        return self
+
+    def __str__(self) -> str:
+        return f"{self.scale:g}*(k+{self.shift:g})^{self.exponent:g}"
+
+
+@dataclass(frozen=True)
+class Geometric(Schedule):
+    """scale * ratio^k."""
+
+    scale: float
+    ratio: float
+
+    def __post_init__(self) -> None:
+        check.number("scale", self.scale)
+        check.positive("ratio", self.ratio)
+
+    def __call__(self, k: Any) -> np.ndarray:
+        return self.scale * self.ratio ** np.asarray(k, dtype=np.float64)
+
+    def scaled(self, factor: float) -> Geometric:
+        return replace(self, scale=self.scale * factor)
+
+    def upper(self) -> PowerLaw | None:
+        return PowerLaw(self.scale, 0.0) if self.ratio <= 1 and self.scale >= 0 else None
+
+    def __str__(self) -> str:
+        return f"{self.scale:g}*{self.ratio:g}^k"
+
+
+@dataclass(frozen=True)
+class SampleSize(Schedule):
+    """A schedule rounded to whole records, never below one."""
+
+    law: Schedule
+    rounding: str = "ceil"
+
+    def __post_init__(self) -> None:
+        check.one_of("rounding", self.rounding, ["ceil", "floor+1"])
+        if float(self.law(0)) <= 0:
+            check.fail("law", "positive at step 0", float(self.law(0)))
+
+    def __call__(self, k: Any) -> np.ndarray:
+        # A power of an integer that is a whole number comes out of pow a hair above it; without the nudge ceil would add a record.
+        value = np.asarray(self.law(k))
+        near = np.rint(value)
+        value = np.where(np.abs(value - near) < 1e-9 * np.maximum(1.0, near), near, value)
+        rounded = np.ceil(value) if self.rounding == "ceil" else np.floor(value) + 1.0
+        return np.maximum(rounded, 1.0)
+
+    def scaled(self, factor: float) -> Schedule:
+        raise TypeError("a sample size is a count of records and cannot be scaled; change its law instead")
+
+    def __str__(self) -> str:
+        return f"ceil({self.law})" if self.rounding == "ceil" else f"floor({self.law})+1"
+
+
+@dataclass(frozen=True)
+class Share(Schedule):
+    """scale / min(size(k), held): the weight of one record in a mean over min(size(k), held) records."""
+
+    scale: float
+    size: Schedule
+    held: float = math.inf
+
+    def __call__(self, k: Any) -> np.ndarray:
+        return self.scale / np.minimum(self.size(k), self.held)
+
+    def scaled(self, factor: float) -> Share:
+        return replace(self, scale=self.scale * factor)
+
+    def upper(self) -> PowerLaw | None:
+        if math.isfinite(self.held):  # the mean stops widening once every record is in it
+            return None
+        law = self.size.law if isinstance(self.size, SampleSize) else self.size
+        if isinstance(law, Constant):
+            law = PowerLaw(float(self.size(0)), 0.0)
+        # The nudge in SampleSize may round down by a relative 1e-9: the bound gives that much away.
+        return (
+            PowerLaw(self.scale / law.scale * (1 + 2e-9), -law.exponent, law.shift) if isinstance(law, PowerLaw) else None
+        )
+
+    def __str__(self) -> str:
+        held = f", held {self.held:g}" if math.isfinite(self.held) else ""
+        return f"{self.scale:g}/({self.size}{held})"
+
+
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_POWER = re.compile(rf"^\s*(?:({_NUMBER})\s*\*?\s*)?\(k\s*\+\s*({_NUMBER})\)\s*(?:\^|\*\*)\s*\(?({_NUMBER})\)?\s*$")
+_GEOMETRIC = re.compile(rf"^\s*(?:({_NUMBER})\s*\*\s*)?({_NUMBER})\s*(?:\^|\*\*)\s*k\s*$")
+
+
+def schedule(name: str, value: Any) -> Schedule:
+    """Read a schedule from what people write: a number, "0.5*(k+1)^-0.9", "0.5*0.98^k", or a table of fields."""
+    if isinstance(value, Schedule):
+        return value
+    if isinstance(value, dict):
+        kinds: dict[str, type[Schedule]] = {"Constant": Constant, "PowerLaw": PowerLaw, "Geometric": Geometric}
+        given = dict(value)
+        kind = given.pop("kind", "Geometric" if "ratio" in given else "PowerLaw" if "exponent" in given else "Constant")
+        kind = check.one_of(f"{name}.kind", kind, kinds)
+        known = [f.name for f in fields(kinds[kind])]  # type: ignore[arg-type]
+        for key in given:
+            check.one_of(f"{name} key", key, known)
+        return kinds[kind](**given)
+    if isinstance(value, str):
+        if power := _POWER.match(value):
+            return PowerLaw(float(power[1] or 1.0), float(power[3]), float(power[2]))
+        if geometric := _GEOMETRIC.match(value):
+            return Geometric(float(geometric[1] or 1.0), float(geometric[2]))
+        try:
+            value = float(value)
+        except ValueError:
+            check.fail(name, 'a number, "c*(k+s)^p" or "c*r^k"', value)
+    return Constant(check.number(name, value))

@@ -1,0 +1,201 @@
+"""Simulate a network: a thin host loop around the compiled engine that measures, reports progress, checkpoints and can stop.
+
+A run is reproducible from (algorithm, problem, graph, seeds): noise keys depend on (seed, agent, step) only, so neither the chunk length, nor
+how many seeds run side by side, nor an interruption changes a trajectory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hearsay import _validate as check
+from hearsay import checkpoint, engine, keys
+from hearsay.base import Algorithm
+from hearsay.certify import certify, messages_within, spent_after
+from hearsay.graphs import Graph
+from hearsay.metrics import Measured, Reference, measure, watched_agents
+from hearsay.mixing import mixer
+from hearsay.problems.problem import Problem
+from hearsay.run import Run
+
+Progress = Callable[[int, int, float], None]
+
+
+def simulate(
+    algorithm: Algorithm,
+    problem: Problem,
+    graph: Graph,
+    *,
+    steps: int,
+    seeds: int | Sequence[int] = 1,
+    every: int | None = None,
+    budget: float | Sequence[float] | None = None,
+    delta: float | None = None,
+    reference: Reference | bool = True,
+    folder: str | os.PathLike | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+    checkpoint_seconds: float = 10.0,
+) -> Run:
+    """Run `steps` rounds for each seed, measuring `every` so many (default: about 100 times).
+
+    Args:
+      seeds: how many noise seeds to run side by side (0, 1, ...), or a list of them. The data stream is the same for all.
+      budget: epsilon (rho for Gaussian noise) that no agent may exceed, one number or one per agent: the run ends before the first message that would.
+      delta: also certify epsilon at this delta (needed for Gaussian noise).
+      reference: measure against the running optimum; False skips it (large networks), a Reference shares it between runs.
+      folder: where checkpoints go; `resume` continues from the one there.
+      progress: called with (steps done, steps to do, largest epsilon spent) after each chunk.
+
+    Ctrl-C saves a checkpoint (given a folder) and returns what has been measured so far; `Run.stopped` says why a run ended early.
+    """
+    algorithm.check(graph, problem)
+    steps = check.count("steps", steps)
+    seed_list = list(range(check.count("seeds", seeds))) if isinstance(seeds, int) else [check.count("seeds", s, 0) for s in seeds]
+    every = max(1, math.ceil(steps / 100)) if every is None else check.count("every", every)
+    allowed, stopped = _allowed(algorithm, problem, graph, steps, budget)
+    enable_compilation_cache()
+    session = _Session(algorithm, problem, graph, seed_list, reference, allowed)
+    print_to = Path(folder) if folder is not None else None
+    fingerprint = _fingerprint(algorithm, problem, graph, seed_list, every)
+    if resume:
+        if print_to is None:
+            raise ValueError("folder must be given to resume a run")
+        session.restore(checkpoint.load(print_to), fingerprint)
+    began, saved = time.perf_counter(), time.perf_counter()
+    try:
+        while session.step < allowed:
+            session.advance(min(every - session.step % every, allowed - session.step))
+            session.measure()
+            if progress is not None:
+                progress(session.step, allowed, float(session.spent[session.step - 1].max()))
+            if print_to is not None and time.perf_counter() - saved > checkpoint_seconds:
+                checkpoint.save(print_to, session.arrays(fingerprint))
+                saved = time.perf_counter()
+    except KeyboardInterrupt:
+        stopped = f"interrupted after {session.step} of {allowed} steps"
+    session.models.block_until_ready()
+    if print_to is not None:
+        checkpoint.save(print_to, session.arrays(fingerprint))
+    certificate = certify(algorithm, problem, graph, session.step, delta=delta)
+    seconds = time.perf_counter() - began
+    return Run(
+        algorithm, problem, graph, certificate, seed_list, *session.results(), np.asarray(session.models), stopped, seconds
+    )
+
+
+def enable_compilation_cache() -> None:
+    """Keep compiled programs in the user's cache folder, so that the next run of the same shape starts at once."""
+    if jax.config.jax_compilation_cache_dir is None:
+        base = os.environ.get("HEARSAY_CACHE") or os.path.join(
+            os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "hearsay"
+        )
+        jax.config.update("jax_compilation_cache_dir", os.path.join(base, "compiled"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+class _Session:
+    """The moving parts of one simulation."""
+
+    def __init__(self, algorithm: Algorithm, problem: Problem, graph: Graph, seeds: list[int], reference: Reference | bool, steps: int):
+        self.algorithm, self.problem, self.graph, self.seeds = algorithm, problem, graph, seeds
+        self.dtype = problem.records.features.dtype
+        mixers = tuple(mixer(graph, kind, self.dtype) for kind in algorithm.channels.values())
+        self.setting = engine.Setting(
+            problem.records, mixers, keys.noise_keys(jnp.asarray(seeds), graph.agents), keys.sampling_keys(seeds[0], graph.agents)
+        )
+        self.carry = engine.start(algorithm, problem.loss, problem.domain, self.setting, len(seeds), problem.dimension)
+        self.spent = spent_after(algorithm, problem, graph, steps)
+        self.reference = Reference(problem) if reference is True else reference or None
+        self.watched = watched_agents(graph.agents)
+        self.test = (jnp.asarray(problem.test_features, self.dtype), jnp.asarray(problem.test_labels, self.dtype))
+        self.step = 0
+        self.at: list[int] = []
+        self.measured: list[Any] = []
+        self.measure()
+
+    @property
+    def models(self) -> jax.Array:
+        return self.carry.readout
+
+    def advance(self, chunk: int) -> None:
+        steps = np.arange(self.step, self.step + chunk)
+        rates = self.algorithm.rates(steps, self.graph.agents)
+        rates = jax.tree.map(lambda r: jnp.asarray(r, self.dtype), rates)
+        block = engine.block_length(chunk, len(self.seeds), self.graph.agents, self.problem.dimension, self.dtype.itemsize)
+        self.carry = engine.advance(
+            self.carry, self.setting, jnp.asarray(steps), rates, algorithm=self.algorithm, loss=self.problem.loss,
+            domain=self.problem.domain, per_step=self.problem.per_step, block=block,
+        )  # fmt: skip
+        self.step += chunk
+
+    def measure(self) -> None:
+        """Start measuring the current models; the numbers are read only when someone needs them, so the device need not wait."""
+        arrived = self.problem.arrived(self.step)
+        best, value = np.full(self.problem.dimension, np.nan), np.nan
+        if self.reference is not None:
+            best, value = self.reference.at(self.step)
+        self.at.append(self.step)
+        self.measured.append(
+            measure(
+                self.models, jnp.asarray(self.watched), self.setting.records, jnp.asarray(arrived), jnp.asarray(best, self.dtype),
+                jnp.asarray(value, self.dtype), *self.test, loss=self.problem.loss, classification=self.problem.classification,
+            )
+        )  # fmt: skip
+
+    def results(self) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
+        """(steps, metrics (time, seed[, watched agent]), spent (time, agent))."""
+        metrics = {name: np.stack([np.asarray(getattr(m, name), np.float64) for m in self.measured]) for name in Measured._fields}
+        curve = np.vstack([np.zeros(self.graph.agents), self.spent])
+        return np.array(self.at), metrics, curve[self.at]
+
+    def arrays(self, fingerprint: str) -> dict[str, np.ndarray]:
+        at, metrics, _ = self.results()
+        leaves = {f"carry_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(self.carry))}
+        return {"fingerprint": np.array(fingerprint), "step": np.array(self.step), "at": at, **leaves, **metrics}
+
+    def restore(self, stored: dict[str, np.ndarray], fingerprint: str) -> None:
+        if str(stored["fingerprint"]) != fingerprint:
+            raise ValueError("the checkpoint belongs to another configuration (algorithm, problem, graph, seeds or measuring interval differ): refusing to resume")
+        leaves, structure = jax.tree.flatten(self.carry)
+        self.carry = jax.tree.unflatten(structure, [jnp.asarray(stored[f"carry_{i}"]) for i in range(len(leaves))])
+        self.step, self.at = int(stored["step"]), stored["at"].tolist()
+        self.measured = [Measured(*(stored[name][t] for name in Measured._fields)) for t in range(len(self.at))]
+
+
+def _allowed(algorithm: Algorithm, problem: Problem, graph: Graph, steps: int, budget: Any) -> tuple[int, str | None]:
+    """How many steps may run: the stream must last and no agent may pass its budget."""
+    allowed, stopped = steps, None
+    lasts = [algorithm.sampling.lasts(int(held), problem.per_step) for held in problem.counts]
+    if min(lasts) < allowed:
+        allowed = int(min(lasts))
+        stopped = f"the stream of agent {int(np.argmin(lasts))} ran dry after {allowed} steps"
+    if budget is not None:
+        limits = [budget] * graph.agents if isinstance(budget, (int, float)) else list(budget)
+        for limit in limits:
+            check.positive("budget", limit)
+        within, agent = messages_within(algorithm, problem, graph, allowed, limits)
+        if within < allowed:
+            allowed = within
+            stopped = f"agent {agent} may spend {limits[agent]:g}: message {within} would exceed it and was not sent"
+    if allowed == 0:
+        raise ValueError(f"nothing can be sent: {stopped}")
+    return allowed, stopped
+
+
+def _fingerprint(algorithm: Algorithm, problem: Problem, graph: Graph, seeds: list[int], every: int) -> str:
+    digest = hashlib.sha256(repr((algorithm, problem.loss, problem.domain, problem.per_step, seeds, every)).encode())
+    for array in (problem.features, problem.labels, problem.counts, graph.weights.data, graph.weights.indices, graph.weights.indptr):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    digest.update(str(jnp.result_type(float)).encode())
+    return digest.hexdigest()

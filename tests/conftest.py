@@ -1,0 +1,20 @@
+"""Tests run in float64, with the papers' data found beside the repository when it is there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import jax
+import pytest
+
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def data_folder() -> None:
+    if "HEARSAY_DATA" not in os.environ and SHARED.is_dir():
+        os.environ["HEARSAY_DATA"] = str(SHARED)
