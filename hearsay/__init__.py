@@ -10,7 +10,6 @@ from hearsay.run import Run
 from hearsay.schedules import Constant, Geometric, PowerLaw
 from hearsay.simulate import simulate
 
-
 __all__ = [
     "REGISTRY",
     "Certificate",
@@ -26,6 +25,7 @@ __all__ = [
     "PowerLaw",
     "Resample",
     "Run",
+    "__version__",
     "calibrate",
     "certify",
     "graphs",

@@ -14,7 +14,7 @@ def fail(name: str, rule: str, value: Any) -> None:
 
 def number(name: str, value: Any) -> float:
     """A finite real number (not a bool, not a string)."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) and not hasattr(value, "__float__"):
+    if isinstance(value, bool) or (not isinstance(value, (int, float)) and not hasattr(value, "__float__")):
         raise TypeError(f"{name} must be a number, got {value!r}")
     value = float(value)
     if not math.isfinite(value):

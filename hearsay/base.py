@@ -122,7 +122,9 @@ class Algorithm(ABC):
         """Raise ValueError for what cannot be run."""
         graph.require_agents(problem.agents)
         if isinstance(self.noise, tuple) and len(self.noise) != graph.agents:
-            check.fail("noise", f"one schedule, or one for each of the {graph.agents} agents", f"{len(self.noise)} schedules")
+            check.fail(
+                "noise", f"one schedule, or one for each of the {graph.agents} agents", f"{len(self.noise)} schedules"
+            )
 
     def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
         """The source paper's conditions and rates for this configuration."""
@@ -162,22 +164,35 @@ class Algorithm(ABC):
         `endless` describes a stream that keeps delivering new records for ever, instead of the records at hand.
         """
         held = int(problem.counts[agent])
-        pattern = self.sampling.pattern(held, problem.per_step)
+        pattern = self.sampling.pattern(held, problem.arrivals)
         shared = (self.leak(graph, agent), self.step_size)
         facts = problem.privacy_assumptions()
         if endless:
-            facts += (Assumption("declared", f"the stream never ends: every step brings {problem.per_step} new record(s) to each agent"),)
-        exposure = self.sampling.exposure(problem.change, float("inf") if endless else held, problem.per_step)
+            facts += (
+                Assumption(
+                    "declared",
+                    f"the stream never ends: every step brings {problem.arrivals.per_step} new record(s) to each agent",
+                ),
+            )
+        exposure = self.sampling.exposure(problem.change, float("inf") if endless else held, problem.arrivals)
         curvature = problem.loss.curvature if self.gradient_at_state else (0.0, 0.0)
-        basis = f"curvature interval [{curvature[0]:.4g}, {curvature[1]:.4g}]" if self.gradient_at_state else "gradient at a public point"
+        basis = (
+            f"curvature interval [{curvature[0]:.4g}, {curvature[1]:.4g}]"
+            if self.gradient_at_state
+            else "gradient at a public point"
+        )
         found = [self._account(Recursion(*shared, exposure, curvature), agent, pattern, problem, basis, facts)]
         if problem.loss.clip is not None and self.gradient_at_state:
             # No curvature: from its first use on the record may move every later gradient by the full clip range.
             worst = Recursion(*shared, Constant(2 * problem.loss.clip), (0.0, 0.0))
-            found.append(self._account(worst, agent, FromFirstUse(), problem, f"clip bound {problem.loss.clip:g}", facts))
+            found.append(
+                self._account(worst, agent, FromFirstUse(), problem, f"clip bound {problem.loss.clip:g}", facts)
+            )
         return tuple(found)
 
-    def _account(self, recursion: Recursion, agent: int, pattern: Any, problem: Problem, basis: str, facts: tuple) -> Account:
+    def _account(
+        self, recursion: Recursion, agent: int, pattern: Any, problem: Problem, basis: str, facts: tuple
+    ) -> Account:
         return Account(recursion, self.releases(agent), pattern, problem.dimension, self.mechanism, basis, facts)
 
 

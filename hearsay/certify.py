@@ -41,7 +41,9 @@ def certify(
         account, found = _best(algorithm, problem, graph, agent, horizon)
         budgets.append(_budget(algorithm, problem, graph, agent, account, found, horizon, delta))
         warnings += _explosion(account, agent)
-    return Certificate(algorithm.name, horizon, algorithm.mechanism, tuple(budgets), delta, tuple(dict.fromkeys(warnings)))
+    return Certificate(
+        algorithm.name, horizon, algorithm.mechanism, tuple(budgets), delta, tuple(dict.fromkeys(warnings))
+    )
 
 
 def calibrate(
@@ -77,7 +79,9 @@ def spent_after(algorithm: Algorithm, problem: Problem, graph: Graph, horizon: i
     return np.nan_to_num(np.stack(curves, axis=1), nan=np.inf, posinf=np.inf)
 
 
-def messages_within(algorithm: Algorithm, problem: Problem, graph: Graph, horizon: int, budget: Sequence[float]) -> tuple[int, int]:
+def messages_within(
+    algorithm: Algorithm, problem: Problem, graph: Graph, horizon: int, budget: Sequence[float]
+) -> tuple[int, int]:
     """(how many messages every agent can send within its budget, the agent that binds)."""
     if len(budget) != graph.agents:
         check.fail("budget", f"one number, or one for each of the {graph.agents} agents", list(budget))
@@ -86,7 +90,9 @@ def messages_within(algorithm: Algorithm, problem: Problem, graph: Graph, horizo
     return int(allowed.min()), int(allowed.argmin())
 
 
-def _best(algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, horizon: float) -> tuple[Account, InfiniteBudget]:
+def _best(
+    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, horizon: float
+) -> tuple[Account, InfiniteBudget]:
     accounts = algorithm.accounts(graph, agent, problem, endless=math.isinf(horizon))
     return min(((a, _cost(a, horizon)) for a in accounts), key=lambda pair: pair[1].value)
 

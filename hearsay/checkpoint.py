@@ -28,7 +28,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 def save(folder: Path, arrays: dict[str, np.ndarray]) -> None:
     buffer = io.BytesIO()
-    np.savez(buffer, **arrays)
+    np.savez(buffer, **arrays)  # type: ignore[arg-type]
     content = buffer.getvalue()
     path = folder / NAME
     if path.exists():
@@ -47,7 +47,11 @@ def load(folder: Path) -> dict[str, np.ndarray]:
     body, digest = content[:-32], content[-32:]
     if len(content) < 64 or hashlib.sha256(body).digest() != digest:
         kept = folder / PREVIOUS
-        hint = f"; the one before it is kept as {kept.name}: rename it to {NAME} to resume from there" if kept.exists() else ""
+        hint = (
+            f"; the one before it is kept as {kept.name}: rename it to {NAME} to resume from there"
+            if kept.exists()
+            else ""
+        )
         raise DamagedCheckpoint(f"{path} is damaged (its checksum does not match): refusing to resume from it{hint}")
     with np.load(io.BytesIO(body), allow_pickle=False) as stored:
         return {name: stored[name] for name in stored.files}

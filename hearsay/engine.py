@@ -17,7 +17,8 @@ from hearsay import keys
 from hearsay.base import Algorithm, Inbox
 from hearsay.problems.domains import Domain
 from hearsay.problems.losses import Loss
-from hearsay.problems.sampling import Records
+from hearsay.problems.problem import Problem
+from hearsay.problems.sampling import Arrivals, Records
 
 _DRAWN_BYTES = 32 * 2**20
 
@@ -42,7 +43,7 @@ class Setting(NamedTuple):
 TRACES = {"advance": 0}  # counted by the tests: a run traces once per chunk length
 
 
-@partial(jax.jit, static_argnames=("algorithm", "loss", "domain", "per_step", "block"), donate_argnums=0)
+@partial(jax.jit, static_argnames=("algorithm", "loss", "domain", "arrivals", "block"), donate_argnums=0)
 def advance(
     carry: Carry,
     setting: Setting,
@@ -52,7 +53,7 @@ def advance(
     algorithm: Algorithm,
     loss: Loss,
     domain: Domain,
-    per_step: int,
+    arrivals: Arrivals,
     block: int,
 ) -> Carry:
     """Run the given steps; `rates` holds one row per step."""
@@ -68,10 +69,12 @@ def advance(
 
     def one_step(carry: Carry, inputs: tuple) -> tuple[Carry, None]:
         step, rate, draws = inputs
-        form = partial(_form, algorithm, loss, per_step, step)
+        form = partial(_form, algorithm, loss, arrivals, step)
         exchange = partial(_round, algorithm, form, setting, rate, domain)
         # Nothing about the data depends on the seed, so the sampler's state comes back without a seed axis.
-        states, sampler = jax.vmap(exchange, in_axes=(0, 0, None), out_axes=(0, None))(carry.states, draws, carry.sampler)
+        states, sampler = jax.vmap(exchange, in_axes=(0, 0, None), out_axes=(0, None))(
+            carry.states, draws, carry.sampler
+        )
         readout = carry.readout
         if algorithm.average:
             merge = jax.vmap(jax.vmap(algorithm.averaged, in_axes=(0, 0, None)), in_axes=(0, 0, None))
@@ -89,8 +92,10 @@ def advance(
     return carry
 
 
-def _form(algorithm: Algorithm, loss: Loss, per_step: int, step: jax.Array, state: Any, records: Records, key: jax.Array) -> tuple:
-    return algorithm.sampling.batch(state, loss, records, step, per_step, keys.at(key, step))
+def _form(
+    algorithm: Algorithm, loss: Loss, arrivals: Arrivals, step: jax.Array, state: Any, records: Records, key: jax.Array
+) -> tuple:
+    return algorithm.sampling.batch(state, loss, records, step, arrivals, keys.at(key, step))
 
 
 def _round(
@@ -105,7 +110,9 @@ def _round(
     def send(draws: Any, state: Any, sampler: Any, records: Records, key: jax.Array, rate: Any) -> tuple[Any, Any]:
         return algorithm.send(draws, state, form(sampler, records, key)[0], rate)
 
-    def update(state: Any, sent: Any, inbox: Inbox, sampler: Any, records: Records, key: jax.Array, rate: Any) -> tuple[Any, Any]:
+    def update(
+        state: Any, sent: Any, inbox: Inbox, sampler: Any, records: Records, key: jax.Array, rate: Any
+    ) -> tuple[Any, Any]:
         batch, sampler = form(sampler, records, key)
         return algorithm.update(state, sent, inbox, batch, rate, domain), sampler
 
@@ -116,15 +123,19 @@ def _round(
     return jax.vmap(update)(states, sent, Inbox(total, own), *data, rate)
 
 
-def start(algorithm: Algorithm, loss: Loss, domain: Domain, setting: Setting, seeds: int, dimension: int) -> Carry:
-    """Everybody begins at the origin (or the point of the domain nearest to it): a start that says nothing about the data."""
+def start(algorithm: Algorithm, problem: Problem, setting: Setting, seeds: jax.Array, spread: float) -> Carry:
+    """Agents begin at independent normal points of standard deviation `spread` (the origin for 0), projected: nothing about the data."""
     dtype = setting.records.features.dtype
-    agents = setting.records.features.shape[0]
-    params = domain.project(jnp.zeros((dimension,), dtype))
-    every = jnp.broadcast_to(params, (seeds, agents, dimension))
-    states = jax.vmap(jax.vmap(algorithm.init))(every)
-    sampler = jax.vmap(partial(algorithm.sampling.prepare, loss))(setting.records)
-    return Carry(jax.tree.map(jnp.array, states), jnp.array(every), sampler)
+
+    def point(key: jax.Array) -> jax.Array:
+        return problem.domain.project(spread * jax.random.normal(key, (problem.dimension,), dtype))
+
+    models = jax.vmap(jax.vmap(point))(keys.start_keys(seeds, problem.agents))
+    states = jax.vmap(jax.vmap(algorithm.init))(models)
+    sampler = jax.vmap(lambda records: algorithm.sampling.prepare(problem.loss, records, problem.arrivals))(
+        setting.records
+    )
+    return Carry(jax.tree.map(jnp.array, states), jnp.array(models), sampler)
 
 
 def block_length(chunk: int, seeds: int, agents: int, dimension: int, itemsize: int) -> int:

@@ -8,13 +8,17 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-_NOISE, _SAMPLING = 0, 1
+_NOISE, _SAMPLING, _START = 0, 1, 2
 
 
 def noise_keys(seeds: jax.Array, agents: int) -> jax.Array:
     """One key per (seed, agent) for the noise of a run; `at` gives the key of one step."""
-    run = jax.vmap(lambda seed: jax.random.fold_in(jax.random.key(seed), _NOISE))(seeds)
-    return jax.vmap(lambda key: jax.vmap(lambda agent: jax.random.fold_in(key, agent))(jnp.arange(agents)))(run)
+    return _per_agent(seeds, agents, _NOISE)
+
+
+def start_keys(seeds: jax.Array, agents: int) -> jax.Array:
+    """One key per (seed, agent) for a random start."""
+    return _per_agent(seeds, agents, _START)
 
 
 def sampling_keys(seed: int, agents: int) -> jax.Array:
@@ -25,3 +29,8 @@ def sampling_keys(seed: int, agents: int) -> jax.Array:
 
 def at(key: jax.Array, step: jax.Array) -> jax.Array:
     return jax.random.fold_in(key, step)
+
+
+def _per_agent(seeds: jax.Array, agents: int, purpose: int) -> jax.Array:
+    run = jax.vmap(lambda seed: jax.random.fold_in(jax.random.key(seed), purpose))(seeds)
+    return jax.vmap(lambda key: jax.vmap(lambda agent: jax.random.fold_in(key, agent))(jnp.arange(agents)))(run)

@@ -38,6 +38,10 @@ class Reference:
         self._found: dict[tuple[int, ...], Optimum] = {}
         self._params = np.zeros(problem.dimension)
         self._factor: tuple | None = None
+        # All records in order of arrival, so that those of any step are a prefix.
+        place, agent = np.nonzero((np.arange(problem.labels.shape[1])[None, :] < problem.counts[:, None]).T)
+        self._agent = agent
+        self._features, self._labels = problem.features[agent, place], problem.labels[agent, place]
 
     def at(self, step: int) -> Optimum:
         arrived = self.problem.arrived(step)
@@ -47,13 +51,12 @@ class Reference:
         return self._found[key]
 
     def _solve(self, arrived: np.ndarray) -> Optimum:
-        p = self.problem
-        rows = [(p.features[i, :m], p.labels[i, :m], np.full(m, 1 / (p.agents * m))) for i, m in enumerate(arrived)]
-        features, labels, weights = (np.concatenate(part) for part in zip(*rows, strict=True))
-        objective = _Objective(p.loss, features, labels, weights)
+        p, seen = self.problem, int(arrived.sum())
+        weights = 1 / (p.agents * arrived[self._agent[:seen]])
+        objective = _Objective(p.loss, self._features[:seen], self._labels[:seen], weights)
         self._params = self._newton(objective, self._params)
         if np.linalg.norm(self._params) > p.domain.reach(p.dimension) * (1 - 1e-12):
-            self._params = _projected(objective, np.array(p.domain.project(jnp.asarray(self._params))), p)
+            self._params = _projected(objective, _project(p, self._params), p)
         return Optimum(self._params.copy(), objective.value(self._params))
 
     def _newton(self, objective: _Objective, start: np.ndarray) -> np.ndarray:
@@ -82,17 +85,16 @@ class _Objective:
         self.loss, self.features, self.labels, self.weights = loss, features, labels, weights
 
     def value(self, params: np.ndarray) -> float:
-        margin = self.features @ params
-        data = _host(self.loss.record_values, margin, self.labels)
+        data = self.loss.record_values(self.features @ params, self.labels)
         return float(self.weights @ data + self.loss.regulariser / 2 * params @ params)
 
     def gradient(self, params: np.ndarray) -> np.ndarray:
-        residual = _residual(self.loss, self.features, self.features @ params, self.labels)
+        residual = self.loss.clipped_residual(self.features @ params, self.labels, self.features)
         return self.features.T @ (self.weights * residual) + self.loss.regulariser * params
 
     def factor(self, params: np.ndarray) -> tuple:
         margin, h = self.features @ params, 1e-5
-        up, down = (_residual(self.loss, self.features, margin + s, self.labels) for s in (h, -h))
+        up, down = (self.loss.clipped_residual(margin + s, self.labels, self.features) for s in (h, -h))
         curvature = self.weights * np.maximum((up - down) / (2 * h), 0)
         hessian = (self.features * curvature[:, None]).T @ self.features
         return linalg.cho_factor(hessian + (self.loss.regulariser + 1e-10) * np.eye(len(params)))
@@ -104,18 +106,9 @@ class _Objective:
         return params - step * direction
 
 
-def _host(function, *arrays: np.ndarray) -> np.ndarray:
-    """A loss's formula evaluated in float64 on the host, whatever precision the run uses."""
+def _project(problem: Problem, params: np.ndarray) -> np.ndarray:
     with jax.enable_x64(True):
-        return np.asarray(function(*(jnp.asarray(a, jnp.float64) for a in arrays)))
-
-
-def _residual(loss: Loss, features: np.ndarray, margin: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    residual = _host(loss.residual, margin, labels)
-    if loss.clip is None:
-        return residual
-    norm = np.linalg.norm(features, axis=1) * np.abs(residual)
-    return residual * np.minimum(1.0, loss.clip / np.maximum(norm, 1e-300))
+        return np.asarray(problem.domain.project(jnp.asarray(params, jnp.float64)))
 
 
 def _projected(objective: _Objective, start: np.ndarray, problem: Problem) -> np.ndarray:
@@ -123,7 +116,7 @@ def _projected(objective: _Objective, start: np.ndarray, problem: Problem) -> np
     rate = 1 / problem.loss.curvature[1]
     params, ahead, momentum = start, start, 1.0
     for _ in range(20_000):
-        moved = _host(problem.domain.project, ahead - rate * objective.gradient(ahead))
+        moved = _project(problem, ahead - rate * objective.gradient(ahead))
         following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
         ahead = moved + (momentum - 1) / following * (moved - params)
         if np.linalg.norm(moved - params) < _TOLERANCE * rate:
@@ -142,7 +135,7 @@ class Measured(NamedTuple):
     accuracy: jax.Array
 
 
-@partial(jax.jit, static_argnames=("loss", "classification"))
+@partial(jax.jit, static_argnames=("loss", "classification", "with_regret"))
 def measure(
     models: jax.Array,
     watched: jax.Array,
@@ -155,6 +148,7 @@ def measure(
     *,
     loss: Loss,
     classification: bool,
+    with_regret: bool = True,
 ) -> Measured:
     """All metrics of the models (seed, agent, d) at one step."""
     seen = models[:, watched]
@@ -167,9 +161,9 @@ def measure(
         data = loss.record_values(records.features @ params, records.labels)
         return jnp.sum(weights * data) + loss.regulariser / 2 * jnp.sum(params * params)
 
-    regret = jax.vmap(jax.vmap(objective))(seen) - best_value
+    regret = jax.vmap(jax.vmap(objective))(seen) - best_value if with_regret else jnp.full_like(error, jnp.nan)
     margin = jnp.einsum("md,sad->sam", test_features, seen)
-    hit = (loss.predict(margin) == test_labels) if classification else -((margin - test_labels) ** 2)
+    hit = (loss.predict(margin) == test_labels) if classification else (margin - test_labels) ** 2
     return Measured(
         error,
         regret,

@@ -61,7 +61,7 @@ class Run:
         }
         if self.problem.classification:
             return {**out, "accuracy": score.mean(axis=2), "accuracy_worst": score.min(axis=2)}
-        return {**out, "test_error": -score.mean(axis=2)}
+        return {**out, "test_error": score.mean(axis=2)}
 
     def final(self, metric: str) -> tuple[float, float]:
         """(mean, standard deviation over seeds) of a metric at the last measured step."""
@@ -82,7 +82,9 @@ class Run:
 
     def spent_csv(self) -> str:
         head = "step," + ",".join(f"agent_{i}" for i in range(self.graph.agents))
-        rows = (f"{int(s)}," + ",".join(f"{e:.10g}" for e in row) for s, row in zip(self.steps, self.spent, strict=True))
+        rows = (
+            f"{int(s)}," + ",".join(f"{e:.10g}" for e in row) for s, row in zip(self.steps, self.spent, strict=True)
+        )
         return "\n".join([head, *rows]) + "\n"
 
     def save(self, folder: str | os.PathLike) -> Path:

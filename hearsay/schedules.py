@@ -39,9 +39,8 @@ class Schedule(ABC):
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        inner = {
-            f.name: v.to_dict() if isinstance(v := getattr(self, f.name), Schedule) else v for f in fields(self)
-        }  # type: ignore[arg-type]
+        parts = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        inner = {name: part.to_dict() if isinstance(part, Schedule) else part for name, part in parts.items()}
         return {"kind": type(self).__name__, **inner}
 
 
@@ -164,7 +163,9 @@ class Share(Schedule):
             law = PowerLaw(float(self.size(0)), 0.0)
         # The nudge in SampleSize may round down by a relative 1e-9: the bound gives that much away.
         return (
-            PowerLaw(self.scale / law.scale * (1 + 2e-9), -law.exponent, law.shift) if isinstance(law, PowerLaw) else None
+            PowerLaw(self.scale / law.scale * (1 + 2e-9), -law.exponent, law.shift)
+            if isinstance(law, PowerLaw)
+            else None
         )
 
     def __str__(self) -> str:

@@ -42,6 +42,8 @@ def simulate(
     budget: float | Sequence[float] | None = None,
     delta: float | None = None,
     reference: Reference | bool = True,
+    regret: bool = True,
+    spread: float = 0.0,
     folder: str | os.PathLike | None = None,
     resume: bool = False,
     progress: Progress | None = None,
@@ -54,6 +56,8 @@ def simulate(
       budget: epsilon (rho for Gaussian noise) that no agent may exceed, one number or one per agent: the run ends before the first message that would.
       delta: also certify epsilon at this delta (needed for Gaussian noise).
       reference: measure against the running optimum; False skips it (large networks), a Reference shares it between runs.
+      regret: measure regret too (it costs agents x all records at every measured step).
+      spread: standard deviation of the agents' random start; 0 starts everybody at the origin.
       folder: where checkpoints go; `resume` continues from the one there.
       progress: called with (steps done, steps to do, largest epsilon spent) after each chunk.
 
@@ -61,13 +65,19 @@ def simulate(
     """
     algorithm.check(graph, problem)
     steps = check.count("steps", steps)
-    seed_list = list(range(check.count("seeds", seeds))) if isinstance(seeds, int) else [check.count("seeds", s, 0) for s in seeds]
+    seed_list = (
+        list(range(check.count("seeds", seeds)))
+        if isinstance(seeds, int)
+        else [check.count("seeds", s, 0) for s in seeds]
+    )
     every = max(1, math.ceil(steps / 100)) if every is None else check.count("every", every)
     allowed, stopped = _allowed(algorithm, problem, graph, steps, budget)
     enable_compilation_cache()
-    session = _Session(algorithm, problem, graph, seed_list, reference, allowed)
+    session = _Session(
+        algorithm, problem, graph, seed_list, reference, allowed, regret, check.nonnegative("spread", spread)
+    )
     print_to = Path(folder) if folder is not None else None
-    fingerprint = _fingerprint(algorithm, problem, graph, seed_list, every)
+    fingerprint = _fingerprint(algorithm, problem, graph, (seed_list, every, spread))
     if resume:
         if print_to is None:
             raise ValueError("folder must be given to resume a run")
@@ -90,13 +100,21 @@ def simulate(
     certificate = certify(algorithm, problem, graph, session.step, delta=delta)
     seconds = time.perf_counter() - began
     return Run(
-        algorithm, problem, graph, certificate, seed_list, *session.results(), np.asarray(session.models), stopped, seconds
+        algorithm,
+        problem,
+        graph,
+        certificate,
+        seed_list,
+        *session.results(),
+        np.asarray(session.models),
+        stopped,
+        seconds,
     )
 
 
 def enable_compilation_cache() -> None:
     """Keep compiled programs in the user's cache folder, so that the next run of the same shape starts at once."""
-    if jax.config.jax_compilation_cache_dir is None:
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         base = os.environ.get("HEARSAY_CACHE") or os.path.join(
             os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "hearsay"
         )
@@ -104,17 +122,42 @@ def enable_compilation_cache() -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
+def device_facts(algorithm: Algorithm, problem: Problem, graph: Graph) -> str:
+    """One line: what will run, where, and the memory that the data and one seed's states need."""
+    device = jax.devices()[0]
+    itemsize = problem.records.features.dtype.itemsize
+    data = problem.features.size * itemsize / 2**20
+    state = graph.agents * problem.dimension * itemsize / 2**20
+    return (
+        f"{algorithm.name} on {problem.name}: {graph.agents} agents ({graph.name}, {graph.edges} messages a round), "
+        f"{problem.dimension} parameters; {device.platform} device, {itemsize * 8}-bit, data {data:.1f} MiB, {state:.2f} MiB per state"
+    )
+
+
 class _Session:
     """The moving parts of one simulation."""
 
-    def __init__(self, algorithm: Algorithm, problem: Problem, graph: Graph, seeds: list[int], reference: Reference | bool, steps: int):
-        self.algorithm, self.problem, self.graph, self.seeds = algorithm, problem, graph, seeds
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        problem: Problem,
+        graph: Graph,
+        seeds: list[int],
+        reference: Reference | bool,
+        steps: int,
+        regret: bool,
+        spread: float,
+    ):
+        self.algorithm, self.problem, self.graph, self.seeds, self.regret = algorithm, problem, graph, seeds, regret
         self.dtype = problem.records.features.dtype
         mixers = tuple(mixer(graph, kind, self.dtype) for kind in algorithm.channels.values())
         self.setting = engine.Setting(
-            problem.records, mixers, keys.noise_keys(jnp.asarray(seeds), graph.agents), keys.sampling_keys(seeds[0], graph.agents)
+            problem.records,
+            mixers,
+            keys.noise_keys(jnp.asarray(seeds), graph.agents),
+            keys.sampling_keys(seeds[0], graph.agents),
         )
-        self.carry = engine.start(algorithm, problem.loss, problem.domain, self.setting, len(seeds), problem.dimension)
+        self.carry = engine.start(algorithm, problem, self.setting, jnp.asarray(seeds), spread)
         self.spent = spent_after(algorithm, problem, graph, steps)
         self.reference = Reference(problem) if reference is True else reference or None
         self.watched = watched_agents(graph.agents)
@@ -132,10 +175,12 @@ class _Session:
         steps = np.arange(self.step, self.step + chunk)
         rates = self.algorithm.rates(steps, self.graph.agents)
         rates = jax.tree.map(lambda r: jnp.asarray(r, self.dtype), rates)
-        block = engine.block_length(chunk, len(self.seeds), self.graph.agents, self.problem.dimension, self.dtype.itemsize)
+        block = engine.block_length(
+            chunk, len(self.seeds), self.graph.agents, self.problem.dimension, self.dtype.itemsize
+        )
         self.carry = engine.advance(
             self.carry, self.setting, jnp.asarray(steps), rates, algorithm=self.algorithm, loss=self.problem.loss,
-            domain=self.problem.domain, per_step=self.problem.per_step, block=block,
+            domain=self.problem.domain, arrivals=self.problem.arrivals, block=block,
         )  # fmt: skip
         self.step += chunk
 
@@ -149,13 +194,16 @@ class _Session:
         self.measured.append(
             measure(
                 self.models, jnp.asarray(self.watched), self.setting.records, jnp.asarray(arrived), jnp.asarray(best, self.dtype),
-                jnp.asarray(value, self.dtype), *self.test, loss=self.problem.loss, classification=self.problem.classification,
+                jnp.asarray(value, self.dtype), *self.test, loss=self.problem.loss, classification=self.problem.classification, with_regret=self.regret,
             )
         )  # fmt: skip
 
     def results(self) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
         """(steps, metrics (time, seed[, watched agent]), spent (time, agent))."""
-        metrics = {name: np.stack([np.asarray(getattr(m, name), np.float64) for m in self.measured]) for name in Measured._fields}
+        metrics = {
+            name: np.stack([np.asarray(getattr(m, name), np.float64) for m in self.measured])
+            for name in Measured._fields
+        }
         curve = np.vstack([np.zeros(self.graph.agents), self.spent])
         return np.array(self.at), metrics, curve[self.at]
 
@@ -166,7 +214,9 @@ class _Session:
 
     def restore(self, stored: dict[str, np.ndarray], fingerprint: str) -> None:
         if str(stored["fingerprint"]) != fingerprint:
-            raise ValueError("the checkpoint belongs to another configuration (algorithm, problem, graph, seeds or measuring interval differ): refusing to resume")
+            raise ValueError(
+                "the checkpoint belongs to another configuration (algorithm, problem, graph, seeds or measuring interval differ): refusing to resume"
+            )
         leaves, structure = jax.tree.flatten(self.carry)
         self.carry = jax.tree.unflatten(structure, [jnp.asarray(stored[f"carry_{i}"]) for i in range(len(leaves))])
         self.step, self.at = int(stored["step"]), stored["at"].tolist()
@@ -176,7 +226,7 @@ class _Session:
 def _allowed(algorithm: Algorithm, problem: Problem, graph: Graph, steps: int, budget: Any) -> tuple[int, str | None]:
     """How many steps may run: the stream must last and no agent may pass its budget."""
     allowed, stopped = steps, None
-    lasts = [algorithm.sampling.lasts(int(held), problem.per_step) for held in problem.counts]
+    lasts = [algorithm.sampling.lasts(int(held), problem.arrivals) for held in problem.counts]
     if min(lasts) < allowed:
         allowed = int(min(lasts))
         stopped = f"the stream of agent {int(np.argmin(lasts))} ran dry after {allowed} steps"
@@ -193,9 +243,16 @@ def _allowed(algorithm: Algorithm, problem: Problem, graph: Graph, steps: int, b
     return allowed, stopped
 
 
-def _fingerprint(algorithm: Algorithm, problem: Problem, graph: Graph, seeds: list[int], every: int) -> str:
-    digest = hashlib.sha256(repr((algorithm, problem.loss, problem.domain, problem.per_step, seeds, every)).encode())
-    for array in (problem.features, problem.labels, problem.counts, graph.weights.data, graph.weights.indices, graph.weights.indptr):
+def _fingerprint(algorithm: Algorithm, problem: Problem, graph: Graph, start: tuple) -> str:
+    digest = hashlib.sha256(repr((algorithm, problem.loss, problem.domain, problem.arrivals, start)).encode())
+    for array in (
+        problem.features,
+        problem.labels,
+        problem.counts,
+        graph.weights.data,
+        graph.weights.indices,
+        graph.weights.indptr,
+    ):
         digest.update(np.ascontiguousarray(array).tobytes())
     digest.update(str(jnp.result_type(float)).encode())
     return digest.hexdigest()

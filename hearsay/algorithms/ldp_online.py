@@ -24,7 +24,7 @@ Reference: Z. Chen and Y. Wang, Locally Differentially Private Distributed Onlin
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
@@ -47,9 +47,9 @@ class Message(NamedTuple):
 
 
 class Rates(NamedTuple):
-    step: np.ndarray
-    coupling: np.ndarray
-    noise: np.ndarray
+    step: Any
+    coupling: Any
+    noise: Any
 
 
 @dataclass(frozen=True)

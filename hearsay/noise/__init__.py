@@ -7,6 +7,6 @@ randomness that does not depend on the value or on the scale, `add` turns value,
 from hearsay.noise.gaussian import Gaussian
 from hearsay.noise.laplace import Laplace
 
-MECHANISMS = {"laplace": Laplace(), "gaussian": Gaussian()}
+MECHANISMS: dict[str, Laplace | Gaussian] = {"laplace": Laplace(), "gaussian": Gaussian()}
 
 __all__ = ["MECHANISMS", "Gaussian", "Laplace"]

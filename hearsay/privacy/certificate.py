@@ -63,7 +63,8 @@ class Certificate:
     def from_json(text: str) -> Certificate:
         data = _unplain(json.loads(text))
         budgets = tuple(
-            AgentBudget(**{**b, "assumptions": tuple(Assumption(**a) for a in b["assumptions"])}) for b in data.pop("budgets")
+            AgentBudget(**{**b, "assumptions": tuple(Assumption(**a) for a in b["assumptions"])})
+            for b in data.pop("budgets")
         )
         return Certificate(**{**data, "budgets": budgets, "warnings": tuple(data["warnings"])})
 

@@ -169,7 +169,8 @@ def _gaussian(account: Account, tail: _Tail, n: int) -> InfiniteBudget:
     phi = forward(rec.contraction(k), rec.step(k) * rec.exposure(k))
     bound = max(phi[-1] * tail.x**q, tail.jump[0] / slack)
     near = sum(
-        float(np.sum(((r.state * phi[:-1] + r.fresh * rec.exposure(k)) / r.scale(k)) ** 2) / 2) for r in account.releases
+        float(np.sum(((r.state * phi[:-1] + r.fresh * rec.exposure(k)) / r.scale(k)) ** 2) / 2)
+        for r in account.releases
     )
     far = 0.0
     for coefficient, power in (
@@ -234,7 +235,9 @@ def _rates(account: Account, shift: float, n: int) -> tuple[tuple[float, float],
         if terms[0][0] <= 0:
             raise _TryLater
     if not terms or terms[0][0] <= 0:
-        raise _NoBound("nothing makes the agent forget a changed record: neither coupling nor strong convexity contracts")
+        raise _NoBound(
+            "nothing makes the agent forget a changed record: neither coupling nor strong convexity contracts"
+        )
     if terms[-1][1] > 1:
         terms = [term for term in terms if term[1] <= 1]
         if not terms:
@@ -289,7 +292,9 @@ def _geometric(account: Account) -> InfiniteBudget | None:
         return None
     ratio = rec.step.ratio / (scale.ratio if isinstance(scale, Geometric) else 1.0)
     if ratio >= 1:
-        return InfiniteBudget(math.inf, reason=f"prices grow like {ratio:.4g}^k: the step must fall faster than the noise")
+        return InfiniteBudget(
+            math.inf, reason=f"prices grow like {ratio:.4g}^k: the step must fall faster than the noise"
+        )
     price = prices(account, 2)[0]
     period = getattr(account.pattern, "period", 1)
     value = price if isinstance(account.pattern, Once) else price / (1 - ratio**period)

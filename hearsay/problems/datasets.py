@@ -165,9 +165,7 @@ def linear_stream(
         features = _shorten(features, feature_bound)
         return features, np.clip(features @ truth + noise * rng.standard_normal(count), -bound, bound)
 
-    reason = (
-        f"Records are drawn in a ball of radius {feature_bound} and labels are clipped to {bound} in size."
-    )
+    reason = f"Records are drawn in a ball of radius {feature_bound} and labels are clipped to {bound} in size."
     train, test = draw(b"stream", records), draw(b"test", test_records)
     return Dataset("linear-stream", *train, *test, feature_bound, bound, "enforced", reason, truth)
 

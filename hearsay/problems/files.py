@@ -210,8 +210,7 @@ def _verify(path: Path, file: DataFile) -> None:
 def _compare(name: str, file: DataFile, digest: str, size: int, remedy: str) -> None:
     if digest != file.sha256:
         raise ChecksumError(
-            f"{name} must have sha256 {file.sha256} ({file.size} bytes), "
-            f"got {digest} ({size} bytes); {remedy}"
+            f"{name} must have sha256 {file.sha256} ({file.size} bytes), got {digest} ({size} bytes); {remedy}"
         )
 
 
@@ -229,9 +228,7 @@ def _download(file: DataFile, url: str, target: Path, progress: Progress | None)
         part.unlink(missing_ok=True)
 
 
-def _fetch(
-    url: str, size: int, write: Callable[[bytes], object], progress: Progress | None
-) -> tuple[str, int]:
+def _fetch(url: str, size: int, write: Callable[[bytes], object], progress: Progress | None) -> tuple[str, int]:
     digest, received = hashlib.sha256(), 0
     with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response:
         # One chunk past the expected size is enough to know that the file is wrong.

@@ -24,6 +24,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -31,6 +32,11 @@ import numpy as np
 
 from hearsay import _validate as check
 from hearsay.problems.domains import Domain
+
+
+def _namespace(array: Any) -> Any:
+    """jax.numpy for a run, NumPy for the float64 reference on the host: one formula serves both."""
+    return np if isinstance(array, np.ndarray) else jnp
 
 
 @dataclass(frozen=True)
@@ -50,11 +56,11 @@ class Loss(ABC):
             check.positive("clip", self.clip)
 
     @abstractmethod
-    def residual(self, margin: jax.Array, labels: jax.Array) -> jax.Array:
+    def residual(self, margin: Any, labels: Any) -> Any:
         """Derivative of the data part by the margin."""
 
     @abstractmethod
-    def record_values(self, margin: jax.Array, labels: jax.Array) -> jax.Array:
+    def record_values(self, margin: Any, labels: Any) -> Any:
         """The data part of each record's loss."""
 
     @property
@@ -79,16 +85,17 @@ class Loss(ABC):
 
     def gradient_sum(self, params: jax.Array, features: jax.Array, labels: jax.Array, weights: jax.Array) -> jax.Array:
         """Weighted sum of the records' gradients, data part only."""
-        residual = self.residual(features @ params, labels)
-        if self.clip is not None:
-            norm = jnp.sqrt(jnp.sum(features * features, axis=-1)) * jnp.abs(residual)
-            residual = residual * jnp.minimum(1.0, self.clip / jnp.maximum(norm, jnp.finfo(norm.dtype).tiny))
+        residual = self.clipped_residual(features @ params, labels, features)
         return (residual * weights) @ features
 
-    def value(self, params: jax.Array, features: jax.Array, labels: jax.Array, weights: jax.Array) -> jax.Array:
-        """Weighted sum of the records' losses plus the regulariser (weights sum to one)."""
-        data = jnp.sum(weights * self.record_values(features @ params, labels))
-        return data + self.regulariser / 2 * jnp.sum(params * params)
+    def clipped_residual(self, margin: Any, labels: Any, features: Any) -> Any:
+        """The residual, brought down where the record's gradient would be longer than `clip`."""
+        residual = self.residual(margin, labels)
+        if self.clip is None:
+            return residual
+        xp = _namespace(margin)
+        norm = xp.sqrt(xp.sum(features * features, axis=-1)) * abs(residual)
+        return residual * xp.minimum(1.0, self.clip / xp.maximum(norm, 1e-30))
 
     def predict(self, margin: jax.Array) -> jax.Array:
         """The label that a margin stands for."""
@@ -97,11 +104,11 @@ class Loss(ABC):
 
 @dataclass(frozen=True)
 class Logistic(Loss):
-    def residual(self, margin: jax.Array, labels: jax.Array) -> jax.Array:
-        return jax.nn.sigmoid(margin) - labels
+    def residual(self, margin: Any, labels: Any) -> Any:
+        return 0.5 + 0.5 * _namespace(margin).tanh(margin / 2) - labels
 
-    def record_values(self, margin: jax.Array, labels: jax.Array) -> jax.Array:
-        return jax.nn.softplus(margin) - labels * margin
+    def record_values(self, margin: Any, labels: Any) -> Any:
+        return _namespace(margin).logaddexp(0.0 * margin, margin) - labels * margin
 
     @property
     def curvature(self) -> tuple[float, float]:
@@ -113,10 +120,10 @@ class Logistic(Loss):
 
 @dataclass(frozen=True)
 class Squared(Loss):
-    def residual(self, margin: jax.Array, labels: jax.Array) -> jax.Array:
+    def residual(self, margin: Any, labels: Any) -> Any:
         return 2 * (margin - labels)
 
-    def record_values(self, margin: jax.Array, labels: jax.Array) -> jax.Array:
+    def record_values(self, margin: Any, labels: Any) -> Any:
         return (margin - labels) ** 2
 
     @property
@@ -147,7 +154,9 @@ class PolynomialLogistic(Loss):
         super().__post_init__()
         check.positive("margin_bound", self.margin_bound)
         if self.clip is not None:
-            check.fail("clip", "None for the polynomial loss (its gradients come from statistics, not records)", self.clip)
+            check.fail(
+                "clip", "None for the polynomial loss (its gradients come from statistics, not records)", self.clip
+            )
 
     @cached_property
     def coefficients(self) -> tuple[float, float]:
@@ -167,10 +176,10 @@ class PolynomialLogistic(Loss):
         slope = np.abs(1 / (1 + np.exp(-m)) - 0.5 - s * m)
         return float(value.max()), float(slope.max())
 
-    def residual(self, margin: jax.Array, labels: jax.Array) -> jax.Array:
+    def residual(self, margin: Any, labels: Any) -> Any:
         return 0.5 + self.coefficients[1] * margin - labels
 
-    def record_values(self, margin: jax.Array, labels: jax.Array) -> jax.Array:
+    def record_values(self, margin: Any, labels: Any) -> Any:
         c0, s = self.coefficients
         return c0 + margin / 2 + s / 2 * margin**2 - labels * margin
 
@@ -190,6 +199,8 @@ def polynomial(loss: Logistic, domain: Domain, dimension: int) -> PolynomialLogi
     margin = loss.feature_bound * domain.reach(dimension)
     if not margin <= 30 or not math.isfinite(margin):
         check.fail(
-            "radius", f"at most {30 / loss.feature_bound:g} for the polynomial loss (it follows a parabola)", domain.reach(dimension)
+            "radius",
+            f"at most {30 / loss.feature_bound:g} for the polynomial loss (it follows a parabola)",
+            domain.reach(dimension),
         )
     return PolynomialLogistic(loss.feature_bound, loss.ridge, loss.label_bound, loss.clip, margin_bound=margin)

@@ -69,9 +69,7 @@ def dominant(labels: np.ndarray, agents: int, rng: np.random.Generator, share: f
     if not 0 < share <= 1:
         raise ValueError(f"share must be above 0 and at most 1, got {share!r}")
     if agents < 2:
-        raise ValueError(
-            f"agents must be at least 2 for dominant, which gives the rest to others, got {agents}"
-        )
+        raise ValueError(f"agents must be at least 2 for dominant, which gives the rest to others, got {agents}")
     held: list[list[np.ndarray]] = [[] for _ in range(agents)]
     everyone = np.arange(agents)
     for index, rows in enumerate(_shuffled_classes(labels, rng)):
@@ -124,9 +122,7 @@ def partition(rule: str, labels: np.ndarray, agents: int, seed: int, **options: 
     return RULES[name](labels, agents, rng, **options)
 
 
-def _number(
-    rule: str, name: str, value: str, option: str | None, options: dict[str, float]
-) -> dict[str, float]:
+def _number(rule: str, name: str, value: str, option: str | None, options: dict[str, float]) -> dict[str, float]:
     if option is None:
         raise ValueError(f"partition {name!r} takes no number, got {rule!r}")
     if option in options:

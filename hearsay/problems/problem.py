@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -14,7 +15,7 @@ from hearsay.problems import datasets
 from hearsay.problems.domains import Ball, Domain
 from hearsay.problems.losses import Logistic, Loss, Squared, polynomial
 from hearsay.problems.partition import partition as split
-from hearsay.problems.sampling import Records
+from hearsay.problems.sampling import Arrivals, Records
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +30,7 @@ class Problem:
     counts: np.ndarray
     test_features: np.ndarray
     test_labels: np.ndarray
-    per_step: int = 1
+    arrivals: Arrivals = Arrivals()
     classification: bool = True
     assumptions: tuple[Assumption, ...] = field(default=())
 
@@ -45,11 +46,13 @@ class Problem:
     def records(self) -> Records:
         """The streams as device arrays, in the precision that jax is set to."""
         dtype = jnp.result_type(float)
-        return Records(jnp.asarray(self.features, dtype), jnp.asarray(self.labels, dtype), jnp.asarray(self.counts, jnp.int32))
+        return Records(
+            jnp.asarray(self.features, dtype), jnp.asarray(self.labels, dtype), jnp.asarray(self.counts, jnp.int32)
+        )
 
     def arrived(self, step: int) -> np.ndarray:
         """How many records each agent has seen once step `step` has begun."""
-        return np.minimum((step + 1) * self.per_step, self.counts)
+        return np.minimum(self.arrivals.head_start + (step + 1) * self.arrivals.per_step, self.counts)
 
     @property
     def change(self) -> float:
@@ -62,13 +65,25 @@ class Problem:
         low, high = loss.curvature
         facts = [
             Assumption("enforced", f"models are projected onto the {self.domain} after every step"),
-            Assumption("derived", f"curvature interval [{low:.4g}, {high:.4g}] of the {type(loss).__name__} loss from |a| <= {loss.feature_bound:.4g}"),
+            Assumption(
+                "derived",
+                f"curvature interval [{low:.4g}, {high:.4g}] of the {type(loss).__name__} loss from |a| <= {loss.feature_bound:.4g}",
+            ),
         ]
         if loss.clip is not None and 2 * loss.clip <= self.change * (1 + 1e-12):
-            facts.append(Assumption("enforced", f"every record's gradient is clipped to l2 norm {loss.clip:g}, so one record changes it by at most {self.change:.4g}"))
+            facts.append(
+                Assumption(
+                    "enforced",
+                    f"every record's gradient is clipped to l2 norm {loss.clip:g}, so one record changes it by at most {self.change:.4g}",
+                )
+            )
         else:
-            reason = "features and label both replaced" + ("" if isinstance(loss, Logistic) else f", over the {self.domain}")
-            facts.append(Assumption("derived", f"one record changes a gradient by at most C = {self.change:.4g} ({reason})"))
+            reason = "features and label both replaced" + (
+                "" if isinstance(loss, Logistic) else f", over the {self.domain}"
+            )
+            facts.append(
+                Assumption("derived", f"one record changes a gradient by at most C = {self.change:.4g} ({reason})")
+            )
         return (*self.assumptions, *facts)
 
 
@@ -79,6 +94,7 @@ def logistic(
     partition: str = "iid",
     ridge: float = 0.01,
     per_step: int = 1,
+    head_start: int = 0,
     radius: float = 1e5,
     clip: float | None = None,
     approximate: bool = False,
@@ -92,7 +108,7 @@ def logistic(
     loss: Loss = Logistic(data.feature_bound, ridge, 1.0, clip)
     if approximate:
         loss = polynomial(loss, domain, data.features.shape[1])  # type: ignore[arg-type]
-    return _assemble(data, loss, domain, agents, partition, per_step, seed, classification=True)
+    return _assemble(data, loss, domain, agents, partition, Arrivals(per_step, head_start), seed, classification=True)
 
 
 def ridge(
@@ -102,6 +118,7 @@ def ridge(
     partition: str = "iid",
     ridge: float = 0.01,
     per_step: int = 1,
+    head_start: int = 0,
     radius: float = 5.0,
     clip: float | None = None,
     dimension: int = 10,
@@ -112,32 +129,66 @@ def ridge(
     """Ridge regression, by default on a stream of linear measurements (`records` per agent in `dimension` dimensions)."""
     check.count("agents", agents)
     if data == "linear":
-        data = datasets.linear_stream(records=agents * records + 1000, dimension=dimension, seed=seed)
+        data = datasets.linear_stream(records=agents * records, dimension=dimension, seed=seed)
     elif isinstance(data, str):
         data = datasets.load(data, data_dir=data_dir, seed=seed)
     loss = Squared(data.feature_bound, ridge, data.label_bound, clip)
-    return _assemble(data, loss, Ball(radius), agents, partition, per_step, seed, classification=set(np.unique(data.labels)) == {0.0, 1.0})
+    return _assemble(
+        data,
+        loss,
+        Ball(radius),
+        agents,
+        partition,
+        Arrivals(per_step, head_start),
+        seed,
+        classification=set(np.unique(data.labels)) == {0.0, 1.0},
+    )
 
 
-PROBLEMS = {"logistic": logistic, "ridge": ridge}
+PROBLEMS: dict[str, Callable[..., Problem]] = {"logistic": logistic, "ridge": ridge}
 
 
 def _assemble(
-    data: datasets.Dataset, loss: Loss, domain: Domain, agents: int, rule: str, per_step: int, seed: int, classification: bool
+    data: datasets.Dataset,
+    loss: Loss,
+    domain: Domain,
+    agents: int,
+    rule: str,
+    arrivals: Arrivals,
+    seed: int,
+    classification: bool,
 ) -> Problem:
     agents = check.count("agents", agents)
-    per_step = check.count("per_step", per_step)
+    check.count("per_step", arrivals.per_step)
+    check.count("head_start", arrivals.head_start, 0)
     parts = split(rule, data.labels, agents, seed)
     counts = np.array([len(p) for p in parts])
-    if counts.min() < per_step:
+    if counts.min() < arrivals.per_step:
         short = int(np.argmin(counts))
-        raise ValueError(f"per_step must be at most the records of every agent, got {per_step} and agent {short} holds {counts[short]}")
+        raise ValueError(
+            f"per_step must be at most the records of every agent, got {arrivals.per_step} and agent {short} holds {counts[short]}"
+        )
     most = int(counts.max())
     features = np.zeros((agents, most, data.features.shape[1]))
     labels = np.zeros((agents, most))
     for i, rows in enumerate(parts):
         features[i, : len(rows)], labels[i, : len(rows)] = data.features[rows], data.labels[rows]
-    facts = (Assumption(data.bound_kind, f"every record has features of l2 norm at most {data.feature_bound:.4g}: {data.bound_reason}"),)
+    facts = (
+        Assumption(
+            data.bound_kind,
+            f"every record has features of l2 norm at most {data.feature_bound:.4g}: {data.bound_reason}",
+        ),
+    )
     return Problem(
-        data.name, loss, domain, features, labels, counts, data.test_features, data.test_labels, per_step, classification, facts
+        data.name,
+        loss,
+        domain,
+        features,
+        labels,
+        counts,
+        data.test_features,
+        data.test_labels,
+        arrivals,
+        classification,
+        facts,
     )

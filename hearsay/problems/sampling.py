@@ -1,9 +1,9 @@
 """How an agent turns its stream of records into the gradient of a step, and what that says about privacy.
 
-Records arrive `per_step` = N at a time, in the order of the agent's stream. A sampler answers two questions from one object, so that they cannot
+Records arrive `per_step` = N at a time, in the order of the agent's stream, after a `head_start` of H that are there from the beginning. A sampler answers two questions from one object, so that they cannot
 disagree: which records enter the gradient of step k (`batch`), and how often one record may do so, with what weight (`pattern`, `exposure`).
 
-    History      all records that have arrived, each once (paper P1)          weight 1 / min((k+1) N, held)
+    History      all records that have arrived, each once (paper P1)          weight 1 / min(H + (k+1) N, held)
     Fresh        the N that arrive at step k, never again; ends with the stream         1 / N
     Cyclic       N at a time round the local data set in its fixed order                1 / N, one use in T steps
     Resample     N drawn with replacement from the local data set                       up to 1: all N draws may be the same record
@@ -27,7 +27,16 @@ from hearsay.privacy import participation
 from hearsay.problems.losses import Loss
 from hearsay.schedules import Constant, PowerLaw, Schedule, Share
 
-_BLOCK = 256  # records per pass over a history: wide enough for fast products, narrow enough that early steps stay cheap
+_BLOCK = (
+    256  # records per pass over a history: wide enough for fast products, narrow enough that early steps stay cheap
+)
+
+
+class Arrivals(NamedTuple):
+    """How records reach an agent: `head_start` of them before step 0, then `per_step` with every step."""
+
+    per_step: int = 1
+    head_start: int = 0
 
 
 class Records(NamedTuple):
@@ -35,7 +44,7 @@ class Records(NamedTuple):
 
     features: jax.Array
     labels: jax.Array
-    count: jax.Array
+    held: jax.Array
 
 
 class Batch(eqx.Module):
@@ -59,7 +68,7 @@ class Prefix(eqx.Module):
     loss: Loss = eqx.field(static=True)
 
     def gradient(self, params: jax.Array) -> jax.Array:
-        seen = jnp.minimum(self.limit, self.records.count)
+        seen = jnp.minimum(self.limit, self.records.held)
         size = min(_BLOCK, self.records.labels.shape[0])
 
         def add(index: jax.Array, total: jax.Array) -> jax.Array:
@@ -92,24 +101,24 @@ class Statistics(eqx.Module):
 
 @dataclass(frozen=True)
 class Sampling(ABC):
-    def prepare(self, loss: Loss, records: Records) -> Any:
+    def prepare(self, loss: Loss, records: Records, arrivals: Arrivals) -> Any:
         """The sampler's own state for one agent; nothing unless a sampler needs one."""
         return ()
 
     @abstractmethod
     def batch(
-        self, state: Any, loss: Loss, records: Records, step: jax.Array, per_step: int, key: jax.Array
+        self, state: Any, loss: Loss, records: Records, step: jax.Array, arrivals: Arrivals, key: jax.Array
     ) -> tuple[Any, Any]:
         """(batch of this step, next state)."""
 
     @abstractmethod
-    def pattern(self, held: int, per_step: int) -> participation.Participation: ...
+    def pattern(self, held: int, arrivals: Arrivals) -> participation.Participation: ...
 
     @abstractmethod
-    def exposure(self, change: float, held: float, per_step: int) -> Schedule:
+    def exposure(self, change: float, held: float, arrivals: Arrivals) -> Schedule:
         """c_k: how far replacing one record moves the mean gradient, at a fixed point. held = inf: the stream never ends."""
 
-    def lasts(self, held: int, per_step: int) -> float:
+    def lasts(self, held: int, arrivals: Arrivals) -> float:
         """The number of steps that `held` records serve."""
         return math.inf
 
@@ -131,52 +140,61 @@ class History(Sampling):
             )
         return self.method != "full" and loss.affine() is not None
 
-    def prepare(self, loss: Loss, records: Records) -> Any:
+    def prepare(self, loss: Loss, records: Records, arrivals: Arrivals) -> Any:
         if not self.uses_statistics(loss):
             return ()
-        d = records.features.shape[-1]
-        dtype = records.features.dtype
-        return jnp.zeros((d, d), dtype), jnp.zeros((d,), dtype)
+        first = min(arrivals.head_start, records.labels.shape[0])
+        present = jnp.arange(first) < records.held
+        weight = present / jnp.maximum(1, jnp.minimum(first, records.held))
+        return self._moments(
+            loss, records.features[:first], records.labels[:first], weight.astype(records.features.dtype)
+        )
+
+    def _moments(
+        self, loss: Loss, features: jax.Array, labels: jax.Array, weight: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        offset = loss.residual(jnp.zeros_like(labels), labels)
+        return (features * weight[:, None]).T @ features, (weight * offset) @ features
 
     def batch(
-        self, state: Any, loss: Loss, records: Records, step: jax.Array, per_step: int, key: jax.Array
+        self, state: Any, loss: Loss, records: Records, step: jax.Array, arrivals: Arrivals, key: jax.Array
     ) -> tuple[Any, Any]:
-        limit = (step + 1) * per_step
+        limit = arrivals.head_start + (step + 1) * arrivals.per_step
         if not self.uses_statistics(loss):
             return Prefix(records, limit, loss), state
-        rows = step * per_step + jnp.arange(per_step)
-        fresh = rows < records.count
+        rows = limit - arrivals.per_step + jnp.arange(arrivals.per_step)
+        fresh = rows < records.held
         rows = jnp.minimum(rows, records.labels.shape[0] - 1)
         features, labels = records.features[rows], records.labels[rows]
-        weight = fresh.astype(features.dtype) / jnp.minimum(limit, records.count).astype(features.dtype)
+        weight = fresh.astype(features.dtype) / jnp.minimum(limit, records.held).astype(features.dtype)
+        second, first = self._moments(loss, features, labels, weight)
         keep = 1 - jnp.sum(weight)
-        offset = loss.residual(jnp.zeros_like(labels), labels)
-        second = keep * state[0] + (features * weight[:, None]).T @ features
-        first = keep * state[1] + (weight * offset) @ features
+        second, first = keep * state[0] + second, keep * state[1] + first
         return Statistics(second, first, loss), (second, first)
 
-    def pattern(self, held: int, per_step: int) -> participation.Participation:
+    def pattern(self, held: int, arrivals: Arrivals) -> participation.Participation:
         return participation.History()
 
-    def exposure(self, change: float, held: float, per_step: int) -> Schedule:
-        return Share(change, PowerLaw(float(per_step), 1.0), held)
+    def exposure(self, change: float, held: float, arrivals: Arrivals) -> Schedule:
+        n = arrivals.per_step
+        return Share(change, PowerLaw(float(n), 1.0, 1.0 + arrivals.head_start / n), held)
 
 
 @dataclass(frozen=True)
 class Fresh(Sampling):
     def batch(
-        self, state: Any, loss: Loss, records: Records, step: jax.Array, per_step: int, key: jax.Array
+        self, state: Any, loss: Loss, records: Records, step: jax.Array, arrivals: Arrivals, key: jax.Array
     ) -> tuple[Any, Any]:
-        return _window(loss, records, step * per_step, per_step), state
+        return _window(loss, records, step * arrivals.per_step, arrivals.per_step), state
 
-    def pattern(self, held: int, per_step: int) -> participation.Participation:
+    def pattern(self, held: int, arrivals: Arrivals) -> participation.Participation:
         return participation.Once()
 
-    def exposure(self, change: float, held: float, per_step: int) -> Schedule:
-        return Constant(change / per_step)
+    def exposure(self, change: float, held: float, arrivals: Arrivals) -> Schedule:
+        return Constant(change / arrivals.per_step)
 
-    def lasts(self, held: int, per_step: int) -> float:
-        return held // per_step
+    def lasts(self, held: int, arrivals: Arrivals) -> float:
+        return held // arrivals.per_step
 
 
 @dataclass(frozen=True)
@@ -184,33 +202,35 @@ class Cyclic(Sampling):
     """The last held % N records are never used, so that every record's turns are exactly T = held // N steps apart."""
 
     def batch(
-        self, state: Any, loss: Loss, records: Records, step: jax.Array, per_step: int, key: jax.Array
+        self, state: Any, loss: Loss, records: Records, step: jax.Array, arrivals: Arrivals, key: jax.Array
     ) -> tuple[Any, Any]:
-        period = records.count // per_step
-        return _window(loss, records, (step % period) * per_step, per_step), state
+        period = records.held // arrivals.per_step
+        return _window(loss, records, (step % period) * arrivals.per_step, arrivals.per_step), state
 
-    def pattern(self, held: int, per_step: int) -> participation.Participation:
-        if held < per_step:
-            raise ValueError(f"per_step must be at most the agent's {held} records to go round them, got {per_step}")
-        return participation.Cyclic(held // per_step)
+    def pattern(self, held: int, arrivals: Arrivals) -> participation.Participation:
+        if held < arrivals.per_step:
+            raise ValueError(
+                f"per_step must be at most the agent's {held} records to go round them, got {arrivals.per_step}"
+            )
+        return participation.Cyclic(held // arrivals.per_step)
 
-    def exposure(self, change: float, held: float, per_step: int) -> Schedule:
-        return Constant(change / per_step)
+    def exposure(self, change: float, held: float, arrivals: Arrivals) -> Schedule:
+        return Constant(change / arrivals.per_step)
 
 
 @dataclass(frozen=True)
 class Resample(Sampling):
     def batch(
-        self, state: Any, loss: Loss, records: Records, step: jax.Array, per_step: int, key: jax.Array
+        self, state: Any, loss: Loss, records: Records, step: jax.Array, arrivals: Arrivals, key: jax.Array
     ) -> tuple[Any, Any]:
-        rows = jax.random.randint(key, (per_step,), 0, records.count)
-        weights = jnp.full((per_step,), 1.0 / per_step, records.features.dtype)
+        rows = jax.random.randint(key, (arrivals.per_step,), 0, records.held)
+        weights = jnp.full((arrivals.per_step,), 1.0 / arrivals.per_step, records.features.dtype)
         return Batch(records.features[rows], records.labels[rows], weights, loss), state
 
-    def pattern(self, held: int, per_step: int) -> participation.Participation:
+    def pattern(self, held: int, arrivals: Arrivals) -> participation.Participation:
         return participation.Every()
 
-    def exposure(self, change: float, held: float, per_step: int) -> Schedule:
+    def exposure(self, change: float, held: float, arrivals: Arrivals) -> Schedule:
         # Nothing stops all draws from hitting the same record; a bound that holds surely must allow it.
         return Constant(change)
 

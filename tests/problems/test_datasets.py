@@ -58,9 +58,7 @@ def test_digits_label_is_parity_and_direction_is_kept():
 def test_breast_cancer_ranges_are_the_published_table_and_said_to_be_public():
     from sklearn.datasets import load_breast_cancer
 
-    rows = re.findall(
-        r"^.*\((?:mean|standard error|worst)\):\s+([\d.]+)\s+([\d.]+)$", load_breast_cancer().DESCR, re.M
-    )
+    rows = re.findall(r"^.*\((?:mean|standard error|worst)\):\s+([\d.]+)\s+([\d.]+)$", load_breast_cancer().DESCR, re.M)
     published = np.array(rows, dtype=float)
     assert published.shape == (30, 2)
     ours = np.array(datasets._BREAST_CANCER_RANGES).transpose(1, 0, 2).reshape(30, 2)
@@ -68,9 +66,7 @@ def test_breast_cancer_ranges_are_the_published_table_and_said_to_be_public():
     assert "treated as public" in load("breast-cancer").bound_reason
 
 
-@pytest.mark.parametrize(
-    ("name", "loader"), [("digits", "load_digits"), ("breast-cancer", "load_breast_cancer")]
-)
+@pytest.mark.parametrize(("name", "loader"), [("digits", "load_digits"), ("breast-cancer", "load_breast_cancer")])
 def test_one_record_never_changes_another(name, loader, monkeypatch):
     """A mean, a deviation or a maximum taken from the data would move the other records."""
     import sklearn.datasets
@@ -124,9 +120,7 @@ def test_mushroom_encoding_by_hand():
     features, labels = encode_mushrooms([FIRST_MUSHROOM, "e" + FIRST_MUSHROOM[1:]])
     assert features.shape == (2, 117)
     np.testing.assert_array_equal(labels, [1.0, 0.0])
-    names = [
-        f"{column}={letter}" for column, letters in datasets.MUSHROOM_COLUMNS.items() for letter in letters
-    ]
+    names = [f"{column}={letter}" for column, letters in datasets.MUSHROOM_COLUMNS.items() for letter in letters]
     hot = [names[k] for k in np.flatnonzero(features[0])]
     assert hot == [
         f"{column}={letter}"
@@ -177,10 +171,7 @@ def test_own_real_labels_are_clipped_when_a_bound_is_given():
 
 
 def test_bound_reason_reveals_nothing_of_the_records():
-    reasons = {
-        from_arrays(np.full((4, 2), size), np.zeros(4), feature_bound=1.0).bound_reason
-        for size in (0.1, 99.0)
-    }
+    reasons = {from_arrays(np.full((4, 2), size), np.zeros(4), feature_bound=1.0).bound_reason for size in (0.1, 99.0)}
     assert len(reasons) == 1
 
 
@@ -242,9 +233,7 @@ def test_a_dataset_refuses_a_bound_that_its_own_records_break(changes, message):
     fields |= {"test_features": np.zeros((1, 4)), "test_labels": np.zeros(1)}
     Dataset(name="x", feature_bound=1.0, label_bound=1.0, bound_reason="a promise", **fields)
     with pytest.raises(ValueError, match=message):
-        Dataset(
-            name="x", feature_bound=1.0, label_bound=1.0, bound_reason="a promise", **{**fields, **changes}
-        )
+        Dataset(name="x", feature_bound=1.0, label_bound=1.0, bound_reason="a promise", **{**fields, **changes})
 
 
 def test_linear_stream_fills_the_ball_evenly():

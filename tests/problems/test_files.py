@@ -221,7 +221,5 @@ def test_registry_is_well_formed():
     for file in files.FILES.values():
         assert len(file.sha256) == 64 and set(file.sha256) <= set("0123456789abcdef")
         assert file.size > 0 and not file.path.startswith("/")
-        assert file.url is None or (
-            file.url.startswith("https://") and file.url.endswith(file.path.split("/")[1])
-        )
+        assert file.url is None or (file.url.startswith("https://") and file.url.endswith(file.path.split("/")[1]))
     assert [key for key, file in files.FILES.items() if file.url is None] == ["cifar10"]

@@ -12,7 +12,7 @@ Phi(k+1) <= alpha_k max(|mu|, L) Phi(k) + alpha_k c_k [used at k].
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
@@ -35,8 +35,8 @@ class Message(NamedTuple):
 
 
 class Rates(NamedTuple):
-    step: np.ndarray
-    noise: np.ndarray
+    step: Any
+    noise: Any
 
 
 @dataclass(frozen=True)

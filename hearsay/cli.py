@@ -1,0 +1,238 @@
+"""The command line. Everything it does, it does through the library; only the cli files know typer and rich."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hearsay.cli_options import configurable, word
+from hearsay.cli_screen import console, errors, progress_bar, summary, theory_table
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Differentially private learning on networks: agents exchange only noised messages, and every run comes with a "
+    "privacy certificate that is true.\n\n"
+    "Start here: [bold]hearsay demo[/bold], then [bold]hearsay run ldp-online --data digits --epsilon 10[/bold]",
+)
+
+Out = Annotated[Path | None, typer.Option(help="Folder for the results (default: a new one under out/).")]
+DataDir = Annotated[str | None, typer.Option(help="Folder with the raw data files.")]
+Flag = typer.Option
+
+
+@app.command()
+@configurable("algorithm")
+def run(
+    config: Any,
+    budget: Annotated[float | None, typer.Option(help="Stop before any agent has spent more than this.")] = None,
+    out: Out = None,
+    resume: Annotated[bool, Flag("--resume", help="Continue the run in --out from its checkpoint.")] = False,
+    no_privacy: Annotated[bool, Flag("--no-privacy", help="Allow a run whose budget is infinite.")] = False,
+) -> None:
+    """Train on a simulated network; leaves a folder with certificate, metrics, checkpoint and report.html.
+
+    Without --noise or --epsilon the noise is set so that every agent spends epsilon = 10.
+    """
+    if resume:
+        from hearsay.config import load
+
+        if out is None or not (out / "config.toml").exists():
+            raise ValueError(f"--resume needs --out with the folder of a run, got {out}")
+        config = load(out / "config.toml")
+    config = config.merged({"privacy": {"budget": budget}})
+    name, data = config.algorithm.get("name", "ldp-online"), config.problem.get("data", "digits")
+    folder = out or Path("out") / f"{name}-{data}-{time.strftime('%Y%m%d-%H%M%S')}"
+    _run(_with_noise(config), folder, resume, no_privacy)
+
+
+@app.command()
+@configurable("algorithm")
+def certify(
+    config: Any,
+    horizon: Annotated[str, typer.Option(help="Number of messages, or inf.")] = "inf",
+    json: Annotated[bool, Flag("--json", help="Print JSON instead of text.")] = False,
+    theory: Annotated[bool, typer.Option(help="Also print the paper's conditions.")] = True,
+) -> None:
+    """Print the privacy certificate of a configuration, before anything is sent. Exit code 3: the budget is infinite."""
+    from hearsay import certify as library_certify
+    from hearsay.certify import calibrate
+
+    messages = math.inf if horizon.lower() in ("inf", "infinite", "infinity") else word(horizon)
+    target = config.privacy.get("epsilon")
+    algorithm, problem, graph = _build(config.without("privacy", "epsilon"))
+    if target is not None:
+        algorithm = calibrate(algorithm, problem, graph, messages, target, delta=config.delta)
+    certificate = library_certify(algorithm, problem, graph, messages, delta=config.delta)
+    print(certificate.to_json() if json else certificate)
+    if theory and not json:
+        theory_table(algorithm.theory(graph, problem))
+    if not certificate.finite:
+        raise typer.Exit(3)
+
+
+@app.command()
+@configurable("algorithms")
+def compare(config: Any, algorithms: list[str], out: Out = None) -> None:
+    """Run several algorithms on one problem and graph, at the same --noise or the same --epsilon, and compare them in one report."""
+    from hearsay.metrics import Reference
+    from hearsay.report.html import comparison_report
+    from hearsay.simulate import simulate
+
+    out = out or Path("out") / f"compare-{time.strftime('%Y%m%d-%H%M%S')}"
+    _require_writable(out)
+    runs: dict[str, Any] = {}
+    reference, name_of_data = None, ""
+    for name in algorithms:
+        chosen = _with_noise(config.merged({"algorithm": {"name": name}}))
+        algorithm, problem, graph = _build(chosen)
+        reference, name_of_data = reference or Reference(problem), problem.name
+        with progress_bar() as show:
+            runs[name] = simulate(
+                algorithm, problem, graph, steps=chosen.steps, seeds=chosen.seeds, every=chosen.run.get("every"),
+                delta=chosen.delta, reference=reference, progress=functools.partial(show, name),
+            )  # fmt: skip
+        if (runs[name].stopped or "").startswith("interrupted"):
+            raise typer.Exit(130)
+    summary(runs)
+    console.print(f"Report: {comparison_report(runs, out, f'Comparison on {name_of_data}')}", soft_wrap=True)
+
+
+@app.command()
+def reproduce(
+    experiment: Annotated[str, typer.Argument(help="p1-mushrooms")],
+    out: Out = None,
+    data_dir: DataDir = None,
+    seeds: Annotated[int, typer.Option(help="Noise seeds per curve.")] = 10,
+    scale: Annotated[
+        float, typer.Option(help="Multiply the number of iterations, for a quick look: 0.1 runs a tenth.")
+    ] = 1.0,
+) -> None:
+    """Repeat a paper's experiment with its settings; the report says where our numbers differ, and why."""
+    from hearsay import _validate as check
+    from hearsay.experiments import EXPERIMENTS
+
+    check.one_of("experiment", experiment, EXPERIMENTS)
+    if not 0 < scale <= 1:
+        check.fail("scale", "above 0 and at most 1", scale)
+    folder = out or Path("out") / experiment
+    _require_writable(folder)
+    with progress_bar() as show:
+        report = EXPERIMENTS[experiment](
+            folder, data_dir=data_dir, seeds=check.count("seeds", seeds), scale=scale, progress=show
+        )
+    console.print(f"Report: {report}", soft_wrap=True)
+
+
+@app.command()
+def data(
+    data_dir: DataDir = None,
+    fetch: Annotated[
+        list[str] | None, typer.Option(help="Download a file into the cache, by its key; repeatable.")
+    ] = None,
+) -> None:
+    """Say which data files are here, and whether they are what they should be."""
+    from rich.table import Table
+
+    from hearsay import _validate as check
+    from hearsay.problems import files
+
+    for key in fetch or []:
+        check.one_of("fetch", key, files.FILES)
+        with progress_bar() as show:
+            path = files.locate(key, data_dir, progress=functools.partial(show, key))
+        console.print(f"{key}: {path}", soft_wrap=True)
+    table = Table(
+        "key", "file", "where", "checksum", title="Data files (digits and breast-cancer come with scikit-learn)"
+    )
+    for status in files.status(data_dir):
+        verdict = {True: "ok", False: "[red]WRONG[/red]", None: "-"}[status.checksum_ok]
+        table.add_row(status.key, status.file.path, str(status.found or "missing"), verdict)
+    console.print(table)
+
+
+@app.command()
+def demo(out: Out = Path("out/demo")) -> None:
+    """Five hospitals in a ring learn from private records, each with a budget of its own: well under a minute."""
+    from hearsay.experiments.demo import CONFIG
+
+    _run(CONFIG, out or Path("out/demo"), resume=False, no_privacy=False)
+
+
+def _build(config: Any) -> tuple[Any, Any, Any]:
+    import jax
+
+    from hearsay.config import build
+
+    if config.run.get("precision") == 64:
+        jax.config.update("jax_enable_x64", True)
+    return build(config)
+
+
+def _with_noise(config: Any) -> Any:
+    given = config.privacy.get("epsilon") is not None or config.algorithm.get("noise") is not None
+    return config if given else config.merged({"privacy": {"epsilon": 10.0}})
+
+
+def _run(config: Any, out: Path, resume: bool, no_privacy: bool) -> None:
+    from hearsay.certify import certify
+    from hearsay.checkpoint import write_atomically
+    from hearsay.config import dump
+    from hearsay.simulate import device_facts, simulate
+
+    _require_writable(out)
+    algorithm, problem, graph = _build(config)
+    planned = certify(algorithm, problem, graph, config.steps, delta=config.delta)
+    if not planned.finite and not no_privacy:
+        reason = next(b.reason for b in planned.budgets if math.isinf(b.epsilon))
+        raise ValueError(f"the privacy budget would be infinite ({reason}); use --no-privacy to run all the same")
+    if not resume:
+        write_atomically(out / "config.toml", dump(config).encode())
+    console.print(device_facts(algorithm, problem, graph), highlight=False)
+    with progress_bar() as show:
+        result = simulate(
+            algorithm, problem, graph, steps=config.steps, seeds=config.seeds, every=config.run.get("every"),
+            budget=config.privacy.get("budget"), delta=config.delta, folder=out, resume=resume,
+            progress=functools.partial(show, "training"),
+        )  # fmt: skip
+    report = result.report(out)
+    print(result.certificate)
+    summary({algorithm.name: result})
+    if result.stopped:
+        console.print(f"Stopped early: {result.stopped}", style="yellow", soft_wrap=True)
+    console.print(f"Report: {report}", soft_wrap=True)
+    if (result.stopped or "").startswith("interrupted"):
+        console.print(f"Continue with: hearsay run --resume --out {out}", soft_wrap=True)
+        raise typer.Exit(130)
+
+
+def _require_writable(folder: Path) -> None:
+    """Fail before the run, not after it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".writable"
+        probe.write_text("")
+        probe.unlink()
+    except OSError as error:
+        raise ValueError(f"cannot write to {folder}: {error.strerror}") from error
+
+
+def main() -> None:
+    """Entry point: what the user got wrong is one clear line, not a traceback (set HEARSAY_DEBUG=1 to see one)."""
+    try:
+        app()
+    except (ValueError, TypeError, OSError) as error:
+        if os.environ.get("HEARSAY_DEBUG"):
+            raise
+        errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(2)

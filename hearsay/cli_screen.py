@@ -1,0 +1,65 @@
+"""What the terminal shows: progress with time left and budget spent, and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from hearsay.privacy.certificate import show as show_epsilon
+
+console = Console()
+errors = Console(stderr=True)
+
+
+@contextmanager
+def progress_bar() -> Iterator[Callable[..., None]]:
+    """show(name, done, total[, epsilon]): one bar per name, with the time left and the largest budget spent so far."""
+    columns = (
+        TextColumn("{task.description:>12}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[spent]}"),
+    )
+    with Progress(*columns, console=errors) as progress:
+        tasks: dict[str, Any] = {}
+
+        def show(name: str, done: int, total: int | None, spent: float | None = None) -> None:
+            if name not in tasks:
+                tasks[name] = progress.add_task(name, total=total, spent="")
+            text = "" if spent is None else f"spent {show_epsilon(spent)}"
+            progress.update(tasks[name], completed=done, total=total, spent=text)
+
+        yield show
+
+
+def summary(runs: dict[str, Any]) -> None:
+    """One row per run: the final numbers beside the budgets."""
+    first = next(iter(runs.values()))
+    wanted = ("accuracy", "accuracy_worst", "test_error", "tracking_error", "regret", "consensus_error")
+    shown = [metric for metric in wanted if metric in first.metrics]
+    table = Table(title="After the last step (mean ± standard deviation over seeds)")
+    table.add_column("algorithm")
+    for column in ("largest ε", *(metric.replace("_", " ") for metric in shown), "time"):
+        table.add_column(column, justify="right")
+    for name, result in runs.items():
+        numbers = ["{:.4g} ± {:.2g}".format(*result.final(metric)) for metric in shown]
+        table.add_row(name, show_epsilon(max(result.certificate.epsilon)), *numbers, f"{result.seconds:.1f} s")
+    console.print(table)
+
+
+def theory_table(findings: list[Any]) -> None:
+    if not findings:
+        return
+    title = "The paper's conditions (they are about convergence; the budget does not rest on them)"
+    table = Table("condition", "holds", "detail", title=title)
+    for finding in findings:
+        table.add_row(finding.name, "yes" if finding.holds else "[yellow]no[/yellow]", finding.detail)
+    console.print(table)

@@ -1,0 +1,136 @@
+"""A run described as data: five small tables, from a TOML file or the command line.
+
+    [problem]     loss = "logistic" or "ridge", and the arguments of that function in problems/problem.py
+    [graph]       kind = "ring", ..., and the arguments of that builder in graphs.py
+    [algorithm]   name = "ldp-online", ..., and the fields of that algorithm
+    [privacy]     epsilon (calibrate the noise to it), delta, budget (stop before it is exceeded)
+    [run]         steps, seeds, every, precision
+
+The known keys of a table are read off the function that it feeds, so a new algorithm or builder needs no change here. An unknown key is an error that
+names the nearest known one.
+"""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from hearsay import _validate as check
+from hearsay.algorithms import REGISTRY
+from hearsay.base import Algorithm
+from hearsay.certify import calibrate
+from hearsay.graphs import BUILDERS, Graph
+from hearsay.problems.problem import PROBLEMS, Problem
+from hearsay.problems.sampling import SAMPLERS
+
+RUN_KEYS = ("steps", "seeds", "every", "precision")
+PRIVACY_KEYS = ("epsilon", "delta", "budget")
+
+
+@dataclass(frozen=True)
+class Config:
+    problem: Mapping[str, Any] = field(default_factory=dict)
+    graph: Mapping[str, Any] = field(default_factory=dict)
+    algorithm: Mapping[str, Any] = field(default_factory=dict)
+    privacy: Mapping[str, Any] = field(default_factory=dict)
+    run: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for key in self.run:
+            check.one_of("key in [run]", key, RUN_KEYS)
+        for key in self.privacy:
+            check.one_of("key in [privacy]", key, PRIVACY_KEYS)
+        if "precision" in self.run and self.run["precision"] not in (32, 64):
+            check.fail("precision", "32 or 64", self.run["precision"])
+
+    def merged(self, tables: Mapping[str, Mapping[str, Any]]) -> Config:
+        """This configuration with the given keys replaced; keys set to None are left as they are."""
+        return Config(**{
+            f.name: {**getattr(self, f.name), **{k: v for k, v in tables.get(f.name, {}).items() if v is not None}}
+            for f in fields(self)
+        })  # fmt: skip
+
+    def without(self, table: str, key: str) -> Config:
+        kept = {k: v for k, v in getattr(self, table).items() if k != key}
+        return replace(self, **{table: kept})
+
+    @property
+    def seeds(self) -> int:
+        return check.count("seeds", self.run.get("seeds", 5))
+
+    @property
+    def steps(self) -> int:
+        return check.count("steps", self.run.get("steps", 1000))
+
+    @property
+    def delta(self) -> float | None:
+        return self.privacy.get("delta")
+
+
+def load(path: str | Path) -> Config:
+    try:
+        tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is not valid TOML: {error}") from error
+    known = [f.name for f in fields(Config)]
+    for name, table in tables.items():
+        check.one_of(f"table in {path}", name, known)
+        if not isinstance(table, dict):
+            check.fail(f"{name} in {path}", "a table of keys", table)
+    return Config(**tables)
+
+
+def build(config: Config) -> tuple[Algorithm, Problem, Graph]:
+    """The three things that a simulation needs, with the noise calibrated if a target epsilon is given."""
+    problem_keys = dict(config.problem)
+    loss = check.one_of("loss in [problem]", problem_keys.pop("loss", "logistic"), PROBLEMS)
+    problem = _call("[problem]", PROBLEMS[loss], problem_keys)
+    graph_keys = dict(config.graph)
+    kind = check.one_of("kind in [graph]", graph_keys.pop("kind", "ring"), BUILDERS)
+    graph = _call("[graph]", BUILDERS[kind], {"agents": problem.agents, **graph_keys})
+    algorithm = _algorithm(dict(config.algorithm))
+    algorithm.check(graph, problem)
+    if "epsilon" in config.privacy:
+        algorithm = calibrate(algorithm, problem, graph, config.steps, config.privacy["epsilon"], delta=config.delta)
+    return algorithm, problem, graph
+
+
+def _algorithm(keys: dict[str, Any]) -> Algorithm:
+    name = check.one_of("name in [algorithm]", keys.pop("name", "ldp-online"), REGISTRY)
+    if isinstance(keys.get("sampling"), str):
+        keys["sampling"] = SAMPLERS[check.one_of("sampling in [algorithm]", keys["sampling"], SAMPLERS)]()
+    return _call("[algorithm]", REGISTRY[name], keys)
+
+
+def _call(table: str, function: Callable[..., Any], keys: Mapping[str, Any]) -> Any:
+    known = list(inspect.signature(function).parameters)
+    for key in keys:
+        check.one_of(f"key in {table}", key, known)
+    return function(**keys)
+
+
+def dump(config: Config) -> str:
+    """The configuration as TOML, so that `hearsay run --config` repeats the run."""
+    lines = []
+    for table in fields(config):
+        lines.append(f"[{table.name}]")
+        lines += [f"{key} = {_toml(value)}" for key, value in getattr(config, table.name).items()]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_toml(v) for v in value) + "]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items()) + "}"
+    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'

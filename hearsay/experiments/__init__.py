@@ -1,0 +1,8 @@
+"""The papers' experiments: settings and calls only. EXPERIMENTS maps the name on the command line to a function."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from hearsay.experiments import p1_mushrooms
+
+EXPERIMENTS: dict[str, Callable[..., Path]] = {"p1-mushrooms": p1_mushrooms.reproduce}

@@ -1,0 +1,150 @@
+"""Figures of a run. Every function draws into `ax`, or into a new figure when there is none, and returns the axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from hearsay import _validate as check
+from hearsay.report.network import network
+from hearsay.report.style import (
+    SOFT,
+    axes_or_new,
+    line_style,
+    log_scale,
+    plain_ticks,
+    styled,
+)
+from hearsay.report.words import who
+
+if TYPE_CHECKING:
+    from hearsay.run import Run
+
+__all__ = ["LABELS", "budget", "compare", "curve", "measured", "network"]
+
+LABELS = {
+    "tracking_error": "squared distance to the optimum",
+    "regret": "regret at this step",
+    "dynamic_regret": "regret summed so far",
+    "mean_model_error": "distance of mean model to optimum",
+    "consensus_error": "squared distance to mean model",
+    "accuracy": "test accuracy",
+    "accuracy_worst": "test accuracy of the worst agent",
+    "test_error": "mean squared test error",
+}
+_LINES = 12  # more labelled lines than this cannot be told apart
+
+
+def curve(run: Run, metric: str, ax: Axes | None = None) -> Axes:
+    """One metric over time: the mean over seeds, and the range from the lowest seed to the highest as a band."""
+    return compare({"": run}, metric, ax)
+
+
+def compare(runs: Mapping[str, Run], metric: str, ax: Axes | None = None) -> Axes:
+    """One metric of several runs, each labelled by its key."""
+    ax = axes_or_new(ax)
+    drawn = []
+    with styled():
+        for index, (name, run) in enumerate(runs.items()):
+            values = run.metrics[check.one_of("metric", metric, run.metrics)]
+            if measured(run, metric):
+                _trace(ax, run.steps, values, index, name)
+                drawn.append(values)
+        ax.set_xlabel("step")
+        ax.set_ylabel(LABELS.get(metric, metric.replace("_", " ")))
+        percent = metric.startswith("accuracy")
+        if not drawn:
+            _say(ax, "not measured")
+        elif not percent and metric != "dynamic_regret":
+            # A running sum is read by its slope, which a logarithm hides.
+            log_scale(ax, drawn)
+        plain_ticks(ax, percent)
+        if len(runs) > 1 and drawn:
+            ax.legend()
+    return ax
+
+
+def measured(run: Run, metric: str) -> bool:
+    """Whether the run has finite values of this metric; without a reference it has none of the distances and regrets."""
+    values = run.metrics.get(metric)
+    # The last row alone if there is one only; a running sum starts at zero even if nothing is ever added.
+    return values is not None and bool(np.isfinite(values[min(1, len(values) - 1) :]).any())
+
+
+def budget(run: Run, ax: Axes | None = None) -> Axes:
+    """What each agent has spent after each message: epsilon for Laplace noise, rho for Gaussian noise.
+
+    Agents with the same curve share a line; more than 12 different curves become a band with the largest drawn out.
+    """
+    ax = axes_or_new(ax)
+    with styled():
+        finite = [g for g in _alike(run.spent) if np.isfinite(run.spent[-1, g[0]])]
+        if not finite:
+            _say(ax, "infinite for every agent")
+        elif len(finite) > _LINES:
+            _budget_band(ax, run, np.concatenate(finite))
+        else:
+            for index, group in enumerate(finite):
+                label = who(group, run.graph.agents)
+                ax.plot(run.steps, run.spent[:, group[0]], label=label, **line_style(index))
+        ax.set_xlabel("step")
+        ax.set_ylabel("rho spent" if run.certificate.mechanism == "gaussian" else "epsilon spent")
+        if finite:
+            spent = run.spent[:, np.concatenate(finite)]
+            # From zero, as a running sum should be read, unless that would flatten most agents onto the axis.
+            if not (spent[-1].max() > 30 * spent[-1].min() > 0 and log_scale(ax, [spent])):
+                ax.set_ylim(bottom=0)
+            plain_ticks(ax)
+            _budget_legend(ax, run)
+    return ax
+
+
+def _budget_band(ax: Axes, run: Run, agents: np.ndarray) -> None:
+    spent = run.spent[:, agents]
+    largest = int(np.argmax(spent[-1]))
+    colour = line_style(0)["color"]
+    ax.fill_between(
+        run.steps, spent.min(axis=1), spent.max(axis=1), color=colour, alpha=0.18, linewidth=0, label="all agents"
+    )
+    ax.plot(run.steps, np.median(spent, axis=1), label="median agent", **line_style(0))
+    ax.plot(run.steps, spent[:, largest], label=f"agent {agents[largest]}, the largest", **line_style(1))
+
+
+def _budget_legend(ax: Axes, run: Run) -> None:
+    unbounded = np.flatnonzero(~np.isfinite(run.spent[-1]))
+    if unbounded.size:
+        ax.plot([], [], linestyle="none", label=f"{who(unbounded.tolist(), run.graph.agents)}: infinite")
+    beside = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
+    ax.legend(**beside if len(ax.get_legend_handles_labels()[0]) > 1 else {"loc": "lower right"})
+
+
+def _alike(spent: np.ndarray) -> list[list[int]]:
+    """Agents grouped by equal curves, the largest final budget first."""
+    groups: list[list[int]] = []
+    for agent in np.argsort(-spent[-1], kind="stable").tolist():
+        if groups and np.allclose(spent[:, groups[-1][0]], spent[:, agent], rtol=1e-6, atol=0):
+            groups[-1].append(agent)
+        else:
+            groups.append([agent])
+    return groups
+
+
+def _trace(ax: Axes, steps: np.ndarray, values: np.ndarray, index: int, name: str) -> None:
+    style = line_style(index)
+    # A name that starts with "_" would be left out of the legend.
+    label = f" {name}" if name.startswith("_") else name
+    with np.errstate(invalid="ignore"):
+        mean = values.mean(axis=1)
+    ax.plot(steps, np.where(np.isfinite(mean), mean, np.nan), label=label, **style)
+    if values.shape[1] > 1:
+        low, high = values.min(axis=1), values.max(axis=1)
+        shown = np.isfinite(low) & np.isfinite(high)
+        ax.fill_between(steps, low, high, where=shown, color=style["color"], alpha=0.18, linewidth=0)
+
+
+def _say(ax: Axes, text: str) -> None:
+    ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", color=SOFT)
+    ax.set_yticks([])

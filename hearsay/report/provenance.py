@@ -1,0 +1,79 @@
+"""The configuration of a run, and what it takes to run it again."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+import jax
+import numpy as np
+
+from hearsay._version import VERSION
+from hearsay.report.page import Html, facts, join, section, table, tag
+from hearsay.report.words import who
+from hearsay.schedules import Schedule
+
+if TYPE_CHECKING:
+    from hearsay.run import Run
+
+
+def configuration(run: Run) -> Html:
+    """Every field of the algorithm; schedules as formulas in the step k."""
+    rows = [(f.name, _setting(getattr(run.algorithm, f.name))) for f in fields(run.algorithm)]
+    lead = tag("p", "Schedules are functions of the step k = 0, 1, 2, …")
+    return section("Configuration", lead, table(f"{run.algorithm.name}, as it ran", ("option", "value"), rows))
+
+
+def reproduction(run: Run) -> Html:
+    """A call that repeats the run, and fingerprints by which to know the same data and weights."""
+    steps, seeds = int(run.certificate.horizon), run.seeds
+    every = int(np.diff(run.steps).max()) if len(run.steps) > 1 else 1
+    extra = "" if run.certificate.delta is None else f", delta={run.certificate.delta!r}"
+    wide = run.models.dtype == np.float64
+    code = (
+        "import jax\nfrom hearsay import *\n\n"
+        + f'jax.config.update("jax_enable_x64", {wide})\n'
+        + f"algorithm = {run.algorithm!r}\n"
+        + f"run = simulate(algorithm, problem, graph, steps={steps}, seeds={_seeds(seeds)}, every={every}{extra})"
+    )
+    weights = run.graph.weights
+    same = [
+        ("Data", _fingerprint(run.problem.features, run.problem.labels, run.problem.counts)),
+        ("Weights", _fingerprint(weights.data, weights.indices, weights.indptr)),
+        ("Seeds", ", ".join(map(str, seeds))),
+        ("Precision", str(run.models.dtype)),
+        ("Software", f"hearsay {VERSION}, jax {jax.__version__}, numpy {np.__version__}, Python {platform.python_version()}"),
+    ]  # fmt: skip
+    lead = tag(
+        "p",
+        f"With the problem “{run.problem.name}” ({run.problem.agents} agents) and the “{run.graph.name}” graph whose "
+        "fingerprints are below, and agents that start at the origin (spread=0), this call repeats the run.",
+    )
+    return section("How to reproduce", lead, tag("pre", tag("code", code)), facts(same))
+
+
+def _setting(value: object) -> Html:
+    """A schedule by its formula, one line for each group of agents that share one."""
+    if not (isinstance(value, tuple) and value and all(isinstance(v, Schedule) for v in value)):
+        return tag("code", str(value))
+    groups: dict[str, list[int]] = {}
+    for agent, schedule in enumerate(value):
+        groups.setdefault(str(schedule), []).append(agent)
+    lines = (
+        tag("div", tag("code", law), " ", tag("span", who(a, len(value)), class_="soft")) for law, a in groups.items()
+    )
+    return join(lines)
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    return str(len(seeds)) if list(seeds) == list(range(len(seeds))) else repr(list(seeds))
+
+
+def _fingerprint(*arrays: np.ndarray) -> Html:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return tag("code", f"sha256 {digest.hexdigest()[:32]}")

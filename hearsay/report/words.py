@@ -1,0 +1,91 @@
+"""Numbers and agents as a reader wants them written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from hearsay.privacy.certificate import show
+
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def quantity(value: float, digits: int = 4) -> str:
+    """Four significant digits, with separators; a power of ten where zeros would have to be counted."""
+    if not math.isfinite(value):
+        return "not a number" if math.isnan(value) else "infinite" if value > 0 else "-infinite"
+    if value == 0:
+        return "0"
+    value = float(f"{value:.{digits - 1}e}")
+    size = math.floor(math.log10(abs(value)))
+    if -4 <= size < 6:
+        places = max(0, digits - 1 - size)
+        return _trimmed(f"{value:,.{places}f}")
+    lead = _trimmed(f"{value / 10.0**size:.{digits - 1}f}")
+    return power_of_ten(size) if lead == "1" else f"{lead} × {power_of_ten(size)}"
+
+
+def power_of_ten(exponent: int) -> str:
+    return f"10{str(exponent).translate(_RAISED)}"
+
+
+def spread(mean: float, deviation: float, seeds: int, percent: bool = False) -> str:
+    """mean ± standard deviation, both to the second digit of the deviation; the mean alone for a single seed."""
+    unit = " %" if percent else ""
+    mean, deviation = (100 * mean, 100 * deviation) if percent else (mean, deviation)
+    if seeds == 1 or not math.isfinite(mean) or not math.isfinite(deviation):
+        return quantity(mean, 3) + unit
+    if deviation == 0 or not 1e-4 <= deviation < 1e5:
+        return f"{quantity(mean, 3)} ± {quantity(deviation, 2)}{unit}"
+    places = max(0, 1 - math.floor(math.log10(deviation)))
+    places = min(places, 1) if percent else places
+    return f"{mean:,.{places}f} ± {deviation:,.{places}f}{unit}"
+
+
+def duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def between(values: np.ndarray) -> str:
+    """One number, or the two ends of a range."""
+    low, high = quantity(float(values.min())), quantity(float(values.max()))
+    return low if low == high else f"{low} to {high}"
+
+
+def who(agents: Sequence[int], total: int) -> str:
+    """Agents in words, runs of neighbours joined: "every agent", "agents 0–3, 7", "40 agents"."""
+    if len(agents) == total and total > 1:
+        return "every agent"
+    runs: list[list[int]] = []
+    for agent in sorted(agents):
+        if runs and agent == runs[-1][-1] + 1:
+            runs[-1].append(agent)
+        else:
+            runs.append([agent])
+    if len(runs) > 6:
+        return f"{len(agents)} agents ({', '.join(map(_run, runs[:6]))}, …)"
+    return ("agent " if len(agents) == 1 else "agents ") + ", ".join(map(_run, runs))
+
+
+def largest(budgets: Sequence[float]) -> tuple[str, str]:
+    """The largest budget as it is printed, and the agents for whom the same is printed."""
+    shown = [show(b) for b in budgets]
+    top = shown[int(np.argmax(budgets))]
+    return top, who([agent for agent, text in enumerate(shown) if text == top], len(shown))
+
+
+def _run(run: list[int]) -> str:
+    return str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" if len(run) > 2 else f"{run[0]}, {run[1]}"
+
+
+def _trimmed(text: str) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,0 +1,161 @@
+"""(epsilon, delta) against exact integration: one and two Laplace mechanisms, a small composition on a grid, the Gaussian formula."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtr
+
+from hearsay.privacy.convert import _buckets, gaussian_epsilon, laplace_epsilon
+
+
+def one_delta(shift: float, epsilon: float) -> float:
+    """sup_S P(S) - e^epsilon Q(S) for P = Lap(0), Q = Lap(shift), scale 1; any real epsilon."""
+    if epsilon >= shift:
+        return 0.0
+    return 1 - math.exp((epsilon - shift) / 2) if epsilon >= -shift else 1 - math.exp(epsilon)
+
+
+def two_delta(s: float, t: float, epsilon: float) -> float:
+    """The same for two independent coordinates: the loss of the first is s (x < 0), s - 2x, or -s (x > s) under P."""
+    # The integrand has kinks where epsilon - (s - 2x) meets +-t.
+    kinks = sorted({0.0, s, *(min(max((s - epsilon + c) / 2, 0.0), s) for c in (-t, t))})
+    inner = sum(
+        quad(lambda x: math.exp(-x) / 2 * one_delta(t, epsilon - s + 2 * x), a, b, epsabs=1e-14)[0]
+        for a, b in zip(kinks, kinks[1:], strict=False)
+    )
+    return one_delta(t, epsilon - s) / 2 + inner + math.exp(-s) / 2 * one_delta(t, epsilon + s)
+
+
+def epsilon_of(delta_of, pure: float, delta: float) -> float:
+    if delta_of(0.0) <= delta:
+        return 0.0
+    return brentq(lambda e: delta_of(e) - delta, 0.0, pure, xtol=1e-14, rtol=1e-14)
+
+
+def grid_epsilon(parameters: list[float], delta: float, cell: float, upward: bool) -> float:
+    """Epsilon of a composition with every loss rounded to a grid, down (below the truth) or up (above it), by plain convolution."""
+    total, offset = np.ones(1), 0
+    for t in parameters:
+        half = round(t / cell)
+        assert math.isclose(half * cell, t)
+        edges = np.linspace(t, -t, 2 * half + 1)  # losses at the ends of the cells, from x = 0 to x = t
+        mass = np.diff(-np.exp(-(t - edges) / 2) / 2)  # probability of each cell
+        loss = np.zeros(2 * half + 1)  # index i stands for the loss (i - half) cell
+        cells = np.arange(2 * half, 0, -1)
+        np.add.at(loss, cells if upward else cells - 1, mass)
+        loss[-1] += 0.5
+        loss[0] += math.exp(-t) / 2
+        total, offset = np.convolve(total, loss), offset + half
+    losses = (np.arange(len(total)) - offset) * cell
+
+    def delta_of(e: float) -> float:
+        return float(np.sum(np.where(losses > e, total * -np.expm1(np.minimum(e - losses, 0)), 0.0)))
+
+    return epsilon_of(delta_of, sum(parameters), delta)
+
+
+@pytest.mark.parametrize("shift", [1e-4, 0.05, 1.0, 6.0])
+@pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-3, 0.2])
+def test_one_mechanism(shift, delta):
+    exact = max(0.0, shift + 2 * math.log1p(-delta))
+    found = laplace_epsilon(np.array([shift]), delta)
+    assert exact * (1 - 1e-12) <= found <= min(shift, 1.02 * exact + 2e-4 * shift + 1e-12)
+
+
+@pytest.mark.parametrize("s, t", [(0.5, 0.5), (1.0, 0.2), (0.02, 0.05), (3.0, 2.0)])
+@pytest.mark.parametrize("delta", [1e-6, 1e-3, 0.05])
+def test_two_mechanisms(s, t, delta):
+    exact = epsilon_of(lambda e: two_delta(s, t, e), s + t, delta)
+    found = laplace_epsilon(np.array([s, t]), delta)
+    assert exact * (1 - 1e-12) <= found <= s + t
+    assert found <= 1.03 * exact + 1e-3 * (s + t)
+
+
+@pytest.mark.parametrize("delta", [1e-8, 1e-4, 1e-2])
+def test_a_composition_on_a_grid(delta):
+    parameters = [0.2] * 6 + [0.1] * 10 + [0.04] * 4
+    low, high = (grid_epsilon(parameters, delta, 0.002, up) for up in (False, True))
+    found = laplace_epsilon(np.array(parameters), delta)
+    assert low <= found <= 1.03 * high
+    assert found < sum(parameters)
+
+
+@pytest.mark.parametrize("s, t", [(0.5, 0.5), (1.0, 0.1), (2.0, 3.0), (0.01, 0.03)])
+def test_two_coordinates_are_no_easier_to_tell_apart_than_one_with_the_summed_shift(s, t):
+    """The domination claim of the module, over the whole range of epsilon."""
+    gaps = []
+    for epsilon in np.linspace(-1.2 * (s + t), 1.2 * (s + t), 97):
+        two, one = two_delta(s, t, epsilon), one_delta(s + t, epsilon)
+        assert two <= one + 1e-12
+        gaps.append(one - two)
+    assert max(gaps) > 1e-4 * (s + t)  # the reference can tell the two sides apart
+
+
+def test_thousands_of_steps_gain_much_over_the_plain_sum():
+    parameters = np.full(2000, 0.01)
+    found = laplace_epsilon(parameters, 1e-6)
+    # The central limit of the composition: a Gaussian of mu = sqrt(n) t. Bounds around it, wide enough for the next term.
+    limit = gaussian_epsilon(2000 * 0.01**2 / 2, 1e-6)
+    assert 0.9 * limit < found < 1.1 * limit < 0.15 * parameters.sum()
+
+
+def test_the_worst_pattern_counts():
+    rows = np.array([[0.5, 0.0, 0.3], [0.0, 1.0, 0.0], [0.2, 0.2, 0.2]])
+    for delta in (1e-6, 1e-2):
+        together = laplace_epsilon(rows, delta)
+        exact = [epsilon_of(lambda e: two_delta(0.5, 0.3, e), 0.8, delta), 1.0 + 2 * math.log1p(-delta)]
+        assert max(exact) * (1 - 1e-12) <= together <= 1.0
+
+
+def test_weak_mechanisms_are_added_and_not_dropped():
+    strong, weak = np.full(50, 0.1), np.full(4000, 1e-6)
+    alone, both = laplace_epsilon(strong, 1e-6), laplace_epsilon(np.concatenate([strong, weak]), 1e-6)
+    assert alone < both <= alone + weak.sum() + 0.02 * alone
+
+
+def test_buckets_round_up_and_keep_count():
+    parameters = np.concatenate([np.random.default_rng(3).exponential(size=500), 1.01 ** np.arange(-40.0, 40.0), [0, 0]])
+    values, counts = _buckets(parameters)
+    rounded = np.repeat(values, counts)
+    real = np.sort(parameters[parameters > 0])
+    assert len(rounded) == len(real)
+    assert np.all(rounded >= real * (1 - 1e-13)) and np.all(rounded <= 1.0101 * real)
+
+
+def test_epsilon_falls_with_delta_and_never_passes_the_plain_sum():
+    parameters = 0.3 * np.arange(1.0, 41.0) ** -0.8
+    found = [laplace_epsilon(parameters, d) for d in (1e-10, 1e-6, 1e-3, 0.1)]
+    assert parameters.sum() >= found[0] > found[1] > found[2] > found[3] >= 0
+
+
+def gaussian_exact(rho: float, delta: float) -> float:
+    mu = math.sqrt(2 * rho)
+
+    def excess(e: float) -> float:
+        return ndtr(mu / 2 - e / mu) - math.exp(e + log_ndtr(-mu / 2 - e / mu)) - delta
+
+    return 0.0 if excess(0.0) <= 0 else brentq(excess, 0.0, 2 * rho + 20 * mu, xtol=1e-14, rtol=1e-13)
+
+
+@pytest.mark.parametrize("rho", [1e-6, 1e-3, 0.5, 5.0, 80.0])
+@pytest.mark.parametrize("delta", [1e-10, 1e-5, 1e-2])
+def test_gaussian_epsilon_against_the_closed_formula(rho, delta):
+    exact, found = gaussian_exact(rho, delta), gaussian_epsilon(rho, delta)
+    assert exact * (1 - 1e-10) <= found <= exact * (1.001 if rho < 50 else 1.1) + 1e-5
+
+
+def test_ends_of_the_range():
+    assert laplace_epsilon(np.zeros(5), 1e-6) == 0
+    assert laplace_epsilon(np.array([0.1, np.inf]), 1e-6) == np.inf
+    assert gaussian_epsilon(0.0, 1e-6) == 0
+    assert gaussian_epsilon(np.inf, 1e-6) == np.inf
+    for delta in (0.0, 1.0, -0.1):
+        with pytest.raises(ValueError, match="delta must be strictly between 0 and 1"):
+            laplace_epsilon(np.ones(2), delta)
+        with pytest.raises(ValueError, match="delta must be strictly between 0 and 1"):
+            gaussian_epsilon(1.0, delta)

@@ -1,0 +1,248 @@
+"""Reports: complete, self-contained, escaped, and the same bytes for the same run."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from html import escape, unescape
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+import hearsay as hs
+from hearsay.base import Finding
+from hearsay.privacy.certificate import NOT_COVERED, show
+from hearsay.report import words
+from hearsay.report.html import comparison_report, run_report
+from hearsay.report.style import new_figure
+
+VOID = {"meta", "br", "hr", "img", "link", "input"}
+
+
+class Balanced(HTMLParser):
+    """Raises for a tag that is closed out of turn; collects ids and what the page would load."""
+
+    def __init__(self, page: str):
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.loads: list[str] = []
+        self.feed(page)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.note(attrs)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.note(attrs)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def note(self, attrs):
+        given = dict(attrs)
+        self.ids += [given["id"]] if "id" in given else []
+        links = (given.get(k) for k in ("href", "src", "xlink:href"))
+        self.loads += [v for v in links if v and not v.startswith(("#", "data:"))]
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return hs.problems.logistic("digits", agents=5)
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return hs.graphs.ring(5, weight=0.3)
+
+
+@pytest.fixture(scope="module")
+def run(problem, graph) -> hs.Run:
+    noise = [hs.PowerLaw(1.0, 0.1 + 0.01 * i) for i in range(1, 6)]
+    return hs.simulate(hs.ldp_online(noise=noise), problem, graph, steps=30, seeds=3)
+
+
+def written(run: hs.Run, folder) -> str:
+    """The page, checked for what every page must fulfil."""
+    return checked(run_report(run, folder))
+
+
+def checked(path) -> str:
+    page = path.read_bytes().decode()
+    found = Balanced(page)
+    assert not found.loads
+    assert "http://" not in page
+    assert "https://" not in page
+    assert "<script" not in page
+    assert len(set(found.ids)) == len(found.ids)
+    assert set(re.findall(r'(?:href="|url\()#([^")]+)', page)) <= set(found.ids)
+    assert [p.name for p in path.parent.glob("*.partial")] == []
+    return page
+
+
+def test_report_says_what_the_certificate_says(run, tmp_path):
+    page = written(run, tmp_path)
+    for budget in run.certificate.budgets:
+        assert f">{show(budget.epsilon)}</td>" in page
+        assert f">{show(budget.paper_epsilon)}</td>" in page
+        assert escape(budget.dominated_by) in page
+    for assumption, _ in run.certificate.shared_assumptions():
+        assert escape(assumption.text) in page
+        assert f'class="badge {assumption.kind}"' in page
+    assert escape(NOT_COVERED[1:]) in page
+    assert "the paper's formula, not a guarantee" in unescape(page)
+    assert "30 messages from every agent" in page
+
+
+def test_report_has_the_headline_numbers_and_figures(run, tmp_path):
+    page = written(run, tmp_path)
+    assert "<h1>ldp-online on digits</h1>" in page
+    assert f"{100 * run.final('accuracy')[0]:.1f} ± " in page
+    assert ">150</p>" in page  # 30 messages from each of 5 agents
+    assert page.count("<svg ") == 8
+    assert page.count('role="img" aria-label="') == 8
+    assert "ended early" not in page
+
+
+def test_same_run_same_bytes(run, tmp_path):
+    assert run_report(run, tmp_path / "a").read_bytes() == run_report(run, tmp_path / "b").read_bytes()
+
+
+def test_the_printed_algorithm_is_code_that_rebuilds_it(run, tmp_path):
+    page = written(run, tmp_path)
+    line = re.search(r"^algorithm = (.*)$", unescape(page), re.MULTILINE)
+    assert eval(line[1], {name: getattr(hs, name) for name in hs.__all__}) == run.algorithm
+
+
+def test_names_are_escaped(run, tmp_path):
+    evil = "<script>alert(1)</script>"
+    named = replace(run, problem=replace(run.problem, name=evil), graph=replace(run.graph, name=evil), stopped=evil)
+    assert "&lt;script&gt;" in written(named, tmp_path / "run")
+    figure, ax = new_figure()
+    ax.set_title(evil)
+    extra = ((evil, [evil, "b"], [[evil, 1.5]]),)
+    path = comparison_report({evil: run, "b": named}, tmp_path / "cmp", evil, [evil], extra, [(evil, figure)])
+    assert checked(path).count("&lt;script&gt;") > 10
+
+
+def test_early_end_is_visible(problem, graph, tmp_path):
+    first = hs.certify(hs.ldp_online(), problem, graph, 5)
+    stopped = hs.simulate(hs.ldp_online(), problem, graph, steps=30, budget=max(first.epsilon))
+    assert stopped.stopped
+    page = written(stopped, tmp_path)
+    assert "The run ended early" in page
+    assert escape(stopped.stopped) in page
+
+
+def test_no_noise_is_no_guarantee(problem, graph, tmp_path):
+    noiseless = hs.simulate(hs.ldp_online(noise=None), problem, graph, steps=10)
+    page = written(noiseless, tmp_path)
+    assert "No privacy guarantee" in page
+    assert page.count(">infinite</td>") >= 5
+    assert "exp(" not in page
+
+
+def test_one_unbounded_agent_is_named(run, tmp_path):
+    budgets = tuple(replace(b, epsilon=math.inf) if b.agent == 3 else b for b in run.certificate.budgets)
+    spent = run.spent.copy()
+    spent[1:, 3] = np.inf
+    page = written(replace(run, certificate=replace(run.certificate, budgets=budgets), spent=spent), tmp_path)
+    assert "epsilon is infinite for agent 3." in page
+    assert "agent 3: infinite" in page
+
+
+def test_without_a_reference_its_figures_are_left_out(problem, graph, tmp_path):
+    blind = hs.simulate(hs.ldp_online(), problem, graph, steps=10, reference=False)
+    page = written(blind, tmp_path)
+    assert "Tracking error" not in page
+    assert "nan" not in re.sub(r"<[^>]*>", " ", page).lower().split()
+    assert page.count("<svg ") == 4  # network, accuracy, consensus, budget
+
+
+def test_gaussian_noise_shows_rho_and_delta(problem, graph, tmp_path):
+    algorithm = hs.ldp_online(mechanism="gaussian", noise=hs.Constant(50.0))
+    page = written(hs.simulate(algorithm, problem, graph, steps=10, delta=1e-5), tmp_path)
+    assert "rho spent" in page
+    assert "epsilon holds at delta = 10⁻⁵" in page
+    assert ">rho</th>" in page
+
+
+def test_regression_reports_test_error(tmp_path):
+    problem = hs.problems.ridge(agents=4, records=50)
+    regression = hs.simulate(hs.Dsgd(), problem, hs.graphs.star(4), steps=10, seeds=2)
+    assert "<h3>Test error</h3>" in written(regression, tmp_path)
+
+
+def test_theory_findings_are_listed(run, tmp_path, monkeypatch):
+    findings = [Finding("Theorem 1, step", False, "1 <= 0.5", -0.5), Finding("Theorem 5 <ii>", True, "finite", None)]
+    monkeypatch.setattr(type(run.algorithm), "theory", lambda *_: findings)
+    page = written(run, tmp_path / "some")
+    assert "1 of 2 fail" in page
+    assert "Theorem 5 &lt;ii&gt;" in page
+    assert 'class="n">-0.5</td>' in page
+    monkeypatch.setattr(type(run.algorithm), "theory", lambda *_: [])
+    assert "conditions</h2>" not in written(run, tmp_path / "none")
+
+
+def test_large_network(tmp_path):
+    problem = hs.problems.ridge(agents=200, records=5)
+    wide = hs.simulate(hs.ldp_online(), problem, hs.graphs.random(200), steps=4, reference=False)
+    page = written(wide, tmp_path)
+    assert page.count('<tr><th scope="row" class="n">') == 200
+    assert "Models are measured on 16 of the 200 agents" in page
+
+
+def test_comparison_sets_runs_side_by_side(run, problem, graph, tmp_path):
+    other = hs.simulate(hs.Dsgd(), problem, graph, steps=10, reference=False)
+    figure, ax = new_figure()
+    ax.plot([0, 1], [0, 1])
+    path = comparison_report(
+        {"ours": run, "baseline": other}, tmp_path, "Two runs", ["Why we looked."],
+        [("Extra", ["name", "value"], [["x", 12345.678], ["y", None]])], [("An extra figure", figure)],
+    )  # fmt: skip
+    page = checked(path)
+    assert page.count("<svg ") == 3  # accuracy and consensus are shared, and the extra one
+    assert f">{show(max(other.certificate.epsilon))}<small>" in page
+    assert f">{show(max(run.certificate.epsilon))}<small>" in page
+    assert "Why we looked." in page
+    assert ">12,350</td>" in page
+    again = comparison_report({"ours": run, "baseline": other}, tmp_path / "x", "Two runs")
+    assert (
+        again.read_bytes()
+        == comparison_report({"ours": run, "baseline": other}, tmp_path / "y", "Two runs").read_bytes()
+    )
+
+
+def test_comparison_of_nothing_but_tables(tmp_path):
+    page = checked(comparison_report({}, tmp_path, "Tables", tables=[("One", ["a"], [[1]])]))
+    assert "<caption>One</caption>" in page
+    assert "At the end" not in page
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(0.0, "0"), (0.00012345, "0.0001234"), (12345.6, "12,350"), (1e-5, "10⁻⁵"), (2.5e7, "2.5 × 10⁷"), (-3.0, "-3"),
+     (math.inf, "infinite"), (0.99996, "1"), (999999.9, "10⁶")],
+)  # fmt: skip
+def test_quantity(value, said):
+    assert words.quantity(value) == said
+
+
+def test_spread_shows_the_digits_that_the_deviation_supports():
+    assert words.spread(9.8481, 0.2784, 5) == "9.85 ± 0.28"
+    assert words.spread(0.80757, 0.0102, 5, percent=True) == "80.8 ± 1.0 %"
+    assert words.spread(1234.5, 56.0, 5) == "1,234 ± 56"
+    assert words.spread(9.8481, 0.0, 1) == "9.85"
+    assert words.spread(math.nan, math.nan, 3) == "not a number"
+
+
+def test_who():
+    assert words.who([0, 1, 2], 3) == "every agent"
+    assert words.who([0], 1) == "agent 0"
+    assert words.who([5, 0, 1, 2, 7, 8], 20) == "agents 0–2, 5, 7, 8"
+    assert words.who(list(range(0, 40, 2)), 40) == "20 agents (0, 2, 4, 6, 8, 10, …)"
