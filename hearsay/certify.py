@@ -155,7 +155,7 @@ def _explosion(account: Account, agent: int) -> list[str]:
     bad = int(np.argmax(factor <= 1)) if np.any(factor <= 1) else len(k)
     limit = (2 - float(rec.leak(0))) / rec.curvature[1]
     return [
-        f"the first {bad} steps spread two states apart (factor up to {factor.max():.3g}); "
+        f"{'the first step spreads' if bad == 1 else f'the first {bad} steps spread'} two states apart (factor up to {factor.max():.3g}); "
         f"a first step size of at most {limit:.3g} would not"
     ]
 

@@ -152,10 +152,10 @@ def measure(
 ) -> Measured:
     """All metrics of the models (seed, agent, d) at one step."""
     seen = models[:, watched]
-    error = jnp.sum((seen - best) ** 2, axis=-1)
+    error = jnp.sum((seen - best[None, None]) ** 2, axis=-1)
     mean = models.mean(axis=1)
     rows = jnp.arange(records.labels.shape[1])
-    weights = (rows < arrived[:, None]) / (arrived[:, None] * arrived.shape[0])
+    weights = (rows[None, :] < arrived[:, None]) / (arrived[:, None] * arrived.shape[0])
 
     def objective(params: jax.Array) -> jax.Array:
         data = loss.record_values(records.features @ params, records.labels)
@@ -163,11 +163,12 @@ def measure(
 
     regret = jax.vmap(jax.vmap(objective))(seen) - best_value if with_regret else jnp.full_like(error, jnp.nan)
     margin = jnp.einsum("md,sad->sam", test_features, seen)
-    hit = (loss.predict(margin) == test_labels) if classification else (margin - test_labels) ** 2
+    labels = test_labels[None, None]
+    hit = (loss.predict(margin) == labels) if classification else (margin - labels) ** 2
     return Measured(
         error,
         regret,
-        jnp.sqrt(jnp.sum((mean - best) ** 2, axis=-1)),
+        jnp.sqrt(jnp.sum((mean - best[None]) ** 2, axis=-1)),
         jnp.mean(jnp.sum((models - mean[:, None]) ** 2, axis=-1), axis=1),
         jnp.mean(hit.astype(models.dtype), axis=-1),
     )

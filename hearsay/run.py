@@ -18,7 +18,7 @@ from hearsay.privacy.certificate import Certificate
 from hearsay.problems.problem import Problem
 
 METRICS = {
-    "tracking_error": "squared distance to the running optimum, mean over agents",
+    "tracking_error": "squared distance to the running optimum, mean over (at most 16 evenly spaced) agents",
     "regret": "instantaneous regret against the running optimum, mean over agents",
     "dynamic_regret": "sum of the instantaneous regrets so far (trapezoids between measured steps)",
     "mean_model_error": "distance of the agents' mean model to the running optimum",
@@ -66,14 +66,14 @@ class Run:
     def final(self, metric: str) -> tuple[float, float]:
         """(mean, standard deviation over seeds) of a metric at the last measured step."""
         last = self.metrics[metric][-1]
-        return float(last.mean()), float(last.std())
+        return float(last.mean()), float(last.std(ddof=1)) if len(last) > 1 else 0.0
 
     def to_csv(self) -> str:
         """One row per measured step and seed."""
         metrics = self.metrics
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["step", "seed", *metrics, "epsilon_max"])
+        writer.writerow(["step", "seed", *metrics, "spent_max"])
         label = self.spent.max(axis=1)
         for t, step in enumerate(self.steps):
             for s, seed in enumerate(self.seeds):

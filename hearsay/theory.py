@@ -68,7 +68,7 @@ def _strongly_convex(
             "Theorem 1, step", step0, coupling0 * -second * mu / (mu**2 + 8 * largest**2),
             "lambda_0 <= gamma_0 (-delta_2) mu / (mu^2 + 8 L^2)", strict=False,
         ),
-        Finding("Theorems 1 and 3, rate", beta > 0, f"squared tracking error falls at least like t^-{beta:.4g}", beta),
+        _rate("Theorems 1 and 3, rate", "squared tracking error", beta),
     ]  # fmt: skip
     if u < v:
         ratio = (mu**2 + 8 * largest**2) * step0 / (-second * mu * coupling0)
@@ -94,7 +94,7 @@ def _convex(
             "Theorem 2, step", step0, -second * coupling0 / weight,
             "lambda_0 <= -delta_2 gamma_0 / 2(L^2 + kappa^2 + D^2)", strict=False,
         ),
-        Finding("Theorems 2 and 4, rate", v < 1, f"instantaneous regret falls at least like t^-{(1 - v) / 2:.4g}", (1 - v) / 2),
+        _rate("Theorems 2 and 4, rate", "instantaneous regret", (1 - v) / 2),
     ]  # fmt: skip
     if 3 * v > 2 * u + 1:
         ratio = weight * step0 / (-second * coupling0)
@@ -114,8 +114,15 @@ def _private(algorithm: LdpOnline, problem: Problem, noise: tuple, u: float, v: 
     return [Finding("Theorem 5 (ii)", margin > 0, f"{detail}: {margin:.4g}", margin)]
 
 
+def _rate(name: str, what: str, beta: float) -> Finding:
+    promise = f"falls at least like t^-{beta:.4g}" if beta > 0 else f"is not promised to fall (exponent {-beta:.4g})"
+    return Finding(name, beta > 0, f"{what} {promise}", beta)
+
+
 def _burn_in(name: str, start: float) -> Finding:
     steps = math.ceil(max(0.0, start - 1)) if start < 1e15 else math.inf
+    if math.isinf(start):
+        return Finding(name, False, "the rate is promised from no step that a float can hold", None)
     shown = f"{steps:,}" if steps < 1e6 else f"about {start:.3g}"
     return Finding(name, True, f"the rate is promised from step {shown} on", None)
 

@@ -118,6 +118,8 @@ class LdpOnline(Algorithm):
 
     def paper_epsilon(self, graph: Graph, agent: int, problem: Problem, horizon: int) -> float | None:
         """Theorem 5 (i), equation (20), with our C and L: sum_t sqrt(n) C tau_t / b_t for t = 1 .. horizon - 1."""
+        if self.mechanism != "laplace":
+            return None
         k = np.arange(horizon)
         weakest = float(graph.row_sums.min())
         growth = 1 - weakest * self.coupling(k) + self.step(k) * problem.loss.curvature[1]

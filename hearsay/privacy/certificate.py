@@ -116,6 +116,8 @@ class Certificate:
 def show(value: float | None) -> str:
     if value is None:
         return "-"
+    if math.isnan(value):
+        return "undefined"
     if math.isinf(value):
         return "infinite"
     # Rounded up in the last printed digit: a printed budget must not lie below the computed one.
@@ -145,6 +147,8 @@ def _plain(value: Any) -> Any:
 def _unplain(value: Any) -> Any:
     if value == "infinite":
         return math.inf
+    if value == "nan":
+        return math.nan
     if isinstance(value, dict):
         return {k: _unplain(v) for k, v in value.items()}
     if isinstance(value, list):

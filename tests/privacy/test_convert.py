@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ def two_delta(s: float, t: float, epsilon: float) -> float:
     kinks = sorted({0.0, s, *(min(max((s - epsilon + c) / 2, 0.0), s) for c in (-t, t))})
     inner = sum(
         quad(lambda x: math.exp(-x) / 2 * one_delta(t, epsilon - s + 2 * x), a, b, epsabs=1e-14)[0]
-        for a, b in zip(kinks, kinks[1:], strict=False)
+        for a, b in pairwise(kinks)
     )
     return one_delta(t, epsilon - s) / 2 + inner + math.exp(-s) / 2 * one_delta(t, epsilon + s)
 
@@ -119,7 +120,9 @@ def test_weak_mechanisms_are_added_and_not_dropped():
 
 
 def test_buckets_round_up_and_keep_count():
-    parameters = np.concatenate([np.random.default_rng(3).exponential(size=500), 1.01 ** np.arange(-40.0, 40.0), [0, 0]])
+    parameters = np.concatenate(
+        [np.random.default_rng(3).exponential(size=500), 1.01 ** np.arange(-40.0, 40.0), [0, 0]]
+    )
     values, counts = _buckets(parameters)
     rounded = np.repeat(values, counts)
     real = np.sort(parameters[parameters > 0])

@@ -1,0 +1,1 @@
+"""Checks that can fail: certificates held against what an adversary could really see."""

@@ -1,0 +1,198 @@
+"""What a reader of a certificate sees: whole after a round trip, rounded up, with its assumptions, and equal to the smallest true bound."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hearsay.algorithms.baselines.dsgd import Dsgd, Message, Rates, State
+from hearsay.algorithms.ldp_online import ldp_online
+from hearsay.base import Inbox
+from hearsay.certify import calibrate, certify, messages_within, spent_after
+from hearsay.graphs import ring
+from hearsay.privacy import AgentBudget, Certificate
+from hearsay.privacy.calibrate import cost
+from hearsay.privacy.certificate import show, show_horizon
+from hearsay.privacy.recursion import Assumption, message_costs
+from hearsay.problems.domains import Ball
+from hearsay.problems.losses import Squared
+from hearsay.problems.problem import Problem, ridge
+from hearsay.problems.sampling import Batch, Fresh, Resample
+from hearsay.schedules import Constant, PowerLaw
+
+ENFORCED, DECLARED = (
+    Assumption("enforced", "gradients are clipped to 1"),
+    Assumption("declared", "the stream never ends"),
+)
+
+
+def certificate(**changes) -> Certificate:
+    budgets = (
+        AgentBudget(0, 1.23449, "basis A", "every step", "step 3", 7.5, 0.9, None, "", (ENFORCED, DECLARED)),
+        AgentBudget(1, math.inf, "basis B", "once", "", None, None, None, "messages carry no noise", (ENFORCED,)),
+    )
+    return replace(Certificate("ldp-online", math.inf, "laplace", budgets, 1e-5, ("mind the step",)), **changes)
+
+
+@pytest.mark.parametrize("horizon", [2000, math.inf])
+def test_json_round_trip(horizon):
+    this = certificate(horizon=horizon)
+    text = this.to_json()
+    assert Certificate.from_json(text) == this
+    assert Certificate.from_json(text).to_json() == text
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert json.loads(text)["budgets"][1]["epsilon"] == "infinite"
+
+
+def test_infinite_budgets_are_shown_as_such_with_their_reason():
+    this = certificate()
+    row = next(line for line in str(this).splitlines() if line.split()[:1] == ["1"])
+    assert "infinite" in row and "messages carry no noise" in row
+    assert not this.finite and certificate(budgets=this.budgets[:1]).finite
+    assert "infinite horizon" in str(this) and "2,000 messages" in str(certificate(horizon=2000))
+    assert show_horizon(math.inf) == "infinite horizon"
+
+
+def test_every_assumption_is_listed_with_its_kind_and_agents():
+    text = str(certificate())
+    assert "[enforced] gradients are clipped to 1\n" in text + "\n"
+    assert "[declared] the stream never ends (agents 0)" in text
+    assert certificate().shared_assumptions() == [(ENFORCED, [0, 1]), (DECLARED, [0])]
+    for part in ("differ in one record", "every message of every agent", "not covered", "warning: mind the step"):
+        assert part in text
+
+
+def test_the_paper_formula_is_never_called_a_guarantee():
+    assert "not a guarantee" in str(certificate())
+    without = tuple(replace(b, paper_epsilon=None) for b in certificate().budgets)
+    assert "paper" not in str(certificate(budgets=without))
+
+
+def test_many_agents_are_shortened_to_the_worst():
+    budgets = tuple(replace(certificate().budgets[0], agent=i, epsilon=1.0 + i) for i in range(30))
+    text = str(certificate(budgets=budgets))
+    assert "10 more agents" in text and "30.00" in text and "11.00" in text and " 10.00" not in text
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@given(st.floats(1e-9, 1e12))
+def test_printed_numbers_are_rounded_up(value):
+    printed = float(show(value).replace(",", ""))
+    assert value * (1 - 1e-12) <= printed <= value * 1.00101 + 1e-12
+
+
+def test_printed_numbers_one_by_one():
+    shown = [(1.23441, "1.235"), (0.99991, "1.0000"), (0.0012341, "0.001235"), (12345.1, "12,346"), (2.0, "2.000")]
+    for value, text in shown:
+        assert show(value) == text
+    assert (show(0.0), show(None), show(math.inf)) == ("0.0000", "-", "infinite")
+
+
+# Certificates of real runs.
+
+
+@pytest.fixture(scope="module")
+def setting():
+    return ridge(agents=3, records=60, dimension=2, radius=2.0), ring(3)
+
+
+def options(**changes):
+    return ldp_online(
+        **{"step": PowerLaw(0.1, -0.7), "coupling": PowerLaw(0.4, -0.6), "noise": PowerLaw(5.0, 0.2), **changes}
+    )
+
+
+def test_a_certificate_is_the_smallest_true_bound(setting):
+    problem, graph = setting
+    algorithm = options(noise=[PowerLaw(s, 0.2) for s in (1.0, 2.0, 4.0)])
+    found = certify(algorithm, problem, graph, 50, delta=1e-5)
+    for agent, budget in enumerate(found.budgets):
+        bounds = [cost(a, 50).value for a in algorithm.accounts(graph, agent, problem)]
+        assert budget.epsilon == min(bounds)
+        assert 0 < budget.epsilon_at_delta <= budget.epsilon
+        assert budget.assumptions and budget.pattern.startswith("history")
+    assert found.epsilon[0] > found.epsilon[1] > found.epsilon[2]
+
+
+@pytest.mark.parametrize("sampling", [None, Fresh()], ids=["history", "fresh"])
+def test_spent_ends_at_the_certificate(setting, sampling):
+    problem, graph = setting
+    algorithm = options(**({} if sampling is None else {"sampling": sampling}))
+    curve = spent_after(algorithm, problem, graph, 40)
+    assert curve.shape == (40, 3) and np.all(np.diff(curve, axis=0) >= 0)
+    np.testing.assert_allclose(curve[-1], certify(algorithm, problem, graph, 40).epsilon, rtol=1e-12)
+
+
+def test_a_run_that_never_ends_costs_more_and_says_what_it_takes_for_granted(setting):
+    problem, graph = setting
+    algorithm = options()
+    for delta in (None, 1e-5):
+        ever = certify(algorithm, problem, graph, math.inf, delta=delta)
+        # 60 records: the first 60 steps are the same whether or not the stream goes on.
+        assert all(e > f for e, f in zip(ever.epsilon, certify(algorithm, problem, graph, 60).epsilon, strict=True))
+        assert any(a.kind == "declared" and "never ends" in a.text for a in ever.budgets[0].assumptions)
+    longest = message_costs(algorithm.accounts(graph, 0, problem, endless=True)[0], 30_000)
+    assert ever.epsilon[0] >= longest.sum()
+    assert ever.budgets[0].epsilon_at_delta <= ever.epsilon[0]
+
+
+def test_a_budget_stops_before_the_message_that_would_pass_it(setting):
+    problem, graph = setting
+    algorithm = options(noise=[PowerLaw(s, 0.2) for s in (5.0, 2.0, 5.0)])
+    curve = spent_after(algorithm, problem, graph, 40)
+    for m in (1, 7, 38):
+        exactly = [1e9, curve[m, 1], 1e9]
+        assert messages_within(algorithm, problem, graph, 40, exactly) == (m + 1, 1)
+        assert messages_within(algorithm, problem, graph, 40, [1e9, np.nextafter(curve[m, 1], 0), 1e9]) == (m, 1)
+        assert certify(algorithm, problem, graph, m + 1).epsilon[1] <= exactly[1] * (1 + 1e-12)
+    assert messages_within(algorithm, problem, graph, 40, [1e9] * 3)[0] == 40
+
+
+def test_calibrated_certificates_meet_their_targets(setting):
+    problem, graph = setting
+    targets = [0.5, 2.0, 9.0]
+    for horizon in (50, math.inf):
+        found = certify(calibrate(options(), problem, graph, horizon, targets), problem, graph, horizon)
+        assert all(t * (1 - 1e-4) <= e <= t for e, t in zip(found.epsilon, targets, strict=True))
+
+
+@pytest.mark.xfail(strict=True, reason="the clip bound leaves out the regulariser, which is not clipped")
+def test_clip_bound_holds_for_a_memoryless_state_with_a_regulariser():
+    """Two records, nearly parallel, whose clipped gradients a transcript can make point either way at will."""
+    step, clip, horizon = 0.5, 0.01, 40
+    loss = Squared(1.0, ridge=0.9, label_bound=1.0, clip=clip)
+    along, across = np.array([1.0, 0.0]), np.array([0.0, 1.0])
+    records = [(along + s * across) / np.sqrt(1.01) for s in (0.1, -0.1)]
+    features = np.tile(records[0], (2, 1, 1))
+    problem = Problem("pair", loss, Ball(10.0), features, np.zeros((2, 1)), np.array([1, 1]), features[0], np.zeros(1))
+    algorithm = Dsgd(step=Constant(step), noise=Constant(1.0), sampling=Resample())
+    accounts = algorithm.accounts(ring(2), 0, problem)
+    phi = min((message_costs(a, horizon)[0] / np.sqrt(2) for a in accounts), key=np.sum)
+    states = [State(jnp.zeros(2))] * 2
+    for k in range(horizon):
+        assert float(jnp.linalg.norm(states[0].params - states[1].params)) <= phi[k] * (1 + 1e-9), k
+        heard = Inbox(Message(jnp.asarray((-1) ** k * 4.0 * across)), Message(jnp.asarray(0.5)))
+        states = [
+            algorithm.update(
+                state, Message(jnp.zeros(2)), heard, Batch(jnp.asarray([a]), jnp.zeros(1), jnp.ones(1), loss),
+                Rates(jnp.asarray(step), jnp.asarray(1.0)), problem.domain,
+            )
+            for state, a in zip(states, records, strict=True)
+        ]  # fmt: skip
+
+
+@pytest.mark.xfail(strict=True, reason="a negative step size gives a negative budget")
+def test_a_negative_step_size_is_refused_or_priced(setting):
+    problem, graph = setting
+    try:
+        found = certify(options(step=Constant(-0.01)), problem, graph, 50).epsilon
+    except ValueError:
+        return
+    assert min(found) > 0

@@ -1,0 +1,147 @@
+"""Every registered algorithm through the same suite."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import hearsay as hs
+from hearsay import engine, keys
+from hearsay.base import Inbox
+from hearsay.metrics import Reference
+from hearsay.problems.problem import Problem
+
+ALGORITHMS = list(hs.REGISTRY)
+
+
+def small_problem(seed: int = 0, agents: int = 4, records: int = 12, per_step: int = 1, ridge: float = 0.3) -> Problem:
+    """Ridge regression in three dimensions, a little different at every agent."""
+    return hs.problems.ridge(
+        agents=agents, records=records, dimension=3, per_step=per_step, ridge=ridge, seed=seed, radius=3.0
+    )
+
+
+def with_noise(name: str, level: float):
+    return hs.REGISTRY[name](noise=None if level == 0 else hs.PowerLaw(level, 0.1))
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_simulator_equals_a_plain_loop_over_agents(name):
+    """The slow obvious version: one agent at a time, neighbours' messages summed by hand."""
+    problem, graph, steps, seed = small_problem(), hs.graphs.star(4), 9, 3
+    algorithm = with_noise(name, 0.2)
+    noise_key = keys.noise_keys(jnp.asarray([seed]), 4)[0]
+    sample_key = keys.sampling_keys(seed, 4)
+    weights = graph.weights.toarray()
+    records = [jax.tree.map(lambda x, i=i: x[i], problem.records) for i in range(4)]
+    states = [algorithm.init(jnp.zeros(3)) for _ in range(4)]
+    samplers = [algorithm.sampling.prepare(problem.loss, records[i], problem.arrivals) for i in range(4)]
+    for k in range(steps):
+        rates = algorithm.rates(np.array([k]), 4)
+        batches, sent = [], []
+        for i in range(4):
+            rate = type(rates)(*(r[0, i] for r in rates))
+            batch, samplers[i] = algorithm.sampling.batch(
+                samplers[i], problem.loss, records[i], jnp.asarray(k), problem.arrivals, keys.at(sample_key[i], k)
+            )
+            draws = algorithm.draw(keys.at(noise_key[i], k), jnp.zeros(3))
+            message, states[i] = algorithm.send(draws, states[i], batch, rate)
+            batches.append((batch, rate))
+            sent.append(message)
+        new = []
+        for i in range(4):
+            total = type(sent[i])(*(sum(weights[i, j] * sent[j][f] for j in range(4)) for f in range(len(sent[i]))))
+            own = type(sent[i])(
+                *(-weights[i].sum() if c == "coupling" else 1 - weights[i].sum() for c in algorithm.channels.values())
+            )
+            new.append(algorithm.update(states[i], sent[i], Inbox(total, own), *batches[i], problem.domain))
+        states = new
+    run = hs.simulate(algorithm, problem, graph, steps=steps, seeds=[seed], every=4)
+    expected = np.stack([algorithm.predict(s) for s in states])
+    np.testing.assert_allclose(run.models[0], expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_noise_free_network_reaches_the_centralized_optimum(name):
+    """Agents with different data: the error falls like the step size, so the step must get small, and slowly enough to arrive."""
+    problem, steps = small_problem(per_step=12), 600_000
+    options = {"step": hs.PowerLaw(2.5, -1.0, shift=20.0), "noise": None}
+    if name == "ldp-online":
+        options["coupling"] = hs.Constant(1.0)
+    run = hs.simulate(hs.REGISTRY[name](**options), problem, hs.graphs.complete(4), steps=steps, every=steps)
+    best = Reference(problem).at(steps).params
+    assert np.abs(run.models - best).max() < 1e-6
+    assert run.final("tracking_error")[0] < 1e-12
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_relabelling_agents_permutes_the_result(name):
+    problem, order = small_problem(), np.array([2, 0, 3, 1])
+    weights = hs.graphs.star(4).weights.toarray()
+    shuffled = replace(
+        problem, features=problem.features[order], labels=problem.labels[order], counts=problem.counts[order]
+    )
+    algorithm = with_noise(name, 0)
+    one = hs.simulate(algorithm, problem, hs.graphs.from_weights(weights), steps=10)
+    two = hs.simulate(algorithm, shuffled, hs.graphs.from_weights(weights[np.ix_(order, order)]), steps=10)
+    np.testing.assert_allclose(two.models[0], one.models[0][order], atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_traced_once_however_many_chunks(name):
+    problem = small_problem(seed=hash(name) % 97 + 5, records=40)
+    algorithm = hs.REGISTRY[name](noise=hs.PowerLaw(0.123, 0.07))
+    before = engine.TRACES["advance"]
+    hs.simulate(algorithm, problem, hs.graphs.ring(4), steps=40, every=5)
+    assert engine.TRACES["advance"] == before + 1
+    hs.simulate(algorithm, problem, hs.graphs.ring(4), steps=40, every=5)
+    assert engine.TRACES["advance"] == before + 1, "a second run of the same shape must not trace again"
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_seeds_side_by_side_equal_seeds_one_by_one(name):
+    problem, graph, algorithm = small_problem(), hs.graphs.ring(4), with_noise(name, 0.3)
+    together = hs.simulate(algorithm, problem, graph, steps=11, seeds=[4, 9])
+    for index, seed in enumerate((4, 9)):
+        alone = hs.simulate(algorithm, problem, graph, steps=11, seeds=[seed], every=3)
+        # The sampling key follows the first seed; only `resample` uses it, and no default does.
+        np.testing.assert_allclose(together.models[index], alone.models[0], atol=1e-12)
+    assert np.abs(together.models[0] - together.models[1]).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_certifies_and_calibrates(name):
+    problem, graph = small_problem(), hs.graphs.ring(4)
+    algorithm = with_noise(name, 0.5)
+    assert hs.certify(algorithm, problem, graph, 12).finite
+    targets = [0.5, 1.0, 2.0, 4.0]
+    calibrated = hs.calibrate(algorithm, problem, graph, 12, targets)
+    epsilon = hs.certify(calibrated, problem, graph, 12).epsilon
+    for got, asked in zip(epsilon, targets, strict=True):
+        assert got <= asked
+        assert got >= asked * (1 - 1e-6)
+    assert not hs.certify(with_noise(name, 0), problem, graph, 12).finite
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_bad_options_name_their_argument(name):
+    cls, problem = hs.REGISTRY[name], small_problem()
+    with pytest.raises(ValueError, match="mechanism must be one of"):
+        cls(mechanism="laplacian")
+    with pytest.raises(ValueError, match="noise must be zero or positive"):
+        cls(noise=-1.0)
+    with pytest.raises(ValueError, match="sampling must be a sampler"):
+        cls(sampling="history")
+    with pytest.raises(ValueError, match="step must be a number"):
+        cls(step="fast")
+    with pytest.raises(ValueError, match="noise must be one schedule, or one for each of the 4 agents"):
+        hs.certify(cls(noise=[1.0, 2.0]), problem, hs.graphs.ring(4), 5)
+    with pytest.raises(ValueError, match="the graph has 5 agents and the problem has 4"):
+        hs.simulate(cls(), problem, hs.graphs.ring(5), steps=5)
+    lopsided = hs.graphs.from_weights([[0, 0.2, 0, 0.2], [0.3, 0, 0.2, 0], [0, 0.2, 0, 0.2], [0.2, 0, 0.2, 0]])
+    with pytest.raises(ValueError, match=r"weights must be symmetric, got w\[0,1\] = 0.2 and w\[1,0\] = 0.3"):
+        hs.certify(cls(), problem, lopsided, 5)
