@@ -12,7 +12,7 @@ from hearsay import _validate as check
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.privacy import convert
-from hearsay.privacy.calibrate import cost, noise_factor
+from hearsay.privacy.calibrate import cost, noise_factor, rho_for
 from hearsay.privacy.certificate import AgentBudget, Certificate
 from hearsay.privacy.horizon import InfiniteBudget
 from hearsay.privacy.recursion import Account, message_costs, prices, spent
@@ -79,14 +79,32 @@ def spent_after(algorithm: Algorithm, problem: Problem, graph: Graph, horizon: i
     return np.nan_to_num(np.stack(curves, axis=1), nan=np.inf, posinf=np.inf)
 
 
+def as_epsilon(algorithm: Algorithm, spent: np.ndarray, delta: float | None) -> np.ndarray:
+    """`spent_after` in the unit that people read: epsilon, at delta for Gaussian noise."""
+    if algorithm.mechanism == "laplace":
+        return spent
+    assert delta is not None
+    distinct, where = np.unique(spent, return_inverse=True)
+    return np.array([convert.gaussian_epsilon(float(rho), delta) for rho in distinct])[where].reshape(spent.shape)
+
+
 def messages_within(
-    algorithm: Algorithm, problem: Problem, graph: Graph, horizon: int, budget: Sequence[float]
+    algorithm: Algorithm,
+    problem: Problem,
+    graph: Graph,
+    horizon: int,
+    budget: Sequence[float],
+    delta: float | None = None,
 ) -> tuple[int, int]:
     """(how many messages every agent can send within its budget, the agent that binds)."""
     if len(budget) != graph.agents:
         check.fail("budget", f"one number, or one for each of the {graph.agents} agents", list(budget))
     curve = spent_after(algorithm, problem, graph, horizon)
-    allowed = np.array([int(np.searchsorted(curve[:, i], budget[i], side="right")) for i in range(graph.agents)])
+    limits = list(budget)
+    if algorithm.mechanism == "gaussian":
+        assert delta is not None
+        limits = [rho_for(limit, delta) for limit in budget]
+    allowed = np.array([int(np.searchsorted(curve[:, i], limits[i], side="right")) for i in range(graph.agents)])
     return int(allowed.min()), int(allowed.argmin())
 
 

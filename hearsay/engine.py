@@ -125,17 +125,28 @@ def _round(
 
 def start(algorithm: Algorithm, problem: Problem, setting: Setting, seeds: jax.Array, spread: float) -> Carry:
     """Agents begin at independent normal points of standard deviation `spread` (the origin for 0), projected: nothing about the data."""
-    dtype = setting.records.features.dtype
+    own = keys.start_keys(seeds, problem.agents)
+    return _start(
+        own, setting.records, spread,
+        algorithm=algorithm, loss=problem.loss, domain=problem.domain, arrivals=problem.arrivals,
+    )  # fmt: skip
 
-    def point(key: jax.Array) -> jax.Array:
-        return problem.domain.project(spread * jax.random.normal(key, (problem.dimension,), dtype))
 
-    models = jax.vmap(jax.vmap(point))(keys.start_keys(seeds, problem.agents))
-    states = jax.vmap(jax.vmap(algorithm.init))(models)
-    sampler = jax.vmap(lambda records: algorithm.sampling.prepare(problem.loss, records, problem.arrivals))(
-        setting.records
-    )
-    return Carry(jax.tree.map(jnp.array, states), jnp.array(models), sampler)
+@partial(jax.jit, static_argnames=("algorithm", "loss", "domain", "arrivals"))
+def _start(
+    own: jax.Array,
+    records: Records,
+    spread: float,
+    *,
+    algorithm: Algorithm,
+    loss: Loss,
+    domain: Domain,
+    arrivals: Arrivals,
+) -> Carry:
+    shape, dtype = records.features.shape[-1:], records.features.dtype
+    models = jax.vmap(jax.vmap(lambda key: domain.project(spread * jax.random.normal(key, shape, dtype))))(own)
+    sampler = jax.vmap(lambda one: algorithm.sampling.prepare(loss, one, arrivals))(records)
+    return Carry(jax.vmap(jax.vmap(algorithm.init))(models), models, sampler)
 
 
 def block_length(chunk: int, seeds: int, agents: int, dimension: int, itemsize: int) -> int:

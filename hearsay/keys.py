@@ -5,6 +5,8 @@ jax's counter-based generator makes each of them independent of how steps are gr
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 
@@ -21,6 +23,7 @@ def start_keys(seeds: jax.Array, agents: int) -> jax.Array:
     return _per_agent(seeds, agents, _START)
 
 
+@partial(jax.jit, static_argnums=1)
 def sampling_keys(seed: int, agents: int) -> jax.Array:
     """One key per agent for drawing batches; the same for all seeds of a run, so that they see the same data."""
     run = jax.random.fold_in(jax.random.key(seed), _SAMPLING)
@@ -31,6 +34,7 @@ def at(key: jax.Array, step: jax.Array) -> jax.Array:
     return jax.random.fold_in(key, step)
 
 
+@partial(jax.jit, static_argnums=(1, 2))
 def _per_agent(seeds: jax.Array, agents: int, purpose: int) -> jax.Array:
     run = jax.vmap(lambda seed: jax.random.fold_in(jax.random.key(seed), purpose))(seeds)
     return jax.vmap(lambda key: jax.vmap(lambda agent: jax.random.fold_in(key, agent))(jnp.arange(agents)))(run)

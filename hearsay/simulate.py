@@ -21,7 +21,7 @@ import numpy as np
 from hearsay import _validate as check
 from hearsay import checkpoint, engine, keys
 from hearsay.base import Algorithm
-from hearsay.certify import certify, messages_within, spent_after
+from hearsay.certify import as_epsilon, certify, messages_within, spent_after
 from hearsay.graphs import Graph
 from hearsay.metrics import Measured, Reference, measure, watched_agents
 from hearsay.mixing import mixer
@@ -53,7 +53,8 @@ def simulate(
 
     Args:
       seeds: how many noise seeds to run side by side (0, 1, ...), or a list of them. The data stream is the same for all.
-      budget: epsilon (rho for Gaussian noise) that no agent may exceed, one number or one per agent: the run ends before the first message that would.
+      budget: epsilon that no agent may exceed (at `delta` for Gaussian noise), one number or one per agent: the run ends before the
+        first message that would.
       delta: also certify epsilon at this delta (needed for Gaussian noise).
       reference: measure against the running optimum; False skips it (large networks), a Reference shares it between runs.
       regret: measure regret too (it costs agents x all records at every measured step).
@@ -72,33 +73,33 @@ def simulate(
         else [check.count("seeds", s, 0) for s in seeds]
     )
     every = max(1, math.ceil(steps / 100)) if every is None else check.count("every", every)
-    allowed, stopped = _allowed(algorithm, problem, graph, steps, budget)
+    allowed, stopped = _allowed(algorithm, problem, graph, steps, budget, delta)
     enable_compilation_cache()
     session = _Session(
-        algorithm, problem, graph, seed_list, reference, allowed, regret, check.nonnegative("spread", spread)
+        algorithm, problem, graph, seed_list, reference, allowed, regret, check.nonnegative("spread", spread), delta
     )
-    print_to = Path(folder) if folder is not None else None
-    fingerprint = _fingerprint(algorithm, problem, graph, (seed_list, every, spread))
+    home = Path(folder) if folder is not None else None
+    fingerprint = "" if home is None else _fingerprint(algorithm, problem, graph, (seed_list, every, spread))
     if resume:
-        if print_to is None:
+        if home is None:
             raise ValueError("folder must be given to resume a run")
-        session.restore(checkpoint.load(print_to), fingerprint)
+        session.restore(checkpoint.load(home), fingerprint)
     began, saved = time.perf_counter(), time.perf_counter()
     try:
         while session.step < allowed:
             session.advance(min(every - session.step % every, allowed - session.step))
             session.measure()
             if progress is not None:
-                progress(session.step, allowed, float(session.spent[session.step - 1].max()))
-            if print_to is not None and time.perf_counter() - saved > checkpoint_seconds:
-                checkpoint.save(print_to, session.arrays(fingerprint))
+                progress(session.step, allowed, float(session.epsilon([session.step]).max()))
+            if home is not None and time.perf_counter() - saved > checkpoint_seconds:
+                checkpoint.save(home, session.arrays(fingerprint))
                 saved = time.perf_counter()
     except KeyboardInterrupt:
         stopped = f"interrupted after {session.step} of {allowed} steps"
         session.measure()
     session.models.block_until_ready()
-    if print_to is not None:
-        checkpoint.save(print_to, session.arrays(fingerprint))
+    if home is not None:
+        checkpoint.save(home, session.arrays(fingerprint))
     certificate = certify(algorithm, problem, graph, session.step, delta=delta)
     seconds = time.perf_counter() - began
     return Run(
@@ -149,8 +150,16 @@ class _Session:
         steps: int,
         regret: bool,
         spread: float,
+        delta: float | None,
     ):
-        self.algorithm, self.problem, self.graph, self.seeds, self.regret = algorithm, problem, graph, seeds, regret
+        self.algorithm, self.problem, self.graph, self.seeds, self.regret, self.delta = (
+            algorithm,
+            problem,
+            graph,
+            seeds,
+            regret,
+            delta,
+        )
         self.dtype = problem.records.features.dtype
         mixers = tuple(mixer(graph, kind, self.dtype) for kind in algorithm.channels.values())
         self.setting = engine.Setting(
@@ -208,8 +217,12 @@ class _Session:
             name: np.stack([np.asarray(getattr(m, name), np.float64) for m in self.measured])
             for name in Measured._fields
         }
+        return np.array(self.at), metrics, self.epsilon(self.at)
+
+    def epsilon(self, steps: list[int]) -> np.ndarray:
+        """What every agent has spent when those numbers of steps are done, (time, agent)."""
         curve = np.vstack([np.zeros(self.graph.agents), self.spent])
-        return np.array(self.at), metrics, curve[self.at]
+        return as_epsilon(self.algorithm, curve[steps], self.delta)
 
     def arrays(self, fingerprint: str) -> dict[str, np.ndarray]:
         at, metrics, _ = self.results()
@@ -227,7 +240,9 @@ class _Session:
         self.measured = [Measured(*(stored[name][t] for name in Measured._fields)) for t in range(len(self.at))]
 
 
-def _allowed(algorithm: Algorithm, problem: Problem, graph: Graph, steps: int, budget: Any) -> tuple[int, str | None]:
+def _allowed(
+    algorithm: Algorithm, problem: Problem, graph: Graph, steps: int, budget: Any, delta: float | None
+) -> tuple[int, str | None]:
     """How many steps may run: the stream must last and no agent may pass its budget."""
     allowed, stopped = steps, None
     lasts = [algorithm.sampling.lasts(int(held), problem.arrivals) for held in problem.counts]
@@ -238,7 +253,7 @@ def _allowed(algorithm: Algorithm, problem: Problem, graph: Graph, steps: int, b
         limits = [budget] * graph.agents if isinstance(budget, (int, float)) else list(budget)
         for limit in limits:
             check.positive("budget", limit)
-        within, agent = messages_within(algorithm, problem, graph, allowed, limits)
+        within, agent = messages_within(algorithm, problem, graph, allowed, limits, delta)
         if within < allowed:
             allowed = within
             stopped = f"agent {agent} may spend {limits[agent]:g}: message {within} would exceed it and was not sent"

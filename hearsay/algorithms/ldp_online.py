@@ -31,7 +31,7 @@ import numpy as np
 
 from hearsay.base import Algorithm, Finding, Inbox, Noise
 from hearsay.graphs import Graph
-from hearsay.privacy.recursion import Release
+from hearsay.privacy.recursion import Release, forward
 from hearsay.problems.domains import Domain
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling import History, Sampling
@@ -123,11 +123,9 @@ class LdpOnline(Algorithm):
         k = np.arange(horizon)
         weakest = float(graph.row_sums.min())
         growth = 1 - weakest * self.coupling(k) + self.step(k) * problem.loss.curvature[1]
-        scale, steps = self.noise_for(agent)(k), self.step(k)
-        total, tau = 0.0, 0.0
-        for t in range(1, horizon):
-            tau = growth[t - 1] * tau + steps[t - 1]
-            total += tau / scale[t] if scale[t] else float("inf")
+        tau = forward(growth, self.step(k))[1:-1]  # tau_t = growth_{t-1} tau_{t-1} + lambda_{t-1}
+        with np.errstate(divide="ignore", over="ignore"):
+            total = np.sum(tau / self.noise_for(agent)(k[1:]))
         return float(np.sqrt(problem.dimension) * problem.change * total)
 
 

@@ -52,11 +52,9 @@ def rho_for(epsilon: float, delta: float) -> float:
     low, high = 0.0, 1.0
     while gaussian_epsilon(high, delta) <= epsilon:
         low, high = high, 2 * high
-    for _ in range(60):
+    while high - low > 1e-6 * high:
         middle = (low + high) / 2
         low, high = (middle, high) if gaussian_epsilon(middle, delta) <= epsilon else (low, middle)
-        if low > 0 and high - low < 1e-6 * high:
-            break
     return low
 
 

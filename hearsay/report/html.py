@@ -116,6 +116,10 @@ def _curves(runs: Mapping[str, Run]) -> Html:
         figure, ax = new_figure()
         plots.compare(runs, metric, ax)
         drawn.append((metric, f"{METRICS[metric].capitalize()}.", figure))
+    if runs and len({run.certificate.mechanism for run in runs.values()}) == 1:
+        figure, ax = new_figure()
+        plots.compare_budgets(runs, ax)
+        drawn.append(("budget", "Certified budget spent so far, the largest over agents.", figure))
     if not drawn:
         return Html("")
     lead = tag("p", "Lines: mean over seeds. Bands: from the lowest seed to the highest.")

@@ -23,7 +23,7 @@ from hearsay.report.words import who
 if TYPE_CHECKING:
     from hearsay.run import Run
 
-__all__ = ["LABELS", "budget", "compare", "curve", "measured", "network"]
+__all__ = ["LABELS", "budget", "compare", "compare_budgets", "curve", "measured", "network"]
 
 LABELS = {
     "tracking_error": "squared distance to the optimum",
@@ -75,7 +75,7 @@ def measured(run: Run, metric: str) -> bool:
 
 
 def budget(run: Run, ax: Axes | None = None) -> Axes:
-    """What each agent has spent after each message: epsilon for Laplace noise, rho for Gaussian noise.
+    """What each agent has spent after each message: epsilon, at delta for Gaussian noise.
 
     Agents with the same curve share a line; more than 12 different curves become a band with the largest drawn out.
     """
@@ -91,7 +91,7 @@ def budget(run: Run, ax: Axes | None = None) -> Axes:
                 label = who(group, run.graph.agents)
                 ax.plot(run.steps, run.spent[:, group[0]], label=label, **line_style(index))
         ax.set_xlabel("step")
-        ax.set_ylabel("rho spent" if run.certificate.mechanism == "gaussian" else "epsilon spent")
+        ax.set_ylabel(_spent(run))
         if finite:
             spent = run.spent[:, np.concatenate(finite)]
             # From zero, as a running sum should be read, unless that would flatten most agents onto the axis.
@@ -100,6 +100,32 @@ def budget(run: Run, ax: Axes | None = None) -> Axes:
             plain_ticks(ax)
             _budget_legend(ax, run)
     return ax
+
+
+def compare_budgets(runs: Mapping[str, Run], ax: Axes | None = None) -> Axes:
+    """The largest budget that any agent has spent, for several runs with the same kind of noise."""
+    ax = axes_or_new(ax)
+    with styled():
+        drawn = []
+        for index, (name, run) in enumerate(runs.items()):
+            spent = run.spent.max(axis=1)
+            if np.isfinite(spent[-1]):
+                ax.plot(run.steps, spent, label=name, **line_style(index))
+                drawn.append(spent[:, None])
+            else:
+                ax.plot([], [], label=f"{name}: infinite", **line_style(index))
+        ax.set_xlabel("step")
+        ax.set_ylabel(_spent(next(iter(runs.values()))))
+        if drawn:
+            log_scale(ax, drawn)
+            plain_ticks(ax)
+        ax.legend()
+    return ax
+
+
+def _spent(run: Run) -> str:
+    gaussian = run.certificate.mechanism == "gaussian"
+    return f"epsilon spent (delta = {run.certificate.delta:g})" if gaussian else "epsilon spent"
 
 
 def _budget_band(ax: Axes, run: Run, agents: np.ndarray) -> None:

@@ -125,14 +125,13 @@ def network(run: Run) -> Html:
 
 def budget(run: Run) -> Html:
     """What has been spent, over time."""
-    symbol = "rho" if run.certificate.mechanism == "gaussian" else "epsilon"
     if not any(math.isfinite(e) for e in run.spent[-1]):
-        return section("Privacy over time", tag("p", f"No curve: {symbol} is infinite from the first message on."))
+        return section("Privacy over time", tag("p", "No curve: epsilon is infinite from the first message on."))
     figure, ax = new_figure(5.0, 3.4)
     plots.budget(run, ax)
     top = show(float(run.spent[-1].max()))
-    described = f"{symbol} spent per agent over {int(run.steps[-1])} steps, at most {top} at the end"
-    caption = f"Certified {symbol} of the messages sent so far. Agents with equal budgets share a line."
+    described = f"epsilon spent per agent over {int(run.steps[-1])} steps, at most {top} at the end"
+    caption = "Certified epsilon of the messages sent so far. Agents with equal budgets share a line."
     drawn = picture("budget", figure, caption, described)
     return section("Privacy over time", tag("div", drawn, facts(_spending(run)), class_="pair"))
 

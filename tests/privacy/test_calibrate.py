@@ -95,8 +95,8 @@ def test_budgets_scale_as_they_should():
         assert np.isfinite(ratio)
 
 
-@pytest.mark.xfail(strict=True, raises=ZeroDivisionError, reason="the search for rho stops at 2^-60")
-def test_a_tiny_epsilon_is_met_or_refused():
+def test_a_tiny_epsilon_is_met():
     rec = Recursion(Constant(0.5), Constant(0.1), Constant(1.0), (0.0, 1.0))
     account = Account(rec, (Release("x", Constant(1.0)),), Every(), 1, "gaussian")
-    assert noise_factor(account, 1e-9, 10, 1e-12) > 0
+    scaled = account.with_noise_scaled(noise_factor(account, 1e-9, 10, 1e-12))
+    assert gaussian_epsilon(cost(scaled, 10).value, 1e-12) <= 1e-9

@@ -6,11 +6,12 @@ import math
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
 from scipy.special import zeta
 
 from hearsay.privacy import Account, Cyclic, Every, Once, Recursion, Release
 from hearsay.privacy.calibrate import cost
-from hearsay.privacy.horizon import _at, _NoBound, _TryLater, infinite
+from hearsay.privacy.horizon import _at, _NoBound, _stateful_tail, _Tail, _TryLater, infinite
 from hearsay.privacy.recursion import MEMORYLESS, message_costs, prices
 from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize, Share
 
@@ -80,12 +81,16 @@ def test_once_is_the_dearest_step_even_when_it_comes_after_the_sum():
         MEMORYLESS, PowerLaw(0.5, -0.5, 9.0), Constant(1.0), (0.0, 0.0), PowerLaw(1, -0.5, 8.0), pattern=Once()
     )
     assert 0.5 <= infinite(level).value <= 0.5 * (1 + 1e-4)
-    # A price that climbs for a million steps towards its limit of 0.5: every long sum stays below it.
-    climbing = account(
-        MEMORYLESS, PowerLaw(0.5, -0.5, 1e6), Constant(1.0), (0.0, 0.0), PowerLaw(1, -0.5, 1.0), pattern=Once()
-    )
-    assert cost(climbing, 100_000).value < 0.2
-    assert infinite(climbing).value >= 0.5
+    # A price that climbs for a million steps: no sum that we can afford has met the dearest one.
+    for exposure, dearest in ((Constant(1.0), 0.49), (PowerLaw(1.0, -0.01), 0.4)):
+        climbing = account(
+            MEMORYLESS, PowerLaw(0.5, -0.5, 1e6), exposure, (0.0, 0.0), PowerLaw(1, -0.5, 1.0), pattern=Once()
+        )
+        late = np.array([1e8])
+        rec, scale = climbing.recursion, climbing.releases[0].scale
+        assert rec.step(late) * rec.exposure(late) / scale(late + 1) > dearest
+        assert cost(climbing, 100_000).value < dearest / 2
+        assert infinite(climbing).value >= dearest
 
 
 def test_gaussian_against_the_zeta_function():
@@ -106,6 +111,22 @@ def test_geometric_steps_and_noise_have_a_closed_form(pattern, uses):
     assert cost(this, 3000).value == pytest.approx(true, rel=1e-8)
     slower = account(MEMORYLESS, Geometric(0.5, 0.99), Constant(2.0), (0.0, 0.0), Geometric(1.0, 0.98), pattern=pattern)
     assert infinite(slower).value == math.inf and "fall faster" in infinite(slower).reason
+
+
+@pytest.mark.parametrize("rates", [((0.05, 0.2), (3.0, 0.9)), ((0.4, 0.5), (0.4, 1.0)), ((0.7, 0.6),)])
+def test_the_integral_of_the_tail_lies_above_the_true_one(rates):
+    """The integral of x^-1.9 / D(x) in the variable log x, where 1/D bends by a factor of several."""
+    tail = _Tail(50.0, rates, jump=(1.0, 1.8), exposure=(1.0, 1.0), through=(1.0, 0.1), fresh=(0.0, 0.0))
+    first, integral = _stateful_tail(tail, 1.0, once=False)
+
+    def integrand(t: float) -> float:
+        x = math.exp(t)
+        return x**-0.9 / sum(kappa * x**-u for kappa, u in rates)
+
+    margin = 1 + tail.growth / tail.x
+    true = quad(integrand, math.log(50), 120, epsabs=0, epsrel=1e-10, limit=500)[0] * margin
+    assert true * (1 - 1e-9) <= integral <= 1.2 * true
+    assert first == pytest.approx(integrand(math.log(50)) / 50 * margin, rel=1e-12)
 
 
 # Against sums that are ten times as long.

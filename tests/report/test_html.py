@@ -167,7 +167,7 @@ def test_without_a_reference_its_figures_are_left_out(problem, graph, tmp_path):
 def test_gaussian_noise_shows_rho_and_delta(problem, graph, tmp_path):
     algorithm = hs.ldp_online(mechanism="gaussian", noise=hs.Constant(50.0))
     page = written(hs.simulate(algorithm, problem, graph, steps=10, delta=1e-5), tmp_path)
-    assert "rho spent" in page
+    assert "epsilon spent (delta = " in page
     assert "epsilon holds at delta = 10⁻⁵" in page
     assert ">rho</th>" in page
 

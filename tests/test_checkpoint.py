@@ -1,0 +1,128 @@
+"""Checkpoints: whole or refused, and the previous one is kept."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from hearsay import checkpoint
+from hearsay.checkpoint import NAME, PREVIOUS, DamagedCheckpoint, load, save, write_atomically
+
+
+def arrays(seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {
+        "models": rng.normal(size=(2, 3)),
+        "single": rng.normal(size=4).astype(np.float32),
+        "step": np.array(7 + seed),
+        "fingerprint": np.array(f"abc{seed}"),
+        "empty": np.zeros((0, 3)),
+    }
+
+
+def assert_holds(folder, seed: int) -> None:
+    stored, expected = load(folder), arrays(seed)
+    assert stored.keys() == expected.keys()
+    for name, value in expected.items():
+        assert stored[name].dtype == value.dtype
+        np.testing.assert_array_equal(stored[name], value)
+
+
+def test_round_trip_is_exact_and_leaves_nothing_else(tmp_path):
+    save(tmp_path, arrays(0))
+    assert_holds(tmp_path, 0)
+    assert os.listdir(tmp_path) == [NAME]
+
+
+def test_the_previous_checkpoint_is_kept(tmp_path):
+    for seed in range(3):
+        save(tmp_path, arrays(seed))
+    assert sorted(os.listdir(tmp_path)) == sorted([NAME, PREVIOUS])
+    assert_holds(tmp_path, 2)
+    os.replace(tmp_path / PREVIOUS, tmp_path / NAME)
+    assert_holds(tmp_path, 1)
+
+
+@pytest.mark.parametrize("keep", [0, 1, 31, 32, 63, 64, 200, -1, -32, -33])
+def test_a_truncated_file_is_refused(tmp_path, keep):
+    save(tmp_path, arrays(0))
+    content = (tmp_path / NAME).read_bytes()
+    (tmp_path / NAME).write_bytes(content[:keep])
+    with pytest.raises(DamagedCheckpoint, match=r"checkpoint.npz is damaged \(its checksum does not match\)"):
+        load(tmp_path)
+
+
+def test_any_flipped_bit_is_refused(tmp_path):
+    save(tmp_path, arrays(0))
+    content = (tmp_path / NAME).read_bytes()
+    for place in [*range(0, len(content), 97), len(content) - 1]:
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << place % 8
+        (tmp_path / NAME).write_bytes(bytes(damaged))
+        with pytest.raises(DamagedCheckpoint, match="refusing to resume from it$"):
+            load(tmp_path)
+
+
+def test_the_message_names_the_previous_one(tmp_path):
+    for seed in range(2):
+        save(tmp_path, arrays(seed))
+    (tmp_path / NAME).write_bytes(b"nonsense" * 20)
+    hint = f"the one before it is kept as {PREVIOUS}: rename it to {NAME} to resume from there"
+    with pytest.raises(DamagedCheckpoint, match=hint):
+        load(tmp_path)
+    os.replace(tmp_path / PREVIOUS, tmp_path / NAME)
+    assert_holds(tmp_path, 0)
+
+
+def test_no_checkpoint(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no checkpoint in .*: nothing to resume"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("moment", ["fsync", "last rename"])
+def test_a_crash_while_saving_leaves_the_checkpoint_before(tmp_path, monkeypatch, moment):
+    save(tmp_path, arrays(0))
+    original = os.replace
+
+    def crash(*args):
+        raise RuntimeError("power cut")
+
+    def replace(source, target):
+        if str(source).endswith(".partial"):
+            crash()
+        original(source, target)
+
+    if moment == "fsync":
+        monkeypatch.setattr(checkpoint.os, "fsync", crash)
+    else:
+        monkeypatch.setattr(checkpoint.os, "replace", replace)
+    with pytest.raises(RuntimeError, match="power cut"):
+        save(tmp_path, arrays(1))
+    monkeypatch.undo()
+    assert not (tmp_path / NAME).exists(), "the crash fell between the two renames"
+    assert_holds(tmp_path, 0)
+    save(tmp_path, arrays(2))
+    assert_holds(tmp_path, 2)
+
+
+@pytest.mark.xfail(strict=True, reason="load() points at checkpoint.previous.npz even when that is the damaged file")
+def test_a_damaged_previous_checkpoint_does_not_recommend_itself(tmp_path):
+    save(tmp_path, arrays(0))
+    os.replace(tmp_path / NAME, tmp_path / PREVIOUS)
+    (tmp_path / PREVIOUS).write_bytes(b"nonsense" * 20)
+    with pytest.raises(DamagedCheckpoint) as caught:
+        load(tmp_path)
+    assert "rename" not in str(caught.value)
+
+
+def test_write_atomically_leaves_the_old_content_or_the_new(tmp_path, monkeypatch):
+    path = tmp_path / "file.txt"
+    write_atomically(path, b"old")
+    write_atomically(path, b"new")
+    assert path.read_bytes() == b"new"
+    monkeypatch.setattr(checkpoint.os, "fsync", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        write_atomically(path, b"newer")
+    assert path.read_bytes() == b"new"
