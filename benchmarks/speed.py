@@ -137,7 +137,7 @@ def statistics() -> None:
 
     ratios = []
     for _ in range(REPEATS):
-        session = _Session(algorithm, problem, graph, [0], False, 10_000, False, 0.0, None)
+        session = _Session(algorithm, problem, graph, [0], False, False, 0.0, None)
         times = []
         for _ in range(10):
             began = time.perf_counter()

@@ -37,7 +37,7 @@ from hearsay.privacy.recursion import Account, Assumption, Recursion, Release
 from hearsay.problems.domains import Domain
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling import Sampling
-from hearsay.schedules import Constant, Schedule, schedule
+from hearsay.schedules import Constant, Schedule, nonnegative
 
 
 class Inbox(NamedTuple):
@@ -70,7 +70,7 @@ class Algorithm(ABC):
     noise: Noise
     mechanism: str
     sampling: Sampling
-    average: bool = False  # read out an average of the agent's own past models: post-processing, so it costs no privacy
+    average: bool = False  # read out an average of the agent's own past models: like them it never leaves the agent
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise", as_noise(self.noise))
@@ -167,7 +167,7 @@ class Algorithm(ABC):
         pattern = self.sampling.pattern(held, problem.arrivals)
         shared = (self.leak(graph, agent), self.step_size)
         facts = problem.privacy_assumptions()
-        if endless:
+        if endless and self.sampling.grows:
             facts += (
                 Assumption(
                     "declared",
@@ -183,8 +183,10 @@ class Algorithm(ABC):
         )
         found = [self._account(Recursion(*shared, exposure, curvature), agent, pattern, problem, basis, facts)]
         if problem.loss.clip is not None and self.gradient_at_state:
-            # No curvature: from its first use on the record may move every later gradient by the full clip range.
-            worst = Recursion(*shared, Constant(2 * problem.loss.clip), (0.0, 0.0))
+            # No curvature of the data: from its first use on the record may move every later gradient by the full clip range. The regulariser
+            # is not clipped; it is the same in both runs and moves the states by its own, exactly known curvature.
+            known = problem.loss.regulariser
+            worst = Recursion(*shared, Constant(2 * problem.loss.clip), (known, known))
             found.append(
                 self._account(worst, agent, FromFirstUse(), problem, f"clip bound {problem.loss.clip:g}", facts)
             )
@@ -201,11 +203,5 @@ def as_noise(value: Any) -> Noise:
     if value is None:
         return Constant(0.0)
     if isinstance(value, (list, tuple)):
-        value = tuple(schedule("noise", v) for v in value)
-    else:
-        value = schedule("noise", value)
-    for s in value if isinstance(value, tuple) else (value,):
-        first = float(s(0))
-        if first < 0:
-            check.fail("noise", "zero or positive", first)
-    return value
+        return tuple(nonnegative("noise", v) for v in value)
+    return nonnegative("noise", value)

@@ -15,11 +15,12 @@ from hearsay.privacy import convert
 from hearsay.privacy.calibrate import cost, noise_factor, rho_for
 from hearsay.privacy.certificate import AgentBudget, Certificate
 from hearsay.privacy.horizon import InfiniteBudget
-from hearsay.privacy.recursion import Account, message_costs, prices, spent
+from hearsay.privacy.participation import Every
+from hearsay.privacy.recursion import Account, message_costs, prices, spent, spent_at
 from hearsay.problems.problem import Problem
 
 _cost = lru_cache(maxsize=4096)(cost)
-_spent = lru_cache(maxsize=256)(spent)
+_spent_at = lru_cache(maxsize=1024)(spent_at)
 
 
 def certify(
@@ -67,13 +68,11 @@ def calibrate(
     return algorithm.with_noise(factors)
 
 
-def spent_after(algorithm: Algorithm, problem: Problem, graph: Graph, horizon: int) -> np.ndarray:
-    """Budget used after each message, shape (horizon, agents): pure epsilon for Laplace noise, rho for Gaussian noise."""
-    if horizon == 0:
-        return np.zeros((0, graph.agents))
-    curves = []
+def spent_after(algorithm: Algorithm, problem: Problem, graph: Graph, messages: Sequence[int]) -> np.ndarray:
+    """Budget used after those numbers of messages, shape (len(messages), agents): pure epsilon for Laplace noise, rho for Gaussian noise."""
+    wanted, curves = tuple(int(m) for m in messages), []
     for agent in range(graph.agents):
-        options = [_spent(account, horizon) for account in algorithm.accounts(graph, agent, problem)]
+        options = [_spent_at(account, wanted) for account in algorithm.accounts(graph, agent, problem)]
         # Each bound holds for the whole run, so the smaller of them holds at every step.
         curves.append(np.minimum.reduce(options))
     return np.nan_to_num(np.stack(curves, axis=1), nan=np.inf, posinf=np.inf)
@@ -83,7 +82,8 @@ def as_epsilon(algorithm: Algorithm, spent: np.ndarray, delta: float | None) -> 
     """`spent_after` in the unit that people read: epsilon, at delta for Gaussian noise."""
     if algorithm.mechanism == "laplace":
         return spent
-    assert delta is not None
+    if delta is None:
+        raise ValueError("delta must be given for Gaussian noise: it has no pure epsilon")
     distinct, where = np.unique(spent, return_inverse=True)
     return np.array([convert.gaussian_epsilon(float(rho), delta) for rho in distinct])[where].reshape(spent.shape)
 
@@ -99,13 +99,21 @@ def messages_within(
     """(how many messages every agent can send within its budget, the agent that binds)."""
     if len(budget) != graph.agents:
         check.fail("budget", f"one number, or one for each of the {graph.agents} agents", list(budget))
-    curve = spent_after(algorithm, problem, graph, horizon)
-    limits = list(budget)
+    limits = np.array(budget, dtype=float)
     if algorithm.mechanism == "gaussian":
-        assert delta is not None
-        limits = [rho_for(limit, delta) for limit in budget]
-    allowed = np.array([int(np.searchsorted(curve[:, i], limits[i], side="right")) for i in range(graph.agents)])
-    return int(allowed.min()), int(allowed.argmin())
+        if delta is None:
+            raise ValueError("delta must be given for Gaussian noise: it has no pure epsilon")
+        limits = np.array([rho_for(limit, delta) for limit in budget])
+    # What is spent never falls with the number of messages: look for the last one that every agent can afford.
+    low, high = 0, horizon + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        affordable = bool(np.all(spent_after(algorithm, problem, graph, [middle])[0] <= limits))
+        low, high = (middle, high) if affordable else (low, middle)
+    if low == horizon:
+        return horizon, 0
+    over = spent_after(algorithm, problem, graph, [low + 1])[0] - limits
+    return low, int(np.argmax(over > 0))
 
 
 def _best(
@@ -142,6 +150,9 @@ def _budget(
 def _laplace_at_delta(account: Account, found: InfiniteBudget, horizon: float, delta: float) -> float:
     """epsilon at delta; the tail of an infinite horizon is added as one pure-epsilon event."""
     steps = found.summed_to if math.isinf(horizon) else int(horizon)
+    # Over an infinite horizon the table below holds only what is spent by step N; for a pattern that may start later that proves nothing.
+    if steps == 0 or (math.isinf(horizon) and not isinstance(account.pattern, Every)):
+        return found.value
     each = message_costs(account, steps)
     if each is None:
         return found.value
@@ -150,15 +161,19 @@ def _laplace_at_delta(account: Account, found: InfiniteBudget, horizon: float, d
 
 
 def _dominates(account: Account, found: InfiniteBudget, horizon: float) -> str:
-    """Which steps the budget is spent on."""
-    if not math.isfinite(found.value) or found.value == 0 or account.mechanism == "gaussian":
-        return "" if found.value == 0 or not math.isfinite(found.value) else "sensitivity of the state"
-    w = prices(account, found.summed_to if math.isinf(horizon) else int(horizon))
-    order = np.argsort(w)[::-1]
-    needed = int(np.searchsorted(np.cumsum(w[order]), 0.5 * w.sum())) + 1
-    top = int(order[0])
+    """What the budget is spent on: which use of a record is dearest, or which messages tell most."""
+    if not math.isfinite(found.value) or found.value == 0:
+        return ""
+    steps = found.summed_to if math.isinf(horizon) else int(horizon)
+    if account.mechanism == "gaussian":
+        curve = spent(account, steps)
+        half = int(np.searchsorted(curve, 0.5 * curve[-1]))
+        return f"half is spent by message {half:,}; dearest message {int(np.argmax(np.diff(curve, prepend=0.0))):,}"
+    w = prices(account, steps)
+    top = int(np.argmax(w))
     text = f"step {top} (price {w[top]:.3g})"
-    if str(account.pattern).startswith(("every", "history")):
+    if isinstance(account.pattern, Every):
+        needed = int(np.searchsorted(np.cumsum(np.sort(w)[::-1]), 0.5 * w.sum())) + 1
         text = f"records used at the {needed} dearest of {len(w):,} steps carry half; dearest {text}"
     return text
 

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from hearsay import keys
 from hearsay.base import Algorithm, Inbox

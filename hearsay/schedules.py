@@ -173,6 +173,15 @@ class Share(Schedule):
         return f"{self.scale:g}/({self.size}{held})"
 
 
+def nonnegative(name: str, value: Any) -> Schedule:
+    """A schedule that is never negative (a step size, a coupling, a noise scale)."""
+    found = schedule(name, value)
+    first = float(found(0))
+    if not first >= 0:
+        check.fail(name, "zero or positive", first)
+    return found
+
+
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _POWER = re.compile(rf"^\s*(?:({_NUMBER})\s*\*?\s*)?\(k\s*\+\s*({_NUMBER})\)\s*(?:\^|\*\*)\s*\(?({_NUMBER})\)?\s*$")
 _GEOMETRIC = re.compile(rf"^\s*(?:({_NUMBER})\s*\*\s*)?({_NUMBER})\s*(?:\^|\*\*)\s*k\s*$")

@@ -76,7 +76,7 @@ def simulate(
     allowed, stopped = _allowed(algorithm, problem, graph, steps, budget, delta)
     enable_compilation_cache()
     session = _Session(
-        algorithm, problem, graph, seed_list, reference, allowed, regret, check.nonnegative("spread", spread), delta
+        algorithm, problem, graph, seed_list, reference, regret, check.nonnegative("spread", spread), delta
     )
     home = Path(folder) if folder is not None else None
     fingerprint = "" if home is None else _fingerprint(algorithm, problem, graph, (seed_list, every, spread))
@@ -147,7 +147,6 @@ class _Session:
         graph: Graph,
         seeds: list[int],
         reference: Reference | bool,
-        steps: int,
         regret: bool,
         spread: float,
         delta: float | None,
@@ -169,7 +168,6 @@ class _Session:
             keys.sampling_keys(seeds[0], graph.agents),
         )
         self.carry = engine.start(algorithm, problem, self.setting, jnp.asarray(seeds), spread)
-        self.spent = spent_after(algorithm, problem, graph, steps)
         self.reference = Reference(problem) if reference is True else reference or None
         self.watched = watched_agents(graph.agents)
         self.test = (jnp.asarray(problem.test_features, self.dtype), jnp.asarray(problem.test_labels, self.dtype))
@@ -221,8 +219,7 @@ class _Session:
 
     def epsilon(self, steps: list[int]) -> np.ndarray:
         """What every agent has spent when those numbers of steps are done, (time, agent)."""
-        curve = np.vstack([np.zeros(self.graph.agents), self.spent])
-        return as_epsilon(self.algorithm, curve[steps], self.delta)
+        return as_epsilon(self.algorithm, spent_after(self.algorithm, self.problem, self.graph, steps), self.delta)
 
     def arrays(self, fingerprint: str) -> dict[str, np.ndarray]:
         at, metrics, _ = self.results()

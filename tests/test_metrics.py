@@ -83,7 +83,9 @@ def test_with_clipping_the_reference_is_where_the_clipped_gradient_vanishes(name
         np.testing.assert_allclose(best, slow.x, atol=1e-6)
 
 
-@pytest.mark.xfail(strict=True, reason="with clipping the reference solves the clipped problem but is valued with the plain loss")
+@pytest.mark.xfail(
+    strict=True, reason="with clipping the reference solves the clipped problem but is valued with the plain loss"
+)
 @pytest.mark.parametrize("name", ["logistic clipped", "ridge clipped"])
 def test_with_clipping_no_model_has_negative_regret(name):
     problem = PROBLEMS[name]

@@ -35,7 +35,7 @@ from hearsay.privacy.recursion import Release, forward
 from hearsay.problems.domains import Domain
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling import History, Sampling
-from hearsay.schedules import Constant, PowerLaw, Schedule, schedule
+from hearsay.schedules import Constant, PowerLaw, Schedule, nonnegative
 
 
 class State(NamedTuple):
@@ -68,8 +68,8 @@ class LdpOnline(Algorithm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "step", schedule("step", self.step))
-        object.__setattr__(self, "coupling", schedule("coupling", self.coupling))
+        object.__setattr__(self, "step", nonnegative("step", self.step))
+        object.__setattr__(self, "coupling", nonnegative("coupling", self.coupling))
 
     def init(self, params: jax.Array) -> State:
         return State(params)

@@ -98,7 +98,7 @@ def table_1(
         error = run.metrics["mean_model_error"].mean(axis=1)
         reached = np.nonzero(error <= 1.0)[0]
         when = int(reached[0]) if len(reached) else None
-        spent = spent_after(algorithm, problem, graph, max(1, when or steps))[-1].max()
+        spent = spent_after(algorithm, problem, graph, [when or steps]).max()
         forever = max(certify(algorithm, problem, graph, float("inf")).epsilon)
         rows.append([
             f"x{level:g}", str(PAPER_ITERATIONS[index]), str(when) if when is not None else f"> {steps} (at {error[-1]:.3f})",

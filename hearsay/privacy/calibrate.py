@@ -14,11 +14,9 @@ def cost(account: Account, horizon: float) -> InfiniteBudget:
     """Pure epsilon (Laplace) or rho (Gaussian) of one account over a finite or infinite horizon."""
     if math.isinf(horizon):
         return infinite(account)
-    horizon = (
-        check.count("horizon", horizon, 0)
-        if not isinstance(horizon, float)
-        else check.count("horizon", int(horizon), 0)
-    )
+    if isinstance(horizon, float) and horizon.is_integer():
+        horizon = int(horizon)
+    horizon = check.count("horizon", horizon, 0)
     if horizon == 0:
         return InfiniteBudget(0.0)
     if account.mechanism == "gaussian":

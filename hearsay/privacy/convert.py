@@ -51,8 +51,10 @@ def gaussian_epsilon(rho: float, delta: float) -> float:
     delta(epsilon) = N(mu/2 - epsilon/mu) - e^epsilon N(-mu/2 - epsilon/mu) (Balle and Wang 2018). Rounded outward.
     """
     check.fraction("delta", delta)
-    if rho == 0 or not math.isfinite(rho):
-        return rho
+    if rho == 0:
+        return 0.0
+    if not math.isfinite(rho):
+        return math.inf
     mu = math.sqrt(2 * rho)
 
     def excess(epsilon: float) -> float:
@@ -63,7 +65,7 @@ def gaussian_epsilon(rho: float, delta: float) -> float:
     if excess(0.0) <= 0:
         return 0.0
     high = rho + 2 * math.sqrt(rho * math.log(1 / delta))  # the textbook conversion: never below the exact value
-    return optimize.brentq(excess, 0.0, high, xtol=1e-12, rtol=1e-12) * (1 + 1e-9)
+    return optimize.brentq(excess, 0.0, high, xtol=1e-12, rtol=1e-12) * (1 + 1e-9) + 2e-12
 
 
 def _renyi(parameters: np.ndarray, delta: float) -> float:

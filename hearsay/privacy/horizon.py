@@ -32,6 +32,7 @@ from hearsay.privacy.recursion import OUTWARD, Account, forward, prices
 from hearsay.schedules import Constant, Geometric, PowerLaw, Schedule
 
 _FIRST, _LAST = 2**12, 2**18
+_ROUNDING = 1e-9  # exponents are sums of floats: a sum of exactly 1 may come out a hair above it
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def _stateful_tail(tail: _Tail, m: float, once: bool) -> tuple[float, float]:
     if once:
         return first, 0.0
     h = power - u1
-    if h <= 1:
+    if h <= 1 + _ROUNDING:
         raise _NoBound(_diverges(tail))
     edges = tail.x * 2.0 ** (np.arange(0, 161) / 4)
     pieces = (edges[:-1] ** (1 - h) - edges[1:] ** (1 - h)) / (h - 1) / (kappa1 + kappa2 * edges[1:] ** (u1 - u2))
@@ -148,10 +149,10 @@ def _stateful_tail(tail: _Tail, m: float, once: bool) -> tuple[float, float]:
 
 def _fresh_tail(account: Account, tail: _Tail) -> float:
     coefficient, power = tail.exposure[0] * tail.fresh[0], tail.exposure[1] + tail.fresh[1]
-    if power < 0 or (power <= 1 and not isinstance(account.pattern, Once)):
+    if power < 0 or (power <= 1 + _ROUNDING and not isinstance(account.pattern, Once)):
         raise _NoBound(f"c_k / b_k decays like k^-{power:.3g}, which has no finite sum: the exponent must exceed 1")
     # power > 1 is only missing for Once, which ignores the integral.
-    integral = coefficient * tail.x ** (1 - power) / (power - 1) if power > 1 else 0.0
+    integral = coefficient * tail.x ** (1 - power) / (power - 1) if power > 1 + _ROUNDING else 0.0
     return account.pattern.tail(coefficient * tail.x**-power, integral)
 
 
@@ -167,6 +168,8 @@ def _gaussian(account: Account, tail: _Tail, n: int) -> InfiniteBudget:
     k = np.arange(n)
     rec = account.recursion
     phi = forward(rec.contraction(k), rec.step(k) * rec.exposure(k))
+    if not np.all(np.isfinite(phi)):
+        raise _NoBound("the sensitivity grows beyond all bounds in the first steps: make the step size smaller")
     bound = max(phi[-1] * tail.x**q, tail.jump[0] / slack)
     near = sum(
         float(np.sum(((r.state * phi[:-1] + r.fresh * rec.exposure(k)) / r.scale(k)) ** 2) / 2)
@@ -179,7 +182,7 @@ def _gaussian(account: Account, tail: _Tail, n: int) -> InfiniteBudget:
     ):
         if coefficient == 0:
             continue
-        if 2 * power <= 1:
+        if 2 * power <= 1 + _ROUNDING:
             raise _NoBound(f"sensitivity / noise decays like k^-{power:.3g}; its square has no finite sum")
         # (a + b)^2 <= 2 a^2 + 2 b^2 where a release has both parts
         weight = 1.0 if tail.fresh[0] == 0 or tail.through[0] == 0 else 2.0
@@ -211,6 +214,8 @@ def _rates(account: Account, shift: float, n: int) -> tuple[tuple[float, float],
     """D(x) as (kappa, u) pairs, slowest decay first, all of them positive: l_k <= 1 - leak_k - mu step_k."""
     rec = account.recursion
     mu, largest = rec.curvature
+    if _law("step", rec.step.upper()).exponent > 0:
+        raise _NoBound(f"the step {rec.step} grows with time")
     if isinstance(rec.leak, Constant) and rec.leak.value == 1.0:  # a_k = 0: l_k = step_k max(|mu|, L), which only falls
         kappa = 1 - float(rec.step(n)) * max(abs(mu), abs(largest))
         if kappa <= 0:
@@ -226,7 +231,7 @@ def _rates(account: Account, shift: float, n: int) -> tuple[tuple[float, float],
         if law.scale * weight:
             low = min(1.0, ((n + law.shift) / (n + shift)) ** law.exponent)
             high = max(1.0, ((n + law.shift) / (n + shift)) ** law.exponent)
-            terms.append((law.scale * weight * (low if weight > 0 else high), -law.exponent))
+            terms.append((law.scale * weight * (low if law.scale * weight > 0 else high), -law.exponent))
     terms.sort(key=lambda term: term[1])
     if len(terms) == 2 and terms[0][1] == terms[1][1]:
         terms = [(terms[0][0] + terms[1][0], terms[0][1])]

@@ -27,8 +27,17 @@ class Participation(ABC):
         """The largest sum of prices that the pattern allows."""
 
     @abstractmethod
+    def candidates(self, horizon: int) -> int:
+        """How many patterns to try; the worst of them is the worst there is."""
+
+    @abstractmethod
+    def used(self, step: int, candidates: int) -> np.ndarray:
+        """Which of the candidates use the record at this step."""
+
     def uses(self, horizon: int) -> np.ndarray:
-        """Patterns to try, as a boolean array (candidate, step); the worst of them is the worst there is."""
+        """All of that at once, a boolean array (candidate, step)."""
+        many = self.candidates(horizon)
+        return np.stack([self.used(step, many) for step in range(horizon)], axis=1)
 
     @abstractmethod
     def tail(self, first: float, integral: float) -> float:
@@ -43,8 +52,11 @@ class Every(Participation):
     def total(self, prices: np.ndarray) -> float:
         return float(np.sum(np.sort(prices)))
 
-    def uses(self, horizon: int) -> np.ndarray:
-        return np.ones((1, horizon), dtype=bool)
+    def candidates(self, horizon: int) -> int:
+        return 1
+
+    def used(self, step: int, candidates: int) -> np.ndarray:
+        return np.ones(1, dtype=bool)
 
     def tail(self, first: float, integral: float) -> float:
         return first + integral
@@ -64,8 +76,11 @@ class Once(Participation):
     def total(self, prices: np.ndarray) -> float:
         return float(np.max(prices, initial=0.0))
 
-    def uses(self, horizon: int) -> np.ndarray:
-        return np.eye(horizon, dtype=bool)
+    def candidates(self, horizon: int) -> int:
+        return horizon
+
+    def used(self, step: int, candidates: int) -> np.ndarray:
+        return np.arange(candidates) == step
 
     def tail(self, first: float, integral: float) -> float:
         return first
@@ -86,9 +101,11 @@ class Cyclic(Participation):
         padded[: len(prices)] = prices
         return float(np.max(np.sum(padded.reshape(-1, self.period), axis=0), initial=0.0))
 
-    def uses(self, horizon: int) -> np.ndarray:
-        steps = np.arange(horizon) % self.period
-        return steps == np.arange(min(self.period, horizon))[:, None]
+    def candidates(self, horizon: int) -> int:
+        return min(self.period, horizon)
+
+    def used(self, step: int, candidates: int) -> np.ndarray:
+        return np.arange(candidates) == step % self.period
 
     def tail(self, first: float, integral: float) -> float:
         return first + integral / self.period

@@ -27,7 +27,7 @@ additive in the uses and is found by running Phi forward for each pattern.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -106,23 +106,32 @@ def prices(account: Account, horizon: int, terminal: float = 0.0) -> np.ndarray:
 
 def spent(account: Account, horizon: int) -> np.ndarray:
     """The budget used after each message: pure epsilon (Laplace) or rho (Gaussian), shape (horizon,), never decreasing."""
-    uses = account.pattern.uses(horizon)
-    if len(uses) == 1:
+    if isinstance(account.pattern, Every):
         return np.cumsum(_all_uses(account, horizon)) * OUTWARD
-    total, curve = np.zeros(len(uses)), np.zeros(horizon)
-    for step, cost in enumerate(_pattern_costs(account, uses)):
+    total, curve = np.zeros(account.pattern.candidates(horizon)), np.zeros(horizon)
+    for step, cost in enumerate(_pattern_costs(account, horizon)):
         total += cost
         curve[step] = total.max()
     return curve * OUTWARD
+
+
+def spent_at(account: Account, horizons: Sequence[int]) -> np.ndarray:
+    """`spent` after the given numbers of messages only: prices find each of them without following every pattern."""
+    longest = max(horizons, default=0)
+    many = len(horizons) > 50 and longest <= 5000
+    if isinstance(account.pattern, Every) or account.mechanism == "gaussian" or many:
+        curve = np.append(0.0, spent(account, longest))
+        return curve[np.asarray(horizons, dtype=int)]
+    return np.array([account.pattern.total(prices(account, h)) * OUTWARD for h in horizons])
 
 
 def message_costs(account: Account, horizon: int) -> np.ndarray | None:
     """What each message costs under each candidate pattern, shape (candidate, step); None where that table would be too large."""
     if isinstance(account.pattern, Every):
         return _all_uses(account, horizon)[None, :]
-    if horizon**2 > 2**24:
+    if horizon * account.pattern.candidates(horizon) > 2**24:
         return None
-    return np.stack(list(_pattern_costs(account, account.pattern.uses(horizon))), axis=1)
+    return np.stack(list(_pattern_costs(account, horizon)), axis=1)
 
 
 def _all_uses(account: Account, horizon: int) -> np.ndarray:
@@ -132,15 +141,15 @@ def _all_uses(account: Account, horizon: int) -> np.ndarray:
     return _cost(account, phi, rec.exposure(k), [_inverse(r.scale(k)) for r in account.releases])
 
 
-def _pattern_costs(account: Account, uses: np.ndarray) -> Iterator[np.ndarray]:
-    """Per step, the cost of its message under each pattern: Phi runs forward for all of them at once."""
-    k = np.arange(uses.shape[1])
+def _pattern_costs(account: Account, horizon: int) -> Iterator[np.ndarray]:
+    """Per step, the cost of its message under each candidate pattern: Phi runs forward for all of them at once."""
+    k = np.arange(horizon)
     rec = account.recursion
     contraction, jump, exposure = rec.contraction(k), rec.step(k) * rec.exposure(k), rec.exposure(k)
     inverse = [_inverse(r.scale(k)) for r in account.releases]
-    phi = np.zeros(len(uses))
-    for step in k:
-        used = uses[:, step]
+    phi = np.zeros(account.pattern.candidates(horizon))
+    for step in range(horizon):
+        used = account.pattern.used(step, len(phi))
         yield _cost(account, phi, exposure[step] * used, [inv[step] for inv in inverse])
         phi = contraction[step] * phi + jump[step] * used
 
@@ -187,7 +196,7 @@ def _recurrence(factor: np.ndarray, source: np.ndarray, start: float) -> np.ndar
 
 
 def _inverse(scale: np.ndarray) -> np.ndarray:
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         return 1.0 / np.asarray(scale, dtype=np.float64)
 
 
@@ -196,7 +205,10 @@ def _cost(account: Account, phi: np.ndarray, exposure: np.ndarray, inverse: list
     total = np.zeros(np.broadcast(phi, exposure).shape)
     with np.errstate(invalid="ignore", over="ignore"):
         for release, inv in zip(account.releases, inverse, strict=True):
-            moved = release.state * phi + release.fresh * exposure
+            # A field that does not carry the state costs nothing for it, however far the states are apart.
+            moved = (release.state * phi if release.state else 0.0) + (
+                release.fresh * exposure if release.fresh else 0.0
+            )
             ratio = np.where(moved == 0, 0.0, moved * inv)
             total = total + (np.sqrt(account.dimension) * ratio if account.mechanism == "laplace" else ratio**2 / 2)
     return total

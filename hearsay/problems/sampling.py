@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -101,6 +101,8 @@ class Statistics(eqx.Module):
 
 @dataclass(frozen=True)
 class Sampling(ABC):
+    grows: ClassVar[bool] = False  # over an infinite horizon, new records must keep arriving
+
     def prepare(self, loss: Loss, records: Records, arrivals: Arrivals) -> Any:
         """The sampler's own state for one agent; nothing unless a sampler needs one."""
         return ()
@@ -127,6 +129,7 @@ class Sampling(ABC):
 class History(Sampling):
     """method: "statistics" (losses quadratic in the margin), "full" (any loss), or "auto" (statistics where they are exact)."""
 
+    grows: ClassVar[bool] = True
     method: str = "auto"
 
     def __post_init__(self) -> None:
@@ -182,6 +185,8 @@ class History(Sampling):
 
 @dataclass(frozen=True)
 class Fresh(Sampling):
+    grows: ClassVar[bool] = True
+
     def batch(
         self, state: Any, loss: Loss, records: Records, step: jax.Array, arrivals: Arrivals, key: jax.Array
     ) -> tuple[Any, Any]:

@@ -206,7 +206,7 @@ def test_comparison_sets_runs_side_by_side(run, problem, graph, tmp_path):
         [("Extra", ["name", "value"], [["x", 12345.678], ["y", None]])], [("An extra figure", figure)],
     )  # fmt: skip
     page = checked(path)
-    assert page.count("<svg ") == 3  # accuracy and consensus are shared, and the extra one
+    assert page.count("<svg ") == 4  # accuracy and consensus are shared; budgets; and the extra one
     assert f">{show(max(other.certificate.epsilon))}<small>" in page
     assert f">{show(max(run.certificate.epsilon))}<small>" in page
     assert "Why we looked." in page

@@ -23,7 +23,7 @@ from hearsay.privacy.recursion import MEMORYLESS, Release
 from hearsay.problems.domains import Domain
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling import Cyclic, Sampling
-from hearsay.schedules import PowerLaw, Schedule, schedule
+from hearsay.schedules import PowerLaw, Schedule, nonnegative
 
 
 class State(NamedTuple):
@@ -51,7 +51,7 @@ class Dsgd(Algorithm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "step", schedule("step", self.step))
+        object.__setattr__(self, "step", nonnegative("step", self.step))
 
     def init(self, params: jax.Array) -> State:
         return State(params)

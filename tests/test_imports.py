@@ -1,0 +1,136 @@
+"""Who imports whom: importing the library is light, and layers only look down."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hearsay
+
+ROOT = Path(hearsay.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+HEAVY = {"matplotlib", "typer", "rich", "sklearn", "dp_accounting", "pydantic", "pandas", "torch"}
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(path: Path, everywhere: bool = True) -> set[str]:
+    """Modules that a file imports; only those that importing it pulls in unless `everywhere`."""
+    found: set[str] = set()
+
+    def visit(node: ast.AST) -> None:
+        if isinstance(node, ast.Import):
+            found.update(name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} uses a relative import"
+            # `from hearsay import graphs` imports hearsay.graphs; `from hearsay.graphs import Graph` does not import a module Graph.
+            found.add(node.module or "")
+            found.update(f"{node.module}.{n.name}" for n in node.names if is_module(f"{node.module}.{n.name}"))
+        lazy = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) or (
+            isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        )
+        if everywhere or not lazy:
+            for child in ast.iter_child_nodes(node):
+                visit(child)
+
+    visit(ast.parse(path.read_text(encoding="utf-8")))
+    return found
+
+
+def is_module(name: str) -> bool:
+    place = ROOT.parent / name.replace(".", "/")
+    return place.with_suffix(".py").exists() or (place / "__init__.py").exists()
+
+
+def inside(module: str, package: str) -> bool:
+    return module == package or module.startswith(package + ".")
+
+
+def files_that_import(package: str) -> set[str]:
+    return {module_of(f) for f in FILES if any(inside(m, package) for m in imported(f))}
+
+
+def test_importing_hearsay_is_light():
+    script = "import sys, hearsay; print(' '.join(sorted({name.split('.')[0] for name in sys.modules})))"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = set(result.stdout.split())
+    assert "jax" in loaded
+    assert not loaded & HEAVY
+
+
+def test_only_the_cli_files_know_typer_and_rich():
+    assert files_that_import("typer") == {"hearsay.cli", "hearsay.cli_options"}
+    assert files_that_import("rich") == {"hearsay.cli", "hearsay.cli_screen"}
+
+
+def test_only_the_report_package_imports_matplotlib():
+    users = files_that_import("matplotlib")
+    assert users
+    assert all(inside(name, "hearsay.report") for name in users)
+
+
+def test_nothing_imports_the_report_package_when_it_is_imported_itself():
+    for path in FILES:
+        if not inside(module_of(path), "hearsay.report"):
+            assert not any(inside(m, "hearsay.report") for m in imported(path, everywhere=False)), path
+
+
+def test_the_accountant_knows_nothing_of_jax_problems_or_runs():
+    """Accounting in NumPy: a certificate can be checked without the machinery that runs the algorithm."""
+    allowed = {"hearsay._validate", "hearsay.schedules", "hearsay.privacy"}
+    checked = [f for f in FILES if inside(module_of(f), "hearsay.privacy") or module_of(f) == "hearsay.schedules"]
+    assert len(checked) >= 6
+    for path in checked:
+        for name in imported(path):
+            assert name.split(".")[0] not in ("jax", "jaxlib", "equinox"), f"{path} imports {name}"
+            if name != "hearsay" and inside(name, "hearsay"):
+                assert any(inside(name, layer) for layer in allowed), f"{path} imports {name}"
+
+
+# Lower layers first; a file may import, when it is imported itself, from its own layer and those above it in this list.
+LAYERS = [
+    ["_validate", "_version"],
+    ["schedules", "keys", "graphs", "noise", "checkpoint"],
+    ["privacy", "mixing"],
+    ["problems"],
+    ["base"],
+    ["algorithms", "theory", "certify", "engine", "metrics", "run", "audit"],
+    ["simulate"],
+    ["config", "report"],
+    ["experiments"],
+    ["cli_options", "cli_screen", "cli"],
+]
+
+
+def layer(module: str) -> int:
+    for index, names in enumerate(LAYERS):
+        if any(inside(module, f"hearsay.{name}") for name in names):
+            return index
+    pytest.fail(f"{module} has no layer: add it to LAYERS")
+
+
+@pytest.mark.parametrize(
+    "path", [f for f in FILES if f != ROOT / "__init__.py"], ids=lambda f: str(f.relative_to(ROOT))
+)
+def test_layers_only_look_down(path):
+    own = layer(module_of(path))
+    for name in imported(path, everywhere=False):
+        if name != "hearsay" and inside(name, "hearsay"):
+            assert layer(name) <= own, f"{module_of(path)} imports {name}, which lies above it"
+
+
+def test_the_checker_itself_sees_imports(tmp_path):
+    path = tmp_path / "sample.py"
+    path.write_text(
+        "from typing import TYPE_CHECKING\nfrom hearsay import graphs\nif TYPE_CHECKING:\n    import typer\n"
+        "def f():\n    import matplotlib.pyplot\n"
+    )
+    assert {"hearsay.graphs", "typer", "matplotlib.pyplot"} <= imported(path)
+    assert {"typer", "matplotlib.pyplot"}.isdisjoint(imported(path, everywhere=False))
