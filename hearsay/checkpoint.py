@@ -49,7 +49,7 @@ def load(folder: Path) -> dict[str, np.ndarray]:
         kept = folder / PREVIOUS
         hint = (
             f"; the one before it is kept as {kept.name}: rename it to {NAME} to resume from there"
-            if kept.exists()
+            if kept.exists() and path.name == NAME
             else ""
         )
         raise DamagedCheckpoint(f"{path} is damaged (its checksum does not match): refusing to resume from it{hint}")

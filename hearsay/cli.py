@@ -49,6 +49,10 @@ def run(
 
         if out is None or not (out / "config.toml").exists():
             raise ValueError(f"--resume needs --out with the folder of a run, got {out}")
+        if any((config.problem, config.graph, config.algorithm, config.privacy, config.run)):
+            raise ValueError(
+                "--resume continues the run that is in --out as it is: give no other settings (only --budget)"
+            )
         config = load(out / "config.toml")
     config = config.merged({"privacy": {"budget": budget}})
     name, data = config.algorithm.get("name", "ldp-online"), config.problem.get("data", "digits")
@@ -92,15 +96,15 @@ def compare(config: Any, algorithms: list[str], out: Out = None) -> None:
     out = out or Path("out") / f"compare-{time.strftime('%Y%m%d-%H%M%S')}"
     _require_writable(out)
     runs: dict[str, Any] = {}
-    reference, name_of_data = None, ""
-    for name in algorithms:
-        chosen = _with_noise(config.merged({"algorithm": {"name": name}}))
-        algorithm, problem, graph = _build(chosen)
-        reference, name_of_data = reference or Reference(problem), problem.name
+    config = _with_noise(config)
+    built = {name: _build(config.merged({"algorithm": {"name": name}})) for name in algorithms}
+    name_of_data = next(iter(built.values()))[1].name
+    reference = Reference(next(iter(built.values()))[1])
+    for name, (algorithm, problem, graph) in built.items():
         with progress_bar() as show:
             runs[name] = simulate(
-                algorithm, problem, graph, steps=chosen.steps, seeds=chosen.seeds, every=chosen.run.get("every"),
-                delta=chosen.delta, reference=reference, progress=functools.partial(show, name),
+                algorithm, problem, graph, steps=config.steps, seeds=config.seeds, every=config.run.get("every"),
+                delta=config.delta, reference=reference, progress=functools.partial(show, name),
             )  # fmt: skip
         if (runs[name].stopped or "").startswith("interrupted"):
             raise typer.Exit(130)

@@ -13,6 +13,7 @@ names the nearest known one.
 from __future__ import annotations
 
 import inspect
+import json
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -26,6 +27,7 @@ from hearsay.certify import calibrate
 from hearsay.graphs import BUILDERS, Graph
 from hearsay.problems.problem import PROBLEMS, Problem
 from hearsay.problems.sampling import SAMPLERS
+from hearsay.schedules import Schedule
 
 RUN_KEYS = ("steps", "seeds", "every", "precision")
 PRIVACY_KEYS = ("epsilon", "delta", "budget")
@@ -124,6 +126,10 @@ def dump(config: Config) -> str:
 
 
 def _toml(value: Any) -> str:
+    if isinstance(value, Schedule):
+        return _toml(value.to_dict())
+    if hasattr(value, "item"):  # a NumPy number
+        value = value.item()
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float)):
@@ -132,5 +138,4 @@ def _toml(value: Any) -> str:
         return "[" + ", ".join(_toml(v) for v in value) + "]"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items()) + "}"
-    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{text}"'
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

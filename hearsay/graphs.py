@@ -61,7 +61,8 @@ class Graph:
         if self.agents <= 600:
             values = np.linalg.eigvalsh(matrix.toarray())
             return float(values[-2]), float(values[0])
-        top = sparse.linalg.eigsh(matrix, k=2, which="LA", return_eigenvectors=False, tol=1e-9)
+        # W is negative semidefinite, so W - I/1000 has an inverse; without it the eigenvalues near 0 of a long ring take for ever.
+        top = sparse.linalg.eigsh(sparse.csc_array(matrix), k=2, sigma=1e-3, return_eigenvectors=False, tol=1e-9)
         low = sparse.linalg.eigsh(matrix, k=1, which="SA", return_eigenvectors=False, tol=1e-9)
         return float(np.sort(top)[0]), float(low[0])
 
@@ -92,8 +93,8 @@ class Graph:
 
 def from_weights(matrix: object, name: str = "custom") -> Graph:
     """A graph from a matrix of weights (dense or sparse, the diagonal is ignored); checked for sign and connection."""
-    weights = sparse.csr_array(matrix, dtype=np.float64)
-    if weights.shape[0] != weights.shape[1]:
+    weights = sparse.csr_array(matrix, dtype=np.float64, copy=True)
+    if weights.ndim != 2 or weights.shape[0] != weights.shape[1]:
         check.fail("weights", "a square matrix", weights.shape)
     weights.setdiag(0.0)
     weights.eliminate_zeros()

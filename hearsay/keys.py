@@ -26,7 +26,7 @@ def start_keys(seeds: jax.Array, agents: int) -> jax.Array:
 @partial(jax.jit, static_argnums=1)
 def sampling_keys(seed: int, agents: int) -> jax.Array:
     """One key per agent for drawing batches; the same for all seeds of a run, so that they see the same data."""
-    run = jax.random.fold_in(jax.random.key(seed), _SAMPLING)
+    run = jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), _SAMPLING)
     return jax.vmap(lambda agent: jax.random.fold_in(run, agent))(jnp.arange(agents))
 
 
@@ -36,5 +36,5 @@ def at(key: jax.Array, step: jax.Array) -> jax.Array:
 
 @partial(jax.jit, static_argnums=(1, 2))
 def _per_agent(seeds: jax.Array, agents: int, purpose: int) -> jax.Array:
-    run = jax.vmap(lambda seed: jax.random.fold_in(jax.random.key(seed), purpose))(seeds)
+    run = jax.vmap(lambda seed: jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), purpose))(seeds)
     return jax.vmap(lambda key: jax.vmap(lambda agent: jax.random.fold_in(key, agent))(jnp.arange(agents)))(run)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -67,52 +69,85 @@ def simulate(
     algorithm.check(graph, problem)
     steps = check.count("steps", steps)
     certify(algorithm, problem, graph, 0, delta=delta)  # what a certificate lacks is said before the run, not after it
-    seed_list = (
-        list(range(check.count("seeds", seeds)))
-        if isinstance(seeds, int)
-        else [check.count("seeds", s, 0) for s in seeds]
-    )
+    seed_list = _seeds(seeds)
     every = max(1, math.ceil(steps / 100)) if every is None else check.count("every", every)
     allowed, stopped = _allowed(algorithm, problem, graph, steps, budget, delta)
-    enable_compilation_cache()
-    session = _Session(
-        algorithm, problem, graph, seed_list, reference, regret, check.nonnegative("spread", spread), delta
-    )
-    home = Path(folder) if folder is not None else None
-    fingerprint = "" if home is None else _fingerprint(algorithm, problem, graph, (seed_list, every, spread))
-    if resume:
-        if home is None:
-            raise ValueError("folder must be given to resume a run")
-        session.restore(checkpoint.load(home), fingerprint)
-    began, saved = time.perf_counter(), time.perf_counter()
-    try:
-        while session.step < allowed:
-            session.advance(min(every - session.step % every, allowed - session.step))
-            session.measure()
-            if progress is not None:
-                progress(session.step, allowed, float(session.epsilon([session.step]).max()))
-            if home is not None and time.perf_counter() - saved > checkpoint_seconds:
-                checkpoint.save(home, session.arrays(fingerprint))
-                saved = time.perf_counter()
-    except KeyboardInterrupt:
-        stopped = f"interrupted after {session.step} of {allowed} steps"
-        session.measure()
-    session.models.block_until_ready()
+    if resume and folder is None:
+        raise ValueError("folder must be given to resume a run")
+    home = None if folder is None else Path(folder)
     if home is not None:
-        checkpoint.save(home, session.arrays(fingerprint))
+        home.mkdir(parents=True, exist_ok=True)
+    enable_compilation_cache()
+    spread = check.nonnegative("spread", spread)
+    session = _Session(algorithm, problem, graph, seed_list, reference, regret, spread, delta)
+    fingerprint = "" if home is None else _fingerprint(algorithm, problem, graph, (seed_list, every, spread))
+    if resume and home is not None:
+        session.restore(checkpoint.load(home), fingerprint)
+        if session.step > allowed:
+            limit = f"a budget that allows {allowed}" if allowed < steps else f"steps = {steps}"
+            raise ValueError(f"the checkpoint has {session.step} steps done, more than {limit}: nothing to resume")
+    began = time.perf_counter()
+    with _Interrupts() as interrupts:
+        try:
+            _loop(session, allowed, every, home, fingerprint, checkpoint_seconds, progress, interrupts)
+        except KeyboardInterrupt:
+            stopped = f"interrupted after {session.step} of {allowed} steps"
+            session.measure()
+        session.models.block_until_ready()
+        if home is not None:
+            checkpoint.save(home, session.arrays(fingerprint))
     certificate = certify(algorithm, problem, graph, session.step, delta=delta)
     seconds = time.perf_counter() - began
     return Run(
-        algorithm,
-        problem,
-        graph,
-        certificate,
-        seed_list,
-        *session.results(),
-        np.asarray(session.models),
-        stopped,
-        seconds,
-    )
+        algorithm, problem, graph, certificate, seed_list, *session.results(), np.asarray(session.models), stopped, seconds
+    )  # fmt: skip
+
+
+def _loop(
+    session: _Session,
+    allowed: int,
+    every: int,
+    home: Path | None,
+    fingerprint: str,
+    checkpoint_seconds: float,
+    progress: Progress | None,
+    interrupts: _Interrupts,
+) -> None:
+    saved = time.perf_counter()
+    while session.step < allowed:
+        before = session.models
+        session.advance(min(every - session.step % every, allowed - session.step))
+        session.measure()
+        before.block_until_ready()  # at most one chunk ahead of the device, so that Ctrl-C is heard
+        if progress is not None:
+            progress(session.step, allowed, float(session.epsilon([session.step]).max()))
+        if home is not None and time.perf_counter() - saved > checkpoint_seconds:
+            checkpoint.save(home, session.arrays(fingerprint))
+            saved = time.perf_counter()
+        if interrupts.requested and session.step < allowed:
+            raise KeyboardInterrupt
+
+
+class _Interrupts:
+    """Ctrl-C asks for an end after the chunk in hand, so that no state is lost half-way; a second one ends at once."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._outer: Any = None
+
+    def __enter__(self) -> _Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            self._outer = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._outer is not None:
+            signal.signal(signal.SIGINT, self._outer)
+
+    def _note(self, *_: object) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
 
 
 def enable_compilation_cache() -> None:
@@ -181,14 +216,14 @@ class _Session:
         return self.carry.readout
 
     def advance(self, chunk: int) -> None:
-        steps = np.arange(self.step, self.step + chunk)
+        steps = np.arange(self.step, self.step + chunk, dtype=np.int32)
         rates = self.algorithm.rates(steps, self.graph.agents)
-        rates = jax.tree.map(lambda r: jnp.asarray(r, self.dtype), rates)
+        rates = jax.tree.map(lambda r: np.ascontiguousarray(r, self.dtype), rates)
         block = engine.block_length(
             chunk, len(self.seeds), self.graph.agents, self.problem.dimension, self.dtype.itemsize
         )
         self.carry = engine.advance(
-            self.carry, self.setting, jnp.asarray(steps), rates, algorithm=self.algorithm, loss=self.problem.loss,
+            self.carry, self.setting, steps, rates, algorithm=self.algorithm, loss=self.problem.loss,
             domain=self.problem.domain, arrivals=self.problem.arrivals, block=block,
         )  # fmt: skip
         self.step += chunk
@@ -204,27 +239,32 @@ class _Session:
         self.at.append(self.step)
         self.measured.append(
             measure(
-                self.models, jnp.asarray(self.watched), self.setting.records, jnp.asarray(arrived), jnp.asarray(best, self.dtype),
-                jnp.asarray(value, self.dtype), *self.test, loss=self.problem.loss, classification=self.problem.classification, with_regret=self.regret,
+                self.models, self.watched, self.setting.records, arrived, np.asarray(best, self.dtype),
+                np.asarray(value, self.dtype), *self.test, loss=self.problem.loss, classification=self.problem.classification, with_regret=self.regret,
             )
         )  # fmt: skip
 
     def results(self) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
         """(steps, metrics (time, seed[, watched agent]), spent (time, agent))."""
-        metrics = {
-            name: np.stack([np.asarray(getattr(m, name), np.float64) for m in self.measured])
-            for name in Measured._fields
-        }
-        return np.array(self.at), metrics, self.epsilon(self.at)
+        return np.array(self.at), self.metrics(), self.epsilon(self.at)
+
+    def metrics(self) -> dict[str, np.ndarray]:
+        rows = jax.device_get(self.measured)
+        return {name: np.stack([np.float64(getattr(row, name)) for row in rows]) for name in Measured._fields}
 
     def epsilon(self, steps: list[int]) -> np.ndarray:
         """What every agent has spent when those numbers of steps are done, (time, agent)."""
         return as_epsilon(self.algorithm, spent_after(self.algorithm, self.problem, self.graph, steps), self.delta)
 
     def arrays(self, fingerprint: str) -> dict[str, np.ndarray]:
-        at, metrics, _ = self.results()
         leaves = {f"carry_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(self.carry))}
-        return {"fingerprint": np.array(fingerprint), "step": np.array(self.step), "at": at, **leaves, **metrics}
+        return {
+            "fingerprint": np.array(fingerprint),
+            "step": np.array(self.step),
+            "at": np.array(self.at),
+            **leaves,
+            **self.metrics(),
+        }
 
     def restore(self, stored: dict[str, np.ndarray], fingerprint: str) -> None:
         if str(stored["fingerprint"]) != fingerprint:
@@ -235,6 +275,18 @@ class _Session:
         self.carry = jax.tree.unflatten(structure, [jnp.asarray(stored[f"carry_{i}"]) for i in range(len(leaves))])
         self.step, self.at = int(stored["step"]), stored["at"].tolist()
         self.measured = [Measured(*(stored[name][t] for name in Measured._fields)) for t in range(len(self.at))]
+        if self.reference is not None:  # walk the same way again: its last digits depend on the warm starts
+            for step in self.at:
+                self.reference.at(step)
+
+
+def _seeds(seeds: int | Sequence[int]) -> list[int]:
+    if hasattr(seeds, "__index__"):
+        return list(range(check.count("seeds", seeds)))
+    found = [check.count("seeds", seed, 0) for seed in seeds]  # type: ignore[union-attr]
+    if not found:
+        check.fail("seeds", "a number or a list with at least one seed", seeds)
+    return found
 
 
 def _allowed(

@@ -107,7 +107,6 @@ def test_a_crash_while_saving_leaves_the_checkpoint_before(tmp_path, monkeypatch
     assert_holds(tmp_path, 2)
 
 
-@pytest.mark.xfail(strict=True, reason="load() points at checkpoint.previous.npz even when that is the damaged file")
 def test_a_damaged_previous_checkpoint_does_not_recommend_itself(tmp_path):
     save(tmp_path, arrays(0))
     os.replace(tmp_path / NAME, tmp_path / PREVIOUS)

@@ -137,7 +137,6 @@ def test_resume_refuses_a_damaged_checkpoint(tmp_path, finished, monkeypatch, ca
     assert "checkpoint.npz is damaged" in error_of(monkeypatch, capsys, "run", "--resume", "--out", tmp_path)
 
 
-@pytest.mark.xfail(strict=True, reason="--resume reads config.toml and drops every other option without a word")
 def test_resume_does_not_ignore_other_settings_silently(finished, monkeypatch, capsys):
     message = error_of(monkeypatch, capsys, "run", "--resume", "--out", finished[0], "--steps", "99", "--epsilon", "1")
     assert "--resume" in message
@@ -228,7 +227,6 @@ def test_compare_two_algorithms(tmp_path):
         assert name in page
 
 
-@pytest.mark.xfail(strict=True, reason="compare checks the second name only once the first algorithm has run")
 def test_compare_checks_all_names_before_it_runs_any(tmp_path, monkeypatch, capsys):
     started = []
     original = simulation.simulate

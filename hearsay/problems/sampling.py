@@ -4,7 +4,7 @@ Records arrive `per_step` = N at a time, in the order of the agent's stream, aft
 disagree: which records enter the gradient of step k (`batch`), and how often one record may do so, with what weight (`pattern`, `exposure`).
 
     History      all records that have arrived, each once (paper P1)          weight 1 / min(H + (k+1) N, held)
-    Fresh        the N that arrive at step k, never again; ends with the stream         1 / N
+    Fresh        the next N of the stream (head start first), never again; then it ends  1 / N
     Cyclic       N at a time round the local data set in its fixed order                1 / N, one use in T steps
     Resample     N drawn with replacement from the local data set                       up to 1: all N draws may be the same record
 

@@ -16,6 +16,7 @@ from scipy import stats
 import hearsay as hs
 from hearsay import keys
 from hearsay.noise import MECHANISMS
+from hearsay.noise import words as generator
 
 SAMPLES = 200_000
 REFERENCE = {"laplace": stats.laplace, "gaussian": stats.norm}
@@ -61,26 +62,68 @@ def test_mean_variance_and_symmetry(name, dtype):
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
-def test_laplace_is_finite_and_nonzero_at_every_extreme_word(dtype, monkeypatch):
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_samples_are_finite_and_nonzero_at_every_extreme_word(name, dtype, monkeypatch):
     """A zero would reveal the value, an infinity would end the run: both ends of the generator's range, both signs."""
-    word = np.uint32 if dtype == np.float32 else np.uint64
-    top = np.iinfo(word).max
-    monkeypatch.setattr(jax.random, "bits", lambda key, shape, kind: jnp.asarray(np.array([0, 1, top - 1, top], word)))
-    sample = np.asarray(MECHANISMS["laplace"].draw(jax.random.key(0), (4,), dtype))
+    top = 2**32 - 1
+    low, high = np.array([0, 1, top - 1, top], np.uint32), np.array([0, 0, top, top], np.uint32)
+    extremes = low if dtype == np.float32 else np.stack([high, low])
+    monkeypatch.setattr(generator, "words", lambda key, shape: jnp.asarray(extremes.reshape(shape)))
+    sample = np.asarray(MECHANISMS[name].draw(jax.random.key(0), (4,), dtype))
     assert np.all(np.isfinite(sample))
     assert np.all(sample != 0)
     np.testing.assert_array_equal(np.sign(sample), [-1, 1, -1, 1])
-    bits = 24 if dtype == np.float32 else 53
-    np.testing.assert_allclose(np.abs(sample[:2]), bits * np.log(2), rtol=1e-6)
-    np.testing.assert_allclose(np.abs(sample[2:]), 2.0**-bits, rtol=1e-6)
+    tail = 2.0 ** -(24 if dtype == np.float32 else 53)  # the probability of a half cell at either end
+    laplace, gaussian = (-np.log(tail), tail), (np.sqrt(np.pi / 2) * tail, stats.norm.isf(tail / 2))
+    exact = laplace if name == "laplace" else gaussian
+    np.testing.assert_allclose(np.abs(sample), np.repeat(exact, 2), rtol=1e-3)
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_no_zeros_or_infinities_in_a_large_sample(name):
     sample = draw(name, np.dtype("float32"), seed=3, samples=2_000_000)
     assert np.all(np.isfinite(sample))
-    if name == "laplace":
-        assert np.all(sample != 0)
+    assert np.all(sample != 0)
+
+
+def threefry(key: tuple[int, int], block: tuple[int, int]) -> tuple[int, int]:
+    """Threefry-2x32 with 20 rounds, as printed in Salmon et al. 2011."""
+    mask, turns = 2**32 - 1, (13, 15, 26, 6, 17, 29, 16, 24)
+    schedule = (*key, key[0] ^ key[1] ^ 0x1BD11BDA)
+    x, y = (block[0] + schedule[0]) & mask, (block[1] + schedule[1]) & mask
+    for number in range(20):
+        turn = turns[number % 8]
+        x = (x + y) & mask
+        y = (((y << turn) | (y >> (32 - turn))) & mask) ^ x
+        if number % 4 == 3:
+            inject = number // 4 + 1
+            x = (x + schedule[inject % 3]) & mask
+            y = (y + schedule[(inject + 1) % 3] + inject) & mask
+    return x, y
+
+
+def test_words_are_the_blocks_of_the_published_generator():
+    """Its published test vectors first, then every word of a draw; an odd number leaves the last word of a block over."""
+    assert threefry((0, 0), (0, 0)) == (0x6B200159, 0x99BA4EFE)
+    assert threefry((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3)) == (0xC4923A9C, 0x483DF7A0)
+    key = jax.random.key(11)
+    parts = tuple(int(part) for part in jax.random.key_data(key))
+    for count in (6, 7):
+        half = (count + 1) // 2
+        blocks = [threefry(parts, (i, half + i)) for i in range(half)]
+        expected = [block[0] for block in blocks] + [block[1] for block in blocks]
+        assert generator.words(key, (count,)).tolist() == expected[:count]
+    assert generator.words(key, (2, 3)).ravel().tolist() == generator.words(key, (6,)).tolist()
+    assert generator.words(key, ()).shape == ()
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
+def test_coordinates_of_one_message_are_uncorrelated(dtype):
+    """40,000 messages of 5 coordinates: 10 pairs, values and sizes, within 6 standard errors; false-alarm rate 20 x 2e-9."""
+    draw_many = jax.vmap(lambda key: MECHANISMS["laplace"].draw(key, (5,), dtype))
+    sample = np.asarray(jax.jit(draw_many)(jax.random.split(jax.random.key(4), 40_000)), np.float64)
+    for values in (sample, np.abs(sample)):
+        assert np.abs(np.corrcoef(values.T) - np.eye(5)).max() < 6 / np.sqrt(40_000)
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -127,10 +170,11 @@ def test_derived_keys_never_repeat():
 
 def test_a_whole_run_uses_every_key_once(monkeypatch):
     """Record the key of every draw that a run really makes: noise, batches and random starts."""
-    used: dict[str, list[tuple]] = {"bits": [], "randint": [], "normal": []}
+    places = {"words": generator, "randint": jax.random, "normal": jax.random}
+    used: dict[str, list[tuple]] = {name: [] for name in places}
 
     def recording(name):
-        original = getattr(jax.random, name)
+        original = getattr(places[name], name)
 
         def wrapped(key, *args, **kwargs):
             jax.debug.callback(lambda d: used[name].append(tuple(np.ravel(d).tolist())), jax.random.key_data(key))
@@ -138,13 +182,13 @@ def test_a_whole_run_uses_every_key_once(monkeypatch):
 
         return wrapped
 
-    for name in used:
-        monkeypatch.setattr(jax.random, name, recording(name))
+    for name, place in places.items():
+        monkeypatch.setattr(place, name, recording(name))
     problem = hs.problems.ridge(agents=3, records=9, dimension=2, per_step=2, radius=3.0)
     algorithm = hs.Dsgd(noise=0.07310317, sampling=hs.Resample())  # a scale of its own: nothing compiled is shared
     hs.simulate(algorithm, problem, hs.graphs.ring(3), steps=5, seeds=[3, 5], every=5, spread=1.0, reference=False)
     jax.effects_barrier()
-    noise, batches, starts = used["bits"], used["randint"], used["normal"]
+    noise, batches, starts = used["words"], used["randint"], used["normal"]
     assert len(noise) == len(set(noise)) == 2 * 3 * 5
     assert len(starts) == len(set(starts)) == 2 * 3
     # A batch is formed where it is used, so the same key may be read twice for the same batch, which all seeds share.
