@@ -133,11 +133,11 @@ def statistics() -> None:
     """Ridge with sufficient statistics: the cost of a step must not depend on how long the history is."""
     problem = hs.problems.ridge(agents=AGENTS, dimension=50, records=10_000)
     algorithm, graph = hs.ldp_online(noise=hs.PowerLaw(1.0, 0.1)), hs.graphs.ring(AGENTS)
-    from hearsay.simulate import _Session
+    from hearsay.session import Session
 
     ratios = []
     for _ in range(REPEATS):
-        session = _Session(algorithm, problem, graph, [0], False, False, 0.0, None)
+        session = Session(algorithm, problem, graph, [0], False, False, 0.0, None)
         times = []
         for _ in range(10):
             began = time.perf_counter()

@@ -102,6 +102,7 @@ LAYERS = [
     ["problems"],
     ["base"],
     ["algorithms", "theory", "certify", "engine", "metrics", "run", "audit"],
+    ["session"],
     ["simulate"],
     ["config", "report"],
     ["experiments"],

@@ -1,0 +1,125 @@
+"""The moving parts of one simulation: the carried state, what has been measured so far, and how both go into a checkpoint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hearsay import engine, keys
+from hearsay.base import Algorithm
+from hearsay.certify import as_epsilon, spent_after
+from hearsay.graphs import Graph
+from hearsay.metrics import Measured, Reference, measure, watched_agents
+from hearsay.mixing import mixer
+from hearsay.problems.problem import Problem
+
+
+class Session:
+    """The moving parts of one simulation."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        problem: Problem,
+        graph: Graph,
+        seeds: list[int],
+        reference: Reference | bool,
+        regret: bool,
+        spread: float,
+        delta: float | None,
+    ):
+        self.algorithm, self.problem, self.graph, self.seeds, self.regret, self.delta = (
+            algorithm,
+            problem,
+            graph,
+            seeds,
+            regret,
+            delta,
+        )
+        self.dtype = problem.records.features.dtype
+        mixers = tuple(mixer(graph, kind, self.dtype) for kind in algorithm.channels.values())
+        self.setting = engine.Setting(
+            problem.records,
+            mixers,
+            keys.noise_keys(jnp.asarray(seeds), graph.agents),
+            keys.sampling_keys(seeds[0], graph.agents),
+        )
+        self.carry = engine.start(algorithm, problem, self.setting, jnp.asarray(seeds), spread)
+        self.reference = Reference(problem) if reference is True else reference or None
+        self.watched = watched_agents(graph.agents)
+        self.test = (jnp.asarray(problem.test_features, self.dtype), jnp.asarray(problem.test_labels, self.dtype))
+        self.step = 0
+        self.at: list[int] = []
+        self.measured: list[Any] = []
+        self.measure()
+
+    @property
+    def models(self) -> jax.Array:
+        return self.carry.readout
+
+    def advance(self, chunk: int) -> None:
+        steps = np.arange(self.step, self.step + chunk, dtype=np.int32)
+        rates = self.algorithm.rates(steps, self.graph.agents)
+        rates = jax.tree.map(lambda r: np.ascontiguousarray(r, self.dtype), rates)
+        block = engine.block_length(
+            chunk, len(self.seeds), self.graph.agents, self.problem.dimension, self.dtype.itemsize
+        )
+        self.carry = engine.advance(
+            self.carry, self.setting, steps, rates, algorithm=self.algorithm, loss=self.problem.loss,
+            domain=self.problem.domain, arrivals=self.problem.arrivals, block=block,
+        )  # fmt: skip
+        self.step += chunk
+
+    def measure(self) -> None:
+        """Start measuring the current models; the numbers are read only when someone needs them, so the device need not wait."""
+        if self.at and self.at[-1] == self.step:
+            return
+        arrived = self.problem.arrived(self.step)
+        best, value = np.full(self.problem.dimension, np.nan), np.nan
+        if self.reference is not None:
+            best, value = self.reference.at(self.step)
+        self.at.append(self.step)
+        self.measured.append(
+            measure(
+                self.models, self.watched, self.setting.records, arrived, np.asarray(best, self.dtype),
+                np.asarray(value, self.dtype), *self.test, loss=self.problem.loss, classification=self.problem.classification, with_regret=self.regret,
+            )
+        )  # fmt: skip
+
+    def results(self) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
+        """(steps, metrics (time, seed[, watched agent]), spent (time, agent))."""
+        return np.array(self.at), self.metrics(), self.epsilon(self.at)
+
+    def metrics(self) -> dict[str, np.ndarray]:
+        rows = jax.device_get(self.measured)
+        return {name: np.stack([np.float64(getattr(row, name)) for row in rows]) for name in Measured._fields}
+
+    def epsilon(self, steps: list[int]) -> np.ndarray:
+        """What every agent has spent when those numbers of steps are done, (time, agent)."""
+        return as_epsilon(self.algorithm, spent_after(self.algorithm, self.problem, self.graph, steps), self.delta)
+
+    def arrays(self, fingerprint: str) -> dict[str, np.ndarray]:
+        leaves = {f"carry_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(self.carry))}
+        return {
+            "fingerprint": np.array(fingerprint),
+            "step": np.array(self.step),
+            "at": np.array(self.at),
+            **leaves,
+            **self.metrics(),
+        }
+
+    def restore(self, stored: dict[str, np.ndarray], fingerprint: str) -> None:
+        if str(stored["fingerprint"]) != fingerprint:
+            raise ValueError(
+                "the checkpoint belongs to another configuration (algorithm, problem, graph, seeds or measuring interval differ): refusing to resume"
+            )
+        leaves, structure = jax.tree.flatten(self.carry)
+        self.carry = jax.tree.unflatten(structure, [jnp.asarray(stored[f"carry_{i}"]) for i in range(len(leaves))])
+        self.step, self.at = int(stored["step"]), stored["at"].tolist()
+        self.measured = [Measured(*(stored[name][t] for name in Measured._fields)) for t in range(len(self.at))]
+        if self.reference is not None:  # walk the same way again: its last digits depend on the warm starts
+            for step in self.at:
+                self.reference.at(step)
