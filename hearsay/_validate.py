@@ -62,3 +62,24 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
     near = near or difflib.get_close_matches(str(value), allowed, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}{hint}")
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False, and nothing that merely counts as one."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be true or false, got {value!r}")
+    return value
+
+
+def instance(name: str, value: Any, kind: type, hint: str) -> None:
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be {hint}, got {value!r:.80}")
+
+
+def per_agent(name: str, value: Any, agents: int) -> list[float]:
+    """One positive number for all agents, or one for each."""
+    if isinstance(value, str) or not hasattr(value, "__len__") or getattr(value, "ndim", 1) == 0:
+        return [positive(name, value)] * agents
+    if len(value) != agents:
+        fail(name, f"one number, or one for each of the {agents} agents", list(value))
+    return [positive(name, v) for v in value]

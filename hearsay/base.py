@@ -74,6 +74,7 @@ class Algorithm(ABC):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise", as_noise(self.noise))
+        check.flag("average", self.average)
         check.one_of("mechanism", self.mechanism, MECHANISMS)
         if not isinstance(self.sampling, Sampling):
             check.fail("sampling", "a sampler such as hearsay.History()", self.sampling)
@@ -120,6 +121,8 @@ class Algorithm(ABC):
 
     def check(self, graph: Graph, problem: Problem) -> None:
         """Raise ValueError for what cannot be run."""
+        check.instance("problem", problem, Problem, "a problem such as hearsay.problems.logistic(...)")
+        check.instance("graph", graph, Graph, "a graph such as hearsay.graphs.ring(5), or from_networkx(...) of one")
         graph.require_agents(problem.agents)
         if isinstance(self.noise, tuple) and len(self.noise) != graph.agents:
             check.fail(
@@ -144,9 +147,6 @@ class Algorithm(ABC):
         """The same algorithm with agent i's noise scale multiplied by factors[i]."""
         return replace(self, noise=tuple(self.noise_for(i).scaled(f) for i, f in enumerate(factors)))
 
-    def with_mechanism(self, name: str) -> Algorithm:
-        return replace(self, mechanism=name)
-
     def averaged(self, average: jax.Array, state: Any, step: jax.Array) -> jax.Array:
         """The running read-out, weighted in proportion to the step so that early models fade (Polyak averaging)."""
         share = 2.0 / (step + 2.0)
@@ -163,33 +163,27 @@ class Algorithm(ABC):
 
         `endless` describes a stream that keeps delivering new records for ever, instead of the records at hand.
         """
-        held = int(problem.counts[agent])
-        pattern = self.sampling.pattern(held, problem.arrivals)
+        held, arrivals = int(problem.counts[agent]), problem.arrivals
         shared = (self.leak(graph, agent), self.step_size)
-        facts = problem.privacy_assumptions()
+        stream: tuple[Assumption, ...] = ()
         if endless and self.sampling.grows:
-            facts += (
-                Assumption(
-                    "declared",
-                    f"the stream never ends: every step brings {problem.arrivals.per_step} new record(s) to each agent",
-                ),
-            )
-        exposure = self.sampling.exposure(problem.change, float("inf") if endless else held, problem.arrivals)
-        curvature = problem.loss.curvature if self.gradient_at_state else (0.0, 0.0)
-        basis = (
-            f"curvature interval [{curvature[0]:.4g}, {curvature[1]:.4g}]"
-            if self.gradient_at_state
-            else "gradient at a public point"
-        )
+            text = f"the stream never ends: every step brings {arrivals.per_step} new record(s) to each agent"
+            stream = (Assumption("declared", text),)
+        exposure = self.sampling.exposure(problem.change, float("inf") if endless else held, arrivals)
+        curvature, basis = (0.0, 0.0), "gradient at a public point"
+        if self.gradient_at_state:
+            curvature = problem.loss.curvature
+            basis = f"curvature interval [{curvature[0]:.4g}, {curvature[1]:.4g}]"
+        pattern = self.sampling.pattern(held, arrivals)
+        facts = problem.privacy_assumptions() + stream
         found = [self._account(Recursion(*shared, exposure, curvature), agent, pattern, problem, basis, facts)]
         if problem.loss.clip is not None and self.gradient_at_state:
             # No curvature of the data: from its first use on the record may move every later gradient by the full clip range. The regulariser
             # is not clipped; it is the same in both runs and moves the states by its own, exactly known curvature.
             known = problem.loss.regulariser
             worst = Recursion(*shared, Constant(2 * problem.loss.clip), (known, known))
-            found.append(
-                self._account(worst, agent, FromFirstUse(), problem, f"clip bound {problem.loss.clip:g}", facts)
-            )
+            facts, basis = problem.privacy_assumptions(curvature=False) + stream, f"clip bound {problem.loss.clip:g}"
+            found.append(self._account(worst, agent, FromFirstUse(), problem, basis, facts))
         return tuple(found)
 
     def _account(
@@ -202,6 +196,6 @@ def as_noise(value: Any) -> Noise:
     """One schedule or a tuple of them, from what people write; None means no noise at all."""
     if value is None:
         return Constant(0.0)
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) == 1:
         return tuple(nonnegative("noise", v) for v in value)
     return nonnegative("noise", value)

@@ -31,6 +31,7 @@ def certify(
     Over a finite horizon the agents' actual records count; over an infinite one the stream is taken to go on (a declared assumption). `delta`
     adds the (usually much smaller) epsilon at that delta for Laplace noise, and is needed for Gaussian noise.
     """
+    check.instance("algorithm", algorithm, Algorithm, "an algorithm such as hearsay.ldp_online(...)")
     algorithm.check(graph, problem)
     horizon = _horizon(horizon)
     if delta is not None:
@@ -41,7 +42,9 @@ def certify(
     for agent in range(graph.agents):
         account, found = _best(algorithm, problem, graph, agent, horizon)
         budgets.append(_budget(algorithm, problem, graph, agent, account, found, horizon, delta))
-        warnings += _explosion(account, agent)
+        warnings += _explosion(account, horizon)
+    if math.isinf(horizon) and algorithm.sampling.grows:
+        warnings.append(_ends(problem))
     return Certificate(
         algorithm.name, horizon, algorithm.mechanism, tuple(budgets), delta, tuple(dict.fromkeys(warnings))
     )
@@ -58,9 +61,7 @@ def calibrate(
 ) -> Algorithm:
     """The same algorithm with every agent's noise scaled so that its budget is at most its `epsilon` (one number, or one per agent)."""
     algorithm.check(graph, problem)
-    targets = [epsilon] * graph.agents if isinstance(epsilon, (int, float)) else list(epsilon)
-    if len(targets) != graph.agents:
-        check.fail("epsilon", f"one number, or one for each of the {graph.agents} agents", targets)
+    targets = check.per_agent("epsilon", epsilon, graph.agents)
     factors = []
     for agent, target in enumerate(targets):
         account, _ = _best(algorithm, problem, graph, agent, _horizon(horizon))
@@ -97,8 +98,7 @@ def messages_within(
     delta: float | None = None,
 ) -> tuple[int, int]:
     """(how many messages every agent can send within its budget, the agent that binds)."""
-    if len(budget) != graph.agents:
-        check.fail("budget", f"one number, or one for each of the {graph.agents} agents", list(budget))
+    budget = check.per_agent("budget", budget, graph.agents)
     limits = np.array(budget, dtype=float)
     if algorithm.mechanism == "gaussian":
         if delta is None:
@@ -140,6 +140,7 @@ def _budget(
     elif delta is not None and math.isfinite(found.value):
         at_delta = _laplace_at_delta(account, found, horizon, delta)
     paper = None if math.isinf(horizon) else algorithm.paper_epsilon(graph, agent, problem, int(horizon))
+    epsilon = float(epsilon)
     return AgentBudget(
         agent, epsilon, account.basis, str(account.pattern), _dominates(account, found, horizon), paper, at_delta, rho,
         found.reason, account.assumptions,
@@ -174,14 +175,24 @@ def _dominates(account: Account, found: InfiniteBudget, horizon: float) -> str:
     text = f"step {top} (price {w[top]:.3g})"
     if isinstance(account.pattern, Every):
         needed = int(np.searchsorted(np.cumsum(np.sort(w)[::-1]), 0.5 * w.sum())) + 1
-        text = f"records used at the {needed} dearest of {len(w):,} steps carry half; dearest {text}"
+        text = f"half of it pays for a record's use at {needed} of {len(w):,} steps; dearest {text}"
     return text
 
 
-def _explosion(account: Account, agent: int) -> list[str]:
+def _ends(problem: Problem) -> str:
+    """An infinite horizon on a data set that ends is a statement about another, longer data set: say so where it cannot be missed."""
+    fewest, most = int(problem.counts.min()), int(problem.counts.max())
+    last = max(0, fewest - problem.arrivals.head_start) // problem.arrivals.per_step
+    return (
+        f"these agents hold {fewest} to {most} records, which last for {last} steps: a longer run on these very records is not covered by "
+        "this number; certify its number of messages instead"
+    )
+
+
+def _explosion(account: Account, horizon: float) -> list[str]:
     """Trap (c) of the mathematics: a step so large that two states are thrown apart instead of pulled together."""
     rec = account.recursion
-    k = np.arange(2000)
+    k = np.arange(max(1, int(min(2000, horizon))))
     factor = rec.contraction(k)
     if factor[0] <= 1 + 1e-9 or rec.curvature[1] <= 0:
         return []

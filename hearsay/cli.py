@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from hearsay.cli_options import configurable, word
-from hearsay.cli_screen import console, errors, progress_bar, summary, theory_table
+from hearsay.cli_screen import algorithm_line, console, errors, hint, progress_bar, summary, theory_table
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -23,7 +23,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Differentially private learning on networks: agents exchange only noised messages, and every run comes with a "
     "privacy certificate that is true.\n\n"
-    "Start here: [bold]hearsay demo[/bold], then [bold]hearsay run ldp-online --data digits --epsilon 10[/bold]",
+    "Start here: [bold]hearsay demo[/bold], then [bold]hearsay run --help[/bold]",
 )
 
 Out = Annotated[Path | None, typer.Option(help="Folder for the results (default: a new one under out/).")]
@@ -38,6 +38,7 @@ def run(
     budget: Annotated[float | None, typer.Option(help="Stop before any agent has spent more than this.")] = None,
     out: Out = None,
     resume: Annotated[bool, Flag("--resume", help="Continue the run in --out from its checkpoint.")] = False,
+    overwrite: Annotated[bool, Flag("--overwrite", help="Replace the run that is in --out.")] = False,
     no_privacy: Annotated[bool, Flag("--no-privacy", help="Allow a run whose budget is infinite.")] = False,
 ) -> None:
     """Train on a simulated network; leaves a folder with certificate, metrics, checkpoint and report.html.
@@ -57,11 +58,11 @@ def run(
     config = config.merged({"privacy": {"budget": budget}})
     name, data = config.algorithm.get("name", "ldp-online"), config.problem.get("data", "digits")
     folder = out or Path("out") / f"{name}-{data}-{time.strftime('%Y%m%d-%H%M%S')}"
-    _run(_with_noise(config), folder, resume, no_privacy)
+    _run(_with_noise(config), folder, resume, overwrite, no_privacy)
 
 
 @app.command()
-@configurable("algorithm")
+@configurable("algorithm", without=("steps", "seeds"))
 def certify(
     config: Any,
     horizon: Annotated[str, typer.Option(help="Number of messages, or inf.")] = "inf",
@@ -79,6 +80,8 @@ def certify(
         algorithm = calibrate(algorithm, problem, graph, messages, target, delta=config.delta)
     certificate = library_certify(algorithm, problem, graph, messages, delta=config.delta)
     print(certificate.to_json() if json else certificate)
+    if not json:
+        console.print(f"\n{algorithm_line(algorithm)}", soft_wrap=True, highlight=False)
     if theory and not json:
         theory_table(algorithm.theory(graph, problem))
     if not certificate.finite:
@@ -89,6 +92,8 @@ def certify(
 @configurable("algorithms")
 def compare(config: Any, algorithms: list[str], out: Out = None) -> None:
     """Run several algorithms on one problem and graph, at the same --noise or the same --epsilon, and compare them in one report."""
+    if len(set(algorithms)) < 2 or len(set(algorithms)) < len(algorithms):
+        raise ValueError(f"compare needs two or more different algorithms, got {' '.join(algorithms)}")
     from hearsay.metrics import Reference
     from hearsay.report.html import comparison_report
     from hearsay.simulate import simulate
@@ -100,14 +105,15 @@ def compare(config: Any, algorithms: list[str], out: Out = None) -> None:
     built = {name: _build(config.merged({"algorithm": {"name": name}})) for name in algorithms}
     name_of_data = next(iter(built.values()))[1].name
     reference = Reference(next(iter(built.values()))[1])
+    out.mkdir(parents=True, exist_ok=True)
     for name, (algorithm, problem, graph) in built.items():
         with progress_bar() as show:
             runs[name] = simulate(
-                algorithm, problem, graph, steps=config.steps, seeds=config.seeds, every=config.run.get("every"),
+                algorithm, problem, graph, steps=config.steps, seeds=config.seeds, every=config.every,
                 delta=config.delta, reference=reference, progress=functools.partial(show, name),
             )  # fmt: skip
-        if (runs[name].stopped or "").startswith("interrupted"):
-            raise typer.Exit(130)
+        if runs[name].interrupted:
+            raise KeyboardInterrupt
     summary(runs)
     console.print(f"Report: {comparison_report(runs, out, f'Comparison on {name_of_data}')}", soft_wrap=True)
 
@@ -131,6 +137,7 @@ def reproduce(
         check.fail("scale", "above 0 and at most 1", scale)
     folder = out or Path("out") / experiment
     _require_writable(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     with progress_bar() as show:
         report = EXPERIMENTS[experiment](
             folder, data_dir=data_dir, seeds=check.count("seeds", seeds), scale=scale, progress=show
@@ -156,9 +163,9 @@ def data(
         with progress_bar() as show:
             path = files.locate(key, data_dir, progress=functools.partial(show, key))
         console.print(f"{key}: {path}", soft_wrap=True)
-    table = Table(
-        "key", "file", "where", "checksum", title="Data files (digits and breast-cancer come with scikit-learn)"
-    )
+    table = Table(title="Data files (digits and breast-cancer come with scikit-learn)")
+    for column in ("key", "file", "where", "checksum"):
+        table.add_column(column, overflow="fold")
     for status in files.status(data_dir):
         verdict = {True: "ok", False: "[red]WRONG[/red]", None: "-"}[status.checksum_ok]
         table.add_row(status.key, status.file.path, str(status.found or "missing"), verdict)
@@ -170,7 +177,7 @@ def demo(out: Out = Path("out/demo")) -> None:
     """Five hospitals in a ring learn from private records, each with a budget of its own: well under a minute."""
     from hearsay.experiments.demo import CONFIG
 
-    _run(CONFIG, out or Path("out/demo"), resume=False, no_privacy=False)
+    _run(CONFIG, out or Path("out/demo"), resume=False, overwrite=True, no_privacy=False)
 
 
 def _build(config: Any) -> tuple[Any, Any, Any]:
@@ -188,47 +195,49 @@ def _with_noise(config: Any) -> Any:
     return config if given else config.merged({"privacy": {"epsilon": 10.0}})
 
 
-def _run(config: Any, out: Path, resume: bool, no_privacy: bool) -> None:
+def _run(config: Any, out: Path, resume: bool, overwrite: bool, no_privacy: bool) -> None:
     from hearsay.certify import certify
-    from hearsay.checkpoint import write_atomically
+    from hearsay.checkpoint import NAME, write_atomically
     from hearsay.config import dump
     from hearsay.simulate import device_facts, simulate
 
     _require_writable(out)
+    if (out / NAME).exists() and not resume and not overwrite:
+        raise ValueError(f"{out} holds a run: --resume continues it, --overwrite replaces it")
     algorithm, problem, graph = _build(config)
     planned = certify(algorithm, problem, graph, config.steps, delta=config.delta)
     if not planned.finite and not no_privacy:
         reason = next(b.reason for b in planned.budgets if math.isinf(b.epsilon))
         raise ValueError(f"the privacy budget would be infinite ({reason}); use --no-privacy to run all the same")
+    out.mkdir(parents=True, exist_ok=True)
     if not resume:
         write_atomically(out / "config.toml", dump(config).encode())
     console.print(device_facts(algorithm, problem, graph), highlight=False)
     with progress_bar() as show:
         result = simulate(
-            algorithm, problem, graph, steps=config.steps, seeds=config.seeds, every=config.run.get("every"),
+            algorithm, problem, graph, steps=config.steps, seeds=config.seeds, every=config.every,
             budget=config.privacy.get("budget"), delta=config.delta, folder=out, resume=resume,
             progress=functools.partial(show, "training"),
         )  # fmt: skip
     report = result.report(out)
     print(result.certificate)
     summary({algorithm.name: result})
+    hint(result)
     if result.stopped:
         console.print(f"Stopped early: {result.stopped}", style="yellow", soft_wrap=True)
     console.print(f"Report: {report}", soft_wrap=True)
-    if (result.stopped or "").startswith("interrupted"):
+    if result.interrupted:
         console.print(f"Continue with: hearsay run --resume --out {out}", soft_wrap=True)
         raise typer.Exit(130)
 
 
 def _require_writable(folder: Path) -> None:
-    """Fail before the run, not after it."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".writable"
-        probe.write_text("")
-        probe.unlink()
-    except OSError as error:
-        raise ValueError(f"cannot write to {folder}: {error.strerror}") from error
+    """Fail before the run, not after it; nothing is made yet, so that a typo leaves no empty folder behind."""
+    nearest = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())
+    if not nearest.is_dir():
+        raise ValueError(f"cannot write to {folder}: {nearest} is not a folder")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise ValueError(f"cannot write to {folder}: no permission in {nearest}")
 
 
 def main() -> None:

@@ -24,10 +24,23 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
     "agents": ("problem", "agents", int, "How many agents."),
     "partition": ("problem", "partition", str, "iid, by_label, dirichlet:0.5, dominant:0.4."),
     "per_step": ("problem", "per_step", int, "Records that reach each agent per step."),
+    "head_start": (
+        "problem",
+        "head_start",
+        int,
+        "Records that each agent holds before step 0 (the first steps are the dearest).",
+    ),
     "data_dir": ("problem", "data_dir", str, "Folder with the raw data files."),
     "graph": ("graph", "kind", str, "ring, star, complete, grid, exponential, random."),
     "weight": ("graph", "weight", str, "Edge weight: a number, uniform or metropolis."),
+    "step": ("algorithm", "step", str, 'Step size: a schedule such as "6*(k+1)^-0.77".'),
     "noise": ("algorithm", "noise", str, 'Noise scale: a schedule such as "0.5*(k+1)^0.1", a number, or none.'),
+    "mechanism": (
+        "algorithm",
+        "mechanism",
+        str,
+        "laplace (pure epsilon) or gaussian (needs --delta, usually far more accurate).",
+    ),
     "sampling": ("algorithm", "sampling", str, "history, fresh, cyclic, resample."),
     "epsilon": ("privacy", "epsilon", float, "Choose the noise so that every agent spends at most this."),
     "delta": ("privacy", "delta", float, "Also give epsilon at this delta (needed for Gaussian noise)."),
@@ -37,13 +50,16 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
 _NAMES = "ldp-online, dsgd, dola, pdop"
 
 
-def configurable(subject: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options above and call it with the `config` they make. subject: "algorithm" (one) or "algorithms" (several)."""
+def configurable(subject: str, without: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options above and call it with the `config` they make. subject: "algorithm" (one) or "algorithms" (several).
+
+    typer reads a command's options off its signature, so the decorator writes one: the command's own parameters after the shared ones.
+    """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = dict(inspect.signature(command, eval_str=True).parameters)
         del own["config"]
-        parameters = [_subject(own.pop(subject, None)), *_shared(), *own.values()]
+        parameters = [_subject(own.pop(subject, None)), *(p for p in _shared() if p.name not in without), *own.values()]
 
         @functools.wraps(command)
         def wrapper(**words: Any) -> None:
@@ -99,7 +115,7 @@ def _configuration(words: dict[str, Any], one: bool) -> Config:
     config = load(words["config_file"]) if words["config_file"] else Config()
     tables: dict[str, dict[str, Any]] = {name: {} for name in Config.__dataclass_fields__}
     for name, (table, key, _, _) in _OPTIONS.items():
-        value = words[name]
+        value = words.get(name)
         tables[table][key] = word(value) if name == "weight" and value is not None else value
     if (words["noise"] or "").lower() == "none":
         tables["algorithm"]["noise"] = 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any
 
 from rich.console import Console
@@ -63,3 +64,23 @@ def theory_table(findings: list[Any]) -> None:
     for finding in findings:
         table.add_row(finding.name, "yes" if finding.holds else "[yellow]no[/yellow]", finding.detail)
     console.print(table)
+
+
+def hint(result: Any) -> None:
+    """Say it when a model is no better than a guess: the budget, not the reader, is to blame."""
+    if result.guessing is None or result.final("accuracy")[0] > result.guessing + 0.01:
+        return
+    console.print(
+        f"At this budget the models are no better than always naming the commoner label ({result.guessing:.0%}). What helps: Gaussian noise "
+        "(--mechanism gaussian --delta 1e-5), --head-start or --per-step, fewer steps, more records per agent; hearsay demo shows a case that works.",
+        style="yellow",
+    )
+
+
+def algorithm_line(algorithm: Any) -> str:
+    """The configuration that a certificate speaks of."""
+    values = {f.name: getattr(algorithm, f.name) for f in fields(algorithm)}
+    shown = (
+        f"{k} {' | '.join(map(str, v)) if isinstance(v, tuple) else v}" for k, v in values.items() if v is not False
+    )
+    return f"For {algorithm.name} with {', '.join(shown)}"

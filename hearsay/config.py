@@ -46,6 +46,13 @@ class Config:
             check.one_of("key in [run]", key, RUN_KEYS)
         for key in self.privacy:
             check.one_of("key in [privacy]", key, PRIVACY_KEYS)
+        for name in ("epsilon", "budget"):  # one number, or a list with one per agent
+            value = self.privacy.get(name, 1.0)
+            for number in value if isinstance(value, list) else [value]:
+                check.positive(f"{name} in [privacy]", number)
+        if "delta" in self.privacy:
+            check.fraction("delta in [privacy]", self.privacy["delta"])
+        _ = self.seeds, self.steps, self.every  # a wrong value is said at once, not when it is used
         if "precision" in self.run and self.run["precision"] not in (32, 64):
             check.fail("precision", "32 or 64", self.run["precision"])
 
@@ -61,8 +68,13 @@ class Config:
         return replace(self, **{table: kept})
 
     @property
-    def seeds(self) -> int:
-        return check.count("seeds", self.run.get("seeds", 5))
+    def seeds(self) -> int | list[int]:
+        seeds = self.run.get("seeds", 5)
+        return [check.count("seeds", s, 0) for s in seeds] if isinstance(seeds, list) else check.count("seeds", seeds)
+
+    @property
+    def every(self) -> int | None:
+        return None if self.run.get("every") is None else check.count("every", self.run["every"])
 
     @property
     def steps(self) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hearsay import _validate as check
 from hearsay.base import Algorithm
 from hearsay.checkpoint import write_atomically
 from hearsay.graphs import Graph
@@ -29,7 +30,7 @@ METRICS = {
 }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Run:
     """steps (time,); raw metrics (time, seed[, watched agent]); spent (time, agent); models (seed, agent, d)."""
 
@@ -63,8 +64,24 @@ class Run:
             return {**out, "accuracy": score.mean(axis=2), "accuracy_worst": score.min(axis=2)}
         return {**out, "test_error": score.mean(axis=2)}
 
+    @property
+    def interrupted(self) -> bool:
+        return (self.stopped or "").startswith("interrupted")
+
+    @property
+    def guessing(self) -> float | None:
+        """The test accuracy of always naming the commoner label; None for regression."""
+        share = float(np.mean(self.problem.test_labels))
+        return max(share, 1 - share) if self.problem.classification else None
+
+    def __repr__(self) -> str:
+        return (
+            f"Run({self.algorithm.name} on {self.problem.name}, {int(self.steps[-1])} steps, {len(self.seeds)} seeds)"
+        )
+
     def final(self, metric: str) -> tuple[float, float]:
         """(mean, standard deviation over seeds) of a metric at the last measured step."""
+        check.one_of("metric", metric, self.metrics)
         last = self.metrics[metric][-1]
         return float(last.mean()), float(last.std(ddof=1)) if len(last) > 1 else 0.0
 

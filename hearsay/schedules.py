@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -194,11 +194,14 @@ def schedule(name: str, value: Any) -> Schedule:
     if isinstance(value, dict):
         kinds: dict[str, type[Schedule]] = {"Constant": Constant, "PowerLaw": PowerLaw, "Geometric": Geometric}
         given = dict(value)
-        kind = given.pop("kind", "Geometric" if "ratio" in given else "PowerLaw" if "exponent" in given else "Constant")
+        kind = given.pop("kind", "Geometric" if "ratio" in given else "Constant" if "value" in given else "PowerLaw")
         kind = check.one_of(f"{name}.kind", kind, kinds)
         known = [f.name for f in fields(kinds[kind])]  # type: ignore[arg-type]
         for key in given:
             check.one_of(f"{name} key", key, known)
+        missing = [f.name for f in fields(kinds[kind]) if f.default is MISSING and f.name not in given]  # type: ignore[arg-type]
+        if missing:
+            raise ValueError(f"{name} needs {' and '.join(missing)} to be a {kind}, got {value!r}")
         return kinds[kind](**given)
     if isinstance(value, str):
         if power := _POWER.match(value):

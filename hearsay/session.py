@@ -45,7 +45,7 @@ class Session:
             problem.records,
             mixers,
             keys.noise_keys(jnp.asarray(seeds), graph.agents),
-            keys.sampling_keys(seeds[0], graph.agents),
+            keys.sampling_keys(problem.seed, graph.agents),
         )
         self.carry = engine.start(algorithm, problem, self.setting, jnp.asarray(seeds), spread)
         self.reference = Reference(problem) if reference is True else reference or None

@@ -1,7 +1,7 @@
 """Simulate a network: a thin host loop around the compiled engine that measures, reports progress, checkpoints and can stop.
 
-A run is reproducible from (algorithm, problem, graph, seeds): noise keys depend on (seed, agent, step) only, so neither the chunk length, nor
-how many seeds run side by side, nor an interruption changes a trajectory.
+A run is reproducible from (algorithm, problem, graph, seeds): noise keys depend on (seed, agent, step) and sampling keys on (the problem's seed, agent,
+step) only, so neither the chunk length, nor how many seeds run side by side, nor an interruption changes a trajectory (up to rounding).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 
 from hearsay import _validate as check
 from hearsay import checkpoint
+from hearsay._version import VERSION
 from hearsay.base import Algorithm
 from hearsay.certify import certify, messages_within
 from hearsay.graphs import Graph
@@ -66,7 +67,6 @@ def simulate(
 
     Ctrl-C saves a checkpoint (given a folder) and returns what has been measured so far; `Run.stopped` says why a run ended early.
     """
-    algorithm.check(graph, problem)
     steps = check.count("steps", steps)
     certify(algorithm, problem, graph, 0, delta=delta)  # what a certificate lacks is said before the run, not after it
     seed_list = _seeds(seeds)
@@ -96,6 +96,9 @@ def simulate(
         session.models.block_until_ready()
         if home is not None:
             checkpoint.save(home, session.arrays(fingerprint))
+    if not np.all(np.isfinite(session.models)):
+        lost = "the models are no longer finite numbers: smaller steps or less noise are needed"
+        stopped = f"{stopped}; {lost}" if stopped else lost
     certificate = certify(algorithm, problem, graph, session.step, delta=delta)
     seconds = time.perf_counter() - began
     return Run(
@@ -129,20 +132,20 @@ def _loop(
 
 
 class _Interrupts:
-    """Ctrl-C asks for an end after the chunk in hand, so that no state is lost half-way; a second one ends at once."""
+    """Ctrl-C (or a polite kill) asks for an end after the chunk in hand, so that no state is lost half-way; a second one ends at once."""
 
     def __init__(self) -> None:
         self.requested = False
-        self._outer: Any = None
+        self._outer: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> _Interrupts:
         if threading.current_thread() is threading.main_thread():
-            self._outer = signal.signal(signal.SIGINT, self._note)
+            self._outer = {s: signal.signal(s, self._note) for s in (signal.SIGINT, signal.SIGTERM)}
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._outer is not None:
-            signal.signal(signal.SIGINT, self._outer)
+        for number, handler in self._outer.items():
+            signal.signal(number, handler)
 
     def _note(self, *_: object) -> None:
         if self.requested:
@@ -169,6 +172,7 @@ def device_facts(algorithm: Algorithm, problem: Problem, graph: Graph) -> str:
     return (
         f"{algorithm.name} on {problem.name}: {graph.agents} agents ({graph.name}, {graph.edges} messages a round), "
         f"{problem.dimension} parameters; {device.platform} device, {itemsize * 8}-bit, data {data:.1f} MiB, {state:.2f} MiB per state"
+        + (f". {type(problem.loss).__name__}: {problem.loss.note}" if problem.loss.note else "")
     )
 
 
@@ -176,6 +180,8 @@ def _seeds(seeds: int | Sequence[int]) -> list[int]:
     if hasattr(seeds, "__index__"):
         return list(range(check.count("seeds", seeds)))
     found = [check.count("seeds", seed, 0) for seed in seeds]  # type: ignore[union-attr]
+    if found and max(found) >= 2**31:
+        check.fail("seeds", "below 2^31", max(found))
     if not found:
         check.fail("seeds", "a number or a list with at least one seed", seeds)
     return found
@@ -191,9 +197,7 @@ def _allowed(
         allowed = int(min(lasts))
         stopped = f"the stream of agent {int(np.argmin(lasts))} ran dry after {allowed} steps"
     if budget is not None:
-        limits = [budget] * graph.agents if isinstance(budget, (int, float)) else list(budget)
-        for limit in limits:
-            check.positive("budget", limit)
+        limits = check.per_agent("budget", budget, graph.agents)
         within, agent = messages_within(algorithm, problem, graph, allowed, limits, delta)
         if within < allowed:
             allowed = within
@@ -204,7 +208,8 @@ def _allowed(
 
 
 def _fingerprint(algorithm: Algorithm, problem: Problem, graph: Graph, start: tuple) -> str:
-    digest = hashlib.sha256(repr((algorithm, problem.loss, problem.domain, problem.arrivals, start)).encode())
+    # Another version may draw other noise or round otherwise: its checkpoints are not ours.
+    digest = hashlib.sha256(repr((VERSION, algorithm, problem.loss, problem.domain, problem.arrivals, start)).encode())
     for array in (
         problem.features,
         problem.labels,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def below(name: str, left: float, right: float, text: str, strict: bool = True) -> Finding:
     """left < right (or <=), with the margin right - left."""
     holds = left < right if strict else left <= right
-    return Finding(name, holds, f"{text}: {left:.4g} {'<' if strict else '<='} {right:.4g}", right - left)
+    return Finding(name, holds, f"{text}: needs {left:.4g} {'<' if strict else '<='} {right:.4g}", right - left)
 
 
 def ldp_online(algorithm: LdpOnline, graph: Graph, problem: Problem) -> list[Finding]:
@@ -57,6 +57,8 @@ def ldp_online(algorithm: LdpOnline, graph: Graph, problem: Problem) -> list[Fin
     else:
         findings += _strongly_convex(problem, second, smallest, step0, coupling0, u, v, grow)
         findings += _convex(problem, second, smallest, step0, coupling0, u, v)
+    premises = all(f.holds for f in findings if f.name.startswith("Assumption 4"))
+    findings = [f if premises or "rate" not in f.name else _void(f) for f in findings]
     return [*findings, *_private(algorithm, problem, noise, u, v)]
 
 
@@ -128,6 +130,12 @@ def _private(algorithm: LdpOnline, problem: Problem, noise: tuple, u: float, v: 
 def _rate(name: str, what: str, beta: float) -> Finding:
     promise = f"falls at least like t^-{beta:.4g}" if beta > 0 else f"is not promised to fall (exponent {-beta:.4g})"
     return Finding(name, beta > 0, f"{what} {promise}", beta)
+
+
+def _void(finding: Finding) -> Finding:
+    return finding._replace(
+        holds=False, detail=f"not promised, because Assumption 4 fails ({finding.detail} if it held)"
+    )
 
 
 def _burn_in(name: str, start: float) -> Finding:

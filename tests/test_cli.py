@@ -182,7 +182,7 @@ def test_a_folder_that_cannot_be_written_fails_before_any_computation(words, tmp
     monkeypatch.setattr(config, "build", lambda *_: pytest.fail("the problem was built"))
     out = tmp_path / "file" / "run"
     message = error_of(monkeypatch, capsys, *words, "--out", out)
-    assert message == f"error: cannot write to {out}: Not a directory"
+    assert message == f"error: cannot write to {out}: {out.parent} is not a folder"
 
 
 def test_certify_as_text():

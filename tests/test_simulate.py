@@ -270,7 +270,7 @@ def test_a_budget_that_is_never_reached_changes_nothing(whole):
 
 
 def test_a_gaussian_budget_is_an_epsilon_at_delta():
-    algorithm = ALGORITHM.with_mechanism("gaussian")
+    algorithm = replace(ALGORITHM, mechanism="gaussian")
     rho = spent_curve(algorithm).max(axis=1)
     epsilon = [gaussian_epsilon(float(r), 1e-5) for r in rho]
     budget = (epsilon[4] + epsilon[5]) / 2
@@ -318,7 +318,7 @@ def test_bad_arguments_are_named(options, error, message):
 def test_gaussian_noise_needs_delta_before_anything_runs(monkeypatch):
     monkeypatch.setattr(engine, "advance", lambda *_, **__: pytest.fail("the run has begun"))
     with pytest.raises(ValueError, match="delta must be given for Gaussian noise"):
-        simulate(ALGORITHM.with_mechanism("gaussian"))
+        simulate(replace(ALGORITHM, mechanism="gaussian"))
 
 
 def test_the_averaged_read_out_is_a_running_average_in_numpy():

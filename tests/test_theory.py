@@ -192,7 +192,7 @@ def test_a_single_agent_is_a_finding_and_not_a_crash():
 
 
 def test_below():
-    assert below("x", 1.0, 2.0, "t") == ("x", True, "t: 1 < 2", 1.0)
+    assert below("x", 1.0, 2.0, "t") == ("x", True, "t: needs 1 < 2", 1.0)
     assert not below("x", 2.0, 2.0, "t").holds
     assert below("x", 2.0, 2.0, "t", strict=False).holds
 

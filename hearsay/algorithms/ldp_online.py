@@ -29,6 +29,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import numpy as np
 
+from hearsay import _validate as check
 from hearsay.base import Algorithm, Finding, Inbox, Noise
 from hearsay.graphs import Graph
 from hearsay.privacy.recursion import Release, forward
@@ -70,6 +71,7 @@ class LdpOnline(Algorithm):
         super().__post_init__()
         object.__setattr__(self, "step", nonnegative("step", self.step))
         object.__setattr__(self, "coupling", nonnegative("coupling", self.coupling))
+        check.flag("feedback", self.feedback)
 
     def init(self, params: jax.Array) -> State:
         return State(params)

@@ -38,6 +38,13 @@ RIDGE = 0.3
 Progress = Callable[[str, int, int], None]
 
 
+def complete(run: Run) -> Run:
+    """An experiment made of cut-off runs would be a false report: an interrupted one ends it."""
+    if run.interrupted:
+        raise KeyboardInterrupt
+    return run
+
+
 def noise(level: float) -> tuple[PowerLaw, ...]:
     return tuple(PowerLaw(level, 0.1 + 0.01 * i) for i in range(1, 6))
 
@@ -62,8 +69,18 @@ def tuned(algorithm: Any, problem: Problem, graph: Graph, steps: int, reference:
     scores = {}
     for power in range(-7, 6):
         candidate = replace(algorithm, step=algorithm.step.scaled(2.0**power))
-        run = simulate(
-            candidate, problem, graph, steps=steps, seeds=3, every=steps, reference=reference, regret=False, spread=1.0
+        run = complete(
+            simulate(
+                candidate,
+                problem,
+                graph,
+                steps=steps,
+                seeds=3,
+                every=steps,
+                reference=reference,
+                regret=False,
+                spread=1.0,
+            )
         )
         scores[2.0**power] = run.final("tracking_error")[0]
     best = min(scores, key=lambda s: np.nan_to_num(scores[s], nan=np.inf))
@@ -80,7 +97,9 @@ def figure_1(
             notes.append(
                 f"{name}: best step size {algorithm.step_size} (scale {scale:g} from a sweep over powers of two)"
             )
-        runs[name] = simulate(algorithm, problem, graph, steps=steps, seeds=seeds, reference=reference, spread=1.0)
+        runs[name] = complete(
+            simulate(algorithm, problem, graph, steps=steps, seeds=seeds, reference=reference, spread=1.0)
+        )
         progress("Fig. 1", index + 1, 4)
     return runs, notes
 
@@ -92,8 +111,18 @@ def table_1(
     rows = []
     for index, level in enumerate(LEVELS):
         algorithm = LdpOnline(step=PowerLaw(1.0, -0.77), coupling=PowerLaw(1.0, -0.65), noise=noise(0.1 * level))
-        run = simulate(
-            algorithm, problem, graph, steps=steps, seeds=seeds, every=1, reference=reference, regret=False, spread=1.0
+        run = complete(
+            simulate(
+                algorithm,
+                problem,
+                graph,
+                steps=steps,
+                seeds=seeds,
+                every=1,
+                reference=reference,
+                regret=False,
+                spread=1.0,
+            )
         )
         error = run.metrics["mean_model_error"].mean(axis=1)
         reached = np.nonzero(error <= 1.0)[0]

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from hearsay.privacy.recursion import Assumption
 
+_WIDTH = 118
 ADJACENCY = "two data sets of one agent that differ in one record (replaced by any other admissible record)"
 ADVERSARY = "sees every message of every agent; the other agents may behave arbitrarily"
 NOT_COVERED = (
@@ -77,7 +79,7 @@ class Certificate:
         return list(seen.items())
 
     def __str__(self) -> str:
-        return "\n".join(self._lines())
+        return "\n".join(_wrapped(line) for line in self._lines())
 
     def _lines(self) -> list[str]:
         delta = f", delta = {self.delta:g}" if self.delta is not None and self.mechanism == "gaussian" else ""
@@ -113,6 +115,15 @@ class Certificate:
         return lines
 
 
+def _wrapped(line: str) -> str:
+    """Long prose continues under its own start; rows of the table stay whole."""
+    if len(line) <= _WIDTH or line.lstrip()[:1].isdigit():
+        return line
+    indent = len(line) - len(line.lstrip())
+    hang = line.index("]") + 2 if line.lstrip().startswith("[") else max(indent + 2, 12 if indent == 2 else indent)
+    return textwrap.fill(line, _WIDTH, subsequent_indent=" " * hang)
+
+
 def show(value: float | None) -> str:
     if value is None:
         return "-"
@@ -127,7 +138,9 @@ def show(value: float | None) -> str:
 
 
 def show_horizon(horizon: float) -> str:
-    return "infinite horizon" if math.isinf(horizon) else f"{int(horizon):,} messages"
+    if math.isinf(horizon):
+        return "infinite horizon"
+    return f"{int(horizon):,} message{'' if horizon == 1 else 's'}"
 
 
 def _ranges(agents: list[int]) -> str:

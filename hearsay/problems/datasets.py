@@ -13,7 +13,6 @@ Everything is float64; a cast to float32 may lengthen a record by a relative 6e-
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from hearsay import _validate as check
 from hearsay.problems import files
 
 Folder = str | os.PathLike[str] | None
@@ -88,10 +88,7 @@ def load(name: str, *, data_dir: Folder = None, seed: int = 0, test_fraction: fl
     folder of raw files, for the data sets that need one (see `files.locate`). `seed` fixes the permutation
     that sets a `test_fraction` of the records aside.
     """
-    if name not in _LOADERS:
-        near = difflib.get_close_matches(str(name), NAMES, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"data set must be one of {', '.join(NAMES)}, got {name!r}{hint}")
+    check.one_of("data set", name, NAMES)
     features, labels, feature_bound, kind, reason = _LOADERS[name](data_dir)
     check_classification(features, labels)
     return Dataset(name, *_split(features, labels, test_fraction, seed), feature_bound, 1.0, kind, reason)

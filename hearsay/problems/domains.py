@@ -21,8 +21,11 @@ class Ball:
         check.positive("radius", self.radius)
 
     def project(self, params: jax.Array) -> jax.Array:
-        norm = jnp.sqrt(jnp.sum(params * params))
-        return params * jnp.minimum(1.0, self.radius / jnp.maximum(norm, jnp.finfo(params.dtype).tiny))
+        # Scaled by the largest entry first: the square of a far-away point must not overflow, or it would be projected to the origin.
+        largest = jnp.maximum(jnp.max(jnp.abs(params)), 1e-30)
+        scaled = params / largest
+        norm = largest * jnp.sqrt(jnp.sum(scaled * scaled))
+        return params * jnp.minimum(1.0, self.radius / jnp.maximum(norm, 1e-30))
 
     def reach(self, dimension: int) -> float:
         """The largest l2 norm in the set."""

@@ -97,6 +97,11 @@ class Loss(ABC):
         norm = xp.sqrt(xp.sum(features * features, axis=-1)) * abs(residual)
         return residual * xp.minimum(1.0, self.clip / xp.maximum(norm, 1e-30))
 
+    @property
+    def note(self) -> str:
+        """What a reader of results should know about the loss, if anything."""
+        return "" if self.clip is None else f"records' gradients clipped to {self.clip:g}"
+
     def predict(self, margin: jax.Array) -> jax.Array:
         """The label that a margin stands for."""
         return (margin > 0).astype(margin.dtype)
@@ -175,6 +180,11 @@ class PolynomialLogistic(Loss):
         value = np.abs(np.log(2 * np.cosh(m / 2)) - c0 - s / 2 * m**2)
         slope = np.abs(1 / (1 + np.exp(-m)) - 0.5 - s * m)
         return float(value.max()), float(slope.max())
+
+    @property
+    def note(self) -> str:
+        value, slope = self.approximation_error
+        return f"stands in for the logistic loss: off by at most {value:.3g}, its slope by {slope:.3g}, on margins up to {self.margin_bound:g}"
 
     def residual(self, margin: Any, labels: Any) -> Any:
         return 0.5 + self.coefficients[1] * margin - labels

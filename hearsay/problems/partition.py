@@ -9,10 +9,11 @@ private mechanism: neighbouring data sets differ in one record of one agent, onc
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 
 import numpy as np
+
+from hearsay import _validate as check
 
 Indices = list[np.ndarray]
 
@@ -102,10 +103,7 @@ def partition(rule: str, labels: np.ndarray, agents: int, seed: int, **options: 
         [4, 3, 3]
     """
     name, colon, value = str(rule).partition(":")
-    if name not in RULES:
-        near = difflib.get_close_matches(name, RULES, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"partition must be one of {', '.join(RULES)}, got {rule!r}{hint}")
+    check.one_of("partition", name, RULES)
     option = _OPTION.get(name)
     for given in options:
         if given != option:

@@ -33,6 +33,7 @@ class Problem:
     arrivals: Arrivals = Arrivals()
     classification: bool = True
     assumptions: tuple[Assumption, ...] = field(default=())
+    seed: int = 0
 
     @property
     def agents(self) -> int:
@@ -59,24 +60,18 @@ class Problem:
         """C: how far one record's gradient moves, at most, when the record is replaced."""
         return self.loss.change(self.domain, self.dimension)
 
-    def privacy_assumptions(self) -> tuple[Assumption, ...]:
-        """What the curvature interval and the change bound rest on."""
+    def privacy_assumptions(self, curvature: bool = True) -> tuple[Assumption, ...]:
+        """What a bound rests on: the loss's curvature interval and change bound, or (curvature=False) the clip alone."""
         loss = self.loss
         low, high = loss.curvature
-        facts = [
-            Assumption("enforced", f"models are projected onto the {self.domain} after every step"),
-            Assumption(
-                "derived",
-                f"curvature interval [{low:.4g}, {high:.4g}] of the {type(loss).__name__} loss from |a| <= {loss.feature_bound:.4g}",
-            ),
-        ]
+        facts = [Assumption("enforced", f"models are projected onto the {self.domain} after every step")]
+        if not curvature:
+            return (*facts, Assumption("enforced", f"every record's gradient is clipped to l2 norm {loss.clip:g}"))
+        kind = f"curvature interval [{low:.4g}, {high:.4g}] of the {type(loss).__name__} loss from |a| <= {loss.feature_bound:.4g}"
+        facts.append(Assumption("derived", kind))
         if loss.clip is not None and 2 * loss.clip <= self.change * (1 + 1e-12):
-            facts.append(
-                Assumption(
-                    "enforced",
-                    f"every record's gradient is clipped to l2 norm {loss.clip:g}, so one record changes it by at most {self.change:.4g}",
-                )
-            )
+            text = f"every record's gradient is clipped to l2 norm {loss.clip:g}, so one record changes it by at most {self.change:.4g}"
+            facts.append(Assumption("enforced", text))
         else:
             reason = "features and label both replaced" + (
                 "" if isinstance(loss, Logistic) else f", over the {self.domain}"
@@ -102,8 +97,9 @@ def logistic(
     seed: int = 0,
 ) -> Problem:
     """l2-regularised logistic regression. `approximate` replaces the loss by its degree-2 polynomial (see losses.py)."""
-    data = datasets.load(data, data_dir=data_dir, seed=seed) if isinstance(data, str) else data
+    data = _dataset(data, data_dir, seed)
     datasets.check_classification(data.features, data.labels)
+    check.flag("approximate", approximate)
     domain = Ball(radius)
     loss: Loss = Logistic(data.feature_bound, ridge, 1.0, clip)
     if approximate:
@@ -128,10 +124,9 @@ def ridge(
 ) -> Problem:
     """Ridge regression, by default on a stream of linear measurements (`records` per agent in `dimension` dimensions)."""
     check.count("agents", agents)
-    if data == "linear":
+    if isinstance(data, str) and data == "linear":
         data = datasets.linear_stream(records=agents * records, dimension=dimension, seed=seed)
-    elif isinstance(data, str):
-        data = datasets.load(data, data_dir=data_dir, seed=seed)
+    data = _dataset(data, data_dir, seed)
     loss = Squared(data.feature_bound, ridge, data.label_bound, clip)
     return _assemble(
         data,
@@ -146,6 +141,17 @@ def ridge(
 
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {"logistic": logistic, "ridge": ridge}
+
+
+def _dataset(data: str | datasets.Dataset, data_dir: str | None, seed: int) -> datasets.Dataset:
+    if isinstance(data, str) and data == "linear":
+        raise ValueError("data 'linear' is a regression stream: use it with the ridge loss (--loss ridge)")
+    if isinstance(data, str):
+        return datasets.load(data, data_dir=data_dir, seed=seed)
+    check.instance(
+        "data", data, datasets.Dataset, "the name of a data set, or a Dataset (hearsay.problems.from_arrays makes one)"
+    )
+    return data
 
 
 def _assemble(
@@ -191,4 +197,5 @@ def _assemble(
         arrivals,
         classification,
         facts,
+        seed,
     )

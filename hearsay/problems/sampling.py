@@ -185,6 +185,8 @@ class History(Sampling):
 
 @dataclass(frozen=True)
 class Fresh(Sampling):
+    """Each record in one batch only; a run ends when some agent's stream does."""
+
     grows: ClassVar[bool] = True
 
     def batch(
@@ -225,6 +227,8 @@ class Cyclic(Sampling):
 
 @dataclass(frozen=True)
 class Resample(Sampling):
+    """Independent draws with replacement, the same for all noise seeds of a run."""
+
     def batch(
         self, state: Any, loss: Loss, records: Records, step: jax.Array, arrivals: Arrivals, key: jax.Array
     ) -> tuple[Any, Any]:

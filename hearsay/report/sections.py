@@ -115,6 +115,7 @@ def network(run: Run) -> Html:
         ("Data", problem.name),
         ("Records", f"{between(problem.counts)} per agent, {_arriving(problem.arrivals)}"),
         ("Model", f"{type(problem.loss).__name__} loss, {count(problem.dimension, 'parameter')}, in the {problem.domain}"),
+        *([("Note", problem.loss.note)] if problem.loss.note else []),
         ("Test set", count(len(problem.test_labels), "record")),
     ]  # fmt: skip
     caption = "Agents by number; a darker agent has the larger epsilon." if _differ(run) else "Agents by number."

@@ -41,10 +41,12 @@ class Rates(NamedTuple):
 
 @dataclass(frozen=True)
 class Dsgd(Algorithm):
+    """Decentralized SGD. Options: step and noise (schedules), mechanism, sampling (Cyclic() by default), average."""
+
     name: ClassVar[str] = "dsgd"
     channels: ClassVar[dict[str, str]] = {"params": "mixing"}
 
-    step: Schedule = PowerLaw(0.5, -0.5)
+    step: Schedule = PowerLaw(0.5, -0.75)
     noise: Noise = PowerLaw(1.0, 0.1)
     mechanism: str = "laplace"
     sampling: Sampling = field(default_factory=Cyclic)
@@ -90,6 +92,8 @@ class Dsgd(Algorithm):
 
 @dataclass(frozen=True)
 class Dola(Dsgd):
+    """DSGD with DOLA's schedules: steps like 1/sqrt(k), noise in proportion to the step."""
+
     name: ClassVar[str] = "dola"
 
     step: Schedule = PowerLaw(0.5, -0.5)

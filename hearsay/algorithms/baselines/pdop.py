@@ -22,6 +22,8 @@ from hearsay.schedules import Geometric, Schedule
 
 @dataclass(frozen=True)
 class Pdop(Dsgd):
+    """Options as for DSGD; the default step and noise fall geometrically, the step faster."""
+
     name: ClassVar[str] = "pdop"
     gradient_at_state: ClassVar[bool] = False
 
