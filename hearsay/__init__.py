@@ -2,7 +2,7 @@
 
 from hearsay import graphs, problems
 from hearsay._version import VERSION as __version__
-from hearsay.algorithms import REGISTRY, Dola, Dsgd, LdpOnline, Pdop, ldp_online
+from hearsay.algorithms import REGISTRY, Dola, Dsgd, LdpOnline, Pdop, dola, dsgd, ldp_online, pdop
 from hearsay.certify import calibrate, certify
 from hearsay.privacy.certificate import Certificate
 from hearsay.problems.sampling import Cyclic, Fresh, History, Resample
@@ -28,8 +28,11 @@ __all__ = [
     "__version__",
     "calibrate",
     "certify",
+    "dola",
+    "dsgd",
     "graphs",
     "ldp_online",
+    "pdop",
     "problems",
     "simulate",
 ]

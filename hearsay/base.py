@@ -59,7 +59,7 @@ class Finding(NamedTuple):
 Noise = Schedule | tuple[Schedule, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Algorithm(ABC):
     """Options shared by all: the noise scale (one schedule for all agents, or one per agent), its distribution, and the sampler."""
 

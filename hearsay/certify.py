@@ -149,7 +149,11 @@ def _budget(
 
 @lru_cache(maxsize=4096)
 def _laplace_at_delta(account: Account, found: InfiniteBudget, horizon: float, delta: float) -> float:
-    """epsilon at delta; the tail of an infinite horizon is added as one pure-epsilon event."""
+    """epsilon at delta.
+
+    Over an infinite horizon the messages from N on cost at most `tail` of pure epsilon together (the certified total less what the first N cost), and
+    composing an (epsilon, delta) mechanism with a pure one adds their epsilons and leaves delta as it is.
+    """
     steps = found.summed_to if math.isinf(horizon) else int(horizon)
     # Over an infinite horizon the table below holds only what is spent by step N; for a pattern that may start later that proves nothing.
     if steps == 0 or (math.isinf(horizon) and not isinstance(account.pattern, Every)):

@@ -57,7 +57,7 @@ class Reference:
         weights = 1 / (p.agents * arrived[self._agent[:seen]])
         objective = _Objective(replace(p.loss, clip=None), self._features[:seen], self._labels[:seen], weights)
         self._params = self._newton(objective, self._params)
-        nearest = _project(p, self._params)
+        nearest = p.domain.project(self._params)
         if np.any(nearest != self._params):
             self._params = _projected(objective, nearest, p)
         return Optimum(self._params.copy(), objective.value(self._params))
@@ -109,17 +109,12 @@ class _Objective:
         return params - step * direction
 
 
-def _project(problem: Problem, params: np.ndarray) -> np.ndarray:
-    with jax.enable_x64(True):
-        return np.asarray(problem.domain.project(jnp.asarray(params, jnp.float64)))
-
-
 def _projected(objective: _Objective, start: np.ndarray, problem: Problem) -> np.ndarray:
     """Accelerated projected gradient, for an optimum on the edge of the domain."""
     rate = 1 / problem.loss.curvature[1]
     params, ahead, momentum = start, start, 1.0
     for _ in range(20_000):
-        moved = _project(problem, ahead - rate * objective.gradient(ahead))
+        moved = problem.domain.project(ahead - rate * objective.gradient(ahead))
         following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
         ahead = moved + (momentum - 1) / following * (moved - params)
         if np.linalg.norm(moved - params) < _TOLERANCE * rate:

@@ -53,9 +53,16 @@ class Rates(NamedTuple):
     noise: Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LdpOnline(Algorithm):
-    """Locally private online learning; build it with `ldp_online`."""
+    """Locally private online learning (paper P1).
+
+    step, coupling: the schedules lambda_t and gamma_t. noise: the Laplace scale b_t (or the Gaussian's standard deviation), one schedule or one per
+    agent. feedback: couple through the agent's own noisy message. mechanism: "laplace" or "gaussian". sampling: History() as in the paper;
+    Fresh() uses each step's records only. average: read out a running average of the models.
+
+    Example: ldp_online(step=PowerLaw(1, -0.77), coupling=PowerLaw(1, -0.65), noise=[PowerLaw(1, 0.1 + 0.01 * i) for i in range(1, 6)])
+    """
 
     name: ClassVar[str] = "ldp-online"
     channels: ClassVar[dict[str, str]] = {"params": "coupling"}
@@ -129,14 +136,3 @@ class LdpOnline(Algorithm):
         with np.errstate(divide="ignore", over="ignore"):
             total = np.sum(tau / self.noise_for(agent)(k[1:]))
         return float(np.sqrt(problem.dimension) * problem.change * total)
-
-
-def ldp_online(**options) -> LdpOnline:
-    """Locally private online learning (paper P1).
-
-    Args: step, coupling (schedules lambda_t and gamma_t), noise (the Laplace scale b_t: one schedule or one per agent), feedback,
-    mechanism ("laplace" or "gaussian"), sampling (History() as in the paper; Fresh() uses each step's records only).
-
-    Example: ldp_online(step=PowerLaw(1, -0.77), coupling=PowerLaw(1, -0.65), noise=[PowerLaw(1, 0.1 + 0.01 * i) for i in range(1, 6)])
-    """
-    return LdpOnline(**options)

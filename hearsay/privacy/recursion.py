@@ -110,7 +110,8 @@ def spent(account: Account, horizon: int) -> np.ndarray:
         return np.cumsum(_all_uses(account, horizon)) * OUTWARD
     total, curve = np.zeros(account.pattern.candidates(horizon)), np.zeros(horizon)
     for step, cost in enumerate(_pattern_costs(account, horizon)):
-        total += cost
+        with np.errstate(over="ignore"):
+            total += cost
         curve[step] = total.max()
     return curve * OUTWARD
 
@@ -151,7 +152,8 @@ def _pattern_costs(account: Account, horizon: int) -> Iterator[np.ndarray]:
     for step in range(horizon):
         used = account.pattern.used(step, len(phi))
         yield _cost(account, phi, exposure[step] * used, [inv[step] for inv in inverse])
-        phi = contraction[step] * phi + jump[step] * used
+        with np.errstate(over="ignore"):  # a sensitivity that explodes is an infinite budget, not a warning
+            phi = contraction[step] * phi + jump[step] * used
 
 
 def forward(contraction: np.ndarray, jump: np.ndarray) -> np.ndarray:
@@ -176,7 +178,7 @@ def _recurrence(factor: np.ndarray, source: np.ndarray, start: float) -> np.ndar
     factors = np.concatenate([factor, np.ones(pad)]).reshape(blocks, width)
     sources = np.concatenate([source, np.zeros(pad)]).reshape(blocks, width)
     if blocks == 1:
-        values, x = [start], start
+        values, x = [start], start  # Python floats: they overflow to infinity without a warning
         for f, s in zip(factor.tolist(), source.tolist(), strict=True):
             x = f * x + s
             values.append(x)

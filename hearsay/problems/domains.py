@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
-import jax
 import jax.numpy as jnp
+import numpy as np
 
 from hearsay import _validate as check
+
+
+def namespace(array: Any) -> Any:
+    """jax.numpy for a run, NumPy for the float64 reference on the host: one formula serves both."""
+    return np if isinstance(array, np.ndarray) else jnp
 
 
 @dataclass(frozen=True)
@@ -20,12 +26,13 @@ class Ball:
     def __post_init__(self) -> None:
         check.positive("radius", self.radius)
 
-    def project(self, params: jax.Array) -> jax.Array:
+    def project(self, params: Any) -> Any:
+        xp = namespace(params)
         # Scaled by the largest entry first: the square of a far-away point must not overflow, or it would be projected to the origin.
-        largest = jnp.maximum(jnp.max(jnp.abs(params)), 1e-30)
+        largest = xp.maximum(xp.max(xp.abs(params)), 1e-30)
         scaled = params / largest
-        norm = largest * jnp.sqrt(jnp.sum(scaled * scaled))
-        return params * jnp.minimum(1.0, self.radius / jnp.maximum(norm, 1e-30))
+        norm = largest * xp.sqrt(xp.sum(scaled * scaled))
+        return params * xp.minimum(1.0, self.radius / xp.maximum(norm, 1e-30))
 
     def reach(self, dimension: int) -> float:
         """The largest l2 norm in the set."""
@@ -46,8 +53,8 @@ class Box:
         if check.number("high", self.high) <= check.number("low", self.low):
             check.fail("high", f"above low = {self.low:g}", self.high)
 
-    def project(self, params: jax.Array) -> jax.Array:
-        return jnp.clip(params, self.low, self.high)
+    def project(self, params: Any) -> Any:
+        return namespace(params).clip(params, self.low, self.high)
 
     def reach(self, dimension: int) -> float:
         return max(abs(self.low), abs(self.high)) * math.sqrt(dimension)

@@ -27,16 +27,10 @@ from functools import cached_property
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from hearsay import _validate as check
-from hearsay.problems.domains import Domain
-
-
-def _namespace(array: Any) -> Any:
-    """jax.numpy for a run, NumPy for the float64 reference on the host: one formula serves both."""
-    return np if isinstance(array, np.ndarray) else jnp
+from hearsay.problems.domains import Domain, namespace
 
 
 @dataclass(frozen=True)
@@ -93,7 +87,7 @@ class Loss(ABC):
         residual = self.residual(margin, labels)
         if self.clip is None:
             return residual
-        xp = _namespace(margin)
+        xp = namespace(margin)
         norm = xp.sqrt(xp.sum(features * features, axis=-1)) * abs(residual)
         return residual * xp.minimum(1.0, self.clip / xp.maximum(norm, 1e-30))
 
@@ -110,10 +104,10 @@ class Loss(ABC):
 @dataclass(frozen=True)
 class Logistic(Loss):
     def residual(self, margin: Any, labels: Any) -> Any:
-        return 0.5 + 0.5 * _namespace(margin).tanh(margin / 2) - labels
+        return 0.5 + 0.5 * namespace(margin).tanh(margin / 2) - labels
 
     def record_values(self, margin: Any, labels: Any) -> Any:
-        return _namespace(margin).logaddexp(0.0 * margin, margin) - labels * margin
+        return namespace(margin).logaddexp(0.0 * margin, margin) - labels * margin
 
     @property
     def curvature(self) -> tuple[float, float]:

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hearsay.algorithms import ldp_online
 from hearsay.algorithms.baselines.dsgd import Dsgd, Message, Rates, State
-from hearsay.algorithms.ldp_online import ldp_online
 from hearsay.base import Inbox
 from hearsay.certify import calibrate, certify, messages_within, spent_after
 from hearsay.graphs import ring

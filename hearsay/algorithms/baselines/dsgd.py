@@ -39,7 +39,7 @@ class Rates(NamedTuple):
     noise: Any
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Dsgd(Algorithm):
     """Decentralized SGD. Options: step and noise (schedules), mechanism, sampling (Cyclic() by default), average."""
 
@@ -90,7 +90,7 @@ class Dsgd(Algorithm):
         graph.require_row_sums_below(1.0, "an agent's own weight in the average must not be negative")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Dola(Dsgd):
     """DSGD with DOLA's schedules: steps like 1/sqrt(k), noise in proportion to the step."""
 

@@ -20,7 +20,7 @@ from hearsay.problems.domains import Domain
 from hearsay.schedules import Geometric, Schedule
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Pdop(Dsgd):
     """Options as for DSGD; the default step and noise fall geometrically, the step faster."""
 
