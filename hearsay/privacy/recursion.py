@@ -101,7 +101,7 @@ def prices(account: Account, horizon: int, terminal: float = 0.0) -> np.ndarray:
     ahead = backward(rec.contraction(k), through, terminal)[1:]
     with np.errstate(over="ignore", invalid="ignore"):
         out = np.where(jump == 0, 0.0, jump * ahead) + np.where(exposure == 0, 0.0, exposure * fresh)
-    return np.sqrt(account.dimension) * out
+        return np.sqrt(account.dimension) * out
 
 
 def spent(account: Account, horizon: int) -> np.ndarray:
