@@ -57,6 +57,23 @@ def advance(
 ) -> Carry:
     """Run the given steps; `rates` holds one row per step."""
     TRACES["advance"] += 1
+    with jax.default_matmul_precision(
+        "highest"
+    ):  # a GPU's shortened float32 products would be off by parts in a thousand
+        return _steps(carry, setting, steps, rates, algorithm, loss, domain, arrivals, block)
+
+
+def _steps(
+    carry: Carry,
+    setting: Setting,
+    steps: jax.Array,
+    rates: Any,
+    algorithm: Algorithm,
+    loss: Loss,
+    domain: Domain,
+    arrivals: Arrivals,
+    block: int,
+) -> Carry:
     params = carry.readout[0, 0]
 
     def draw_block(block_steps: jax.Array) -> Any:

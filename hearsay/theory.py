@@ -128,7 +128,7 @@ def _private(algorithm: LdpOnline, problem: Problem, noise: tuple, u: float, v: 
 
 
 def _rate(name: str, what: str, beta: float) -> Finding:
-    promise = f"falls at least like t^-{beta:.4g}" if beta > 0 else f"is not promised to fall (exponent {-beta:.4g})"
+    promise = f"falls at least like t^-{beta:.4g}" if beta > 0 else "is not promised to fall"
     return Finding(name, beta > 0, f"{what} {promise}", beta)
 
 
