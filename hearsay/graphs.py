@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -91,11 +92,12 @@ class Graph:
             )
 
 
-def from_weights(matrix: object, name: str = "custom") -> Graph:
+def from_weights(matrix: Any, name: str = "custom") -> Graph:
     """A graph from a matrix of weights (dense or sparse, the diagonal is ignored); checked for sign and connection."""
+    shape = np.shape(matrix) if not sparse.issparse(matrix) else matrix.shape
+    if len(shape) != 2 or shape[0] != shape[1]:
+        check.fail("weights", "a square matrix", shape)
     weights = sparse.csr_array(matrix, dtype=np.float64, copy=True)
-    if weights.ndim != 2 or weights.shape[0] != weights.shape[1]:
-        check.fail("weights", "a square matrix", weights.shape)
     weights.setdiag(0.0)
     weights.eliminate_zeros()
     weights.sort_indices()
