@@ -95,7 +95,9 @@ class Session:
 
     def metrics(self) -> dict[str, np.ndarray]:
         rows = jax.device_get(self.measured)
-        return {name: np.stack([np.float64(getattr(row, name)) for row in rows]) for name in Measured._fields}
+        return {
+            name: np.stack([np.asarray(getattr(row, name), np.float64) for row in rows]) for name in Measured._fields
+        }
 
     def epsilon(self, steps: list[int]) -> np.ndarray:
         """What every agent has spent when those numbers of steps are done, (time, agent)."""

@@ -93,17 +93,19 @@ def simulate(
         except KeyboardInterrupt:
             stopped = f"interrupted after {session.step} of {allowed} steps"
             session.measure()
+        # Still under the guard: an impatient Ctrl-C now must not cost the result.
         session.models.block_until_ready()
         if home is not None:
             checkpoint.save(home, session.arrays(fingerprint))
-    if not np.all(np.isfinite(session.models)):
-        lost = "the models are no longer finite numbers: smaller steps or less noise are needed"
-        stopped = f"{stopped}; {lost}" if stopped else lost
-    certificate = certify(algorithm, problem, graph, session.step, delta=delta)
+        if not np.all(np.isfinite(session.models)):
+            lost = "the models are no longer finite numbers: smaller steps or less noise are needed"
+            stopped = f"{stopped}; {lost}" if stopped else lost
+        certificate = certify(algorithm, problem, graph, session.step, delta=delta)
+        measured = session.results()
     seconds = time.perf_counter() - began
     return Run(
-        algorithm, problem, graph, certificate, seed_list, *session.results(), np.asarray(session.models), stopped, seconds
-    )  # fmt: skip
+        algorithm, problem, graph, certificate, seed_list, *measured, np.asarray(session.models), stopped, seconds
+    )
 
 
 def _loop(
