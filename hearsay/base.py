@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -146,6 +146,14 @@ class Algorithm(ABC):
     def with_noise(self, factors: Sequence[float]) -> Algorithm:
         """The same algorithm with agent i's noise scale multiplied by factors[i]."""
         return replace(self, noise=tuple(self.noise_for(i).scaled(f) for i, f in enumerate(factors)))
+
+    @property
+    def kernel(self) -> Algorithm:
+        """The same algorithm with its schedules blanked out: what is compiled. send and update see schedules through `rates` only, so runs that
+        differ in nothing but schedules (a sweep, calibrated noise) share one compiled program."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        blank: dict[str, Any] = {n: Constant(1.0) for n, v in values.items() if isinstance(v, (Schedule, tuple))}
+        return replace(self, **blank)
 
     def averaged(self, average: jax.Array, state: Any, step: jax.Array) -> jax.Array:
         """The running read-out, weighted in proportion to the step so that early models fade (Polyak averaging)."""

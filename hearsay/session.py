@@ -47,7 +47,7 @@ class Session:
             keys.noise_keys(jnp.asarray(seeds), graph.agents),
             keys.sampling_keys(problem.seed, graph.agents),
         )
-        self.carry = engine.start(algorithm, problem, self.setting, jnp.asarray(seeds), spread)
+        self.carry = engine.start(algorithm.kernel, problem, self.setting, jnp.asarray(seeds), spread)
         self.reference = Reference(problem) if reference is True else reference or None
         self.watched = watched_agents(graph.agents)
         self.test = (jnp.asarray(problem.test_features, self.dtype), jnp.asarray(problem.test_labels, self.dtype))
@@ -68,7 +68,7 @@ class Session:
             chunk, len(self.seeds), self.graph.agents, self.problem.dimension, self.dtype.itemsize
         )
         self.carry = engine.advance(
-            self.carry, self.setting, steps, rates, algorithm=self.algorithm, loss=self.problem.loss,
+            self.carry, self.setting, steps, rates, algorithm=self.algorithm.kernel, loss=self.problem.loss,
             domain=self.problem.domain, arrivals=self.problem.arrivals, block=block,
         )  # fmt: skip
         self.step += chunk

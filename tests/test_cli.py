@@ -306,3 +306,20 @@ def test_help_names_everything_that_can_be_chosen():
 def test_words_become_numbers_and_truth_values(text, value):
     assert cli_options.word(text) == value
     assert type(cli_options.word(text)) is type(value)
+
+
+def test_a_run_is_not_overwritten_unasked(tmp_path, monkeypatch, capsys):
+    out = tmp_path / "run"
+    assert call("run", "ldp-online", *TINY, "--out", out).exit_code == 0
+    kept = (out / "config.toml").read_bytes()
+    message = error_of(monkeypatch, capsys, "run", "ldp-online", *TINY, "--out", out)
+    assert message == f"error: {out} holds a run: --resume continues it, --overwrite replaces it"
+    message = error_of(monkeypatch, capsys, "run", "ldp-online", *TINY, "--seeds", "0", "--out", out, "--overwrite")
+    assert "seeds must be at least 1" in message
+    assert (out / "config.toml").read_bytes() == kept, "a command that fails must leave the run as it was"
+    assert call("run", "ldp-online", *TINY, "--out", out, "--overwrite").exit_code == 0
+
+
+def test_a_model_that_only_guesses_is_called_so(tmp_path):
+    result = call("run", "ldp-online", "--steps", "5", "--epsilon", "0.001", "--out", tmp_path / "run")
+    assert "no better than always naming the commoner label" in plain(result.output)

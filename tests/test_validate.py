@@ -1,0 +1,93 @@
+"""Messages name the argument, the rule and the value."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import hearsay as hs
+from hearsay import _validate as check
+
+
+def test_numbers():
+    assert check.number("x", np.float32(2)) == 2.0
+    for bad in (True, "1", None):
+        with pytest.raises(TypeError, match="x must be a number, got"):
+            check.number("x", bad)
+    with pytest.raises(ValueError, match="x must be finite, got nan"):
+        check.number("x", float("nan"))
+    with pytest.raises(ValueError, match="n must be at least 1, got 0"):
+        check.count("n", 0)
+    with pytest.raises(TypeError, match="n must be a whole number, got 1.5"):
+        check.count("n", 1.5)
+
+
+def test_flags_are_not_truthy_words():
+    for bad in ("no", 3, None):
+        with pytest.raises(TypeError, match="feedback must be true or false, got"):
+            hs.ldp_online(feedback=bad)
+        with pytest.raises(TypeError, match="average must be true or false, got"):
+            hs.dsgd(average=bad)
+
+
+def test_one_number_or_one_per_agent():
+    assert check.per_agent("epsilon", np.int64(2), 3) == [2.0] * 3
+    assert check.per_agent("epsilon", np.array([1, 2]), 2) == [1.0, 2.0]
+    with pytest.raises(ValueError, match="epsilon must be one number, or one for each of the 3 agents, got"):
+        check.per_agent("epsilon", [1, 2], 3)
+    with pytest.raises(TypeError, match="epsilon must be a number, got 'abc'"):
+        check.per_agent("epsilon", "abc", 3)
+
+
+def test_the_wrong_kind_of_thing_is_named():
+    problem, graph, algorithm = hs.problems.ridge(agents=3, records=9, dimension=2), hs.graphs.ring(3), hs.ldp_online()
+    for arguments, name in (
+        (("ldp-online", problem, graph), "algorithm"),
+        ((algorithm, graph, problem), "problem"),
+        ((algorithm, problem, graph.to_networkx()), "graph"),
+    ):
+        with pytest.raises(TypeError, match=f"{name} must be"):
+            hs.simulate(*arguments, steps=2)
+        with pytest.raises(TypeError, match=f"{name} must be"):
+            hs.certify(*arguments, 2)
+    with pytest.raises(TypeError, match="data must be the name of a data set, or a Dataset"):
+        hs.problems.logistic(np.ones((3, 2)))
+    with pytest.raises(ValueError, match="use it with the ridge loss"):
+        hs.problems.logistic("linear")
+
+
+def test_a_far_away_point_is_projected_onto_the_ball_and_not_to_its_centre():
+    far = jnp.full(4, 1e25, jnp.float32)
+    assert float(jnp.linalg.norm(hs.problems.Ball(10.0).project(far))) == pytest.approx(10.0, rel=1e-6)
+    near = np.array([3.0, 4.0])
+    assert hs.problems.Ball(10.0).project(near).tolist() == [3.0, 4.0]
+    assert hs.problems.Ball(1.0).project(near).tolist() == pytest.approx([0.6, 0.8])
+    assert hs.problems.Ball(1.0).project(np.zeros(2)).tolist() == [0.0, 0.0]
+
+
+def test_an_infinite_horizon_on_data_that_end_is_warned_of():
+    problem, graph = hs.problems.ridge(agents=3, records=9, dimension=2), hs.graphs.ring(3)
+    certificate = hs.certify(hs.ldp_online(), problem, graph, float("inf"))
+    assert any("hold 9 to 9 records, which last for 9 steps" in w for w in certificate.warnings)
+    assert not hs.certify(hs.ldp_online(step=0.1), problem, graph, 9).warnings
+
+
+def test_a_run_says_when_models_are_no_longer_numbers():
+    problem, graph = hs.problems.ridge(agents=3, records=9, dimension=2, radius=1e300), hs.graphs.ring(3)
+    run = hs.simulate(
+        hs.ldp_online(step=1e3, coupling=0.0, noise=1e160), problem, graph, steps=300, reference=False, regret=False
+    )
+    assert np.all(np.isfinite(run.models)) == (run.stopped is None)
+
+
+def test_schedules_alone_do_not_compile_again():
+    """A sweep over step sizes, or calibrated noise, reuses the compiled program."""
+    from hearsay import engine
+
+    problem, graph = hs.problems.ridge(agents=3, records=31, dimension=2), hs.graphs.ring(3)
+    hs.simulate(hs.ldp_online(step=hs.PowerLaw(0.1, -0.7)), problem, graph, steps=31, every=31)
+    before = engine.TRACES["advance"]
+    for step, noise in ((0.05, 1.0), (hs.Geometric(0.1, 0.9), [1.0, 2.0, 3.0])):
+        hs.simulate(hs.ldp_online(step=step, noise=noise), problem, graph, steps=31, every=31)
+    assert engine.TRACES["advance"] == before
