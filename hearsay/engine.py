@@ -7,7 +7,8 @@ vectorised, and batches are formed once for all seeds.
 
 from __future__ import annotations
 
-from functools import lru_cache, partial
+from collections.abc import Callable
+from functools import lru_cache, partial, wraps
 from typing import Any, NamedTuple
 
 import jax
@@ -42,7 +43,19 @@ class Setting(NamedTuple):
 TRACES = {"advance": 0}  # counted by the tests: a run traces once per chunk length
 
 
+def full_precision(function: Callable) -> Callable:
+    """Matrix products in full float32: the shortened ones of a GPU would be off by parts in a thousand."""
+
+    @wraps(function)
+    def traced(*args: Any, **options: Any) -> Any:
+        with jax.default_matmul_precision("highest"):
+            return function(*args, **options)
+
+    return traced
+
+
 @partial(jax.jit, static_argnames=("algorithm", "loss", "domain", "arrivals", "block"))
+@full_precision
 def advance(
     carry: Carry,
     setting: Setting,
@@ -57,23 +70,6 @@ def advance(
 ) -> Carry:
     """Run the given steps; `rates` holds one row per step."""
     TRACES["advance"] += 1
-    with jax.default_matmul_precision(
-        "highest"
-    ):  # a GPU's shortened float32 products would be off by parts in a thousand
-        return _steps(carry, setting, steps, rates, algorithm, loss, domain, arrivals, block)
-
-
-def _steps(
-    carry: Carry,
-    setting: Setting,
-    steps: jax.Array,
-    rates: Any,
-    algorithm: Algorithm,
-    loss: Loss,
-    domain: Domain,
-    arrivals: Arrivals,
-    block: int,
-) -> Carry:
     params = carry.readout[0, 0]
 
     def draw_block(block_steps: jax.Array) -> Any:

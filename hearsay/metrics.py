@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import linalg
 
+from hearsay.engine import full_precision
 from hearsay.problems.losses import Loss
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling import Records
@@ -134,6 +135,7 @@ class Measured(NamedTuple):
 
 
 @partial(jax.jit, static_argnames=("loss", "classification", "with_regret"))
+@full_precision
 def measure(
     models: jax.Array,
     watched: jax.Array,
