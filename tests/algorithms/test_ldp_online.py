@@ -29,7 +29,7 @@ def slopes(run: hs.Run, start: int) -> np.ndarray:
 def test_tracking_error_falls_at_least_at_the_promised_rate(v, u, grow):
     """20 seeds; the upper end of a 99.9 % interval of the mean slope lies below -beta: a false alarm needs a slope that is not there."""
     problem = hs.problems.ridge(agents=4, records=4100, dimension=5, ridge=0.2)
-    noise = [hs.PowerLaw(0.3, g) for g in grow]
+    noise = [hs.PowerLaw(1.0, g) for g in grow]
     algorithm = hs.ldp_online(step=hs.PowerLaw(1.0, -v), coupling=hs.PowerLaw(1.0, -u), noise=noise)
     run = hs.simulate(algorithm, problem, hs.graphs.ring(4), steps=4000, seeds=20, every=50, regret=False, spread=1.0)
     found = slopes(run, 200)
