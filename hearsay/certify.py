@@ -12,7 +12,7 @@ from hearsay import _validate as check
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.privacy import convert
-from hearsay.privacy.calibrate import cost, noise_factor, rho_for
+from hearsay.privacy.calibrate import as_horizon, cost, noise_factor, rho_for
 from hearsay.privacy.certificate import AgentBudget, Certificate
 from hearsay.privacy.horizon import InfiniteBudget
 from hearsay.privacy.participation import Every
@@ -33,11 +33,11 @@ def certify(
     """
     check.instance("algorithm", algorithm, Algorithm, "an algorithm such as hearsay.ldp_online(...)")
     algorithm.check(graph, problem)
-    horizon = _horizon(horizon)
+    horizon = as_horizon(horizon)
     if delta is not None:
         check.fraction("delta", delta)
-    if algorithm.mechanism == "gaussian" and delta is None:
-        raise ValueError("delta must be given for Gaussian noise: it has no pure epsilon")
+    if algorithm.mechanism == "gaussian":
+        delta = _required(delta)
     budgets, warnings = [], []
     for agent in range(graph.agents):
         account, found = _best(algorithm, problem, graph, agent, horizon)
@@ -61,10 +61,11 @@ def calibrate(
 ) -> Algorithm:
     """The same algorithm with every agent's noise scaled so that its budget is at most its `epsilon` (one number, or one per agent)."""
     algorithm.check(graph, problem)
+    horizon = as_horizon(horizon)
     targets = check.per_agent("epsilon", epsilon, graph.agents)
     factors = []
     for agent, target in enumerate(targets):
-        account, _ = _best(algorithm, problem, graph, agent, _horizon(horizon))
+        account, _ = _best(algorithm, problem, graph, agent, horizon)
         factors.append(noise_factor(account, target, horizon, delta))
     return algorithm.with_noise(factors)
 
@@ -83,8 +84,7 @@ def as_epsilon(algorithm: Algorithm, spent: np.ndarray, delta: float | None) -> 
     """`spent_after` in the unit that people read: epsilon, at delta for Gaussian noise."""
     if algorithm.mechanism == "laplace":
         return spent
-    if delta is None:
-        raise ValueError("delta must be given for Gaussian noise: it has no pure epsilon")
+    delta = _required(delta)
     distinct, where = np.unique(spent, return_inverse=True)
     return np.array([convert.gaussian_epsilon(float(rho), delta) for rho in distinct])[where].reshape(spent.shape)
 
@@ -101,8 +101,7 @@ def messages_within(
     budget = check.per_agent("budget", budget, graph.agents)
     limits = np.array(budget, dtype=float)
     if algorithm.mechanism == "gaussian":
-        if delta is None:
-            raise ValueError("delta must be given for Gaussian noise: it has no pure epsilon")
+        delta = _required(delta)
         limits = np.array([rho_for(limit, delta) for limit in budget])
     # What is spent never falls with the number of messages: look for the last one that every agent can afford.
     low, high = 0, horizon + 1
@@ -114,6 +113,12 @@ def messages_within(
         return horizon, 0
     over = spent_after(algorithm, problem, graph, [low + 1])[0] - limits
     return low, int(np.argmax(over > 0))
+
+
+def _required(delta: float | None) -> float:
+    if delta is None:
+        raise ValueError("delta must be given for Gaussian noise: it has no pure epsilon")
+    return delta
 
 
 def _best(
@@ -135,14 +140,12 @@ def _budget(
 ) -> AgentBudget:
     epsilon, rho, at_delta = found.value, None, None
     if algorithm.mechanism == "gaussian":
-        assert delta is not None
-        rho, epsilon = found.value, convert.gaussian_epsilon(found.value, delta)
+        rho, epsilon = found.value, convert.gaussian_epsilon(found.value, _required(delta))
     elif delta is not None and math.isfinite(found.value):
         at_delta = _laplace_at_delta(account, found, horizon, delta)
     paper = None if math.isinf(horizon) else algorithm.paper_epsilon(graph, agent, problem, int(horizon))
-    epsilon = float(epsilon)
     return AgentBudget(
-        agent, epsilon, account.basis, str(account.pattern), _dominates(account, found, horizon), paper, at_delta, rho,
+        agent, float(epsilon), account.basis, str(account.pattern), _dominates(account, found, horizon), paper, at_delta, rho,
         found.reason, account.assumptions,
     )  # fmt: skip
 
@@ -206,11 +209,3 @@ def _explosion(account: Account, horizon: float) -> list[str]:
         f"{'the first step spreads' if bad == 1 else f'the first {bad} steps spread'} two states apart (factor up to {factor.max():.3g}); "
         f"a first step size of at most {limit:.3g} would not"
     ]
-
-
-def _horizon(horizon: float) -> float:
-    if isinstance(horizon, float) and math.isinf(horizon) and horizon > 0:
-        return math.inf
-    if isinstance(horizon, float) and horizon.is_integer():
-        horizon = int(horizon)
-    return check.count("horizon", horizon, 0)

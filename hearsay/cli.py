@@ -103,8 +103,8 @@ def compare(config: Any, algorithms: list[str], out: Out = None) -> None:
     runs: dict[str, Any] = {}
     config = _with_noise(config)
     built = {name: _build(config.merged({"algorithm": {"name": name}})) for name in algorithms}
-    name_of_data = next(iter(built.values()))[1].name
-    reference = Reference(next(iter(built.values()))[1])
+    shared = built[algorithms[0]][1]
+    reference = Reference(shared)
     out.mkdir(parents=True, exist_ok=True)
     for name, (algorithm, problem, graph) in built.items():
         with progress_bar() as show:
@@ -115,7 +115,7 @@ def compare(config: Any, algorithms: list[str], out: Out = None) -> None:
         if runs[name].interrupted:
             raise KeyboardInterrupt
     summary(runs)
-    console.print(f"Report: {comparison_report(runs, out, f'Comparison on {name_of_data}')}", soft_wrap=True)
+    console.print(f"Report: {comparison_report(runs, out, f'Comparison on {shared.name}')}", soft_wrap=True)
 
 
 @app.command()

@@ -6,6 +6,7 @@ import csv
 import io
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ class Run:
     stopped: str | None
     seconds: float
 
-    @property
+    @cached_property
     def metrics(self) -> dict[str, np.ndarray]:
         """Every metric as (time, seed)."""
         regret = self.raw["regret"].mean(axis=2)

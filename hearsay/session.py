@@ -31,14 +31,8 @@ class Session:
         spread: float,
         delta: float | None,
     ):
-        self.algorithm, self.problem, self.graph, self.seeds, self.regret, self.delta = (
-            algorithm,
-            problem,
-            graph,
-            seeds,
-            regret,
-            delta,
-        )
+        self.algorithm, self.problem, self.graph = algorithm, problem, graph
+        self.seeds, self.regret, self.delta = seeds, regret, delta
         self.dtype = problem.records.features.dtype
         mixers = tuple(mixer(graph, kind, self.dtype) for kind in algorithm.channels.values())
         self.setting = engine.Setting(

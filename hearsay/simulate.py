@@ -83,9 +83,7 @@ def simulate(
     fingerprint = "" if home is None else _fingerprint(algorithm, problem, graph, (seed_list, every, spread))
     if resume and home is not None:
         session.restore(checkpoint.load(home), fingerprint)
-        if session.step > allowed:
-            limit = f"a budget that allows {allowed}" if allowed < steps else f"steps = {steps}"
-            raise ValueError(f"the checkpoint has {session.step} steps done, more than {limit}: nothing to resume")
+        _require_at_most(allowed, steps, session.step)
     began = time.perf_counter()
     with _Interrupts() as interrupts:
         try:
@@ -108,6 +106,12 @@ def simulate(
     )
 
 
+def _require_at_most(allowed: int, steps: int, done: int) -> None:
+    if done > allowed:
+        limit = f"a budget that allows {allowed}" if allowed < steps else f"steps = {steps}"
+        raise ValueError(f"the checkpoint has {done} steps done, more than {limit}: nothing to resume")
+
+
 def _loop(
     session: Session,
     allowed: int,
@@ -119,13 +123,15 @@ def _loop(
     interrupts: _Interrupts,
 ) -> None:
     saved = time.perf_counter()
+    ahead = sorted({*range(every, allowed, every), allowed})
+    spent = {} if progress is None else dict(zip(ahead, session.epsilon(ahead).max(axis=1).tolist(), strict=True))
     while session.step < allowed:
         before = session.models
         session.advance(min(every - session.step % every, allowed - session.step))
         session.measure()
         before.block_until_ready()  # at most one chunk ahead of the device, so that Ctrl-C is heard
         if progress is not None:
-            progress(session.step, allowed, float(session.epsilon([session.step]).max()))
+            progress(session.step, allowed, spent[session.step])
         if home is not None and time.perf_counter() - saved > checkpoint_seconds:
             checkpoint.save(home, session.arrays(fingerprint))
             saved = time.perf_counter()

@@ -100,9 +100,7 @@ def _replay(
 
 def certified(account: Account, steps: int) -> np.ndarray:
     """The certified l2 gap of every release, (field, time): the worst over the participation pattern at each step."""
-    k = np.arange(steps)
-    rec = account.recursion
-    contraction, jump, exposure = rec.contraction(k), rec.step(k) * rec.exposure(k), rec.exposure(k)
+    contraction, jump, exposure = account.recursion.coefficients(steps)
     uses = account.pattern.uses(steps)
     phi = np.stack([forward(contraction, jump * used)[:-1] for used in uses])
     bounds = [release.state * phi + release.fresh * exposure * uses for release in account.releases]

@@ -10,21 +10,28 @@ from hearsay.privacy.horizon import InfiniteBudget, infinite
 from hearsay.privacy.recursion import OUTWARD, Account, prices, spent
 
 
-def cost(account: Account, horizon: float) -> InfiniteBudget:
-    """Pure epsilon (Laplace) or rho (Gaussian) of one account over a finite or infinite horizon."""
-    if math.isinf(horizon):
-        return infinite(account)
+def as_horizon(horizon: float) -> int | float:
+    """A number of messages, or infinity."""
+    if isinstance(horizon, float) and horizon == math.inf:
+        return horizon
     if isinstance(horizon, float) and horizon.is_integer():
         horizon = int(horizon)
-    horizon = check.count("horizon", horizon, 0)
-    if horizon == 0:
+    return check.count("horizon", horizon, 0)
+
+
+def cost(account: Account, horizon: float) -> InfiniteBudget:
+    """Pure epsilon (Laplace) or rho (Gaussian) of one account over a finite or infinite horizon."""
+    if math.isinf(as_horizon(horizon)):
+        return infinite(account)
+    messages = int(as_horizon(horizon))
+    if messages == 0:
         return InfiniteBudget(0.0)
     if account.mechanism == "gaussian":
-        value = float(spent(account, horizon)[-1])
+        value = float(spent(account, messages)[-1])
     else:
-        value = account.pattern.total(prices(account, horizon)) * OUTWARD
+        value = account.pattern.total(prices(account, messages)) * OUTWARD
     reason = "" if math.isfinite(value) else _why_infinite(account)
-    return InfiniteBudget(value if math.isfinite(value) else math.inf, horizon, reason=reason)
+    return InfiniteBudget(value if math.isfinite(value) else math.inf, messages, reason=reason)
 
 
 def noise_factor(account: Account, epsilon: float, horizon: float, delta: float | None = None) -> float:

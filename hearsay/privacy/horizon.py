@@ -27,8 +27,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hearsay.privacy.participation import Every, Once
-from hearsay.privacy.recursion import OUTWARD, Account, forward, prices
+from hearsay.privacy.participation import Once
+from hearsay.privacy.recursion import MEMORYLESS, OUTWARD, Account, forward, prices
 from hearsay.schedules import Constant, Geometric, PowerLaw, Schedule
 
 _FIRST, _LAST = 2**12, 2**18
@@ -166,14 +166,13 @@ def _gaussian(account: Account, tail: _Tail, n: int) -> InfiniteBudget:
     if slack <= 0.05 * kappa:
         raise _TryLater
     k = np.arange(n)
-    rec = account.recursion
-    phi = forward(rec.contraction(k), rec.step(k) * rec.exposure(k))
+    contraction, jump, exposure = account.recursion.coefficients(n)
+    phi = forward(contraction, jump)
     if not np.all(np.isfinite(phi)):
         raise _NoBound("the sensitivity grows beyond all bounds in the first steps: make the step size smaller")
     bound = max(phi[-1] * tail.x**q, tail.jump[0] / slack)
     near = sum(
-        float(np.sum(((r.state * phi[:-1] + r.fresh * rec.exposure(k)) / r.scale(k)) ** 2) / 2)
-        for r in account.releases
+        float(np.sum(((r.state * phi[:-1] + r.fresh * exposure) / r.scale(k)) ** 2) / 2) for r in account.releases
     )
     far = 0.0
     for coefficient, power in (
@@ -216,7 +215,7 @@ def _rates(account: Account, shift: float, n: int) -> tuple[tuple[float, float],
     mu, largest = rec.curvature
     if _law("step", rec.step.upper()).exponent > 0:
         raise _NoBound(f"the step {rec.step} grows with time")
-    if isinstance(rec.leak, Constant) and rec.leak.value == 1.0:  # a_k = 0: l_k = step_k max(|mu|, L), which only falls
+    if rec.leak == MEMORYLESS:  # a_k = 0: l_k = step_k max(|mu|, L), which only falls
         kappa = 1 - float(rec.step(n)) * max(abs(mu), abs(largest))
         if kappa <= 0:
             raise _TryLater
@@ -288,7 +287,7 @@ def _diverges(tail: _Tail) -> str:
 def _geometric(account: Account) -> InfiniteBudget | None:
     """A memoryless state (l_k = 0) with geometric steps and noise: the prices are a geometric series."""
     rec = account.recursion
-    if not (rec.leak == Constant(1.0) and rec.curvature == (0.0, 0.0) and isinstance(rec.exposure, Constant)):
+    if not (rec.leak == MEMORYLESS and rec.curvature == (0.0, 0.0) and isinstance(rec.exposure, Constant)):
         return None
     if not (isinstance(rec.step, Geometric) and len(account.releases) == 1 and account.mechanism == "laplace"):
         return None
@@ -301,8 +300,6 @@ def _geometric(account: Account) -> InfiniteBudget | None:
             math.inf, reason=f"prices grow like {ratio:.4g}^k: the step must fall faster than the noise"
         )
     price = prices(account, 2)[0]
-    period = getattr(account.pattern, "period", 1)
+    period = getattr(account.pattern, "period", 1)  # used at every step unless the pattern says otherwise
     value = price if isinstance(account.pattern, Once) else price / (1 - ratio**period)
-    if isinstance(account.pattern, Every):
-        value = price / (1 - ratio)
     return InfiniteBudget(value * OUTWARD, 64)

@@ -61,6 +61,12 @@ class Recursion:
         kept, step = 1.0 - self.leak(k), self.step(k)
         return np.maximum(np.abs(kept - step * self.curvature[0]), np.abs(kept - step * self.curvature[1]))
 
+    def coefficients(self, horizon: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(l_k, step_k c_k, c_k) for k = 0 .. horizon-1."""
+        k = np.arange(horizon)
+        exposure = self.exposure(k)
+        return self.contraction(k), self.step(k) * exposure, exposure
+
 
 @dataclass(frozen=True)
 class Release:
@@ -91,14 +97,13 @@ class Account:
 def prices(account: Account, horizon: int, terminal: float = 0.0) -> np.ndarray:
     """w(l) for l = 0 .. horizon-1, times sqrt(d). `terminal` stands for q(horizon), what later messages cost."""
     k = np.arange(horizon)
-    rec = account.recursion
-    jump, exposure = rec.step(k) * rec.exposure(k), rec.exposure(k)
+    contraction, jump, exposure = account.recursion.coefficients(horizon)
     through, fresh = np.zeros(horizon), np.zeros(horizon)
     for release in account.releases:
         inverse = _inverse(release.scale(k))
         through += release.state * inverse if release.state else 0.0
         fresh += release.fresh * inverse if release.fresh else 0.0
-    ahead = backward(rec.contraction(k), through, terminal)[1:]
+    ahead = backward(contraction, through, terminal)[1:]
     with np.errstate(over="ignore", invalid="ignore"):
         out = np.where(jump == 0, 0.0, jump * ahead) + np.where(exposure == 0, 0.0, exposure * fresh)
         return np.sqrt(account.dimension) * out
@@ -137,16 +142,15 @@ def message_costs(account: Account, horizon: int) -> np.ndarray | None:
 
 def _all_uses(account: Account, horizon: int) -> np.ndarray:
     k = np.arange(horizon)
-    rec = account.recursion
-    phi = forward(rec.contraction(k), rec.step(k) * rec.exposure(k))[:-1]
-    return _cost(account, phi, rec.exposure(k), [_inverse(r.scale(k)) for r in account.releases])
+    contraction, jump, exposure = account.recursion.coefficients(horizon)
+    phi = forward(contraction, jump)[:-1]
+    return _cost(account, phi, exposure, [_inverse(r.scale(k)) for r in account.releases])
 
 
 def _pattern_costs(account: Account, horizon: int) -> Iterator[np.ndarray]:
     """Per step, the cost of its message under each candidate pattern: Phi runs forward for all of them at once."""
     k = np.arange(horizon)
-    rec = account.recursion
-    contraction, jump, exposure = rec.contraction(k), rec.step(k) * rec.exposure(k), rec.exposure(k)
+    contraction, jump, exposure = account.recursion.coefficients(horizon)
     inverse = [_inverse(r.scale(k)) for r in account.releases]
     phi = np.zeros(account.pattern.candidates(horizon))
     for step in range(horizon):
@@ -172,17 +176,17 @@ def _recurrence(factor: np.ndarray, source: np.ndarray, start: float) -> np.ndar
     All blocks of 512 steps run side by side from x = 0, together with the product of their factors; one pass over the blocks joins them.
     """
     steps = len(factor)
-    width = 512 if steps > 4096 else max(1, steps)
-    blocks = -(-steps // width)
-    pad = blocks * width - steps
-    factors = np.concatenate([factor, np.ones(pad)]).reshape(blocks, width)
-    sources = np.concatenate([source, np.zeros(pad)]).reshape(blocks, width)
-    if blocks == 1:
+    if steps <= 4096:
         values, x = [start], start  # Python floats: they overflow to infinity without a warning
         for f, s in zip(factor.tolist(), source.tolist(), strict=True):
             x = f * x + s
             values.append(x)
         return np.array(values)
+    width = 512
+    blocks = -(-steps // width)
+    pad = blocks * width - steps
+    factors = np.concatenate([factor, np.ones(pad)]).reshape(blocks, width)
+    sources = np.concatenate([source, np.zeros(pad)]).reshape(blocks, width)
     alone, gain = np.zeros((blocks, width + 1)), np.ones((blocks, width + 1))
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         for j in range(width):
@@ -193,8 +197,7 @@ def _recurrence(factor: np.ndarray, source: np.ndarray, start: float) -> np.ndar
         for b in range(blocks):
             heads[b + 1] = alone[b, -1] + gain[b, -1] * heads[b]
         joined = alone[:, :-1] + gain[:, :-1] * heads[:-1, None]
-    out = np.append(joined.ravel(), heads[-1])[: steps + 1]
-    return out
+    return np.append(joined.ravel(), heads[-1])[: steps + 1]
 
 
 def _inverse(scale: np.ndarray) -> np.ndarray:
