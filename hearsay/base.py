@@ -21,6 +21,7 @@ the recursion, read from the same schedules that drive the run.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -70,6 +71,7 @@ class Algorithm(ABC):
     noise: Noise
     mechanism: str
     sampling: Sampling
+    blank: ClassVar[Schedule] = Constant(1.0)  # stands for every schedule in what is compiled
     average: bool = False  # read out an average of the agent's own past models: like them it never leaves the agent
 
     def __post_init__(self) -> None:
@@ -124,6 +126,7 @@ class Algorithm(ABC):
         check.instance("problem", problem, Problem, "a problem such as hearsay.problems.logistic(...)")
         check.instance("graph", graph, Graph, "a graph such as hearsay.graphs.ring(5), or from_networkx(...) of one")
         graph.require_agents(problem.agents)
+        self.sampling.check(problem.counts)
         if isinstance(self.noise, tuple) and len(self.noise) != graph.agents:
             check.fail(
                 "noise", f"one schedule, or one for each of the {graph.agents} agents", f"{len(self.noise)} schedules"
@@ -152,8 +155,8 @@ class Algorithm(ABC):
         """The same algorithm with its schedules blanked out: what is compiled. send and update see schedules through `rates` only, so runs that
         differ in nothing but schedules (a sweep, calibrated noise) share one compiled program."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        blank: dict[str, Any] = {n: Constant(1.0) for n, v in values.items() if isinstance(v, (Schedule, tuple))}
-        return replace(self, **blank)
+        blank: dict[str, Any] = {n: self.blank for n, v in values.items() if isinstance(v, (Schedule, tuple))}
+        return replace(self, sampling=self.sampling.kernel, **blank)
 
     def averaged(self, average: jax.Array, state: Any, step: jax.Array) -> jax.Array:
         """The running read-out, weighted in proportion to the step so that early models fade (Polyak averaging)."""
@@ -171,17 +174,19 @@ class Algorithm(ABC):
 
         `endless` describes a stream that keeps delivering new records for ever, instead of the records at hand.
         """
-        held, arrivals = int(problem.counts[agent]), problem.arrivals
+        held, arrivals = float(problem.counts[agent]), problem.arrivals
+        endless = endless and self.sampling.grows
         shared = (self.leak(graph, agent), self.step_size)
         stream: tuple[Assumption, ...] = ()
-        if endless and self.sampling.grows:
-            text = f"the stream never ends: every step brings {arrivals.per_step} new record(s) to each agent"
-            stream = (Assumption("declared", text),)
+        if endless and math.isfinite(held):
+            stream = (Assumption("declared", "the stream never ends: every step brings each agent its new records"),)
         exposure = self.sampling.exposure(problem.change, float("inf") if endless else held, arrivals)
         curvature, basis = (0.0, 0.0), "gradient at a public point"
         if self.gradient_at_state:
-            curvature = problem.loss.curvature
+            curvature = problem.curvature
             basis = f"curvature interval [{curvature[0]:.4g}, {curvature[1]:.4g}]"
+        if problem.declared:
+            basis = "declared change of one sampled gradient"
         pattern = self.sampling.pattern(held, arrivals)
         facts = problem.privacy_assumptions() + stream
         found = [self._account(Recursion(*shared, exposure, curvature), agent, pattern, problem, basis, facts)]
@@ -197,7 +202,7 @@ class Algorithm(ABC):
     def _account(
         self, recursion: Recursion, agent: int, pattern: Any, problem: Problem, basis: str, facts: tuple
     ) -> Account:
-        return Account(recursion, self.releases(agent), pattern, problem.dimension, self.mechanism, basis, facts)
+        return Account(recursion, self.releases(agent), pattern, problem.spread, self.mechanism, basis, facts)
 
 
 def as_noise(value: Any) -> Noise:

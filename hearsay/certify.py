@@ -14,7 +14,7 @@ from hearsay.graphs import Graph
 from hearsay.privacy import convert
 from hearsay.privacy.calibrate import as_horizon, cost, noise_factor, rho_for
 from hearsay.privacy.certificate import AgentBudget, Certificate
-from hearsay.privacy.horizon import InfiniteBudget
+from hearsay.privacy.horizon import Bound
 from hearsay.privacy.participation import Every
 from hearsay.privacy.recursion import Account, message_costs, prices, spent, spent_at
 from hearsay.problems.problem import Problem
@@ -43,8 +43,8 @@ def certify(
         account, found = _best(algorithm, problem, graph, agent, horizon)
         budgets.append(_budget(algorithm, problem, graph, agent, account, found, horizon, delta))
         warnings += _explosion(account, horizon)
-    if math.isinf(horizon) and algorithm.sampling.grows:
-        warnings.append(_ends(problem))
+    if math.isinf(horizon) and algorithm.sampling.grows and np.isfinite(problem.counts).all():
+        warnings.append(_ends(algorithm, problem))
     return Certificate(
         algorithm.name, horizon, algorithm.mechanism, tuple(budgets), delta, tuple(dict.fromkeys(warnings))
     )
@@ -121,9 +121,7 @@ def _required(delta: float | None) -> float:
     return delta
 
 
-def _best(
-    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, horizon: float
-) -> tuple[Account, InfiniteBudget]:
+def _best(algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, horizon: float) -> tuple[Account, Bound]:
     accounts = algorithm.accounts(graph, agent, problem, endless=math.isinf(horizon))
     return min(((a, _cost(a, horizon)) for a in accounts), key=lambda pair: pair[1].value)
 
@@ -134,7 +132,7 @@ def _budget(
     graph: Graph,
     agent: int,
     account: Account,
-    found: InfiniteBudget,
+    found: Bound,
     horizon: float,
     delta: float | None,
 ) -> AgentBudget:
@@ -151,7 +149,7 @@ def _budget(
 
 
 @lru_cache(maxsize=4096)
-def _laplace_at_delta(account: Account, found: InfiniteBudget, horizon: float, delta: float) -> float:
+def _laplace_at_delta(account: Account, found: Bound, horizon: float, delta: float) -> float:
     """epsilon at delta.
 
     Over an infinite horizon the messages from N on cost at most `tail` of pure epsilon together (the certified total less what the first N cost), and
@@ -168,7 +166,7 @@ def _laplace_at_delta(account: Account, found: InfiniteBudget, horizon: float, d
     return min(found.value, convert.laplace_epsilon(each, delta) + tail)
 
 
-def _dominates(account: Account, found: InfiniteBudget, horizon: float) -> str:
+def _dominates(account: Account, found: Bound, horizon: float) -> str:
     """What the budget is spent on: which use of a record is dearest, or which messages tell most."""
     if not math.isfinite(found.value) or found.value == 0:
         return ""
@@ -186,10 +184,12 @@ def _dominates(account: Account, found: InfiniteBudget, horizon: float) -> str:
     return text
 
 
-def _ends(problem: Problem) -> str:
+def _ends(algorithm: Algorithm, problem: Problem) -> str:
     """An infinite horizon on a data set that ends is a statement about another, longer data set: say so where it cannot be missed."""
     fewest, most = int(problem.counts.min()), int(problem.counts.max())
-    last = max(0, fewest - problem.arrivals.head_start) // problem.arrivals.per_step
+    last = algorithm.sampling.lasts(fewest, problem.arrivals)
+    if math.isinf(last):  # a history goes on when nothing new arrives, but its weights no longer fall
+        last = max(0, fewest - problem.arrivals.head_start) // problem.arrivals.per_step
     return (
         f"these agents hold {fewest} to {most} records, which last for {last} steps: a longer run on these very records is not covered by "
         "this number; certify its number of messages instead"

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from hearsay.cli_options import configurable, word
-from hearsay.cli_screen import algorithm_line, console, errors, hint, progress_bar, summary, theory_table
+from hearsay.cli_screen import algorithm_line, console, errors, hint, plan_table, progress_bar, summary, theory_table
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -57,6 +57,7 @@ def run(
         config = load(out / "config.toml")
     config = config.merged({"privacy": {"budget": budget}})
     name, data = config.algorithm.get("name", "ldp-online"), config.problem.get("data", "digits")
+    data = "estimation" if config.problem.get("loss") == "estimation" else data
     folder = out or Path("out") / f"{name}-{data}-{time.strftime('%Y%m%d-%H%M%S')}"
     _run(_with_noise(config), folder, resume, overwrite, no_privacy)
 
@@ -73,7 +74,7 @@ def certify(
     from hearsay import certify as library_certify
     from hearsay.certify import calibrate
 
-    messages = math.inf if horizon.lower() in ("inf", "infinite", "infinity") else word(horizon)
+    messages = _horizon(horizon)
     target = config.privacy.get("epsilon")
     algorithm, problem, graph = _build(config.without("privacy", "epsilon"))
     if target is not None:
@@ -86,6 +87,45 @@ def certify(
         theory_table(algorithm.theory(graph, problem))
     if not certificate.finite:
         raise typer.Exit(3)
+
+
+@app.command()
+@configurable("algorithm", without=("noise",))
+def plan(
+    config: Any,
+    horizon: Annotated[str, typer.Option(help="Number of messages, or inf.")] = "inf",
+    epsilons: Annotated[
+        str | None, typer.Option(help="One target per agent, e.g. 1,1,2,4,8 (instead of --epsilon).")
+    ] = None,
+    exponents: Annotated[
+        bool, Flag("--exponents", help="Choose the exponents of all schedules too, for the fastest promised rate.")
+    ] = False,
+    samples: Annotated[float | None, typer.Option(help="The most records that each agent may use.")] = None,
+    out: Annotated[Path, typer.Option(help="Where the configuration goes, for hearsay run --config.")] = Path(
+        "plan.toml"
+    ),
+) -> None:
+    """Choose the noise (and, on request, the exponents) that meets a privacy target, and write a configuration that runs it."""
+    from hearsay.checkpoint import write_atomically
+    from hearsay.config import dump
+    from hearsay.plan import plan as library_plan
+
+    targets: Any = config.privacy.get("epsilon")
+    if epsilons is not None:
+        targets = [word(part) for part in epsilons.split(",")]
+    if targets is None:
+        raise ValueError("a plan needs a target: --epsilon, or --epsilons with one per agent")
+    _require_writable(out.parent)
+    algorithm, problem, graph = _build(config.without("privacy", "epsilon"))
+    found = library_plan(
+        algorithm, problem, graph, _horizon(horizon), targets, delta=config.delta, exponents=exponents, samples=samples
+    )
+    print(found.certificate)
+    plan_table(found)
+    theory_table(list(found.findings))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(out, dump(found.config(config)).encode())
+    console.print(f"Run it with: hearsay run --config {out}", soft_wrap=True)
 
 
 @app.command()
@@ -188,6 +228,10 @@ def _build(config: Any) -> tuple[Any, Any, Any]:
     if config.run.get("precision") == 64:
         jax.config.update("jax_enable_x64", True)
     return build(config)
+
+
+def _horizon(text: str) -> Any:
+    return math.inf if text.lower() in ("inf", "infinite", "infinity") else word(text)
 
 
 def _with_noise(config: Any) -> Any:

@@ -20,7 +20,7 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
         str,
         "digits, breast-cancer, mushrooms; linear (streaming regression, with --loss ridge).",
     ),
-    "loss": ("problem", "loss", str, "logistic or ridge."),
+    "loss": ("problem", "loss", str, "logistic, ridge, or estimation (paper P3's endless stream; takes no --data)."),
     "agents": ("problem", "agents", int, "How many agents."),
     "partition": ("problem", "partition", str, "iid, by_label, dirichlet:0.5, dominant:0.4."),
     "per_step": ("problem", "per_step", int, "Records that reach each agent per step."),
@@ -34,6 +34,12 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
     "graph": ("graph", "kind", str, "ring, star, complete, grid, exponential, random."),
     "weight": ("graph", "weight", str, "Edge weight: a number, uniform or metropolis."),
     "step": ("algorithm", "step", str, 'Step size: a schedule such as "6*(k+1)^-0.77".'),
+    "coupling": (
+        "algorithm",
+        "coupling",
+        str,
+        "Weight of the neighbours' messages: a schedule, for the methods that have one.",
+    ),
     "noise": ("algorithm", "noise", str, 'Noise scale: a schedule such as "0.5*(k+1)^0.1", a number, or none.'),
     "mechanism": (
         "algorithm",
@@ -41,13 +47,19 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
         str,
         "laplace (pure epsilon) or gaussian (needs --delta, usually far more accurate).",
     ),
-    "sampling": ("algorithm", "sampling", str, "history, fresh, cyclic, resample."),
+    "sampling": ("algorithm", "sampling", str, "history, fresh, cyclic, subset, resample."),
+    "sample_size": (
+        "algorithm",
+        "sample_size",
+        str,
+        'Records per step and agent: a number or a law such as "(k+1)^1.1".',
+    ),
     "epsilon": ("privacy", "epsilon", float, "Choose the noise so that every agent spends at most this."),
     "delta": ("privacy", "delta", float, "Also give epsilon at this delta (needed for Gaussian noise)."),
     "steps": ("run", "steps", int, "Rounds of exchange."),
     "seeds": ("run", "seeds", int, "Noise seeds to run side by side."),
 }
-_NAMES = "ldp-online, dsgd, dola, pdop"
+_NAMES = "ldp-online, output-perturbation, gradient-perturbation, dsgd, dola, pdop, adp2sgd, sdm-dsgd"
 
 
 def configurable(subject: str, without: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:

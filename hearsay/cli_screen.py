@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -63,6 +64,29 @@ def theory_table(findings: list[Any]) -> None:
     table = Table("condition", "holds", "detail", title=title)
     for finding in findings:
         table.add_row(finding.name, "yes" if finding.holds else "[yellow]no[/yellow]", finding.detail)
+    console.print(table)
+
+
+def plan_table(plan: Any) -> None:
+    """The schedules of a plan and what they promise."""
+    table = Table(title="The plan", show_header=False)
+    algorithm = plan.algorithm
+    for f in fields(algorithm):
+        value = getattr(algorithm, f.name)
+        shown = list(dict.fromkeys(map(str, value))) if isinstance(value, tuple) else [str(value)]
+        table.add_row(f.name, "\n".join(shown))
+    promise = (
+        "no theorem promises one"
+        if plan.rate is None
+        else f"expected squared error falls at least like k^-{plan.rate:.3g}"
+    )
+    if plan.rate is not None and plan.rate <= 0:
+        promise = f"none: the exponent would be {plan.rate:.3g}"
+    table.add_row("predicted rate", promise)
+    if plan.oracle is not None:
+        table.add_row("oracle complexity", f"an accuracy e takes about e^-{plan.oracle:.3g} records per agent")
+    used = "more and more for ever" if math.isinf(plan.records) else f"{plan.records:,.0f}"
+    table.add_row("records per agent", used)
     console.print(table)
 
 

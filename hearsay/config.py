@@ -1,8 +1,8 @@
 """A run described as data: five small tables, from a TOML file or the command line.
 
-    [problem]     loss = "logistic" or "ridge", and the arguments of that function in problems/problem.py
+    [problem]     loss = "logistic", "ridge" or "estimation", and the arguments of that function in problems/problem.py
     [graph]       kind = "ring", ..., and the arguments of that builder in graphs.py
-    [algorithm]   name = "ldp-online", ..., and the fields of that algorithm
+    [algorithm]   name = "ldp-online", ..., and the fields of that algorithm; sampling = "fresh", ..., with sample_size = "(k+1)^1.1" where it takes one
     [privacy]     epsilon (calibrate the noise to it), delta, budget (stop before it is exceeded)
     [run]         steps, seeds, every, precision
 
@@ -26,7 +26,7 @@ from hearsay.base import Algorithm
 from hearsay.certify import calibrate
 from hearsay.graphs import BUILDERS, Graph
 from hearsay.problems.problem import PROBLEMS, Problem
-from hearsay.problems.sampling import SAMPLERS
+from hearsay.problems.sampling import SAMPLERS, Fresh, Sampling, Sized
 from hearsay.schedules import Schedule
 
 RUN_KEYS = ("steps", "seeds", "every", "precision")
@@ -107,6 +107,8 @@ def build(config: Config) -> tuple[Algorithm, Problem, Graph]:
     kind = check.one_of("kind in [graph]", graph_keys.pop("kind", "ring"), BUILDERS)
     graph = _call("[graph]", BUILDERS[kind], {"agents": problem.agents, **graph_keys})
     algorithm = _algorithm(dict(config.algorithm))
+    if problem.stream is not None and "sampling" not in config.algorithm and algorithm.sampling.needs_data_set:
+        algorithm = replace(algorithm, sampling=Fresh(getattr(algorithm.sampling, "size", None)))
     algorithm.check(graph, problem)
     if "epsilon" in config.privacy:
         algorithm = calibrate(algorithm, problem, graph, config.steps, config.privacy["epsilon"], delta=config.delta)
@@ -115,9 +117,24 @@ def build(config: Config) -> tuple[Algorithm, Problem, Graph]:
 
 def _algorithm(keys: dict[str, Any]) -> Algorithm:
     name = check.one_of("name in [algorithm]", keys.pop("name", "ldp-online"), REGISTRY)
-    if isinstance(keys.get("sampling"), str):
-        keys["sampling"] = SAMPLERS[check.one_of("sampling in [algorithm]", keys["sampling"], SAMPLERS)]()
+    if "sampling" in keys or "sample_size" in keys:
+        default: Sampling = _call("[algorithm]", REGISTRY[name], {}).sampling
+        keys["sampling"] = _sampling(default, keys.pop("sampling", None), keys.pop("sample_size", None))
     return _call("[algorithm]", REGISTRY[name], keys)
+
+
+def _sampling(default: Sampling, kind: Any, size: Any) -> Sampling:
+    """The sampler of that kind; sizes that are not given stay what the algorithm's own sampler has."""
+    if isinstance(kind, Sampling) and size is None:
+        return kind
+    chosen = type(default) if kind is None else SAMPLERS[check.one_of("sampling in [algorithm]", kind, SAMPLERS)]
+    if not issubclass(chosen, Sized):
+        if size is not None:
+            raise ValueError(
+                "sample_size in [algorithm] must be left out with a history: it uses all records that have arrived"
+            )
+        return chosen()
+    return chosen(size if size is not None else getattr(default, "size", None))
 
 
 def _call(table: str, function: Callable[..., Any], keys: Mapping[str, Any]) -> Any:

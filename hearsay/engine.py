@@ -12,13 +12,15 @@ from functools import lru_cache, partial, wraps
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from hearsay import keys
 from hearsay.base import Algorithm, Inbox
 from hearsay.problems.domains import Domain
 from hearsay.problems.losses import Loss
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import Arrivals, Records
+from hearsay.problems.sampling import Arrivals, Records, Window
+from hearsay.problems.stream import Stream
 
 _DRAWN_BYTES = 4 * 2**20  # so that a block of noise is still in the cache when its steps use it
 
@@ -34,7 +36,7 @@ class Carry(NamedTuple):
 class Setting(NamedTuple):
     """Device arrays that stay the same throughout a run."""
 
-    records: Records
+    records: Records | Stream
     mixers: Any
     noise_keys: jax.Array
     sampling_keys: jax.Array
@@ -61,6 +63,7 @@ def advance(
     setting: Setting,
     steps: jax.Array,
     rates: Any,
+    windows: Window,
     *,
     algorithm: Algorithm,
     loss: Loss,
@@ -68,7 +71,7 @@ def advance(
     arrivals: Arrivals,
     block: int,
 ) -> Carry:
-    """Run the given steps; `rates` holds one row per step."""
+    """Run the given steps; `rates` and `windows` hold one row per step."""
     TRACES["advance"] += 1
     params = carry.readout[0, 0]
 
@@ -80,9 +83,9 @@ def advance(
         return jax.vmap(jax.vmap(agents, in_axes=(None, 0)), in_axes=(0, None))(block_steps, setting.noise_keys)
 
     def one_step(carry: Carry, inputs: tuple) -> tuple[Carry, None]:
-        step, rate, draws = inputs
-        form = partial(_form, algorithm, loss, arrivals, step)
-        exchange = partial(_round, algorithm, form, setting, rate, domain)
+        step, rate, window, draws = inputs
+        form = partial(_form, algorithm, loss, arrivals, step, window.blocks)
+        exchange = partial(_round, algorithm, form, setting, rate, window, domain)
         # Nothing about the data depends on the seed, so the sampler's state comes back without a seed axis.
         states, sampler = jax.vmap(exchange, in_axes=(0, 0, None), out_axes=(0, None))(
             carry.states, draws, carry.sampler
@@ -94,10 +97,10 @@ def advance(
         return Carry(states, readout, sampler), None
 
     def one_block(carry: Carry, inputs: tuple) -> tuple[Carry, None]:
-        steps, rates = inputs
-        return jax.lax.scan(one_step, carry, (steps, rates, draw_block(steps)))
+        steps, rates, windows = inputs
+        return jax.lax.scan(one_step, carry, (steps, rates, windows, draw_block(steps)))
 
-    blocks = jax.tree.map(lambda x: x.reshape(-1, block, *x.shape[1:]), (steps, rates))
+    blocks = jax.tree.map(lambda x: x.reshape(-1, block, *x.shape[1:]), (steps, rates, windows))
     carry, _ = jax.lax.scan(one_block, carry, blocks)
     if not algorithm.average:
         carry = carry._replace(readout=jax.vmap(jax.vmap(algorithm.predict))(carry.states))
@@ -105,13 +108,31 @@ def advance(
 
 
 def _form(
-    algorithm: Algorithm, loss: Loss, arrivals: Arrivals, step: jax.Array, state: Any, records: Records, key: jax.Array
+    algorithm: Algorithm,
+    loss: Loss,
+    arrivals: Arrivals,
+    step: jax.Array,
+    blocks: jax.Array,
+    state: Any,
+    records: Records | Stream,
+    start: jax.Array,
+    size: jax.Array,
+    key: jax.Array,
 ) -> tuple:
-    return algorithm.sampling.batch(state, loss, records, step, arrivals, keys.at(key, step))
+    window = Window(start, size, blocks)
+    return algorithm.sampling.batch(state, loss, records, step, window, arrivals, keys.at(key, step))
 
 
 def _round(
-    algorithm: Algorithm, form: Any, setting: Setting, rate: Any, domain: Domain, states: Any, draws: Any, sampler: Any
+    algorithm: Algorithm,
+    form: Any,
+    setting: Setting,
+    rate: Any,
+    window: Window,
+    domain: Domain,
+    states: Any,
+    draws: Any,
+    sampler: Any,
 ) -> tuple[Any, Any]:
     """One round of one seed: everybody sends, everybody hears, everybody updates.
 
@@ -119,27 +140,27 @@ def _round(
     shares the work between the two places.
     """
 
-    def send(draws: Any, state: Any, sampler: Any, records: Records, key: jax.Array, rate: Any) -> tuple[Any, Any]:
-        return algorithm.send(draws, state, form(sampler, records, key)[0], rate)
+    def send(draws: Any, state: Any, data: tuple, rate: Any) -> tuple[Any, Any]:
+        return algorithm.send(draws, state, form(*data)[0], rate)
 
-    def update(
-        state: Any, sent: Any, inbox: Inbox, sampler: Any, records: Records, key: jax.Array, rate: Any
-    ) -> tuple[Any, Any]:
-        batch, sampler = form(sampler, records, key)
+    def update(state: Any, sent: Any, inbox: Inbox, data: tuple, rate: Any) -> tuple[Any, Any]:
+        batch, sampler = form(*data)
         return algorithm.update(state, sent, inbox, batch, rate, domain), sampler
 
-    data = (sampler, setting.records, setting.sampling_keys)
-    sent, states = jax.vmap(send)(draws, states, *data, rate)
+    data = (sampler, setting.records, window.start, window.size, setting.sampling_keys)
+    sent, states = jax.vmap(send)(draws, states, data, rate)
     total = type(sent)(*(mixer.total(value) for mixer, value in zip(setting.mixers, sent, strict=True)))
     own = type(sent)(*(mixer.own for mixer in setting.mixers))
-    return jax.vmap(update)(states, sent, Inbox(total, own), *data, rate)
+    return jax.vmap(update)(states, sent, Inbox(total, own), data, rate)
 
 
 def start(algorithm: Algorithm, problem: Problem, setting: Setting, seeds: jax.Array, spread: float) -> Carry:
-    """Agents begin at independent normal points of standard deviation `spread` (the origin for 0), projected: nothing about the data."""
+    """Agents begin at the problem's start plus independent normal noise of standard deviation `spread`, projected: nothing about the data."""
     own = keys.start_keys(seeds, problem.agents)
+    shape = (problem.agents, problem.dimension)
+    centre = np.broadcast_to(np.zeros(shape) if problem.start is None else problem.start, shape)
     return _start(
-        own, setting.records, spread,
+        own, setting.records, spread, np.asarray(centre, setting.records.dtype),
         algorithm=algorithm, loss=problem.loss, domain=problem.domain, arrivals=problem.arrivals,
     )  # fmt: skip
 
@@ -147,16 +168,21 @@ def start(algorithm: Algorithm, problem: Problem, setting: Setting, seeds: jax.A
 @partial(jax.jit, static_argnames=("algorithm", "loss", "domain", "arrivals"))
 def _start(
     own: jax.Array,
-    records: Records,
+    records: Records | Stream,
     spread: float,
+    centre: jax.Array,
     *,
     algorithm: Algorithm,
     loss: Loss,
     domain: Domain,
     arrivals: Arrivals,
 ) -> Carry:
-    shape, dtype = records.features.shape[-1:], records.features.dtype
-    models = jax.vmap(jax.vmap(lambda key: domain.project(spread * jax.random.normal(key, shape, dtype))))(own)
+    shape, dtype = centre.shape[1:], centre.dtype
+
+    def place(key: jax.Array, centre: jax.Array) -> jax.Array:
+        return domain.project(centre + spread * jax.random.normal(key, shape, dtype))
+
+    models = jax.vmap(jax.vmap(place), in_axes=(0, None))(own, centre)
     sampler = jax.vmap(lambda one: algorithm.sampling.prepare(loss, one, arrivals))(records)
     return Carry(jax.vmap(jax.vmap(algorithm.init))(models), models, sampler)
 

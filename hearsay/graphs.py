@@ -84,6 +84,34 @@ class Graph:
                 f"weights must be symmetric, got w[{i},{j}] = {self.weights[i, j]:g} and w[{j},{i}] = {self.weights[j, i]:g}"
             )
 
+    def require_doubly_stochastic(self) -> None:
+        """The mixing matrix A = I + W has rows that sum to 1 by construction: its columns must too, and its diagonal must be positive."""
+        columns = np.asarray(self.weights.sum(axis=0)).ravel()
+        worst = int(np.argmax(np.abs(columns - self.row_sums)))
+        if abs(columns[worst] - self.row_sums[worst]) > 1e-9:
+            raise ValueError(
+                f"the mixing matrix must be doubly stochastic, got column {worst} with sum {1 - self.row_sums[worst] + columns[worst]:g}"
+            )
+        fullest = int(np.argmax(self.row_sums))
+        if self.row_sums[fullest] >= 1:
+            raise ValueError(
+                f"the mixing matrix must have a positive diagonal, got {1 - self.row_sums[fullest]:g} in row {fullest} "
+                f"(its weights sum to {self.row_sums[fullest]:g})"
+            )
+
+    @cached_property
+    def second_singular_value(self) -> float:
+        """sigma_2 of the mixing matrix A = I + W: how slowly disagreement fades."""
+        if self.agents == 1:
+            return 0.0
+        if self.symmetric:
+            second, smallest = self.coupling_eigenvalues
+            return max(abs(1 + second), abs(1 + smallest))
+        matrix = sparse.eye_array(self.agents) + self.weights - sparse.diags_array(self.row_sums)
+        if self.agents <= 600:
+            return float(np.linalg.svd(matrix.toarray(), compute_uv=False)[1])
+        return float(np.sort(sparse.linalg.svds(matrix.tocsc(), k=2, return_singular_vectors=False))[0])
+
     def require_row_sums_below(self, limit: float, why: str) -> None:
         worst = int(np.argmax(self.row_sums))
         if self.row_sums[worst] > limit * (1 + 1e-12):
@@ -110,6 +138,24 @@ def from_weights(matrix: Any, name: str = "custom") -> Graph:
     graph = Graph(weights, name)
     _require_connected(nx.from_scipy_sparse_array(weights, create_using=nx.DiGraph).to_undirected())
     return graph
+
+
+def from_mixing(matrix: Any, name: str = "custom") -> Graph:
+    """A graph from a full mixing matrix A, diagonal included; checked row by row for being stochastic (paper P3, Assumption 3, needs the columns too)."""
+    dense = matrix.toarray() if sparse.issparse(matrix) else np.asarray(matrix, dtype=np.float64)
+    if dense.ndim != 2 or dense.shape[0] != dense.shape[1]:
+        check.fail("matrix", "square", dense.shape)
+    if not np.all(np.isfinite(dense)):
+        raise ValueError("matrix must be finite, got NaN or infinity")
+    if dense.min() < 0:
+        i, j = np.unravel_index(int(np.argmin(dense)), dense.shape)
+        check.fail(f"matrix[{i},{j}]", "zero or positive", float(dense[i, j]))
+    for axis, what in ((1, "row"), (0, "column")):
+        sums = dense.sum(axis=axis)
+        worst = int(np.argmax(np.abs(sums - 1)))
+        if abs(sums[worst] - 1) > 1e-9:
+            raise ValueError(f"matrix must be doubly stochastic, got {what} {worst} with sum {sums[worst]:g}")
+    return from_weights(dense, name)
 
 
 def from_networkx(graph: nx.Graph, weight: Rule = "metropolis", name: str = "custom") -> Graph:

@@ -23,6 +23,7 @@ from hearsay.engine import full_precision
 from hearsay.problems.losses import Loss
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling import Records
+from hearsay.problems.stream import Stream
 
 _TOLERANCE = 1e-9
 WATCHED = 16  # regret is measured on at most so many agents' models: it costs agents x all records
@@ -47,11 +48,20 @@ class Reference:
         self._features, self._labels = problem.features[agent, place], problem.labels[agent, place]
 
     def at(self, step: int) -> Optimum:
-        arrived = self.problem.arrived(step)
+        return self.of(self.problem.arrived(step))
+
+    def of(self, arrived: np.ndarray) -> Optimum:
+        """The best on the first arrived[i] records of every agent i."""
+        if self.problem.optimum is not None:
+            return Optimum(self.problem.optimum, float(self._known()))
         key = tuple(arrived.tolist())
         if key not in self._found:
-            self._found[key] = self._solve(arrived)
+            self._found[key] = self._solve(arrived.astype(int))
         return self._found[key]
+
+    def _known(self) -> jax.Array:
+        problem = self.problem
+        return risk(problem.loss, problem.records, jnp.ones(problem.agents), jnp.asarray(problem.optimum))
 
     def _solve(self, arrived: np.ndarray) -> Optimum:
         p, seen = self.problem, int(arrived.sum())
@@ -139,7 +149,7 @@ class Measured(NamedTuple):
 def measure(
     models: jax.Array,
     watched: jax.Array,
-    records: Records,
+    records: Records | Stream,
     arrived: jax.Array,
     best: jax.Array,
     best_value: jax.Array,
@@ -154,13 +164,7 @@ def measure(
     seen = models[:, watched]
     error = jnp.sum((seen - best[None, None]) ** 2, axis=-1)
     mean = models.mean(axis=1)
-    rows = jnp.arange(records.labels.shape[1])
-    weights = (rows[None, :] < arrived[:, None]) / (arrived[:, None] * arrived.shape[0])
-
-    def objective(params: jax.Array) -> jax.Array:
-        data = loss.record_values(records.features @ params, records.labels)
-        return jnp.sum(weights * data) + loss.regulariser / 2 * jnp.sum(params * params)
-
+    objective = partial(risk, loss, records, arrived)
     regret = jax.vmap(jax.vmap(objective))(seen) - best_value if with_regret else jnp.full_like(error, jnp.nan)
     margin = jnp.einsum("md,sad->sam", test_features, seen)
     labels = test_labels[None, None]
@@ -172,6 +176,20 @@ def measure(
         jnp.mean(jnp.sum((models - mean[:, None]) ** 2, axis=-1), axis=1),
         jnp.mean(hit.astype(models.dtype), axis=-1),
     )
+
+
+def risk(loss: Loss, records: Records | Stream, arrived: jax.Array, params: jax.Array) -> jax.Array:
+    """F_t: the mean over agents of their mean loss over the records that have arrived, or of their expected loss on a stream."""
+    regulariser = loss.regulariser / 2 * jnp.sum(params * params)
+    if isinstance(records, Stream):
+        slope = replace(loss, clip=None).affine()
+        assert slope is not None
+        off = jnp.einsum("nij,ni->nj", records.factor, params[None, :] - records.target)
+        return slope / 2 * jnp.mean(jnp.sum(off * off, axis=1) + records.spread**2) + regulariser
+    rows = jnp.arange(records.labels.shape[1])
+    weights = (rows[None, :] < arrived[:, None]) / (arrived[:, None] * arrived.shape[0])
+    data = loss.record_values(records.features @ params, records.labels)
+    return jnp.sum(weights * data) + regulariser
 
 
 def watched_agents(agents: int) -> np.ndarray:

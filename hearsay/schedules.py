@@ -7,7 +7,8 @@ and by the theory checks alike. It is evaluated on the host in float64.
     PowerLaw(c, p, s)      c (k + s)^p               shift s = 1 unless said otherwise
     Geometric(c, r)        c r^k
     SampleSize(law)        ceil(law(k)), a whole number of records (floor(law) + 1 with rounding="floor+1")
-    Share(c, size, held)   c / min(size(k), held): what one record weighs in a mean over size(k) of the `held` records
+    Share(c, size, held)   c / min(size(k), held): what one record weighs in a mean over size(k) of the `held` records; with `repeats` the
+                           same record may fill a whole batch (draws with replacement), so it weighs c until the batch is all of them
 
 Over an infinite horizon the accountant needs power laws: `upper()` gives one that lies on or above the schedule for every k.
 """
@@ -148,14 +149,20 @@ class Share(Schedule):
     scale: float
     size: Schedule
     held: float = math.inf
+    repeats: bool = False
 
     def __call__(self, k: Any) -> np.ndarray:
-        return self.scale / np.minimum(self.size(k), self.held)
+        size = self.size(k)
+        if self.repeats:
+            return np.where(size < self.held, self.scale, self.scale / self.held)
+        return self.scale / np.minimum(size, self.held)
 
     def scaled(self, factor: float) -> Share:
         return replace(self, scale=self.scale * factor)
 
     def upper(self) -> PowerLaw | None:
+        if self.repeats:
+            return PowerLaw(self.scale, 0.0)
         if math.isfinite(self.held):  # the mean stops widening once every record is in it
             return None
         law = self.size.law if isinstance(self.size, SampleSize) else self.size
@@ -173,6 +180,31 @@ class Share(Schedule):
         return f"{self.scale:g}/({self.size}{held})"
 
 
+def sample_size(name: str, value: Any) -> SampleSize:
+    """Records per step: a whole number, or a law that never falls below one, rounded up ("floor(law)+1" rounds the other way)."""
+    if isinstance(value, SampleSize):
+        found = value
+    elif isinstance(value, str) and (law := _CEIL.match(value)):
+        found = SampleSize(schedule(name, law[1]))
+    elif isinstance(value, str) and (law := _FLOOR.match(value)):
+        found = SampleSize(schedule(name, law[1]), "floor+1")
+    elif isinstance(value, dict) and value.get("kind") == "SampleSize":
+        found = SampleSize(schedule(name, value.get("law")), value.get("rounding", "ceil"))
+    else:
+        plain = schedule(name, value)
+        if isinstance(plain, Constant) and plain.value >= 1 and plain.value != int(plain.value):
+            check.fail(name, "a whole number of records, or a law that grows", plain.value)
+        if float(plain(0)) <= 0:
+            check.fail(name, "at least 1 record at every step", f"{float(plain(0)):g} at step 0")
+        found = SampleSize(plain)
+    first = float(found.law(0))
+    if first < 1 - (found.rounding == "floor+1"):
+        check.fail(name, "at least 1 record at every step", f"{first:g} at step 0")
+    if float(found.law(1)) < first * (1 - 1e-12):
+        check.fail(name, "at least 1 record at every step, so it must not fall", found.law)
+    return found
+
+
 def nonnegative(name: str, value: Any) -> Schedule:
     """A schedule that is never negative (a step size, a coupling, a noise scale)."""
     found = schedule(name, value)
@@ -184,6 +216,7 @@ def nonnegative(name: str, value: Any) -> Schedule:
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _POWER = re.compile(rf"^\s*(?:({_NUMBER})\s*\*?\s*)?\(k\s*\+\s*({_NUMBER})\)\s*(?:\^|\*\*)\s*\(?({_NUMBER})\)?\s*$")
+_CEIL, _FLOOR = re.compile(r"^\s*ceil\((.*)\)\s*$"), re.compile(r"^\s*floor\((.*)\)\s*\+\s*1\s*$")
 _GEOMETRIC = re.compile(rf"^\s*(?:({_NUMBER})\s*\*\s*)?({_NUMBER})\s*(?:\^|\*\*)\s*k\s*$")
 
 

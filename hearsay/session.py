@@ -33,7 +33,7 @@ class Session:
     ):
         self.algorithm, self.problem, self.graph = algorithm, problem, graph
         self.seeds, self.regret, self.delta = seeds, regret, delta
-        self.dtype = problem.records.features.dtype
+        self.dtype = problem.records.dtype
         mixers = tuple(mixer(graph, kind, self.dtype) for kind in algorithm.channels.values())
         self.setting = engine.Setting(
             problem.records,
@@ -61,8 +61,9 @@ class Session:
         block = engine.block_length(
             chunk, len(self.seeds), self.graph.agents, self.problem.dimension, self.dtype.itemsize
         )
+        windows = self.algorithm.sampling.windows(steps, self.problem.counts, self.problem.arrivals)
         self.carry = engine.advance(
-            self.carry, self.setting, steps, rates, algorithm=self.algorithm.kernel, loss=self.problem.loss,
+            self.carry, self.setting, steps, rates, windows, algorithm=self.algorithm.kernel, loss=self.problem.loss,
             domain=self.problem.domain, arrivals=self.problem.arrivals, block=block,
         )  # fmt: skip
         self.step += chunk
@@ -71,10 +72,10 @@ class Session:
         """Start measuring the current models; the numbers are read only when someone needs them, so the device need not wait."""
         if self.at and self.at[-1] == self.step:
             return
-        arrived = self.problem.arrived(self.step)
+        arrived = self.arrived(self.step)
         best, value = np.full(self.problem.dimension, np.nan), np.nan
         if self.reference is not None:
-            best, value = self.reference.at(self.step)
+            best, value = self.reference.of(arrived)
         self.at.append(self.step)
         self.measured.append(
             measure(
@@ -82,6 +83,9 @@ class Session:
                 np.asarray(value, self.dtype), *self.test, loss=self.problem.loss, classification=self.problem.classification, with_regret=self.regret,
             )
         )  # fmt: skip
+
+    def arrived(self, step: int) -> np.ndarray:
+        return self.algorithm.sampling.arrived(step, self.problem.counts, self.problem.arrivals)
 
     def results(self) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
         """(steps, metrics (time, seed[, watched agent]), spent (time, agent))."""
@@ -118,4 +122,4 @@ class Session:
         self.measured = [Measured(*(stored[name][t] for name in Measured._fields)) for t in range(len(self.at))]
         if self.reference is not None:  # walk the same way again: its last digits depend on the warm starts
             for step in self.at:
-                self.reference.at(step)
+                self.reference.of(self.arrived(step))

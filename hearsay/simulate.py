@@ -174,7 +174,7 @@ def enable_compilation_cache() -> None:
 def device_facts(algorithm: Algorithm, problem: Problem, graph: Graph) -> str:
     """One line: what will run, where, and the memory that the data and one seed's states need."""
     device = jax.devices()[0]
-    itemsize = problem.records.features.dtype.itemsize
+    itemsize = problem.records.dtype.itemsize
     data = problem.features.size * itemsize / 2**20
     state = graph.agents * problem.dimension * itemsize / 2**20
     return (
@@ -200,7 +200,7 @@ def _allowed(
 ) -> tuple[int, str | None]:
     """How many steps may run: the stream must last and no agent may pass its budget."""
     allowed, stopped = steps, None
-    lasts = [algorithm.sampling.lasts(int(held), problem.arrivals) for held in problem.counts]
+    lasts = [algorithm.sampling.lasts(held, problem.arrivals) for held in problem.counts.tolist()]
     if min(lasts) < allowed:
         allowed = int(min(lasts))
         stopped = f"the stream of agent {int(np.argmin(lasts))} ran dry after {allowed} steps"
@@ -225,6 +225,8 @@ def _fingerprint(algorithm: Algorithm, problem: Problem, graph: Graph, start: tu
         graph.weights.data,
         graph.weights.indices,
         graph.weights.indptr,
+        *(problem.stream or ()),
+        *(() if problem.start is None else (problem.start,)),
     ):
         digest.update(np.ascontiguousarray(array).tobytes())
     digest.update(str(jnp.result_type(float)).encode())

@@ -105,6 +105,7 @@ LAYERS = [
     ["session"],
     ["simulate"],
     ["config", "report"],
+    ["plan"],
     ["experiments"],
     ["cli_options", "cli_screen", "cli"],
 ]

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
-from hearsay.algorithms.baselines import Dola, Dsgd, Pdop
+from hearsay.algorithms.baselines import Adp2sgd, Dola, Dsgd, Pdop, SdmDsgd
 from hearsay.algorithms.ldp_online import LdpOnline
+from hearsay.algorithms.sample_sizes import GradientPerturbation, OutputPerturbation
 from hearsay.base import Algorithm
 
-REGISTRY: dict[str, type[Algorithm]] = {cls.name: cls for cls in (LdpOnline, Dsgd, Dola, Pdop)}
+REGISTRY: dict[str, type[Algorithm]] = {
+    cls.name: cls for cls in (LdpOnline, OutputPerturbation, GradientPerturbation, Dsgd, Dola, Pdop, Adp2sgd, SdmDsgd)
+}
 
 # In a script an algorithm is a verb: hearsay.dsgd(step=...).
-ldp_online, dsgd, dola, pdop = LdpOnline, Dsgd, Dola, Pdop
+ldp_online, output_perturbation, gradient_perturbation = LdpOnline, OutputPerturbation, GradientPerturbation
+dsgd, dola, pdop, adp2sgd, sdm_dsgd = Dsgd, Dola, Pdop, Adp2sgd, SdmDsgd
 
-__all__ = ["REGISTRY", "Dola", "Dsgd", "LdpOnline", "Pdop", "dola", "dsgd", "ldp_online", "pdop"]
+__all__ = [
+    "REGISTRY",
+    "Adp2sgd",
+    "Dola",
+    "Dsgd",
+    "GradientPerturbation",
+    "LdpOnline",
+    "OutputPerturbation",
+    "Pdop",
+    "SdmDsgd",
+    "adp2sgd",
+    "dola",
+    "dsgd",
+    "gradient_perturbation",
+    "ldp_online",
+    "output_perturbation",
+    "pdop",
+    "sdm_dsgd",
+]

@@ -22,7 +22,7 @@ from hearsay.privacy.recursion import Account, forward
 from hearsay.problems.domains import Domain
 from hearsay.problems.losses import Loss
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import Arrivals, Records
+from hearsay.problems.sampling import Arrivals, Records, Window
 
 
 class Transcript(NamedTuple):
@@ -57,10 +57,12 @@ def replay(
     steps = np.arange(transcripts.sent[0].shape[1])
     dtype = records.features.dtype
     rates = jax.tree.map(lambda r: jnp.asarray(r[:, agent], dtype), algorithm.rates(steps, graph.agents))
+    windows = algorithm.sampling.windows(steps, problem.counts, problem.arrivals)
+    windows = Window(windows.start[:, agent], windows.size[:, agent], windows.blocks)
     own = tuple(mixer(graph, kind, dtype).own[agent] for kind in algorithm.channels.values())
     key = keys.sampling_keys(0, graph.agents)[agent]
     return _replay(
-        records, transcripts, jnp.asarray(steps), rates, own, key,
+        records, transcripts, jnp.asarray(steps), rates, windows, own, key,
         algorithm=algorithm, loss=problem.loss, domain=problem.domain, arrivals=problem.arrivals,
     )  # fmt: skip
 
@@ -71,6 +73,7 @@ def _replay(
     transcripts: Transcript,
     steps: jax.Array,
     rates: Any,
+    windows: Window,
     own: tuple,
     key: jax.Array,
     *,
@@ -84,8 +87,8 @@ def _replay(
 
     def step(carry: tuple, inputs: tuple) -> tuple[tuple, Any]:
         state, sampler = carry
-        k, rate, transcript = inputs
-        batch, sampler = algorithm.sampling.batch(sampler, loss, records, k, arrivals, keys.at(key, k))
+        k, rate, window, transcript = inputs
+        batch, sampler = algorithm.sampling.batch(sampler, loss, records, k, window, arrivals, keys.at(key, k))
         message, state = algorithm.send(silent, state, batch, rate)
         make = type(message)
         inbox = Inbox(make(*transcript.heard), make(*own))
@@ -93,7 +96,7 @@ def _replay(
 
     def one(transcript: Transcript) -> tuple:
         start = (algorithm.init(origin), algorithm.sampling.prepare(loss, records, arrivals))
-        return jax.lax.scan(step, start, (steps, rates, transcript))[1]
+        return jax.lax.scan(step, start, (steps, rates, windows, transcript))[1]
 
     return jax.vmap(one)(transcripts)
 

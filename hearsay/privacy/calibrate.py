@@ -6,7 +6,7 @@ import math
 
 from hearsay import _validate as check
 from hearsay.privacy.convert import gaussian_epsilon
-from hearsay.privacy.horizon import InfiniteBudget, infinite
+from hearsay.privacy.horizon import Bound, infinite
 from hearsay.privacy.recursion import OUTWARD, Account, prices, spent
 
 
@@ -19,19 +19,19 @@ def as_horizon(horizon: float) -> int | float:
     return check.count("horizon", horizon, 0)
 
 
-def cost(account: Account, horizon: float) -> InfiniteBudget:
+def cost(account: Account, horizon: float) -> Bound:
     """Pure epsilon (Laplace) or rho (Gaussian) of one account over a finite or infinite horizon."""
     if math.isinf(as_horizon(horizon)):
         return infinite(account)
     messages = int(as_horizon(horizon))
     if messages == 0:
-        return InfiniteBudget(0.0)
+        return Bound(0.0)
     if account.mechanism == "gaussian":
         value = float(spent(account, messages)[-1])
     else:
         value = account.pattern.total(prices(account, messages)) * OUTWARD
     reason = "" if math.isfinite(value) else _why_infinite(account)
-    return InfiniteBudget(value if math.isfinite(value) else math.inf, messages, reason=reason)
+    return Bound(value if math.isfinite(value) else math.inf, messages, reason=reason)
 
 
 def noise_factor(account: Account, epsilon: float, horizon: float, delta: float | None = None) -> float:
@@ -46,7 +46,7 @@ def noise_factor(account: Account, epsilon: float, horizon: float, delta: float 
     if now.value == 0:
         return 1.0
     if account.mechanism == "laplace":
-        return now.value / epsilon * (1 + 1e-12)
+        return float(now.value / epsilon * (1 + 1e-12))
     if delta is None:
         raise ValueError("delta must be given to calibrate Gaussian noise")
     return math.sqrt(now.value / rho_for(epsilon, delta)) * (1 + 1e-12)

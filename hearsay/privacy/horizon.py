@@ -36,8 +36,8 @@ _ROUNDING = 1e-9  # exponents are sums of floats: a sum of exactly 1 may come ou
 
 
 @dataclass(frozen=True)
-class InfiniteBudget:
-    """epsilon (or rho) over an infinite horizon: what was summed, what the tail bound added, and why if it is infinite."""
+class Bound:
+    """epsilon (or rho) over a horizon: how far it was summed, what the bound on the rest added, and why if it is infinite."""
 
     value: float
     summed_to: int = 0
@@ -83,10 +83,10 @@ class _Tail:
         return m, m * self.x ** -self.through[1] / self.decay
 
 
-def infinite(account: Account) -> InfiniteBudget:
+def infinite(account: Account) -> Bound:
     """The budget over an infinite horizon: pure epsilon for Laplace messages, rho for Gaussian ones."""
     if any(float(r.scale(0)) == 0 for r in account.releases):
-        return InfiniteBudget(math.inf, reason="messages carry no noise")
+        return Bound(math.inf, reason="messages carry no noise")
     if (closed := _geometric(account)) is not None:
         return closed
     best, why = None, "no contraction sets in within the first 262,144 steps"
@@ -103,10 +103,10 @@ def infinite(account: Account) -> InfiniteBudget:
             why = str(problem)
             break
         n *= 2
-    return best or InfiniteBudget(math.inf, reason=why)
+    return best or Bound(math.inf, reason=why)
 
 
-def _at(account: Account, n: int) -> InfiniteBudget:
+def _at(account: Account, n: int) -> Bound:
     tail = _constants(account, n)
     if account.mechanism == "gaussian":
         return _gaussian(account, tail, n)
@@ -125,7 +125,7 @@ def _at(account: Account, n: int) -> InfiniteBudget:
     value = max(near, root * far) if isinstance(account.pattern, Once) else near + root * far
     if not math.isfinite(value):
         raise _NoBound(_diverges(tail))
-    return InfiniteBudget(value * OUTWARD, n, root * far)
+    return Bound(value * OUTWARD, n, root * far)
 
 
 def _stateful_tail(tail: _Tail, m: float, once: bool) -> tuple[float, float]:
@@ -156,7 +156,7 @@ def _fresh_tail(account: Account, tail: _Tail) -> float:
     return account.pattern.tail(coefficient * tail.x**-power, integral)
 
 
-def _gaussian(account: Account, tail: _Tail, n: int) -> InfiniteBudget:
+def _gaussian(account: Account, tail: _Tail, n: int) -> Bound:
     """rho with every use counted: Phi(k) <= K x^-q, q = p - u1, by induction ((x+1)^-q >= x^-q (1 - q/x))."""
     kappa, u = tail.rates[0]
     q = tail.jump[1] - u
@@ -186,7 +186,7 @@ def _gaussian(account: Account, tail: _Tail, n: int) -> InfiniteBudget:
         # (a + b)^2 <= 2 a^2 + 2 b^2 where a release has both parts
         weight = 1.0 if tail.fresh[0] == 0 or tail.through[0] == 0 else 2.0
         far += weight * coefficient**2 / 2 * (tail.x ** (-2 * power) + tail.x ** (1 - 2 * power) / (2 * power - 1))
-    return InfiniteBudget((near + far) * OUTWARD, n, far)
+    return Bound((near + far) * OUTWARD, n, far)
 
 
 def _constants(account: Account, n: int) -> _Tail:
@@ -284,7 +284,7 @@ def _diverges(tail: _Tail) -> str:
     return f"the cost of message k falls like k^-{h:.3g}, which has no finite sum: the exponent must exceed 1"
 
 
-def _geometric(account: Account) -> InfiniteBudget | None:
+def _geometric(account: Account) -> Bound | None:
     """A memoryless state (l_k = 0) with geometric steps and noise: the prices are a geometric series."""
     rec = account.recursion
     if not (rec.leak == MEMORYLESS and rec.curvature == (0.0, 0.0) and isinstance(rec.exposure, Constant)):
@@ -296,10 +296,8 @@ def _geometric(account: Account) -> InfiniteBudget | None:
         return None
     ratio = rec.step.ratio / (scale.ratio if isinstance(scale, Geometric) else 1.0)
     if ratio >= 1:
-        return InfiniteBudget(
-            math.inf, reason=f"prices grow like {ratio:.4g}^k: the step must fall faster than the noise"
-        )
+        return Bound(math.inf, reason=f"prices grow like {ratio:.4g}^k: the step must fall faster than the noise")
     price = prices(account, 2)[0]
     period = getattr(account.pattern, "period", 1)  # used at every step unless the pattern says otherwise
     value = price if isinstance(account.pattern, Once) else price / (1 - ratio**period)
-    return InfiniteBudget(value * OUTWARD, 64)
+    return Bound(value * OUTWARD, 64)

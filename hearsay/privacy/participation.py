@@ -7,6 +7,7 @@ costs the largest sum of prices over the sets of steps it allows.
     History          from its arrival on, at every step      sum_l w(l)  (the worst arrival is step 0)
     Once             at one step                             max_l w(l)
     Cyclic(T)        every T-th step from some offset        max_o sum_j w(o + j T)
+    Rolling(m, n)    when the window passes over it          max_r sum_{k: r in window k} w(k)    windows of m(k) of n records, end to end, round and round
 
 A sampler (problems/sampling.py) carries its pattern, so the batches of a run and its certificate cannot disagree.
 """
@@ -15,10 +16,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from hearsay import _validate as check
+from hearsay.schedules import Schedule
 
 
 class Participation(ABC):
@@ -112,3 +115,48 @@ class Cyclic(Participation):
 
     def __str__(self) -> str:
         return f"cyclic (a record is in one batch out of {self.period}, in a fixed order)"
+
+
+@dataclass(frozen=True)
+class Rolling(Participation):
+    """Step k uses the min(size(k), held) records after those of step k-1, round the data set."""
+
+    size: Schedule
+    held: int
+
+    def __post_init__(self) -> None:
+        check.count("held", self.held)
+
+    def windows(self, horizon: int) -> tuple[np.ndarray, np.ndarray]:
+        """(first record, number of records) of every step."""
+        sizes = np.minimum(self.size(np.arange(horizon)), self.held).astype(np.int64)
+        return (np.cumsum(sizes) - sizes) % self.held, sizes
+
+    def total(self, prices: np.ndarray) -> float:
+        if not np.all(np.isfinite(prices)):
+            return float("inf")
+        # Each step adds its price to a run of records: two marks per run, one more where it passes the end, and a running sum.
+        starts, sizes = self.windows(len(prices))
+        marks = np.zeros(2 * self.held + 1)
+        np.add.at(marks, starts, prices)
+        np.add.at(marks, starts + sizes, -np.asarray(prices))
+        spent = np.cumsum(marks)[:-1]
+        return float(np.max(spent[: self.held] + spent[self.held :]))
+
+    def candidates(self, horizon: int) -> int:
+        return self.held
+
+    def used(self, step: int, candidates: int) -> np.ndarray:
+        starts, sizes = _rolled(self, 1 << max(10, step.bit_length()))
+        return (np.arange(candidates) - starts[step]) % self.held < sizes[step]
+
+    def tail(self, first: float, integral: float) -> float:
+        return first + integral
+
+    def __str__(self) -> str:
+        return f"rolling (batches of {self.size} run end to end round {self.held} records)"
+
+
+@lru_cache(maxsize=16)
+def _rolled(pattern: Rolling, horizon: int) -> tuple[np.ndarray, np.ndarray]:
+    return pattern.windows(horizon)

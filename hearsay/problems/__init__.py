@@ -2,9 +2,9 @@
 
 from hearsay.problems.datasets import Dataset, from_arrays, linear_stream, load
 from hearsay.problems.domains import Ball, Box
-from hearsay.problems.losses import Logistic, PolynomialLogistic, Squared
-from hearsay.problems.problem import PROBLEMS, Problem, logistic, ridge
-from hearsay.problems.sampling import SAMPLERS, Cyclic, Fresh, History, Resample
+from hearsay.problems.losses import HalfSquared, Logistic, PolynomialLogistic, Squared
+from hearsay.problems.problem import PROBLEMS, Problem, estimation, logistic, ridge
+from hearsay.problems.sampling import SAMPLERS, Cyclic, Fresh, History, Resample, Subset
 
 __all__ = [
     "PROBLEMS",
@@ -14,12 +14,15 @@ __all__ = [
     "Cyclic",
     "Dataset",
     "Fresh",
+    "HalfSquared",
     "History",
     "Logistic",
     "PolynomialLogistic",
     "Problem",
     "Resample",
     "Squared",
+    "Subset",
+    "estimation",
     "from_arrays",
     "linear_stream",
     "load",

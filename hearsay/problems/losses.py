@@ -5,6 +5,7 @@ record's gradient is residual(m, b) a, and
 
     logistic     softplus(m) - b m,  b in {0, 1}    + r/2 |theta|^2     curvature [r, Ba^2/4 + r]      change  2 Ba
     squared      (m - b)^2,          |b| <= Bb      + r |theta|^2       curvature [2r, 2 Ba^2 + 2r]    change  2 Ba^2 R + 4 Ba Bb
+    half squared (m - b)^2 / 2,      |b| <= Bb      + r/2 |theta|^2     curvature [r, Ba^2 + r]        change  Ba^2 R + 2 Ba Bb
     polynomial   c0 + m/2 + s/2 m^2 - b m           + r/2 |theta|^2     curvature [r, s Ba^2 + r]      change  s Ba^2 R + Ba
 
 `change` bounds how far one record's gradient can move when the record is replaced, over a domain that reaches to norm R:
@@ -43,9 +44,12 @@ class Loss(ABC):
     clip: float | None = None
 
     def __post_init__(self) -> None:
-        check.positive("feature_bound", self.feature_bound)
+        for name in ("feature_bound", "label_bound"):
+            if (
+                getattr(self, name) != math.inf
+            ):  # infinity: no bound is known, and only a clip or a declaration can give a budget
+                check.positive(name, getattr(self, name))
         check.nonnegative("ridge", self.ridge)
-        check.positive("label_bound", self.label_bound)
         if self.clip is not None:
             check.positive("clip", self.clip)
 
@@ -141,6 +145,27 @@ class Squared(Loss):
 
     def predict(self, margin: jax.Array) -> jax.Array:
         return (margin > 0.5).astype(margin.dtype)
+
+
+@dataclass(frozen=True)
+class HalfSquared(Loss):
+    """Least squares as paper P3 writes it: the gradient of a record is (a.theta - b) a."""
+
+    def residual(self, margin: Any, labels: Any) -> Any:
+        return margin - labels
+
+    def record_values(self, margin: Any, labels: Any) -> Any:
+        return (margin - labels) ** 2 / 2
+
+    @property
+    def curvature(self) -> tuple[float, float]:
+        return self.ridge, self.feature_bound**2 + self.ridge
+
+    def unclipped_change(self, reach: float) -> float:
+        return self.feature_bound**2 * reach + 2 * self.feature_bound * self.label_bound
+
+    def affine(self) -> float | None:
+        return 1.0 if self.clip is None else None
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,14 +15,29 @@ from hearsay import _validate as check
 from hearsay.privacy.recursion import Assumption
 from hearsay.problems import datasets
 from hearsay.problems.domains import Ball, Domain
-from hearsay.problems.losses import Logistic, Loss, Squared, polynomial
+from hearsay.problems.losses import HalfSquared, Logistic, Loss, Squared, polynomial
 from hearsay.problems.partition import partition as split
 from hearsay.problems.sampling import Arrivals, Records
+from hearsay.problems.stream import Stream
+
+
+class Declared(NamedTuple):
+    """The user's word for how far replacing one record moves its gradient, in l1 norm, wherever the gradient is taken (paper P3, Definition 1).
+
+    It covers all that the record can do: gradients of other records are taken to be the same in both runs, so no curvature enters.
+    """
+
+    change: float
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """features (agents, most, d) and labels (agents, most) hold the streams in order of arrival; rows past counts[i] are padding."""
+    """features (agents, most, d) and labels (agents, most) hold the streams in order of arrival; rows past counts[i] are padding.
+
+    An endless `stream` makes its records up as they are needed: then counts are infinite, and its `optimum` is known. `start` is where agents begin, one
+    point or one per agent (the origin unless given). `smoothness` is [mu, L] of every agent's objective where it is known to be narrower than
+    the loss's curvature interval: theory may use it, certificates must not.
+    """
 
     name: str
     loss: Loss
@@ -34,6 +51,15 @@ class Problem:
     classification: bool = True
     assumptions: tuple[Assumption, ...] = field(default=())
     seed: int = 0
+    stream: Stream | None = None
+    optimum: np.ndarray | None = None
+    start: np.ndarray | None = None
+    declared: Declared | None = None
+    smoothness: tuple[float, float] = (math.nan, math.nan)
+
+    def __post_init__(self) -> None:
+        if math.isnan(self.smoothness[0]):
+            object.__setattr__(self, "smoothness", self.loss.curvature)
 
     @property
     def agents(self) -> int:
@@ -44,9 +70,11 @@ class Problem:
         return self.features.shape[2]
 
     @cached_property
-    def records(self) -> Records:
+    def records(self) -> Records | Stream:
         """The streams as device arrays, in the precision that jax is set to."""
         dtype = jnp.result_type(float)
+        if self.stream is not None:
+            return Stream(*(jnp.asarray(part, dtype) for part in self.stream))
         return Records(
             jnp.asarray(self.features, dtype), jnp.asarray(self.labels, dtype), jnp.asarray(self.counts, jnp.int32)
         )
@@ -58,13 +86,29 @@ class Problem:
     @property
     def change(self) -> float:
         """C: how far one record's gradient moves, at most, when the record is replaced."""
-        return self.loss.change(self.domain, self.dimension)
+        return self.declared.change if self.declared else self.loss.change(self.domain, self.dimension)
+
+    @property
+    def curvature(self) -> tuple[float, float]:
+        """[mu, L] of every record's loss, as the privacy recursion uses it."""
+        return (0.0, 0.0) if self.declared else self.loss.curvature
+
+    @property
+    def spread(self) -> int:
+        """An l2 distance is at most sqrt(spread) times as long in l1: the dimension, or 1 where distances are declared in l1."""
+        return 1 if self.declared else self.dimension
 
     def privacy_assumptions(self, curvature: bool = True) -> tuple[Assumption, ...]:
         """What a bound rests on: the loss's curvature interval and change bound, or (curvature=False) the clip alone."""
         loss = self.loss
         low, high = loss.curvature
         facts = [Assumption("enforced", f"models are projected onto the {self.domain} after every step")]
+        if self.declared:
+            text = (
+                f"replacing one record changes its sampled gradient by at most C = {self.change:g} in l1 norm and changes nothing else: the records "
+                "are the gradients themselves (paper P3, Definition 1); nothing here enforces it"
+            )
+            return (*self.assumptions, *facts, Assumption("declared", text))
         if not curvature:
             return (*facts, Assumption("enforced", f"every record's gradient is clipped to l2 norm {loss.clip:g}"))
         kind = f"curvature interval [{low:.4g}, {high:.4g}] of the {type(loss).__name__} loss from |a| <= {loss.feature_bound:.4g}"
@@ -140,7 +184,61 @@ def ridge(
     )
 
 
-PROBLEMS: dict[str, Callable[..., Problem]] = {"logistic": logistic, "ridge": ridge}
+# Paper P3, section V: the covariance of every sensor's regressors, and where the estimates begin.
+_COVARIANCE = np.array(
+    [[2, 1, 0, 1, 0, 0], [1, 2, 0, 1, 0, 0], [0, 0, 2, 0, 0, 0], [1, 1, 0, 2, 0, 0], [0, 0, 0, 0, 2, 0], [0, 0, 0, 0, 0, 2]], float
+)  # fmt: skip
+_FIRST = (3.0, 1.0, 1.0, 3.0, 3.0, 1.0)
+
+
+def estimation(
+    *,
+    agents: int = 6,
+    target: float = 0.5,
+    noise: float = 1.0,
+    change: float | None = None,
+    clip: float | None = None,
+    feature_bound: float | None = None,
+    radius: float = 1e5,
+    seed: int = 0,
+) -> Problem:
+    """Distributed parameter estimation (paper P3, section V): sensors with an endless stream of linear measurements of one unknown vector.
+
+    A record is b = u.x* + noise v with u ~ N(0, R), R as printed (6 x 6), x* = `target` in every coordinate; its gradient is (u.x - b) u. Nothing bounds a
+    Gaussian record, so a budget needs one of: `clip`, which bounds every record's gradient and is enforced; `change`, the paper's declaration that one
+    record moves its gradient by at most so much in l1 (0.2 there, and here if neither is given). `feature_bound` shortens regressors to that
+    length, which gives the loss a curvature interval.
+    """
+    agents, dimension = check.count("agents", agents), len(_FIRST)
+    if clip is not None and change is not None:
+        raise ValueError(
+            f"change must be left out when records are clipped (the clip enforces one), got {change} and clip {clip}"
+        )
+    bound = math.inf if feature_bound is None else check.positive("feature_bound", feature_bound)
+    loss = HalfSquared(bound, 0.0, math.inf, clip)
+    truth = np.full(dimension, check.number("target", target))
+    factor = np.linalg.cholesky(_COVARIANCE)
+    everyone = (agents, *(1,) * 2)
+    stream = Stream(
+        np.tile(factor, everyone), np.tile(truth, (agents, 1)),
+        np.full(agents, check.nonnegative("noise", noise)), np.full(agents, bound),
+    )  # fmt: skip
+    rng = np.random.default_rng([seed, *b"estimation"])
+    features = rng.normal(size=(1000, dimension)) @ factor.T
+    features *= np.minimum(1.0, bound / np.linalg.norm(features, axis=1, keepdims=True))
+    kind = "enforced" if feature_bound is not None else "derived"
+    length = f"of l2 norm at most {bound:g}" if feature_bound is not None else "normal regressors of any length"
+    values = np.linalg.eigvalsh(_COVARIANCE)
+    return Problem(
+        "estimation", loss, Ball(radius), np.zeros((agents, 0, dimension)), np.zeros((agents, 0)), np.full(agents, np.inf),
+        features, features @ truth + noise * rng.normal(size=1000), classification=False,
+        assumptions=(Assumption(kind, f"records are made up on the spot, {length}"),), seed=check.count("seed", seed, 0), stream=stream, optimum=truth,
+        start=np.array(_FIRST), declared=None if clip is not None else Declared(check.positive("change", 0.2 if change is None else change)),
+        smoothness=(float(values[0]), float(values[-1])),
+    )  # fmt: skip
+
+
+PROBLEMS: dict[str, Callable[..., Problem]] = {"logistic": logistic, "ridge": ridge, "estimation": estimation}
 
 
 def _dataset(data: str | datasets.Dataset, data_dir: str | None, seed: int) -> datasets.Dataset:

@@ -12,7 +12,7 @@ import pytest
 
 from hearsay.privacy import participation
 from hearsay.problems.losses import Logistic, PolynomialLogistic, Squared
-from hearsay.problems.sampling import SAMPLERS, Arrivals, Cyclic, Fresh, History, Records, Resample
+from hearsay.problems.sampling import SAMPLERS, Arrivals, Cyclic, Fresh, History, Records, Resample, Window
 
 D = 2
 LOSSES = {
@@ -40,21 +40,29 @@ def one(records: Records, agent: int) -> Records:
     return Records(*(part[agent] for part in records))
 
 
-@partial(jax.jit, static_argnames=("sampling", "loss", "arrivals", "steps"))
 def gradients(records: Records, params: jax.Array, *, sampling, loss, arrivals: Arrivals, steps: int) -> jax.Array:
     """The gradient at a fixed point of every step and agent, (time, agent, d), vectorised over agents as a run does it."""
-    base = jax.random.split(jax.random.key(0), records.labels.shape[0])
+    windows = sampling.windows(np.arange(steps), np.asarray(records.held, float), arrivals)
+    return _gradients(records, params, windows, sampling=sampling.kernel, loss=loss, arrivals=arrivals, steps=steps)
 
-    def step(state, k):
-        def agent(state, records, key):
-            batch, state = sampling.batch(state, loss, records, k, arrivals, jax.random.fold_in(key, k))
+
+@partial(jax.jit, static_argnames=("sampling", "loss", "arrivals", "steps"))
+def _gradients(records, params: jax.Array, windows, *, sampling, loss, arrivals: Arrivals, steps: int) -> jax.Array:
+    base = jax.random.split(jax.random.key(0), records[0].shape[0])
+
+    def step(state, inputs):
+        k, window = inputs
+
+        def agent(state, records, start, size, key):
+            here = Window(start, size, window.blocks)
+            batch, state = sampling.batch(state, loss, records, k, here, arrivals, jax.random.fold_in(key, k))
             return batch.gradient(params), state
 
-        found, state = jax.vmap(agent)(state, records, base)
+        found, state = jax.vmap(agent)(state, records, window.start, window.size, base)
         return state, found
 
     start = jax.vmap(lambda r: sampling.prepare(loss, r, arrivals))(records)
-    return jax.lax.scan(step, start, jnp.arange(steps))[1]
+    return jax.lax.scan(step, start, (jnp.arange(steps), windows))[1]
 
 
 def plain_mean(loss, records: Records, rows) -> np.ndarray:
@@ -128,9 +136,9 @@ def test_resample_draws_uniformly_from_the_real_records():
     """Each of 5 records in 4,000 draws: within 6 standard deviations, false-alarm rate 5 x 2e-9; padding never."""
     records = one(streams([5, 9]), 0)
     keys = jax.random.split(jax.random.key(1), 1000)
-    batches = jax.vmap(lambda key: Resample().batch((), LOSSES["ridge"], records, jnp.asarray(0), Arrivals(4), key)[0])(
-        keys
-    )
+    window = Window(jnp.asarray(0), jnp.asarray(4), jnp.asarray(1))
+    draw = partial(Resample().batch, (), LOSSES["ridge"], records, jnp.asarray(0), window, Arrivals(4))
+    batches = jax.vmap(lambda key: draw(key)[0])(keys)
     drawn = np.asarray(batches.features).reshape(-1, D)
     match = np.all(drawn[:, None] == np.asarray(records.features)[None, :5], axis=-1)
     assert match.sum(axis=1).tolist() == [1] * 4000

@@ -1,27 +1,20 @@
-"""The papers' conditions and rates as named checks: does each hold for this configuration, and by how much.
-
-A finding never stops a run (the algorithms are meaningful outside the theorems), and nothing here is a privacy guarantee: budgets come from
-privacy/ alone.
-"""
+"""Assumptions 2 and 4 and Theorems 1-5 of paper P1."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from hearsay.base import Finding
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
 from hearsay.schedules import Constant, PowerLaw
+from hearsay.theory.findings import below
 
 if TYPE_CHECKING:
     from hearsay.algorithms.ldp_online import LdpOnline
-
-
-def below(name: str, left: float, right: float, text: str, strict: bool = True) -> Finding:
-    """left < right (or <=), with the margin right - left."""
-    holds = left < right if strict else left <= right
-    return Finding(name, holds, f"{text}: needs {left:.4g} {'<' if strict else '<='} {right:.4g}", right - left)
 
 
 def ldp_online(algorithm: LdpOnline, graph: Graph, problem: Problem) -> list[Finding]:
@@ -62,15 +55,15 @@ def ldp_online(algorithm: LdpOnline, graph: Graph, problem: Problem) -> list[Fin
     return [*findings, *_private(algorithm, problem, noise, u, v)]
 
 
-def rate(u: float, v: float, grow: float) -> float:
-    """beta of Theorems 1 and 3: the expected squared tracking error falls at least like t^-beta."""
-    return min(1 - v, 2 * u - 2 * grow - 1)
+def rate(u: Any, v: Any, grow: Any) -> Any:
+    """beta of Theorems 1 and 3: the expected squared tracking error falls at least like t^-beta. Elementwise on arrays."""
+    return np.minimum(1 - v, 2 * u - 2 * grow - 1)
 
 
 def _strongly_convex(
     problem: Problem, second: float, smallest: float, step0: float, coupling0: float, u: float, v: float, grow: float
 ) -> list[Finding]:
-    mu, largest = problem.loss.curvature
+    mu, largest = problem.smoothness
     if mu <= 0:
         return [Finding("Theorems 1 and 3", False, "they need strong convexity (ridge > 0)")]
     beta = rate(u, v, grow)
@@ -94,7 +87,7 @@ def _strongly_convex(
 def _convex(
     problem: Problem, second: float, smallest: float, step0: float, coupling0: float, u: float, v: float
 ) -> list[Finding]:
-    largest = problem.loss.curvature[1]
+    largest = problem.smoothness[1]
     # Variance of a random vector in a set of diameter C is at most C^2/2; gradients are at most C plus the regulariser's reach.
     spread = problem.change**2 / 2
     bound = (problem.change + problem.loss.regulariser * problem.domain.reach(problem.dimension)) ** 2
@@ -119,7 +112,7 @@ def _convex(
 def _private(algorithm: LdpOnline, problem: Problem, noise: tuple, u: float, v: float) -> list[Finding]:
     slowest = min(s.exponent for s in noise)
     if algorithm.feedback:
-        margin = slowest if problem.loss.curvature[0] > 0 else -math.inf
+        margin = slowest if problem.smoothness[0] > 0 else -math.inf
         detail = "with feedback the budget is finite for ever when the loss is strongly convex and the noise grows"
     else:
         margin = v - u + slowest

@@ -11,7 +11,8 @@ import pytest
 import hearsay as hs
 from hearsay.problems import from_arrays
 from hearsay.schedules import Constant, Geometric, PowerLaw
-from hearsay.theory import below, rate
+from hearsay.theory import below
+from hearsay.theory import ldp_rate as rate
 
 RNG = np.random.default_rng(0)
 DATA = from_arrays(RNG.normal(size=(50, 2)), RNG.integers(0, 2, 50), feature_bound=1.0)

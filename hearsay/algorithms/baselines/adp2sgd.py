@@ -1,0 +1,73 @@
+"""A(DP)2SGD: asynchronous decentralized SGD with Gaussian noise on gradients (Xu et al. 2022), on a common clock.
+
+In every step each agent is awake with probability `activity`, by a draw that has nothing to do with the data. Those who are awake send their model,
+average with the neighbours who are awake too, and take a noisy gradient step from where they were; the others send nothing and stay as they are:
+
+    x_i(k+1) = x_i + sum_j w_ij awake_j (x_j - x_i) - alpha_k (g_i(k) + n_i(k))        if awake
+
+with g_i taken at x_i, the model from before the averaging, as a worker's stale gradient is. The neighbours' activity travels as a field of its own.
+
+The message is private for the same reason as in gradient perturbation (sample_sizes.py), whose accounting this shares: an awake agent's gradient of step k
+costs C / size under noise of standard deviation sigma. Who is awake is public, and sleeping only saves budget: the certificate counts every step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from hearsay import _validate as check
+from hearsay.algorithms.sample_sizes import GradientPerturbation, Pending, Rates
+from hearsay.base import Inbox, Noise
+from hearsay.problems.domains import Domain
+from hearsay.problems.sampling import Cyclic, Sampling
+from hearsay.schedules import Constant, Schedule
+
+
+class Message(NamedTuple):
+    params: jax.Array  # zero while asleep
+    awake: jax.Array
+
+
+class Draws(NamedTuple):
+    params: jax.Array
+    awake: jax.Array
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adp2sgd(GradientPerturbation):
+    """Asynchronous decentralized SGD with noisy gradients. activity: the probability of being awake in a step; other options as for
+    GradientPerturbation, except that averaging has full weight (no `coupling` schedule)."""
+
+    name: ClassVar[str] = "adp2sgd"
+    channels: ClassVar[dict[str, str]] = {"params": "coupling", "awake": "coupling"}
+
+    activity: float = 0.5
+    step: Schedule = Constant(0.05)
+    coupling: Schedule = Constant(0.5)
+    noise: Noise = Constant(1.0)
+    mechanism: str = "gaussian"
+    sampling: Sampling = field(default_factory=Cyclic)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < check.number("activity", self.activity) <= 1:
+            check.fail("activity", "above 0 and at most 1", self.activity)
+
+    def draw(self, key: jax.Array, params: jax.Array) -> Draws:
+        noise = self.fresh_noise(key, params)
+        return Draws(noise, jax.random.uniform(jax.random.fold_in(key, 1), (), params.dtype))
+
+    def send(self, draws: Draws, state: Pending, batch, rates: Rates) -> tuple[Message, Pending]:
+        awake = (draws.awake < self.activity).astype(state.params.dtype)
+        return Message(awake * self.privatize(state.params, draws.params, state.scale), awake), state
+
+    def update(self, state: Pending, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain) -> Pending:
+        own = domain.project(sent.params)
+        pull = inbox.total.params - inbox.total.awake * own  # sum_j w_ij awake_j (x_j - x_i)
+        moved = domain.project(own + pull - rates.step * batch.gradient(own))
+        asleep = sent.awake == 0
+        return Pending(jnp.where(asleep, state.params, moved), jnp.where(asleep, state.scale, rates.step * rates.noise))

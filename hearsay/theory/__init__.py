@@ -1,0 +1,12 @@
+"""The papers' conditions and rates as named checks: does each hold for this configuration, and by how much.
+
+A finding never stops a run (the algorithms are meaningful outside the theorems), and nothing here is a privacy guarantee: budgets come from
+privacy/ alone.
+"""
+
+from hearsay.theory.findings import below
+from hearsay.theory.ldp_online import ldp_online
+from hearsay.theory.ldp_online import rate as ldp_rate
+from hearsay.theory.sample_sizes import gradient_rate, oracle_exponent, output_rate, sample_sizes
+
+__all__ = ["below", "gradient_rate", "ldp_online", "ldp_rate", "oracle_exponent", "output_rate", "sample_sizes"]
