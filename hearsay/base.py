@@ -71,7 +71,6 @@ class Algorithm(ABC):
     noise: Noise
     mechanism: str
     sampling: Sampling
-    blank: ClassVar[Schedule] = Constant(1.0)  # stands for every schedule in what is compiled
     average: bool = False  # read out an average of the agent's own past models: like them it never leaves the agent
 
     def __post_init__(self) -> None:
@@ -148,14 +147,15 @@ class Algorithm(ABC):
 
     def with_noise(self, factors: Sequence[float]) -> Algorithm:
         """The same algorithm with agent i's noise scale multiplied by factors[i]."""
-        return replace(self, noise=tuple(self.noise_for(i).scaled(f) for i, f in enumerate(factors)))
+        scaled = tuple(self.noise_for(i).scaled(f) for i, f in enumerate(factors))
+        return replace(self, noise=scaled[0] if len(set(scaled)) == 1 else scaled)
 
     @property
     def kernel(self) -> Algorithm:
         """The same algorithm with its schedules blanked out: what is compiled. send and update see schedules through `rates` only, so runs that
         differ in nothing but schedules (a sweep, calibrated noise) share one compiled program."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        blank: dict[str, Any] = {n: self.blank for n, v in values.items() if isinstance(v, (Schedule, tuple))}
+        blank: dict[str, Any] = {n: Constant(0.0) for n, v in values.items() if isinstance(v, (Schedule, tuple))}
         return replace(self, sampling=self.sampling.kernel, **blank)
 
     def averaged(self, average: jax.Array, state: Any, step: jax.Array) -> jax.Array:
@@ -182,27 +182,30 @@ class Algorithm(ABC):
             stream = (Assumption("declared", "the stream never ends: every step brings each agent its new records"),)
         exposure = self.sampling.exposure(problem.change, float("inf") if endless else held, arrivals)
         curvature, basis = (0.0, 0.0), "gradient at a public point"
-        if self.gradient_at_state:
-            curvature = problem.curvature
+        reacts = self.gradient_at_state and not problem.frozen
+        if reacts:
+            curvature = problem.loss.curvature
             basis = f"curvature interval [{curvature[0]:.4g}, {curvature[1]:.4g}]"
-        if problem.declared:
-            basis = "declared change of one sampled gradient"
+        elif self.gradient_at_state:
+            basis = "gradients declared not to react to the state"
+        # A change declared in l1 stays one where nothing but clipping of coordinates happens to it; curvature intervals are about l2.
+        dimension = problem.dimension if problem.declared is None or reacts else 1
         pattern = self.sampling.pattern(held, arrivals)
         facts = problem.privacy_assumptions() + stream
-        found = [self._account(Recursion(*shared, exposure, curvature), agent, pattern, problem, basis, facts)]
+        found = [self._account(Recursion(*shared, exposure, curvature), agent, pattern, dimension, basis, facts)]
         if problem.loss.clip is not None and self.gradient_at_state:
             # No curvature of the data: from its first use on the record may move every later gradient by the full clip range. The regulariser
             # is not clipped; it is the same in both runs and moves the states by its own, exactly known curvature.
             known = problem.loss.regulariser
             worst = Recursion(*shared, Constant(2 * problem.loss.clip), (known, known))
             facts, basis = problem.privacy_assumptions(curvature=False) + stream, f"clip bound {problem.loss.clip:g}"
-            found.append(self._account(worst, agent, FromFirstUse(), problem, basis, facts))
+            found.append(self._account(worst, agent, FromFirstUse(), problem.dimension, basis, facts))
         return tuple(found)
 
     def _account(
-        self, recursion: Recursion, agent: int, pattern: Any, problem: Problem, basis: str, facts: tuple
+        self, recursion: Recursion, agent: int, pattern: Any, dimension: int, basis: str, facts: tuple
     ) -> Account:
-        return Account(recursion, self.releases(agent), pattern, problem.spread, self.mechanism, basis, facts)
+        return Account(recursion, self.releases(agent), pattern, dimension, self.mechanism, basis, facts)
 
 
 def as_noise(value: Any) -> Noise:

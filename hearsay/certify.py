@@ -43,6 +43,10 @@ def certify(
         account, found = _best(algorithm, problem, graph, agent, horizon)
         budgets.append(_budget(algorithm, problem, graph, agent, account, found, horizon, delta))
         warnings += _explosion(account, horizon)
+    if problem.frozen and algorithm.gradient_at_state:
+        warnings.append(_FROZEN)
+    if not math.isinf(horizon):
+        warnings += _dry(algorithm, problem, int(horizon))
     if math.isinf(horizon) and algorithm.sampling.grows and np.isfinite(problem.counts).all():
         warnings.append(_ends(algorithm, problem))
     return Certificate(
@@ -76,8 +80,8 @@ def spent_after(algorithm: Algorithm, problem: Problem, graph: Graph, messages: 
     for agent in range(graph.agents):
         options = [_spent_at(account, wanted) for account in algorithm.accounts(graph, agent, problem)]
         # Each bound holds for the whole run, so the smaller of them holds at every step.
-        curves.append(np.minimum.reduce(options))
-    return np.nan_to_num(np.stack(curves, axis=1), nan=np.inf, posinf=np.inf)
+        curves.append(np.minimum.reduce([np.nan_to_num(o, nan=np.inf, posinf=np.inf) for o in options]))
+    return np.stack(curves, axis=1)
 
 
 def as_epsilon(algorithm: Algorithm, spent: np.ndarray, delta: float | None) -> np.ndarray:
@@ -184,6 +188,21 @@ def _dominates(account: Account, found: Bound, horizon: float) -> str:
     return text
 
 
+_FROZEN = (
+    "NOT a guarantee for records: it takes all other gradients to be the same in both runs (paper P3's adjacency), while this algorithm takes "
+    "them at states that the record has moved; give the problem a feature_bound instead of frozen for one that is"
+)
+
+
+def _dry(algorithm: Algorithm, problem: Problem, messages: int) -> list[str]:
+    last = min(algorithm.sampling.lasts(held, problem.arrivals) for held in problem.counts.tolist())
+    return (
+        [f"the shortest stream serves {last} steps: a run ends there, before message {messages}"]
+        if last < messages
+        else []
+    )
+
+
 def _ends(algorithm: Algorithm, problem: Problem) -> str:
     """An infinite horizon on a data set that ends is a statement about another, longer data set: say so where it cannot be missed."""
     fewest, most = int(problem.counts.min()), int(problem.counts.max())
@@ -201,7 +220,7 @@ def _explosion(account: Account, horizon: float) -> list[str]:
     rec = account.recursion
     k = np.arange(max(1, int(min(2000, horizon))))
     factor = rec.contraction(k)
-    if factor[0] <= 1 + 1e-9 or rec.curvature[1] <= 0:
+    if factor[0] <= 1 + 1e-9 or not 0 < rec.curvature[1] < math.inf:
         return []
     bad = int(np.argmax(factor <= 1)) if np.any(factor <= 1) else len(k)
     limit = (2 - float(rec.leak(0))) / rec.curvature[1]

@@ -11,10 +11,11 @@ learns: exp(-2 mu sum_k alpha_k) <= K^-r at the horizon (or at 10^5 steps).
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,9 +32,19 @@ from hearsay.privacy.participation import Once
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling import SAMPLERS, Sized
 from hearsay.schedules import Constant, PowerLaw, SampleSize, Schedule
-from hearsay.theory import gradient_rate, ldp_rate, oracle_exponent, output_rate
+from hearsay.theory import ldp_rate
+from hearsay.theory.exponents import (
+    gradient_budget,
+    gradient_noise_limit,
+    gradient_rate,
+    oracle_exponent,
+    output_budget,
+    output_noise_limit,
+    output_rate,
+)
 
 _ROOM = 0.02  # how far inside a strict inequality a choice must lie; also the grid's spacing
+_SIZES = np.arange(0.0, 1.55, 0.1).round(9).tolist()  # exponents of sample sizes
 _PRACTICAL = 100_000  # the horizon at which an endless run must have left its start behind
 
 
@@ -118,15 +129,27 @@ def promised(algorithm: Algorithm) -> float | None:
     if any(law is None for law in laws):
         return None
     step, coupling, *grow = (float(law) for law in laws if law is not None)
-    return float(_rate(algorithm, -step, -coupling, max(grow)))
+    return _rate(algorithm, -step, -coupling, max(grow))
 
 
-def _rate(algorithm: Algorithm, step: Any, coupling: Any, noise: Any) -> Any:
-    """Elementwise on arrays of decay exponents."""
+def _rate(algorithm: Algorithm, step: float, coupling: float, noise: float) -> float:
+    """The theorem's rate for these decay exponents of step and coupling and this growth exponent of the noise."""
     if isinstance(algorithm, LdpOnline):
         return ldp_rate(coupling, step, noise)
     form = output_rate if isinstance(algorithm, OutputPerturbation) else gradient_rate
     return form(step, coupling, noise)
+
+
+class Choice(NamedTuple):
+    """Exponents, all of them as the papers write them: alpha, beta, eta, gamma (paper P1: v, u, the noise's, and no sample size)."""
+
+    step: float
+    coupling: float
+    noise: float
+    size: float
+
+
+Condition = tuple[str, Callable[[Choice], bool]]
 
 
 def _chosen(
@@ -143,86 +166,101 @@ def _chosen(
             f"exponents can be chosen for ldp-online, output-perturbation and gradient-perturbation, whose theorems promise a rate, not for {algorithm.name}"
         )
     sized = isinstance(algorithm.sampling, Sized) and not isinstance(algorithm, LdpOnline)
-    grid = np.meshgrid(
-        np.arange(0.5, 1.0, _ROOM), np.arange(0.3, 1.0, _ROOM), np.arange(0.0, 0.5, _ROOM),
-        np.arange(0.0, 1.55, 0.1) if sized else np.zeros(1), indexing="ij",
-    )  # fmt: skip
-    step, coupling, noise, growth = grid
-    rate = _rate(algorithm, step, coupling, noise)
-    allowed = np.ones(step.shape, bool)
-    for name, holds in _conditions(algorithm, problem, horizon, samples, rate, *grid):
-        if not np.any(allowed & holds):
+    grid = [np.arange(0.5, 1.0, _ROOM), np.arange(0.3, 1.0, _ROOM), np.arange(0.0, 0.5, _ROOM)]
+    left = [Choice(a, b, e, 0.0) for a, b, e in itertools.product(*(axis.round(9).tolist() for axis in grid))]
+    left = _filtered(left, _hypotheses(algorithm, problem, horizon))
+    left = [choice._replace(size=size) for choice in left for size in (_SIZES if sized else _SIZES[:1])]
+    left = _filtered(left, _affordable(algorithm, problem, horizon, samples))
+    per_record = samples is not None and math.isinf(horizon)
+    score = {c: _rate(algorithm, *c[:3]) / (1 + c.size if per_record else 1) for c in left}
+    best = max(score.values()) - 1e-9
+    first = min((c for c in left if score[c] >= best), key=lambda c: (c.noise, -c.step, c))
+    options = [c for c in left if c[:3] == first[:3] and score[c] >= best]
+    ready = [_with_exponents(algorithm, option, sized) for option in options]
+    return _quietest(ready, problem, graph, horizon, targets, delta)
+
+
+def _filtered(choices: list[Choice], conditions: list[Condition]) -> list[Choice]:
+    for name, holds in conditions:
+        choices = [choice for choice in choices if holds(choice)]
+        if not choices:
             raise ValueError(
                 f"no choice of exponents meets the target: {name} cannot hold together with the conditions before it"
             )
-        allowed &= holds
-    score = np.where(allowed, rate / (1 + growth) if samples is not None and math.isinf(horizon) else rate, -math.inf)
-    ties = np.argwhere(score >= score.max() - 1e-9)
-    first = min(map(tuple, ties.tolist()), key=lambda at: (noise[at], -step[at], at))
-    sizes = sorted(growth[at] for at in map(tuple, ties.tolist()) if at[:3] == first[:3])
-    options = [
-        _with_exponents(algorithm, step[first], coupling[first], noise[first], g if sized else None) for g in sizes
-    ]
-    return _quietest(options, problem, graph, horizon, targets, delta)
+    return choices
 
 
-def _conditions(
-    algorithm: Algorithm, problem: Problem, horizon: float, samples: float | None,
-    rate: np.ndarray, step: np.ndarray, coupling: np.ndarray, noise: np.ndarray, growth: np.ndarray,
-) -> list[tuple[str, np.ndarray]]:  # fmt: skip
-    """Name and truth of every condition on the grid, in the order in which they are tried."""
+def _hypotheses(algorithm: Algorithm, problem: Problem, horizon: float) -> list[Condition]:
+    """What the paper's theorem asks of step, coupling and noise, and forgetting the start."""
     inside = _ROOM - 1e-9
-    found = [("0 < coupling's decay < step's decay < 1", (coupling <= step - inside) & (step <= 1 - inside))]
+    found: list[Condition] = [
+        ("0 < coupling's decay < step's decay < 1", lambda c: c.coupling <= c.step - inside and c.step <= 1 - inside)
+    ]
     if isinstance(algorithm, LdpOnline):
-        found.append(("Assumption 4, noise exponent + 1/2 < coupling's decay", noise + 0.5 <= coupling - inside))
+        found.append(
+            ("Assumption 4, noise exponent + 1/2 < coupling's decay", lambda c: c.noise + 0.5 <= c.coupling - inside)
+        )
     elif isinstance(algorithm, OutputPerturbation):
-        found.append(("Theorem 4, eta <= (3 beta - 2)/2", noise <= (3 * coupling - 2) / 2 + 1e-9))
+        found.append(("Theorem 4, eta <= (3 beta - 2)/2", lambda c: c.noise <= output_noise_limit(c.step, c.coupling)))
     else:
         found.append(
-            ("Theorem 7, eta <= min(beta, alpha - beta)/2", noise <= np.minimum(coupling, step - coupling) / 2 + 1e-9)
-        )
-    found.append(("a positive rate", rate > 1e-9))
-    everywhere = not isinstance(algorithm.sampling.pattern(float(problem.counts.min()), problem.arrivals), Once)
-    if math.isinf(horizon) and everywhere and not isinstance(algorithm, LdpOnline):
-        if isinstance(algorithm, OutputPerturbation):
-            found.append(
-                ("Theorem 2 (iii), alpha + gamma - beta + eta > 1", step + growth - coupling + noise >= 1 + 2 * inside)
+            (
+                "Theorem 7, eta <= min(beta, alpha - beta)/2",
+                lambda c: c.noise <= gradient_noise_limit(c.step, c.coupling),
             )
-        else:
-            found.append(("Theorem 5, gamma + eta > 1", growth + noise >= 1 + 2 * inside))
-    if samples is not None and math.isfinite(horizon):
-        used = {g: float(np.sum(SampleSize(PowerLaw(1.0, g))(np.arange(int(horizon))))) for g in np.unique(growth)}
-        found.append((f"the sample budget of {samples:g} records", np.vectorize(used.get)(growth) <= samples))
-    mu = problem.smoothness[0]
-    if mu > 0:
-        length = min(horizon, _PRACTICAL)
-        scale = float(algorithm.step_size(0))
-        forgotten = 2 * mu * scale * (length ** (1 - step) - 1) / (1 - step)
+        )
+    found.append(("a positive rate", lambda c: _rate(algorithm, *c[:3]) > 1e-9))
+    mu, scale, length = problem.smoothness[0], float(algorithm.step_size(0)), min(horizon, _PRACTICAL)
+
+    def forgets(c: Choice) -> bool:
+        travelled = scale * (length ** (1 - c.step) - 1) / (1 - c.step)  # about the sum of the steps
+        return 2 * mu * travelled >= _rate(algorithm, *c[:3]) * math.log(length)
+
+    if mu > 0 and length > 1:
         found.append(
             (
                 f"forgetting the start within {length:g} steps (2 mu sum alpha_k >= r log K; a larger step scale helps)",
-                forgotten >= rate * math.log(length),
+                forgets,
             )
         )
     return found
 
 
-def _with_exponents(algorithm: Any, step: float, coupling: float, noise: float, growth: float | None) -> Algorithm:
+def _affordable(algorithm: Algorithm, problem: Problem, horizon: float, samples: float | None) -> list[Condition]:
+    """What an infinite horizon and a sample budget ask, mostly of the sample size."""
+    found: list[Condition] = []
+    once = isinstance(algorithm.sampling.pattern(float(problem.counts.min()), problem.arrivals), Once)
+    if math.isinf(horizon) and not once and isinstance(algorithm, OutputPerturbation):
+        weight = float(algorithm.coupling(0))
+
+        def finite(c: Choice) -> bool:
+            return output_budget(c.step, c.coupling, c.size, c.noise, weight).margin >= 2 * _ROOM
+
+        found.append(("Theorem 2 (iii), alpha + gamma - beta + eta > 1", finite))
+    if math.isinf(horizon) and not once and isinstance(algorithm, GradientPerturbation):
+        found.append(("Theorem 5, gamma + eta > 1", lambda c: gradient_budget(c.size, c.noise) >= 2 * _ROOM))
+    if samples is not None and math.isfinite(horizon) and isinstance(algorithm.sampling, Sized):
+        used = {g: float(np.sum(SampleSize(PowerLaw(1.0, g))(np.arange(int(horizon))))) for g in _SIZES}
+        found.append((f"the sample budget of {samples:g} records", lambda c: used[c.size] <= samples))
+    return found
+
+
+def _with_exponents(algorithm: Any, choice: Choice, sized: bool) -> Algorithm:
     """The same scales and shifts with other exponents."""
     parts: dict[str, Any] = {
-        "step": _bent(algorithm.step, -step),
-        "coupling": _bent(algorithm.coupling, -coupling),
-        "noise": _bent(algorithm.noise_for(0), noise),
+        "step": _bent(algorithm.step, -choice.step),
+        "coupling": _bent(algorithm.coupling, -choice.coupling),
+        "noise": _bent(algorithm.noise_for(0), choice.noise),
     }
-    if growth is not None:
-        parts["sampling"] = replace(algorithm.sampling, size=SampleSize(PowerLaw(1.0, round(float(growth), 9))))
+    if sized:
+        parts["sampling"] = replace(algorithm.sampling, size=SampleSize(PowerLaw(1.0, choice.size)))
     return replace(algorithm, **parts)
 
 
 def _bent(law: Schedule, exponent: float) -> PowerLaw:
     shift = law.shift if isinstance(law, PowerLaw) else 1.0
     scale = law.scale if isinstance(law, PowerLaw) else float(law(0))
-    return PowerLaw(scale or 1.0, round(float(exponent), 9), shift)
+    return PowerLaw(scale or 1.0, exponent, shift)
 
 
 def _quietest(

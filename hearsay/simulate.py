@@ -217,7 +217,11 @@ def _allowed(
 
 def _fingerprint(algorithm: Algorithm, problem: Problem, graph: Graph, start: tuple) -> str:
     # Another version may draw other noise or round otherwise: its checkpoints are not ours.
-    digest = hashlib.sha256(repr((VERSION, algorithm, problem.loss, problem.domain, problem.arrivals, start)).encode())
+    digest = hashlib.sha256(
+        repr(
+            (VERSION, algorithm, problem.loss, problem.domain, problem.arrivals, problem.declared, problem.seed, start)
+        ).encode()
+    )
     for array in (
         problem.features,
         problem.labels,

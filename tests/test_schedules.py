@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize, Schedule, Share, schedule
+from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize, Schedule, Share, sample_size, schedule
 
 STEPS = np.arange(3000)
 
@@ -109,7 +109,9 @@ def test_to_dict_of_nested_schedules_is_plain_data():
             "rounding": "ceil",
         },
         "held": 10.0,
+        "repeats": False,
     }
+    assert Share(2.0, Constant(3.0), repeats=True).to_dict()["repeats"] is True
 
 
 @pytest.mark.parametrize("law", [Constant(0.25), PowerLaw(0.5, -0.9), PowerLaw(2, 0.1, 20), Geometric(0.5, 0.98)])
@@ -188,3 +190,118 @@ def test_upper_bounds_lie_above(law):
 @pytest.mark.parametrize("law", [Geometric(1.0, 1.01), Geometric(-1.0, 0.9), Share(1.0, Geometric(1.0, 1.1))])
 def test_no_upper_bound_is_offered_where_there_is_none(law):
     assert law.upper() is None
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (5, SampleSize(Constant(5.0))),
+        (5.0, SampleSize(Constant(5.0))),
+        ("5", SampleSize(Constant(5.0))),
+        (1, SampleSize(Constant(1.0))),
+        ("(k+1)^1.1", SampleSize(PowerLaw(1.0, 1.1))),
+        ("2.5*(k+1)^0.5", SampleSize(PowerLaw(2.5, 0.5))),
+        ("1.1^k", SampleSize(Geometric(1.0, 1.1))),
+        ("3*1.1^k", SampleSize(Geometric(3.0, 1.1))),
+        ("ceil((k+1)^1.1)", SampleSize(PowerLaw(1.0, 1.1))),
+        (" ceil( 2*(k+3)^0.5 ) ", SampleSize(PowerLaw(2.0, 0.5, 3.0))),
+        ("ceil(2.5)", SampleSize(Constant(2.5))),
+        ("floor((k+1)^0.5)+1", SampleSize(PowerLaw(1.0, 0.5), "floor+1")),
+        ("floor( 0.2*(k+1)^0.5 ) + 1", SampleSize(PowerLaw(0.2, 0.5), "floor+1")),
+        ("floor(2*1.1^k)+1", SampleSize(Geometric(2.0, 1.1), "floor+1")),
+        ("floor(0.5)+1", SampleSize(Constant(0.5), "floor+1")),
+        (PowerLaw(2.0, 0.5), SampleSize(PowerLaw(2.0, 0.5))),
+        (Constant(4.0), SampleSize(Constant(4.0))),
+        ({"value": 4}, SampleSize(Constant(4))),
+        ({"scale": 2.0, "exponent": 0.5}, SampleSize(PowerLaw(2.0, 0.5))),
+        ({"kind": "Geometric", "scale": 2.0, "ratio": 1.5}, SampleSize(Geometric(2.0, 1.5))),
+        ({"kind": "SampleSize", "law": "2*(k+1)^0.5"}, SampleSize(PowerLaw(2.0, 0.5))),
+        ({"kind": "SampleSize", "law": {"scale": 0.5, "exponent": 1.0}, "rounding": "floor+1"}, SampleSize(PowerLaw(0.5, 1.0), "floor+1")),
+    ],
+)  # fmt: skip
+def test_reading_a_sample_size(written, meant):
+    assert sample_size("size", written) == meant
+    assert sample_size("size", meant) is meant
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        (0, "size must be at least 1 record at every step, got '0 at step 0'"),
+        (-3, "size must be at least 1 record at every step, got '-3 at step 0'"),
+        (0.5, "size must be at least 1 record at every step, got '0.5 at step 0'"),
+        ("0.9*(k+1)^2", "size must be at least 1 record at every step, got '0.9 at step 0'"),
+        ("0.9*1.5^k", "size must be at least 1 record at every step, got '0.9 at step 0'"),
+        ("ceil(0.9*(k+1)^2)", "size must be at least 1 record at every step, got '0.9 at step 0'"),
+        (SampleSize(PowerLaw(0.5, 1.0)), "size must be at least 1 record at every step, got '0.5 at step 0'"),
+        ("4*(k+1)^-0.5", r"size must be at least 1 record at every step, so it must not fall, got PowerLaw\(scale=4.0"),
+        ("20*0.9^k", r"so it must not fall, got Geometric\(scale=20.0, ratio=0.9\)"),
+        ("floor(9*0.9^k)+1", "so it must not fall"),
+        (SampleSize(PowerLaw(9.0, -0.01)), "so it must not fall"),
+        (2.5, "size must be a whole number of records, or a law that grows, got 2.5"),
+        ("2.5", "size must be a whole number of records, or a law that grows, got 2.5"),
+        ({"value": 2.5}, "size must be a whole number of records, or a law that grows, got 2.5"),
+        ("many", r"size must be a number, \"c\*\(k\+s\)\^p\" or \"c\*r\^k\", got 'many'"),
+        ("ceil(many)", "size must be a number, .* got 'many'"),
+        ("floor((k+1)^0.5)", "size must be a number, .* got 'floor"),
+        ("floor((k+1)^0.5)+2", "size must be a number, .* got 'floor"),
+        ("nan", "size must be finite"),
+        ({"scale": 1.0, "exponnent": 1.0, "kind": "PowerLaw"}, "size key must be one of .* did you mean 'exponent'"),
+        ({"kind": "SampleSize", "law": 3, "rounding": "flor"}, "rounding must be one of ceil, .* did you mean 'floor"),
+        ("ceil(0)", "size must be at least 1 record at every step"),
+        ("floor(-1)+1", "size must be at least 1 record at every step"),
+        ({"kind": "SampleSize", "law": 3, "roundin": "floor+1"}, "size key must be one of law, rounding, got 'roundin'"),
+    ],
+)  # fmt: skip
+def test_bad_sample_sizes_are_named(written, message):
+    with pytest.raises(ValueError, match=message):
+        sample_size("size", written)
+
+
+@pytest.mark.parametrize("written", [None, True, [3], "ceil", {"value": "2"}])
+def test_what_is_no_sample_size_at_all(written):
+    with pytest.raises((TypeError, ValueError), match="must be a number"):
+        sample_size("size", written)
+
+
+@pytest.mark.parametrize(
+    "size", ["(k+1)^1.1", "floor(0.3*(k+1)^0.5)+1", "2*1.1^k", "7", "ceil(2.5)", "1.5*(k+20)^0.7", "floor(0.5)+1"]
+)
+def test_a_sample_size_is_read_back_from_what_it_prints_and_from_its_table(size):
+    meant = sample_size("size", size)
+    assert sample_size("size", str(meant)) == meant
+    assert sample_size("size", meant.to_dict()) == meant
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    scale=st.floats(1.0, 50), exponent=st.floats(0, 2.0), shift=st.floats(1.0, 50), ratio=st.floats(1.0, 1.2),
+    rounding=st.sampled_from(["ceil", "floor+1"]),
+)  # fmt: skip
+def test_accepted_sample_sizes_are_whole_and_never_fall(scale, exponent, shift, ratio, rounding):
+    """What the samplers and the certificate rely on: whole numbers, at least one, not falling, within one of the law."""
+    for law in (PowerLaw(scale, exponent, shift), Geometric(scale, ratio)):
+        size = sample_size("size", SampleSize(law, rounding))(STEPS)
+        assert np.array_equal(size, np.rint(size))
+        assert size.min() >= 1
+        assert np.all(np.diff(size) >= 0)
+        assert np.all(np.abs(size - law(STEPS)) <= 1 + 1e-9 * size)
+
+
+@pytest.mark.parametrize("held", [11, 20, 1000, math.inf])
+def test_a_share_with_repeats_is_everything_until_all_records_are_in_the_mean(held):
+    """Draws with replacement may all hit the same record; a batch of the whole data set holds it once."""
+    share = Share(3.0, SampleSize(PowerLaw(2.0, 1.0)), held, repeats=True)
+    for k in range(20):
+        assert float(share(k)) == (3.0 if 2 * (k + 1) < held else 3.0 / held)
+    np.testing.assert_array_equal(share(STEPS), [float(share(k)) for k in STEPS])
+    assert np.all(share(STEPS) >= Share(3.0, SampleSize(PowerLaw(2.0, 1.0)), held)(STEPS))
+    assert np.all(share.upper()(STEPS) >= share(STEPS))
+    np.testing.assert_array_equal(share.scaled(2.0)(STEPS), 2 * share(STEPS))
+    assert share.scaled(2.0).repeats
+
+
+def test_repeats_can_be_read_from_what_a_share_prints():
+    """A certificate that prints its exposure must not show c / size where the bound is c."""
+    size = SampleSize(PowerLaw(2.0, 1.0))
+    assert str(Share(3.0, size, 10.0, repeats=True)) != str(Share(3.0, size, 10.0))

@@ -18,14 +18,15 @@ Gradient perturbation. An agent's message is x_i itself, and that is already pri
 
 and x_i, once sent, is on the transcript: the next s_i keeps nothing private of the last one, its gradient is taken at a public point, and a message
 moves by alpha_k C / gamma_k under noise of scale alpha_k b_k. So a use at step k costs C / (gamma_k b_k), whatever the loss's curvature. The model that an agent
-reads out for itself is s_i, before the noise of its last step. K messages carry K - 1 noisy gradients; the certificate counts K, so that the
-model after the last step may be shown as well.
+reads out for itself is s_i, before the noise of its last step: like every read-out it must stay private. K messages carry K - 1 noisy gradients; the
+certificate counts K.
 
 Reference: J. Wang and J.-F. Zhang, Differentially Private Distributed Stochastic Optimization with Time-Varying Sample Sizes.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -58,7 +59,6 @@ class _TwoTimeScale(Algorithm):
     """What both forms share: the schedules alpha_k and beta_k and the conditions on the graph."""
 
     channels: ClassVar[dict[str, str]] = {"params": "mixing"}
-    blank: ClassVar[Schedule] = Constant(0.5)
 
     step: Schedule = PowerLaw(0.5, -0.9)
     coupling: Schedule = PowerLaw(0.5, -0.6)
@@ -153,7 +153,12 @@ class OutputPerturbation(_TwoTimeScale):
         # The right Delta_k less its last term, which Lemma 1 leaves out (except at k = 1, where it is all there is).
         delta = phi - np.concatenate([[0.0, 0.0], jump[1:-1]])[: len(phi)]
         with np.errstate(divide="ignore", invalid="ignore"):
-            return float(np.sqrt(problem.spread) * np.sum((delta / self.noise_for(agent)(k))[1:]))
+            return _l1(problem) * float(np.sum((delta / self.noise_for(agent)(k))[1:]))
+
+
+def _l1(problem: Problem) -> float:
+    """The paper's C is about l1; ours is about l2 unless declared."""
+    return 1.0 if problem.declared else math.sqrt(problem.dimension)
 
 
 class Pending(NamedTuple):
@@ -214,4 +219,4 @@ class GradientPerturbation(_TwoTimeScale):
         k = np.arange(1, horizon + 1)
         share = problem.change / self.sampling.sizes(k, problem.arrivals)
         with np.errstate(divide="ignore"):
-            return float(np.sqrt(problem.spread) * np.sum(share / self.noise_for(agent)(k)))
+            return _l1(problem) * float(np.sum(share / self.noise_for(agent)(k)))

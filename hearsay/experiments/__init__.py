@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from hearsay.experiments import p1_mushrooms
+from hearsay.experiments import p1_mushrooms, p3_estimation
 
-EXPERIMENTS: dict[str, Callable[..., Path]] = {"p1-mushrooms": p1_mushrooms.reproduce}
+EXPERIMENTS: dict[str, Callable[..., Path]] = {
+    "p1-mushrooms": p1_mushrooms.reproduce,
+    "p3-estimation": p3_estimation.reproduce,
+}

@@ -11,10 +11,7 @@ order of magnitude), the random start (standard normal), the step sizes of the o
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,6 +19,7 @@ from hearsay import graphs
 from hearsay.algorithms import Dola, Dsgd, LdpOnline, Pdop
 from hearsay.base import Algorithm
 from hearsay.certify import certify, spent_after
+from hearsay.experiments.common import Progress, complete, conditions, stepped, swept
 from hearsay.graphs import Graph
 from hearsay.metrics import Reference
 from hearsay.privacy.certificate import show
@@ -34,15 +32,6 @@ LEVELS = (1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 5.5, 6)
 PAPER_ITERATIONS = (8, 11, 12, 34, 127, 269, 575, 934, 1119, 2292, 4999)
 PAPER_BUDGETS = (23.34, 16.59, 12.65, 11.97, 11.54, 10.50, 9.64, 8.79, 7.98, 7.47, 7.03)
 RIDGE = 0.3
-
-Progress = Callable[[str, int, int], None]
-
-
-def complete(run: Run) -> Run:
-    """An experiment made of cut-off runs would be a false report: an interrupted one ends it."""
-    if run.interrupted:
-        raise KeyboardInterrupt
-    return run
 
 
 def noise(level: float) -> tuple[PowerLaw, ...]:
@@ -64,31 +53,13 @@ def algorithms() -> dict[str, Algorithm]:
     }
 
 
-def tuned(algorithm: Any, problem: Problem, graph: Graph, steps: int, reference: Reference) -> tuple[Any, float]:
-    """The step scale, a power of two, with the smallest tracking error over the whole run (three seeds); larger ones blow up at the start."""
-    scores = {}
-    for power in range(-9, 5):
-        candidate = replace(algorithm, step=algorithm.step.scaled(2.0**power))
-        options: dict[str, Any] = {
-            "seeds": 3,
-            "every": max(1, steps // 100),
-            "reference": reference,
-            "regret": False,
-            "spread": 1.0,
-        }
-        run = complete(simulate(candidate, problem, graph, steps=steps, **options))
-        scores[2.0**power] = float(run.metrics["tracking_error"].mean())
-    best = min(scores, key=lambda s: np.nan_to_num(scores[s], nan=np.inf))
-    return replace(algorithm, step=algorithm.step.scaled(best)), best
-
-
 def figure_1(
     problem: Problem, graph: Graph, steps: int, seeds: int, reference: Reference, progress: Progress
 ) -> tuple[dict[str, Run], list[str]]:
     runs, notes = {}, []
     for index, (name, algorithm) in enumerate(algorithms().items()):
         if name != "ldp-online":
-            algorithm, scale = tuned(algorithm, problem, graph, steps, reference)
+            algorithm, scale = swept(stepped(algorithm, range(-9, 5)), problem, graph, steps, reference, spread=1.0)
             notes.append(
                 f"{name}: best step size {algorithm.step_size} (scale {scale:g} from a sweep over powers of two)"
             )
@@ -153,14 +124,8 @@ def reproduce(folder: Path, *, data_dir: str | None, seeds: int, scale: float, p
     ]
     table = ("Table I: iterations until the mean model is within 1 of the running optimum", header, rows)
     return comparison_report(
-        runs, folder, "Paper P1: mushrooms (Fig. 1 and Table I)", notes=_notes(problem, graph, sweep), tables=[table, _conditions(problem, graph)]
+        runs, folder, "Paper P1: mushrooms (Fig. 1 and Table I)", notes=_notes(problem, graph, sweep), tables=[table, conditions("The paper's conditions for its own settings", algorithms()["ldp-online"].theory(graph, problem))]
     )  # fmt: skip
-
-
-def _conditions(problem: Problem, graph: Graph) -> tuple[str, list[str], list[list[str]]]:
-    findings = algorithms()["ldp-online"].theory(graph, problem)
-    rows = [[f.name, "yes" if f.holds else "no", f.detail] for f in findings]
-    return "The paper's conditions for its own settings", ["condition", "holds", "detail"], rows
 
 
 def _notes(problem: Problem, graph: Graph, sweep: list[str]) -> list[str]:

@@ -6,7 +6,7 @@ import math
 
 from hearsay import _validate as check
 from hearsay.privacy.convert import gaussian_epsilon
-from hearsay.privacy.horizon import Bound, infinite
+from hearsay.privacy.horizon import UNBOUNDED, Bound, infinite
 from hearsay.privacy.recursion import OUTWARD, Account, prices, spent
 
 
@@ -66,4 +66,6 @@ def rho_for(epsilon: float, delta: float) -> float:
 def _why_infinite(account: Account) -> str:
     if any(float(r.scale(0)) == 0 for r in account.releases):
         return "messages carry no noise"
+    if math.isinf(account.recursion.curvature[1]):
+        return UNBOUNDED
     return "the sensitivity grows beyond all bounds: make the step size smaller"

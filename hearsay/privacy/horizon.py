@@ -35,6 +35,12 @@ _FIRST, _LAST = 2**12, 2**18
 _ROUNDING = 1e-9  # exponents are sums of floats: a sum of exactly 1 may come out a hair above it
 
 
+UNBOUNDED = (
+    "nothing bounds the loss's curvature, so a changed record may move the gradients of all others by any amount: bound the features, clip, or "
+    "use an algorithm that takes gradients at public points"
+)
+
+
 @dataclass(frozen=True)
 class Bound:
     """epsilon (or rho) over a horizon: how far it was summed, what the bound on the rest added, and why if it is infinite."""
@@ -87,6 +93,8 @@ def infinite(account: Account) -> Bound:
     """The budget over an infinite horizon: pure epsilon for Laplace messages, rho for Gaussian ones."""
     if any(float(r.scale(0)) == 0 for r in account.releases):
         return Bound(math.inf, reason="messages carry no noise")
+    if math.isinf(account.recursion.curvature[1]) and any(r.state for r in account.releases):
+        return Bound(math.inf, reason=UNBOUNDED)
     if (closed := _geometric(account)) is not None:
         return closed
     best, why = None, "no contraction sets in within the first 262,144 steps"
@@ -171,9 +179,14 @@ def _gaussian(account: Account, tail: _Tail, n: int) -> Bound:
     if not np.all(np.isfinite(phi)):
         raise _NoBound("the sensitivity grows beyond all bounds in the first steps: make the step size smaller")
     bound = max(phi[-1] * tail.x**q, tail.jump[0] / slack)
-    near = sum(
-        float(np.sum(((r.state * phi[:-1] + r.fresh * exposure) / r.scale(k)) ** 2) / 2) for r in account.releases
-    )
+    each = sum(((r.state * phi[:-1] + r.fresh * exposure) / r.scale(k)) ** 2 / 2 for r in account.releases)
+    near = float(np.sum(each))
+    if tail.through[0] == 0 and isinstance(account.pattern, Once):
+        # Nothing carries over from step to step, so a single use costs one message, the dearest: before N, or at N, where the bound is largest.
+        late = tail.exposure[0] * tail.fresh[0] * tail.x ** -(tail.exposure[1] + tail.fresh[1])
+        if tail.exposure[1] + tail.fresh[1] < 0:
+            raise _NoBound("the price of one use grows with time")
+        return Bound(max(float(np.max(each)), late**2 / 2) * OUTWARD, n, late**2 / 2)
     far = 0.0
     for coefficient, power in (
         (bound * tail.through[0], q + tail.through[1]),

@@ -92,8 +92,12 @@ class Loss(ABC):
         if self.clip is None:
             return residual
         xp = namespace(margin)
-        norm = xp.sqrt(xp.sum(features * features, axis=-1)) * abs(residual)
-        return residual * xp.minimum(1.0, self.clip / xp.maximum(norm, 1e-30))
+        # Scaled by the largest entry first, so that the square of a tiny or huge feature does not vanish or overflow; what still has no size counts nothing.
+        largest = xp.maximum(xp.max(xp.abs(features), axis=-1), 1e-30)
+        scaled = features / largest[..., None]
+        norm = largest * xp.sqrt(xp.sum(scaled * scaled, axis=-1)) * abs(residual)
+        clipped = residual * xp.minimum(1.0, self.clip / xp.maximum(norm, 1e-30))
+        return xp.where(xp.isfinite(clipped) & xp.isfinite(norm), clipped, 0.0)
 
     @property
     def note(self) -> str:

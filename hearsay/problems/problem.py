@@ -14,7 +14,7 @@ import numpy as np
 from hearsay import _validate as check
 from hearsay.privacy.recursion import Assumption
 from hearsay.problems import datasets
-from hearsay.problems.domains import Ball, Domain
+from hearsay.problems.domains import Ball, Box, Domain
 from hearsay.problems.losses import HalfSquared, Logistic, Loss, Squared, polynomial
 from hearsay.problems.partition import partition as split
 from hearsay.problems.sampling import Arrivals, Records
@@ -22,12 +22,14 @@ from hearsay.problems.stream import Stream
 
 
 class Declared(NamedTuple):
-    """The user's word for how far replacing one record moves its gradient, in l1 norm, wherever the gradient is taken (paper P3, Definition 1).
+    """The user's word for how far replacing one record moves its gradient, in l1 norm, wherever the gradient is taken.
 
-    It covers all that the record can do: gradients of other records are taken to be the same in both runs, so no curvature enters.
+    `frozen` adds paper P3's adjacency (its Definition 1), in which the sampled gradients ARE the data: all other gradients are then the same in both
+    runs, although a run takes them at states that the record has moved. It reproduces the paper's sums; certificates warn of it.
     """
 
     change: float
+    frozen: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +62,11 @@ class Problem:
     def __post_init__(self) -> None:
         if math.isnan(self.smoothness[0]):
             object.__setattr__(self, "smoothness", self.loss.curvature)
+        if self.declared and not isinstance(self.domain, Box):
+            # Projecting onto a ball may lengthen a distance in l1; clipping coordinates never does.
+            check.fail("domain", "a Box where the change of a gradient is declared in l1", self.domain)
+        if self.declared and self.loss.clip is not None:
+            check.fail("clip", "None where the change of a gradient is declared: the clip enforces one", self.loss.clip)
 
     @property
     def agents(self) -> int:
@@ -89,14 +96,9 @@ class Problem:
         return self.declared.change if self.declared else self.loss.change(self.domain, self.dimension)
 
     @property
-    def curvature(self) -> tuple[float, float]:
-        """[mu, L] of every record's loss, as the privacy recursion uses it."""
-        return (0.0, 0.0) if self.declared else self.loss.curvature
-
-    @property
-    def spread(self) -> int:
-        """An l2 distance is at most sqrt(spread) times as long in l1: the dimension, or 1 where distances are declared in l1."""
-        return 1 if self.declared else self.dimension
+    def frozen(self) -> bool:
+        """Gradients are declared not to react to what a record has done to the state."""
+        return self.declared is not None and self.declared.frozen
 
     def privacy_assumptions(self, curvature: bool = True) -> tuple[Assumption, ...]:
         """What a bound rests on: the loss's curvature interval and change bound, or (curvature=False) the clip alone."""
@@ -104,11 +106,18 @@ class Problem:
         low, high = loss.curvature
         facts = [Assumption("enforced", f"models are projected onto the {self.domain} after every step")]
         if self.declared:
-            text = (
-                f"replacing one record changes its sampled gradient by at most C = {self.change:g} in l1 norm and changes nothing else: the records "
-                "are the gradients themselves (paper P3, Definition 1); nothing here enforces it"
-            )
-            return (*self.assumptions, *facts, Assumption("declared", text))
+            text = f"replacing one record changes its gradient by at most C = {self.change:g} in l1 norm, wherever it is taken; nothing here enforces it"
+            declared = [Assumption("declared", text)]
+            if self.frozen:
+                text = "the sampled gradients are the data (paper P3, Definition 1): they do not react to what a record has done to the state"
+                declared.append(Assumption("declared", text))
+            elif math.isfinite(high):
+                declared.append(
+                    Assumption(
+                        "derived", f"curvature interval [{low:.4g}, {high:.4g}] of the {type(loss).__name__} loss"
+                    )
+                )
+            return (*self.assumptions, *facts, *declared)
         if not curvature:
             return (*facts, Assumption("enforced", f"every record's gradient is clipped to l2 norm {loss.clip:g}"))
         kind = f"curvature interval [{low:.4g}, {high:.4g}] of the {type(loss).__name__} loss from |a| <= {loss.feature_bound:.4g}"
@@ -197,6 +206,7 @@ def estimation(
     target: float = 0.5,
     noise: float = 1.0,
     change: float | None = None,
+    frozen: bool = False,
     clip: float | None = None,
     feature_bound: float | None = None,
     radius: float = 1e5,
@@ -205,15 +215,20 @@ def estimation(
     """Distributed parameter estimation (paper P3, section V): sensors with an endless stream of linear measurements of one unknown vector.
 
     A record is b = u.x* + noise v with u ~ N(0, R), R as printed (6 x 6), x* = `target` in every coordinate; its gradient is (u.x - b) u. Nothing bounds a
-    Gaussian record, so a budget needs one of: `clip`, which bounds every record's gradient and is enforced; `change`, the paper's declaration that one
-    record moves its gradient by at most so much in l1 (0.2 there, and here if neither is given). `feature_bound` shortens regressors to that
-    length, which gives the loss a curvature interval.
+    Gaussian record, so a budget needs one of: `clip`, which bounds every record's gradient and is enforced; `change`, the declaration that one record
+    moves its gradient by at most so much in l1 (0.2 in the paper, and here if neither is given). Algorithms that take gradients at a private state also need
+    `feature_bound`, which shortens regressors to that length and so gives the loss a curvature interval, or `frozen`, the paper's adjacency (see Declared).
     """
     agents, dimension = check.count("agents", agents), len(_FIRST)
     if clip is not None and change is not None:
         raise ValueError(
             f"change must be left out when records are clipped (the clip enforces one), got {change} and clip {clip}"
         )
+    if clip is not None and frozen:
+        raise ValueError(
+            "frozen must be left out when records are clipped: it is a declaration, and a clip is enforced"
+        )
+    check.positive("radius", radius)
     bound = math.inf if feature_bound is None else check.positive("feature_bound", feature_bound)
     loss = HalfSquared(bound, 0.0, math.inf, clip)
     truth = np.full(dimension, check.number("target", target))
@@ -230,10 +245,10 @@ def estimation(
     length = f"of l2 norm at most {bound:g}" if feature_bound is not None else "normal regressors of any length"
     values = np.linalg.eigvalsh(_COVARIANCE)
     return Problem(
-        "estimation", loss, Ball(radius), np.zeros((agents, 0, dimension)), np.zeros((agents, 0)), np.full(agents, np.inf),
+        "estimation", loss, Box(-radius, radius) if clip is None else Ball(radius), np.zeros((agents, 0, dimension)), np.zeros((agents, 0)), np.full(agents, np.inf),
         features, features @ truth + noise * rng.normal(size=1000), classification=False,
         assumptions=(Assumption(kind, f"records are made up on the spot, {length}"),), seed=check.count("seed", seed, 0), stream=stream, optimum=truth,
-        start=np.array(_FIRST), declared=None if clip is not None else Declared(check.positive("change", 0.2 if change is None else change)),
+        start=np.array(_FIRST), declared=None if clip is not None else Declared(check.positive("change", 0.2 if change is None else change), check.flag("frozen", frozen)),
         smoothness=(float(values[0]), float(values[-1])),
     )  # fmt: skip
 

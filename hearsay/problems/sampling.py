@@ -318,7 +318,9 @@ class Sized(Sampling):
             if isinstance(records, Stream):
                 return (*records.draw(jax.random.fold_in(key, index), width), weights)
             assert find is not None
-            rows = jnp.minimum(find(place), records.labels.shape[0] - 1)
+            rows = find(place)
+            weights = jnp.where(rows < records.held, weights, 0)  # a stream that has ended gives nothing
+            rows = jnp.minimum(rows, records.labels.shape[0] - 1)
             return records.features[rows], records.labels[rows], weights
 
         if width >= self.most(arrivals):
@@ -357,6 +359,8 @@ class Sized(Sampling):
 
     def windows(self, steps: np.ndarray, held: np.ndarray, arrivals: Arrivals) -> Window:
         sizes = np.minimum(self.sizes(steps, arrivals)[:, None], held[None, :])
+        if sizes.max() >= 2**31:
+            check.fail("size", "below 2^31 records a step", f"{sizes.max():g} by step {steps[-1]}")
         blocks = -(-sizes.max(axis=1) // self.width(arrivals))
         return Window(*(a.astype(np.int32) for a in (self.starts(steps, held, arrivals), sizes, blocks)))
 

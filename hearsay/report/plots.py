@@ -11,6 +11,8 @@ from matplotlib.axes import Axes
 from hearsay import _validate as check
 from hearsay.report.network import network
 from hearsay.report.style import (
+    INK,
+    SHADES,
     SOFT,
     axes_or_new,
     line_style,
@@ -23,7 +25,7 @@ from hearsay.report.words import who
 if TYPE_CHECKING:
     from hearsay.run import Run
 
-__all__ = ["LABELS", "budget", "compare", "compare_budgets", "curve", "measured", "network"]
+__all__ = ["LABELS", "agents", "budget", "compare", "compare_budgets", "curve", "measured", "network", "surface"]
 
 LABELS = {
     "tracking_error": "squared distance to the optimum",
@@ -64,6 +66,36 @@ def compare(runs: Mapping[str, Run], metric: str, ax: Axes | None = None) -> Axe
         plain_ticks(ax, percent)
         if len(runs) > 1 and drawn:
             ax.legend()
+    return ax
+
+
+def agents(run: Run, ax: Axes | None = None) -> Axes:
+    """The squared distance to the optimum of every (watched) agent, each the mean over seeds."""
+    ax = axes_or_new(ax)
+    with styled():
+        error = run.raw["tracking_error"].mean(axis=1)
+        for index in range(error.shape[1]):
+            ax.plot(run.steps, error[:, index], label=f"agent {index + 1}", **line_style(index))
+        ax.set_xlabel("step")
+        ax.set_ylabel(LABELS["tracking_error"])
+        log_scale(ax, [error])
+        plain_ticks(ax)
+        if error.shape[1] <= _LINES:
+            ax.legend(ncols=2)
+    return ax
+
+
+def surface(x: np.ndarray, y: np.ndarray, values: np.ndarray, labels: tuple[str, str], ax: Axes | None = None) -> Axes:
+    """A function of two parameters, values (y, x): shades with labelled level lines; blank where it is infinite."""
+    ax = axes_or_new(ax)
+    shown = np.ma.masked_invalid(values)
+    with styled():
+        ax.pcolormesh(x, y, shown, shading="gouraud" if not shown.mask.any() else "nearest", cmap=SHADES)
+        if shown.count() > 3:
+            ax.clabel(ax.contour(x, y, shown, levels=8, colors=INK, linewidths=0.6), fontsize=7.5, fmt="%.3g")
+        ax.set_xlabel(labels[0])
+        ax.set_ylabel(labels[1])
+        ax.grid(False)
     return ax
 
 

@@ -113,7 +113,7 @@ def network(run: Run) -> Html:
         ("Neighbours", f"{between(degree)} per agent"),
         ("Weights", f"{between(graph.weights.data)} per link" if graph.edges else "none"),
         ("Data", problem.name),
-        ("Records", f"{between(problem.counts)} per agent, {_arriving(problem.arrivals)}"),
+        ("Records", _records(run)),
         ("Model", f"{type(problem.loss).__name__} loss, {count(problem.dimension, 'parameter')}, in the {problem.domain}"),
         *([("Note", problem.loss.note)] if problem.loss.note else []),
         ("Test set", count(len(problem.test_labels), "record")),
@@ -176,6 +176,14 @@ def theory(run: Run) -> Html:
 def grid(figures: Sequence[tuple[str, str, Figure]]) -> Html:
     """Figures two abreast, from (name, caption, figure)."""
     return tag("div", *(picture(name, figure, caption, caption) for name, caption, figure in figures), class_="pair")
+
+
+def _records(run: Run) -> str:
+    problem, sampling = run.problem, run.algorithm.sampling
+    held = "an endless stream" if problem.stream is not None else f"{between(problem.counts)} per agent"
+    if getattr(sampling, "size", None) is not None or problem.stream is not None:
+        return f"{held}; sampling: {sampling}"
+    return f"{held}, {_arriving(problem.arrivals)}; sampling: {sampling}"
 
 
 def _arriving(arrivals: Arrivals) -> str:

@@ -4,9 +4,10 @@ A finding never stops a run (the algorithms are meaningful outside the theorems)
 privacy/ alone.
 """
 
+from hearsay.theory.exponents import gradient_rate, oracle_exponent, output_rate
 from hearsay.theory.findings import below
 from hearsay.theory.ldp_online import ldp_online
 from hearsay.theory.ldp_online import rate as ldp_rate
-from hearsay.theory.sample_sizes import gradient_rate, oracle_exponent, output_rate, sample_sizes
+from hearsay.theory.sample_sizes import sample_sizes
 
 __all__ = ["below", "gradient_rate", "ldp_online", "ldp_rate", "oracle_exponent", "output_rate", "sample_sizes"]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from hearsay.base import Finding
 from hearsay.graphs import Graph
@@ -55,9 +53,9 @@ def ldp_online(algorithm: LdpOnline, graph: Graph, problem: Problem) -> list[Fin
     return [*findings, *_private(algorithm, problem, noise, u, v)]
 
 
-def rate(u: Any, v: Any, grow: Any) -> Any:
-    """beta of Theorems 1 and 3: the expected squared tracking error falls at least like t^-beta. Elementwise on arrays."""
-    return np.minimum(1 - v, 2 * u - 2 * grow - 1)
+def rate(u: float, v: float, grow: float) -> float:
+    """beta of Theorems 1 and 3: the expected squared tracking error falls at least like t^-beta."""
+    return min(1 - v, 2 * u - 2 * grow - 1)
 
 
 def _strongly_convex(

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hearsay.privacy import Cyclic, Every, History, Once
+from hearsay.privacy import Account, Cyclic, Every, History, Once, Recursion, Release
+from hearsay.privacy.participation import Rolling
+from hearsay.privacy.recursion import OUTWARD, forward, message_costs, prices, spent, spent_at
+from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize, Share
 
 
 def enumerate_uses(pattern: object, horizon: int) -> list[set[int]]:
@@ -14,12 +17,29 @@ def enumerate_uses(pattern: object, horizon: int) -> list[set[int]]:
         return [set(), *({k} for k in range(horizon))]
     if isinstance(pattern, Cyclic):
         return [{k for k in range(horizon) if k % pattern.period == turn} for turn in range(pattern.period)]
+    if isinstance(pattern, Rolling):
+        return [set(np.flatnonzero(row).tolist()) for row in roll(pattern, horizon)]
     if isinstance(pattern, History):
         return [set(range(arrival, horizon)) for arrival in range(horizon + 1)]
     return [{k for k in range(horizon) if bits >> k & 1} for bits in range(2**horizon)]
 
 
-PATTERNS = [Every(), History(), Once(), Cyclic(1), Cyclic(3), Cyclic(4), Cyclic(20)]
+def roll(pattern: Rolling, horizon: int) -> np.ndarray:
+    """Which record is used when, (record, step): one pointer that walks round the records."""
+    used, place = np.zeros((pattern.held, horizon), dtype=bool), 0
+    for k in range(horizon):
+        for _ in range(min(int(pattern.size(k)), pattern.held)):
+            used[place % pattern.held, k] = True
+            place += 1
+    return used
+
+
+POWER = SampleSize(PowerLaw(1.0, 1.1))
+ROLLING = [
+    Rolling(POWER, 1), Rolling(POWER, 7), Rolling(POWER, 40), Rolling(SampleSize(PowerLaw(0.3, 1.5), "floor+1"), 11),
+    Rolling(SampleSize(Geometric(2.0, 1.3)), 25), Rolling(SampleSize(Constant(3.0)), 10), Rolling(SampleSize(Constant(9.0)), 4),
+]  # fmt: skip
+PATTERNS = [Every(), History(), Once(), Cyclic(1), Cyclic(3), Cyclic(4), Cyclic(20), *ROLLING]
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=str)
@@ -64,7 +84,7 @@ def test_limits_of_the_cycle():
         Cyclic(0)
 
 
-@pytest.mark.parametrize("pattern", [Every(), History(), Once(), Cyclic(3)], ids=str)
+@pytest.mark.parametrize("pattern", [Every(), History(), Once(), Cyclic(3), ROLLING[1], ROLLING[6]], ids=str)
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_an_undefined_price_is_not_lost(pattern, bad):
     prices = np.ones(9)
@@ -75,3 +95,117 @@ def test_an_undefined_price_is_not_lost(pattern, bad):
 def test_a_sum_of_many_small_prices_keeps_them():
     prices = np.concatenate([[1.0], np.full(100_000, 1e-17)])
     assert Every().total(prices) == pytest.approx(1 + 1e-12, rel=1e-15)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_rolling_total_is_the_dearest_record(seed):
+    """Random sizes, data sets (also smaller than the first batch) and prices over six orders of magnitude, against one sum per record."""
+    rng = np.random.default_rng(seed)
+    law = (
+        PowerLaw(rng.uniform(1, 30), rng.uniform(0, 2))
+        if seed % 2
+        else Geometric(rng.uniform(1, 30), rng.uniform(1, 1.2))
+    )
+    pattern = Rolling(SampleSize(law, ["ceil", "floor+1"][seed % 3 == 0]), int(rng.integers(1, 120)))
+    for horizon in (0, 1, 2, 37, 300):
+        price = 10 ** rng.uniform(-3, 3, size=horizon)
+        worst = max(price[row].sum() for row in roll(pattern, horizon))
+        assert pattern.total(price) == pytest.approx(worst, rel=1e-12)
+        if horizon:
+            np.testing.assert_array_equal(pattern.uses(horizon), roll(pattern, horizon))
+            starts, sizes = pattern.windows(horizon)
+            at = (np.arange(pattern.held)[:, None] - starts) % pattern.held
+            np.testing.assert_array_equal(pattern.uses(horizon), at < sizes)
+            np.testing.assert_array_equal(roll(pattern, horizon).sum(axis=0), sizes)
+
+
+def test_a_rolling_window_is_known_at_any_step():
+    """Beyond step 1,024 too, and whatever was asked before."""
+    pattern = Rolling(SampleSize(PowerLaw(1.0, 0.3)), 23)
+    expected = roll(pattern, 2100)
+    for step in (2099, 0, 1023, 1024, 1025, 7, 2048, 2047):
+        np.testing.assert_array_equal(pattern.used(step, pattern.candidates(2100)), expected[:, step])
+
+
+@pytest.mark.parametrize(("size", "held"), [(1, 12), (3, 12), (12, 12), (5, 5), (4, 100)])
+def test_a_constant_size_that_divides_the_data_set_is_a_cycle(size, held):
+    price = np.random.default_rng(size).exponential(size=70)
+    rolling, cycle = Rolling(SampleSize(Constant(float(size))), held), Cyclic(held // size)
+    assert rolling.total(price) == pytest.approx(cycle.total(price), rel=1e-12)
+    rows = {tuple(row) for row in rolling.uses(70)}
+    assert rows == {tuple(row) for row in cycle.uses(70)}
+
+
+def test_limits_of_a_rolling_window():
+    price = np.random.default_rng(1).random(20)
+    assert Rolling(POWER, 1).total(price) == pytest.approx(Every().total(price), rel=1e-14)
+    assert Rolling(POWER, 10_000).total(price) == Once().total(price), "the stream is never used up"
+    assert Once().total(price) < Rolling(POWER, 40).total(price) < Every().total(price)
+    assert Rolling(POWER, 40).total(np.zeros(0)) == 0.0
+    with pytest.raises(ValueError, match="held must be at least 1, got 0"):
+        Rolling(POWER, 0)
+    with pytest.raises(TypeError, match="held must be a whole number, got 2.5"):
+        Rolling(POWER, 2.5)
+
+
+def account(pattern, mechanism: str = "laplace") -> Account:
+    """State and gradient on the wire, shares of growing batches, a contraction on either side of one."""
+    recursion = Recursion(PowerLaw(0.3, -0.5), PowerLaw(0.9, -0.4), Share(1.7, POWER, 40.0), (-0.3, 2.2))
+    wires = (Release("x", PowerLaw(2.0, 0.1)), Release("g", PowerLaw(0.8, -0.2), state=0.7, fresh=1.3))
+    return Account(recursion, wires, pattern, 5, mechanism)
+
+
+def followed(this: Account, used: np.ndarray) -> np.ndarray:
+    """What each message costs if the record is used at those steps: Phi run forward, one message after the other."""
+    k = np.arange(len(used))
+    contraction, jump, exposure = this.recursion.coefficients(len(used))
+    phi = forward(contraction, jump * used)[:-1]
+    total = np.zeros(len(used))
+    for release in this.releases:
+        ratio = (release.state * phi + release.fresh * exposure * used) / release.scale(k)
+        total += np.sqrt(this.dimension) * ratio if this.mechanism == "laplace" else ratio**2 / 2
+    return total
+
+
+@pytest.mark.parametrize("pattern", [Once(), Cyclic(1), Cyclic(4), Cyclic(90), Every(), *ROLLING], ids=str)
+@pytest.mark.parametrize("horizon", [1, 2, 60])
+def test_prices_add_up_to_what_following_every_use_costs(pattern, horizon):
+    """The price of a set of uses is the cost of Phi run forward under it, and the total is the dearest of them."""
+    this = account(pattern)
+    price, uses = prices(this, horizon), pattern.uses(horizon)
+    costs = np.array([followed(this, used).sum() for used in uses])
+    np.testing.assert_allclose(uses @ price, costs, rtol=1e-12, atol=1e-300)
+    assert pattern.total(price) == pytest.approx(costs.max(), rel=1e-12)
+    if isinstance(pattern, Once):
+        assert pattern.total(price) == price.max()
+    if isinstance(pattern, Cyclic):
+        sums = [price[turn :: pattern.period].sum() for turn in range(pattern.period)]
+        assert pattern.total(price) == pytest.approx(max(sums), rel=1e-12)
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+@pytest.mark.parametrize("pattern", ROLLING, ids=str)
+def test_the_budget_curve_of_a_rolling_window(pattern, mechanism):
+    """After every message the dearest record so far, which may change from message to message."""
+    this, horizon = account(pattern, mechanism), 50
+    costs = np.array([followed(this, used) for used in pattern.uses(horizon)])
+    curve = np.cumsum(costs, axis=1).max(axis=0) * OUTWARD
+    np.testing.assert_allclose(spent(this, horizon), curve, rtol=1e-12)
+    np.testing.assert_allclose(spent_at(this, [0, 1, 7, 50]), [0.0, curve[0], curve[6], curve[49]], rtol=1e-12)
+    np.testing.assert_allclose(message_costs(this, horizon), costs, rtol=1e-12, atol=1e-300)
+
+
+@pytest.mark.parametrize("pattern", ROLLING, ids=str)
+def test_the_tail_of_a_rolling_window_bounds_its_late_uses(pattern):
+    """Prices that decrease from step 30 on: whatever record is dearest pays no more than the bound for the whole tail."""
+    late = np.arange(400) >= 30
+    price = np.where(late, (np.arange(400) + 1.0) ** -1.7, 0.0)
+    first = 31.0**-1.7
+    assert pattern.total(price) <= pattern.tail(first, 31.0**-0.7 / 0.7)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_prices_that_are_all_undefined_stay_so(bad):
+    """Without noise every price is infinite, and where one window ends the next begins: infinity less infinity must not become a number."""
+    for pattern in ROLLING:
+        assert not np.isfinite(pattern.total(np.full(9, bad)))

@@ -1,0 +1,53 @@
+"""What the experiments share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from hearsay.graphs import Graph
+from hearsay.metrics import Reference
+from hearsay.problems.problem import Problem
+from hearsay.run import Run
+from hearsay.simulate import simulate
+
+Progress = Callable[[str, int, int], None]
+Table = tuple[str, list[str], list[list[str]]]
+
+
+def complete(run: Run) -> Run:
+    """An experiment made of cut-off runs would be a false report: an interrupted one ends it."""
+    if run.interrupted:
+        raise KeyboardInterrupt
+    return run
+
+
+def conditions(title: str, findings: list[Any]) -> Table:
+    """A table of theory findings."""
+    rows = [[f.name, "yes" if f.holds else "no", f.detail] for f in findings]
+    return title, ["condition", "holds", "detail"], rows
+
+
+def swept(
+    candidates: dict[float, Any], problem: Problem, graph: Graph, steps: int, reference: Reference, spread: float = 0.0
+) -> tuple[Any, float]:
+    """The candidate with the smallest tracking error over the whole run (three seeds), and its key."""
+    scores = {}
+    for key, candidate in candidates.items():
+        run = complete(
+            simulate(
+                candidate, problem, graph, steps=steps, seeds=3, every=max(1, steps // 100), reference=reference,
+                regret=False, spread=spread, delta=1e-5,
+            )
+        )  # fmt: skip
+        scores[key] = float(run.metrics["tracking_error"].mean())
+    best = min(scores, key=lambda s: np.nan_to_num(scores[s], nan=np.inf))
+    return candidates[best], best
+
+
+def stepped(algorithm: Any, powers: range) -> dict[float, Any]:
+    """The algorithm with its step size multiplied by powers of two."""
+    return {2.0**p: replace(algorithm, step=algorithm.step.scaled(2.0**p)) for p in powers}
