@@ -214,7 +214,7 @@ class GradientPerturbation(_TwoTimeScale):
 
     def paper_epsilon(self, graph: Graph, agent: int, problem: Problem, horizon: int) -> float | None:
         """Theorem 5 as printed: sum over k = 1 .. horizon of C / (gamma_k sigma_k), which leaves out k = 0."""
-        if self.mechanism != "laplace":
+        if self.mechanism != "laplace" or type(self) is not GradientPerturbation:
             return None
         k = np.arange(1, horizon + 1)
         share = problem.change / self.sampling.sizes(k, problem.arrivals)

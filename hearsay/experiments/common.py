@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hearsay.checkpoint import write_atomically
 from hearsay.graphs import Graph
 from hearsay.metrics import Reference
 from hearsay.problems.problem import Problem
@@ -29,6 +33,15 @@ def conditions(title: str, findings: list[Any]) -> Table:
     """A table of theory findings."""
     rows = [[f.name, "yes" if f.holds else "no", f.detail] for f in findings]
     return title, ["condition", "holds", "detail"], rows
+
+
+def save_tables(folder: Path, tables: dict[str, Table]) -> None:
+    """One CSV file per table, beside the report."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (_, header, rows) in tables.items():
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([header, *rows])
+        write_atomically(folder / f"{name}.csv", text.getvalue().encode())
 
 
 def swept(

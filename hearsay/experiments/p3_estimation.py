@@ -23,7 +23,7 @@ import numpy as np
 from hearsay import graphs
 from hearsay.algorithms import Adp2sgd, Dola, GradientPerturbation, OutputPerturbation, SdmDsgd
 from hearsay.certify import calibrate, certify
-from hearsay.experiments.common import Progress, Table, complete, conditions, stepped, swept
+from hearsay.experiments.common import Progress, Table, complete, conditions, save_tables, stepped, swept
 from hearsay.graphs import Graph
 from hearsay.metrics import Reference
 from hearsay.privacy.certificate import show
@@ -178,7 +178,7 @@ def equal_budgets(problem: Problem, graph: Graph, steps: int, seeds: int, progre
     for index, (name, algorithm) in enumerate(methods.items()):
         ready = {
             scale: calibrate(option, problem, graph, steps, 1.0)
-            for scale, option in stepped(algorithm, range(-4, 5)).items()
+            for scale, option in stepped(algorithm, range(-2, 3)).items()
         }
         best, _ = swept(ready, problem, graph, steps, reference)
         run = complete(simulate(best, problem, graph, steps=steps, seeds=seeds, every=steps, reference=reference))
@@ -215,11 +215,17 @@ def reproduce(folder: Path, *, data_dir: str | None, seeds: int, scale: float, p
         figures.append(
             (f"Fig. {number}: the {name} form against the existing methods, the same noise for all.", figure)
         )
+    feedback, average = beyond(problem, graph, steps, seeds, progress)
+    measured = {
+        "budgets": budgets(problem, graph, steps),
+        "feedback": feedback,
+        "average": average,
+        "equal-budgets": equal_budgets(problem, graph, steps, seeds, progress),
+        "enforced": enforced(graph, steps, seeds, progress),
+    }
+    save_tables(folder, measured)
     tables = [
-        budgets(problem, graph, steps),
-        *beyond(problem, graph, steps, seeds, progress),
-        equal_budgets(problem, graph, steps, seeds, progress),
-        enforced(graph, steps, seeds, progress),
+        *measured.values(),
         *(conditions(f"The paper's conditions for its {n} configuration", f.theory(graph, problem)) for n, f in forms().items()),
     ]  # fmt: skip
     return comparison_report(

@@ -109,9 +109,23 @@ def adversarial(form: str, seed: int, count: int, d: int, size: float) -> Transc
 
 def message_gaps(algorithm, problem: Problem, pair: tuple[Records, Records], transcripts: Transcript) -> tuple:
     """l2 and l1 gap (transcript, time) of the models on the wire; a message that was never sent has none."""
+    if len(transcripts.sent) == 1:
+        l2, l1 = gaps(algorithm, problem, GRAPH, 1, *pair, transcripts)
+        return l2[:, 0], l1[:, 0]
     one, two = (np.asarray(replay(algorithm, problem, GRAPH, 1, records, transcripts)[0]) for records in pair)
-    sent = np.asarray(transcripts.sent[1]) if len(transcripts.sent) > 1 else np.ones(one.shape[:2])
+    sent = np.asarray(transcripts.sent[1])
     return sent * np.linalg.norm(one - two, axis=-1), sent * np.abs(one - two).sum(axis=-1)
+
+
+def test_gaps_are_measured_for_every_field_of_a_message():
+    """A(DP)2SGD sends a vector and a number: the number (awake or not) never depends on the data."""
+    problem = problem_for(LOSSES["squared"], 3, seed=0, held=60)
+    algorithm = replace(FORMS["adp2sgd"], sampling=hs.Fresh())
+    pair, transcripts = neighbours(problem, 1, 0, seed=0), adversarial("adp2sgd", 0, 5, 3, size=1.0)
+    l2, l1 = gaps(algorithm, problem, GRAPH, 1, *pair, transcripts)
+    assert l2.shape == l1.shape == (5, 2, STEPS)
+    assert l2[:, 0].max() > 0
+    assert l2[:, 1].max() == 0
 
 
 def carried(transcripts: Transcript) -> np.ndarray:
@@ -171,6 +185,7 @@ def test_no_transcript_exceeds_the_certificate(loss, sampler, form):
     accounts = algorithm.accounts(GRAPH, 1, problem)
     epsilon = hs.certify(algorithm, problem, GRAPH, STEPS).epsilon[1]
     reach, scale = scales(algorithm, form, transcripts)
+    moved = 0.0
     for attempt, row in enumerate((0, 1, 7, held // 2)):
         pair = neighbours(problem, 1, row, seed=attempt)
         l2, l1 = message_gaps(algorithm, problem, pair, transcripts)
@@ -179,7 +194,8 @@ def test_no_transcript_exceeds_the_certificate(loss, sampler, form):
             assert np.all(l2 <= bound * (1 + 1e-9) + 1e-12)
         cost = np.divide(l1, scale, out=np.zeros_like(l1), where=l1 > 1e-12)
         assert np.max(np.sum(cost, axis=1)) <= epsilon * (1 + 1e-9)
-        assert l2.max() > 0, "the record was never used"
+        moved = max(moved, l2.max())
+    assert moved > 0, "no record was ever used"
 
 
 # DSGD on a history is left out: two states that swing past each other partly cancel, and the best found is 0.88 of the bound.
@@ -214,8 +230,7 @@ def test_a_scalar_quadratic_comes_close_to_the_certificate(form, sampler):
         )
         reached = np.maximum(reached, message_gaps(algorithm, problem, pair, transcripts)[0])
     assert np.all(reached <= bound * (1 + 1e-9))
-    best = int(np.argmax(np.sum(reached, axis=1)))
-    assert np.all(np.broadcast_to(bound, reached.shape)[best, 1:] > 0)
+    assert np.all(bound.max(axis=0)[1:] > 0)
     assert np.all(reached.max(axis=0)[1:] >= 0.9 * bound.max(axis=0)[1:])
 
 

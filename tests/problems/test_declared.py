@@ -123,3 +123,25 @@ def test_checkpoints_of_another_stream_are_refused(tmp_path):
 def test_sizes_beyond_counting_are_refused():
     with pytest.raises(ValueError, match=r"size must be below 2\^31 records a step"):
         hs.Fresh(hs.Geometric(1.0, 2.0)).windows(np.arange(40), np.full(2, INF), hs.problems.estimation().arrivals)
+
+
+def test_frozen_is_no_guarantee_for_records():
+    """Admissible records (the changed one moves its gradient by 0.2 in l1 everywhere) and hearsay's own replay: ten times the printed budget."""
+    steps, d, length = 20, 6, 4.0
+    rng = np.random.default_rng(0)
+    total = int(OUTPUT.sampling.size(np.arange(steps)).sum())
+    features = np.zeros((3, total, d))
+    features[:, :, 0] = length  # every regressor the same: each gradient pushes the two states apart where alpha L > 2
+    labels = rng.normal(size=(3, total))
+    problem = Problem(
+        "attack", HalfSquared(INF, 0.0, INF), Box(-1e5, 1e5), features, labels, np.full(3, total), features[0], labels[0], declared=Declared(0.2, True)
+    )  # fmt: skip
+    first = Records(jnp.asarray(features[1]), jnp.asarray(labels[1]), jnp.asarray(total, jnp.int32))
+    second = first._replace(labels=first.labels.at[0].add(0.2 / length))
+    zero = (jnp.zeros((1, steps, d)),)
+    graph = hs.graphs.ring(3)
+    a, b = (replay(OUTPUT, problem, graph, 1, records, Transcript(zero, zero))[0] for records in (first, second))
+    lost = float(np.sum(np.abs(np.asarray(a - b)).sum(axis=-1)[0] / OUTPUT.noise(np.arange(steps))))
+    printed = hs.certify(OUTPUT, problem, graph, steps).epsilon[1]
+    print(f"printed {printed:.3f}, lost {lost:.3f}")
+    assert lost > 10 * printed

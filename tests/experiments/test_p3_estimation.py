@@ -1,0 +1,70 @@
+"""Paper P3's example with tiny arguments: it runs, and the report says what the design notes ask for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hearsay.experiments import EXPERIMENTS, p3_estimation
+
+
+def test_a_hundredth_of_the_experiment(tmp_path):
+    stages = {}
+    report = EXPERIMENTS["p3-estimation"](
+        tmp_path,
+        data_dir=None,
+        seeds=2,
+        scale=0.01,
+        progress=lambda stage, done, total: stages.update({stage: (done, total)}),
+    )
+    assert all(done == total for done, total in stages.values())
+    assert list(stages) == ["Figs. 1, 3, 4", "Fig. 2", "beyond", "equal budgets", "enforced"]
+    page = report.read_text(encoding="utf-8")
+    for text in ("0.864", "0.488", "0.9923", "1.0080", "0.4874", "0.7556", "Theorem 4, noise", "Fig. 2", "agent 6"):
+        assert text in page
+    assert (tmp_path / "gradient" / "metrics.csv").is_file()
+    assert (tmp_path / "feedback.csv").read_text().startswith("form,")
+
+
+def test_settings_are_the_printed_ones():
+    problem, graph = p3_estimation.problem_and_graph()
+    assert problem.optimum.tolist() == [0.5] * 6
+    assert problem.start.tolist() == [3, 1, 1, 3, 3, 1]
+    assert problem.change == 0.2
+    factor = problem.stream.factor[2]
+    printed = np.diag([2.0] * 6)
+    for i, j in ((0, 1), (0, 3), (1, 3)):
+        printed[i, j] = printed[j, i] = 1.0
+    np.testing.assert_allclose(factor @ factor.T, printed, atol=1e-12)
+    output, gradient = p3_estimation.forms().values()
+    k = np.arange(4)
+    np.testing.assert_allclose(output.step(k), 0.5 / (k + 1) ** 0.9)
+    np.testing.assert_allclose(gradient.coupling(k), 0.5 / (k + 1) ** 0.5)
+    assert gradient.sampling.size(k).tolist() == [1, 3, 4, 6]
+    assert graph.agents == 6
+
+
+def test_feedback_and_average_at_the_same_epsilon():
+    """The averaged read-out costs nothing and gains; feedback gains at the same noise and loses at the same budget (as the report says)."""
+    problem, graph = p3_estimation.problem_and_graph()
+    quiet = lambda *_: None  # noqa: E731
+    feedback, average = p3_estimation.beyond(problem, graph, 400, 8, quiet)
+
+    def error(table, row):
+        return float(table[2][row][3].split(" ")[0])
+
+    assert [row[1] for row in feedback[2][:2]] == [feedback[2][0][1]] * 2
+    assert error(feedback, 1) > 100 * error(feedback, 0) > 100 * error(feedback, 2)
+    assert average[2][0][1] == average[2][1][1]
+    assert error(average, 1) < error(average, 0)
+    assert error(average, 3) < error(average, 2)
+
+
+@pytest.mark.parametrize("name", ["output", "gradient"])
+def test_more_noise_and_larger_batches_cost_less(name):
+    """Fig. 2: epsilon falls with eta and with gamma."""
+    problem, graph = p3_estimation.problem_and_graph()
+    _, _, values = p3_estimation.figure_2(problem, graph, 3, lambda *_: None)[name]
+    assert np.isfinite(values).all()
+    assert np.all(np.diff(values, axis=0) < 0)
+    assert np.all(np.diff(values, axis=1) < 0)
