@@ -108,11 +108,17 @@ class Algorithm(ABC):
         """1 - a_k: how much of the private state a step replaces by what the transcript says."""
 
     @abstractmethod
-    def releases(self, agent: int) -> tuple[Release, ...]: ...
+    def releases(self, agent: int, curvature: tuple[float, float]) -> tuple[Release, ...]:
+        """How far each message field moves, given that gradients react to the state with a curvature in that interval."""
 
     @property
     @abstractmethod
     def step_size(self) -> Schedule: ...
+
+    @property
+    def uncertified(self) -> str:
+        """Why this configuration has no budget, if it has none whatever its noise."""
+        return ""
 
     gradient_at_state: ClassVar[bool] = True  # False: the gradient is taken at a point that the transcript determines
 
@@ -141,9 +147,7 @@ class Algorithm(ABC):
         return self.noise[agent] if isinstance(self.noise, tuple) else self.noise
 
     def noise_rates(self, steps: np.ndarray, agents: int) -> np.ndarray:
-        if isinstance(self.noise, tuple):
-            return np.stack([s(steps) for s in self.noise], axis=1)
-        return np.broadcast_to(self.noise(steps)[:, None], (len(steps), agents))
+        return per_agent_rates(self.noise, steps, agents)
 
     def with_noise(self, factors: Sequence[float]) -> Algorithm:
         """The same algorithm with agent i's noise scale multiplied by factors[i]."""
@@ -205,7 +209,15 @@ class Algorithm(ABC):
     def _account(
         self, recursion: Recursion, agent: int, pattern: Any, dimension: int, basis: str, facts: tuple
     ) -> Account:
-        return Account(recursion, self.releases(agent), pattern, dimension, self.mechanism, basis, facts)
+        releases = self.releases(agent, recursion.curvature)
+        return Account(recursion, releases, pattern, dimension, self.mechanism, basis, facts, self.uncertified)
+
+
+def per_agent_rates(law: Noise, steps: np.ndarray, agents: int) -> np.ndarray:
+    """One schedule for all or one per agent, evaluated: (time, agent)."""
+    if isinstance(law, tuple):
+        return np.stack([s(steps) for s in law], axis=1)
+    return np.broadcast_to(law(steps)[:, None], (len(steps), agents))
 
 
 def as_noise(value: Any) -> Noise:

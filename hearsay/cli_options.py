@@ -31,8 +31,13 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
         "Records that each agent holds before step 0 (the first steps are the dearest).",
     ),
     "data_dir": ("problem", "data_dir", str, "Folder with the raw data files."),
-    "graph": ("graph", "kind", str, "ring, star, complete, grid, exponential, random."),
-    "weight": ("graph", "weight", str, "Edge weight: a number, uniform or metropolis."),
+    "graph": (
+        "graph",
+        "kind",
+        str,
+        "ring, star, complete, grid, exponential, random; directed: directed-ring, random-digraph, five-agents.",
+    ),
+    "weight": ("graph", "weight", str, "Edge weight: a number, uniform or metropolis (directed: degree)."),
     "step": ("algorithm", "step", str, 'Step size: a schedule such as "6*(k+1)^-0.77".'),
     "coupling": (
         "algorithm",
@@ -59,7 +64,9 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
     "steps": ("run", "steps", int, "Rounds of exchange."),
     "seeds": ("run", "seeds", int, "Noise seeds to run side by side."),
 }
-_NAMES = "ldp-online, output-perturbation, gradient-perturbation, dsgd, dola, pdop, adp2sgd, sdm-dsgd"
+_NAMES = (
+    "ldp-online, gradient-tracking, output-perturbation, gradient-perturbation, dsgd, dola, pdop, adp2sgd, sdm-dsgd"
+)
 
 
 def configurable(subject: str, without: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -8,6 +8,12 @@ an algorithm takes either of the two matrices that the literature uses:
 
 Builders take any number of agents and a weight rule: a number (the same on every edge), "uniform" (1 / (1 + largest
 degree)) or "metropolis" (1 / (1 + the larger of the two degrees)). networkx does the graph theory.
+
+Directed graphs serve gradient tracking (paper P2), where states are pulled over `weights` = R and trackers are pushed over a second matrix `push` = C, with
+
+    pushing matrix    C - diag(column sums)               1' (...) = 0     own weight  -sum_j c_ji: an agent knows the weights it hands out
+
+An edge j -> i means that agent i hears agent j. `weight="degree"` shares evenly: R_ij = 1 / (1 + what i hears), C_ij = 1 / (1 + who hears j).
 """
 
 from __future__ import annotations
@@ -32,6 +38,17 @@ class Graph:
 
     weights: sparse.csr_array
     name: str = "custom"
+    push: sparse.csr_array | None = None  # the trackers' weights C where they differ from the states' weights R
+
+    @property
+    def pushed(self) -> sparse.csr_array:
+        """C: over which trackers travel."""
+        return self.weights if self.push is None else self.push
+
+    @cached_property
+    def handed_out(self) -> np.ndarray:
+        """Column sums of C: what agent i's tracker is weighted with by all who hear it together."""
+        return np.asarray(self.pushed.sum(axis=0)).ravel()
 
     @property
     def agents(self) -> int:
@@ -112,6 +129,24 @@ class Graph:
             return float(np.linalg.svd(matrix.toarray(), compute_uv=False)[1])
         return float(np.sort(sparse.linalg.svds(matrix.tocsc(), k=2, return_singular_vectors=False))[0])
 
+    def roots(self) -> tuple[set[int], set[int]]:
+        """(agents whose states reach everybody over R, agents whom everybody's trackers reach over C): the roots of paper P2's Assumption 1."""
+        return _roots(_flow(self.weights)), _roots(_flow(self.pushed).reverse())
+
+    def require_common_root(self) -> None:
+        """Paper P2, Assumption 1: spanning trees in G_R and in the transpose of G_C, with a root in common."""
+        from_, to = self.roots()
+        if not from_:
+            raise ValueError(f"no agent's state reaches everybody over R: {_stranded(_flow(self.weights))}")
+        if not to:
+            raise ValueError(
+                f"no agent is reached by everybody's tracker over C: {_stranded(_flow(self.pushed).reverse(), 'is not reached by the trackers of')}"
+            )
+        if not from_ & to:
+            raise ValueError(
+                f"R and C must have a root in common, but states spread from {_listed(from_)} only and trackers gather at {_listed(to)} only"
+            )
+
     def require_row_sums_below(self, limit: float, why: str) -> None:
         worst = int(np.argmax(self.row_sums))
         if self.row_sums[worst] > limit * (1 + 1e-12):
@@ -140,6 +175,13 @@ def from_weights(matrix: Any, name: str = "custom") -> Graph:
     return graph
 
 
+def pair(states: Graph, trackers: Graph, name: str | None = None) -> Graph:
+    """States travel over the first graph (R), trackers over the second (C)."""
+    trackers.require_agents(states.agents)
+    label = name or (states.name if states.name == trackers.name else f"{states.name} and {trackers.name}")
+    return Graph(states.weights, label, trackers.pushed)
+
+
 def from_mixing(matrix: Any, name: str = "custom") -> Graph:
     """A graph from a full mixing matrix A, diagonal included; checked row by row for being stochastic (paper P3, Assumption 3, needs the columns too)."""
     dense = matrix.toarray() if sparse.issparse(matrix) else np.asarray(matrix, dtype=np.float64)
@@ -159,9 +201,12 @@ def from_mixing(matrix: Any, name: str = "custom") -> Graph:
 
 
 def from_networkx(graph: nx.Graph, weight: Rule = "metropolis", name: str = "custom") -> Graph:
-    """Any connected undirected networkx graph; nodes are numbered in their order. weight="given" reads the edges' weights."""
+    """Any connected networkx graph; nodes are numbered in their order. weight="given" reads the edges' weights.
+
+    A directed graph (edge j -> i: agent i hears agent j) gives the pair R and C that gradient tracking needs; its rule is "degree" or a number.
+    """
     if graph.is_directed():
-        raise ValueError("graph must be undirected here: paper P1 and its baselines need symmetric weights")
+        return _from_digraph(graph, "degree" if weight == "metropolis" else weight, name)
     if graph.number_of_nodes() == 0:
         raise ValueError("graph must have at least one agent, got none")
     plain = nx.convert_node_labels_to_integers(nx.Graph(graph))
@@ -172,6 +217,25 @@ def from_networkx(graph: nx.Graph, weight: Rule = "metropolis", name: str = "cus
         for i, j in plain.edges:
             plain.edges[i, j]["weight"] = rule(i, j)
     return from_weights(nx.to_scipy_sparse_array(plain, nodelist=range(len(plain)), dtype=np.float64), name)
+
+
+def _from_digraph(graph: nx.DiGraph, weight: Rule, name: str) -> Graph:
+    if graph.number_of_nodes() == 0:
+        raise ValueError("graph must have at least one agent, got none")
+    plain = nx.convert_node_labels_to_integers(nx.DiGraph(graph))
+    plain.remove_edges_from(list(nx.selfloop_edges(plain)))
+    if weight == "given":
+        return from_weights(nx.to_scipy_sparse_array(plain, nodelist=range(len(plain)), dtype=np.float64).T, name)
+    if weight != "degree" and isinstance(weight, str):
+        check.fail("weight", 'a positive number, "degree" or "given" for a directed graph', weight)
+    ones = sparse.csr_array(
+        nx.to_scipy_sparse_array(plain, nodelist=range(len(plain)), weight=None, dtype=np.float64).T
+    )
+    if not isinstance(weight, str):
+        return from_weights(ones * check.positive("weight", weight), name)
+    heard, hearers = np.asarray(ones.sum(axis=1)).ravel(), np.asarray(ones.sum(axis=0)).ravel()
+    pulled = from_weights(sparse.diags_array(1 / (1 + heard)) @ ones, name)
+    return pair(pulled, from_weights(ones @ sparse.diags_array(1 / (1 + hearers)), name))
 
 
 def ring(agents: int, weight: Rule = "metropolis") -> Graph:
@@ -217,6 +281,49 @@ def random(agents: int, weight: Rule = "metropolis", *, degree: int = 4, seed: i
     raise ValueError(f"no connected {degree}-regular graph on {agents} agents in 100 draws; raise the degree")
 
 
+def directed_ring(agents: int, weight: Rule = "degree") -> Graph:
+    """Everybody hears the one before it."""
+    check.count("agents", agents, 2)
+    return from_networkx(nx.cycle_graph(agents, create_using=nx.DiGraph), weight, "directed-ring")
+
+
+def random_digraph(agents: int, weight: Rule = "degree", *, degree: int = 3, seed: int = 0) -> Graph:
+    """A random directed graph, unbalanced on purpose: a directed ring in random order, so that everybody reaches everybody, and in the mean
+    `degree` - 1 more edges per agent, drawn with preference for some agents."""
+    check.count("agents", agents, 2)
+    check.count("degree", degree)
+    rng = np.random.default_rng([seed, *b"digraph"])
+    order = rng.permutation(agents)
+    graph = nx.DiGraph()
+    graph.add_nodes_from(range(agents))
+    graph.add_edges_from(zip(order, np.roll(order, 1), strict=True))
+    liking = rng.dirichlet(np.ones(agents))
+    for source, target in zip(
+        rng.choice(agents, (degree - 1) * agents, p=liking), rng.integers(0, agents, (degree - 1) * agents), strict=True
+    ):
+        if source != target:
+            graph.add_edge(int(source), int(target))
+    return from_networkx(graph, weight, "random-digraph")
+
+
+def five_agents(weight: Rule = 1.0, agents: int = 5) -> Graph:
+    """Two different directed graphs on five agents in the style of paper P2's Fig. 1 (which prints no weights): agent 0 is the common root, neither is
+    strongly connected, and both are unbalanced."""
+    if agents != 5:
+        check.fail("agents", "5 for this pair of graphs", agents)
+    edges = (
+        [(0, 1), (1, 0), (0, 2), (1, 3), (2, 4), (0, 4)],  # states flow away from agents 0 and 1
+        [(1, 0), (0, 1), (2, 1), (3, 0), (4, 3), (4, 2)],  # trackers flow towards them
+    )
+    graphs = []
+    for links in edges:
+        graph = nx.DiGraph()
+        graph.add_nodes_from(range(5))
+        graph.add_edges_from(links)
+        graphs.append(from_networkx(graph, weight, "five-agents"))
+    return pair(graphs[0], graphs[1])
+
+
 BUILDERS: dict[str, Callable[..., Graph]] = {
     "ring": ring,
     "star": star,
@@ -224,6 +331,9 @@ BUILDERS: dict[str, Callable[..., Graph]] = {
     "grid": grid,
     "exponential": exponential,
     "random": random,
+    "directed-ring": directed_ring,
+    "random-digraph": random_digraph,
+    "five-agents": five_agents,
 }
 
 
@@ -246,3 +356,27 @@ def _require_connected(graph: nx.Graph) -> None:
         shown = " and ".join("{" + ",".join(map(str, p[:8])) + (",..." if len(p) > 8 else "") + "}" for p in parts[:4])
         more = f" and {len(parts) - 4} more" if len(parts) > 4 else ""
         raise ValueError(f"graph is not connected: {shown}{more}")
+
+
+def _flow(weights: sparse.csr_array) -> nx.DiGraph:
+    """Edge j -> i where agent i hears agent j."""
+    return nx.from_scipy_sparse_array(weights.T, create_using=nx.DiGraph)
+
+
+def _roots(flow: nx.DiGraph) -> set[int]:
+    """Nodes from which every other can be reached: the only source of the graph of strongly connected parts."""
+    parts = nx.condensation(flow)
+    sources = [part for part, degree in parts.in_degree if degree == 0]
+    return set(parts.nodes[sources[0]]["members"]) if len(sources) == 1 else set()
+
+
+def _stranded(flow: nx.DiGraph, verb: str = "does not reach") -> str:
+    """Who the best-connected agent misses."""
+    reach = {node: nx.descendants(flow, node) | {node} for node in flow}
+    best = max(reach, key=lambda node: (len(reach[node]), -node))
+    return f"agent {best}, the best placed, {verb} {_listed(set(flow) - reach[best])}"
+
+
+def _listed(agents: set[int]) -> str:
+    shown = ", ".join(map(str, sorted(agents)[:8])) + (", ..." if len(agents) > 8 else "")
+    return f"agent {shown}" if len(agents) == 1 else f"agents {shown}"

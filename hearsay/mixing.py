@@ -12,6 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy import sparse
 
 from hearsay import _validate as check
 from hearsay.graphs import Graph
@@ -62,20 +63,24 @@ class Mixer(eqx.Module):
 
 
 def mixer(graph: Graph, channel: str, dtype: Any) -> Mixer:
-    check.one_of("channel", channel, ["coupling", "mixing"])
+    """coupling and mixing: over R, own weight -sum_j r_ij or 1 - sum_j r_ij. pushing and pulling: over C, own weight -sum_j c_ji or -sum_j c_ij."""
+    check.one_of("channel", channel, ["coupling", "mixing", "pushing", "pulling"])
+    if channel in ("pushing", "pulling"):
+        own = -graph.handed_out if channel == "pushing" else -np.asarray(graph.pushed.sum(axis=1)).ravel()
+        return Mixer(_others(graph.pushed, dtype), jnp.asarray(own, dtype))
     own = -graph.row_sums if channel == "coupling" else 1.0 - graph.row_sums
-    return Mixer(_others(graph, dtype), jnp.asarray(own, dtype))
+    return Mixer(_others(graph.weights, dtype), jnp.asarray(own, dtype))
 
 
-def _others(graph: Graph, dtype: Any) -> Any:
-    n, weights = graph.agents, graph.weights
-    if n <= _DENSE_AGENTS or graph.edges > n * n / 4:
+def _others(weights: sparse.csr_array, dtype: Any) -> Any:
+    n, edges = weights.shape[0], weights.nnz
+    if n <= _DENSE_AGENTS or edges > n * n / 4:
         return Dense(jnp.asarray(weights.toarray(), dtype))
     degrees = np.diff(weights.indptr)
     target = np.repeat(np.arange(n), degrees)
-    if n * degrees.max() > 3 * graph.edges:
+    if n * degrees.max() > 3 * edges:
         return Edges(jnp.asarray(weights.indices), jnp.asarray(target), jnp.asarray(weights.data, dtype))
-    slot = np.arange(graph.edges) - np.repeat(weights.indptr[:-1], degrees)
+    slot = np.arange(edges) - np.repeat(weights.indptr[:-1], degrees)
     neighbour, weight = np.zeros((n, degrees.max()), np.int32), np.zeros((n, degrees.max()))
     neighbour[target, slot], weight[target, slot] = weights.indices, weights.data
     return Padded(jnp.asarray(neighbour), jnp.asarray(weight, dtype))

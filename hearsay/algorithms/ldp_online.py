@@ -113,7 +113,7 @@ class LdpOnline(Algorithm):
     def leak(self, graph: Graph, agent: int) -> Schedule:
         return Constant(0.0) if self.feedback else self.coupling.scaled(float(graph.row_sums[agent]))
 
-    def releases(self, agent: int) -> tuple[Release, ...]:
+    def releases(self, agent: int, curvature: tuple[float, float]) -> tuple[Release, ...]:
         return (Release("params", self.noise_for(agent)),)
 
     def check(self, graph: Graph, problem: Problem) -> None:

@@ -135,7 +135,7 @@ class OutputPerturbation(_TwoTimeScale):
     def leak(self, graph: Graph, agent: int) -> Schedule:
         return Constant(0.0) if self.feedback else self.coupling
 
-    def releases(self, agent: int) -> tuple[Release, ...]:
+    def releases(self, agent: int, curvature: tuple[float, float]) -> tuple[Release, ...]:
         return (Release("params", self.noise_for(agent)),)
 
     def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
@@ -204,7 +204,7 @@ class GradientPerturbation(_TwoTimeScale):
     def leak(self, graph: Graph, agent: int) -> Schedule:
         return MEMORYLESS
 
-    def releases(self, agent: int) -> tuple[Release, ...]:
+    def releases(self, agent: int, curvature: tuple[float, float]) -> tuple[Release, ...]:
         return (Release("gradient", self.noise_for(agent), state=0.0, fresh=1.0),)
 
     def theory(self, graph: Graph, problem: Problem) -> list[Finding]:

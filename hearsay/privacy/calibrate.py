@@ -21,6 +21,8 @@ def as_horizon(horizon: float) -> int | float:
 
 def cost(account: Account, horizon: float) -> Bound:
     """Pure epsilon (Laplace) or rho (Gaussian) of one account over a finite or infinite horizon."""
+    if account.void and horizon > 0:
+        return Bound(math.inf, reason=account.void)
     if math.isinf(as_horizon(horizon)):
         return infinite(account)
     messages = int(as_horizon(horizon))

@@ -89,6 +89,7 @@ class Account:
     mechanism: str = "laplace"
     basis: str = "curvature interval"
     assumptions: tuple[Assumption, ...] = ()
+    void: str = ""  # why there is no budget, where there is none whatever the noise
 
     def with_noise_scaled(self, factor: float) -> Account:
         return replace(self, releases=tuple(replace(r, scale=r.scale.scaled(factor)) for r in self.releases))
@@ -111,6 +112,8 @@ def prices(account: Account, horizon: int, terminal: float = 0.0) -> np.ndarray:
 
 def spent(account: Account, horizon: int) -> np.ndarray:
     """The budget used after each message: pure epsilon (Laplace) or rho (Gaussian), shape (horizon,), never decreasing."""
+    if account.void:
+        return np.full(horizon, np.inf)
     if isinstance(account.pattern, Every):
         return np.cumsum(_all_uses(account, horizon)) * OUTWARD
     total, curve = np.zeros(account.pattern.candidates(horizon)), np.zeros(horizon)
@@ -124,6 +127,8 @@ def spent(account: Account, horizon: int) -> np.ndarray:
 def spent_at(account: Account, horizons: Sequence[int]) -> np.ndarray:
     """`spent` after the given numbers of messages only: prices find each of them without following every pattern."""
     longest = max(horizons, default=0)
+    if account.void:
+        return np.where(np.asarray(horizons) > 0, np.inf, 0.0)
     many = len(horizons) > 50 and longest <= 5000
     if isinstance(account.pattern, Every) or account.mechanism == "gaussian" or many:
         curve = np.append(0.0, spent(account, longest))

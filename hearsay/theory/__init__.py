@@ -6,8 +6,18 @@ privacy/ alone.
 
 from hearsay.theory.exponents import gradient_rate, oracle_exponent, output_rate
 from hearsay.theory.findings import below
+from hearsay.theory.gradient_tracking import gradient_tracking
 from hearsay.theory.ldp_online import ldp_online
 from hearsay.theory.ldp_online import rate as ldp_rate
 from hearsay.theory.sample_sizes import sample_sizes
 
-__all__ = ["below", "gradient_rate", "ldp_online", "ldp_rate", "oracle_exponent", "output_rate", "sample_sizes"]
+__all__ = [
+    "below",
+    "gradient_rate",
+    "gradient_tracking",
+    "ldp_online",
+    "ldp_rate",
+    "oracle_exponent",
+    "output_rate",
+    "sample_sizes",
+]

@@ -81,7 +81,7 @@ class Dsgd(Algorithm):
     def leak(self, graph: Graph, agent: int) -> Schedule:
         return MEMORYLESS
 
-    def releases(self, agent: int) -> tuple[Release, ...]:
+    def releases(self, agent: int, curvature: tuple[float, float]) -> tuple[Release, ...]:
         return (Release("params", self.noise_for(agent)),)
 
     def check(self, graph: Graph, problem: Problem) -> None:

@@ -1,0 +1,261 @@
+"""Gradient tracking over directed graphs (paper P2), in the form that converges.
+
+Agent i keeps a model x_i and a tracker y_i of the network's mean gradient. States travel over R, trackers over C (graphs.py), and
+
+    xn_i = x_i + zeta_i,  yn_i = y_i + eta_i                                              (the two messages)
+    x_i(k+1) = x_i(k) + alpha sum_j R_ij (xn_j - xn_i) - gamma y_i(k)                     (7)
+    y_i(k+1) = y_i(k) + beta ( sum_j C_ij yn_j - (sum_j C_ji) yn_i ) + g_i(k+1) - g_i(k),     y_i(0) = g_i(0)       (8)
+
+with g_i(k) the mean gradient of step k's records at x_i(k). An agent needs to know only the weights it hears with and those it hands out. What goes
+out over C comes in over C, noise and all, so sum_i y_i = sum_i g_i at every step.
+
+The paper prints two algorithms. Its agents' update (4), (6) keeps 1 - beta sum_j C_ij of the own tracker, a row sum, and uses no noise of its own; every proof rests on
+the compact form (7), (8), with column sums and the agent's own noisy values. On an unbalanced graph the former does not converge even without noise.
+It is here as variant="printed", for comparison only: no budget is offered for it.
+
+What the code keeps instead of y is the drift z_i = y_i - g_i, with z_i(0) = 0 and z_i(k+1) = z_i(k) + beta (...): a function of the transcript. So is everything in
+(7) but x_i - gamma g_i(x_i): a_k = 1, step gamma, exposure C / m. The state's message moves by Phi(k), the tracker's by max(|mu|, L) Phi(k) + c_k [used at k].
+The paper's Lemma 2 adds up |Delta g(k)| + |Delta g(k-1)| where the differences telescope, and takes all gradients at the same point; `paper_epsilon`
+evaluates it.
+
+Reference: J. Chen, J. Wang and J.-F. Zhang, Differentially Private Gradient-Tracking-Based Distributed Stochastic Optimization over Directed Graphs.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hearsay import _validate as check
+from hearsay.base import Algorithm, Finding, Inbox, Noise, as_noise, per_agent_rates
+from hearsay.graphs import Graph
+from hearsay.privacy.recursion import Release, forward
+from hearsay.problems.domains import Domain
+from hearsay.problems.problem import Problem
+from hearsay.problems.sampling import Cyclic, Sampling, Sized
+from hearsay.schedules import Constant, PowerLaw, SampleSize, Schedule, nonnegative
+
+
+class State(NamedTuple):
+    params: jax.Array
+    drift: jax.Array  # z = y - g
+    tracker: jax.Array  # y, once this step's gradient is known
+
+
+class Message(NamedTuple):
+    params: jax.Array
+    tracker: jax.Array
+
+
+class Rates(NamedTuple):
+    step: Any
+    coupling: Any
+    tracking: Any
+    noise: Any
+    tracker_noise: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientTracking(Algorithm):
+    """Gradient tracking over directed graphs (paper P2).
+
+    step, coupling, tracking: the schedules gamma, alpha and beta (constants in the paper's schemes). noise: the Laplace scale (or the Gaussian's standard deviation) on
+    states; tracker_noise: on trackers, the same unless given. Each one schedule, or one per agent. sampling: the sampler with its sample size m.
+    variant: "compact", or "printed" for comparison only. average: read out a running average of the models.
+
+    `scheme_s1` and `scheme_s2` build the paper's two schemes for a planned horizon.
+    """
+
+    name: ClassVar[str] = "gradient-tracking"
+
+    step: Schedule = Constant(0.05)
+    coupling: Schedule = Constant(0.2)
+    tracking: Schedule = Constant(0.2)
+    noise: Noise = PowerLaw(1.0, 0.1)
+    tracker_noise: Noise | None = None
+    variant: str = "compact"
+    mechanism: str = "laplace"
+    sampling: Sampling = field(default_factory=Cyclic)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("step", "coupling", "tracking"):
+            object.__setattr__(self, name, nonnegative(name, getattr(self, name)))
+        other = self.noise if self.tracker_noise is None else as_noise(self.tracker_noise)
+        object.__setattr__(self, "tracker_noise", other)
+        check.one_of("variant", self.variant, ["compact", "printed"])
+
+    @property
+    def channels(self) -> Mapping[str, str]:  # type: ignore[override]
+        return {"params": "coupling", "tracker": "pushing" if self.variant == "compact" else "pulling"}
+
+    def init(self, params: jax.Array) -> State:
+        return State(params, jnp.zeros_like(params), jnp.zeros_like(params))
+
+    def draw(self, key: jax.Array, params: jax.Array) -> Message:
+        return Message(self.fresh_noise(key, params, 0), self.fresh_noise(key, params, 1))
+
+    def send(self, draws: Message, state: State, batch, rates: Rates) -> tuple[Message, State]:
+        tracker = state.drift + batch.gradient(state.params)
+        message = Message(
+            self.privatize(state.params, draws.params, rates.noise),
+            self.privatize(tracker, draws.tracker, rates.tracker_noise),
+        )
+        return message, state._replace(tracker=tracker)
+
+    def update(self, state: State, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain) -> State:
+        own = sent if self.variant == "compact" else Message(state.params, state.tracker)
+        pull = inbox.total.params + inbox.own.params * own.params  # sum_j R_ij (xn_j - xn_i)
+        push = inbox.total.tracker + inbox.own.tracker * own.tracker  # sum_j C_ij yn_j - (sum_j C_ji) yn_i
+        params = state.params + rates.coupling * pull - rates.step * state.tracker  # (7)
+        return State(domain.project(params), state.drift + rates.tracking * push, state.tracker)  # (8)
+
+    def predict(self, state: State) -> jax.Array:
+        return state.params
+
+    def rates(self, steps: np.ndarray, agents: int) -> Rates:
+        assert self.tracker_noise is not None
+        laws = (self.step, self.coupling, self.tracking, self.noise, self.tracker_noise)
+        return Rates._make(per_agent_rates(law, steps, agents) for law in laws)
+
+    def with_noise(self, factors: Sequence[float]) -> Algorithm:
+        """Both noises of agent i multiplied by factors[i]."""
+        trackers = tuple(self.tracker_noise_for(i).scaled(f) for i, f in enumerate(factors))
+        both = super().with_noise(factors)
+        return replace(both, tracker_noise=trackers[0] if len(set(trackers)) == 1 else trackers)  # type: ignore[call-arg]
+
+    def tracker_noise_for(self, agent: int) -> Schedule:
+        noise = self.tracker_noise
+        assert noise is not None
+        return noise[agent] if isinstance(noise, tuple) else noise
+
+    @property
+    def step_size(self) -> Schedule:
+        return self.step
+
+    def leak(self, graph: Graph, agent: int) -> Schedule:
+        return Constant(0.0)
+
+    def releases(self, agent: int, curvature: tuple[float, float]) -> tuple[Release, ...]:
+        reaction = max(abs(curvature[0]), abs(curvature[1]))
+        return (
+            Release("params", self.noise_for(agent)),
+            Release("tracker", self.tracker_noise_for(agent), state=reaction, fresh=1.0),
+        )
+
+    @property
+    def uncertified(self) -> str:
+        return "no budget is offered for the printed variant" if self.variant == "printed" else ""
+
+    def check(self, graph: Graph, problem: Problem) -> None:
+        super().check(graph, problem)
+        if self.variant == "printed":
+            warnings.warn(
+                "variant='printed' does not converge on unbalanced graphs and has no certificate", stacklevel=3
+            )
+        if isinstance(self.tracker_noise, tuple) and len(self.tracker_noise) != graph.agents:
+            check.fail(
+                "tracker_noise",
+                f"one schedule, or one for each of the {graph.agents} agents",
+                f"{len(self.tracker_noise)} schedules",
+            )
+        graph.require_common_root()
+        for name, law, sums, what in (
+            ("coupling", self.coupling, graph.row_sums, "weights it hears states with"),
+            ("tracking", self.tracking, graph.handed_out, "weights it hands its tracker out with"),
+        ):
+            worst = int(np.argmax(sums))
+            product = float(law(0)) * float(sums[worst])
+            if product >= 1:
+                raise ValueError(
+                    f"{name} times the {what} must be below 1 for every agent, got {product:g} for agent {worst}"
+                )
+        size = self.sampling.constant(problem.arrivals) if isinstance(self.sampling, Sized) else None
+        if size is not None and size > problem.counts.min():
+            short = int(np.argmin(problem.counts))
+            raise ValueError(
+                f"the sample size must be at most the records of every agent, got {size} and agent {short} holds {problem.counts[short]:g}"
+            )
+
+    def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
+        from hearsay.theory import gradient_tracking
+
+        return gradient_tracking(self, graph, problem)
+
+    def paper_epsilon(self, graph: Graph, agent: int, problem: Problem, horizon: int) -> float | None:
+        """Lemmas 2 and 3 as printed, with our C: their K + 1 messages k = 0 .. K are our horizon."""
+        if self.mechanism != "laplace" or horizon == 0:
+            return None
+        k = np.arange(horizon)
+        exposure = problem.change / self.sampling.sizes(k, problem.arrivals)
+        keeps = np.abs(1 - self.tracking(k) * float(np.asarray(graph.pushed.sum(axis=1)).ravel()[agent]))
+        # Delta y_k = |1 - beta c| Delta y_{k-1} + 2 C / m, from C / m at k = 0; Delta x_k = |1 - alpha r| Delta x_{k-1} + gamma Delta y_{k-1}.
+        tracker = forward(np.concatenate([[0.0], keeps[1:]]), np.concatenate([exposure[:1], 2 * exposure[1:]]))[1:]
+        state = forward(np.abs(1 - self.coupling(k) * float(graph.row_sums[agent])), self.step(k) * tracker)[:-1]
+        with np.errstate(divide="ignore"):
+            total = np.sum(state / self.noise_for(agent)(k)) + np.sum(tracker / self.tracker_noise_for(agent)(k))
+        return float((1.0 if problem.declared else math.sqrt(problem.dimension)) * total)
+
+
+def scheme_s1(
+    horizon: int,
+    *,
+    a: tuple[float, float, float, float] = (72.0, 0.95, 98.0, 0.00007),
+    p: tuple[float, float, float, float] = (0.987, 0.69, 0.997, 1.78),
+    noise: tuple[float, float] = (0.1, 0.1),
+    sampling: type[Sized] = Cyclic,
+    **options: Any,
+) -> GradientTracking:
+    """Scheme (S1) for a planned horizon K: alpha, beta, gamma = a_i / (K+1)^p_i, m = floor(a_4 K^p_4) + 1, noise (k+1)^p on states and trackers.
+
+    The defaults are the paper's experiment. sampling: the kind of sampler that takes m records per step.
+    """
+    horizon = check.count("horizon", horizon)
+    for name, value in zip(("a[0]", "a[1]", "a[2]", "a[3]", "p[0]", "p[1]", "p[2]"), (*a, *p), strict=False):
+        check.positive(name, value)
+    check.nonnegative("p[3]", p[3])
+    coupling, tracking, step = (
+        Constant(scale / (horizon + 1) ** power) for scale, power in zip(a[:3], p[:3], strict=True)
+    )
+    size = math.floor(a[3] * horizon ** p[3]) + 1
+    return GradientTracking(
+        step=step, coupling=coupling, tracking=tracking, sampling=sampling(SampleSize(Constant(float(size)))),
+        noise=PowerLaw(1.0, noise[0]), tracker_noise=PowerLaw(1.0, noise[1]), **options,
+    )  # fmt: skip
+
+
+def scheme_s2(
+    horizon: int,
+    *,
+    coupling: float = 0.1,
+    tracking: float = 0.01,
+    step: float = 0.1,
+    growth: float = 1.002,
+    noise: tuple[float, float] = (0.9996, 0.9996),
+    sampling: type[Sized] = Cyclic,
+    **options: Any,
+) -> GradientTracking:
+    """Scheme (S2) for a planned horizon K: constant alpha, beta, gamma, m = floor(growth^K) + 1, noise p^K (constant in k) on states and trackers."""
+    horizon = check.count("horizon", horizon)
+    if check.number("growth", growth) <= 1:
+        check.fail("growth", "above 1", growth)
+    for name, p in zip(("noise[0]", "noise[1]"), noise, strict=True):
+        if not 0 < check.number(name, p) < 1:
+            check.fail(name, "strictly between 0 and 1 (Assumption 5)", p)
+        if p <= 1 / growth:
+            raise ValueError(
+                f"{name} must be above 1/growth = {1 / growth:.6g}, or the budget grows with the horizon (Theorem 5), got {p}: too small by {1 / growth - p:.3g}"
+            )
+    size = math.floor(growth**horizon) + 1
+    return GradientTracking(
+        step=Constant(step), coupling=Constant(coupling), tracking=Constant(tracking),
+        sampling=sampling(SampleSize(Constant(float(size)))),
+        noise=Constant(noise[0] ** horizon), tracker_noise=Constant(noise[1] ** horizon), **options,
+    )  # fmt: skip
