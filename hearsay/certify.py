@@ -85,8 +85,8 @@ def spent_after(algorithm: Algorithm, problem: Problem, graph: Graph, messages: 
 
 
 def as_epsilon(algorithm: Algorithm, spent: np.ndarray, delta: float | None) -> np.ndarray:
-    """`spent_after` in the unit that people read: epsilon, at delta for Gaussian noise."""
-    if algorithm.mechanism == "laplace":
+    """`spent_after` in the unit that people read: epsilon, at delta for Gaussian noise; delta itself for ternary messages."""
+    if algorithm.mechanism != "gaussian":
         return spent
     delta = _required(delta)
     distinct, where = np.unique(spent, return_inverse=True)
@@ -140,15 +140,18 @@ def _budget(
     horizon: float,
     delta: float | None,
 ) -> AgentBudget:
-    epsilon, rho, at_delta = found.value, None, None
+    epsilon, rho, at_delta, own = found.value, None, None, None
     if algorithm.mechanism == "gaussian":
         rho, epsilon = found.value, convert.gaussian_epsilon(found.value, _required(delta))
+    elif algorithm.mechanism == "ternary":
+        own = min(1.0, found.value)
+        epsilon = 0.0 if own < 1 else math.inf
     elif delta is not None and math.isfinite(found.value):
         at_delta = _laplace_at_delta(account, found, horizon, delta)
     paper = None if math.isinf(horizon) else algorithm.paper_epsilon(graph, agent, problem, int(horizon))
     return AgentBudget(
         agent, float(epsilon), account.basis, str(account.pattern), _dominates(account, found, horizon), paper, at_delta, rho,
-        found.reason, account.assumptions,
+        found.reason or ("" if own is None or own < 1 else "delta reaches 1: messages tell everything"), account.assumptions, own,
     )  # fmt: skip
 
 

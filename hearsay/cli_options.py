@@ -50,7 +50,7 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
         "algorithm",
         "mechanism",
         str,
-        "laplace (pure epsilon) or gaussian (needs --delta, usually far more accurate).",
+        "laplace (pure epsilon), gaussian (needs --delta, usually far more accurate) or ternary (delta at epsilon 0).",
     ),
     "sampling": ("algorithm", "sampling", str, "history, fresh, cyclic, subset, resample."),
     "sample_size": (
@@ -64,9 +64,7 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
     "steps": ("run", "steps", int, "Rounds of exchange."),
     "seeds": ("run", "seeds", int, "Noise seeds to run side by side."),
 }
-_NAMES = (
-    "ldp-online, gradient-tracking, output-perturbation, gradient-perturbation, dsgd, dola, pdop, adp2sgd, sdm-dsgd"
-)
+_NAMES = "ldp-online, gradient-tracking, output-perturbation, gradient-perturbation, dsgd, dola, pdop, adp2sgd, sdm-dsgd, ternary-dsgd, quantized-dsgd, weighted-erm"
 
 
 def configurable(subject: str, without: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:

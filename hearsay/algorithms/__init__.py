@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from hearsay.algorithms.baselines import Adp2sgd, Dola, Dsgd, Pdop, SdmDsgd
+from hearsay.algorithms.baselines import Adp2sgd, Dola, Dsgd, Pdop, QuantizedDsgd, SdmDsgd, TernaryDsgd, WeightedErm
 from hearsay.algorithms.gradient_tracking import GradientTracking, scheme_s1, scheme_s2
 from hearsay.algorithms.ldp_online import LdpOnline
 from hearsay.algorithms.sample_sizes import GradientPerturbation, OutputPerturbation
 from hearsay.base import Algorithm
 
-REGISTRY: dict[str, type[Algorithm]] = {
-    cls.name: cls
-    for cls in (
-        LdpOnline,
-        GradientTracking,
-        OutputPerturbation,
-        GradientPerturbation,
-        Dsgd,
-        Dola,
-        Pdop,
-        Adp2sgd,
-        SdmDsgd,
-    )
-}
+_ALL: tuple[type[Algorithm], ...] = (
+    LdpOnline, GradientTracking, OutputPerturbation, GradientPerturbation,
+    Dsgd, Dola, Pdop, Adp2sgd, SdmDsgd, TernaryDsgd, QuantizedDsgd, WeightedErm,
+)  # fmt: skip
+REGISTRY: dict[str, type[Algorithm]] = {cls.name: cls for cls in _ALL}
 
 # In a script an algorithm is a verb: hearsay.dsgd(step=...).
 ldp_online, gradient_tracking = LdpOnline, GradientTracking
 output_perturbation, gradient_perturbation = OutputPerturbation, GradientPerturbation
 dsgd, dola, pdop, adp2sgd, sdm_dsgd = Dsgd, Dola, Pdop, Adp2sgd, SdmDsgd
+ternary_dsgd, quantized_dsgd, weighted_erm = TernaryDsgd, QuantizedDsgd, WeightedErm
 
 __all__ = [
     "REGISTRY",
@@ -38,7 +30,10 @@ __all__ = [
     "LdpOnline",
     "OutputPerturbation",
     "Pdop",
+    "QuantizedDsgd",
     "SdmDsgd",
+    "TernaryDsgd",
+    "WeightedErm",
     "adp2sgd",
     "dola",
     "dsgd",
@@ -47,7 +42,10 @@ __all__ = [
     "ldp_online",
     "output_perturbation",
     "pdop",
+    "quantized_dsgd",
     "scheme_s1",
     "scheme_s2",
     "sdm_dsgd",
+    "ternary_dsgd",
+    "weighted_erm",
 ]

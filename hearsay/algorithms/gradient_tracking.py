@@ -199,9 +199,10 @@ class GradientTracking(Algorithm):
         # Delta y_k = |1 - beta c| Delta y_{k-1} + 2 C / m, from C / m at k = 0; Delta x_k = |1 - alpha r| Delta x_{k-1} + gamma Delta y_{k-1}.
         tracker = forward(np.concatenate([[0.0], keeps[1:]]), np.concatenate([exposure[:1], 2 * exposure[1:]]))[1:]
         state = forward(np.abs(1 - self.coupling(k) * float(graph.row_sums[agent])), self.step(k) * tracker)[:-1]
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             total = np.sum(state / self.noise_for(agent)(k)) + np.sum(tracker / self.tracker_noise_for(agent)(k))
-        return float((1.0 if problem.declared else math.sqrt(problem.dimension)) * total)
+        factor = 1.0 if problem.declared else math.sqrt(problem.dimension)  # the paper's C is about l1
+        return math.inf if np.isnan(total) else float(factor * total)  # without noise: infinite
 
 
 def scheme_s1(

@@ -6,7 +6,12 @@ randomness that does not depend on the value or on the scale, `add` turns value,
 
 from hearsay.noise.gaussian import Gaussian
 from hearsay.noise.laplace import Laplace
+from hearsay.noise.ternary import Ternary
 
-MECHANISMS: dict[str, Laplace | Gaussian] = {"laplace": Laplace(), "gaussian": Gaussian()}
+MECHANISMS: dict[str, Laplace | Gaussian | Ternary] = {
+    "laplace": Laplace(),
+    "gaussian": Gaussian(),
+    "ternary": Ternary(),
+}
 
-__all__ = ["MECHANISMS", "Gaussian", "Laplace"]
+__all__ = ["MECHANISMS", "Gaussian", "Laplace", "Ternary"]

@@ -50,7 +50,10 @@ def noise_factor(account: Account, epsilon: float, horizon: float, delta: float 
     if account.mechanism == "laplace":
         return float(now.value / epsilon * (1 + 1e-12))
     if delta is None:
-        raise ValueError("delta must be given to calibrate Gaussian noise")
+        what = "Gaussian noise" if account.mechanism == "gaussian" else "a ternary quantizer, whose budget it is"
+        raise ValueError(f"delta must be given to calibrate {what}")
+    if account.mechanism == "ternary":
+        return float(now.value / delta * (1 + 1e-12))
     return math.sqrt(now.value / rho_for(epsilon, delta)) * (1 + 1e-12)
 
 

@@ -25,7 +25,8 @@ NOT_COVERED = (
 
 @dataclass(frozen=True)
 class AgentBudget:
-    """One agent's budget. epsilon is pure (delta = 0) for Laplace noise; rho is set for Gaussian noise and epsilon then holds at `delta`."""
+    """One agent's budget. epsilon is pure (delta = 0) for Laplace noise; rho is set for Gaussian noise and epsilon then holds at the certificate's
+    delta. A ternary quantizer has epsilon = 0 at a `delta` of the agent's own, and no budget at all where that reaches 1."""
 
     agent: int
     epsilon: float
@@ -37,6 +38,7 @@ class AgentBudget:
     rho: float | None = None
     reason: str = ""
     assumptions: tuple[Assumption, ...] = ()
+    delta: float | None = None
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,12 @@ class Certificate:
     def epsilon(self) -> list[float]:
         """epsilon per agent."""
         return [b.epsilon for b in self.budgets]
+
+    @property
+    def slack(self) -> float | None:
+        """The delta at which the epsilons hold; None where they are pure."""
+        own = [b.delta for b in self.budgets if b.delta is not None]
+        return max(own) if own else self.delta if self.mechanism == "gaussian" else None
 
     @property
     def finite(self) -> bool:
@@ -83,8 +91,9 @@ class Certificate:
 
     def _lines(self) -> list[str]:
         delta = f", delta = {self.delta:g}" if self.delta is not None and self.mechanism == "gaussian" else ""
+        ternary = any(b.delta is not None for b in self.budgets)
         lines = [
-            f"Privacy certificate: {self.algorithm}, {show_horizon(self.horizon)}, {self.mechanism} noise{delta}",
+            f"Privacy certificate: {self.algorithm}, {show_horizon(self.horizon)}, {self.mechanism} {'messages' if ternary else 'noise'}{delta}",
             f"  protects  {ADJACENCY}",
             f"  against   someone who {ADVERSARY}",
             "",
@@ -93,12 +102,14 @@ class Certificate:
         paper = any(b.paper_epsilon is not None for b in self.budgets)
         head = f"  {'agent':>5}  {'epsilon':>10}"
         head += f"  {f'at delta={self.delta:g}':>14}" if at_delta else ""
+        head += f"  {'delta':>10}" if ternary else ""
         head += f"  {'paper formula*':>14}" if paper else ""
         lines.append(head + "  dominated by")
         shown = self.budgets if len(self.budgets) <= 20 else sorted(self.budgets, key=lambda b: -b.epsilon)[:20]
         for b in shown:
             row = f"  {b.agent:>5}  {show(b.epsilon):>10}"
             row += f"  {show(b.epsilon_at_delta):>14}" if at_delta else ""
+            row += f"  {show(b.delta):>10}" if ternary else ""
             row += f"  {show(b.paper_epsilon):>14}" if paper else ""
             lines.append(row + f"  {b.reason or b.dominated_by}")
         if len(self.budgets) > len(shown):

@@ -302,7 +302,7 @@ def _geometric(account: Account) -> Bound | None:
     rec = account.recursion
     if not (rec.leak == MEMORYLESS and rec.curvature == (0.0, 0.0) and isinstance(rec.exposure, Constant)):
         return None
-    if not (isinstance(rec.step, Geometric) and len(account.releases) == 1 and account.mechanism == "laplace"):
+    if not (isinstance(rec.step, Geometric) and len(account.releases) == 1 and account.mechanism != "gaussian"):
         return None
     scale = account.releases[0].scale
     if not isinstance(scale, (Geometric, Constant)) or account.releases[0].fresh:

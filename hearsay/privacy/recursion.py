@@ -19,6 +19,8 @@ Phi is linear in the uses of the record, so the whole budget is a sum of prices,
     q(k) = sum_r state_r / b_r(k) + l_k q(k+1)                      (backward; 0 after the last message)
     w(l) = step_l c_l q(l+1) + c_l sum_r fresh_r / b_r(l)           epsilon = sqrt(d) max_pattern sum_{l in pattern} w(l)
 
+The total variation distance that a ternary quantizer leaves (noise/ternary.py) has the same form, with delta in the place of epsilon.
+
 Gaussian noise of standard deviation sigma costs zero-concentrated privacy rho = max_pattern sum_k Phi(k)^2 / 2 sigma_k^2, which is not
 additive in the uses and is found by running Phi forward for each pattern.
 
@@ -220,7 +222,7 @@ def _cost(account: Account, phi: np.ndarray, exposure: np.ndarray, inverse: list
                 release.fresh * exposure if release.fresh else 0.0
             )
             ratio = np.where(moved == 0, 0.0, moved * inv)
-            total = total + (np.sqrt(account.dimension) * ratio if account.mechanism == "laplace" else ratio**2 / 2)
+            total = total + (ratio**2 / 2 if account.mechanism == "gaussian" else np.sqrt(account.dimension) * ratio)
     return total
 
 

@@ -35,9 +35,7 @@ def certificate(cert: Certificate) -> Html:
 
 def _scope(cert: Certificate) -> list[tuple[object, object]]:
     noise = f"{cert.mechanism.capitalize()}, " + (
-        f"epsilon holds at delta = {quantity(cert.delta or 0)}"
-        if cert.mechanism == "gaussian"
-        else "pure epsilon (delta = 0)"
+        f"epsilon holds at delta = {quantity(cert.slack)}" if cert.slack else "pure epsilon (delta = 0)"
     )
     return [
         ("Protects", f"one record: epsilon bounds how well anyone can tell apart {ADJACENCY}"),
@@ -55,7 +53,7 @@ def _meaning(cert: Certificate) -> Html:
     if math.isinf(worst):
         return tag("p", "An infinite epsilon is no guarantee at all: nothing bounds what the messages reveal.")
     factor = show(math.exp(worst)) if worst <= _WEAK else f"exp({top})"
-    slack = f", up to a slack of delta = {quantity(cert.delta or 0)}" if cert.mechanism == "gaussian" else ""
+    slack = f", up to a slack of delta = {quantity(cert.slack)}" if cert.slack else ""
     whose = "any agent" if of == "every agent" else f"{of}, the least protected,"
     said = tag(
         "p",

@@ -102,7 +102,7 @@ def _largest(run: Run) -> Html:
     """The largest certified epsilon, and whose it is."""
     cert = run.certificate
     top, of = largest(cert.epsilon)
-    at = f", delta = {quantity(cert.delta)}" if cert.delta and cert.mechanism == "gaussian" else ""
+    at = f", delta = {quantity(cert.slack)}" if cert.slack else ""
     return join([top, tag("small", f"{of}{at}")])
 
 

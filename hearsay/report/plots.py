@@ -156,6 +156,8 @@ def compare_budgets(runs: Mapping[str, Run], ax: Axes | None = None) -> Axes:
 
 
 def _spent(run: Run) -> str:
+    if run.certificate.mechanism == "ternary":
+        return "delta spent (at epsilon = 0)"
     gaussian = run.certificate.mechanism == "gaussian"
     return f"epsilon spent (delta = {run.certificate.delta:g})" if gaussian else "epsilon spent"
 

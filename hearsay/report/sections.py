@@ -48,7 +48,7 @@ def headline(run: Run) -> Html:
         tiles.append(("Tracking error", final(run, "tracking_error"), "squared distance to the running optimum"))
     cert, sent = run.certificate, int(run.certificate.horizon)
     top, of = largest(cert.epsilon)
-    at = f", at delta = {quantity(cert.delta)}" if cert.delta and cert.mechanism == "gaussian" else ""
+    at = f", at delta = {quantity(cert.slack)}" if cert.slack else ""
     rest = f"; the smallest is {show(min(cert.epsilon))}" if _differ(run) else ""
     tiles.append(("Largest epsilon", top, f"{of}{at}{rest}"))
     each = f"{sent:,} from each of {count(run.graph.agents, 'agent')}, over {count(run.graph.edges, 'directed link')}"
