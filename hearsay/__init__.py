@@ -31,7 +31,7 @@ from hearsay.algorithms import (
     ternary_dsgd,
     weighted_erm,
 )
-from hearsay.certify import calibrate, certify
+from hearsay.certify import calibrate, certify, planned
 from hearsay.privacy.certificate import Certificate
 from hearsay.problems.sampling import Cyclic, Fresh, History, Resample, Subset
 from hearsay.run import Run
@@ -75,6 +75,7 @@ __all__ = [
     "ldp_online",
     "output_perturbation",
     "pdop",
+    "planned",
     "problems",
     "quantized_dsgd",
     "scheme_s1",

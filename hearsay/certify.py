@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -72,6 +73,45 @@ def calibrate(
         account, _ = _best(algorithm, problem, graph, agent, horizon)
         factors.append(noise_factor(account, target, horizon, delta))
     return algorithm.with_noise(factors)
+
+
+class Planned(NamedTuple):
+    """What runs planned for different horizons cost: the largest epsilon over agents of a run planned for K steps, K = horizons."""
+
+    horizons: np.ndarray
+    epsilon: np.ndarray
+
+    @property
+    def peak(self) -> int:
+        """The planned horizon that costs most."""
+        return int(self.horizons[int(np.argmax(self.epsilon))])
+
+    @property
+    def slope(self) -> float:
+        """d log epsilon / d log K at the long end: below 0 the budget vanishes as longer runs are planned, above 0 it grows without bound."""
+        (k0, k1), (e0, e1) = self.horizons[-2:], self.epsilon[-2:]
+        return float(np.log(e1 / e0) / np.log(k1 / k0))
+
+    @property
+    def limit(self) -> float:
+        """Where that slope leads."""
+        return 0.0 if self.slope < 0 else math.inf if self.slope > 0 else float(self.epsilon[-1])
+
+
+def planned(
+    make: Callable[[int], Algorithm],
+    problem: Problem,
+    graph: Graph,
+    horizons: Sequence[int],
+    *,
+    delta: float | None = None,
+) -> Planned:
+    """The budget as a function of the planned horizon, for schemes whose steps, sample sizes and noise depend on it (paper P2, Remark 22)."""
+    lengths = [check.count("horizons", h) for h in horizons]
+    if len(lengths) < 2 or sorted(set(lengths)) != lengths:
+        check.fail("horizons", "two or more increasing numbers", lengths)
+    costs = [max(certify(make(h), problem, graph, h, delta=delta).epsilon) for h in lengths]
+    return Planned(np.array(lengths), np.array(costs))
 
 
 def spent_after(algorithm: Algorithm, problem: Problem, graph: Graph, messages: Sequence[int]) -> np.ndarray:

@@ -9,6 +9,8 @@ from scipy import sparse
 
 from hearsay import graphs
 
+UNDIRECTED = ("ring", "star", "complete", "grid", "exponential", "random")
+
 SIZES = [2, 3, 5, 8, 12]
 
 
@@ -36,7 +38,7 @@ def expected_degrees(kind: str, n: int) -> list[int]:
     return [len(hops - {0})] * n
 
 
-@pytest.mark.parametrize("kind", graphs.BUILDERS)
+@pytest.mark.parametrize("kind", UNDIRECTED)
 @pytest.mark.parametrize("n", SIZES)
 def test_builders_are_connected_symmetric_and_have_the_right_degrees(kind, n):
     graph = graphs.BUILDERS[kind](n)
@@ -52,7 +54,7 @@ def test_builders_are_connected_symmetric_and_have_the_right_degrees(kind, n):
     np.testing.assert_allclose(graph.row_sums, weights.sum(axis=1), rtol=1e-15)
 
 
-@pytest.mark.parametrize("kind", graphs.BUILDERS)
+@pytest.mark.parametrize("kind", UNDIRECTED)
 @pytest.mark.parametrize("n", SIZES)
 def test_metropolis_weights_make_the_mixing_matrix_doubly_stochastic(kind, n):
     graph = graphs.BUILDERS[kind](n, "metropolis")
@@ -118,8 +120,6 @@ def test_to_networkx_points_from_speaker_to_listener():
 
 
 def test_from_networkx_errors():
-    with pytest.raises(ValueError, match="graph must be undirected"):
-        graphs.from_networkx(nx.DiGraph([(0, 1)]))
     with pytest.raises(ValueError, match="graph must have at least one agent, got none"):
         graphs.from_networkx(nx.Graph())
     with pytest.raises(ValueError, match=r"graph is not connected: \{0,1\} and \{2,3,4\}"):
@@ -196,9 +196,47 @@ def test_random_graphs():
         assert nx.is_connected(nx.from_numpy_array(graphs.random(9, degree=2, seed=seed).weights.toarray()))
 
 
-@pytest.mark.parametrize("kind", graphs.BUILDERS)
+@pytest.mark.parametrize("kind", UNDIRECTED)
 def test_builders_name_a_bad_number_of_agents(kind):
     with pytest.raises(ValueError, match="agents must be at least 2, got 1"):
         graphs.BUILDERS[kind](1)
     with pytest.raises(TypeError, match="agents must be a whole number, got 5.0"):
         graphs.BUILDERS[kind](5.0)
+
+
+def test_directed_builders():
+    ring = graphs.directed_ring(5)
+    assert ring.weights.toarray()[1, 0] == 0.5
+    assert ring.edges == 5
+    digraph = graphs.random_digraph(12, degree=4, seed=3)
+    assert not digraph.symmetric
+    assert np.all(digraph.row_sums < 1)
+    assert np.all(digraph.handed_out < 1)
+    assert np.abs(digraph.row_sums - digraph.handed_out).max() > 0.05, "unbalanced on purpose"
+    everybody = set(range(12))
+    assert digraph.roots() == (everybody, everybody)
+    assert (graphs.random_digraph(12, degree=4, seed=3).weights != digraph.weights).nnz == 0
+    five = graphs.five_agents()
+    assert five.roots() == ({0, 1}, {0, 1})
+    assert np.abs(five.weights.toarray() - five.pushed.toarray()).max() == 1
+    with pytest.raises(ValueError, match="agents must be 5 for this pair of graphs, got 6"):
+        graphs.five_agents(agents=6)
+
+
+def test_directed_networkx_graphs():
+    """Edge j -> i: agent i hears agent j; R shares by what is heard, C by who hears."""
+    flow = nx.DiGraph([(0, 1), (1, 2), (2, 0), (0, 2)])
+    graph = graphs.from_networkx(flow)
+    np.testing.assert_allclose(graph.weights.toarray(), [[0, 0, 1 / 2], [1 / 2, 0, 0], [1 / 3, 1 / 3, 0]])
+    np.testing.assert_allclose(graph.pushed.toarray(), [[0, 0, 1 / 2], [1 / 3, 0, 0], [1 / 3, 1 / 2, 0]])
+    np.testing.assert_allclose(graph.handed_out, [2 / 3, 1 / 2, 1 / 2])
+    assert graphs.from_networkx(flow, weight=0.2).weights.data.tolist() == [0.2] * 4
+    nx.set_edge_attributes(flow, 0.7, "weight")
+    assert graphs.from_networkx(flow, weight="given").weights.toarray()[1, 0] == 0.7
+    with pytest.raises(ValueError, match='weight must be a positive number, "degree" or "given" for a directed graph'):
+        graphs.from_networkx(flow, weight="uniform")
+
+
+def test_a_pair_needs_the_same_agents():
+    with pytest.raises(ValueError, match="the graph has 4 agents and the problem has 5"):
+        graphs.pair(graphs.directed_ring(5), graphs.directed_ring(4))

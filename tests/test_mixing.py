@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -61,7 +62,13 @@ def test_own_weights_and_precision():
     graph = graphs.ring(5, 0.3)
     np.testing.assert_allclose(mixer(graph, "coupling", jnp.float64).own, -0.6)
     np.testing.assert_allclose(mixer(graph, "mixing", jnp.float64).own, 0.4)
+    pair = graphs.from_networkx(nx.DiGraph([(0, 1), (1, 2), (2, 0), (0, 2)]))
+    np.testing.assert_allclose(mixer(pair, "pushing", jnp.float64).own, [-2 / 3, -1 / 2, -1 / 2])
+    np.testing.assert_allclose(mixer(pair, "pulling", jnp.float64).own, [-1 / 2, -1 / 3, -5 / 6])
+    np.testing.assert_allclose(mixer(pair, "pushing", jnp.float64).total(jnp.eye(3)), pair.pushed.toarray())
     single = mixer(graph, "mixing", jnp.float32)
     assert single.own.dtype == single.others.matrix.dtype == jnp.float32
-    with pytest.raises(ValueError, match="channel must be one of coupling, mixing, got 'mix'; did you mean 'mixing'"):
+    with pytest.raises(
+        ValueError, match="channel must be one of coupling, mixing, pushing, pulling, got 'mix'; did you mean 'mixing'"
+    ):
         mixer(graph, "mix", jnp.float64)

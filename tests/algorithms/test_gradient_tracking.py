@@ -120,6 +120,23 @@ def test_golden_budgets(scheme, p):
     assert algorithm.paper_epsilon(graph, 2, problem, 2001) == pytest.approx(paper, rel=1e-4)
 
 
+def test_budget_against_the_planned_horizon():
+    """Remark 22: the budget rises and then falls with K, because longer plans take larger samples; the certificate's own curve has its own peak."""
+    problem, graph = hs.problems.estimation(agents=5, change=1.0, frozen=True), hs.graphs.five_agents(0.1)
+    lengths = [50, 100, 200, 400, 800, 1600, 3200]
+    s2 = hs.planned(lambda k: hs.scheme_s2(k, sampling=hs.Subset), problem, graph, lengths)
+    assert 100 < s2.peak < 3200
+    assert s2.slope < -1
+    assert s2.limit == 0.0
+    one = hs.certify(hs.scheme_s2(400, sampling=hs.Subset), problem, graph, 400)
+    assert s2.epsilon[3] == max(one.epsilon)
+    flat = hs.planned(lambda k: hs.gradient_tracking(sampling=hs.Subset(5)), problem, graph, lengths)
+    assert flat.limit == math.inf
+    assert flat.peak == 3200
+    with pytest.raises(ValueError, match="horizons must be two or more increasing numbers"):
+        hs.planned(hs.scheme_s2, problem, graph, [5, 3])
+
+
 def test_scheme_s1_is_the_papers():
     algorithm = hs.scheme_s1(2000)
     assert [round(float(s(0)), 3) for s in (algorithm.coupling, algorithm.tracking, algorithm.step)] == [
