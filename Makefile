@@ -36,6 +36,7 @@ format: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.tracking
 
 clean:
 	rm -rf $(VENV) out build *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -24,6 +24,7 @@ from scipy import linalg, sparse
 
 from hearsay.graphs import Graph
 from hearsay.theory.exponents import exact
+from hearsay.theory.sample_sizes import first_step
 
 
 class Constants(NamedTuple):
@@ -163,7 +164,8 @@ def coupling_limit(c: Constants, tracking: float) -> float:
 
 def step_limits(c: Constants, mu: float, smooth: float) -> tuple[float, float]:
     """Assumption 5: Q_1 and Q_2 (with sqrt(n) r_L1, as the proof of (84) has it). Both contain mu, which Theorem 1 says it does without."""
-    n, both, curved = c.agents, c.v1 * c.v2, max(0.0, mu) / (16 * smooth**2 + 3 * mu)
+    mu = max(0.0, mu)
+    n, both, curved = c.agents, c.v1 * c.v2, mu / (16 * smooth**2 + 3 * mu)
     first = c.r1 / (c.w1 * c.v2 * smooth) * math.sqrt(n) * min(1 / 8, math.sqrt(6) / 24, math.sqrt(curved) / 2)
     second = (
         math.sqrt(2) / 6,
@@ -217,9 +219,24 @@ def s1_budget(p: Exponents, noise: NoiseExponents) -> tuple[float, float]:
     return exact(size - beta - max(0.0, 1 - eta)), exact(states)
 
 
-def s2_oracle_exponent(growth: float, factor: float) -> float:
-    """Theorem 3 for any schedule: error e takes K = ln(1/e) / ln(1/factor) steps of growth^K records each, e^-exponent ln(1/e) sampled gradients."""
-    return math.log(growth) / -math.log(factor) if factor < 1 else math.inf
+def first_horizon(a: Exponents, p: Exponents, graph: Graph, mu: float, smooth: float) -> float:
+    """K_0 of (88), with rho(A_K) < 1 for 1 - omega_K: infinite where no float reaches it. Uses r(alpha) >= r(0) - alpha |L|^2 / 2."""
+    c = constants(graph, 0.0, 0.0)
+    if min(c.r1, c.r2, mu) <= 0 or not 0 < p[1] < p[0] < p[2]:
+        return math.inf
+
+    def holds(horizon: float) -> bool:
+        s = s1_steps(horizon, a, p)
+        at = c._replace(r1=c.r1 - s.coupling * c.l1**2 / 2, r2=c.r2 - s.tracking * c.l2**2 / 2)
+        return min(at.r1, at.r2) > 0 and contracts(deficits(at, s, mu, smooth))
+
+    return first_step(holds, 0.0)
+
+
+def s2_oracle_exponent(growth: float, spare: float) -> float:
+    """Theorem 3 for any schedule with the factor 1 - spare: error e takes K = ln(1/e) / -ln(1 - spare) steps of growth^K records each, which is
+    e^-exponent ln(1/e) sampled gradients."""
+    return math.log(growth) / -math.log1p(-spare) if spare > 0 else math.inf
 
 
 def budget_peak_s1(q: float) -> float:

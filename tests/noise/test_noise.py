@@ -16,9 +16,9 @@ from scipy import stats
 import hearsay as hs
 from hearsay import keys
 from hearsay.noise import MECHANISMS
+from hearsay.noise import words as generator
 
 ADDITIVE = ("laplace", "gaussian")
-from hearsay.noise import words as generator
 
 SAMPLES = 200_000
 REFERENCE = {"laplace": stats.laplace, "gaussian": stats.norm}
