@@ -101,6 +101,19 @@ class Algorithm(ABC):
     def rates(self, steps: np.ndarray, agents: int) -> Any:
         """A NamedTuple of arrays (time, agent), float64: what send and update receive one step and agent at a time."""
 
+    def draws(self, key: jax.Array, steps: jax.Array, params: jax.Array, constants: Any) -> Any:
+        """`draw` for several steps in a row, with a leading axis; noise that is correlated over time overrides this instead of `draw`."""
+        return jax.vmap(lambda step: self.draw(jax.random.fold_in(key, step), params))(steps)
+
+    def constants(self) -> Any:
+        """Arrays that `draws` needs and that are too large to compile in."""
+        return ()
+
+    @property
+    def rounds(self) -> float:
+        """How many messages an agent can send at all."""
+        return math.inf
+
     # What the privacy engine needs.
 
     @abstractmethod

@@ -40,6 +40,7 @@ class Setting(NamedTuple):
     mixers: Any
     noise_keys: jax.Array
     sampling_keys: jax.Array
+    constants: Any = ()
 
 
 TRACES = {"advance": 0}  # counted by the tests: a run traces once per chunk length
@@ -76,11 +77,12 @@ def advance(
     params = carry.readout[0, 0]
 
     def draw_block(block_steps: jax.Array) -> Any:
-        def one(step: jax.Array, key: jax.Array) -> Any:
-            return algorithm.draw(keys.at(key, step), params)
+        """(step, seed, agent, ...) of randomness."""
 
-        agents = jax.vmap(one, in_axes=(None, 0))
-        return jax.vmap(jax.vmap(agents, in_axes=(None, 0)), in_axes=(0, None))(block_steps, setting.noise_keys)
+        def one(key: jax.Array) -> Any:
+            return algorithm.draws(key, block_steps, params, setting.constants)
+
+        return jax.vmap(jax.vmap(one, out_axes=1), out_axes=1)(setting.noise_keys)
 
     def one_step(carry: Carry, inputs: tuple) -> tuple[Carry, None]:
         step, rate, window, draws = inputs

@@ -51,6 +51,13 @@ class Edges(eqx.Module):
         return jax.ops.segment_sum(heard, self.target, values.shape[0], indices_are_sorted=True)
 
 
+class Mean(eqx.Module):
+    """Everybody with the same weight 1/n: what a server's average gives, at the cost of a sum."""
+
+    def __call__(self, values: jax.Array) -> jax.Array:
+        return (jnp.sum(values, axis=0, keepdims=True) - values) / values.shape[0]
+
+
 class Mixer(eqx.Module):
     """The weights of one message field: what comes from others, and an agent's own weight."""
 
@@ -63,8 +70,11 @@ class Mixer(eqx.Module):
 
 
 def mixer(graph: Graph, channel: str, dtype: Any) -> Mixer:
-    """coupling and mixing: over R, own weight -sum_j r_ij or 1 - sum_j r_ij. pushing and pulling: over C, own weight -sum_j c_ji or -sum_j c_ij."""
-    check.one_of("channel", channel, ["coupling", "mixing", "pushing", "pulling"])
+    """coupling and mixing: over R, own weight -sum_j r_ij or 1 - sum_j r_ij. pushing and pulling: over C, own weight -sum_j c_ji or -sum_j c_ij.
+    average: everybody's mean, whatever the graph."""
+    check.one_of("channel", channel, ["coupling", "mixing", "pushing", "pulling", "average"])
+    if channel == "average":
+        return Mixer(Mean(), jnp.full(graph.agents, 1.0 / graph.agents, dtype))
     if channel in ("pushing", "pulling"):
         own = -graph.handed_out if channel == "pushing" else -np.asarray(graph.pushed.sum(axis=1)).ravel()
         return Mixer(_others(graph.pushed, dtype), jnp.asarray(own, dtype))

@@ -124,14 +124,16 @@ class SampleSize(Schedule):
 
     def __post_init__(self) -> None:
         check.one_of("rounding", self.rounding, ["ceil", "floor+1"])
-        if float(self.law(0)) <= 0:
-            check.fail("law", "positive at step 0", float(self.law(0)))
+        first = float(self.law(0))
+        if first < 0 or (first == 0 and self.rounding == "ceil"):
+            check.fail("law", "positive at step 0", first)
 
     def __call__(self, k: Any) -> np.ndarray:
         # A power of an integer that is a whole number comes out of pow a hair above it; without the nudge ceil would add a record.
         value = np.asarray(self.law(k))
         near = np.rint(value)
-        value = np.where(np.abs(value - near) < 1e-9 * np.maximum(1.0, near), near, value)
+        with np.errstate(invalid="ignore"):  # infinity less itself
+            value = np.where(np.abs(value - near) < 1e-9 * np.maximum(1.0, near), near, value)
         rounded = np.ceil(value) if self.rounding == "ceil" else np.floor(value) + 1.0
         return np.maximum(rounded, 1.0)
 
@@ -154,7 +156,7 @@ class Share(Schedule):
     def __call__(self, k: Any) -> np.ndarray:
         size = self.size(k)
         if self.repeats:
-            return np.where(size < self.held, self.scale, self.scale / self.held)
+            return np.where((size < self.held) | math.isinf(self.held), self.scale, self.scale / self.held)
         return self.scale / np.minimum(size, self.held)
 
     def scaled(self, factor: float) -> Share:
@@ -177,32 +179,37 @@ class Share(Schedule):
 
     def __str__(self) -> str:
         held = f", held {self.held:g}" if math.isfinite(self.held) else ""
+        if self.repeats:
+            return (
+                f"{self.scale:g} until {self.size} reaches {self.held:g}, then {self.scale / self.held:g}"
+                if held
+                else f"{self.scale:g}"
+            )
         return f"{self.scale:g}/({self.size}{held})"
 
 
 def sample_size(name: str, value: Any) -> SampleSize:
     """Records per step: a whole number, or a law that never falls below one, rounded up ("floor(law)+1" rounds the other way)."""
     if isinstance(value, SampleSize):
-        found = value
-    elif isinstance(value, str) and (law := _CEIL.match(value)):
-        found = SampleSize(schedule(name, law[1]))
-    elif isinstance(value, str) and (law := _FLOOR.match(value)):
-        found = SampleSize(schedule(name, law[1]), "floor+1")
+        law, rounding = value.law, value.rounding
     elif isinstance(value, dict) and value.get("kind") == "SampleSize":
-        found = SampleSize(schedule(name, value.get("law")), value.get("rounding", "ceil"))
+        for key in value.keys() - {"kind"}:
+            check.one_of(f"{name} key", key, ["law", "rounding"])
+        if "law" not in value:
+            raise ValueError(f"{name} needs a law to be a SampleSize, got {value!r}")
+        law, rounding = schedule(name, value["law"]), value.get("rounding", "ceil")
     else:
-        plain = schedule(name, value)
-        if isinstance(plain, Constant) and plain.value >= 1 and plain.value != int(plain.value):
-            check.fail(name, "a whole number of records, or a law that grows", plain.value)
-        if float(plain(0)) <= 0:
-            check.fail(name, "at least 1 record at every step", f"{float(plain(0)):g} at step 0")
-        found = SampleSize(plain)
-    first = float(found.law(0))
-    if first < 1 - (found.rounding == "floor+1"):
+        ceil, floor = (pattern.match(value) if isinstance(value, str) else None for pattern in (_CEIL, _FLOOR))
+        text = ceil[1] if ceil else floor[1] if floor else value
+        law, rounding = schedule(name, text), "floor+1" if floor else "ceil"
+        if not ceil and not floor and isinstance(law, Constant) and law.value >= 1 and law.value != int(law.value):
+            check.fail(name, "a whole number of records, or a law that grows", law.value)
+    first = float(law(0))
+    if first < (0 if rounding == "floor+1" else 1):
         check.fail(name, "at least 1 record at every step", f"{first:g} at step 0")
-    if float(found.law(1)) < first * (1 - 1e-12):
-        check.fail(name, "at least 1 record at every step, so it must not fall", found.law)
-    return found
+    if float(law(1)) < first * (1 - 1e-12):
+        check.fail(name, "at least 1 record at every step, so it must not fall", law)
+    return value if isinstance(value, SampleSize) else SampleSize(law, rounding)
 
 
 def nonnegative(name: str, value: Any) -> Schedule:

@@ -204,6 +204,9 @@ def _allowed(
     if min(lasts) < allowed:
         allowed = int(min(lasts))
         stopped = f"the stream of agent {int(np.argmin(lasts))} ran dry after {allowed} steps"
+    if algorithm.rounds < allowed:
+        allowed = int(algorithm.rounds)
+        stopped = f"the noise is planned for {allowed} rounds: message {allowed} was not sent"
     if budget is not None:
         limits = check.per_agent("budget", budget, graph.agents)
         within, agent = messages_within(algorithm, problem, graph, allowed, limits, delta)

@@ -69,6 +69,7 @@ def test_own_weights_and_precision():
     single = mixer(graph, "mixing", jnp.float32)
     assert single.own.dtype == single.others.matrix.dtype == jnp.float32
     with pytest.raises(
-        ValueError, match="channel must be one of coupling, mixing, pushing, pulling, got 'mix'; did you mean 'mixing'"
+        ValueError,
+        match="channel must be one of coupling, mixing, pushing, pulling, average, got 'mix'; did you mean 'mixing'",
     ):
         mixer(graph, "mix", jnp.float64)

@@ -43,7 +43,8 @@ def gaps(
 ) -> tuple[np.ndarray, np.ndarray]:
     """l2 and l1 gap of the agent's messages, (transcript, field, time), for data `first` against `second`; transcripts have a leading axis."""
     pair = [replay(algorithm, problem, graph, agent, records, transcripts) for records in (first, second)]
-    difference = [np.asarray(a - b) for a, b in zip(*pair, strict=True)]
+    # A field without a vector axis (a flag) counts as a vector of one.
+    difference = [np.asarray(a - b).reshape(*a.shape[:2], -1) for a, b in zip(*pair, strict=True)]
     return (
         np.stack([np.sqrt(np.sum(d**2, axis=-1)) for d in difference], axis=1),
         np.stack([np.sum(np.abs(d), axis=-1) for d in difference], axis=1),

@@ -129,7 +129,8 @@ class Rolling(Participation):
 
     def windows(self, horizon: int) -> tuple[np.ndarray, np.ndarray]:
         """(first record, number of records) of every step."""
-        sizes = np.minimum(self.size(np.arange(horizon)), self.held).astype(np.int64)
+        with np.errstate(over="ignore"):
+            sizes = np.minimum(self.size(np.arange(horizon)), self.held).astype(np.int64)
         return (np.cumsum(sizes) - sizes) % self.held, sizes
 
     def total(self, prices: np.ndarray) -> float:

@@ -83,6 +83,17 @@ class Batch(eqx.Module):
         data = self.loss.gradient_sum(params, self.features, self.labels, self.weights)
         return data + self.loss.regulariser * params
 
+    def descended(self, params: jax.Array, rate: jax.Array) -> jax.Array:
+        """Where gradient steps of that size lead, one record after the other."""
+
+        def local(point: jax.Array, record: tuple) -> tuple[jax.Array, None]:
+            feature, label, weight = record
+            data = self.loss.gradient_sum(point, feature[None], label[None], jnp.ones((1,), point.dtype))
+            moved = point - rate * (data + self.loss.regulariser * point)
+            return jnp.where(weight > 0, moved, point), None
+
+        return jax.lax.scan(local, params, (self.features, self.labels, self.weights))[0]
+
 
 class Prefix(eqx.Module):
     """The first `limit` rows of the agent's data (as many of them as are real), in blocks: the cost grows with the history, the memory does not."""
@@ -409,6 +420,8 @@ class Fresh(Sized):
     def lasts(self, held: float, arrivals: Arrivals) -> float:
         if math.isinf(held):
             return math.inf
+        if (size := self.constant(arrivals)) is not None:
+            return held // size
         many = 64
         while (used := self._consumed(many, arrivals))[-1] <= held:
             many *= 4
@@ -498,4 +511,5 @@ def _rounded_up(length: int) -> int:
 @lru_cache(maxsize=256)
 def _cumulative(size: Schedule, most: float, length: int) -> np.ndarray:
     """Records used before step 0, 1, ..., length - 1 when no step uses more than `most`."""
-    return np.append(0.0, np.cumsum(np.minimum(size(np.arange(length - 1)), most)))
+    with np.errstate(over="ignore"):  # a size beyond all bounds is more than any agent holds
+        return np.append(0.0, np.cumsum(np.minimum(size(np.arange(length - 1)), most)))

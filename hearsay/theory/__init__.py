@@ -6,7 +6,7 @@ privacy/ alone.
 
 from hearsay.theory.exponents import gradient_rate, oracle_exponent, output_rate
 from hearsay.theory.findings import below
-from hearsay.theory.gradient_tracking import gradient_tracking
+from hearsay.theory.gradient_tracking import gradient_tracking, s1_findings, s2_findings
 from hearsay.theory.ldp_online import ldp_online
 from hearsay.theory.ldp_online import rate as ldp_rate
 from hearsay.theory.sample_sizes import sample_sizes
@@ -19,5 +19,7 @@ __all__ = [
     "ldp_rate",
     "oracle_exponent",
     "output_rate",
+    "s1_findings",
+    "s2_findings",
     "sample_sizes",
 ]

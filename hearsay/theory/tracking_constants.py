@@ -41,6 +41,11 @@ class Constants(NamedTuple):
     l1: float
     l2: float
 
+    @property
+    def contract(self) -> bool:
+        """Both r above 0: without it there is no A_K."""
+        return min(self.r1, self.r2) > 0
+
 
 class Steps(NamedTuple):
     """alpha, beta and gamma."""
@@ -73,7 +78,7 @@ def _null(matrix: np.ndarray, roots: list[int]) -> np.ndarray:
 
 
 def constants(graph: Graph, coupling: float, tracking: float) -> Constants:
-    """What makes (35), (50) and the bounds with rho true. r may be 0 or less: then the Euclidean norm does not contract, and the lemmas say nothing."""
+    """What makes (35), (50) and the bounds with rho true. Where r is 0 or less the Euclidean norm does not contract, and the lemmas say nothing."""
     (v1, v2), (first, second) = stationary(graph), laplacians(graph)
     n = graph.agents
     return Constants(
@@ -85,19 +90,27 @@ def constants(graph: Graph, coupling: float, tracking: float) -> Constants:
 
 
 def _forgets(laplacian: np.ndarray, normal: np.ndarray, step: float) -> float:
-    """r with |z - step L z| <= (1 - step r) |z| wherever normal'z = 0; for step 0 its limit, the least z'Lz / |z|^2."""
+    """r with |z - step L z| <= (1 - step r) |z| wherever normal'z = 0; for step 0 its limit."""
     basis = linalg.null_space(normal[None])
-    if step == 0:
-        return float(np.linalg.eigvalsh(basis.T @ (laplacian + laplacian.T) @ basis)[0]) / 2
-    return (1 - float(np.linalg.norm(basis - step * laplacian @ basis, 2))) / step
+    moved = laplacian @ basis
+    least = np.linalg.eigvalsh(basis.T @ moved + moved.T @ basis - step * moved.T @ moved)[0]
+    return _root(float(least), step, laplacian)
+
+
+def _root(least: float, step: float, laplacian: np.ndarray) -> float:
+    """r with (1 - step r)^2 = 1 - step least, without the loss of 1 - sqrt(1 - ...); 0 where it is rounding."""
+    if abs(least) < 1e-13 * np.abs(laplacian).max():
+        return 0.0
+    return least / (1 + math.sqrt(max(0.0, 1 - step * least)))
 
 
 def printed_constants(graph: Graph, coupling: float, tracking: float) -> Constants:
     """The constants as the paper defines them."""
-    first, second = (_eigenvalues(laplacian) for laplacian in laplacians(graph))
+    one, two = laplacians(graph)
+    first, second = _eigenvalues(one), _eigenvalues(two)
     return constants(graph, 0.0, 0.0)._replace(
-        r1=(1 - float(np.abs(1 - coupling * first).max())) / coupling,
-        r2=(1 - float(np.abs(1 - tracking * second).max())) / tracking,
+        r1=_root(float(np.min(2 * first.real - coupling * np.abs(first) ** 2)), coupling, one),
+        r2=_root(float(np.min(2 * second.real - tracking * np.abs(second) ** 2)), tracking, two),
         w1=1.0, w2=1.0, l1=float(np.abs(first).max()), l2=float(np.abs(second).max()),
     )  # fmt: skip
 
@@ -222,13 +235,13 @@ def s1_budget(p: Exponents, noise: NoiseExponents) -> tuple[float, float]:
 def first_horizon(a: Exponents, p: Exponents, graph: Graph, mu: float, smooth: float) -> float:
     """K_0 of (88), with rho(A_K) < 1 for 1 - omega_K: infinite where no float reaches it. Uses r(alpha) >= r(0) - alpha |L|^2 / 2."""
     c = constants(graph, 0.0, 0.0)
-    if min(c.r1, c.r2, mu) <= 0 or not 0 < p[1] < p[0] < p[2]:
+    if not c.contract or mu <= 0 or not 0 < p[1] < p[0] < p[2]:
         return math.inf
 
     def holds(horizon: float) -> bool:
         s = s1_steps(horizon, a, p)
         at = c._replace(r1=c.r1 - s.coupling * c.l1**2 / 2, r2=c.r2 - s.tracking * c.l2**2 / 2)
-        return min(at.r1, at.r2) > 0 and contracts(deficits(at, s, mu, smooth))
+        return at.contract and contracts(deficits(at, s, mu, smooth))
 
     return first_step(holds, 0.0)
 

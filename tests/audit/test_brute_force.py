@@ -186,7 +186,7 @@ def test_no_transcript_exceeds_the_certificate(loss, sampler, form):
     epsilon = hs.certify(algorithm, problem, GRAPH, STEPS).epsilon[1]
     reach, scale = scales(algorithm, form, transcripts)
     moved = 0.0
-    for attempt, row in enumerate((0, 1, 7, held // 2)):
+    for attempt, row in enumerate((0, 1, 7, held // 2, held - 1)):
         pair = neighbours(problem, 1, row, seed=attempt)
         l2, l1 = message_gaps(algorithm, problem, pair, transcripts)
         for account in accounts:
@@ -212,7 +212,7 @@ def test_a_scalar_quadratic_comes_close_to_the_certificate(form, sampler):
         loss, step, radius = Squared(1.0, 0.2, label_bound=10.0, clip=1.0), FORMS[form].step.scaled(0.2), 50.0
     else:
         loss, step, radius = Squared(1.0, 0.2, label_bound=100.0), hs.PowerLaw(0.02, 0.0), 8.0
-    held = GROWING if sampler == "growing fresh" else 60
+    held = {"growing fresh": GROWING, "growing cyclic": 23}.get(sampler, 60)
     problem = problem_for(loss, 1, seed=1, held=held, per_step=1, radius=radius)
     problem = replace(problem, features=np.full_like(problem.features, 0.0 if flat else 1.0))
     algorithm = replace(FORMS[form], sampling=SAMPLERS[sampler], step=step)

@@ -58,8 +58,9 @@ class SdmDsgd(GradientPerturbation):
         super().__post_init__()
         if not 0 < check.number("keep", self.keep) <= 1:
             check.fail("keep", "above 0 and at most 1", self.keep)
-        if float(self.coupling(0)) > self.keep:
-            check.fail("coupling", f"at most keep = {self.keep:g}, or single moves overshoot", float(self.coupling(0)))
+        largest = max(float(self.coupling(k)) for k in (0, 10**6))
+        if largest > self.keep:
+            check.fail("coupling", f"at most keep = {self.keep:g}, or single moves overshoot", largest)
 
     def init(self, params: jax.Array) -> Pending:
         return Pending(params, jnp.zeros_like(params), jnp.zeros_like(params))
