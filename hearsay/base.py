@@ -33,6 +33,7 @@ import numpy as np
 from hearsay import _validate as check
 from hearsay.graphs import Graph
 from hearsay.noise import MECHANISMS
+from hearsay.privacy.one_mechanism import OneMechanism
 from hearsay.privacy.participation import History as FromFirstUse
 from hearsay.privacy.recursion import Account, Assumption, Recursion, Release
 from hearsay.problems.domains import Domain
@@ -105,7 +106,7 @@ class Algorithm(ABC):
         """`draw` for several steps in a row, with a leading axis; noise that is correlated over time overrides this instead of `draw`."""
         return jax.vmap(lambda step: self.draw(jax.random.fold_in(key, step), params))(steps)
 
-    def constants(self) -> Any:
+    def constants(self, dtype: Any) -> Any:
         """Arrays that `draws` needs and that are too large to compile in."""
         return ()
 
@@ -135,7 +136,9 @@ class Algorithm(ABC):
 
     gradient_at_state: ClassVar[bool] = True  # False: the gradient is taken at a point that the transcript determines
 
-    def paper_epsilon(self, graph: Graph, agent: int, problem: Problem, horizon: int) -> float | None:
+    def paper_epsilon(
+        self, graph: Graph, agent: int, problem: Problem, horizon: int, delta: float | None = None
+    ) -> float | None:
         """The source paper's own budget formula, or None where it gives none."""
         return None
 
@@ -186,7 +189,9 @@ class Algorithm(ABC):
     def fresh_noise(self, key: jax.Array, params: jax.Array, field: int = 0) -> jax.Array:
         return MECHANISMS[self.mechanism].draw(jax.random.fold_in(key, field), params.shape, params.dtype)
 
-    def accounts(self, graph: Graph, agent: int, problem: Problem, endless: bool = False) -> tuple[Account, ...]:
+    def accounts(
+        self, graph: Graph, agent: int, problem: Problem, endless: bool = False
+    ) -> tuple[Account | OneMechanism, ...]:
         """Every true bound we have on this agent's messages; the certificate takes the smallest.
 
         `endless` describes a stream that keeps delivering new records for ever, instead of the records at hand.

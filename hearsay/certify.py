@@ -16,12 +16,19 @@ from hearsay.privacy import convert
 from hearsay.privacy.calibrate import as_horizon, cost, noise_factor, rho_for
 from hearsay.privacy.certificate import AgentBudget, Certificate
 from hearsay.privacy.horizon import Bound
+from hearsay.privacy.one_mechanism import OneMechanism
 from hearsay.privacy.participation import Every
 from hearsay.privacy.recursion import Account, message_costs, prices, spent, spent_at
 from hearsay.problems.problem import Problem
 
 _cost = lru_cache(maxsize=4096)(cost)
-_spent_at = lru_cache(maxsize=1024)(spent_at)
+
+
+@lru_cache(maxsize=1024)
+def _spent_at(account: Account | OneMechanism, messages: tuple[int, ...]) -> np.ndarray:
+    if isinstance(account, OneMechanism):
+        return np.append(0.0, account.spent(max(messages, default=0)))[np.asarray(messages, dtype=int)]
+    return spent_at(account, messages)
 
 
 def certify(
@@ -165,7 +172,9 @@ def _required(delta: float | None) -> float:
     return delta
 
 
-def _best(algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, horizon: float) -> tuple[Account, Bound]:
+def _best(
+    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, horizon: float
+) -> tuple[Account | OneMechanism, Bound]:
     accounts = algorithm.accounts(graph, agent, problem, endless=math.isinf(horizon))
     return min(((a, _cost(a, horizon)) for a in accounts), key=lambda pair: pair[1].value)
 
@@ -175,7 +184,7 @@ def _budget(
     problem: Problem,
     graph: Graph,
     agent: int,
-    account: Account,
+    account: Account | OneMechanism,
     found: Bound,
     horizon: float,
     delta: float | None,
@@ -187,8 +196,9 @@ def _budget(
         own = min(1.0, found.value)
         epsilon = 0.0 if own < 1 else math.inf
     elif delta is not None and math.isfinite(found.value):
+        assert isinstance(account, Account)
         at_delta = _laplace_at_delta(account, found, horizon, delta)
-    paper = None if math.isinf(horizon) else algorithm.paper_epsilon(graph, agent, problem, int(horizon))
+    paper = None if math.isinf(horizon) else algorithm.paper_epsilon(graph, agent, problem, int(horizon), delta)
     return AgentBudget(
         agent, float(epsilon), account.basis, str(account.pattern), _dominates(account, found, horizon), paper, at_delta, rho,
         found.reason or ("" if own is None or own < 1 else "delta reaches 1: messages tell everything"), account.assumptions, own,
@@ -213,10 +223,12 @@ def _laplace_at_delta(account: Account, found: Bound, horizon: float, delta: flo
     return min(found.value, convert.laplace_epsilon(each, delta) + tail)
 
 
-def _dominates(account: Account, found: Bound, horizon: float) -> str:
+def _dominates(account: Account | OneMechanism, found: Bound, horizon: float) -> str:
     """What the budget is spent on: which use of a record is dearest, or which messages tell most."""
     if not math.isfinite(found.value) or found.value == 0:
         return ""
+    if isinstance(account, OneMechanism):
+        return f"one mechanism for all {account.rounds:,} rounds"
     steps = found.summed_to if math.isinf(horizon) else int(horizon)
     if account.mechanism == "gaussian":
         curve = spent(account, steps)
@@ -258,8 +270,10 @@ def _ends(algorithm: Algorithm, problem: Problem) -> str:
     )
 
 
-def _explosion(account: Account, horizon: float) -> list[str]:
+def _explosion(account: Account | OneMechanism, horizon: float) -> list[str]:
     """Trap (c) of the mathematics: a step so large that two states are thrown apart instead of pulled together."""
+    if isinstance(account, OneMechanism):
+        return []
     rec = account.recursion
     k = np.arange(max(1, int(min(2000, horizon))))
     factor = rec.contraction(k)

@@ -64,7 +64,7 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
     "steps": ("run", "steps", int, "Rounds of exchange."),
     "seeds": ("run", "seeds", int, "Noise seeds to run side by side."),
 }
-_NAMES = "ldp-online, gradient-tracking, output-perturbation, gradient-perturbation, dsgd, dola, pdop, adp2sgd, sdm-dsgd, ternary-dsgd, quantized-dsgd, weighted-erm"
+_NAMES = "ldp-online, gradient-tracking, output-perturbation, gradient-perturbation, correlated-federated, dsgd, dola, pdop, adp2sgd, sdm-dsgd, ternary-dsgd, quantized-dsgd, weighted-erm, federated-independent, federated-noiseless"
 
 
 def configurable(subject: str, without: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -40,7 +40,7 @@ class Session:
             mixers,
             keys.noise_keys(jnp.asarray(seeds), graph.agents),
             keys.sampling_keys(problem.seed, graph.agents),
-            jax.tree.map(lambda a: jnp.asarray(a, self.dtype), algorithm.constants()),
+            algorithm.constants(self.dtype),
         )
         self.carry = engine.start(algorithm.kernel, problem, self.setting, jnp.asarray(seeds), spread)
         self.reference = Reference(problem) if reference is True else reference or None

@@ -28,7 +28,9 @@ def small_problem(seed: int = 0, agents: int = 4, records: int = 12, per_step: i
 
 
 # A growing fresh stream would run dry on these few records; the rest makes the random forms do something in every step.
+FEDERATED = ("correlated-federated", "federated-independent", "federated-noiseless")
 OPTIONS = {
+    **{name: {"sampling": hs.Cyclic(1), "horizon": 40} for name in FEDERATED},
     "output-perturbation": {"sampling": hs.Cyclic("(k+1)^0.6")},
     "gradient-perturbation": {"sampling": hs.Subset("(k+1)^0.6")},
 }
@@ -41,7 +43,8 @@ DELTA = 1e-5
 
 
 def with_noise(name: str, level: float, **more):
-    return hs.REGISTRY[name](noise=None if level == 0 else hs.PowerLaw(level, 0.1), **OPTIONS.get(name, {}), **more)
+    law = hs.Constant(level) if name in FEDERATED else hs.PowerLaw(level, 0.1)
+    return hs.REGISTRY[name](noise=None if level == 0 else law, **OPTIONS.get(name, {}), **more)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -71,14 +74,17 @@ def test_simulator_equals_a_plain_loop_over_agents(name):
                 problem.arrivals,
                 keys.at(sample_key[i], k),
             )
-            draws = algorithm.draw(keys.at(noise_key[i], k), jnp.zeros(3))
+            draws = algorithm.draws(noise_key[i], jnp.array([k]), jnp.zeros(3), algorithm.constants(jnp.dtype(float)))
+            draws = jax.tree.map(lambda x: x[0], draws)
             message, states[i] = algorithm.send(draws, states[i], batch, rate)
             batches.append((batch, rate))
             sent.append(message)
         new = []
         for i in range(4):
-            total = type(sent[i])(*(sum(weights[i, j] * sent[j][f] for j in range(4)) for f in range(len(sent[i]))))
-            own = type(sent[i])(*({"mixing": 1.0}.get(c, 0.0) - weights[i].sum() for c in algorithm.channels.values()))
+            heard = (np.ones((4, 4)) - np.eye(4)) / 4 if name in FEDERATED else weights
+            total = type(sent[i])(*(sum(heard[i, j] * sent[j][f] for j in range(4)) for f in range(len(sent[i]))))
+            rest = {"mixing": 1 - weights[i].sum(), "average": 1 / 4}
+            own = type(sent[i])(*(rest.get(c, -weights[i].sum()) for c in algorithm.channels.values()))
             new.append(algorithm.update(states[i], sent[i], Inbox(total, own), *batches[i], problem.domain))
         states = new
     run = hs.simulate(algorithm, problem, graph, steps=steps, seeds=[seed], every=4, delta=DELTA)
@@ -87,7 +93,7 @@ def test_simulator_equals_a_plain_loop_over_agents(name):
 
 
 @pytest.mark.parametrize(
-    "name", [n for n in ALGORITHMS if n not in ("dola", "ternary-dsgd", "quantized-dsgd", "weighted-erm")]
+    "name", [n for n in ALGORITHMS if n not in ("dola", "ternary-dsgd", "quantized-dsgd", "weighted-erm", *FEDERATED)]
 )
 def test_noise_free_network_reaches_the_centralized_optimum(name):
     """Agents with different data: the error falls like the step size, so the step must get small, and slowly enough to arrive."""
@@ -121,7 +127,7 @@ def test_relabelling_agents_permutes_the_result(name):
         problem, features=problem.features[order], labels=problem.labels[order], counts=problem.counts[order]
     )
     algorithm = with_noise(name, 0, **STILL.get(name, {}))
-    if name in OPTIONS:
+    if name == "gradient-perturbation":
         algorithm = replace(algorithm, sampling=hs.Cyclic("(k+1)^0.6"))  # draws nothing
     one = hs.simulate(algorithm, problem, hs.graphs.from_weights(weights), steps=10, delta=DELTA)
     two = hs.simulate(algorithm, shuffled, hs.graphs.from_weights(weights[np.ix_(order, order)]), steps=10, delta=DELTA)
@@ -186,6 +192,6 @@ def test_bad_options_name_their_argument(name):
     lopsided = hs.graphs.from_weights([[0, 0.2, 0, 0.2], [0.3, 0, 0.2, 0], [0, 0.2, 0, 0.2], [0.2, 0, 0.2, 0]])
     symmetric = r"weights must be symmetric, got w\[0,1\] = 0.2 and w\[1,0\] = 0.3"
     balanced = "the mixing matrix must be doubly stochastic, got column 0 with sum 1.1"
-    if name != "gradient-tracking":
+    if name not in ("gradient-tracking", *FEDERATED):
         with pytest.raises(ValueError, match=f"{symmetric}|{balanced}"):
             hs.certify(cls(), problem, lopsided, 5)

@@ -189,7 +189,9 @@ class GradientTracking(Algorithm):
 
         return gradient_tracking(self, graph, problem)
 
-    def paper_epsilon(self, graph: Graph, agent: int, problem: Problem, horizon: int) -> float | None:
+    def paper_epsilon(
+        self, graph: Graph, agent: int, problem: Problem, horizon: int, delta: float | None = None
+    ) -> float | None:
         """Lemmas 2 and 3 as printed, with our C: their K + 1 messages k = 0 .. K are our horizon."""
         if self.mechanism != "laplace" or horizon == 0:
             return None

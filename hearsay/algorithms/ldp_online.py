@@ -125,7 +125,9 @@ class LdpOnline(Algorithm):
 
         return ldp_online(self, graph, problem)
 
-    def paper_epsilon(self, graph: Graph, agent: int, problem: Problem, horizon: int) -> float | None:
+    def paper_epsilon(
+        self, graph: Graph, agent: int, problem: Problem, horizon: int, delta: float | None = None
+    ) -> float | None:
         """Theorem 5 (i), equation (20), with our C and L: sum_t sqrt(n) C tau_t / b_t for t = 1 .. horizon - 1."""
         if self.mechanism != "laplace":
             return None

@@ -143,7 +143,9 @@ class OutputPerturbation(_TwoTimeScale):
 
         return sample_sizes(self, graph, problem)
 
-    def paper_epsilon(self, graph: Graph, agent: int, problem: Problem, horizon: int) -> float | None:
+    def paper_epsilon(
+        self, graph: Graph, agent: int, problem: Problem, horizon: int, delta: float | None = None
+    ) -> float | None:
         """Theorem 1 with Lemma 1 as printed: sum over k = 1 .. horizon - 1 of Delta_k / sigma_k, the sum in (3) ending at l = k - 2."""
         if self.mechanism != "laplace":
             return None
@@ -212,7 +214,9 @@ class GradientPerturbation(_TwoTimeScale):
 
         return sample_sizes(self, graph, problem)
 
-    def paper_epsilon(self, graph: Graph, agent: int, problem: Problem, horizon: int) -> float | None:
+    def paper_epsilon(
+        self, graph: Graph, agent: int, problem: Problem, horizon: int, delta: float | None = None
+    ) -> float | None:
         """Theorem 5 as printed: sum over k = 1 .. horizon of C / (gamma_k sigma_k), which leaves out k = 0."""
         if self.mechanism != "laplace" or type(self) is not GradientPerturbation:
             return None

@@ -193,15 +193,17 @@ class _Redrawn(NoiseStream):
         alone = self.factorization.name in ("identity", "tree")  # no column is shared by many rounds
         self.block = check.count("block", block) if block is not None else 1 if alone else fits
         self._chunk = min(_CHUNK, self.block) if alone else _CHUNK
-        self._rows, self._held, self._start = device_rows(self.factorization, self.dtype), None, -1
+        self._rows, self._start = device_rows(self.factorization, self.dtype), -1
+        self._held: jax.Array | None = None
 
     def _noise(self) -> jax.Array:
         start = self.round - self.round % self.block
-        if start != self._start or self._held is None:
+        held = self._held if start == self._start else None
+        if held is None:
             self._held, rounds = None, start + jnp.arange(self.block)  # let go of the old block first
-            self._held = _block_of_rounds(self._rows, self.key, rounds, self.shape, self.dtype, self._chunk)
-            self._start = start
-        return self._held[self.round - start]
+            held = _block_of_rounds(self._rows, self.key, rounds, self.shape, self.dtype, self._chunk)
+            self._held, self._start = held, start
+        return held[self.round - start]
 
 
 class _Recursive(NoiseStream):
@@ -274,8 +276,13 @@ def noise_stream(
         raise TypeError(f"key must be one key such as jax.random.key(0), got {key!r:.80}")
     shape = tuple(check.count("shape", size, least=0) for size in shape)
     arguments = (factorization, key, shape, jnp.dtype(dtype))
-    recursive = factorization.name in ("blt", "banded")
-    stream = _Recursive(*arguments) if recursive else _Redrawn(*arguments, block=block)
+    stream: NoiseStream
+    if factorization.name in ("blt", "banded"):
+        if block is not None:
+            check.fail("block", f"left out: the {factorization.name} recursion takes one round at a time", block)
+        stream = _Recursive(*arguments)
+    else:
+        stream = _Redrawn(*arguments, block=block)
     if state is not None:
         stream.restore(state)
     return stream

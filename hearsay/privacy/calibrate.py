@@ -7,6 +7,7 @@ import math
 from hearsay import _validate as check
 from hearsay.privacy.convert import gaussian_epsilon
 from hearsay.privacy.horizon import UNBOUNDED, Bound, infinite
+from hearsay.privacy.one_mechanism import OneMechanism
 from hearsay.privacy.recursion import OUTWARD, Account, prices, spent
 
 
@@ -19,8 +20,13 @@ def as_horizon(horizon: float) -> int | float:
     return check.count("horizon", horizon, 0)
 
 
-def cost(account: Account, horizon: float) -> Bound:
+def cost(account: Account | OneMechanism, horizon: float) -> Bound:
     """Pure epsilon (Laplace) or rho (Gaussian) of one account over a finite or infinite horizon."""
+    if isinstance(account, OneMechanism):
+        messages = as_horizon(horizon)
+        if messages > account.rounds:
+            return Bound(math.inf, reason=f"the noise is planned for {account.rounds} rounds")
+        return Bound(float(account.spent(1)[0]) if messages > 0 else 0.0, int(messages))
     if account.void and horizon > 0:
         return Bound(math.inf, reason=account.void)
     if math.isinf(as_horizon(horizon)):
@@ -36,7 +42,7 @@ def cost(account: Account, horizon: float) -> Bound:
     return Bound(value if math.isfinite(value) else math.inf, messages, reason=reason)
 
 
-def noise_factor(account: Account, epsilon: float, horizon: float, delta: float | None = None) -> float:
+def noise_factor(account: Account | OneMechanism, epsilon: float, horizon: float, delta: float | None = None) -> float:
     """The factor by which the noise scale must grow (or may shrink) for the account to cost at most `epsilon`.
 
     Pure epsilon is proportional to 1/scale and rho to 1/scale^2, so this is a closed form for Laplace noise and one root search for Gaussian noise.

@@ -288,8 +288,9 @@ class Tree(Factorization):
         separation, uses = self._uses(separation, participations)
         total = 0
         for height in range(self.rounds.bit_length()):
-            most = min(uses, -(-(2**height) // separation))
-            total += uses // most * most**2 + (uses % most) ** 2
+            nodes, most = self.rounds >> height, min(uses, -(-(2**height) // separation))
+            full = min(nodes, uses // most)
+            total += full * most**2 + (uses % most) ** 2 * (full < nodes)
         return float(np.sqrt(total))
 
     def error(self) -> float:

@@ -97,7 +97,7 @@ def blt(rounds: int, buffers: int, objective: str) -> np.ndarray:
         slope = sign * [2 * (c @ fc) / size - 2 * (weighted @ fb) / squared for fc, fb in through]
         return np.log(size) + np.log(squared), -steps * np.cumsum((slope * both)[::-1])[::-1]
 
-    start = np.log(np.diff(np.geomspace(1 / rounds, 4.0, 2 * buffers), prepend=0.0))
+    start = np.log(np.diff(np.geomspace(3 / rounds, 4.0, 2 * buffers), prepend=0.0))
     found = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 1000, "ftol": 1e-13}).x
     return _frozen(np.exp(-np.cumsum(np.exp(found))))
 

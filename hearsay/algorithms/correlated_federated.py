@@ -1,0 +1,245 @@
+"""Online federated learning with noise that is correlated over time (paper P4).
+
+n learners and a server; in round r everybody holds the same model x(r), learner i takes tau local steps, one fresh record each, and sends what it learnt:
+
+    z <- x(r);   tau times:  z <- z - eta grad f(z; record);        g_i(r) = (x(r) - z) / (eta tau)              (lines 6-10)
+    message  gn_i(r) = g_i(r) + (b^(r+1) - b^r) xi_i,     xi_i ~ N(0, V_i^2),     A = B C,  b^r the r-th row of B     (lines 11-13)
+    x(r+1) = Proj[ x(r) - eta eta_g tau mean_i gn_i(r) ]                                                          (line 15)
+
+The server only averages, so it needs no code of its own: every learner applies the same step to the same mean (channel "average").
+
+Noise of later rounds takes back part of the noise of earlier ones: the sum of all messages so far carries B xi instead of a sum of independent noises, which
+is far smaller for the same privacy. The factorizations are in privacy/factorization.py, their noise streams in noise/factorized.py.
+
+Sensitivity. x(r) is on the transcript, so a record of round r moves g_i(r) alone. If it is used at local step t it moves z by eta C there, and the steps
+after it stretch that by at most l = max(|1 - eta mu|, |1 - eta L|) each:
+
+    S = (C / tau) max(1, l^(tau-1))        with a curvature interval [mu, L] (convex and eta <= 2/L: l <= 1, the paper's 2 B_g / tau)
+    S = (2 B / tau) sum_{s < tau} |1 - eta r|^s,  2 B if r = 0        with a per-record clip B and a regulariser r alone: every later local step may differ
+
+All messages together are one Gaussian mechanism, rho = S^2 max_P |C 1_P|^2 / 2 V^2 (privacy/one_mechanism.py). The paper takes S = 2 B_g / tau for
+any loss and converts rho by epsilon = rho + 2 sqrt(rho log(1/delta)); that is `paper_epsilon`.
+
+Reference: J. Zhang, L. Zhu, D. Fay and M. Johansson, Locally Differentially Private Online Federated Learning With Correlated Noise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import numpy as np
+
+from hearsay import _validate as check
+from hearsay.base import Algorithm, Finding, Inbox, Noise
+from hearsay.graphs import Graph
+from hearsay.noise.factorized import device_rows, draw_rounds
+from hearsay.privacy.factorization import FACTORIZATIONS, Factorization, factorization
+from hearsay.privacy.one_mechanism import OneMechanism
+from hearsay.privacy.recursion import Assumption, Release
+from hearsay.problems.domains import Domain
+from hearsay.problems.problem import Problem
+from hearsay.problems.sampling import Arrivals, Cyclic, Fresh, Sampling, Sized, Subset
+from hearsay.schedules import Constant, SampleSize, Schedule, nonnegative
+
+
+class State(NamedTuple):
+    params: jax.Array
+
+
+class Message(NamedTuple):
+    update: jax.Array
+
+
+class Rates(NamedTuple):
+    step: Any
+    server: Any
+    noise: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorrelatedFederated(Algorithm):
+    """Online federated learning with matrix-factorized noise (paper P4).
+
+    step: the local rate eta (a constant). server: eta_g. horizon: the rounds R that the noise is planned for. factorization: "toeplitz", "tree", "dense", "blt",
+    "banded", "identity" (independent noise). noise: the standard deviation V, one constant or one per learner. sampling: Fresh(tau), the records of a
+    round in order; Cyclic(tau) and Subset(tau) go through a data set again and again.
+    """
+
+    name: ClassVar[str] = "correlated-federated"
+    channels: ClassVar[dict[str, str]] = {"update": "average"}
+    gradient_at_state: ClassVar[bool] = False
+
+    step: Schedule = Constant(0.1)
+    server: float = 1.0
+    horizon: int = 1000
+    factorization: str = "toeplitz"
+    noise: Noise = Constant(1.0)
+    mechanism: str = "gaussian"
+    sampling: Sampling = field(default_factory=lambda: Fresh(SampleSize(Constant(5.0))))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "step", nonnegative("step", self.step))
+        check.positive("server", self.server)
+        check.count("horizon", self.horizon)
+        check.one_of("factorization", self.factorization, FACTORIZATIONS)
+        if self.mechanism != "gaussian":
+            check.fail("mechanism", "gaussian: correlated noise has no other here", self.mechanism)
+        levels = self.noise if isinstance(self.noise, tuple) else (self.noise,)
+        for name, law in (("step", self.step), *(("noise", level) for level in levels)):
+            if not isinstance(law, Constant):
+                check.fail(name, "a constant: the factorization shapes the noise over time", str(law))
+
+    @cached_property
+    def factors(self) -> Factorization:
+        return factorization(self.factorization, self.horizon)
+
+    @property
+    def rounds(self) -> float:
+        return self.horizon
+
+    @property
+    def local_steps(self) -> int:
+        """tau."""
+        size = (
+            self.sampling.constant(Arrivals())
+            if isinstance(self.sampling, Sized) and self.sampling.size is not None
+            else None
+        )
+        if size is None or size > 256 or not isinstance(self.sampling, (Fresh, Cyclic, Subset)):
+            check.fail(
+                "sampling",
+                "fresh, cyclic or subset with a constant size of at most 256 (the local steps of a round)",
+                str(self.sampling),
+            )
+        assert size is not None
+        return size
+
+    def init(self, params: jax.Array) -> State:
+        return State(params)
+
+    def draw(self, key: jax.Array, params: jax.Array) -> Message:
+        raise NotImplementedError("noise is correlated over rounds: see draws")
+
+    def draws(self, key: jax.Array, steps: jax.Array, params: jax.Array, constants: Any) -> Message:
+        return Message(draw_rounds(constants, key, steps, params.shape, params.dtype))
+
+    def constants(self, dtype: Any) -> Any:
+        return device_rows(self.factors, dtype)
+
+    def send(self, draws: Message, state: State, batch, rates: Rates) -> tuple[Message, State]:
+        moved = state.params - batch.descended(state.params, rates.step)
+        update = moved / (rates.step * batch.weights.shape[0])  # line 10
+        return Message(self.privatize(update, draws.update, rates.noise)), state
+
+    def update(self, state: State, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain) -> State:
+        mean = inbox.total.update + inbox.own.update * sent.update
+        return State(domain.project(state.params - rates.server * mean))  # line 15
+
+    def predict(self, state: State) -> jax.Array:
+        return state.params
+
+    def rates(self, steps: np.ndarray, agents: int) -> Rates:
+        shape, local = (len(steps), agents), self.step(steps)[:, None]
+        together = local * self.server * self.local_steps
+        return Rates(np.broadcast_to(local, shape), np.broadcast_to(together, shape), self.noise_rates(steps, agents))
+
+    @property
+    def step_size(self) -> Schedule:
+        return self.step
+
+    def leak(self, graph: Graph, agent: int) -> Schedule:
+        return Constant(1.0)  # the model is on the transcript: nothing private survives a round
+
+    def releases(self, agent: int, curvature: tuple[float, float]) -> tuple[Release, ...]:
+        return (Release("update", self.noise_for(agent), state=0.0, fresh=1.0),)
+
+    def sensitivities(self, problem: Problem) -> list[tuple[float, str, tuple[Assumption, ...]]]:
+        """Every true bound on how far one record moves a round's update: (S, what it rests on, assumptions)."""
+        rate, tau, (low, high) = float(self.step(0)), self.local_steps, problem.loss.curvature
+        stretch = max(abs(1 - rate * low), abs(1 - rate * high))
+        found = [
+            (
+                problem.change / tau * max(1.0, stretch) ** (tau - 1),
+                f"local steps stretch by at most {stretch:.4g} each",
+                problem.privacy_assumptions(),
+            )
+        ]
+        if problem.loss.clip is not None:
+            shrink = abs(1 - rate * problem.loss.regulariser)
+            worst = 2 * problem.loss.clip / tau * sum(shrink**s for s in range(tau))
+            found.append(
+                (
+                    worst,
+                    f"clip bound {problem.loss.clip:g} on every local step",
+                    problem.privacy_assumptions(curvature=False),
+                )
+            )
+        return found
+
+    def accounts(self, graph: Graph, agent: int, problem: Problem, endless: bool = False) -> tuple[OneMechanism, ...]:
+        level = float(self.noise_for(agent)(0))
+        pattern = self.sampling.pattern(float(problem.counts[agent]), problem.arrivals)
+        column = self._column(float(problem.counts[agent]))
+        return tuple(
+            OneMechanism(
+                (s * column) ** 2 / (2 * level**2) if level > 0 else math.inf, self.horizon, pattern, basis, facts
+            )
+            for s, basis, facts in self.sensitivities(problem)
+        )
+
+    def _column(self, held: float) -> float:
+        """max over the rounds P that may use one record of |C 1_P|."""
+        if isinstance(self.sampling, Fresh):
+            return self.factors.sensitivity
+        separation = 1 if isinstance(self.sampling, Subset) else max(1, int(held) // self.local_steps)
+        return self.factors.sensitivity_repeated(separation, -(-self.horizon // separation))
+
+    def check(self, graph: Graph, problem: Problem) -> None:
+        super().check(graph, problem)
+        tau = self.local_steps
+        if problem.declared:
+            raise ValueError(
+                "a declared change is about gradients at one point; local steps need a curvature interval or a clip"
+            )
+        if tau > problem.counts.min():
+            short = int(np.argmin(problem.counts))
+            raise ValueError(
+                f"the local steps of a round must be at most the records of every learner, got {tau} and learner {short} holds {problem.counts[short]:g}"
+            )
+
+    def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
+        return []
+
+    def paper_epsilon(
+        self, graph: Graph, agent: int, problem: Problem, horizon: int, delta: float | None = None
+    ) -> float | None:
+        """Lemma IV.8 solved for epsilon: S = 2 B_g / tau with 2 B_g our C, single participation."""
+        level = float(self.noise_for(agent)(0))
+        if delta is None or level == 0 or horizon == 0:
+            return None
+        rho = (problem.change / self.local_steps * self.factors.sensitivity / level) ** 2 / 2
+        return rho + 2 * math.sqrt(rho * math.log(1 / delta))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FederatedIndependent(CorrelatedFederated):
+    """The same with independent noise in every round (as Liu et al. 2023 add it)."""
+
+    name: ClassVar[str] = "federated-independent"
+
+    factorization: str = "identity"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FederatedNoiseless(CorrelatedFederated):
+    """The same without noise (Mitra et al. 2021): no privacy."""
+
+    name: ClassVar[str] = "federated-noiseless"
+
+    factorization: str = "identity"
+    noise: Noise = Constant(0.0)
