@@ -20,7 +20,12 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
         str,
         "digits, breast-cancer, mushrooms; linear (streaming regression, with --loss ridge).",
     ),
-    "loss": ("problem", "loss", str, "logistic, ridge, or estimation (paper P3's endless stream; takes no --data)."),
+    "loss": (
+        "problem",
+        "loss",
+        str,
+        "logistic, ridge; estimation (paper P3's endless stream) or synthetic (paper P4's learners), which take no --data.",
+    ),
     "agents": ("problem", "agents", int, "How many agents."),
     "partition": ("problem", "partition", str, "iid, by_label, dirichlet:0.5, dominant:0.4."),
     "per_step": ("problem", "per_step", int, "Records that reach each agent per step."),

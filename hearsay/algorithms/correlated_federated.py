@@ -65,7 +65,7 @@ class CorrelatedFederated(Algorithm):
     """Online federated learning with matrix-factorized noise (paper P4).
 
     step: the local rate eta (a constant). server: eta_g. horizon: the rounds R that the noise is planned for. factorization: "toeplitz", "tree", "dense", "blt",
-    "banded", "identity" (independent noise). noise: the standard deviation V, one constant or one per learner. sampling: Fresh(tau), the records of a
+    "banded", "identity" (independent noise). width: the bands of "banded" (16) or the buffers of "blt" (4), unless given. noise: the standard deviation V, one constant or one per learner. sampling: Fresh(tau), the records of a
     round in order; Cyclic(tau) and Subset(tau) go through a data set again and again.
     """
 
@@ -77,6 +77,7 @@ class CorrelatedFederated(Algorithm):
     server: float = 1.0
     horizon: int = 1000
     factorization: str = "toeplitz"
+    width: int | None = None
     noise: Noise = Constant(1.0)
     mechanism: str = "gaussian"
     sampling: Sampling = field(default_factory=lambda: Fresh(SampleSize(Constant(5.0))))
@@ -87,6 +88,10 @@ class CorrelatedFederated(Algorithm):
         check.positive("server", self.server)
         check.count("horizon", self.horizon)
         check.one_of("factorization", self.factorization, FACTORIZATIONS)
+        if self.width is not None and self.factorization not in ("banded", "blt"):
+            check.fail("width", f"left out for {self.factorization}: only banded and blt have one", self.width)
+        if self.width is not None:
+            check.count("width", self.width)
         if self.mechanism != "gaussian":
             check.fail("mechanism", "gaussian: correlated noise has no other here", self.mechanism)
         levels = self.noise if isinstance(self.noise, tuple) else (self.noise,)
@@ -96,7 +101,11 @@ class CorrelatedFederated(Algorithm):
 
     @cached_property
     def factors(self) -> Factorization:
-        return factorization(self.factorization, self.horizon)
+        if self.factorization == "banded":
+            return factorization("banded", self.horizon, bands=min(self.horizon, self.width or 16))
+        return factorization(
+            self.factorization, self.horizon, **({"buffers": self.width or 4} if self.factorization == "blt" else {})
+        )
 
     @property
     def rounds(self) -> float:

@@ -81,7 +81,7 @@ class Factorization(ABC):
 
 
 class _LowerToeplitz(Factorization):
-    """C, B and D are lower triangular with equal entries along every diagonal, so each of them is its first column."""
+    """C, B and D are lower triangular with equal entries along every diagonal, so each of them is its first column. That of C never rises or is negative."""
 
     @abstractmethod
     def encoder_coefficients(self) -> np.ndarray:
@@ -105,19 +105,11 @@ class _LowerToeplitz(Factorization):
         return float(np.linalg.norm(self.encoder_coefficients()))
 
     def sensitivity_repeated(self, separation: int, participations: int) -> float:
-        """Exact where the coefficients c of C are >= 0 and never rise (identity, toeplitz, blt: always) or where no row of C meets two uses
-        (banded, separation >= bands); an upper bound otherwise.
-
-        In both cases the worst uses are the rounds 0, b, 2b, ... (Kalinin and Lampert 2024, Theorem 2; without common rows, because later columns
-        are cut off). Other c lie below the never rising max_{j >= i} |c_j|, entry by entry in |C'C|, whose worst value is thus a bound.
-        """
+        """Exact: the coefficients are >= 0 and never rise, so the worst uses are the rounds 0, b, 2b, ... (Kalinin and Lampert 2024, Theorem 2)."""
         separation, uses = self._uses(separation, participations)
-        profile = np.abs(self.encoder_coefficients())
-        if separation < len(np.trim_zeros(profile, "b")):
-            profile = np.maximum.accumulate(profile[::-1])[::-1]
         # Row r of C 1_P adds the coefficients r, r - b, ... of at most `uses` terms: running sums with step b, less those that began too early.
         padded = np.zeros((-(-self.rounds // separation), separation))
-        padded.ravel()[: self.rounds] = profile
+        padded.ravel()[: self.rounds] = self.encoder_coefficients()
         sums = np.cumsum(padded, axis=0)
         sums[uses:] -= sums[:-uses].copy()
         return float(np.linalg.norm(sums.ravel()[: self.rounds]))
@@ -155,7 +147,7 @@ class Toeplitz(_LowerToeplitz):
 
 @dataclass(frozen=True)
 class Banded(_LowerToeplitz):
-    """C has `bands` diagonals, chosen for the smallest sensitivity times error: of the last round ("max", the largest) or on average ("mean")."""
+    """C has `bands` diagonals that never rise, with the smallest sensitivity times error: of the last round ("max", the largest) or on average ("mean")."""
 
     name = "banded"
     bands: int

@@ -6,6 +6,7 @@ computed from those numbers. Results are kept and shared, so they are read-only.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -59,22 +60,27 @@ def dense(rounds: int) -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=64)
 def banded(rounds: int, bands: int, objective: str) -> np.ndarray:
-    """The coefficients c, c_0 = 1, of a banded Toeplitz C with the smallest log ||c||^2 + log sum_r w_r b_r^2, b(z) = 1 / ((1 - z) c(z)).
+    """The falling coefficients c, c_0 = 1, of a banded Toeplitz C with the smallest log ||c||^2 + log sum_r w_r b_r^2, b(z) = 1 / ((1 - z) c(z)).
 
-    db / dc_j = -z^j b(z) / c(z), so the gradient takes one more division by c(z) and one correlation.
+    The unknowns are the logarithms of the steps c_j - c_{j+1}: falling coefficients keep 1 / c(z) bounded (Enestrom and Kakeya), so that no trial
+    point overflows. db / dc_j = -z^j b(z) / c(z), so the gradient takes one more division by c(z) and one correlation.
     """
     weights = share_of_rounds(rounds, objective)
 
-    def loss(c: np.ndarray) -> tuple[float, np.ndarray]:
+    def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
+        steps = np.exp(x)
+        c = np.cumsum(steps[::-1])[::-1]
         b = signal.lfilter([1.0], c, np.ones(rounds))
         weighted, divided = weights * b, signal.lfilter([1.0], c, b)
         size, squared = c @ c, weighted @ b
         along = np.array([weighted[j:] @ divided[: rounds - j] for j in range(bands)])
-        return np.log(size) + np.log(squared), 2 * c / size - 2 * along / squared
+        slope = 2 * c / size - 2 * along / squared
+        return np.log(size) + np.log(squared), steps * np.cumsum(slope)
 
-    start = np.cumprod(1 - 0.5 / np.append(np.inf, np.arange(1, bands)))
-    found = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 1000, "ftol": 1e-13}).x
-    return _frozen(found / found[0])
+    root = np.cumprod(1 - 0.5 / np.append(np.inf, np.arange(1, bands)))
+    found = _minimise(loss, np.log(-np.diff(root, append=0.0)))
+    c = np.cumsum(np.exp(found)[::-1])[::-1]
+    return _frozen(c / c[0])
 
 
 @lru_cache(maxsize=64)
@@ -98,8 +104,7 @@ def blt(rounds: int, buffers: int, objective: str) -> np.ndarray:
         return np.log(size) + np.log(squared), -steps * np.cumsum((slope * both)[::-1])[::-1]
 
     start = np.log(np.diff(np.geomspace(3 / rounds, 4.0, 2 * buffers), prepend=0.0))
-    found = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 1000, "ftol": 1e-13}).x
-    return _frozen(np.exp(-np.cumsum(np.exp(found))))
+    return _frozen(np.exp(-np.cumsum(np.exp(_minimise(loss, start)))))
 
 
 def cascade(poles: np.ndarray, zeros: np.ndarray, series: np.ndarray) -> np.ndarray:
@@ -125,6 +130,10 @@ def heaviest(values: np.ndarray, separation: int, uses: int) -> np.ndarray:
         first = values + best[separation:]
         best[:rounds] = np.maximum.accumulate(np.maximum(first, 0.0)[::-1])[::-1]
     return best[0]
+
+
+def _minimise(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], start: np.ndarray) -> np.ndarray:
+    return optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 1000, "ftol": 1e-13}).x
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:

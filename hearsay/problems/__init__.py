@@ -5,6 +5,7 @@ from hearsay.problems.domains import Ball, Box
 from hearsay.problems.losses import HalfSquared, Logistic, PolynomialLogistic, Squared
 from hearsay.problems.problem import PROBLEMS, Problem, estimation, logistic, ridge
 from hearsay.problems.sampling import SAMPLERS, Cyclic, Fresh, History, Resample, Subset
+from hearsay.problems.synthetic import synthetic
 
 __all__ = [
     "PROBLEMS",
@@ -28,4 +29,5 @@ __all__ = [
     "load",
     "logistic",
     "ridge",
+    "synthetic",
 ]

@@ -19,6 +19,7 @@ from hearsay.problems.losses import HalfSquared, Logistic, Loss, Squared, polyno
 from hearsay.problems.partition import partition as split
 from hearsay.problems.sampling import Arrivals, Records
 from hearsay.problems.stream import Stream
+from hearsay.problems.synthetic import synthetic
 
 
 class Declared(NamedTuple):
@@ -253,7 +254,12 @@ def estimation(
     )  # fmt: skip
 
 
-PROBLEMS: dict[str, Callable[..., Problem]] = {"logistic": logistic, "ridge": ridge, "estimation": estimation}
+PROBLEMS: dict[str, Callable[..., Problem]] = {
+    "logistic": logistic,
+    "ridge": ridge,
+    "estimation": estimation,
+    "synthetic": synthetic,
+}
 
 
 def _dataset(data: str | datasets.Dataset, data_dir: str | None, seed: int) -> datasets.Dataset:

@@ -1,0 +1,281 @@
+"""Regret of the models that an online federated run releases (paper P4, equation 1).
+
+In round r everybody holds x(r), and n learners see tau fresh records each. With f_r the mean loss over these n tau records, after R rounds
+
+    dynamic regret   tau sum_r [ f_r(x(r)) - min f_r ]           min over the domain, a new one in every round                      (1)
+    static regret    tau sum_r [ f_r(x(r)) - f_r(x*) ]           x* the minimiser of sum_r f_r over the domain
+
+and the averages are these over R tau. Clipping is part of an algorithm, not of the loss.
+
+The minima are over the domain's ball, which the released models are kept in too. Without a ball they need not exist: a round's n tau records are often linearly
+separable (always, when there are no more of them than dimensions), and the infimum of a logistic loss is then 0 and reached nowhere. Each minimum comes with a
+proven gap. For any multiplier m > 0 on |x|^2 <= rho^2 and any x, with s = |grad f(x) + m x|,
+
+    f(x) + m/2 (|x|^2 - rho^2) - s^2 / 2m   <=   min over the ball   <=   f(projection of x)
+
+and all losses here are at least 0. Newton's method finds x for a multiplier and Newton's method on 1/|x(m)| finds the multiplier, for all rounds at once, in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from hearsay import _validate as check
+from hearsay import engine
+from hearsay.algorithms.correlated_federated import CorrelatedFederated
+from hearsay.engine import Carry, Setting, full_precision
+from hearsay.graphs import Graph
+from hearsay.problems.domains import Ball, Domain
+from hearsay.problems.losses import Loss
+from hearsay.problems.problem import Problem
+from hearsay.problems.sampling import Arrivals, Fresh, Window
+from hearsay.session import Session
+
+TOLERANCE = 1e-6  # of a minimum, in units of the mean loss of a record
+_CHUNK = 128  # rounds per call: correlated noise is drawn for all of them at once
+_ITERATIONS = 400
+
+
+class Minima(NamedTuple):
+    """Of several losses at once: values (k,), each at most `gap` above the true minimum, and where they are reached (k, d)."""
+
+    values: np.ndarray
+    gap: np.ndarray
+    params: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Comparators:
+    """What regret is measured against: it depends on the data only, so several algorithms can share it."""
+
+    features: np.ndarray
+    labels: np.ndarray
+    each: Minima
+    fixed: Minima
+    fixed_values: np.ndarray
+
+    @property
+    def rounds(self) -> int:
+        return len(self.labels)
+
+    @property
+    def variation(self) -> float:
+        """C_R = sum_r |x_r* - x*|^2, where every round has one minimiser (a ridge above 0)."""
+        return float(np.sum((self.each.params - self.fixed.params) ** 2))
+
+
+@dataclass(frozen=True, eq=False)
+class Regret:
+    """Arrays (rounds, seeds), of the models x(0), ..., x(R-1) (rounds, seeds, d)."""
+
+    local_steps: int
+    models: np.ndarray
+    losses: np.ndarray
+    accuracy: np.ndarray | None
+    comparators: Comparators
+
+    @property
+    def dynamic(self) -> np.ndarray:
+        """Summed up to and including each round."""
+        return self.local_steps * np.cumsum(self.losses - self.comparators.each.values[:, None], axis=0)
+
+    @property
+    def static(self) -> np.ndarray:
+        return self.local_steps * np.cumsum(self.losses - self.comparators.fixed_values[:, None], axis=0)
+
+    def averaged(self, kind: str = "dynamic") -> np.ndarray:
+        """Regret / (R tau) if the run had ended after each round."""
+        summed = getattr(self, check.one_of("kind", kind, ["dynamic", "static"]))
+        return summed / (self.local_steps * np.arange(1, len(summed) + 1)[:, None])
+
+    @property
+    def gap(self) -> float:
+        """How far the averaged dynamic regret is off, at most, because minima are computed: it is too small by no more than this."""
+        return float(np.mean(self.comparators.each.gap))
+
+
+def online_regret(
+    algorithm: CorrelatedFederated,
+    problem: Problem,
+    graph: Graph,
+    rounds: int,
+    seeds: int | Sequence[int] = 1,
+    *,
+    against: Comparators | None = None,
+) -> Regret:
+    """Run the algorithm and measure every model that it releases. `against`: from `comparators`, to share it between runs."""
+    _require_online(algorithm, rounds)
+    algorithm.check(graph, problem)
+    found = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
+    if not found:
+        check.fail("seeds", "a number or a list with at least one seed", seeds)
+    against = comparators(problem, rounds, algorithm.local_steps) if against is None else against
+    if against.labels.shape != (rounds, problem.agents * algorithm.local_steps):
+        check.fail("against", "comparators for the same rounds and local steps", against.labels.shape)
+    models = released(algorithm, problem, graph, rounds, found)
+    loss = replace(problem.loss, clip=None)
+    margin = np.einsum("rmd,rsd->rsm", against.features, models, optimize=True)
+    data = loss.record_values(margin, against.labels[:, None, :]).mean(axis=2)
+    losses = data + loss.regulariser / 2 * np.sum(models**2, axis=2)
+    accuracy = None
+    if problem.classification:
+        test = np.einsum("md,rsd->rsm", problem.test_features, models, optimize=True)
+        accuracy = np.mean(np.asarray(loss.predict(test)) == problem.test_labels, axis=2)
+    return Regret(algorithm.local_steps, models, losses, accuracy, against)
+
+
+def comparators(problem: Problem, rounds: int, local_steps: int, tolerance: float = TOLERANCE) -> Comparators:
+    """The minima of every round and of all rounds together."""
+    used = check.count("rounds", rounds) * check.count("local_steps", local_steps)
+    if used > problem.counts.min():
+        check.fail("rounds", f"at most the {problem.counts.min() // local_steps:g} that the records last for", rounds)
+    shape = (problem.agents, rounds, local_steps)
+    features = problem.features[:, :used].reshape(*shape, -1).swapaxes(0, 1).reshape(rounds, -1, problem.dimension)
+    labels = problem.labels[:, :used].reshape(shape).swapaxes(0, 1).reshape(rounds, -1)
+    loss = replace(problem.loss, clip=None)
+    each = minima(loss, problem.domain, features, labels, tolerance)
+    fixed = minima(loss, problem.domain, features.reshape(1, -1, problem.dimension), labels.reshape(1, -1), tolerance)
+    values = loss.record_values(features @ fixed.params[0], labels).mean(axis=1)
+    values += loss.regulariser / 2 * np.sum(fixed.params**2)
+    return Comparators(features, labels, each, fixed, values)
+
+
+def minima(
+    loss: Loss, domain: Domain, features: np.ndarray, labels: np.ndarray, tolerance: float = TOLERANCE
+) -> Minima:
+    """The minima over a ball of k mean losses, features (k, m, d) and labels (k, m)."""
+    if not isinstance(domain, Ball):
+        check.fail("domain", "a Ball where regret is measured", domain)
+    assert isinstance(domain, Ball)
+    radius, (count, _, dimension) = domain.radius, features.shape
+    value, gap, params = np.full(count, np.inf), np.full(count, np.inf), np.zeros((count, dimension))
+    x, multiplier = np.zeros((count, dimension)), np.full(count, np.nan)
+    low, high = np.zeros(count), np.full(count, np.inf)  # multipliers that are known to be too small and too large
+    todo = np.arange(count)
+    for _ in range(_ITERATIONS):
+        now = _Step(loss, features[todo], labels[todo], x[todo], multiplier[todo], radius)
+        better = now.upper < value[todo]
+        value[todo[better]], params[todo[better]] = now.upper[better], now.feasible[better]
+        gap[todo] = np.minimum(gap[todo], np.maximum(value[todo] - now.lower, 0))
+        on = gap[todo] > tolerance
+        if not on.any():
+            break
+        # Far from the minimiser the length of x says nothing about the multiplier.
+        near = now.furthest < 0.5
+        short = now.norm <= radius
+        high[todo[near & short]] = now.multiplier[near & short]
+        low[todo[near & ~short]] = now.multiplier[near & ~short]
+        multiplier[todo] = np.where(near, _inside(now.better, low[todo], high[todo]), now.multiplier)
+        x[todo] = now.moved
+        todo = todo[on]
+    return Minima(value, gap, params)
+
+
+class _Step:
+    """One of Newton's steps on f(x) + m/2 |x|^2 for every f, the bounds that x proves, and the multiplier that |x| suggests."""
+
+    def __init__(self, loss: Loss, features: Any, labels: Any, x: Any, multiplier: Any, radius: float):
+        margin = np.matvec(features, x)
+        gradient = np.vecmat(loss.residual(margin, labels), features) / labels.shape[1] + loss.regulariser * x
+        self.norm = np.linalg.norm(x, axis=1)
+        # At the start x = 0, and |x(m)| <= |grad f(0)| / m: not too small.
+        first = np.maximum(np.linalg.norm(gradient, axis=1) / radius, 1e-12)
+        self.multiplier = m = np.where(np.isnan(multiplier), first, multiplier)
+        h = 1e-5
+        up, down = (loss.residual(margin + s, labels) for s in (h, -h))
+        bend = np.maximum((up - down) / (2 * h), 0) / labels.shape[1]
+        hessian = np.matmul((features * bend[:, :, None]).swapaxes(1, 2), features)
+        hessian += (loss.regulariser + m)[:, None, None] * np.eye(x.shape[1])
+        pull = gradient + m[:, None] * x
+        ahead, shrink = np.moveaxis(np.linalg.solve(hessian, np.stack([pull, x], axis=2)), 2, 0)
+        self.furthest = np.abs(np.matvec(features, ahead)).max(axis=1)
+        # The third derivative of a logistic loss is at most its second: steps of this length always go down (Sun and Tran-Dinh 2019, nu = 2).
+        length = np.log1p(self.furthest) / np.maximum(self.furthest, 1e-12)
+        self.moved = x - np.minimum(length, 1.0)[:, None] * ahead
+        curved = np.maximum(np.sum(x * shrink, axis=1), 1e-300)
+        with np.errstate(over="ignore"):
+            self.better = m + (self.norm - radius) / radius * self.norm**2 / curved
+        self.feasible = x * np.minimum(1.0, radius / np.maximum(self.norm, 1e-300))[:, None]
+
+        def value(point: Any) -> Any:
+            data = loss.record_values(np.matvec(features, point), labels).mean(axis=1)
+            return data + loss.regulariser / 2 * np.sum(point**2, axis=1)
+
+        self.upper = value(self.feasible)
+        dual = value(x) + m / 2 * (self.norm**2 - radius**2) - np.sum(pull**2, axis=1) / (2 * m)
+        self.lower = np.maximum(dual, 0.0)
+
+
+def _inside(wanted: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """The wanted multiplier where it lies between those known; otherwise one that does, at most a hundredth of the smallest that is too large."""
+    middle = np.sqrt(np.maximum(low, high * 1e-4) * np.where(np.isinf(high), 1e4 * low, high))
+    return np.where((wanted > np.maximum(low, high * 1e-2)) & (wanted < high), wanted, middle)
+
+
+def released(
+    algorithm: CorrelatedFederated, problem: Problem, graph: Graph, rounds: int, seeds: list[int]
+) -> np.ndarray:
+    """x(0), ..., x(rounds-1) of every seed, (rounds, seeds, d): all learners hold the same, so these are learner 0's."""
+    session = Session(algorithm, problem, graph, seeds, False, False, 0.0, None)
+    carry, found = session.carry, []
+    for start in range(0, rounds, _CHUNK):
+        steps = np.arange(start, min(start + _CHUNK, rounds), dtype=np.int32)
+        rates = jax.tree.map(lambda r: np.ascontiguousarray(r, session.dtype), algorithm.rates(steps, graph.agents))
+        windows = algorithm.sampling.windows(steps, problem.counts, problem.arrivals)
+        carry, models = _recorded(
+            carry, session.setting, steps, rates, windows,
+            algorithm=algorithm.kernel, loss=problem.loss, domain=problem.domain, arrivals=problem.arrivals,
+        )  # fmt: skip
+        found.append(np.asarray(models, np.float64))
+    return np.concatenate(found)
+
+
+@partial(jax.jit, static_argnames=("algorithm", "loss", "domain", "arrivals"))
+@full_precision
+def _recorded(
+    carry: Carry,
+    setting: Setting,
+    steps: jax.Array,
+    rates: Any,
+    windows: Window,
+    *,
+    algorithm: CorrelatedFederated,
+    loss: Loss,
+    domain: Domain,
+    arrivals: Arrivals,
+) -> tuple[Carry, jax.Array]:
+    """engine.advance for one block, with learner 0's model before every round."""
+    params = carry.readout[0, 0]
+
+    def draw(key: jax.Array) -> Any:
+        return algorithm.draws(key, steps, params, setting.constants)
+
+    def one_round(carry: Carry, inputs: tuple) -> tuple[Carry, jax.Array]:
+        step, rate, window, draws = inputs
+        form = partial(engine._form, algorithm, loss, arrivals, step, window.blocks)
+        exchange = partial(engine._round, algorithm, form, setting, rate, window, domain)
+        states, sampler = jax.vmap(exchange, in_axes=(0, 0, None), out_axes=(0, None))(
+            carry.states, draws, carry.sampler
+        )
+        return Carry(states, carry.readout, sampler), jax.vmap(algorithm.predict)(
+            jax.tree.map(lambda leaf: leaf[:, 0], carry.states)
+        )
+
+    draws = jax.vmap(jax.vmap(draw, out_axes=1), out_axes=1)(setting.noise_keys)
+    return jax.lax.scan(one_round, carry, (steps, rates, windows, draws))
+
+
+def _require_online(algorithm: CorrelatedFederated, rounds: int) -> None:
+    check.instance(
+        "algorithm", algorithm, CorrelatedFederated, "a federated one: all learners must hold the same model"
+    )
+    if not isinstance(algorithm.sampling, Fresh):
+        check.fail("sampling", "fresh where regret is measured: each record is seen once", str(algorithm.sampling))
+    if check.count("rounds", rounds) > algorithm.rounds:
+        check.fail("rounds", f"at most the {algorithm.rounds:g} that the noise is planned for", rounds)
