@@ -13,7 +13,7 @@ proven gap. For any multiplier m > 0 on |x|^2 <= rho^2 and any x, with s = |grad
 
     f(x) + m/2 (|x|^2 - rho^2) - s^2 / 2m   <=   min over the ball   <=   f(projection of x)
 
-and all losses here are at least 0. Newton's method finds x for a multiplier and Newton's method on 1/|x(m)| finds the multiplier, for all rounds at once, in float64.
+and all losses here are at least 0. Newton's method finds x for a multiplier and, on log |x(m)|, the multiplier, for all rounds at once, in float64.
 """
 
 from __future__ import annotations
@@ -166,12 +166,12 @@ def minima(
         on = gap[todo] > tolerance
         if not on.any():
             break
-        # Far from the minimiser the length of x says nothing about the multiplier.
-        near = now.furthest < 0.5
-        short = now.norm <= radius
-        high[todo[near & short]] = now.multiplier[near & short]
-        low[todo[near & ~short]] = now.multiplier[near & ~short]
-        multiplier[todo] = np.where(near, _inside(now.better, low[todo], high[todo]), now.multiplier)
+        # |x - x(m)| <= slope / m: only where that is less than the distance to the sphere does |x| say on which side m lies.
+        sure = now.slope < now.multiplier * np.abs(now.norm - radius)
+        long = now.norm > radius
+        low[todo[sure & long]] = now.multiplier[sure & long]
+        high[todo[sure & ~long]] = now.multiplier[sure & ~long]
+        multiplier[todo] = np.where(sure, _inside(now.better, low[todo], high[todo]), now.multiplier)
         x[todo] = now.moved
         todo = todo[on]
     return Minima(value, gap, params)
@@ -189,18 +189,19 @@ class _Step:
         self.multiplier = m = np.where(np.isnan(multiplier), first, multiplier)
         h = 1e-5
         up, down = (loss.residual(margin + s, labels) for s in (h, -h))
-        bend = np.maximum((up - down) / (2 * h), 0) / labels.shape[1]
-        hessian = np.matmul((features * bend[:, :, None]).swapaxes(1, 2), features)
+        curved = np.maximum((up - down) / (2 * h), 0) / labels.shape[1]
+        hessian = np.matmul((features * curved[:, :, None]).swapaxes(1, 2), features)
         hessian += (loss.regulariser + m)[:, None, None] * np.eye(x.shape[1])
         pull = gradient + m[:, None] * x
         ahead, shrink = np.moveaxis(np.linalg.solve(hessian, np.stack([pull, x], axis=2)), 2, 0)
-        self.furthest = np.abs(np.matvec(features, ahead)).max(axis=1)
+        furthest = np.abs(np.matvec(features, ahead)).max(axis=1)
         # The third derivative of a logistic loss is at most its second: steps of this length always go down (Sun and Tran-Dinh 2019, nu = 2).
-        length = np.log1p(self.furthest) / np.maximum(self.furthest, 1e-12)
+        length = np.log1p(furthest) / np.maximum(furthest, 1e-12)
         self.moved = x - np.minimum(length, 1.0)[:, None] * ahead
-        curved = np.maximum(np.sum(x * shrink, axis=1), 1e-300)
-        with np.errstate(over="ignore"):
-            self.better = m + (self.norm - radius) / radius * self.norm**2 / curved
+        # d log|x(m)| / d log m = -m x'H^-1 x / |x|^2: a straight line for a quadratic loss in a large ball, close to one otherwise.
+        size = np.maximum(self.norm, 1e-100)
+        bend = np.maximum(m * np.sum(x * shrink, axis=1) / size**2, 1e-3)
+        self.better = m * np.exp(np.clip(np.log(size / radius) / bend, -7, 7))
         self.feasible = x * np.minimum(1.0, radius / np.maximum(self.norm, 1e-300))[:, None]
 
         def value(point: Any) -> Any:
@@ -208,14 +209,15 @@ class _Step:
             return data + loss.regulariser / 2 * np.sum(point**2, axis=1)
 
         self.upper = value(self.feasible)
-        dual = value(x) + m / 2 * (self.norm**2 - radius**2) - np.sum(pull**2, axis=1) / (2 * m)
+        self.slope = np.linalg.norm(pull, axis=1)
+        dual = value(x) + m / 2 * (self.norm**2 - radius**2) - self.slope**2 / (2 * m)
         self.lower = np.maximum(dual, 0.0)
 
 
 def _inside(wanted: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """The wanted multiplier where it lies between those known; otherwise one that does, at most a hundredth of the smallest that is too large."""
-    middle = np.sqrt(np.maximum(low, high * 1e-4) * np.where(np.isinf(high), 1e4 * low, high))
-    return np.where((wanted > np.maximum(low, high * 1e-2)) & (wanted < high), wanted, middle)
+    """The wanted multiplier, or one between those known where it does not lie there."""
+    bottom, top = np.maximum(low, 1e-4 * np.minimum(high, 1e300)), np.minimum(high, 1e4 * np.maximum(low, 1e-300))
+    return np.where((wanted > low) & (wanted < high), wanted, np.sqrt(bottom * top))
 
 
 def released(

@@ -369,7 +369,7 @@ def _about_budgets(full: dict[str, Problem], tables: dict[str, Table], curves: C
         "|Delta g(k)| + |Delta g(k-1)| at every step, where the differences telescope: a tracker is its gradient plus what the transcript tells. It also takes "
         "both gradients at the same point, which leaves out L Phi, the reaction of later gradients to a state that the record has moved. With the "
         f"derived curvature the bound for every step changes by a factor of {react['digits']:.2f} on digits and {react['linear']:.2f} on linear: the "
-        "reaction costs, and strong convexity gives some of it back. C is not printed; with an enforced or derived one the budgets are those of the two tables below it.",
+        "reaction costs, and strong convexity gives some of it back. C is not printed; with an enforced or derived one the budgets are those of the two tables below the first.",
         f"The lemma's number depends on the weights: agent {worst} hears no tracker at all and would pay {per_agent[worst]:,.0f} instead of {paper}. The "
         "certificate does not depend on them, because everything that is mixed has been sent.",
         "The paper says of both schemes that smaller noise parameters make a smaller budget. It is the other way round, by its own formula too: "
@@ -406,18 +406,18 @@ def _about_runs(runs: Runs, best: Best, tables: dict[str, Table]) -> list[str]:
         f"Figs. 5 and 6 say that S2 learns faster than the others and that both schemes cost less. At the same noise {_listed(ahead['digits'])} did better than S2 "
         f"on digits and {_listed(ahead['linear'])} on linear, and a smaller certified budget than S2 on both problems had {_listed(cheaper)}. Neither says much: "
         "the same noise is not the same protection. S1 keeps its own settings here; with those of S2, which the paper gives it, it is S2.",
-        f"At the same certified budget gradient tracking {_verdict(best)}. Its private state fades by {1 - GAMMA * problem.loss.curvature[0]:.4g} a step only (1 - gamma mu on "
-        f"digits), where output-perturbation keeps {1 - ALPHA:g} of it, and every step pays for two messages. It runs on directed graphs, and none of the others does.",
+        f"At the same certified budget gradient tracking {_verdict(best)}. Of what a record did to a private state {1 - GAMMA * problem.loss.curvature[0]:.4g} is left a step later "
+        f"(1 - gamma mu on digits), where output-perturbation leaves at most {1 - ALPHA:g}, and every step pays for two messages. It runs on directed graphs, and none of the others does.",
         f"Ternary messages have no epsilon. Their delta on digits {f'reaches 1 by message {int(reached[0]):,}' if len(reached) else 'stays below 1'} (the paper: 800 iterations), and on "
         f"linear it is {show(linear['ternary-dsgd'].certificate.slack)} at the end. Quantization alone has no finite budget: a value is never sent as a point "
         "further away than the grid is wide.",
-        f"Not satisfied by the printed settings on digits: {_listed(failing)}.",
+        f"Not satisfied by the printed settings on digits: {'; '.join(failing)}.",
         f"Not printed and chosen here: the pair of graphs in the style of the paper's Fig. 1 and its weights ({WEIGHT:g}: larger ones let in more noise at the same budget, as a "
         "table below shows), a ring with the same weight for all methods that need symmetric weights, "
         f"ridge {problem.loss.ridge:g} and {linear[S2].problem.loss.ridge:g}, records' gradients clipped to {linear[S2].problem.loss.clip:g} on linear, a ternary "
         f"threshold of {THRESHOLD:g} and a grid of {algorithms.QuantizedDsgd().resolution:g}. The history of ldp-online grows by m records a step, dola's steps fall like 1/sqrt(k) "
         f"from the same first one, weighted-erm has a coupling of {algorithms.WeightedErm().coupling}, and all noise is Laplace. Digits has {problem.counts.min()} records per agent, so "
-        "that a record is back after a few batches, whatever their order.",
+        f"that with cyclic batches a record is in one out of {problem.counts.min() // size(digits[S2].algorithm)}.",
     ]  # fmt: skip
 
 

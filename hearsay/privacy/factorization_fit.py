@@ -14,7 +14,7 @@ from scipy import linalg, optimize, signal
 
 OBJECTIVES = ("max", "mean")
 # Relative duality gap of the error at which the dense search stops, and the iterations after which it stops whatever the gap.
-_GAP, _ITERATIONS = 1e-6, 100
+_GAP, _ITERATIONS = 1e-5, 100
 
 
 def share_of_rounds(rounds: int, objective: str) -> np.ndarray:

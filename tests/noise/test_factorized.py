@@ -17,6 +17,7 @@ from hearsay.privacy.factorization import Banded, Blt, Dense, Factorization, Ide
 
 HORIZONS = [1, 2, 7, 64, 100]
 F32, F64 = np.dtype("float32"), np.dtype("float64")
+SHAPE = (2, 3)  # one for most tests, so that they share what is compiled
 
 
 def every(rounds: int) -> list[Factorization]:
@@ -27,16 +28,19 @@ def every(rounds: int) -> list[Factorization]:
 CASES = [case for rounds in HORIZONS for case in every(rounds)]
 
 
-@partial(jax.jit, static_argnums=(1, 2, 3))
-def fresh(key: jax.Array, count: int, shape: tuple[int, ...], dtype: np.dtype) -> jax.Array:
-    return jax.vmap(lambda w: MECHANISMS["gaussian"].draw(jax.random.fold_in(key, w), shape, dtype))(jnp.arange(count))
+@partial(jax.jit, static_argnums=(1, 2))
+def fresh(key: jax.Array, shape: tuple[int, ...], dtype: np.dtype) -> jax.Array:
+    """xi: more columns than any case needs."""
+    return jax.vmap(lambda w: MECHANISMS["gaussian"].draw(jax.random.fold_in(key, w), shape, dtype))(jnp.arange(200))
+
+
+def times_fresh(matrix: np.ndarray, key: jax.Array, shape: tuple[int, ...], dtype: np.dtype = F64) -> np.ndarray:
+    """A matrix times xi as one product in float64: the slow, obvious reference."""
+    return np.tensordot(matrix, np.asarray(fresh(key, shape, dtype), np.float64)[: matrix.shape[1]], axes=1)
 
 
 def dense_noise(case: Factorization, key: jax.Array, shape: tuple[int, ...], dtype: np.dtype = F64) -> np.ndarray:
-    """D xi as one product of matrices in float64: the slow, obvious reference."""
-    matrix = case.increments(0, case.rounds)
-    xi = np.asarray(fresh(key, matrix.shape[1], shape, dtype), np.float64)
-    return np.tensordot(matrix, xi, axes=1)
+    return times_fresh(case.increments(0, case.rounds), key, shape, dtype)
 
 
 def drain(stream, rounds: int) -> np.ndarray:
@@ -45,11 +49,10 @@ def drain(stream, rounds: int) -> np.ndarray:
 
 @pytest.mark.parametrize("case", CASES, ids=repr)
 def test_streams_are_the_rows_of_the_product(case):
-    key, shape = jax.random.key(5), (2, 3)
-    noise = drain(noise_stream(case, key, shape, F64), case.rounds)
-    np.testing.assert_allclose(noise, dense_noise(case, key, shape), rtol=0, atol=1e-11)
-    xi = np.asarray(fresh(key, case.decoder().shape[1], shape, F64))
-    np.testing.assert_allclose(np.cumsum(noise, axis=0), np.tensordot(case.decoder(), xi, axes=1), rtol=0, atol=1e-10)
+    key = jax.random.key(5)
+    noise = drain(noise_stream(case, key, SHAPE, F64), case.rounds)
+    np.testing.assert_allclose(noise, dense_noise(case, key, SHAPE), rtol=0, atol=1e-11)
+    np.testing.assert_allclose(np.cumsum(noise, axis=0), times_fresh(case.decoder(), key, SHAPE), rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("case", every(100), ids=repr)
@@ -62,17 +65,16 @@ def test_single_precision_streams_agree_to_rounding(case):
 
 
 @pytest.mark.parametrize("case", [Identity(100), Tree(100), Toeplitz(100), Dense(100)], ids=repr)
-@pytest.mark.parametrize("block", [1, 3, 64, 100, 1000])
+@pytest.mark.parametrize("block", [3, 1000])
 def test_the_block_never_changes_the_noise(case, block):
     key = jax.random.key(7)
-    noise = drain(noise_stream(case, key, (4,), F64, block=block), case.rounds)
-    np.testing.assert_allclose(noise, dense_noise(case, key, (4,)), rtol=0, atol=1e-11)
+    noise = drain(noise_stream(case, key, SHAPE, F64, block=block), case.rounds)
+    np.testing.assert_allclose(noise, dense_noise(case, key, SHAPE), rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.rounds <= 64], ids=repr)
+@pytest.mark.parametrize("case", [case for case in CASES if case.rounds in (1, 7, 64)], ids=repr)
 def test_resuming_at_every_point_gives_the_very_same_noise(case, tmp_path):
-    key, shape = jax.random.key(8), (3,)
-    make = partial(noise_stream, case, key, shape, F64)
+    make = partial(noise_stream, case, jax.random.key(8), SHAPE, F64)
     expected, stream = drain(make(), case.rounds), make()
     for r in range(case.rounds + 1):
         saved = stream.state()
@@ -93,7 +95,7 @@ def test_resuming_at_every_point_gives_the_very_same_noise(case, tmp_path):
 def test_a_saved_state_is_not_touched_by_what_follows():
     """The recursions update their memory in place."""
     for case in (Blt(20), Banded(20, 4)):
-        stream = noise_stream(case, jax.random.key(0), (3,), F64)
+        stream = noise_stream(case, jax.random.key(0), SHAPE, F64)
         drain(stream, 6)
         saved = stream.state()
         kept = saved["memory"].copy()
@@ -101,21 +103,21 @@ def test_a_saved_state_is_not_touched_by_what_follows():
         np.testing.assert_array_equal(saved["memory"], kept)
         for _ in range(2):
             np.testing.assert_array_equal(
-                drain(noise_stream(case, jax.random.key(0), (3,), F64, state=saved), 5), after
+                drain(noise_stream(case, jax.random.key(0), SHAPE, F64, state=saved), 5), after
             )
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.rounds in (1, 7, 100)], ids=repr)
-def test_the_pure_function_equals_the_stream(case):
+@pytest.mark.parametrize("case", [case for case in CASES if case.rounds in (7, 100)], ids=repr)
+def test_the_pure_function_gives_the_same_rows(case):
     """Compiled once for traced rounds of a static number, and vectorised over keys."""
-    keys, shape, length = jax.random.split(jax.random.key(9), 3), (2,), min(5, case.rounds)
+    keys, length = jax.random.split(jax.random.key(9), 3), min(5, case.rounds)
     rows, chunk = device_rows(case, F64), 4 if case.rounds < 100 else 32
 
     @jax.jit
     def together(start: jax.Array) -> jax.Array:
-        return jax.vmap(lambda key: draw_rounds(rows, key, start + jnp.arange(length), shape, F64, chunk))(keys)
+        return jax.vmap(lambda key: draw_rounds(rows, key, start + jnp.arange(length), SHAPE, F64, chunk))(keys)
 
-    expected = np.stack([drain(noise_stream(case, key, shape, F64), case.rounds) for key in keys])
+    expected = np.stack([dense_noise(case, key, SHAPE) for key in keys])
     for start in {0, (case.rounds - length) // 2, case.rounds - length}:
         part = expected[:, start : start + length]
         np.testing.assert_allclose(together(jnp.asarray(start)), part, rtol=0, atol=1e-11)
@@ -140,7 +142,7 @@ def test_covariance_of_the_prefix_sums(case):
 
 def test_every_column_is_drawn_from_a_key_of_its_own():
     key = jax.random.key(11)
-    xi = fresh(key, 30, (20_000,), F32)
+    xi = fresh(key, (20_000,), F32)[:30]
     assert np.abs(np.corrcoef(xi) - np.eye(30)).max() < 6 / np.sqrt(20_000)  # 435 pairs: false-alarm rate 1e-6
     stream = noise_stream(Identity(30), key, (20_000,), F32)
     np.testing.assert_array_equal(drain(stream, 30), xi)
@@ -199,24 +201,24 @@ def test_a_stream_keeps_as_many_vectors_as_it_promises(case, vectors):
 
 @pytest.mark.parametrize("case", every(7), ids=repr)
 def test_the_round_past_the_horizon_is_refused(case):
-    stream = noise_stream(case, jax.random.key(0), (2,), F64)
+    stream = noise_stream(case, jax.random.key(0), SHAPE, F64)
     drain(stream, 7)
     for _ in range(2):
         with pytest.raises(ValueError, match="made for 7 rounds and all of them have been sent"):
             stream.next()
     with pytest.raises(ValueError, match="made for 7 rounds"):
-        noise_stream(case, jax.random.key(0), (2,), F64, state=stream.state()).next()
+        noise_stream(case, jax.random.key(0), SHAPE, F64, state=stream.state()).next()
 
 
 @pytest.mark.parametrize("case", every(7), ids=repr)
 def test_another_runs_state_is_refused(case):
-    key, shape = jax.random.key(0), (2,)
+    key, shape = jax.random.key(0), SHAPE
     stream = noise_stream(case, key, shape, F64)
     drain(stream, 3)
     saved = stream.state()
     others = {
         "factorization": [(other, key, shape, F64) for other in every(7) if other != case],
-        "shape": [(case, key, (3,), F64), (case, key, (1, 2), F64)],
+        "shape": [(case, key, (3,), F64), (case, key, (3, 2), F64)],
         "dtype": [(case, key, shape, F32)],
         "key check": [(case, jax.random.key(1), shape, F64)],
     }
