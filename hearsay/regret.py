@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from hearsay import _validate as check
 from hearsay import engine
@@ -139,8 +140,11 @@ def comparators(problem: Problem, rounds: int, local_steps: int, tolerance: floa
     features = problem.features[:, :used].reshape(*shape, -1).swapaxes(0, 1).reshape(rounds, -1, problem.dimension)
     labels = problem.labels[:, :used].reshape(shape).swapaxes(0, 1).reshape(rounds, -1)
     loss = replace(problem.loss, clip=None)
-    each = minima(loss, problem.domain, features, labels, tolerance)
-    fixed = minima(loss, problem.domain, features.reshape(1, -1, problem.dimension), labels.reshape(1, -1), tolerance)
+    # Threads cost more than they gain on many small matrices, and far more on a busy machine.
+    with threadpool_limits(1):
+        each = minima(loss, problem.domain, features, labels, tolerance)
+        together = features.reshape(1, -1, problem.dimension), labels.reshape(1, -1)
+        fixed = minima(loss, problem.domain, *together, tolerance)
     values = loss.record_values(features @ fixed.params[0], labels).mean(axis=1)
     values += loss.regulariser / 2 * np.sum(fixed.params**2)
     return Comparators(features, labels, each, fixed, values)

@@ -45,7 +45,13 @@ def save_tables(folder: Path, tables: dict[str, Table]) -> None:
 
 
 def swept(
-    candidates: dict[float, Any], problem: Problem, graph: Graph, steps: int, reference: Reference, spread: float = 0.0
+    candidates: dict[float, Any],
+    problem: Problem,
+    graph: Graph,
+    steps: int,
+    reference: Reference,
+    spread: float = 0.0,
+    delta: float | None = None,
 ) -> tuple[Any, float]:
     """The candidate with the smallest tracking error over the whole run (three seeds), and its key."""
     scores = {}
@@ -53,7 +59,7 @@ def swept(
         run = complete(
             simulate(
                 candidate, problem, graph, steps=steps, seeds=3, every=max(1, steps // 100), reference=reference,
-                regret=False, spread=spread, delta=1e-5,
+                regret=False, spread=spread, delta=delta,
             )
         )  # fmt: skip
         scores[key] = float(run.metrics["tracking_error"].mean())

@@ -347,7 +347,8 @@ def _figures(runs: Runs, curves: Curves) -> list[tuple[str, Any]]:
             log_scale(ax, [curve.epsilon for curve in lines.values()])
             plain_ticks(ax)
             ax.legend()
-        drawn.append((f"Figs. 2(e) and 3(e), {name}: epsilon against the planned horizon, C = 1 declared.", figure))
+        number = 2 if name == "S1" else 3
+        drawn.append((f"Fig. {number}(e): epsilon of {name} against the planned horizon, C = 1 declared.", figure))
     return drawn
 
 
