@@ -54,7 +54,7 @@ def error_table(horizons: list[int]) -> None:
         row = {}
         for name in FACTORIZATIONS:
             if name == "dense":
-                if previous and predicted * (rounds / previous) ** 3 > DENSE_SECONDS:
+                if rounds > 1000 and predicted * (rounds / previous) ** 3 > DENSE_SECONDS:
                     continue
                 began = time.perf_counter()
             case = factorization(name, rounds, **({"bands": BANDS} if name == "banded" else {}))

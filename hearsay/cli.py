@@ -160,7 +160,7 @@ def compare(config: Any, algorithms: list[str], out: Out = None) -> None:
 
 @app.command()
 def reproduce(
-    experiment: Annotated[str, typer.Argument(help="p1-mushrooms, p2-convex or p3-estimation")],
+    experiment: Annotated[str, typer.Argument(help="p1-mushrooms, p2-convex, p3-estimation or p4-logistic")],
     out: Out = None,
     data_dir: DataDir = None,
     seeds: Annotated[int, typer.Option(help="Noise seeds per curve.")] = 10,

@@ -37,6 +37,7 @@ from hearsay.problems.losses import Loss
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling import Arrivals, Fresh, Window
 from hearsay.session import Session
+from hearsay.simulate import enable_compilation_cache
 
 TOLERANCE = 1e-6  # of a minimum, in units of the mean loss of a record
 _CHUNK = 128  # rounds per call: correlated noise is drawn for all of them at once
@@ -228,6 +229,7 @@ def released(
     algorithm: CorrelatedFederated, problem: Problem, graph: Graph, rounds: int, seeds: list[int]
 ) -> np.ndarray:
     """x(0), ..., x(rounds-1) of every seed, (rounds, seeds, d): all learners hold the same, so these are learner 0's."""
+    enable_compilation_cache()
     session = Session(algorithm, problem, graph, seeds, False, False, 0.0, None)
     carry, found = session.carry, []
     for start in range(0, rounds, _CHUNK):

@@ -104,7 +104,7 @@ LAYERS = [
     ["base"],
     ["algorithms", "theory", "certify", "engine", "metrics", "run", "audit"],
     ["session"],
-    ["simulate"],
+    ["simulate", "regret"],
     ["config", "report"],
     ["plan"],
     ["experiments"],

@@ -76,7 +76,7 @@ class Factorization(ABC):
 
     def _uses(self, separation: int, participations: int) -> tuple[int, int]:
         """(separation, the most uses that the horizon has room for)."""
-        separation = check.count("separation", separation)
+        separation = min(check.count("separation", separation), self.rounds)  # further apart is one use in any case
         return separation, min(check.count("participations", participations), -(-self.rounds // separation))
 
 
