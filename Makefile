@@ -37,6 +37,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.tracking
+	$(BIN)/python -m benchmarks.factorized
 
 clean:
 	rm -rf $(VENV) out build *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 
@@ -12,6 +13,17 @@ jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+_tests = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def bounded_memory():
+    """Compiled programs are kept for as long as the process lives; a test suite makes thousands."""
+    yield
+    if next(_tests) % 100 == 0:
+        jax.clear_caches()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -70,7 +70,7 @@ def test_regret_of_a_noiseless_run_by_hand():
     assert 0 <= found.gap < 1e-6
 
 
-@pytest.mark.parametrize("kind", ["tree", "toeplitz", "dense", "identity"])
+@pytest.mark.parametrize("kind", ["tree", "toeplitz"])
 def test_the_models_are_those_of_a_session(kind, monkeypatch):
     """Whatever the chunk: noise is keyed by the round."""
     monkeypatch.setattr(regret, "_CHUNK", 4)
@@ -124,7 +124,7 @@ def test_minima_of_squares_are_least_squares():
 
 def test_correlated_noise_has_less_regret_than_independent_noise():
     """P4's order at the same step and budget, over ten seeds: MF (ii), (iii) <= MF (i) <= independent. The seeds are fixed, so is the outcome."""
-    rounds = 256
+    rounds = 128
     problem, graph = (
         hs.problems.synthetic(agents=5, records=5 * rounds, dimension=20, feature_bound=5.0),
         hs.graphs.complete(5),
@@ -141,40 +141,46 @@ def test_correlated_noise_has_less_regret_than_independent_noise():
     assert found["none"] < min(found["dense"], found["toeplitz"]), found
 
 
-def furthest(problem, rate, tau, tries=300):
+def furthest(problem, rate, tau, tries=100):
     """The largest change of a round's update over tries of one replaced record, at a public start."""
-    rng, bound, worst = np.random.default_rng(0), problem.loss.feature_bound, 0.0
+    rng, loss, worst = np.random.default_rng(0), problem.loss, 0.0
 
     @jax.jit
     def update(params, features, labels):
-        batch = Batch(features, labels, jnp.full(tau, 1 / tau), problem.loss)
+        batch = Batch(features, labels, jnp.full(tau, 1 / tau), loss)
         return (params - batch.descended(params, rate)) / (rate * tau)
 
     for _ in range(tries):
         # All along one direction: there the steps after the replaced record stretch most.
         direction = rng.normal(size=2)
         direction /= np.linalg.norm(direction)
-        features = bound * direction * rng.choice([-1.0, 1.0], (tau, 1))
-        labels, params = rng.integers(0, 2, tau).astype(float), rng.normal(size=2) * rng.choice([0.01, 0.3])
-        other, flipped = features.copy(), labels.copy()
-        other[0], flipped[0] = -features[0], rng.integers(0, 2)
-        gap = np.linalg.norm(update(params, features, labels) - update(params, other, flipped))
-        worst = max(worst, float(gap))
+        features = loss.feature_bound * direction * rng.choice([-1.0, 1.0], (tau, 1))
+        labels, params = loss.label_bound * rng.choice([-1.0, 1.0], tau), rng.normal(size=2)
+        # The last record moves the update by its own change; an earlier one by what the later steps make of it.
+        place, other = rng.choice([0, tau - 1]), labels.copy()
+        other[place] *= -1
+        gap = update(params, features, labels) - update(params, features, other)
+        worst = max(worst, float(np.linalg.norm(gap)))
     return worst
 
 
-@pytest.mark.parametrize(("times", "exceeds"), [(0.5, False), (2.0, False), (8.0, True)])
+@pytest.mark.parametrize(("times", "exceeds"), [(0.5, False), (2.0, False), (3.0, True)])
 def test_steps_above_two_over_l_break_the_papers_sensitivity(times, exceeds):
-    """eta L = 0.5, 2, 8 with tau = 5: the certificate covers the measured change always, 2 B_g / tau only up to eta L = 2."""
-    problem = hs.problems.synthetic(agents=2, records=10, dimension=2, feature_bound=2.0)
+    """eta L = 0.5, 2, 3 with tau = 5: the certificate covers the measured change always, 2 B_g / tau only up to eta L = 2.
+
+    At eta L = 3 four later steps double a difference each.
+    """
+    problem, graph = hs.problems.ridge(agents=2, records=10, dimension=2, ridge=0.0, radius=1.0), hs.graphs.complete(2)
     rate = times / problem.loss.curvature[1]
     ready = hs.CorrelatedFederated(step=rate, horizon=2)
     measured, paper = furthest(problem, rate, 5), problem.change / 5
-    assert measured <= min(s for s, _, _ in ready.sensitivities(problem)) * (1 + 1e-9)
-    assert (measured > 1.05 * paper) is exceeds
-    if exceeds:  # and the budgets say so
-        certificate = hs.certify(ready, problem, hs.graphs.complete(2), 2, delta=1e-3)
-        assert certificate.epsilon[0] > 2 * ready.paper_epsilon(hs.graphs.complete(2), 0, problem, 2, 1e-3)
+    certified = min(s for s, _, _ in ready.sensitivities(problem))
+    assert 0.5 * certified < measured <= certified * (1 + 1e-9)
+    assert (measured > paper) is exceeds
+    if exceeds:
+        assert measured > 10 * paper
+        certificate = hs.certify(ready, problem, graph, 2, delta=1e-3)
+        assert certificate.epsilon[0] > 5 * ready.paper_epsilon(graph, 0, problem, 2, 1e-3)
 
 
 @pytest.mark.parametrize(

@@ -105,28 +105,24 @@ def errors(longest: int, dense: int) -> Table:
 
 
 def best_steps(
-    problem: Problem, graph: Graph, rounds: int, seeds: int, against: Comparators, powers: range, progress: Progress
+    problem: Problem, graph: Graph, seeds: int, found: dict[float, Results], powers: range, progress: Progress
 ) -> Table:
     """Every method at its own best step, by dynamic regret: is it the step or the noise?"""
-    rows = []
-    names = [name for name in methods(rounds) if name not in ("noiseless", "independent, smaller step")]
-    for epsilon in EPSILONS:
-        for name in names:
-            # Calibrated at the largest step: the budget does not depend on the step while eta <= 2/L, and does not fall with it beyond.
-            ready = calibrated(methods(rounds, STEP * 2.0 ** powers[-1])[name], problem, graph, epsilon)
-            scores = {
-                STEP * 2.0**p: online_regret(
-                    replace(ready, step=Constant(STEP * 2.0**p)), problem, graph, rounds, seeds, against=against
-                )
-                for p in powers
-            }
+    rows: list[list[str]] = []
+    for epsilon, results in found.items():
+        for name in (n for n in results if n not in ("noiseless", "independent, smaller step")):
+            ready, regret = results[name]  # the noise for this budget is the same for all steps up to 2/L
+            scores = {}
+            for step in (STEP * 2.0**p for p in powers):
+                option = replace(ready, step=Constant(step))
+                scores[step] = online_regret(option, problem, graph, ready.horizon, seeds, against=regret.comparators)
             best = min(scores, key=lambda s: float(scores[s].averaged()[-1].mean()))
             chosen = scores[best]
             assert chosen.accuracy is not None
             rows.append(
                 [f"{epsilon:g}", name, f"{best:g}", _spread(chosen.accuracy[-1]), _spread(chosen.averaged()[-1])]
             )
-            progress("best steps", len(rows), len(EPSILONS) * len(names))
+            progress("best steps", len(rows), len(found) * (len(results) - 2))
     header = ["budget", "method", "best step", "test accuracy", "dynamic regret / Rτ"]
     return f"Each method at its best step out of {STEP:g} times 2^{powers[0]} to 2^{powers[-1]} ({seeds} seeds)", header, rows  # fmt: skip
 
@@ -166,7 +162,7 @@ def reproduce(folder: Path, *, data_dir: str | None, seeds: int, scale: float, p
     found = figure_3(problem, graph, rounds, seeds, against, progress)
     measured = {
         "finals": finals(problem, graph, rounds, found),
-        "best-steps": best_steps(problem, graph, rounds, min(seeds, 3), against, range(-3, 3) if scale > 0.1 else range(0, 2), progress),
+        "best-steps": best_steps(problem, graph, min(seeds, 3), found, range(-3, 3) if scale > 0.1 else range(0, 2), progress),
         "bounds": bounds(rounds, min(seeds, 3), progress),
         "factorizations": errors(max(64, round(8192 * scale)), max(64, rounds)),
     }  # fmt: skip

@@ -35,20 +35,23 @@ def dense(rounds: int) -> tuple[np.ndarray, np.ndarray]:
     so v <- phi(v)^2 / v leaves less of the error than v <- phi(v). Every v bounds the optimum from both sides: from above by the error of
     X(v) scaled to diagonal 1, from below by the dual value (tr M^(1/2))^2 / sum v. The search ends when the two agree.
     """
-    workload = np.tril(np.ones((rounds, rounds)))
-    gram = workload.T @ workload
+    gram = np.minimum.outer(np.arange(rounds, 0, -1.0), np.arange(rounds, 0, -1.0))  # A'A
     v = np.ones(rounds)
-    for _ in range(_ITERATIONS):
-        half = np.sqrt(v)
-        values, vectors = linalg.eigh(half[:, None] * gram * half, check_finite=False, driver="evd")
-        roots = np.sqrt(values)
-        diagonal = vectors**2 @ roots  # phi(v)
-        spread = np.cumsum(np.sqrt(diagonal)[:, None] * vectors, axis=0)  # A times V^(1/2) diag(X)^(1/2) vectors
-        upper, lower = np.sum(np.sum(spread**2, axis=0) / roots), np.sum(roots) ** 2 / np.sum(v)
-        if upper <= lower * (1 + 2 * _GAP):
-            break
-        v = diagonal**2 / v
-    root = (vectors * roots) @ vectors.T
+    from threadpoolctl import threadpool_limits  # comes with scikit-learn
+
+    # Threads of an eigenvalue search wait for each other so often that a second one is a loss on a busy machine.
+    with threadpool_limits(1):
+        for _ in range(_ITERATIONS):
+            half = np.sqrt(v)
+            values, vectors = linalg.eigh(half[:, None] * gram * half, check_finite=False, driver="evd")
+            roots = np.sqrt(values)
+            diagonal = vectors**2 @ roots  # phi(v)
+            spread = np.cumsum(np.sqrt(diagonal)[:, None] * vectors, axis=0)  # A times V^(1/2) diag(X)^(1/2) vectors
+            upper, lower = np.sum(np.sum(spread**2, axis=0) / roots), np.sum(roots) ** 2 / np.sum(v)
+            if upper <= lower * (1 + 2 * _GAP):
+                break
+            v = diagonal**2 / v
+        root = (vectors * roots) @ vectors.T
     scale = np.sqrt(np.diag(root))
     root /= scale[:, None] * scale  # X(v) scaled to diagonal 1: the factors V^(-1/2) cancel
     # A Cholesky factor L of X with its rows and columns reversed gives the lower triangular C = J L' J.

@@ -72,7 +72,7 @@ def test_settings_are_the_printed_ones():
     for method in p4_logistic.methods(1000).values():
         assert (method.local_steps, method.horizon) == (5, 1000)
     # The step is the largest that Lemma IV.9 allows.
-    assert p4_logistic.STEP * 5 == pytest.approx(1 / (8 * problem.loss.curvature[1]))
+    assert pytest.approx(1 / (8 * problem.loss.curvature[1])) == p4_logistic.STEP * 5
 
 
 def test_the_table_of_factorizations():
