@@ -306,7 +306,7 @@ def random_digraph(agents: int, weight: Rule = "degree", *, degree: int = 3, see
     return from_networkx(graph, weight, "random-digraph")
 
 
-def five_agents(weight: Rule = 1.0, agents: int = 5) -> Graph:
+def five_agents(agents: int = 5, weight: Rule = 1.0) -> Graph:
     """Two different directed graphs on five agents in the style of paper P2's Fig. 1 (which prints no weights): agent 0 is the common root, neither is
     strongly connected, and both are unbalanced."""
     if agents != 5:

@@ -305,10 +305,14 @@ def as_table(algorithm: Algorithm) -> dict[str, Any]:
     table: dict[str, Any] = {"name": algorithm.name}
     for item in fields(algorithm):
         value = getattr(algorithm, item.name)
+        if value is None:  # what a table leaves out stays at its default
+            continue
         if item.name == "sampling":
             table["sampling"] = next(name for name, kind in SAMPLERS.items() if type(value) is kind)
             if getattr(value, "size", None) is not None:
                 table["sample_size"] = value.size.to_dict()
+        elif isinstance(value, tuple) and not isinstance(value[0], Schedule):
+            table[item.name] = list(value)
         elif isinstance(value, tuple):
             same = all(part == value[0] for part in value)
             table[item.name] = value[0].to_dict() if same else [part.to_dict() for part in value]

@@ -248,7 +248,7 @@ def test_data_says_what_is_there_and_what_is_not(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["run", "ldp_online"], "name in [algorithm] must be one of ldp-online, output-perturbation, gradient-perturbation, dsgd, dola, pdop, adp2sgd, sdm-dsgd, got 'ldp_online'; did you mean 'ldp-online'?"),
+        (["run", "ldp_online"], f"name in [algorithm] must be one of {', '.join(REGISTRY)}, got 'ldp_online'; did you mean 'ldp-online'?"),
         (["run", "--set", "algorithm.copling=1"], "got 'copling'; did you mean 'coupling'?"),
         (["run", "--set", "algorithm"], "--set must be table.key=value with a table of problem, graph, algorithm, privacy, run, got 'algorithm'"),
         (["run", "--set", "algorythm.step=1"], "--set must be table.key=value"),

@@ -110,7 +110,7 @@ def test_noise_free_network_reaches_the_centralized_optimum(name):
         options |= {
             "coupling": hs.Constant(0.3),
             "tracking": hs.Constant(0.3),
-            "step": hs.PowerLaw(0.5, -1.0, shift=20.0),
+            "step": hs.Constant(0.05),
         }
     algorithm = hs.REGISTRY[name](**options)
     run = hs.simulate(algorithm, problem, hs.graphs.complete(4), steps=steps, every=steps, delta=DELTA)

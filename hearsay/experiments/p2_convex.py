@@ -107,7 +107,7 @@ def others(scheme: GradientTracking) -> dict[str, Algorithm]:
 
 def networks() -> tuple[Graph, Graph]:
     """The pair of directed graphs, and the ring for the methods that need symmetric weights."""
-    return graphs.five_agents(WEIGHT), graphs.ring(5, WEIGHT)
+    return graphs.five_agents(weight=WEIGHT), graphs.ring(5, WEIGHT)
 
 
 def problems(data_dir: str | None = None, horizon: int = HORIZON) -> dict[str, Problem]:
@@ -226,7 +226,7 @@ def equal_table(kind: str, best: dict[str, list[Run]]) -> Table:
 def weights(found: dict[str, Problem], steps: int, seeds: int, progress: Progress) -> Table:
     """The paper does not print the weights of its pair. They do not enter the certificate, but they scale the noise that comes in."""
     tracking = schemes(steps)
-    pairs = {w: graphs.five_agents(w) for w in (1.0, 0.3, 0.1)}
+    pairs = {w: graphs.five_agents(weight=w) for w in (1.0, 0.3, 0.1)}
     # S1 takes large steps for short plans: what an agent hears must not outweigh itself.
     usable = {w: g for w, g in pairs.items() if float(tracking[S1].coupling(0)) * g.row_sums.max() < 1}
     rows = []

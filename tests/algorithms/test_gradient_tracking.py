@@ -122,7 +122,7 @@ def test_golden_budgets(scheme, p):
 
 def test_budget_against_the_planned_horizon():
     """Remark 22: the budget rises and then falls with K, because longer plans take larger samples; the certificate's own curve has its own peak."""
-    problem, graph = hs.problems.estimation(agents=5, change=1.0, frozen=True), hs.graphs.five_agents(0.1)
+    problem, graph = hs.problems.estimation(agents=5, change=1.0, frozen=True), hs.graphs.five_agents(weight=0.1)
     lengths = [50, 100, 200, 400, 800, 1600, 3200]
     s2 = hs.planned(lambda k: hs.scheme_s2(k, sampling=hs.Subset), problem, graph, lengths)
     assert 100 < s2.peak < 3200
@@ -149,7 +149,7 @@ def test_scheme_s1_is_the_papers():
 
 
 def test_paper_epsilon_is_lemma_2_term_by_term():
-    problem, graph = hs.problems.estimation(agents=5, change=0.7, frozen=True), hs.graphs.five_agents(0.8)
+    problem, graph = hs.problems.estimation(agents=5, change=0.7, frozen=True), hs.graphs.five_agents(weight=0.8)
     algorithm = hs.gradient_tracking(
         step=0.05, coupling=0.3, tracking=0.2, noise="(k+1)^0.1", tracker_noise="2*(k+1)^0.2", sampling=hs.Subset(7)
     )

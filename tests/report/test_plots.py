@@ -135,11 +135,12 @@ def test_gaussian_budget_names_its_delta(run):
 
 @pytest.mark.parametrize("name", sorted(hs.graphs.BUILDERS))
 def test_every_kind_of_network_is_drawn_with_its_agents(name):
-    graph = hs.graphs.BUILDERS[name](6)
-    ax = plots.network(graph, axes(), values=np.arange(1.0, 7.0))
-    assert [t.get_text() for t in ax.texts] == list("012345")
+    agents = 5 if name == "five-agents" else 6
+    graph = hs.graphs.BUILDERS[name](agents)
+    ax = plots.network(graph, axes(), values=np.arange(1.0, agents + 1))
+    assert [t.get_text() for t in ax.texts if t.get_text()] == list("012345"[:agents])  # arrows are texts without words
     places = ax.collections[-1].get_offsets()
-    gaps = np.linalg.norm(places[:, None] - places[None], axis=-1) + np.eye(6)
+    gaps = np.linalg.norm(places[:, None] - places[None], axis=-1) + np.eye(agents)
     assert gaps.min() > 0.1
     assert len(ax.figure.axes) == 2
 
