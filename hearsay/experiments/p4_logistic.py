@@ -225,8 +225,9 @@ def _figures(found: dict[float, Results], seeds: int) -> list[tuple[str, Any]]:
             drawn = []
             with styled():
                 for index, (name, (_, regret)) in enumerate(results.items()):
-                    values = _measures(regret)[measure]
-                    at, mean, spread = np.arange(1, len(values) + 1), values.mean(axis=1), _deviation(values)
+                    at = np.arange(0, len(regret.losses), max(1, len(regret.losses) // 250))  # enough for a figure
+                    values = _measures(regret)[measure][at]
+                    mean, spread = values.mean(axis=1), _deviation(values)
                     ax.plot(at, mean, label=name, **line_style(index))
                     ax.fill_between(
                         at, mean - spread, mean + spread, color=line_style(index)["color"], alpha=0.18, linewidth=0
