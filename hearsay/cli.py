@@ -57,7 +57,8 @@ def run(
         config = load(out / "config.toml")
     config = config.merged({"privacy": {"budget": budget}})
     name, data = config.algorithm.get("name", "ldp-online"), config.problem.get("data", "digits")
-    data = "estimation" if config.problem.get("loss") == "estimation" else data
+    loss = config.problem.get("loss")
+    data = loss if loss in ("estimation", "synthetic") else data  # these make their own
     folder = out or Path("out") / f"{name}-{data}-{time.strftime('%Y%m%d-%H%M%S')}"
     _run(_with_noise(config), folder, resume, overwrite, no_privacy)
 

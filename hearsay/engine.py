@@ -86,10 +86,10 @@ def advance(
 
     def one_step(carry: Carry, inputs: tuple) -> tuple[Carry, None]:
         step, rate, window, draws = inputs
-        form = partial(_form, algorithm, loss, arrivals, step, window.blocks)
-        exchange = partial(_round, algorithm, form, setting, rate, window, domain)
+        form = partial(form_batch, algorithm, loss, arrivals, step, window.blocks)
+        one_round = partial(exchange, algorithm, form, setting, rate, window, domain)
         # Nothing about the data depends on the seed, so the sampler's state comes back without a seed axis.
-        states, sampler = jax.vmap(exchange, in_axes=(0, 0, None), out_axes=(0, None))(
+        states, sampler = jax.vmap(one_round, in_axes=(0, 0, None), out_axes=(0, None))(
             carry.states, draws, carry.sampler
         )
         readout = carry.readout
@@ -109,7 +109,7 @@ def advance(
     return carry
 
 
-def _form(
+def form_batch(
     algorithm: Algorithm,
     loss: Loss,
     arrivals: Arrivals,
@@ -125,7 +125,7 @@ def _form(
     return algorithm.sampling.batch(state, loss, records, step, window, arrivals, keys.at(key, step))
 
 
-def _round(
+def exchange(
     algorithm: Algorithm,
     form: Any,
     setting: Setting,

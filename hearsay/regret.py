@@ -266,8 +266,8 @@ def _recorded(
 
     def one_round(carry: Carry, inputs: tuple) -> tuple[Carry, jax.Array]:
         step, rate, window, draws = inputs
-        form = partial(engine._form, algorithm, loss, arrivals, step, window.blocks)
-        exchange = partial(engine._round, algorithm, form, setting, rate, window, domain)
+        form = partial(engine.form_batch, algorithm, loss, arrivals, step, window.blocks)
+        exchange = partial(engine.exchange, algorithm, form, setting, rate, window, domain)
         states, sampler = jax.vmap(exchange, in_axes=(0, 0, None), out_axes=(0, None))(
             carry.states, draws, carry.sampler
         )

@@ -222,7 +222,9 @@ class CorrelatedFederated(Algorithm):
             )
 
     def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
-        return []
+        from hearsay.theory.correlated_federated import correlated_federated
+
+        return correlated_federated(self, graph, problem)
 
     def paper_epsilon(
         self, graph: Graph, agent: int, problem: Problem, horizon: int, delta: float | None = None
