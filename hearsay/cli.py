@@ -7,6 +7,7 @@ import math
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -142,7 +143,7 @@ def compare(config: Any, algorithms: list[str], out: Out = None) -> None:
     out = out or Path("out") / f"compare-{time.strftime('%Y%m%d-%H%M%S')}"
     _require_writable(out)
     runs: dict[str, Any] = {}
-    config = _with_noise(config)
+    config = _with_noise(config, algorithms)
     built = {name: _build(config.merged({"algorithm": {"name": name}})) for name in algorithms}
     shared = built[algorithms[0]][1]
     reference = Reference(shared)
@@ -235,9 +236,19 @@ def _horizon(text: str) -> Any:
     return math.inf if text.lower() in ("inf", "infinite", "infinity") else word(text)
 
 
-def _with_noise(config: Any) -> Any:
+def _with_noise(config: Any, names: Sequence[str] = ()) -> Any:
+    """Defaults that make a first run work: every agent spends epsilon = 10, at delta = 1e-5 where the noise needs one."""
+    from hearsay.algorithms import REGISTRY
+
     given = config.privacy.get("epsilon") is not None or config.algorithm.get("noise") is not None
-    return config if given else config.merged({"privacy": {"epsilon": 10.0}})
+    config = config if given else config.merged({"privacy": {"epsilon": 10.0}})
+    names = names or [config.algorithm.get("name", "ldp-online")]
+    default = {getattr(REGISTRY.get(name), "mechanism", "laplace") for name in names}
+    kinds = {config.algorithm["mechanism"]} if "mechanism" in config.algorithm else default
+    if config.delta is None and kinds & {"gaussian", "ternary"}:
+        console.print("delta = 1e-05, because none was given (--delta)", style="yellow")
+        config = config.merged({"privacy": {"delta": 1e-5}})
+    return config
 
 
 def _run(config: Any, out: Path, resume: bool, overwrite: bool, no_privacy: bool) -> None:

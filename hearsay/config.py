@@ -106,7 +106,7 @@ def build(config: Config) -> tuple[Algorithm, Problem, Graph]:
     graph_keys = dict(config.graph)
     kind = check.one_of("kind in [graph]", graph_keys.pop("kind", "ring"), BUILDERS)
     graph = _call("[graph]", BUILDERS[kind], {"agents": problem.agents, **graph_keys})
-    algorithm = _algorithm(dict(config.algorithm))
+    algorithm = _algorithm(dict(config.algorithm), config.steps)
     if problem.stream is not None and "sampling" not in config.algorithm and algorithm.sampling.needs_data_set:
         algorithm = replace(algorithm, sampling=Fresh(getattr(algorithm.sampling, "size", None)))
     algorithm.check(graph, problem)
@@ -115,8 +115,12 @@ def build(config: Config) -> tuple[Algorithm, Problem, Graph]:
     return algorithm, problem, graph
 
 
-def _algorithm(keys: dict[str, Any]) -> Algorithm:
+def _algorithm(keys: dict[str, Any], steps: int) -> Algorithm:
     name = check.one_of("name in [algorithm]", keys.pop("name", "ldp-online"), REGISTRY)
+    if "horizon" in {
+        f.name for f in fields(REGISTRY[name])
+    }:  # noise that is planned for a number of rounds: those of the run
+        keys.setdefault("horizon", steps)
     if "sampling" in keys or "sample_size" in keys:
         default: Sampling = _call("[algorithm]", REGISTRY[name], {}).sampling
         keys["sampling"] = _sampling(default, keys.pop("sampling", None), keys.pop("sample_size", None))

@@ -323,3 +323,14 @@ def test_a_run_is_not_overwritten_unasked(tmp_path, monkeypatch, capsys):
 def test_a_model_that_only_guesses_is_called_so(tmp_path):
     result = call("run", "ldp-online", "--steps", "5", "--epsilon", "0.001", "--out", tmp_path / "run")
     assert "no better than always naming the commoner label" in plain(result.output)
+
+
+@pytest.mark.parametrize("name", ["adp2sgd", "correlated-federated"])
+def test_gaussian_methods_run_without_a_delta(name, tmp_path):
+    """A first run works: delta has a default that is said, and planned noise covers the run."""
+    out = tmp_path / "run"
+    extra = ["--sample-size", "2"] if name == "correlated-federated" else []
+    result = call("run", name, *PROBLEM, "--steps", "3", "--seeds", "1", "--out", str(out), *extra)
+    assert result.exit_code == 0, result.output
+    assert "delta = 1e-05, because none was given" in result.output
+    assert "delta = 1e-05" in (out / "certificate.txt").read_text()
