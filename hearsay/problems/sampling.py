@@ -25,18 +25,17 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from hearsay import _validate as check
 from hearsay.privacy import participation
+from hearsay.problems.batches import BLOCK, Batch, Blocks, Prefix, Records, Statistics, Window, two_moments
 from hearsay.problems.losses import Loss
 from hearsay.problems.stream import Stream
 from hearsay.schedules import Constant, PowerLaw, SampleSize, Schedule, Share, sample_size
 
-_BLOCK = 256  # records per pass: wide enough for fast products, narrow enough that early steps stay cheap
 _STATISTICS = 64  # up to so many parameters, two moments of a batch are cheaper than its records (they serve all seeds)
 
 
@@ -45,123 +44,6 @@ class Arrivals(NamedTuple):
 
     per_step: int = 1
     head_start: int = 0
-
-
-class Records(NamedTuple):
-    """One agent's data: features (most, d), labels (most,), and how many of the rows are real."""
-
-    features: jax.Array
-    labels: jax.Array
-    held: jax.Array
-
-    @property
-    def dimension(self) -> int:
-        return self.features.shape[-1]
-
-    @property
-    def dtype(self) -> jnp.dtype:
-        return self.features.dtype
-
-
-class Window(NamedTuple):
-    """Which records a step uses: `size` of them from `start` on, arrays (time, agent); `blocks` (time,) of them hold the largest size."""
-
-    start: Any
-    size: Any
-    blocks: Any
-
-
-class Batch(eqx.Module):
-    """Records with weights that sum to one."""
-
-    features: jax.Array
-    labels: jax.Array
-    weights: jax.Array
-    loss: Loss = eqx.field(static=True)
-
-    def gradient(self, params: jax.Array) -> jax.Array:
-        data = self.loss.gradient_sum(params, self.features, self.labels, self.weights)
-        return data + self.loss.regulariser * params
-
-    def descended(self, params: jax.Array, rate: jax.Array) -> jax.Array:
-        """Where gradient steps of that size lead, one record after the other."""
-
-        def local(point: jax.Array, record: tuple) -> tuple[jax.Array, None]:
-            feature, label, weight = record
-            data = self.loss.gradient_sum(point, feature[None], label[None], jnp.ones((1,), point.dtype))
-            moved = point - rate * (data + self.loss.regulariser * point)
-            return jnp.where(weight > 0, moved, point), None
-
-        return jax.lax.scan(local, params, (self.features, self.labels, self.weights))[0]
-
-
-class Prefix(eqx.Module):
-    """The first `limit` rows of the agent's data (as many of them as are real), in blocks: the cost grows with the history, the memory does not."""
-
-    records: Records
-    limit: jax.Array
-    loss: Loss = eqx.field(static=True)
-
-    def gradient(self, params: jax.Array) -> jax.Array:
-        seen = jnp.minimum(self.limit, self.records.held)
-        size = min(_BLOCK, self.records.labels.shape[0])
-
-        def add(index: jax.Array, total: jax.Array) -> jax.Array:
-            # The last block is moved back to end at the last row; the mask leaves out what an earlier block has counted.
-            start = jnp.minimum(index * size, self.records.labels.shape[0] - size)
-            features = jax.lax.dynamic_slice_in_dim(self.records.features, start, size)
-            labels = jax.lax.dynamic_slice_in_dim(self.records.labels, start, size)
-            row = start + jnp.arange(size)
-            mask = (row >= index * size) & (row < seen)
-            return total + self.loss.gradient_sum(params, features, labels, mask.astype(params.dtype))
-
-        # `limit` is the same for all agents, so the loop bound stays scalar when agents are vectorised.
-        blocks = (jnp.minimum(self.limit, self.records.labels.shape[0]) + size - 1) // size
-        total = jax.lax.fori_loop(0, blocks, add, jnp.zeros_like(params))
-        return total / seen.astype(params.dtype) + self.loss.regulariser * params
-
-
-class Statistics(eqx.Module):
-    """mean(a a') and mean(residual(0, b) a) of all records so far: the whole history of a loss that is quadratic in the margin."""
-
-    second: jax.Array
-    first: jax.Array
-    loss: Loss = eqx.field(static=True)
-
-    def gradient(self, params: jax.Array) -> jax.Array:
-        slope = self.loss.affine()
-        assert slope is not None
-        return slope * (self.second @ params) + self.first + self.loss.regulariser * params
-
-
-class Blocks(eqx.Module):
-    """A batch of any size in blocks of one width: `take(block)` gives features, labels and weights that sum to one over all blocks."""
-
-    take: Any
-    blocks: jax.Array
-    loss: Loss = eqx.field(static=True)
-
-    def gradient(self, params: jax.Array) -> jax.Array:
-        def add(index: jax.Array, total: jax.Array) -> jax.Array:
-            return total + self.loss.gradient_sum(params, *self.take(index))
-
-        total = jax.lax.fori_loop(0, self.blocks, add, jnp.zeros_like(params))
-        return total + self.loss.regulariser * params
-
-    def statistics(self, dimension: int, dtype: Any) -> Statistics:
-        """The same gradient from two moments of the batch."""
-
-        def add(index: jax.Array, moments: tuple) -> tuple:
-            return tuple(a + b for a, b in zip(moments, _moments(self.loss, *self.take(index)), strict=True))
-
-        zero = jnp.zeros((dimension, dimension), dtype), jnp.zeros((dimension,), dtype)
-        second, first = jax.lax.fori_loop(0, self.blocks, add, zero)
-        return Statistics(second, first, self.loss)
-
-
-def _moments(loss: Loss, features: jax.Array, labels: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
-    offset = loss.residual(jnp.zeros_like(labels), labels)
-    return (features * weights[:, None]).T @ features, (weights * offset) @ features
 
 
 @dataclass(frozen=True)
@@ -250,7 +132,9 @@ class History(Sampling):
         first = min(arrivals.head_start, records.labels.shape[0])
         present = jnp.arange(first) < records.held
         weight = present / jnp.maximum(1, jnp.minimum(first, records.held))
-        return _moments(loss, records.features[:first], records.labels[:first], weight.astype(records.features.dtype))
+        return two_moments(
+            loss, records.features[:first], records.labels[:first], weight.astype(records.features.dtype)
+        )
 
     def batch(
         self,
@@ -271,7 +155,7 @@ class History(Sampling):
         rows = jnp.minimum(rows, records.labels.shape[0] - 1)
         features, labels = records.features[rows], records.labels[rows]
         weight = fresh.astype(features.dtype) / jnp.minimum(limit, records.held).astype(features.dtype)
-        second, first = _moments(loss, features, labels, weight)
+        second, first = two_moments(loss, features, labels, weight)
         keep = 1 - jnp.sum(weight)
         second, first = keep * state[0] + second, keep * state[1] + first
         return Statistics(second, first, loss), (second, first)
@@ -357,7 +241,7 @@ class Sized(Sampling):
 
     def width(self, arrivals: Arrivals) -> int:
         """Records per block: a property of the sampler, not of the run, so that longer runs draw the same records."""
-        return int(min(_BLOCK, self.most(arrivals)))
+        return int(min(BLOCK, self.most(arrivals)))
 
     def __str__(self) -> str:
         return super().__str__() if self.size is None else f"{super().__str__()} with {self.size} records a step"
