@@ -103,7 +103,13 @@ def _largest(run: Run) -> Html:
     cert = run.certificate
     top, of = largest(cert.epsilon)
     at = f", delta = {quantity(cert.slack)}" if cert.slack else ""
-    return join([top, tag("small", f"{of}{at}")])
+    # A number that its own certificate calls no guarantee must not stand here without saying so.
+    void = (
+        "; by declaration, not a guarantee for records"
+        if any(w.startswith("NOT a guarantee") for w in cert.warnings)
+        else ""
+    )
+    return join([top, tag("small", f"{of}{at}{void}")])
 
 
 def _paper(run: Run) -> float | None:
