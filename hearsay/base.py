@@ -162,9 +162,6 @@ class Algorithm(ABC):
     def noise_for(self, agent: int) -> Schedule:
         return self.noise[agent] if isinstance(self.noise, tuple) else self.noise
 
-    def noise_rates(self, steps: np.ndarray, agents: int) -> np.ndarray:
-        return per_agent_rates(self.noise, steps, agents)
-
     def with_noise(self, factors: Sequence[float]) -> Algorithm:
         """The same algorithm with agent i's noise scale multiplied by factors[i]."""
         scaled = tuple(self.noise_for(i).scaled(f) for i, f in enumerate(factors))
@@ -175,7 +172,7 @@ class Algorithm(ABC):
         """The same algorithm with its schedules blanked out: what is compiled. send and update see schedules through `rates` only, so runs that
         differ in nothing but schedules (a sweep, calibrated noise) share one compiled program."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        blank: dict[str, Any] = {n: Constant(0.0) for n, v in values.items() if isinstance(v, (Schedule, tuple))}
+        blank: dict[str, Any] = {n: Constant(0.0) for n, v in values.items() if _is_noise(v)}
         return replace(self, sampling=self.sampling.kernel, **blank)
 
     def averaged(self, average: jax.Array, state: Any, step: jax.Array) -> jax.Array:
@@ -236,6 +233,11 @@ def per_agent_rates(law: Noise, steps: np.ndarray, agents: int) -> np.ndarray:
     if isinstance(law, tuple):
         return np.stack([s(steps) for s in law], axis=1)
     return np.broadcast_to(law(steps)[:, None], (len(steps), agents))
+
+
+def _is_noise(value: Any) -> bool:
+    """A schedule, or one per agent; other tuples (weights) are structure."""
+    return isinstance(value, Schedule) or (isinstance(value, tuple) and all(isinstance(v, Schedule) for v in value))
 
 
 def as_noise(value: Any) -> Noise:

@@ -34,7 +34,7 @@ import jax
 import numpy as np
 
 from hearsay import _validate as check
-from hearsay.base import Algorithm, Finding, Inbox, Noise
+from hearsay.base import Algorithm, Finding, Inbox, Noise, per_agent_rates
 from hearsay.graphs import Graph
 from hearsay.noise.factorized import device_rows, draw_rounds
 from hearsay.privacy.factorization import FACTORIZATIONS, Factorization, factorization
@@ -155,7 +155,9 @@ class CorrelatedFederated(Algorithm):
     def rates(self, steps: np.ndarray, agents: int) -> Rates:
         shape, local = (len(steps), agents), self.step(steps)[:, None]
         together = local * self.server * self.local_steps
-        return Rates(np.broadcast_to(local, shape), np.broadcast_to(together, shape), self.noise_rates(steps, agents))
+        return Rates(
+            np.broadcast_to(local, shape), np.broadcast_to(together, shape), per_agent_rates(self.noise, steps, agents)
+        )
 
     @property
     def step_size(self) -> Schedule:

@@ -30,7 +30,7 @@ import jax
 import numpy as np
 
 from hearsay import _validate as check
-from hearsay.base import Algorithm, Finding, Inbox, Noise
+from hearsay.base import Algorithm, Finding, Inbox, Noise, per_agent_rates
 from hearsay.graphs import Graph
 from hearsay.privacy.recursion import Release, forward
 from hearsay.problems.domains import Domain
@@ -99,12 +99,8 @@ class LdpOnline(Algorithm):
         return state.params
 
     def rates(self, steps: np.ndarray, agents: int) -> Rates:
-        shape = (len(steps), agents)
-        return Rates(
-            np.broadcast_to(self.step(steps)[:, None], shape),
-            np.broadcast_to(self.coupling(steps)[:, None], shape),
-            self.noise_rates(steps, agents),
-        )
+        laws = (self.step, self.coupling, self.noise)
+        return Rates._make(per_agent_rates(law, steps, agents) for law in laws)
 
     @property
     def step_size(self) -> Schedule:

@@ -101,6 +101,8 @@ def test_weights_of_the_weighted_baseline():
     even = hs.weighted_erm(noise=noise, weights=(1, 1, 1, 1))
     budgets = [hs.certify(a, problem, graph, 20, delta=1e-5).epsilon for a in (algorithm, even)]
     assert budgets[0] == budgets[1]
+    run = hs.simulate(hs.weighted_erm(noise=None, weights=(1, 1, 1, 3)), problem, graph, steps=3, delta=1e-5)
+    assert np.isfinite(run.models).all()
     with pytest.raises(ValueError, match="weights must be one number for each of the 4 agents"):
         hs.certify(hs.weighted_erm(weights=(1, 2)), problem, graph, 20, delta=1e-5)
     with pytest.raises(ValueError, match="weights must be positive"):

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import numpy as np
 
-from hearsay.base import Algorithm, Inbox, Noise
+from hearsay.base import Algorithm, Inbox, Noise, per_agent_rates
 from hearsay.graphs import Graph
 from hearsay.privacy.recursion import MEMORYLESS, Release
 from hearsay.problems.domains import Domain
@@ -72,7 +72,7 @@ class Dsgd(Algorithm):
         return state.params
 
     def rates(self, steps: np.ndarray, agents: int) -> Rates:
-        return Rates(np.broadcast_to(self.step(steps)[:, None], (len(steps), agents)), self.noise_rates(steps, agents))
+        return Rates._make(per_agent_rates(law, steps, agents) for law in (self.step, self.noise))
 
     @property
     def step_size(self) -> Schedule:
