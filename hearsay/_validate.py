@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 
-def fail(name: str, rule: str, value: Any) -> None:
+def fail(name: str, rule: str, value: Any) -> NoReturn:
     raise ValueError(f"{name} must be {rule}, got {value!r}")
 
 

@@ -154,10 +154,17 @@ class Algorithm(ABC):
             )
 
     def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
-        """The source paper's conditions and rates for this configuration."""
+        """The source paper's conditions and rates for this configuration, on a loss of known curvature."""
         return []
 
     # What follows from the above.
+
+    def findings(self, graph: Graph, problem: Problem) -> list[Finding]:
+        """What the source paper's theory says of this configuration."""
+        if not math.isfinite(problem.smoothness[1]):
+            text = "the gradients of a neural network have no known Lipschitz constant: the paper's theorems say nothing of this run"
+            return [Finding("smoothness", False, text)]
+        return self.theory(graph, problem)
 
     def noise_for(self, agent: int) -> Schedule:
         return self.noise[agent] if isinstance(self.noise, tuple) else self.noise
@@ -199,7 +206,6 @@ class Algorithm(ABC):
         stream: tuple[Assumption, ...] = ()
         if endless and math.isfinite(held):
             stream = (Assumption("declared", "the stream never ends: every step brings each agent its new records"),)
-        exposure = self.sampling.exposure(problem.change, float("inf") if endless else held, arrivals)
         curvature, basis = (0.0, 0.0), "gradient at a public point"
         reacts = self.gradient_at_state and not problem.frozen
         if reacts:
@@ -207,18 +213,27 @@ class Algorithm(ABC):
             basis = f"curvature interval [{curvature[0]:.4g}, {curvature[1]:.4g}]"
         elif self.gradient_at_state:
             basis = "gradients declared not to react to the state"
-        # A change declared in l1 stays one where nothing but clipping of coordinates happens to it; curvature intervals are about l2.
-        dimension = problem.dimension if problem.declared is None or reacts else 1
-        pattern = self.sampling.pattern(held, arrivals)
-        facts = problem.privacy_assumptions() + stream
-        found = [self._account(Recursion(*shared, exposure, curvature), agent, pattern, dimension, basis, facts)]
+        facts, found = problem.privacy_assumptions() + stream, []
+        if math.isfinite(problem.change) and (problem.loss.convex or not reacts):
+            exposure = self.sampling.exposure(problem.change, math.inf if endless else held, arrivals)
+            # A change that is bounded in l1 stays one where nothing but clipping of coordinates happens to it; curvature intervals are about l2.
+            dimension = problem.dimension if problem.norm == "l2" or reacts else 1
+            pattern = self.sampling.pattern(held, arrivals)
+            found.append(
+                self._account(Recursion(*shared, exposure, curvature), agent, pattern, dimension, basis, facts)
+            )
         if problem.loss.clip is not None and self.gradient_at_state:
             # No curvature of the data: from its first use on the record may move every later gradient by the full clip range. The regulariser
             # is not clipped; it is the same in both runs and moves the states by its own, exactly known curvature.
             known = problem.loss.regulariser
             worst = Recursion(*shared, Constant(2 * problem.loss.clip), (known, known))
             facts, basis = problem.privacy_assumptions(curvature=False) + stream, f"clip bound {problem.loss.clip:g}"
-            found.append(self._account(worst, agent, FromFirstUse(), problem.dimension, basis, facts))
+            dimension = problem.dimension if problem.norm == "l2" else 1
+            found.append(self._account(worst, agent, FromFirstUse(), dimension, basis, facts))
+        if not found:
+            reason = "no bound on the gradients is known: give the problem a clip"
+            none = Recursion(*shared, Constant(0.0), (0.0, 0.0))
+            found.append(replace(self._account(none, agent, FromFirstUse(), 1, "nothing", facts), void=reason))
         return tuple(found)
 
     def _account(

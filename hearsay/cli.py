@@ -86,7 +86,7 @@ def certify(
     if not json:
         console.print(f"\n{algorithm_line(algorithm)}", soft_wrap=True, highlight=False)
     if theory and not json:
-        theory_table(algorithm.theory(graph, problem))
+        theory_table(algorithm.findings(graph, problem))
     if not certificate.finite:
         raise typer.Exit(3)
 
@@ -226,9 +226,12 @@ def _build(config: Any) -> tuple[Any, Any, Any]:
     import jax
 
     from hearsay.config import build
+    from hearsay.devices import choose
 
     if config.run.get("precision") == 64:
         jax.config.update("jax_enable_x64", True)
+    if config.run.get("device"):
+        choose(config.run["device"])
     return build(config)
 
 
@@ -255,7 +258,7 @@ def _run(config: Any, out: Path, resume: bool, overwrite: bool, no_privacy: bool
     from hearsay.certify import certify
     from hearsay.checkpoint import NAME, write_atomically
     from hearsay.config import dump
-    from hearsay.simulate import device_facts, simulate
+    from hearsay.simulate import simulate
 
     _require_writable(out)
     if (out / NAME).exists() and not resume and not overwrite:
@@ -268,12 +271,11 @@ def _run(config: Any, out: Path, resume: bool, overwrite: bool, no_privacy: bool
     out.mkdir(parents=True, exist_ok=True)
     if not resume:
         write_atomically(out / "config.toml", dump(config).encode())
-    console.print(device_facts(algorithm, problem, graph), highlight=False)
     with progress_bar() as show:
         result = simulate(
             algorithm, problem, graph, steps=config.steps, seeds=config.seeds, every=config.every,
             budget=config.privacy.get("budget"), delta=config.delta, folder=out, resume=resume,
-            progress=functools.partial(show, "training"),
+            progress=functools.partial(show, "training"), notify=functools.partial(console.print, highlight=False, soft_wrap=True),
         )  # fmt: skip
     report = result.report(out)
     print(result.certificate)

@@ -18,16 +18,23 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
         "problem",
         "data",
         str,
-        "digits, breast-cancer, mushrooms; linear (streaming regression, with --loss ridge).",
+        "digits, breast-cancer, mushrooms; linear (streaming regression, with --loss ridge); mnist, cifar10 (neural networks).",
     ),
     "loss": (
         "problem",
         "loss",
         str,
-        "logistic, ridge; estimation (paper P3's endless stream) or synthetic (paper P4's learners), which take no --data.",
+        "logistic, ridge, neural; estimation (paper P3's endless stream) or synthetic (paper P4's learners), which take no --data.",
+    ),
+    "model": ("problem", "model", str, "A neural network: mlp, cnn-p1, cnn-p3, cnn-p4, resnet18."),
+    "clip": (
+        "problem",
+        "clip",
+        float,
+        "Bring every record's gradient down to this norm (with --set problem.norm=l1 in l1).",
     ),
     "agents": ("problem", "agents", int, "How many agents."),
-    "partition": ("problem", "partition", str, "iid, by_label, dirichlet:0.5, dominant:0.4."),
+    "partition": ("problem", "partition", str, "iid, by_label, half_by_label, dirichlet:0.5, dominant:0.4."),
     "per_step": ("problem", "per_step", int, "Records that reach each agent per step."),
     "head_start": (
         "problem",
@@ -68,6 +75,7 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
     "delta": ("privacy", "delta", float, "Also give epsilon at this delta (needed for Gaussian noise)."),
     "steps": ("run", "steps", int, "Rounds of exchange."),
     "seeds": ("run", "seeds", int, "Noise seeds to run side by side."),
+    "device": ("run", "device", str, "cpu or gpu: where to compute (default: the best there is)."),
 }
 _NAMES = "ldp-online, gradient-tracking, output-perturbation, gradient-perturbation, correlated-federated, dsgd, dola, pdop, adp2sgd, sdm-dsgd, ternary-dsgd, quantized-dsgd, weighted-erm, federated-independent, federated-noiseless"
 

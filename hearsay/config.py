@@ -1,10 +1,10 @@
 """A run described as data: five small tables, from a TOML file or the command line.
 
-    [problem]     loss = "logistic", "ridge" or "estimation", and the arguments of that function in problems/problem.py
+    [problem]     loss = "logistic", "ridge", "estimation", "synthetic" or "neural", and the arguments of that function in problems/problem.py
     [graph]       kind = "ring", ..., and the arguments of that builder in graphs.py
     [algorithm]   name = "ldp-online", ..., and the fields of that algorithm; sampling = "fresh", ..., with sample_size = "(k+1)^1.1" where it takes one
     [privacy]     epsilon (calibrate the noise to it), delta, budget (stop before it is exceeded)
-    [run]         steps, seeds, every, precision
+    [run]         steps, seeds, every, precision, device
 
 The known keys of a table are read off the function that it feeds, so a new algorithm or builder needs no change here. An unknown key is an error that
 names the nearest known one.
@@ -29,7 +29,7 @@ from hearsay.problems.problem import PROBLEMS, Problem
 from hearsay.problems.sampling import SAMPLERS, Fresh, Sampling, Sized
 from hearsay.schedules import Schedule
 
-RUN_KEYS = ("steps", "seeds", "every", "precision")
+RUN_KEYS = ("steps", "seeds", "every", "precision", "device")
 PRIVACY_KEYS = ("epsilon", "delta", "budget")
 
 
@@ -101,7 +101,8 @@ def load(path: str | Path) -> Config:
 def build(config: Config) -> tuple[Algorithm, Problem, Graph]:
     """The three things that a simulation needs, with the noise calibrated if a target epsilon is given."""
     problem_keys = dict(config.problem)
-    loss = check.one_of("loss in [problem]", problem_keys.pop("loss", "logistic"), PROBLEMS)
+    usual = "neural" if "model" in problem_keys or problem_keys.get("data") in ("mnist", "cifar10") else "logistic"
+    loss = check.one_of("loss in [problem]", problem_keys.pop("loss", usual), PROBLEMS)
     problem = _call("[problem]", PROBLEMS[loss], problem_keys)
     graph_keys = dict(config.graph)
     kind = check.one_of("kind in [graph]", graph_keys.pop("kind", "ring"), BUILDERS)

@@ -20,8 +20,8 @@ import numpy as np
 from scipy import linalg
 
 from hearsay.engine import full_precision
-from hearsay.problems.losses import Loss
-from hearsay.problems.problem import Problem
+from hearsay.problems.losses import LinearLoss, Loss
+from hearsay.problems.problem import Problem, as_features
 from hearsay.problems.sampling import Records
 from hearsay.problems.stream import Stream
 
@@ -38,6 +38,7 @@ class Reference:
     """theta*(t) of a problem, each computed once; ask for steps in increasing order to profit from warm starts."""
 
     def __init__(self, problem: Problem):
+        self._loss = replace(problem.linear, clip=None)
         self.problem = problem
         self._found: dict[tuple[int, ...], Optimum] = {}
         self._params = np.zeros(problem.dimension)
@@ -66,7 +67,7 @@ class Reference:
     def _solve(self, arrived: np.ndarray) -> Optimum:
         p, seen = self.problem, int(arrived.sum())
         weights = 1 / (p.agents * arrived[self._agent[:seen]])
-        objective = _Objective(replace(p.loss, clip=None), self._features[:seen], self._labels[:seen], weights)
+        objective = _Objective(self._loss, self._features[:seen], self._labels[:seen], weights)
         self._params = self._newton(objective, self._params)
         nearest = p.domain.project(self._params)
         if np.any(nearest != self._params):
@@ -95,11 +96,11 @@ class Reference:
 class _Objective:
     """The running objective in NumPy float64."""
 
-    def __init__(self, loss: Loss, features: np.ndarray, labels: np.ndarray, weights: np.ndarray):
+    def __init__(self, loss: LinearLoss, features: np.ndarray, labels: np.ndarray, weights: np.ndarray):
         self.loss, self.features, self.labels, self.weights = loss, features, labels, weights
 
     def value(self, params: np.ndarray) -> float:
-        data = self.loss.record_values(self.features @ params, self.labels)
+        data = self.loss.values(self.features @ params, self.labels)
         return float(self.weights @ data + self.loss.regulariser / 2 * params @ params)
 
     def gradient(self, params: np.ndarray) -> np.ndarray:
@@ -135,13 +136,15 @@ def _projected(objective: _Objective, start: np.ndarray, problem: Problem) -> np
 
 
 class Measured(NamedTuple):
-    """Per seed (rows) and, for the first two, per watched agent."""
+    """Per seed (rows) and, but for the models' own errors, per watched agent. What has no meaning for a loss is nan."""
 
     tracking_error: jax.Array
     regret: jax.Array
     mean_model_error: jax.Array
     consensus_error: jax.Array
     accuracy: jax.Array
+    train_accuracy: jax.Array
+    test_loss: jax.Array
 
 
 @partial(jax.jit, static_argnames=("loss", "classification", "with_regret"))
@@ -168,27 +171,75 @@ def measure(
     regret = jax.vmap(jax.vmap(objective))(seen) - best_value if with_regret else jnp.full_like(error, jnp.nan)
     margin = jnp.einsum("md,sad->sam", test_features, seen)
     labels = test_labels[None, None]
+    assert isinstance(loss, LinearLoss)
     hit = (loss.predict(margin) == labels) if classification else (margin - labels) ** 2
+    nothing = jnp.full_like(error, jnp.nan)
     return Measured(
         error,
         regret,
         jnp.sqrt(jnp.sum((mean - best[None]) ** 2, axis=-1)),
-        jnp.mean(jnp.sum((models - mean[:, None]) ** 2, axis=-1), axis=1),
+        _disagreement(models),
         jnp.mean(hit.astype(models.dtype), axis=-1),
+        nothing,
+        nothing,
     )
+
+
+def _disagreement(models: jax.Array) -> jax.Array:
+    return jnp.mean(jnp.sum((models - models.mean(axis=1, keepdims=True)) ** 2, axis=-1), axis=1)
+
+
+@partial(jax.jit, static_argnames=("loss",))
+def measure_network(models: jax.Array, watched: jax.Array, test: tuple, train: tuple, *, loss: Loss) -> Measured:
+    """The metrics of neural networks: there is no best model to compare with. `test` and `train` are blocks of (features, labels, weights), see `blocked`."""
+
+    def average(params: jax.Array, blocks: tuple) -> jax.Array:
+        def add(total: jax.Array, block: tuple) -> tuple[jax.Array, None]:
+            features, labels, weights = block
+            return total + jnp.stack([weights @ part for part in loss.score(params, features, labels)]), None
+
+        return jax.lax.scan(add, jnp.zeros(2, models.dtype), blocks)[0]
+
+    # One model after the other: with weights of their own, their convolutions would become grouped ones.
+    seen = models[:, watched]
+    tested = jax.lax.map(lambda params: average(params, test), seen.reshape(-1, seen.shape[-1]))
+    trained = jax.lax.map(lambda params: average(params, train), seen.reshape(-1, seen.shape[-1]))
+    value, hit = (column.reshape(seen.shape[:2]) for column in tested.T)
+    nothing = jnp.full_like(value, jnp.nan)
+    return Measured(
+        nothing, nothing, nothing[:, 0], _disagreement(models), hit, trained[:, 1].reshape(seen.shape[:2]), value
+    )
+
+
+def blocked(features: np.ndarray, labels: np.ndarray, dtype: jnp.dtype, width: int = 500) -> tuple:
+    """Records in blocks of one width, with weights that sum to one."""
+    count = len(labels)
+    width = min(width, count)
+    padded = np.minimum(np.arange(-(-count // width) * width), count - 1).reshape(-1, width)
+    weights = (np.arange(padded.size).reshape(padded.shape) < count) / count
+    return as_features(features[padded], dtype), jnp.asarray(labels[padded], dtype), jnp.asarray(weights, dtype)
+
+
+def training_sample(problem: Problem, count: int = 1000) -> tuple[np.ndarray, np.ndarray]:
+    """The first records of every agent's stream, about so many in all."""
+    each = np.minimum(problem.counts, -(-count // problem.agents)).astype(int)
+    rows = [(agent, place) for agent, n in enumerate(each) for place in range(n)]
+    agent, place = np.array(rows).T
+    return problem.features[agent, place], problem.labels[agent, place]
 
 
 def risk(loss: Loss, records: Records | Stream, arrived: jax.Array, params: jax.Array) -> jax.Array:
     """F_t: the mean over agents of their mean loss over the records that have arrived, or of their expected loss on a stream."""
     regulariser = loss.regulariser / 2 * jnp.sum(params * params)
     if isinstance(records, Stream):
-        slope = replace(loss, clip=None).affine()
+        slope = replace(loss, clip=None).affine()  # type: ignore[type-var]
         assert slope is not None
         off = jnp.einsum("nij,ni->nj", records.factor, params[None, :] - records.target)
         return slope / 2 * jnp.mean(jnp.sum(off * off, axis=1) + records.spread**2) + regulariser
     rows = jnp.arange(records.labels.shape[1])
     weights = (rows[None, :] < arrived[:, None]) / (arrived[:, None] * arrived.shape[0])
-    data = loss.record_values(records.features @ params, records.labels)
+    assert isinstance(loss, LinearLoss)
+    data = loss.values(records.features @ params, records.labels)
     return jnp.sum(weights * data) + regulariser
 
 

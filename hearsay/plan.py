@@ -116,7 +116,7 @@ def plan(
         algorithm, problem, graph, horizon, delta,
         certify(algorithm, problem, graph, horizon, delta=delta),
         rate, None if rate is None or rate <= 0 else oracle_exponent(rate, gamma),
-        _records(algorithm, problem, horizon), tuple(algorithm.theory(graph, problem)),
+        _records(algorithm, problem, horizon), tuple(algorithm.findings(graph, problem)),
     )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ from hearsay.algorithms.correlated_federated import CorrelatedFederated
 from hearsay.engine import Carry, Setting, full_precision
 from hearsay.graphs import Graph
 from hearsay.problems.domains import Ball, Domain
-from hearsay.problems.losses import Loss
+from hearsay.problems.losses import LinearLoss, Loss
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling import Arrivals, Fresh, Window
 from hearsay.session import Session
@@ -121,9 +121,9 @@ def online_regret(
     if against.labels.shape != (rounds, problem.agents * algorithm.local_steps):
         check.fail("against", "comparators for the same rounds and local steps", against.labels.shape)
     models = released(algorithm, problem, graph, rounds, found)
-    loss = replace(problem.loss, clip=None)
+    loss = replace(problem.linear, clip=None)
     margin = np.einsum("rmd,rsd->rsm", against.features, models, optimize=True)
-    data = loss.record_values(margin, against.labels[:, None, :]).mean(axis=2)
+    data = loss.values(margin, against.labels[:, None, :]).mean(axis=2)
     losses = data + loss.regulariser / 2 * np.sum(models**2, axis=2)
     accuracy = None
     if problem.classification:
@@ -140,19 +140,19 @@ def comparators(problem: Problem, rounds: int, local_steps: int, tolerance: floa
     shape = (problem.agents, rounds, local_steps)
     features = problem.features[:, :used].reshape(*shape, -1).swapaxes(0, 1).reshape(rounds, -1, problem.dimension)
     labels = problem.labels[:, :used].reshape(shape).swapaxes(0, 1).reshape(rounds, -1)
-    loss = replace(problem.loss, clip=None)
+    loss = replace(problem.linear, clip=None)
     # Threads cost more than they gain on many small matrices, and far more on a busy machine.
     with threadpool_limits(1):
         each = minima(loss, problem.domain, features, labels, tolerance)
         together = features.reshape(1, -1, problem.dimension), labels.reshape(1, -1)
         fixed = minima(loss, problem.domain, *together, tolerance)
-    values = loss.record_values(features @ fixed.params[0], labels).mean(axis=1)
+    values = loss.values(features @ fixed.params[0], labels).mean(axis=1)
     values += loss.regulariser / 2 * np.sum(fixed.params**2)
     return Comparators(features, labels, each, fixed, values)
 
 
 def minima(
-    loss: Loss, domain: Domain, features: np.ndarray, labels: np.ndarray, tolerance: float = TOLERANCE
+    loss: LinearLoss, domain: Domain, features: np.ndarray, labels: np.ndarray, tolerance: float = TOLERANCE
 ) -> Minima:
     """The minima over a ball of k mean losses, features (k, m, d) and labels (k, m)."""
     if not isinstance(domain, Ball):
@@ -185,7 +185,7 @@ def minima(
 class _Step:
     """One of Newton's steps on f(x) + m/2 |x|^2 for every f, the bounds that x proves, and the multiplier that |x| suggests."""
 
-    def __init__(self, loss: Loss, features: Any, labels: Any, x: Any, multiplier: Any, radius: float):
+    def __init__(self, loss: LinearLoss, features: Any, labels: Any, x: Any, multiplier: Any, radius: float):
         margin = np.matvec(features, x)
         gradient = np.vecmat(loss.residual(margin, labels), features) / labels.shape[1] + loss.regulariser * x
         self.norm = np.linalg.norm(x, axis=1)
@@ -210,7 +210,7 @@ class _Step:
         self.feasible = x * np.minimum(1.0, radius / np.maximum(self.norm, 1e-300))[:, None]
 
         def value(point: Any) -> Any:
-            data = loss.record_values(np.matvec(features, point), labels).mean(axis=1)
+            data = loss.values(np.matvec(features, point), labels).mean(axis=1)
             return data + loss.regulariser / 2 * np.sum(point**2, axis=1)
 
         self.upper = value(self.feasible)

@@ -26,8 +26,10 @@ METRICS = {
     "mean_model_error": "distance of the agents' mean model to the running optimum",
     "consensus_error": "mean squared distance of the agents to their mean model",
     "accuracy": "accuracy on the test set, mean over agents",
+    "train_accuracy": "accuracy on (about 1,000 of) the training records, mean over agents",
     "accuracy_worst": "accuracy on the test set of the worst agent",
     "test_error": "mean squared error on the test set, mean over agents",
+    "test_loss": "loss on the test set, mean over agents",
 }
 
 
@@ -49,7 +51,14 @@ class Run:
 
     @cached_property
     def metrics(self) -> dict[str, np.ndarray]:
-        """Every metric as (time, seed)."""
+        """Every metric that the problem has, as (time, seed)."""
+        if not self.problem.loss.convex:
+            means = {name: self.raw[name].mean(axis=2) for name in ("accuracy", "train_accuracy", "test_loss")}
+            return {
+                **means,
+                "accuracy_worst": self.raw["accuracy"].min(axis=2),
+                "consensus_error": self.raw["consensus_error"],
+            }
         regret = self.raw["regret"].mean(axis=2)
         widths = np.diff(self.steps)[:, None]
         summed = np.cumsum(np.vstack([np.zeros(regret.shape[1]), widths * (regret[1:] + regret[:-1]) / 2]), axis=0)
@@ -72,8 +81,9 @@ class Run:
     @property
     def guessing(self) -> float | None:
         """The test accuracy of always naming the commoner label; None for regression."""
-        share = float(np.mean(self.problem.test_labels))
-        return max(share, 1 - share) if self.problem.classification else None
+        if not self.problem.classification:
+            return None
+        return float(np.unique(self.problem.test_labels, return_counts=True)[1].max() / len(self.problem.test_labels))
 
     def __repr__(self) -> str:
         return (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,8 +13,9 @@ import numpy as np
 from hearsay import engine, keys
 from hearsay.base import Algorithm
 from hearsay.certify import as_epsilon, spent_after
+from hearsay.devices import halved
 from hearsay.graphs import Graph
-from hearsay.metrics import Measured, Reference, measure, watched_agents
+from hearsay.metrics import Measured, Reference, blocked, measure, measure_network, training_sample, watched_agents
 from hearsay.mixing import mixer
 from hearsay.problems.problem import Problem
 
@@ -30,23 +33,31 @@ class Session:
         regret: bool,
         spread: float,
         delta: float | None,
+        tell: Callable[[str], None] = lambda text: None,
     ):
         self.algorithm, self.problem, self.graph = algorithm, problem, graph
-        self.seeds, self.regret, self.delta = seeds, regret, delta
-        self.dtype = problem.records.dtype
+        self.seeds, self.regret, self.delta, self.tell = seeds, regret, delta, tell
+        self.dtype = problem.dtype
         mixers = tuple(mixer(graph, kind, self.dtype) for kind in algorithm.channels.values())
         self.setting = engine.Setting(
-            problem.records,
+            engine.placed(problem),
             mixers,
             keys.noise_keys(jnp.asarray(seeds), graph.agents),
             keys.sampling_keys(problem.seed, graph.agents),
             algorithm.constants(self.dtype),
         )
         self.carry = engine.start(algorithm.kernel, problem, self.setting, jnp.asarray(seeds), spread)
-        self.reference = Reference(problem) if reference is True else reference or None
+        convex = problem.loss.convex
+        found = Reference(problem) if reference is True and convex else reference
+        self.reference = found if isinstance(found, Reference) and convex else None
         self.watched = watched_agents(graph.agents)
-        self.test = (jnp.asarray(problem.test_features, self.dtype), jnp.asarray(problem.test_labels, self.dtype))
-        self.step = 0
+        self.test: tuple
+        if convex:
+            self.test = (jnp.asarray(problem.test_features, self.dtype), jnp.asarray(problem.test_labels, self.dtype))
+        else:
+            parts = ((problem.test_features, problem.test_labels), training_sample(problem))
+            self.test = tuple(blocked(*part, self.dtype) for part in parts)
+        self.step, self.allowed, self._watched_calls = 0, 0, 0
         self.at: list[int] = []
         self.measured: list[Any] = []
         self.measure()
@@ -56,6 +67,40 @@ class Session:
         return self.carry.readout
 
     def advance(self, chunk: int) -> None:
+        if not self.problem.loss.unrolled:
+            self._advance(chunk)
+            return
+        # On a CPU convolutions inside a compiled loop run on a single core, and a large model gains nothing from one.
+        size = 1 if jax.devices()[0].platform == "cpu" else chunk
+        for _ in range(chunk // size):
+            if self._watched_calls < 2:
+                self._watched(size)
+            else:
+                self._advance(size)
+
+    def _watched(self, size: int) -> None:
+        """The first two calls of a large model: does a microbatch fit, and how long will the run take?"""
+        began = time.perf_counter()
+        try:
+            self._advance(size)
+            self.models.block_until_ready()
+        except jax.errors.JaxRuntimeError as error:
+            smaller = halved(self.problem, self.algorithm) if "RESOURCE_EXHAUSTED" in str(error) else None
+            if smaller is None:
+                raise
+            self.problem = smaller
+            self.tell(f"out of memory: going on with microbatches of {smaller.loss.microbatch}")  # type: ignore[attr-defined]
+            self._watched(size)
+            return
+        self._watched_calls += 1
+        if self._watched_calls == 2:  # the first one was compiled on the way
+            each, left = (time.perf_counter() - began) / size, self.allowed - self.step
+            self.tell(
+                f"expected time: {_duration(each * left)} for {left:,} more steps of {_duration(each)} (measured), "
+                "and what measuring takes"
+            )
+
+    def _advance(self, chunk: int) -> None:
         steps = np.arange(self.step, self.step + chunk, dtype=np.int32)
         rates = self.algorithm.rates(steps, self.graph.agents)
         rates = jax.tree.map(lambda r: np.ascontiguousarray(r, self.dtype), rates)
@@ -72,6 +117,10 @@ class Session:
     def measure(self) -> None:
         """Start measuring the current models; the numbers are read only when someone needs them, so the device need not wait."""
         if self.at and self.at[-1] == self.step:
+            return
+        if not self.problem.loss.convex:
+            self.at.append(self.step)
+            self.measured.append(measure_network(self.models, self.watched, *self.test, loss=self.problem.loss))
             return
         arrived = self.arrived(self.step)
         best, value = np.full(self.problem.dimension, np.nan), np.nan
@@ -124,3 +173,9 @@ class Session:
         if self.reference is not None:  # walk the same way again: its last digits depend on the warm starts
             for step in self.at:
                 self.reference.of(self.arrived(step))
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 1:
+        return f"{1000 * seconds:.3g} ms"
+    return f"{seconds:.3g} s" if seconds < 120 else f"{seconds / 60:.3g} min"

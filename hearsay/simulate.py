@@ -25,6 +25,7 @@ from hearsay import checkpoint
 from hearsay._version import VERSION
 from hearsay.base import Algorithm
 from hearsay.certify import certify, messages_within
+from hearsay.devices import facts, fitted
 from hearsay.graphs import Graph
 from hearsay.metrics import Reference
 from hearsay.problems.problem import Problem
@@ -50,6 +51,7 @@ def simulate(
     folder: str | os.PathLike | None = None,
     resume: bool = False,
     progress: Progress | None = None,
+    notify: Callable[[str], None] | None = None,
     checkpoint_seconds: float = 10.0,
 ) -> Run:
     """Run `steps` rounds for each seed, measuring `every` so many (default: about 100 times).
@@ -64,6 +66,7 @@ def simulate(
       spread: standard deviation of the agents' random start; 0 starts everybody at the origin.
       folder: where checkpoints go; `resume` continues from the one there.
       progress: called with (steps done, steps to do, largest epsilon spent) after each chunk.
+      notify: called with a line of text: what computes where, in how much memory, how long it will take, and what had to be changed to fit.
 
     Ctrl-C saves a checkpoint (given a folder) and returns what has been measured so far; `Run.stopped` says why a run ended early.
     """
@@ -79,11 +82,15 @@ def simulate(
         home.mkdir(parents=True, exist_ok=True)
     enable_compilation_cache()
     spread = check.nonnegative("spread", spread)
-    session = Session(algorithm, problem, graph, seed_list, reference, regret, spread, delta)
+    tell = notify or (lambda text: None)
+    problem = fitted(algorithm, problem)
+    tell(facts(algorithm, problem, graph, len(seed_list)))
+    session = Session(algorithm, problem, graph, seed_list, reference, regret, spread, delta, tell)
     fingerprint = "" if home is None else _fingerprint(algorithm, problem, graph, (seed_list, every, spread))
     if resume and home is not None:
         session.restore(checkpoint.load(home), fingerprint)
         _require_at_most(allowed, steps, session.step)
+    session.allowed = allowed
     began = time.perf_counter()
     with _Interrupts() as interrupts:
         try:
@@ -102,7 +109,15 @@ def simulate(
         measured = session.results()
     seconds = time.perf_counter() - began
     return Run(
-        algorithm, problem, graph, certificate, seed_list, *measured, np.asarray(session.models), stopped, seconds
+        algorithm,
+        session.problem,
+        graph,
+        certificate,
+        seed_list,
+        *measured,
+        np.asarray(session.models),
+        stopped,
+        seconds,
     )
 
 
@@ -169,19 +184,6 @@ def enable_compilation_cache() -> None:
         )
         jax.config.update("jax_compilation_cache_dir", os.path.join(base, "compiled"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-
-
-def device_facts(algorithm: Algorithm, problem: Problem, graph: Graph) -> str:
-    """One line: what will run, where, and the memory that the data and one seed's states need."""
-    device = jax.devices()[0]
-    itemsize = problem.records.dtype.itemsize
-    data = problem.features.size * itemsize / 2**20
-    state = graph.agents * problem.dimension * itemsize / 2**20
-    return (
-        f"{algorithm.name} on {problem.name}: {graph.agents} agents ({graph.name}, {graph.edges} messages a round), "
-        f"{problem.dimension} parameters; {device.platform} device, {itemsize * 8}-bit, data {data:.1f} MiB, {state:.2f} MiB per state"
-        + (f". {type(problem.loss).__name__}: {problem.loss.note}" if problem.loss.note else "")
-    )
 
 
 def _seeds(seeds: int | Sequence[int]) -> list[int]:

@@ -102,7 +102,7 @@ LAYERS = [
     ["noise", "mixing"],
     ["problems"],
     ["base"],
-    ["algorithms", "theory", "certify", "engine", "metrics", "run", "audit"],
+    ["algorithms", "theory", "certify", "engine", "metrics", "run", "audit", "devices"],
     ["session"],
     ["simulate", "regret"],
     ["config", "report"],

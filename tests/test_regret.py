@@ -93,7 +93,7 @@ def test_minima_over_a_ball_match_a_general_solver():
         for k in range(5):
 
             def value(x, k=k):
-                return loss.record_values(features[k] @ x, labels[k]).mean() + 0.01 * x @ x
+                return loss.values(features[k] @ x, labels[k]).mean() + 0.01 * x @ x
 
             inside = {"type": "ineq", "fun": lambda x, radius=radius: radius**2 - x @ x}
             other = optimize.minimize(value, np.zeros(3), constraints=[inside], method="SLSQP", options={"ftol": 1e-14})

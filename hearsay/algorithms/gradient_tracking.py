@@ -203,7 +203,7 @@ class GradientTracking(Algorithm):
         state = forward(np.abs(1 - self.coupling(k) * float(graph.row_sums[agent])), self.step(k) * tracker)[:-1]
         with np.errstate(divide="ignore", invalid="ignore"):
             total = np.sum(state / self.noise_for(agent)(k)) + np.sum(tracker / self.tracker_noise_for(agent)(k))
-        factor = 1.0 if problem.declared else math.sqrt(problem.dimension)  # the paper's C is about l1
+        factor = 1.0 if problem.norm == "l1" else math.sqrt(problem.dimension)  # the paper's C is about l1
         return math.inf if np.isnan(total) else float(factor * total)  # without noise: infinite
 
 

@@ -23,6 +23,7 @@ Reference: Z. Chen and Y. Wang, Locally Differentially Private Distributed Onlin
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
@@ -124,13 +125,16 @@ class LdpOnline(Algorithm):
     def paper_epsilon(
         self, graph: Graph, agent: int, problem: Problem, horizon: int, delta: float | None = None
     ) -> float | None:
-        """Theorem 5 (i), equation (20), with our C and L: sum_t sqrt(n) C tau_t / b_t for t = 1 .. horizon - 1."""
+        """Theorem 5 (i), equation (20), with our C and L: sum_t sqrt(n) C tau_t / b_t for t = 1 .. horizon - 1. Where no L is known (a neural network), the
+        most favourable one, 0."""
         if self.mechanism != "laplace":
             return None
         k = np.arange(horizon)
         weakest = float(graph.row_sums.min())
-        growth = 1 - weakest * self.coupling(k) + self.step(k) * problem.loss.curvature[1]
+        smooth = problem.loss.curvature[1]
+        growth = 1 - weakest * self.coupling(k) + self.step(k) * (smooth if math.isfinite(smooth) else 0.0)
         tau = forward(growth, self.step(k))[1:-1]  # tau_t = growth_{t-1} tau_{t-1} + lambda_{t-1}
         with np.errstate(divide="ignore", over="ignore"):
             total = np.sum(tau / self.noise_for(agent)(k[1:]))
-        return float(np.sqrt(problem.dimension) * problem.change * total)
+        factor = np.sqrt(problem.dimension) if problem.norm == "l2" else 1.0
+        return float(factor * problem.change * total)

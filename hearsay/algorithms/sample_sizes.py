@@ -155,8 +155,8 @@ class OutputPerturbation(_TwoTimeScale):
 
 
 def _l1(problem: Problem) -> float:
-    """The paper's C is about l1; ours is about l2 unless declared."""
-    return 1.0 if problem.declared else math.sqrt(problem.dimension)
+    """The paper's C is about l1; ours is about l2 unless the problem says otherwise."""
+    return 1.0 if problem.norm == "l1" else math.sqrt(problem.dimension)
 
 
 class Pending(NamedTuple):

@@ -2,12 +2,18 @@
 
 from hearsay.problems.datasets import Dataset, from_arrays, linear_stream, load
 from hearsay.problems.domains import Ball, Box
+from hearsay.problems.images import IMAGES, Images, from_records, load_images
 from hearsay.problems.losses import HalfSquared, Logistic, PolynomialLogistic, Squared
+from hearsay.problems.models import MODELS
+from hearsay.problems.network import Model, Network, from_function, from_module
+from hearsay.problems.neural import neural
 from hearsay.problems.problem import PROBLEMS, Problem, estimation, logistic, ridge
 from hearsay.problems.sampling import SAMPLERS, Cyclic, Fresh, History, Resample, Subset
 from hearsay.problems.synthetic import synthetic
 
 __all__ = [
+    "IMAGES",
+    "MODELS",
     "PROBLEMS",
     "SAMPLERS",
     "Ball",
@@ -17,7 +23,10 @@ __all__ = [
     "Fresh",
     "HalfSquared",
     "History",
+    "Images",
     "Logistic",
+    "Model",
+    "Network",
     "PolynomialLogistic",
     "Problem",
     "Resample",
@@ -25,9 +34,14 @@ __all__ = [
     "Subset",
     "estimation",
     "from_arrays",
+    "from_function",
+    "from_module",
+    "from_records",
     "linear_stream",
     "load",
+    "load_images",
     "logistic",
+    "neural",
     "ridge",
     "synthetic",
 ]

@@ -16,7 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from hearsay.problems.losses import Loss
+from hearsay.problems.losses import LinearLoss, Loss
 
 BLOCK = 256  # records per pass: wide enough for fast products, narrow enough that early steps stay cheap
 
@@ -34,7 +34,8 @@ class Records(NamedTuple):
 
     @property
     def dtype(self) -> jnp.dtype:
-        return self.features.dtype
+        """Of the numbers that are computed with; features may be bytes."""
+        return self.labels.dtype
 
 
 class Window(NamedTuple):
@@ -134,5 +135,6 @@ class Blocks(eqx.Module):
 
 
 def two_moments(loss: Loss, features: jax.Array, labels: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+    assert isinstance(loss, LinearLoss)
     offset = loss.residual(jnp.zeros_like(labels), labels)
     return (features * weights[:, None]).T @ features, (weights * offset) @ features

@@ -1,4 +1,4 @@
-"""Losses of generalised linear models, each with the bounds that a certificate needs.
+"""What a loss must offer, and the losses of generalised linear models, each with the bounds that a certificate needs.
 
 A record is (a, b): features of l2 norm at most `feature_bound` = Ba, and a label. With the margin m = a.theta, the data part of a
 record's gradient is residual(m, b) a, and
@@ -25,7 +25,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -34,9 +34,54 @@ from hearsay import _validate as check
 from hearsay.problems.domains import Domain, namespace
 
 
-@dataclass(frozen=True)
 class Loss(ABC):
-    """A generalised linear model's loss; `features` and `labels` below hold one record per row."""
+    """Any model's loss, of parameters that are one vector; `features` and `labels` below hold one record per row."""
+
+    ridge: float
+    clip: float | None  # every record's gradient (its data part) is brought down to this norm
+    norm: str = "l2"  # the norm that `clip` and `change` are about
+    convex: ClassVar[bool] = True  # there is one best model, and it can be found
+    unrolled: ClassVar[bool] = False  # agents are computed one after the other, not as one array
+
+    @abstractmethod
+    def dimension(self, record: tuple[int, ...]) -> int:
+        """The number of parameters, for records of that shape."""
+
+    @abstractmethod
+    def gradient_sum(self, params: jax.Array, features: jax.Array, labels: jax.Array, weights: jax.Array) -> jax.Array:
+        """Weighted sum of the records' gradients, data part only, each clipped."""
+
+    @abstractmethod
+    def score(self, params: jax.Array, features: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Of each record: the data part of its loss, and whether its label is predicted (nan where a model predicts none)."""
+
+    @property
+    @abstractmethod
+    def curvature(self) -> tuple[float, float]:
+        """An interval that holds all eigenvalues of every record's Hessian."""
+
+    @property
+    def regulariser(self) -> float:
+        """rho such that the regulariser's gradient is rho theta."""
+        return self.ridge
+
+    def affine(self) -> float | None:
+        """The slope s when the residual is s m + residual(0, b), so that statistics suffice; None otherwise."""
+        return None
+
+    @abstractmethod
+    def change(self, domain: Domain, dimension: int) -> float:
+        """How far one record's gradient moves, at most, when the record is replaced."""
+
+    @property
+    def note(self) -> str:
+        """What a reader of results should know about the loss, if anything."""
+        return "" if self.clip is None else f"records' gradients clipped to {self.clip:g}"
+
+
+@dataclass(frozen=True)
+class LinearLoss(Loss):
+    """A generalised linear model's loss."""
 
     feature_bound: float
     ridge: float = 0.0
@@ -58,31 +103,24 @@ class Loss(ABC):
         """Derivative of the data part by the margin."""
 
     @abstractmethod
-    def record_values(self, margin: Any, labels: Any) -> Any:
+    def values(self, margin: Any, labels: Any) -> Any:
         """The data part of each record's loss."""
-
-    @property
-    @abstractmethod
-    def curvature(self) -> tuple[float, float]: ...
 
     @abstractmethod
     def unclipped_change(self, reach: float) -> float: ...
 
-    @property
-    def regulariser(self) -> float:
-        """rho such that the regulariser's gradient is rho theta."""
-        return self.ridge
+    def dimension(self, record: tuple[int, ...]) -> int:
+        return record[-1]
 
-    def affine(self) -> float | None:
-        """The slope s when the residual is s m + residual(0, b), so that statistics suffice; None otherwise."""
-        return None
+    def score(self, params: jax.Array, features: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+        margin = features @ params
+        return self.values(margin, labels), (self.predict(margin) == labels).astype(params.dtype)
 
     def change(self, domain: Domain, dimension: int) -> float:
         unclipped = self.unclipped_change(domain.reach(dimension))
         return unclipped if self.clip is None else min(unclipped, 2 * self.clip)
 
     def gradient_sum(self, params: jax.Array, features: jax.Array, labels: jax.Array, weights: jax.Array) -> jax.Array:
-        """Weighted sum of the records' gradients, data part only."""
         residual = self.clipped_residual(features @ params, labels, features)
         return (residual * weights) @ features
 
@@ -99,22 +137,17 @@ class Loss(ABC):
         clipped = residual * xp.minimum(1.0, self.clip / xp.maximum(norm, 1e-30))
         return xp.where(xp.isfinite(clipped) & xp.isfinite(norm), clipped, 0.0)
 
-    @property
-    def note(self) -> str:
-        """What a reader of results should know about the loss, if anything."""
-        return "" if self.clip is None else f"records' gradients clipped to {self.clip:g}"
-
     def predict(self, margin: jax.Array) -> jax.Array:
         """The label that a margin stands for."""
         return (margin > 0).astype(margin.dtype)
 
 
 @dataclass(frozen=True)
-class Logistic(Loss):
+class Logistic(LinearLoss):
     def residual(self, margin: Any, labels: Any) -> Any:
         return 0.5 + 0.5 * namespace(margin).tanh(margin / 2) - labels
 
-    def record_values(self, margin: Any, labels: Any) -> Any:
+    def values(self, margin: Any, labels: Any) -> Any:
         return namespace(margin).logaddexp(0.0 * margin, margin) - labels * margin
 
     @property
@@ -126,11 +159,11 @@ class Logistic(Loss):
 
 
 @dataclass(frozen=True)
-class Squared(Loss):
+class Squared(LinearLoss):
     def residual(self, margin: Any, labels: Any) -> Any:
         return 2 * (margin - labels)
 
-    def record_values(self, margin: Any, labels: Any) -> Any:
+    def values(self, margin: Any, labels: Any) -> Any:
         return (margin - labels) ** 2
 
     @property
@@ -152,13 +185,13 @@ class Squared(Loss):
 
 
 @dataclass(frozen=True)
-class HalfSquared(Loss):
+class HalfSquared(LinearLoss):
     """Least squares as paper P3 writes it: the gradient of a record is (a.theta - b) a."""
 
     def residual(self, margin: Any, labels: Any) -> Any:
         return margin - labels
 
-    def record_values(self, margin: Any, labels: Any) -> Any:
+    def values(self, margin: Any, labels: Any) -> Any:
         return (margin - labels) ** 2 / 2
 
     @property
@@ -173,7 +206,7 @@ class HalfSquared(Loss):
 
 
 @dataclass(frozen=True)
-class PolynomialLogistic(Loss):
+class PolynomialLogistic(LinearLoss):
     """Logistic loss through its degree-2 Chebyshev interpolant on margins up to `margin_bound`; no clipping."""
 
     margin_bound: float = 4.0
@@ -212,7 +245,7 @@ class PolynomialLogistic(Loss):
     def residual(self, margin: Any, labels: Any) -> Any:
         return 0.5 + self.coefficients[1] * margin - labels
 
-    def record_values(self, margin: Any, labels: Any) -> Any:
+    def values(self, margin: Any, labels: Any) -> Any:
         c0, s = self.coefficients
         return c0 + margin / 2 + s / 2 * margin**2 - labels * margin
 

@@ -83,11 +83,24 @@ def dominant(labels: np.ndarray, agents: int, rng: np.random.Generator, share: f
     return _refuse_empty(_streams(held, rng), f"dominant:{share:g}")
 
 
+def half_by_label(labels: np.ndarray, agents: int, rng: np.random.Generator) -> Indices:
+    """Half of all rows dealt out evenly, of the other half all rows of class i at agent i modulo agents (P4, Section V-B)."""
+    labels = _check(labels, agents)
+    order = rng.permutation(labels.size)
+    even, rest = np.split(order, [labels.size // 2])
+    held: list[list[np.ndarray]] = [[] for _ in range(agents)]
+    _deal(even, np.arange(agents), held)
+    for index, label in enumerate(np.unique(labels)):
+        held[index % agents].append(rest[labels[rest] == label])
+    return _refuse_empty(_streams(held, rng), "half_by_label")
+
+
 RULES: dict[str, Callable[..., Indices]] = {
     "iid": iid,
     "by_label": by_label,
     "dirichlet": dirichlet,
     "dominant": dominant,
+    "half_by_label": half_by_label,
 }
 
 _OPTION = {"dirichlet": "alpha", "dominant": "share"}

@@ -15,7 +15,8 @@ from hearsay import _validate as check
 from hearsay.privacy.recursion import Assumption
 from hearsay.problems import datasets
 from hearsay.problems.domains import Ball, Box, Domain
-from hearsay.problems.losses import HalfSquared, Logistic, Loss, Squared, polynomial
+from hearsay.problems.losses import HalfSquared, LinearLoss, Logistic, Loss, Squared, polynomial
+from hearsay.problems.neural import neural
 from hearsay.problems.partition import partition as split
 from hearsay.problems.sampling import Arrivals, Records
 from hearsay.problems.stream import Stream
@@ -35,7 +36,7 @@ class Declared(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """features (agents, most, d) and labels (agents, most) hold the streams in order of arrival; rows past counts[i] are padding.
+    """features (agents, most, ...) and labels (agents, most) hold the streams in order of arrival; rows past counts[i] are padding.
 
     An endless `stream` makes its records up as they are needed: then counts are infinite, and its `optimum` is known. `start` is where agents begin, one
     point or one per agent (the origin unless given). `smoothness` is [mu, L] of every agent's objective where it is known to be narrower than
@@ -66,6 +67,8 @@ class Problem:
         if self.declared and not isinstance(self.domain, Box):
             # Projecting onto a ball may lengthen a distance in l1; clipping coordinates never does.
             check.fail("domain", "a Box where the change of a gradient is declared in l1", self.domain)
+        if self.norm == "l1" and not isinstance(self.domain, Box):
+            check.fail("domain", "a Box where gradients are clipped in l1", self.domain)
         if self.declared and self.loss.clip is not None:
             check.fail("clip", "None where the change of a gradient is declared: the clip enforces one", self.loss.clip)
 
@@ -75,16 +78,34 @@ class Problem:
 
     @property
     def dimension(self) -> int:
-        return self.features.shape[2]
+        """The number of parameters."""
+        return self.loss.dimension(self.features.shape[2:])
+
+    @property
+    def linear(self) -> LinearLoss:
+        """The loss, for what only a generalised linear model has: bounds of its own, and a best model that can be found."""
+        if not isinstance(self.loss, LinearLoss):
+            raise ValueError(f"this needs a convex problem (logistic, ridge, ...), and {self.loss} is none")
+        return self.loss
+
+    @property
+    def norm(self) -> str:
+        """The norm that `change` is about."""
+        return "l1" if self.declared else self.loss.norm
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """The precision that jax is set to."""
+        return jnp.result_type(float)
 
     @cached_property
     def records(self) -> Records | Stream:
-        """The streams as device arrays, in the precision that jax is set to."""
-        dtype = jnp.result_type(float)
+        """The streams as device arrays."""
+        dtype = self.dtype
         if self.stream is not None:
             return Stream(*(jnp.asarray(part, dtype) for part in self.stream))
         return Records(
-            jnp.asarray(self.features, dtype), jnp.asarray(self.labels, dtype), jnp.asarray(self.counts, jnp.int32)
+            as_features(self.features, dtype), jnp.asarray(self.labels, dtype), jnp.asarray(self.counts, jnp.int32)
         )
 
     def arrived(self, step: int) -> np.ndarray:
@@ -119,8 +140,14 @@ class Problem:
                     )
                 )
             return (*self.assumptions, *facts, *declared)
-        if not curvature:
-            return (*facts, Assumption("enforced", f"every record's gradient is clipped to l2 norm {loss.clip:g}"))
+        if not curvature or not isinstance(loss, LinearLoss):
+            if loss.clip is None:
+                return (
+                    *facts,
+                    Assumption("declared", "nothing is known of the records' gradients: they are not clipped"),
+                )
+            clipped = f"every record's gradient is clipped to {loss.norm} norm {loss.clip:g}, so one record changes it by at most {2 * loss.clip:g}"
+            return (*self.assumptions, *facts, Assumption("enforced", clipped))
         kind = f"curvature interval [{low:.4g}, {high:.4g}] of the {type(loss).__name__} loss from |a| <= {loss.feature_bound:.4g}"
         facts.append(Assumption("derived", kind))
         if loss.clip is not None and 2 * loss.clip <= self.change * (1 + 1e-12):
@@ -259,6 +286,7 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
     "ridge": ridge,
     "estimation": estimation,
     "synthetic": synthetic,
+    "neural": neural,
 }
 
 
@@ -273,6 +301,30 @@ def _dataset(data: str | datasets.Dataset, data_dir: str | None, seed: int) -> d
     return data
 
 
+def as_features(features: np.ndarray, dtype: jnp.dtype) -> jnp.ndarray:
+    """On the device; bytes stay bytes, a model reads them as it needs them."""
+    return jnp.asarray(features) if features.dtype == np.uint8 else jnp.asarray(features, dtype)
+
+
+def held_by(
+    parts: list[np.ndarray], features: np.ndarray, labels: np.ndarray, arrivals: Arrivals
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """features (agents, most, ...), labels (agents, most) and counts (agents,) of agents that hold those rows, padded to the longest stream."""
+    check.count("per_step", arrivals.per_step)
+    check.count("head_start", arrivals.head_start, 0)
+    counts = np.array([len(p) for p in parts])
+    if counts.min() < arrivals.per_step:
+        short = int(np.argmin(counts))
+        raise ValueError(
+            f"per_step must be at most the records of every agent, got {arrivals.per_step} and agent {short} holds {counts[short]}"
+        )
+    held = np.zeros((len(parts), int(counts.max()), *features.shape[1:]), features.dtype)
+    marked = np.zeros(held.shape[:2])
+    for i, rows in enumerate(parts):
+        held[i, : len(rows)], marked[i, : len(rows)] = features[rows], labels[rows]
+    return held, marked, counts
+
+
 def _assemble(
     data: datasets.Dataset,
     loss: Loss,
@@ -284,20 +336,8 @@ def _assemble(
     classification: bool,
 ) -> Problem:
     agents = check.count("agents", agents)
-    check.count("per_step", arrivals.per_step)
-    check.count("head_start", arrivals.head_start, 0)
     parts = split(rule, data.labels, agents, seed)
-    counts = np.array([len(p) for p in parts])
-    if counts.min() < arrivals.per_step:
-        short = int(np.argmin(counts))
-        raise ValueError(
-            f"per_step must be at most the records of every agent, got {arrivals.per_step} and agent {short} holds {counts[short]}"
-        )
-    most = int(counts.max())
-    features = np.zeros((agents, most, data.features.shape[1]))
-    labels = np.zeros((agents, most))
-    for i, rows in enumerate(parts):
-        features[i, : len(rows)], labels[i, : len(rows)] = data.features[rows], data.labels[rows]
+    features, labels, counts = held_by(parts, data.features, data.labels, arrivals)
     facts = (
         Assumption(
             data.bound_kind,

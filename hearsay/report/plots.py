@@ -36,6 +36,8 @@ LABELS = {
     "accuracy": "test accuracy",
     "accuracy_worst": "test accuracy of the worst agent",
     "test_error": "mean squared test error",
+    "train_accuracy": "training accuracy",
+    "test_loss": "test loss",
 }
 _LINES = 12  # more labelled lines than this cannot be told apart
 
@@ -57,7 +59,7 @@ def compare(runs: Mapping[str, Run], metric: str, ax: Axes | None = None) -> Axe
                 drawn.append(values)
         ax.set_xlabel("step")
         ax.set_ylabel(LABELS.get(metric, metric.replace("_", " ")))
-        percent = metric.startswith("accuracy")
+        percent = "accuracy" in metric
         if not drawn:
             _say(ax, "not measured")
         elif not percent and metric != "dynamic_regret":

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 CURVES = (
     "accuracy",
+    "train_accuracy",
     "test_error",
+    "test_loss",
     "tracking_error",
     "regret",
     "dynamic_regret",
@@ -159,7 +161,7 @@ def _spending(run: Run) -> list[tuple[object, object]]:
 
 def theory(run: Run) -> Html:
     """The paper's conditions on this configuration, where the algorithm has any."""
-    findings = run.algorithm.theory(run.graph, run.problem)
+    findings = run.algorithm.findings(run.graph, run.problem)
     if not findings:
         return Html("")
     rows = [

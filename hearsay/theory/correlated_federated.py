@@ -158,7 +158,7 @@ def static_rate(rounds: int, server: float, gradient_bound: float, price: float,
 
 def gradient_bound(problem: Problem) -> float:
     """B_g: the length of one record's gradient at most, over the ball, its regulariser included."""
-    loss, reach = problem.loss, problem.domain.reach(problem.dimension)
+    loss, reach = problem.linear, problem.domain.reach(problem.dimension)
     margin = loss.feature_bound * reach
     labels = (0.0, 1.0) if problem.classification else (-loss.label_bound, loss.label_bound)
     with np.errstate(over="ignore"):  # residuals rise with the margin, so the largest is at an end
@@ -220,7 +220,7 @@ def correlated_federated(algorithm: CorrelatedFederated, graph: Graph, problem: 
 
 def _unclipped(problem: Problem) -> float:
     """The longest gradient of the data without the clip."""
-    return problem.loss.unclipped_change(problem.domain.reach(problem.dimension)) / 2
+    return problem.linear.unclipped_change(problem.domain.reach(problem.dimension)) / 2
 
 
 def _sensitivity(algorithm: CorrelatedFederated, smoothness: float) -> list[Finding]:

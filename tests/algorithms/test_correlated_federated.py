@@ -15,7 +15,7 @@ from hearsay import keys
 from hearsay.noise.factorized import noise_stream
 from hearsay.privacy.convert import gaussian_epsilon
 from hearsay.problems import Ball
-from hearsay.problems.losses import Loss
+from hearsay.problems.losses import LinearLoss
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling import Records, Window
 from hearsay.session import Session
@@ -154,13 +154,13 @@ def test_no_pair_of_records_moves_an_update_further_than_certified(rate):
 
 
 @dataclass(frozen=True)
-class Hill(Loss):
+class Hill(LinearLoss):
     """1 / (1 + (m - b)^2): a loss with its maximum at the label, so that steps run away from it on either side. Not convex."""
 
     def residual(self, margin, labels):
         return -2 * (margin - labels) / (1 + (margin - labels) ** 2) ** 2
 
-    def record_values(self, margin, labels):
+    def values(self, margin, labels):
         return 1 / (1 + (margin - labels) ** 2)
 
     @property

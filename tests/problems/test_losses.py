@@ -68,7 +68,7 @@ def test_values_and_gradients_against_automatic_differentiation(name):
             return sum(weights[i] * plain(loss, params, a[i], b[i]) for i in range(ROWS))
 
         margin = jnp.asarray(a @ params)
-        np.testing.assert_allclose(weights @ loss.record_values(margin, jnp.asarray(b)), total(params), rtol=1e-12)
+        np.testing.assert_allclose(weights @ loss.values(margin, jnp.asarray(b)), total(params), rtol=1e-12)
         mine = loss.gradient_sum(*map(jnp.asarray, (params, a, b, weights)))
         np.testing.assert_allclose(mine, jax.grad(total)(jnp.asarray(params)), rtol=1e-10, atol=1e-12)
 
@@ -222,7 +222,7 @@ def test_the_stated_approximation_error_is_true_and_no_larger_than_needed(bound)
     value, slope = approximate.approximation_error
     for label in (0.0, 1.0):
         labels = np.full_like(margin, label)
-        off = np.abs(exact.record_values(margin, labels) - approximate.record_values(margin, labels))
+        off = np.abs(exact.values(margin, labels) - approximate.values(margin, labels))
         steep = np.abs(exact.residual(margin, labels) - approximate.residual(margin, labels))
         assert off.max() == pytest.approx(value, rel=1e-3)
         assert steep.max() == pytest.approx(slope, rel=1e-3)
@@ -271,7 +271,7 @@ def test_statistics_are_exact_only_for_plain_quadratic_losses():
 def test_extreme_margins_stay_finite():
     margin = np.array([-1e4, 1e4])
     for xp in (np.asarray, jnp.asarray):
-        values = LOSSES["logistic"].record_values(xp(margin), xp(np.array([0.0, 1.0])))
+        values = LOSSES["logistic"].values(xp(margin), xp(np.array([0.0, 1.0])))
         np.testing.assert_allclose(values, 0, atol=1e-12)
         np.testing.assert_array_equal(LOSSES["logistic"].residual(xp(margin), xp(np.array([1.0, 0.0]))), [-1, 1])
 

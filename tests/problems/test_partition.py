@@ -147,7 +147,7 @@ def test_empty_agents_are_named_with_the_rule(rule, labels, agents, message):
     [
         ("by_labels", {}, "did you mean 'by_label'"),
         ("dirichelt:0.5", {}, "got 'dirichelt'; did you mean 'dirichlet'"),
-        ("zzz", {}, "must be one of iid, by_label, dirichlet, dominant, got 'zzz'$"),
+        ("zzz", {}, "must be one of iid, by_label, dirichlet, dominant, half_by_label, got 'zzz'$"),
         ("iid:3", {}, "'iid' takes no number"),
         ("iid", {"alpha": 1.0}, "'iid' takes no options, got alpha=1.0"),
         ("dominant", {"alpha": 1.0}, "only the option share, got alpha=1.0"),

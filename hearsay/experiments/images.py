@@ -1,0 +1,134 @@
+"""What the experiments with neural networks share: two scales, runs side by side, and the same budget spent better.
+
+    small    minutes on two CPU cores: fewer steps and records, for a first look
+    paper    the printed numbers, for a GPU
+
+The papers assume that gradients change by at most C when a record is replaced, and do not say what makes them. Here it is a clip: every record's gradient is
+brought down to norm `CLIP`, so C = 2 CLIP. What a paper prints is run as it is printed, learning or not; `better` shows what can be had beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from hearsay import _validate as check
+from hearsay.algorithms import GradientPerturbation
+from hearsay.base import Algorithm
+from hearsay.certify import calibrate, certify
+from hearsay.experiments.common import Progress, Table, complete
+from hearsay.graphs import Graph
+from hearsay.privacy.certificate import show
+from hearsay.problems.problem import Problem
+from hearsay.problems.sampling import Cyclic
+from hearsay.run import Run
+from hearsay.schedules import Constant, SampleSize
+from hearsay.simulate import simulate
+
+CLIP = 1.0
+EPSILON, DELTA = 8.0, 1e-5  # a budget that means something, for what is shown beside the papers' settings
+POINTS = 20  # times that a run is measured: a test set costs as much as many steps
+
+Trial = tuple[Algorithm, Problem, Graph]
+Runs = dict[str, Run]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """steps: of every run; records, test_records: how many of the data set are used (None: all)."""
+
+    steps: int
+    records: int | None = None
+    test_records: int | None = None
+
+    def data(self) -> dict[str, Any]:
+        return {"records": self.records, "test_records": self.test_records}
+
+
+def scale_of(scale: str | float, small: Scale, paper: Scale) -> Scale:
+    """ "small", "paper", or a number: that share of the small one's steps."""
+    if isinstance(scale, str):
+        return {"small": small, "paper": paper}[check.one_of("scale", scale, ["small", "paper"])]
+    if not 0 < check.number("scale", scale) <= 1:
+        check.fail("scale", "small, paper, or a number above 0 and at most 1", scale)
+    return replace(small, steps=max(2, round(small.steps * scale)))
+
+
+def train(trials: dict[str, Trial], steps: int, seeds: int, stage: str, progress: Progress) -> Runs:
+    """Every trial for so many steps."""
+    runs: Runs = {}
+    for name, (algorithm, problem, graph) in trials.items():
+        runs[name] = run(algorithm, problem, graph, steps, seeds)
+        progress(stage, len(runs), len(trials))
+    return runs
+
+
+def run(algorithm: Algorithm, problem: Problem, graph: Graph, steps: int, seeds: int) -> Run:
+    every = max(1, -(-steps // POINTS))
+    return complete(simulate(algorithm, problem, graph, steps=steps, seeds=seeds, every=every, delta=DELTA))
+
+
+def better(
+    candidates: Sequence[Algorithm],
+    problem: Problem,
+    graph: Graph,
+    steps: int,
+    seeds: int,
+    epsilon: float,
+    stage: str,
+    progress: Progress,
+) -> Run:
+    """The candidate that ends with the highest accuracy, each with noise that spends `epsilon` (at DELTA for Gaussian noise)."""
+    tried = []
+    for candidate in candidates:
+        ready = calibrate(candidate, problem, graph, steps, epsilon, delta=DELTA)
+        tried.append(run(ready, problem, graph, steps, seeds))
+        progress(stage, len(tried), len(candidates))
+    return max(tried, key=lambda found: np.nan_to_num(found.final("accuracy")[0], nan=0.0))
+
+
+def gradient_candidates(size: int, steps: Sequence[float]) -> list[GradientPerturbation]:
+    """Noise on clipped mean gradients of large batches, each record once per pass: the cheapest way to privacy that the library has for networks."""
+    shared: dict[str, Any] = {"coupling": Constant(0.9), "noise": Constant(1.0), "mechanism": "gaussian"}
+    sampling = Cyclic(SampleSize(Constant(float(size))))
+    return [GradientPerturbation(step=Constant(step), sampling=sampling, **shared) for step in steps]
+
+
+def steps_times(algorithm: Any, factors: Sequence[float]) -> list[Algorithm]:
+    """The algorithm with its step size multiplied."""
+    return [replace(algorithm, step=algorithm.step.scaled(factor)) for factor in factors]
+
+
+def certified(algorithm: Algorithm, problem: Problem, graph: Graph, steps: int) -> float:
+    return max(certify(algorithm, problem, graph, steps, delta=DELTA).epsilon)
+
+
+def ends(runs: Runs, caption: str) -> Table:
+    """Budget and accuracy of every run at its end."""
+    rows = []
+    for name, found in runs.items():
+        budgets = found.certificate.budgets
+        paper = [b.paper_epsilon for b in budgets if b.paper_epsilon is not None]
+        at = f" (δ = {found.certificate.slack:g})" if found.certificate.slack else ""
+        rows.append(
+            [name, show(max(paper)) if paper else "-", show(max(found.certificate.epsilon)) + at, *_accuracies(found), str(found.algorithm.step_size), f"{found.seconds:.0f} s"]
+        )  # fmt: skip
+    header = [
+        "run",
+        "ε by the paper's formula",
+        "ε certified",
+        "test accuracy",
+        "worst agent",
+        "training accuracy",
+        "step",
+        "time",
+    ]
+    return caption, header, rows
+
+
+def _accuracies(found: Run) -> list[str]:
+    shown: Callable[[tuple[float, float]], str] = lambda pair: "{:.4f} ± {:.4f}".format(*pair)  # noqa: E731
+    return [shown(found.final(metric)) for metric in ("accuracy", "accuracy_worst", "train_accuracy")]
