@@ -12,7 +12,6 @@ from hearsay import _validate as check
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.problems import per_record
-from hearsay.problems.batches import BLOCK
 from hearsay.problems.network import Network
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling import Sized
@@ -44,7 +43,7 @@ def free_bytes() -> int:
 
 def widest(algorithm: Algorithm, problem: Problem) -> int:
     """The most records that one gradient is computed from at once."""
-    most = int(min(BLOCK, problem.features.shape[1]))
+    most = int(min(problem.arrivals.block, problem.features.shape[1]))
     return min(most, algorithm.sampling.width(problem.arrivals)) if isinstance(algorithm.sampling, Sized) else most
 
 

@@ -76,10 +76,11 @@ class Prefix(eqx.Module):
     records: Records
     limit: jax.Array
     loss: Loss = eqx.field(static=True)
+    block: int = eqx.field(static=True, default=BLOCK)
 
     def gradient(self, params: jax.Array) -> jax.Array:
         seen = jnp.minimum(self.limit, self.records.held)
-        size = min(BLOCK, self.records.labels.shape[0])
+        size = min(self.block, self.records.labels.shape[0])
 
         def add(index: jax.Array, total: jax.Array) -> jax.Array:
             # The last block is moved back to end at the last row; the mask leaves out what an earlier block has counted.

@@ -48,7 +48,8 @@ def summed_gradients() -> Iterator[None]:
 
 
 def convolve(x: jax.Array, weight: jax.Array, strides: Strides = (1, 1), padding: str | Pads = "SAME") -> jax.Array:
-    """x (height, width, in) with weight (rows, columns, in, out)."""
+    """x (height, width, in) with weight (rows, columns, in, out), in the weight's precision."""
+    x = x.astype(weight.dtype)
     pads = resolved(padding, x.shape[:2], weight.shape[:2], strides)
     if _summed.get():
         return _library(x, weight, strides, pads)
@@ -82,11 +83,23 @@ def _forward(x: jax.Array, weight: jax.Array, strides: Strides, pads: Pads) -> t
 def _backward(strides: Strides, pads: Pads, saved: tuple, cotangent: jax.Array) -> tuple[jax.Array, jax.Array]:
     x, weight, columns = saved
     fresh, subscripts, _ = _columns(x, weight, strides, pads)
-    columns = fresh if columns is None else columns
+    # A GPU's compiler that is left to merge the shifts into the product fails on odd sizes (an abort, seen with jax 0.11).
+    columns = lax.optimization_barrier(fresh) if columns is None else columns
     flat = cotangent.reshape(-1, weight.shape[-1])
     by_weight = jnp.einsum(f"{subscripts},po->ko", columns, flat).reshape(weight.shape)
-    (by_x,) = jax.vjp(lambda x: _library(x, weight, strides, pads), x)[1](cotangent)
-    return by_x, by_weight
+    return _transposed(cotangent, weight, x.shape, strides, pads), by_weight
+
+
+def _transposed(cotangent: jax.Array, weight: jax.Array, shape: tuple, strides: Strides, pads: Pads) -> jax.Array:
+    """d/dx as one more plain convolution, of the cotangent spread out to the strides: the form that a CPU runs fast inside loops too."""
+    spread = []
+    for axis in (0, 1):
+        taps, step, low = weight.shape[axis], strides[axis], pads[axis][0]
+        reached = (cotangent.shape[axis] - 1) * step + 1
+        spread.append((taps - 1 - low, shape[axis] + low - reached, step - 1))
+    zero = jnp.zeros((), cotangent.dtype)
+    padded = lax.pad(cotangent, zero, (*spread, (0, 0, 0)))
+    return _library(padded, weight[::-1, ::-1].transpose(0, 1, 3, 2), (1, 1), ((0, 0), (0, 0)))
 
 
 _convolve.defvjp(_forward, _backward)
@@ -98,20 +111,17 @@ def _columns(x: jax.Array, weight: jax.Array, strides: Strides, pads: Pads) -> t
     if (rows, columns) == (1, 1) and strides == (1, 1) and pads == ((0, 0), (0, 0)):
         return x.reshape(-1, channels), "pk", (x.shape[0], x.shape[1])
     padded = jnp.pad(x, (*pads, (0, 0)))
-    out = tuple(
-        (size - taps) // step + 1 for size, taps, step in zip(padded.shape, (rows, columns), strides, strict=False)
-    )
-    ends = tuple((size - 1) * step + 1 for size, step in zip(out, strides, strict=True))
-    first = channels < FEW_CHANNELS
+    height, width = (padded.shape[0] - rows) // strides[0] + 1, (padded.shape[1] - columns) // strides[1] + 1
+    ends = (height - 1) * strides[0] + 1, (width - 1) * strides[1] + 1
     shifted = [
         lax.slice(padded, (i, j, 0), (i + ends[0], j + ends[1], channels), (*strides, 1))
         for i in range(rows)
         for j in range(columns)
     ]
-    if first:
+    if channels < FEW_CHANNELS:
         stacked = jnp.stack([jnp.moveaxis(one, -1, 0) for one in shifted])
-        return stacked.reshape(-1, math.prod(out)), "kp", out
-    return jnp.stack(shifted, axis=2).reshape(math.prod(out), -1), "pk", out
+        return stacked.reshape(-1, height * width), "kp", (height, width)
+    return jnp.stack(shifted, axis=2).reshape(height * width, -1), "pk", (height, width)
 
 
 @jax.custom_vjp

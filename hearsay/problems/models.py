@@ -1,14 +1,14 @@
 """Neural networks as Equinox modules: one record's image (height, width, channels) in [0, 1] to logits, one per class.
 
     mlp        dense 128, 64, tanh; for flat features too
-    cnn-p1     5x5 convolutions of stride 2 with 16 and 32 filters, tanh, one dense layer. P1 gives no architecture ("a CNN"); this one is
-               smooth everywhere, so a gradient-matching attack can differentiate its gradients
+    cnn-p1     5x5 convolutions of stride 2 with 16 and 32 filters, GroupNorm, tanh, one dense layer that begins small. P1 gives no architecture ("a
+               CNN"); this one bears the paper's first step of 1, and is smooth, so a gradient-matching attack can differentiate its gradients
     cnn-p3     5x5 convolutions with 16 and 32 filters, sigmoid, 2x2 max pooling each, one dense layer (P3, Section V; the paper does not
                give the filter size): 28,938 parameters on 28 x 28 x 1
     cnn-p4     3x3 convolutions with 32 filters each, 2x2 max pooling each, dense 64, 32, classes, ReLU (P4, Section V-B)
     resnet18   the variant usual for small images (3x3 stem, no pooling before the blocks, widths 64 to 512) with GroupNorm: 11.2 million parameters
 
-Convolutions keep the image's size ("same" padding). Pooling comes before the bias and the activation, which are monotone: the values are the same, at
+Convolutions keep the image's size ("same" padding). Pooling comes before the activation, which is increasing: the values are the same, at
 a quarter of the work. Nothing here mixes records: a norm over the batch would make clipping record by record meaningless.
 """
 
@@ -29,15 +29,18 @@ Activation = Callable[[jax.Array], jax.Array]
 
 
 class Dense(eqx.Module):
-    """Linear layers with an activation between them."""
+    """Linear layers with an activation between them; `last` is the gain of the last one, where it is another."""
 
     layers: tuple[Linear, ...]
     activation: Activation = eqx.field(static=True)
 
-    def __init__(self, key: jax.Array, sizes: tuple[int, ...], activation: Activation, gain: float) -> None:
+    def __init__(
+        self, key: jax.Array, sizes: tuple[int, ...], activation: Activation, gain: float, last: float | None = None
+    ) -> None:
         keys = jax.random.split(key, len(sizes) - 1)
-        pairs = zip(keys, sizes[:-1], sizes[1:], strict=True)
-        self.layers = tuple(Linear(k, before, after, gain=gain) for k, before, after in pairs)
+        gains = [*(gain for _ in sizes[2:]), gain if last is None else last]
+        pairs = zip(keys, sizes[:-1], sizes[1:], gains, strict=True)
+        self.layers = tuple(Linear(k, before, after, gain=g) for k, before, after, g in pairs)
         self.activation = activation
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -48,9 +51,10 @@ class Dense(eqx.Module):
 
 
 class Cnn(eqx.Module):
-    """Convolutions, each pooled or strided down by two, then dense layers."""
+    """Convolutions, each pooled or strided down by two and normalised in `groups` (0: not at all), then dense layers."""
 
     convolutions: tuple[Conv, ...]
+    norms: tuple[GroupNorm, ...]
     dense: Dense
     activation: Activation = eqx.field(static=True)
     pooled: bool = eqx.field(static=True)
@@ -65,9 +69,11 @@ class Cnn(eqx.Module):
         activation: Activation,
         *,
         pooled: bool = True,
+        groups: int = 0,
         gain: float = 1.0,
+        last: float | None = None,
     ) -> None:
-        *keys, last = jax.random.split(key, len(filters) + 1)
+        *keys, rest = jax.random.split(key, len(filters) + 1)
         height, width, channels = shape
         convolutions = []
         for k, count in zip(keys, filters, strict=True):
@@ -75,12 +81,14 @@ class Cnn(eqx.Module):
             channels = count
             height, width = (height // 2, width // 2) if pooled else (-(-height // 2), -(-width // 2))
         self.convolutions = tuple(convolutions)
-        self.dense = Dense(last, (height * width * channels, *units), activation, gain)
+        self.norms = tuple(GroupNorm(count, groups) for count in filters) if groups else ()
+        self.dense = Dense(rest, (height * width * channels, *units), activation, gain, last)
         self.activation, self.pooled = activation, pooled
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        for layer in self.convolutions:
-            x = self.activation(max_pool(layer(x)) if self.pooled else layer(x))
+        for index, layer in enumerate(self.convolutions):
+            x = max_pool(layer(x)) if self.pooled else layer(x)
+            x = self.activation(self.norms[index](x) if self.norms else x)
         return self.dense(x)
 
 
@@ -146,7 +154,7 @@ def mlp(key: jax.Array, shape: tuple[int, ...], classes: int) -> Dense:
 
 
 def cnn_p1(key: jax.Array, shape: tuple[int, ...], classes: int) -> Cnn:
-    return Cnn(key, _image(shape), (16, 32), 5, (classes,), jnp.tanh, pooled=False)
+    return Cnn(key, _image(shape), (16, 32), 5, (classes,), jnp.tanh, pooled=False, groups=8, last=0.01)
 
 
 def cnn_p3(key: jax.Array, shape: tuple[int, ...], classes: int) -> Cnn:

@@ -15,6 +15,8 @@ from hearsay.problems.network import Model, Network, from_module, named
 from hearsay.problems.partition import partition as split
 from hearsay.problems.sampling import Arrivals
 
+_BLOCK = {"cpu": 32}  # records at a time: no more than a batch needs on a CPU, enough to fill a GPU
+
 if TYPE_CHECKING:
     from hearsay.problems.problem import Problem
 
@@ -57,10 +59,11 @@ def neural(
     _try(loss, start, images)
     domain: Domain = Ball(radius) if norm == "l2" else Box(-check.positive("radius", radius), radius)
     parts = split(partition, images.labels, check.count("agents", agents), seed)
-    features, labels, counts = held_by(parts, images.features, images.labels, Arrivals(per_step, head_start))
+    arrivals = Arrivals(per_step, head_start, _BLOCK.get(jax.default_backend(), 2048))
+    features, labels, counts = held_by(parts, images.features, images.labels, arrivals)
     return Problem(
         images.name, loss, domain, features, labels, counts, images.test_features, images.test_labels.astype(np.float64),
-        Arrivals(per_step, head_start), seed=seed, start=start,
+        arrivals, seed=seed, start=start,
     )  # fmt: skip
 
 

@@ -2,21 +2,20 @@
 
     clip_B(g) = g min(1, B / |g|)       |g| the l1 or l2 norm over all parameters together
 
-Every record counts with norm at most B, whatever its data: a sensitivity rests on that, so rounding may not break it. Norms are
-taken of g / max|g|, so no square under- or overflows, and summed in blocks of BLOCK, level by level, so that each level adds a relative error of at most
-BLOCK units of rounding, however many parameters there are (one running sum would lose small terms beside a large one: with
-11 million parameters the norm could come out 20 % short). The norm is then raised by `margin`, the sum of all those errors: about
-5e-5 for 11 million parameters in float32. A record whose gradient is not finite counts nothing.
+Every record counts with norm at most B, whatever its data: a sensitivity rests on that, so rounding may not break it. Norms are summed
+in blocks of at most BLOCK terms, level by level, so that each level adds a relative error of at most BLOCK roundings, however many parameters there
+are (one running sum would lose small terms beside a large one: with 11 million parameters a norm could come out 20 % short). The norm is
+then raised by `margin`, the sum of all those errors, about 1e-4 for 11 million parameters in float32, and by what squares rounded to 0 may hide. Where a
+sum overflows, the records are taken one by one with entries scaled by their largest. A record whose gradient is not finite counts nothing.
 
-    vmap        one pass: per-record gradients of a microbatch in memory, their norms, their weighted sum
-    two_pass    norms first, then one gradient of the reweighted sum of losses: gradients are summed as they are made
+    vmap        per-record gradients, their norms, their weighted sum (of matrices see `combined`)
+    two_pass    norms first, then one gradient of the reweighted sum of losses: no gradient outlives the sum of its squares
 
 Both go through a batch in microbatches, which bounds the memory and, on a CPU, keeps the work in the cache.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -58,23 +57,22 @@ def gradient_sum(
         check.positive("clip", clip)
     if microbatch is not None:
         check.count("microbatch", microbatch)
+    size = min(microbatch or suited(value, params, features, labels), weights.shape[0])
     if method == "auto":
-        method = chosen(params, weights.shape[0])
-    size = microbatch or suited(value, params, features, labels)
+        method = chosen(params, size)
 
     def block(features: jax.Array, labels: jax.Array, weights: jax.Array) -> Any:
         if clip is None:
-            return weighted(value, params, features, labels, weights)
-        sum_of = one_pass if method == "vmap" else two_passes
-        return sum_of(value, params, features, labels, weights, clip, norm)
+            return unclipped(value, params, features, labels, weights)
+        return clipped(value, params, features, labels, weights, clip, norm, method)
 
     return _in_blocks(block, params, (features, labels, weights), size)
 
 
-def chosen(params: Any, records: int) -> str:
-    """The faster method: one pass, unless the gradients of one batch would fill a device's memory."""
+def chosen(params: Any, microbatch: int) -> str:
+    """The faster method (measured on CPUs): "vmap", unless the gradients of one microbatch would fill a device's memory."""
     size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(params))
-    return "vmap" if size * records <= 16 << 30 else "two_pass"
+    return "vmap" if size * microbatch <= 16 << 30 else "two_pass"
 
 
 def suited(value: Value, params: Any, features: jax.Array, labels: jax.Array) -> int:
@@ -82,7 +80,7 @@ def suited(value: Value, params: Any, features: jax.Array, labels: jax.Array) ->
     records = features.shape[0]
     if jax.default_backend() != "cpu" or records <= 1:
         return max(records, 1)
-    return fitting_microbatch(record_bytes(value, params, features[0], labels[0]), CACHE)
+    return max(1, CACHE // record_bytes(value, params, features[0], labels[0]))
 
 
 def _in_blocks(block: Callable[..., Any], params: Any, batch: tuple, size: int) -> Any:
@@ -105,7 +103,7 @@ def _in_blocks(block: Callable[..., Any], params: Any, batch: tuple, size: int) 
 
 
 def weighted(value: Value, params: Any, features: jax.Array, labels: jax.Array, weights: jax.Array) -> Any:
-    """The ordinary gradient of the weighted sum of losses."""
+    """The gradient of the weighted sum of losses, as one."""
 
     def total(params: Any) -> jax.Array:
         return jnp.vdot(weights, jax.vmap(value, (None, 0, 0))(params, features, labels))
@@ -117,63 +115,109 @@ def weighted(value: Value, params: Any, features: jax.Array, labels: jax.Array, 
         return jax.grad(total)(params)
 
 
-def one_pass(
-    value: Value, params: Any, features: jax.Array, labels: jax.Array, weights: jax.Array, clip: float, norm: str
+def combined(gradients: Any, batched: Any, scales: jax.Array) -> Any:
+    """The weighted sum of per-record gradients, but of matrices the same sum as `weighted` makes it: one product over the batch, so that outer products of
+    single records are never stored. The compiler drops what is not used of `batched` and shares the forward pass."""
+
+    def one(gradient: jax.Array, summed: jax.Array) -> jax.Array:
+        return summed if summed.ndim == 2 else jnp.tensordot(scales.astype(gradient.dtype), gradient, 1)
+
+    return jax.tree.map(one, gradients, batched)
+
+
+def unclipped(value: Value, params: Any, features: jax.Array, labels: jax.Array, weights: jax.Array) -> Any:
+    batched = weighted(value, params, features, labels, weights)
+    if jax.default_backend() != "cpu":
+        return batched
+    gradients = jax.vmap(jax.grad(value), (None, 0, 0))(params, features, labels)
+    return combined(gradients, batched, weights)
+
+
+def clipped(
+    value: Value,
+    params: Any,
+    features: jax.Array,
+    labels: jax.Array,
+    weights: jax.Array,
+    clip: float,
+    norm: str,
+    method: str,
 ) -> Any:
     gradients = jax.vmap(jax.grad(value), (None, 0, 0))(params, features, labels)
-    finite, factors = jax.vmap(lambda g: factor(g, clip, norm))(gradients)
-    scales = (weights * factors).astype(factors.dtype)
-
-    def combined(gradients: Any) -> Any:
-        return jax.tree.map(lambda leaf: jnp.tensordot(scales.astype(leaf.dtype), leaf, 1), gradients)
-
-    def emptied(gradients: Any) -> Any:
-        # 0 times an infinity is not 0.
-        keep = lambda leaf: jnp.where(finite.reshape(-1, *[1] * (leaf.ndim - 1)), leaf, 0)  # noqa: E731
-        return combined(jax.tree.map(keep, gradients))
-
-    return lax.cond(jnp.all(finite), combined, emptied, gradients)
+    sizes = jax.vmap(lambda g: size_of(g, norm))(gradients)
+    scales = (weights * factor_of(sizes, params, clip, norm)).astype(sizes.dtype)
+    batched = weighted(value, params, features, labels, scales)
+    return lax.cond(
+        jnp.all(jnp.isfinite(sizes)),
+        lambda: batched if method == "two_pass" else combined(gradients, batched, scales),
+        lambda: one_by_one(value, params, features, labels, weights, clip, norm),
+    )
 
 
-def two_passes(
+def one_by_one(
     value: Value, params: Any, features: jax.Array, labels: jax.Array, weights: jax.Array, clip: float, norm: str
 ) -> Any:
-    def one(feature: jax.Array, label: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return factor(jax.grad(value)(params, feature, label), clip, norm)
+    """The same sum for batches in which a gradient is huge or not finite: slower, and rare."""
 
-    finite, factors = jax.vmap(one)(features, labels)
-    # A record that counts nothing is replaced by one that has a gradient, with weight 0: 0 times an infinity is not 0.
-    row = jnp.where(finite, jnp.arange(finite.shape[0]), jnp.argmax(finite))
-    total = weighted(value, params, features[row], labels[row], (weights * factors).astype(factors.dtype))
-    return jax.tree.map(lambda leaf: jnp.where(jnp.any(finite), leaf, 0), total)
+    def add(total: Any, record: tuple) -> tuple[Any, None]:
+        feature, label, weight = record
+        gradient = jax.grad(value)(params, feature, label)
+        finite, factor = careful(gradient, clip, norm)
+        # Not a product: 0 times an infinity is not 0.
+        grown = lambda t, g: jnp.where(finite, t + (weight * factor).astype(g.dtype) * g, t)  # noqa: E731
+        return jax.tree.map(grown, total, gradient), None
+
+    return lax.scan(add, jax.tree.map(jnp.zeros_like, params), (features, labels, weights))[0]
 
 
-def factor(gradient: Any, clip: float, norm: str) -> tuple[jax.Array, jax.Array]:
-    """Whether one record's gradient is finite, and the number that brings its norm to at most `clip` (0 where it is not finite)."""
-    leaves = [leaf for leaf in jax.tree.leaves(gradient) if leaf.size]
-    largest = jnp.stack([jnp.max(jnp.abs(leaf)) for leaf in leaves]).max()
+def size_of(gradient: Any, norm: str) -> jax.Array:
+    """One record's sum of squares (l2) or of absolute values (l1); not finite if an entry is not, or where the sum overflows."""
+    terms = [jnp.abs(leaf) if norm == "l1" else jnp.square(leaf) for leaf in jax.tree.leaves(gradient)]
+    return jnp.stack([_blocked_sum(term.ravel()) for term in terms]).sum()
+
+
+def factor_of(size: jax.Array, params: Any, clip: Any, norm: str) -> jax.Array:
+    """What brings a gradient of that (finite) size to norm `clip` or less."""
+    # Squares below the smallest number may have been rounded to 0: so much each of them may hide.
+    hidden = sum(leaf.size for leaf in jax.tree.leaves(params)) * float(jnp.finfo(size.dtype).tiny)
+    length = size + hidden if norm == "l1" else jnp.sqrt(size + hidden)
+    return jnp.minimum(1, clip / (length * (1 + margin(params))))
+
+
+def careful(gradient: Any, clip: float, norm: str) -> tuple[jax.Array, jax.Array]:
+    """Whether a gradient is finite, and its factor (else 0), with entries scaled by the largest so that no sum overflows."""
+    largest = jnp.stack([jnp.max(jnp.abs(leaf), initial=0) for leaf in jax.tree.leaves(gradient)]).max()
     finite = jnp.isfinite(largest)
-    unit = jnp.where(finite, jnp.maximum(largest, 1e-30), 1)
-    terms = [jnp.abs(leaf) / unit if norm == "l1" else jnp.square(leaf / unit) for leaf in leaves]
-    total = sum((_blocked_sum(term.ravel()) for term in terms), start=jnp.zeros((), largest.dtype))
-    length = total if norm == "l1" else jnp.sqrt(total)
-    factors = jnp.minimum(1, clip / unit / (length * (1 + margin(leaves))))
-    return finite, jnp.where(finite, factors, 0)
+    unit = jnp.where(finite, jnp.maximum(largest, 1), 1)
+    size = size_of(jax.tree.map(lambda leaf: leaf / unit, gradient), norm)
+    return finite, jnp.where(finite, factor_of(size, gradient, clip / unit, norm), 0)
 
 
 def _blocked_sum(terms: jax.Array) -> jax.Array:
-    while terms.size > 1:
-        rows = -(-terms.size // BLOCK)
-        terms = jnp.pad(terms, (0, rows * BLOCK - terms.size)) if rows > 1 else terms
+    for width in _widths(terms.size):
+        rows = -(-terms.size // width)
+        terms = jnp.pad(terms, (0, rows * width - terms.size)) if terms.size % width else terms
         # Without the barrier the compiler may join the levels into one running sum, which the margin does not cover.
-        terms = lax.optimization_barrier(terms.reshape(rows, -1).sum(axis=1))
-    return terms.reshape(())
+        terms = lax.optimization_barrier(terms.reshape(rows, width).sum(axis=1))
+    return terms.sum()
 
 
-def margin(leaves: list) -> float:
-    """Bound of the relative error of a norm: BLOCK roundings per level, one per leaf, and 16 for the term, root, product and quotient."""
-    levels = max(math.ceil(math.log(max(leaf.size, 2), BLOCK)) for leaf in leaves)
-    return (BLOCK * levels + len(leaves) + 16) * float(jnp.finfo(jnp.result_type(*leaves)).eps)
+def _widths(size: int) -> list[int]:
+    """How many terms each level of a sum adds up: divisors where there are good ones, since filling up costs a copy."""
+    widths = []
+    while size > 1:
+        most = min(size, BLOCK)
+        width = max(w for w in range(1, most + 1) if size % w == 0)
+        widths.append(width if 8 * width >= most else most)
+        size = -(-size // widths[-1])
+    return widths
+
+
+def margin(params: Any) -> float:
+    """Bound of the relative error of a norm: a rounding per term and level, one per leaf, and 16 for the term, root, product and quotient."""
+    leaves = jax.tree.leaves(params)
+    most = max(sum(_widths(leaf.size)) for leaf in leaves)
+    return (most + len(leaves) + 16) * float(jnp.finfo(jnp.result_type(*leaves)).eps)
 
 
 def record_bytes(value: Value, params: Any, feature: Any, label: Any) -> int:

@@ -40,10 +40,11 @@ _STATISTICS = 64  # up to so many parameters, two moments of a batch are cheaper
 
 
 class Arrivals(NamedTuple):
-    """How records reach an agent: `head_start` of them before step 0, then `per_step` with every step."""
+    """How records reach an agent: `head_start` of them before step 0, then `per_step` with every step; large batches are worked through `block` at a time."""
 
     per_step: int = 1
     head_start: int = 0
+    block: int = BLOCK
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ class History(Sampling):
         assert isinstance(records, Records)
         limit = arrivals.head_start + (step + 1) * arrivals.per_step
         if not self.uses_statistics(loss):
-            return Prefix(records, limit, loss), state
+            return Prefix(records, limit, loss, arrivals.block), state
         rows = limit - arrivals.per_step + jnp.arange(arrivals.per_step)
         fresh = rows < records.held
         rows = jnp.minimum(rows, records.labels.shape[0] - 1)
@@ -241,7 +242,7 @@ class Sized(Sampling):
 
     def width(self, arrivals: Arrivals) -> int:
         """Records per block: a property of the sampler, not of the run, so that longer runs draw the same records."""
-        return int(min(BLOCK, self.most(arrivals)))
+        return int(min(arrivals.block, self.most(arrivals)))
 
     def __str__(self) -> str:
         return super().__str__() if self.size is None else f"{super().__str__()} with {self.size} records a step"
@@ -358,7 +359,8 @@ class Resample(Sized):
 
     def rows(self, records: Records, window: Window, key: jax.Array) -> Callable[[jax.Array], jax.Array]:
         def find(place: jax.Array) -> jax.Array:
-            drawn = jax.random.randint(jax.random.fold_in(key, place[0]), place.shape, 0, records.held)
+            # A key for every place, so that the width of a block does not matter.
+            drawn = jax.vmap(lambda p: jax.random.randint(jax.random.fold_in(key, p), (), 0, records.held))(place)
             return jnp.where(window.size >= records.held, place, drawn)
 
         return find
