@@ -38,6 +38,8 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.scale
 	$(BIN)/python -m benchmarks.tracking
 	$(BIN)/python -m benchmarks.factorized
+	$(BIN)/python -m benchmarks.lattice
+	$(BIN)/python -m benchmarks.clipping
 
 clean:
 	rm -rf $(VENV) out build *.egg-info .pytest_cache .mypy_cache .ruff_cache
