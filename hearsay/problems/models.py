@@ -1,8 +1,8 @@
 """Neural networks as Equinox modules: one record's image (height, width, channels) in [0, 1] to logits, one per class.
 
     mlp        dense 128, 64, tanh; for flat features too
-    cnn-p1     5x5 convolutions of stride 2 with 16 and 32 filters, GroupNorm, tanh, one dense layer that begins small. P1 gives no architecture ("a
-               CNN"); this one bears the paper's first step of 1, and is smooth, so a gradient-matching attack can differentiate its gradients
+    cnn-p1     5x5 convolutions of stride 2 with 16 and 32 filters, dense 32, classes, tanh; the last layer begins small. P1 gives no architecture
+               ("a CNN"); this one bears the paper's first step of 1, and is smooth, so a gradient-matching attack can differentiate its gradients
     cnn-p3     5x5 convolutions with 16 and 32 filters, sigmoid, 2x2 max pooling each, one dense layer (P3, Section V; the paper does not
                give the filter size): 28,938 parameters on 28 x 28 x 1
     cnn-p4     3x3 convolutions with 32 filters each, 2x2 max pooling each, dense 64, 32, classes, ReLU (P4, Section V-B)
@@ -51,10 +51,9 @@ class Dense(eqx.Module):
 
 
 class Cnn(eqx.Module):
-    """Convolutions, each pooled or strided down by two and normalised in `groups` (0: not at all), then dense layers."""
+    """Convolutions, each pooled or strided down by two, then dense layers."""
 
     convolutions: tuple[Conv, ...]
-    norms: tuple[GroupNorm, ...]
     dense: Dense
     activation: Activation = eqx.field(static=True)
     pooled: bool = eqx.field(static=True)
@@ -69,7 +68,6 @@ class Cnn(eqx.Module):
         activation: Activation,
         *,
         pooled: bool = True,
-        groups: int = 0,
         gain: float = 1.0,
         last: float | None = None,
     ) -> None:
@@ -81,14 +79,12 @@ class Cnn(eqx.Module):
             channels = count
             height, width = (height // 2, width // 2) if pooled else (-(-height // 2), -(-width // 2))
         self.convolutions = tuple(convolutions)
-        self.norms = tuple(GroupNorm(count, groups) for count in filters) if groups else ()
         self.dense = Dense(rest, (height * width * channels, *units), activation, gain, last)
         self.activation, self.pooled = activation, pooled
 
     def __call__(self, x: jax.Array) -> jax.Array:
-        for index, layer in enumerate(self.convolutions):
-            x = max_pool(layer(x)) if self.pooled else layer(x)
-            x = self.activation(self.norms[index](x) if self.norms else x)
+        for layer in self.convolutions:
+            x = self.activation(max_pool(layer(x)) if self.pooled else layer(x))
         return self.dense(x)
 
 
@@ -154,7 +150,7 @@ def mlp(key: jax.Array, shape: tuple[int, ...], classes: int) -> Dense:
 
 
 def cnn_p1(key: jax.Array, shape: tuple[int, ...], classes: int) -> Cnn:
-    return Cnn(key, _image(shape), (16, 32), 5, (classes,), jnp.tanh, pooled=False, groups=8, last=0.01)
+    return Cnn(key, _image(shape), (16, 32), 5, (32, classes), jnp.tanh, pooled=False, last=0.01)
 
 
 def cnn_p3(key: jax.Array, shape: tuple[int, ...], classes: int) -> Cnn:

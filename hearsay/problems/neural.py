@@ -59,7 +59,7 @@ def neural(
     _try(loss, start, images)
     domain: Domain = Ball(radius) if norm == "l2" else Box(-check.positive("radius", radius), radius)
     parts = split(partition, images.labels, check.count("agents", agents), seed)
-    arrivals = Arrivals(per_step, head_start, _BLOCK.get(jax.default_backend(), 2048))
+    arrivals = Arrivals(per_step, head_start, _BLOCK.get(jax.default_backend(), 1024))
     features, labels, counts = held_by(parts, images.features, images.labels, arrivals)
     return Problem(
         images.name, loss, domain, features, labels, counts, images.test_features, images.test_labels.astype(np.float64),
