@@ -30,7 +30,7 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
     "clip": (
         "problem",
         "clip",
-        float,
+        str,
         "Bring every record's gradient down to this norm (with --set problem.norm=l1 in l1).",
     ),
     "agents": ("problem", "agents", int, "How many agents."),
@@ -146,7 +146,7 @@ def _configuration(words: dict[str, Any], one: bool) -> Config:
     tables: dict[str, dict[str, Any]] = {name: {} for name in Config.__dataclass_fields__}
     for name, (table, key, _, _) in _OPTIONS.items():
         value = words.get(name)
-        tables[table][key] = word(value) if name == "weight" and value is not None else value
+        tables[table][key] = word(value) if name in ("weight", "clip") and value is not None else value
     if (words["noise"] or "").lower() == "none":
         tables["algorithm"]["noise"] = 0.0
     if one:

@@ -90,6 +90,22 @@ def plan_table(plan: Any) -> None:
     console.print(table)
 
 
+def attack_table(sweep: Any) -> None:
+    """One row per noise level: how near the reconstructions come."""
+    table = Table(title="Error of a pixel (root mean square, mean ± standard error over targets)")
+    for column in ("noise ×", "error", "mean squared", "labels right", "time each"):
+        table.add_column(column, justify="right")
+    for level, mean, error, row in zip(sweep.levels, sweep.mean, sweep.standard_error, sweep.found, strict=True):
+        squared = sum(one.error**2 for one in row) / len(row)
+        right = sum(bool((one.guess.labels == one.true_labels).all()) for one in row)
+        seconds = sorted(one.seconds for one in row)[len(row) // 2]
+        table.add_row(
+            f"{level:g}", f"{mean:.4f} ± {error:.4f}", f"{squared:.4f}", f"{right} of {len(row)}", f"{seconds:.1f} s"
+        )
+    table.add_row("a blind guess", f"{sweep.blind:.4f}", f"{sweep.blind**2:.4f}", "", "")
+    console.print(table)
+
+
 def hint(result: Any) -> None:
     """Say it when a model is no better than a guess: the budget, not the reader, is to blame."""
     if result.guessing is None or result.final("accuracy")[0] > result.guessing + 0.01:

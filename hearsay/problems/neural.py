@@ -27,7 +27,7 @@ def neural(
     model: Any = "cnn-p4",
     agents: int = 5,
     partition: str = "iid",
-    clip: float | None = 1.0,
+    clip: float | str | None = 1.0,
     norm: str = "l2",
     ridge: float = 0.0,
     per_step: int = 1,
@@ -44,7 +44,7 @@ def neural(
 
     data: "digits" (in scikit-learn), "mnist", "cifar10", or Images (hearsay.problems.from_records makes one).
     model: a name in models.py, an Equinox module that maps one record to class scores, or the pair that from_module or from_function gives.
-    clip: the norm that every record's gradient is brought down to, in `norm` "l2" or "l1"; None means no budget. An l1 clip keeps models in a box of that
+    clip: the norm that every record's gradient is brought down to, in `norm` "l2" or "l1"; None (or "none") means no budget. An l1 clip keeps models in a box of that
     radius instead of a ball, because projecting onto a ball may lengthen a distance in l1.
     records, test_records: use only so many, drawn at random. microbatch, compute: see network.py.
     """
@@ -55,7 +55,9 @@ def neural(
     check.instance("data", images, Images, "the name of an image data set, or Images (hearsay.problems.from_records)")
     images = images.thinned(records, test_records, check.count("seed", seed, 0))
     built, start = _model(model, images, seed)
-    loss = Network(built, ridge, clip, norm, microbatch, compute)
+    unbounded = clip is None or (isinstance(clip, str) and clip.lower() == "none")
+    bound = None if unbounded else check.positive("clip", clip)
+    loss = Network(built, ridge, bound, norm, microbatch, compute)
     _try(loss, start, images)
     domain: Domain = Ball(radius) if norm == "l2" else Box(-check.positive("radius", radius), radius)
     parts = split(partition, images.labels, check.count("agents", agents), seed)
