@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,20 @@ from hearsay.algorithms import Dola, Dsgd, LdpOnline, Pdop
 from hearsay.base import Algorithm
 from hearsay.experiments.common import Progress, Table, save_tables
 from hearsay.experiments.images import (
-    CLIP, DELTA, EPSILON, Runs, Scale, Trial, better, certified, ends, gradient_candidates, run, scale_of, steps_times, train,
+    CLIP,
+    DELTA,
+    EPSILON,
+    Runs,
+    Scale,
+    Trial,
+    better,
+    certified,
+    ends,
+    gradient_candidates,
+    run,
+    scale_of,
+    steps_times,
+    train,
 )  # fmt: skip
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import show
@@ -37,6 +52,7 @@ AGENTS = 5
 SMALL, PAPER = Scale(60, 1500, 300), Scale(600)
 SMALL_TABLE, PAPER_TABLE = Scale(150, 1500, 300), Scale(3000)
 LEVELS = (0.5, 1.0, 1.5, 2.0)
+STRONGER = 100.0  # times the printed coupling: then it is (t+1)^-0.7, close to that of the paper's first experiment
 PAPER_TABLE_2 = {  # level: training accuracy, test accuracy, the attacker's error
     0.5: (0.9402, 0.9449, 0.2696), 1.0: (0.9350, 0.9380, 0.2786), 1.5: (0.8862, 0.8964, 0.2898), 2.0: (0.8180, 0.8259, 0.3110),
 }  # fmt: skip
@@ -131,13 +147,30 @@ def table_2(
     runs, rows = {}, []
     for index, level in enumerate(LEVELS):
         algorithm = printed(0.05 * level, 0.01)
-        result = runs[f"×{level:g}"] = run(algorithm, free, graph, scale.steps, seeds)
+        stronger = replace(algorithm, coupling=algorithm.coupling.scaled(STRONGER))
+        results = [run(one, free, graph, scale.steps, seeds) for one in (algorithm, stronger)]
+        runs[f"×{level:g}"], runs[f"×{level:g}, coupling × {STRONGER:g}"] = results
         paper, errors = PAPER_TABLE_2[level], found.errors[index]
         budget = certified(algorithm, clipped, graph, scale.steps)
         formula = max(algorithm.paper_epsilon(graph, i, clipped, scale.steps) or 0.0 for i in range(AGENTS))
-        rows.append([f"×{level:g}", *_pair(result, "train_accuracy", paper[0]), *_pair(result, "accuracy", paper[1]), _error(errors), f"{paper[2]:.4f}", show(formula), show(budget)])  # fmt: skip
+        accuracies = (
+            _three(results, metric, value) for metric, value in (("train_accuracy", paper[0]), ("accuracy", paper[1]))
+        )
+        rows.append(
+            [
+                f"×{level:g}",
+                *chain.from_iterable(accuracies),
+                _error(errors),
+                f"{paper[2]:.4f}",
+                show(formula),
+                show(budget),
+            ]
+        )
         progress("training", index + 1, len(LEVELS))
-    header = ["noise", "training accuracy", "(paper)", "test accuracy", "(paper)", "attacker's error", "(paper)", "ε by the paper's formula", "ε certified, clipped"]  # fmt: skip
+    header = [
+        "noise", "training accuracy", f"coupling × {STRONGER:g}", "(paper)", "test accuracy", f"coupling × {STRONGER:g}", "(paper)", "attacker's error", "(paper)",
+        "ε by the paper's formula", "ε certified, clipped",
+    ]  # fmt: skip
     caption = f"Table II after {scale.steps:,} iterations, mean ± standard deviation over {seeds} seeds; the attacker's error is the root mean squared error of a pixel in [0, 1]"
     return (caption, header, rows), runs, found
 
@@ -172,8 +205,8 @@ def reproduce_table_2(
 reproduce_cifar: Callable[..., Path] = partial(reproduce, data="cifar10")
 
 
-def _pair(found: Any, metric: str, paper: float) -> list[str]:
-    return ["{:.4f} ± {:.4f}".format(*found.final(metric)), f"{paper:.4f}"]
+def _three(found: list[Any], metric: str, paper: float) -> list[str]:
+    return [*("{:.4f} ± {:.4f}".format(*one.final(metric)) for one in found), f"{paper:.4f}"]
 
 
 def _error(errors: np.ndarray) -> str:
@@ -199,4 +232,6 @@ def _table_notes(scale: Scale) -> list[str]:
         f"Settings as printed, {scale.steps} of the paper's 3,000 iterations; the network, one record per iteration and what is meant by the attacker's error are not printed.",
         "The attacker knows the algorithm, the network's public start and every message; it looks for the record whose messages would have been these (audit/dlg.py). "
         "It attacks the first iteration, where it knows the learner's state exactly. Accuracy is that of runs without a clip, budgets are those with one.",
+        f"With the printed coupling, 0.01 (t+1)^-0.7, a hundredth of a neighbour's noise is taken in at the first step and less ever after: about 0.0007 in each parameter over 3,000 iterations, which no network would notice. "
+        f"So the printed coupling cannot make accuracy fall with the noise as in the paper's table. The second column of each kind has {STRONGER:g} times that coupling.",
     ]
