@@ -198,7 +198,8 @@ def _budget(
     elif delta is not None and math.isfinite(found.value):
         assert isinstance(account, Account)
         at_delta = _laplace_at_delta(account, found, horizon, delta)
-    paper = None if math.isinf(horizon) else algorithm.paper_epsilon(graph, agent, problem, int(horizon), delta)
+    unbounded = math.isinf(horizon) or math.isinf(problem.change)
+    paper = None if unbounded else algorithm.paper_epsilon(graph, agent, problem, int(horizon), delta)
     return AgentBudget(
         agent, float(epsilon), account.basis, str(account.pattern), _dominates(account, found, horizon), paper, at_delta, rho,
         found.reason or ("" if own is None or own < 1 else "delta reaches 1: messages tell everything"), account.assumptions, own,

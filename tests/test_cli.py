@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from hearsay import checkpoint, cli, cli_options, config, engine
 from hearsay.algorithms import REGISTRY
+from hearsay.experiments import EXPERIMENTS, NETWORKS, scale_and_seeds
 from hearsay.graphs import BUILDERS
 from hearsay.problems import files
 from hearsay.problems.problem import PROBLEMS
@@ -252,7 +253,7 @@ def test_data_says_what_is_there_and_what_is_not(tmp_path, monkeypatch):
         (["run", "--set", "algorithm.copling=1"], "got 'copling'; did you mean 'coupling'?"),
         (["run", "--set", "algorithm"], "--set must be table.key=value with a table of problem, graph, algorithm, privacy, run, got 'algorithm'"),
         (["run", "--set", "algorythm.step=1"], "--set must be table.key=value"),
-        (["run", "--set", "run.step=1"], "key in [run] must be one of steps, seeds, every, precision, got 'step'; did you mean 'steps'?"),
+        (["run", "--set", "run.step=1"], "key in [run] must be one of steps, seeds, every, precision, device, got 'step'; did you mean 'steps'?"),
         (["run", "--noise", "loud"], "noise must be a number, \"c*(k+s)^p\" or \"c*r^k\", got 'loud'"),
         (["run", "--graph", "rign"], "kind in [graph] must be one of"),
         (["run", "--steps", "0"], "steps must be at least 1, got 0"),
@@ -260,7 +261,9 @@ def test_data_says_what_is_there_and_what_is_not(tmp_path, monkeypatch):
         (["certify", "--horizon", "-5"], "horizon must be at least 0, got -5"),
         (["certify", "--set", "algorithm.mechanism=gaussian"], "delta must be given for Gaussian noise"),
         (["reproduce", "p1-mushroom"], "did you mean 'p1-mushrooms'?"),
-        (["reproduce", "p1-mushrooms", "--scale", "0"], "scale must be above 0 and at most 1, got 0.0"),
+        (["reproduce", "p1-mushrooms", "--scale", "0"], "scale must be small, paper, or a number above 0 and at most 1, got '0'"),
+        (["reproduce", "p1-mnist", "--scale", "large"], "scale must be small, paper, or a number above 0 and at most 1, got 'large'"),
+        (["reproduce", "p4-mnist", "--seeds", "0"], "seeds must be at least 1, got 0"),
         (["data", "--fetch", "mushroom"], "fetch must be one of"),
         (["run", "--config", "/nowhere/some.toml"], "No such file or directory: '/nowhere/some.toml'"),
     ],
@@ -294,10 +297,31 @@ def test_help_names_everything_that_can_be_chosen():
         text = plain(call(command, "--help").output)
         for name in (*REGISTRY, *BUILDERS, *PROBLEMS, *SAMPLERS):
             assert name in text, f"{command} --help does not mention {name}"
+    text = plain(call("reproduce", "--help").output)
+    for name in (*EXPERIMENTS, "small", "paper"):
+        assert name in text, f"reproduce --help does not mention {name}"
     first = plain(call("--help").output)
     for command in ("run", "certify", "compare", "reproduce", "data", "demo"):
         assert command in first
     assert "hearsay demo" in first
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_scales_and_seeds_in_the_terms_of_an_experiment(name):
+    network = name in NETWORKS
+    assert scale_and_seeds(name) == ({"scale": "small", "seeds": 1} if network else {"scale": 1.0, "seeds": 10})
+    assert scale_and_seeds(name, "paper") == ({"scale": "paper", "seeds": 3} if network else {"scale": 1.0, "seeds": 10})  # fmt: skip
+    assert scale_and_seeds(name, "small", 2) == {"scale": "small" if network else 0.1, "seeds": 2}
+    assert scale_and_seeds(name, "0.25") == {"scale": 0.25, "seeds": 1 if network else 10}
+
+
+def test_reproduce_hands_over_what_was_asked_for(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setitem(
+        EXPERIMENTS, "p3-mnist", lambda folder, **options: asked.append(options) or folder / "report.html"
+    )
+    call("reproduce", "p3-mnist", "--out", tmp_path / "out", "--scale", "0.5", "--data-dir", tmp_path)
+    assert {k: asked[0][k] for k in ("scale", "seeds", "data_dir")} == {"scale": 0.5, "seeds": 1, "data_dir": str(tmp_path)}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ class LdpOnline(Algorithm):
     ) -> float | None:
         """Theorem 5 (i), equation (20), with our C and L: sum_t sqrt(n) C tau_t / b_t for t = 1 .. horizon - 1. Where no L is known (a neural network), the
         most favourable one, 0."""
-        if self.mechanism != "laplace" or math.isinf(problem.change):
+        if self.mechanism != "laplace":
             return None
         k = np.arange(horizon)
         weakest = float(graph.row_sums.min())

@@ -112,7 +112,7 @@ def better(
     return max(tried, key=lambda found: np.nan_to_num(found.final("accuracy")[0], nan=0.0))
 
 
-def gradient_candidates(size: int, steps: Sequence[float]) -> list[GradientPerturbation]:
+def gradient_candidates(size: int, steps: Sequence[float]) -> list[Algorithm]:
     """Noise on clipped mean gradients of large batches, each record once per pass: the cheapest way to privacy that the library has for networks."""
     shared: dict[str, Any] = {"coupling": Constant(0.9), "noise": Constant(1.0), "mechanism": "gaussian"}
     sampling = Cyclic(SampleSize(Constant(float(size))))
@@ -154,5 +154,30 @@ def ends(runs: Runs, caption: str) -> Table:
 
 
 def _accuracies(found: Run) -> list[str]:
-    shown: Callable[[tuple[float, float]], str] = lambda pair: "{:.4f} ± {:.4f}".format(*pair)  # noqa: E731
-    return [shown(found.final(metric)) for metric in ("accuracy", "accuracy_worst", "train_accuracy")]
+    form = "{:.4f} ± {:.4f}" if len(found.seeds) > 1 else "{:.4f}"  # one seed has no spread, which is not a spread of 0
+    return [form.format(*found.final(metric)) for metric in ("accuracy", "accuracy_worst", "train_accuracy")]
+
+
+def margin(runs: Runs) -> float:
+    """Two standard errors of an accuracy near 1/2 on the test records: smaller differences between runs say nothing."""
+    return 1 / math.sqrt(min(len(run.problem.test_labels) for run in runs.values()))
+
+
+def caution(runs: Runs) -> str:
+    """How far the accuracies can be trusted, for the notes of a report."""
+    first = next(iter(runs.values()))
+    seeds, records = len(first.seeds), len(first.problem.test_labels)
+    return (
+        f"{seeds} seed{'s' if seeds > 1 else ''} and {records:,} test records: differences below about {100 * margin(runs):.1f} points say nothing. Where several steps were tried, the best by "
+        "that same test accuracy is shown, and the search is not charged to the budget: such a run had more chances than one that is as printed."
+    )  # fmt: skip
+
+
+def curves(runs: Runs) -> Table:
+    """Accuracy over time."""
+    rows = [
+        [name, str(int(step)), f"{found.metrics['accuracy'][t].mean():.5g}", f"{found.metrics['train_accuracy'][t].mean():.5g}"]
+        for name, found in runs.items()
+        for t, step in enumerate(found.steps)
+    ]  # fmt: skip
+    return "Accuracy over time", ["run", "step", "test accuracy", "training accuracy"], rows

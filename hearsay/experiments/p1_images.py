@@ -35,6 +35,7 @@ from hearsay.experiments.images import (
     Trial,
     better,
     certified,
+    curves,
     ends,
     gradient_candidates,
     run,
@@ -121,16 +122,6 @@ def reproduce(
     table = ends(runs, f"After {chosen.steps:,} iterations, {seeds} seed{'s' if seeds > 1 else ''}")
     save_tables(folder, {"ends": table, "curves": curves(runs)})
     return comparison_report(runs, folder, title, notes=_notes(runs, chosen), tables=[table])
-
-
-def curves(runs: Runs) -> Table:
-    """Accuracy over time."""
-    rows = [
-        [name, str(int(step)), f"{found.metrics['accuracy'][t].mean():.5g}", f"{found.metrics['train_accuracy'][t].mean():.5g}"]
-        for name, found in runs.items()
-        for t, step in enumerate(found.steps)
-    ]  # fmt: skip
-    return "Accuracy over time", ["run", "step", "test accuracy", "training accuracy"], rows
 
 
 def table_2(
