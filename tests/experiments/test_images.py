@@ -87,7 +87,7 @@ def test_p1_table_2(tmp_path, light):
     assert set(stages) == {"attack", "training"}
     rows = table(tmp_path, "table2")
     assert list(rows)[1:] == ["×0.5", "×1", "×1.5", "×2"]
-    budgets = [number(rows[level][7]) for level in list(rows)[1:]]
+    budgets = [number(rows[level][9]) for level in list(rows)[1:]]
     assert budgets == pytest.approx([2 * budgets[1], budgets[1], budgets[1] / 1.5, budgets[1] / 2], rel=1e-3)
     for text in ("0.9380", "0.3110", "What the attacker sees", "every message"):
         assert text in page
