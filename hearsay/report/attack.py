@@ -114,6 +114,8 @@ def _lead(sweep: Sweep) -> Html:
         verdict = f"The reconstruction is nearer to the record than a guess that knows nothing of the run at noise × {named}, and not at the other levels."
     else:
         verdict = "At no level is the reconstruction nearer to the record than a guess that knows nothing of the run."
+    if len(learnt) < len(sweep.levels):
+        verdict += " That is about pixels: an eye may still read a picture whose speckle costs more than a blank page would. Look at them."
     how = (
         "An eavesdropper who knows the algorithm, the model's first parameters and every message, but no record, no private state and no noise, makes up "
         "records and changes their pixels until the messages that they would cause fit those that were sent (Zhu, Liu and Han 2019). "
