@@ -8,28 +8,21 @@ the transcript is the same in both runs: what the others sent, and also the agen
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hearsay import keys
-from hearsay.base import Algorithm, Inbox
+from hearsay.algorithms import CorrelatedFederated
+from hearsay.audit.messages import Game, Scene, Transcript, follow, game, scene, silent_draws
+from hearsay.base import Algorithm
 from hearsay.graphs import Graph
-from hearsay.mixing import mixer
+from hearsay.privacy.one_mechanism import OneMechanism
 from hearsay.privacy.recursion import Account, forward
-from hearsay.problems.domains import Domain
-from hearsay.problems.losses import Loss
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import Arrivals, Records, Window
+from hearsay.problems.sampling import Records
 
-
-class Transcript(NamedTuple):
-    """Per message field, arrays (time, d): what the agent sent, noise included, and the weighted sum of what it heard."""
-
-    sent: tuple[jax.Array, ...]
-    heard: tuple[jax.Array, ...]
+__all__ = ["Transcript", "allowed", "certified", "gaps", "random_transcripts", "replay"]
 
 
 def gaps(
@@ -55,51 +48,14 @@ def replay(
     algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, records: Records, transcripts: Transcript
 ) -> tuple:
     """The agent's messages before noise, per field an array (transcript, time, d), on the given data and transcripts."""
-    steps = np.arange(transcripts.sent[0].shape[1])
-    dtype = records.features.dtype
-    rates = jax.tree.map(lambda r: jnp.asarray(r[:, agent], dtype), algorithm.rates(steps, graph.agents))
-    windows = algorithm.sampling.windows(steps, problem.counts, problem.arrivals)
-    windows = Window(windows.start[:, agent], windows.size[:, agent], windows.blocks)
-    own = tuple(mixer(graph, kind, dtype).own[agent] for kind in algorithm.channels.values())
-    key = keys.sampling_keys(0, graph.agents)[agent]
-    return _replay(
-        records, transcripts, jnp.asarray(steps), rates, windows, own, key,
-        algorithm=algorithm, loss=problem.loss, domain=problem.domain, arrivals=problem.arrivals,
-    )  # fmt: skip
+    found = scene(algorithm, problem, graph, agent, transcripts.sent[0].shape[1])
+    return _replay(records, transcripts, found, game=game(algorithm, problem))
 
 
-@partial(jax.jit, static_argnames=("algorithm", "loss", "domain", "arrivals"))
-def _replay(
-    records: Records,
-    transcripts: Transcript,
-    steps: jax.Array,
-    rates: Any,
-    windows: Window,
-    own: tuple,
-    key: jax.Array,
-    *,
-    algorithm: Algorithm,
-    loss: Loss,
-    domain: Domain,
-    arrivals: Arrivals,
-) -> tuple:
-    origin = domain.project(jnp.zeros(records.features.shape[-1], records.features.dtype))
-    silent = jax.tree.map(jnp.zeros_like, algorithm.draw(key, origin))
-
-    def step(carry: tuple, inputs: tuple) -> tuple[tuple, Any]:
-        state, sampler = carry
-        k, rate, window, transcript = inputs
-        batch, sampler = algorithm.sampling.batch(sampler, loss, records, k, window, arrivals, keys.at(key, k))
-        message, state = algorithm.send(silent, state, batch, rate)
-        make = type(message)
-        inbox = Inbox(make(*transcript.heard), make(*own))
-        return (algorithm.update(state, make(*transcript.sent), inbox, batch, rate, domain), sampler), tuple(message)
-
-    def one(transcript: Transcript) -> tuple:
-        start = (algorithm.init(origin), algorithm.sampling.prepare(loss, records, arrivals))
-        return jax.lax.scan(step, start, (steps, rates, windows, transcript))[1]
-
-    return jax.vmap(one)(transcripts)
+@partial(jax.jit, static_argnames="game")
+def _replay(records: Records, transcripts: Transcript, scene: Scene, *, game: Game) -> tuple:
+    draws = silent_draws(game.algorithm, scene)
+    return jax.vmap(lambda transcript: follow(game, scene, records, transcript, draws)[0])(transcripts)
 
 
 def certified(account: Account, steps: int) -> np.ndarray:
@@ -109,6 +65,25 @@ def certified(account: Account, steps: int) -> np.ndarray:
     phi = np.stack([forward(contraction, jump * used)[:-1] for used in uses])
     bounds = [release.state * phi + release.fresh * exposure * uses for release in account.releases]
     return np.stack([bound.max(axis=0) for bound in bounds])
+
+
+def allowed(algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int) -> np.ndarray:
+    """(field, time): how far the certificate lets each message move, in units of its noise; the smallest of all its bounds."""
+    names, k, found = list(algorithm.channels), np.arange(steps), []
+    for account in algorithm.accounts(graph, agent, problem):
+        limit = np.zeros((len(names), steps))
+        if isinstance(account, OneMechanism):
+            assert isinstance(algorithm, CorrelatedFederated)
+            limit[0] = min(s for s, *_ in algorithm.sensitivities(problem)) / algorithm.noise_for(agent)(k)
+        else:
+            for release, gap in zip(account.releases, certified(account, steps), strict=True):
+                each = gap / release.scale(k)
+                if release.name in names:
+                    limit[names.index(release.name)] = each
+                else:  # a noisy gradient is seen in the message after it
+                    limit[0, 1:] = each[:-1]
+        found.append(limit)
+    return np.minimum.reduce(found)
 
 
 def random_transcripts(seed: int, count: int, steps: int, fields: int, dimension: int, size: float) -> Transcript:
