@@ -92,9 +92,12 @@ def test_simulator_equals_a_plain_loop_over_agents(name):
     np.testing.assert_allclose(run.models[0], expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in ALGORITHMS if n not in ("dola", "ternary-dsgd", "quantized-dsgd", "weighted-erm", *FEDERATED)]
-)
+# Those that draw for every step although there is no noise take half a minute each.
+LONG = [pytest.param(name, marks=pytest.mark.slow) for name in ("adp2sgd", "sdm-dsgd")]
+OTHERS = ("dola", "ternary-dsgd", "quantized-dsgd", "weighted-erm", "adp2sgd", "sdm-dsgd", *FEDERATED)
+
+
+@pytest.mark.parametrize("name", [*(n for n in ALGORITHMS if n not in OTHERS), *LONG])
 def test_noise_free_network_reaches_the_centralized_optimum(name):
     """Agents with different data: the error falls like the step size, so the step must get small, and slowly enough to arrive."""
     problem, steps = small_problem(per_step=12), 600_000

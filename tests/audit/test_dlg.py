@@ -55,7 +55,9 @@ def algorithm(name: str, noise=None):
     return hs.REGISTRY[name](noise=noise, **federated)
 
 
-@pytest.mark.parametrize("name", ["ldp-online", "gradient-tracking", "correlated-federated", "dsgd"])
+@pytest.mark.parametrize(
+    "name", ["ldp-online", "gradient-tracking", pytest.param("correlated-federated", marks=pytest.mark.slow), "dsgd"]
+)
 def test_without_noise_the_record_is_found(name):
     found = reconstruct(algorithm(name), problem(), GRAPH, agent=1, restarts=1, iterations=100)
     assert found.error < 0.01 < found.blind

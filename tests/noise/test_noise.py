@@ -193,6 +193,6 @@ def test_a_whole_run_uses_every_key_once(monkeypatch):
     noise, batches, starts = used["words"], used["randint"], used["normal"]
     assert len(noise) == len(set(noise)) == 2 * 3 * 5
     assert len(starts) == len(set(starts)) == 2 * 3
-    # A batch is formed where it is used, so the same key may be read twice for the same batch, which all seeds share.
-    assert len(set(batches)) == 3 * 5
-    assert len({*noise, *batches, *starts}) == 30 + 6 + 15
+    # A batch is formed where it is used, so the same key may be read twice for the same batch, which all seeds share: one for each of its two places.
+    assert len(set(batches)) == 3 * 5 * 2
+    assert len({*noise, *batches, *starts}) == 30 + 6 + 30
