@@ -1,0 +1,190 @@
+"""How likely a transcript is under each of two data sets, for thousands of runs of the whole network at once.
+
+The rounds are the engine's own, with the keys of a simulation; a tap on `update` hands out what the audited agent sent and heard. Its messages before noise are then worked out
+under both data sets (messages.py), and two scores of the run follow: the log-likelihood ratio, and a search for noise that was used twice (see distinguish.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hearsay import engine, keys
+from hearsay.algorithms import QuantizedDsgd
+from hearsay.audit.messages import COINS, Game, Scene, Transcript, bare, follow, game, scene, whitener
+from hearsay.base import Algorithm
+from hearsay.graphs import Graph
+from hearsay.mixing import mixer
+from hearsay.problems.problem import Problem
+from hearsay.problems.sampling import Records
+
+SCORES = ("likelihood ratio", "repeated noise")
+_CHUNK, _BYTES = 1000, 2**28  # runs at once
+_LAGS = 16  # how many messages back repeated noise is looked for
+
+
+class Setup(NamedTuple):
+    """Arrays of a network that stay the same from run to run; `scene` is the audited agent's."""
+
+    records: Any
+    mixers: tuple
+    sampling_keys: jax.Array
+    constants: Any
+    centre: jax.Array
+    steps: jax.Array
+    rates: Any
+    windows: Any
+    scene: Scene
+    white: jax.Array
+
+
+def runner(
+    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int, each: int
+) -> Callable[..., np.ndarray]:
+    """run(held, first, second, seed, side, runs): scores (run, kind) of runs in which the agent holds `held`."""
+    dtype, k = problem.dtype, np.arange(steps, dtype=np.int32)
+    plain, agents = bare(algorithm), graph.agents
+    centre = np.zeros(problem.dimension) if problem.start is None else problem.start
+    public = scene(plain, problem, graph, agent, steps)
+    setup = Setup(
+        problem.records, tuple(mixer(graph, kind, dtype) for kind in algorithm.channels.values()), keys.sampling_keys(problem.seed, agents),
+        algorithm.constants(dtype), jnp.asarray(np.broadcast_to(centre, (agents, problem.dimension)), dtype), jnp.asarray(k),
+        jax.tree.map(lambda r: jnp.asarray(r, dtype), algorithm.rates(k, agents)),
+        jax.tree.map(jnp.asarray, algorithm.sampling.windows(k, problem.counts, problem.arrivals)), public, jnp.asarray(whitener(plain, steps)),
+    )  # fmt: skip
+    fits = max(1, _BYTES // (8 * steps * agents * problem.dimension * 8))
+    chunk = min(_CHUNK, fits, each)
+
+    def run(
+        held: Records, first: Records, second: Records, seed: int, side: int, runs: int, progress: Callable[[int], None] = lambda done: None
+    ) -> np.ndarray:  # fmt: skip
+        found = []
+        for begin in range(0, runs, chunk):
+            # Seeds of their own for either side, whatever the number of runs.
+            seeds = (2 * seed + side) * 2**24 + begin + jnp.arange(chunk)
+            part = scores(
+                seeds, agent, held, first, second, setup, real=game(algorithm, problem), plain=game(plain, problem)
+            )
+            found.append(np.asarray(part))
+            progress(min(begin + chunk, runs))
+        return np.round(np.concatenate(found)[:runs], 6)  # equal but for rounding errors is equal
+
+    return run
+
+
+class _Tapped:
+    """An algorithm whose update also hands out what was sent and heard."""
+
+    def __init__(self, algorithm: Algorithm):
+        self.send: Callable[..., Any] = algorithm.send
+        self._update = algorithm.update
+
+    def update(self, state: Any, sent: Any, inbox: Any, *rest: Any) -> tuple[Any, Any]:
+        return self._update(state, sent, inbox, *rest), (tuple(sent), tuple(inbox.total))
+
+
+@partial(jax.jit, static_argnames=("real", "plain"))
+@engine.full_precision
+def scores(
+    seeds: jax.Array, agent: jax.Array, held: Records, first: Records, second: Records, setup: Setup, *, real: Game, plain: Game
+) -> jax.Array:  # fmt: skip
+    """(run, kind) for runs with those noise seeds: the rounds are the engine's own, with the keys of a simulation."""
+    algorithm, loss, domain, arrivals = real
+    records = jax.tree.map(lambda all_, one: all_.at[agent].set(one), setup.records, held)
+    setting = engine.Setting(records, setup.mixers, None, setup.sampling_keys, setup.constants)  # type: ignore[arg-type]
+    models = jax.vmap(domain.project)(setup.centre)
+    sampler = jax.vmap(lambda part: algorithm.sampling.prepare(loss, part, arrivals))(records)
+    tapped: Any = _Tapped(algorithm)
+
+    def one(own: jax.Array) -> jax.Array:
+        draws = jax.vmap(lambda key: algorithm.draws(key, setup.steps, models[0], setup.constants), out_axes=1)(own)
+
+        def step(carry: tuple, inputs: tuple) -> tuple[tuple, Any]:
+            k, rate, window, draw = inputs
+            form = partial(engine.form_batch, algorithm, loss, arrivals, k, window.blocks)
+            (states, said), sampler = engine.exchange(
+                tapped, form, setting, rate, window, domain, carry[0], draw, carry[1]
+            )
+            return (states, sampler), jax.tree.map(lambda x: x[agent], said)
+
+        start = (jax.vmap(algorithm.init)(models), sampler)
+        transcript = Transcript(*jax.lax.scan(step, start, (setup.steps, setup.rates, setup.windows, draws))[1])
+        mine = jax.tree.map(lambda x: x[:, agent], draws)
+        known = [follow(plain, setup.scene, data, transcript, mine) for data in (first, second)]
+        ratio = log_likelihood(algorithm, transcript.sent, *known[0], mine, setup.white)
+        ratio -= log_likelihood(algorithm, transcript.sent, *known[1], mine, setup.white)
+        near = [_nearest(algorithm, transcript.sent, *part, draws, agent) for part in known]
+        return jnp.stack([ratio, jnp.log(near[1]) - jnp.log(near[0])])
+
+    return jax.vmap(one)(keys.noise_keys(seeds, setup.centre.shape[0]))
+
+
+def _residuals(sent: tuple, values: tuple, scales: tuple) -> tuple[list, list]:
+    """(in units of noise, the units), per field (time, ...). A message without noise gets a unit of rounding errors, so that any difference counts."""
+    tiny = 1e3 * jnp.finfo(sent[0].dtype).eps
+    units = [jnp.maximum(jnp.abs(s), tiny * (1 + jnp.abs(v))) for s, v in zip(scales, values, strict=True)]
+    return [(m - v) / u for m, v, u in zip(sent, values, units, strict=True)], units
+
+
+def log_likelihood(
+    algorithm: Algorithm, sent: tuple, values: tuple, scales: tuple, draws: Any, white: jax.Array
+) -> jax.Array:
+    """log p of all that the agent sent, up to what does not depend on its data."""
+    if algorithm.mechanism == "ternary":
+        (message,), (value,), (threshold,) = sent, values, scales
+        kept = jnp.clip(jnp.sign(message) * value / threshold, 0.0, 1.0)
+        silent = 1 - jnp.clip(jnp.abs(value) / threshold, 0.0, 1.0)
+        return jnp.sum(jnp.log(jnp.where(message == 0, silent, kept) + 1e-30))
+    if isinstance(algorithm, QuantizedDsgd):
+        edges = sent[0] - algorithm.resolution * draws.rounding
+        residual = partial(_residuals, values=values, scales=scales)
+        (low,), _ = residual((edges,))
+        (high,), _ = residual((edges + algorithm.resolution,))
+        return jnp.sum(jnp.log(_cumulative(algorithm.mechanism, low, high) + 1e-30))
+    total = jnp.zeros(())
+    for part, unit in zip(*_residuals(sent, values, scales), strict=True):
+        if algorithm.mechanism == "gaussian":
+            flat = part.reshape(len(part), -1)
+            total -= jnp.sum((white @ flat) ** 2) / 2 + jnp.sum(jnp.log(unit))
+        else:
+            total -= jnp.sum(jnp.abs(part)) + jnp.sum(jnp.log(unit))
+    return total
+
+
+def _cumulative(mechanism: str, low: jax.Array, high: jax.Array) -> jax.Array:
+    """The chance that standard noise lies between the two, from the tail in which they are so that nothing cancels."""
+    flip = low > 0
+    low, high = jnp.where(flip, -high, low), jnp.where(flip, -low, high)
+    if mechanism == "gaussian":
+        return jax.scipy.stats.norm.cdf(high) - jax.scipy.stats.norm.cdf(low)
+    below = lambda x: jnp.where(x < 0, 0.5 * jnp.exp(jnp.minimum(x, 0.0)), 1 - 0.5 * jnp.exp(-jnp.maximum(x, 0.0)))  # noqa: E731
+    return below(high) - below(low)
+
+
+def _nearest(
+    algorithm: Algorithm, sent: tuple, values: tuple, scales: tuple, draws: Any, agent: jax.Array
+) -> jax.Array:
+    """How near some residual of the agent comes to another one, or to noise of another agent in the same step."""
+    if algorithm.mechanism == "ternary" or isinstance(algorithm, QuantizedDsgd):
+        return jnp.ones(())
+    names = [name for name in algorithm.channels if name not in COINS]
+    places = [list(algorithm.channels).index(name) for name in names]
+    parts, _ = _residuals(sent, values, scales)
+    found = jnp.stack([parts[p] for p in places], axis=1)  # (time, field, d)
+    # What carries no noise repeats nothing: every such entry is put at a place of its own.
+    loud = jnp.stack([scales[p] for p in places], axis=1) != 0
+    far = 1e6 * (1 + jnp.arange(found.size, dtype=found.dtype)).reshape(found.shape)
+    found = jnp.where(loud, found, far)
+    flat = found.reshape(-1, found.shape[-1])
+    own = [
+        jnp.min(jnp.max(jnp.abs(flat[lag:] - flat[:-lag]), axis=1)) for lag in range(1, min(_LAGS, len(flat) - 1) + 1)
+    ]
+    noise = jnp.stack([getattr(draws, name) for name in names], axis=2)  # (time, agent, field, d)
+    apart = jnp.max(jnp.abs(found[:, None] - noise), axis=-1)
+    others = (jnp.arange(noise.shape[1]) != agent)[None, :, None]
+    return jnp.minimum(jnp.min(jnp.stack([*own, jnp.inf])), jnp.min(jnp.where(others, apart, jnp.inf))) + 1e-12

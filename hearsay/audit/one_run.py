@@ -1,0 +1,163 @@
+"""A whole audit from one run: many canaries at once, for models where two trajectories per record are too dear (neural networks).
+
+Each of m records of one agent is one of two, by a fair coin: itself, or the same features under another label. Changing a coin replaces one record, so the certificate limits how often anybody can
+guess coins from what the agent sends (bounds.py; Steinke, Nasr and Jagielski 2023). The guesser here sees messages only. From message k on, it expects the model
+
+    m(k+1) = update of m(k), with what was heard and the mean of both gradients of every canary in the batch
+
+and what is left over leans towards -step (g - g') of the canaries that are themselves, towards +step (g - g') of the others, all gradients taken at m(k). The inner product with
+g - g', over the variance of the noise and summed over the steps that use the canary, is its score; the sign of a score is the guess, and the smallest ones are let go.
+
+One bound for one agent: the same m coins serve all of its records, so nothing has to be run again. A small bound proves nothing, a bound above the certificate disproves it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hearsay import _validate as check
+from hearsay.audit.bounds import one_run_epsilon
+from hearsay.audit.messages import bare, membership, scene
+from hearsay.audit.overhear import overhear
+from hearsay.base import Algorithm, Inbox
+from hearsay.certify import certify
+from hearsay.graphs import Graph
+from hearsay.mixing import mixer
+from hearsay.problems.domains import Domain
+from hearsay.problems.losses import Loss
+from hearsay.problems.problem import Problem, as_features
+
+
+@dataclass(frozen=True)
+class OneRun:
+    """`right` of `guesses` guesses about `canaries` coins: epsilon is at least `lower` (at delta), except with probability 1 - confidence."""
+
+    agent: int
+    canaries: int
+    guesses: int
+    right: int
+    lower: float
+    certified: float
+    confidence: float
+    delta: float
+
+    @property
+    def holds(self) -> bool:
+        return self.lower <= self.certified
+
+
+def one_run(
+    algorithm: Algorithm,
+    problem: Problem,
+    graph: Graph,
+    *,
+    agent: int = 0,
+    steps: int = 100,
+    canaries: int = 300,
+    guesses: int | None = None,
+    delta: float | None = None,
+    error: float = 1e-3,
+    seed: int = 0,
+) -> OneRun:
+    """Run the network once for so many steps with canaries among that agent's records.
+
+    Args:
+      canaries: at most so many; those of its first records that the steps use.
+      guesses: how many coins are guessed (two thirds); fixed before the run, because choosing the best number afterwards would have to be paid for.
+      delta: at which epsilon is bounded and certified; needed for Gaussian noise.
+    """
+    check.fraction("error", error)
+    if "params" not in algorithm.channels or algorithm.mechanism == "ternary":
+        check.fail("algorithm", "one whose messages are models with noise", algorithm.name)
+    if problem.stream is not None or not problem.classification:
+        check.fail(
+            "problem", "a classification with a data set: a canary is a record under another label", problem.name
+        )
+    weights = membership(algorithm, problem, graph, agent, check.count("steps", steps))
+    used = np.flatnonzero(weights[:-1].any(axis=0))[: check.count("canaries", canaries)]
+    if len(used) == 0:
+        check.fail("steps", "at least 2, so that a message shows what a record did", steps)
+    most = 2 * len(used) // 3 if guesses is None else min(check.count("guesses", guesses), len(used))
+    rng = np.random.default_rng([seed, *b"canaries"])
+    coins = rng.integers(0, 2, len(used)).astype(bool)
+    classes = int(problem.labels.max()) + 1
+    both = np.stack(
+        [problem.labels[agent, used], (problem.labels[agent, used] + rng.integers(1, classes, len(used))) % classes]
+    )
+    labels = problem.labels.copy()
+    labels[agent, used] = np.where(coins, both[0], both[1])
+    heard = overhear(algorithm, replace(problem, labels=labels), graph, steps, seed)
+    scores = _scores(algorithm, problem, graph, agent, heard, problem.features[agent, used], both, weights[:, used])
+    sure = np.argsort(-np.abs(scores), kind="stable")[:most]
+    right = int(np.sum((scores[sure] > 0) == coins[sure]))
+    budget = certify(algorithm, problem, graph, steps, delta=delta).budgets[agent]
+    slack = delta if algorithm.mechanism == "gaussian" else 0.0
+    lower = one_run_epsilon(len(used), most, right, error, slack or 0.0)
+    return OneRun(agent, len(used), most, right, lower, budget.epsilon, 1 - error, slack or 0.0)
+
+
+class _Expected(eqx.Module):
+    """A batch as the guesser knows it: both gradients of every canary, half each."""
+
+    features: jax.Array
+    labels: jax.Array
+    weights: jax.Array
+    loss: Loss = eqx.field(static=True)
+
+    def gradient(self, params: jax.Array) -> jax.Array:
+        halves = [self.loss.gradient_sum(params, self.features, labels, 0.5 * self.weights) for labels in self.labels]
+        return halves[0] + halves[1] + self.loss.regulariser * params
+
+
+def _scores(
+    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, heard: list[Any], features: np.ndarray, labels: np.ndarray, weights: np.ndarray
+) -> np.ndarray:  # fmt: skip
+    """One score per canary: positive speaks for the record itself."""
+    dtype, steps = problem.dtype, len(heard)
+    public = scene(bare(algorithm), problem, graph, agent, steps)
+    mixers = [mixer(graph, kind, dtype) for kind in algorithm.channels.values()]
+    scores, width = np.zeros(len(features)), int(np.count_nonzero(weights, axis=1).max())
+    for k in range(steps - 1):
+        rows = np.flatnonzero(weights[k])
+        if len(rows) == 0:
+            continue
+        padded = np.resize(
+            rows, width
+        )  # the same number at every step, so that one program serves all; what is repeated weighs nothing
+        share = np.where(np.arange(width) < len(rows), weights[k, padded], 0.0)
+        batch = (as_features(features[padded], dtype), jnp.asarray(labels[:, padded], dtype), jnp.asarray(share, dtype))
+        sent = jax.tree.map(lambda x: jnp.asarray(x[agent]), heard[k])
+        total = type(heard[k])(*(m.total(jnp.asarray(v))[agent] for m, v in zip(mixers, heard[k], strict=True)))
+        rate = jax.tree.map(lambda r, k=k: r[k], public.rates)
+        found = _lean(
+            batch, sent, Inbox(total, type(heard[k])(*public.own)), jnp.asarray(heard[k + 1].params[agent]), rate,
+            algorithm=algorithm.kernel, loss=problem.loss, domain=problem.domain,
+        )  # fmt: skip
+        noise = float(rate.noise) or 1.0
+        scores[rows] += np.asarray(found)[: len(rows)] * share[: len(rows)] * float(rate.step) / noise**2
+    return scores
+
+
+@partial(jax.jit, static_argnames=("algorithm", "loss", "domain"))
+def _lean(
+    batch: tuple, sent: Any, inbox: Inbox, after: jax.Array, rate: Any, *, algorithm: Algorithm, loss: Loss, domain: Domain
+) -> jax.Array:  # fmt: skip
+    """How far the next message leans towards each canary of the batch being itself."""
+    here, (features, labels, weights) = domain.project(sent.params), batch
+    expected = algorithm.predict(
+        algorithm.update(algorithm.init(here), sent, inbox, _Expected(features, labels, weights, loss), rate, domain)
+    )
+
+    def one(feature: jax.Array, label: jax.Array) -> jax.Array:
+        alone = jnp.ones((1,), here.dtype)
+        itself, other = (loss.gradient_sum(here, feature[None], label[i][None], alone) for i in (0, 1))
+        return -jnp.vdot(after - expected, itself - other)
+
+    return jax.lax.map(lambda record: one(*record), (features, labels.T))

@@ -1,0 +1,101 @@
+"""Pairs of adjacent data sets that are worth telling apart.
+
+A certificate speaks of every pair, so an auditor may choose. A record does most where its gradient is long and the other's points the other way, where its features have
+equal coordinates (a gap of l2 length G is then sqrt(d) G in l1, what Laplace noise is paid for), at the step where a use is dearest; and beside
+other records that pull the two states together as little as possible. Which of these matters depends on the algorithm: a pilot decides (distinguish.py), `search` goes further.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hearsay import _validate as check
+from hearsay.algorithms import CorrelatedFederated
+from hearsay.audit.messages import bare, membership
+from hearsay.base import Algorithm
+from hearsay.graphs import Graph
+from hearsay.privacy.one_mechanism import OneMechanism
+from hearsay.privacy.recursion import forward
+from hearsay.problems.losses import HalfSquared, LinearLoss, Squared
+from hearsay.problems.problem import Problem
+from hearsay.problems.sampling import Records
+
+_ENDLESS = 1e3  # features where nothing bounds them: a clip does
+
+
+class Pair(NamedTuple):
+    first: Records
+    second: Records
+    words: str
+
+
+def candidates(
+    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int, seed: int = 0
+) -> list[Pair]:
+    """A few dozen pairs: kinds of the two records, times lines along which they lie, times what the agent holds beside them."""
+    loss = problem.loss
+    if not isinstance(loss, LinearLoss) or problem.declared:
+        check.fail(
+            "problem",
+            "a linear model's whose loss bounds the records: only then is it known which there may be",
+            problem.name,
+        )
+    plain = bare(algorithm)
+    row = dearest_row(plain, problem, graph, agent, membership(plain, problem, graph, agent, steps), -1)
+    own = jax.tree.map(lambda x: x[agent], problem.records)
+    beside = {"its own records": own, "records without features": own._replace(features=jnp.zeros_like(own.features))}
+    size = loss.feature_bound if np.isfinite(loss.feature_bound) else _ENDLESS
+    (low, top), d = label_range(loss), problem.dimension
+    rng = np.random.default_rng([seed, *b"pairs"])
+    lines = {"equal coordinates": np.ones(d), "one coordinate": np.eye(d)[0], "a random line": rng.normal(size=d)}
+    kinds = {
+        "opposite labels": ((1, top), (1, low)),
+        "opposite features": ((1, top), (-1, top)),
+        "one without features": ((1, low), (0, low)),
+    }
+    found = []
+    for held, records in beside.items():
+        for line, direction in list(lines.items())[: 1 if d == 1 else None]:
+            unit = size * direction / np.linalg.norm(direction)
+            for kind, two in kinds.items():
+                made = [
+                    records._replace(features=records.features.at[row].set(jnp.asarray(turn * unit, problem.dtype)), labels=records.labels.at[row].set(label))
+                    for turn, label in two
+                ]  # fmt: skip
+                found.append(Pair(made[0], made[1], f"record {row}: {kind} along {line}, beside {held}"))
+    return found
+
+
+def dearest_row(
+    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, weights: np.ndarray, step: int
+) -> int:
+    """The record whose replacement can move that message most, or all messages (step -1)."""
+    steps, account = len(weights), algorithm.accounts(graph, agent, problem)[0]
+    if isinstance(account, OneMechanism):
+        assert isinstance(algorithm, CorrelatedFederated)
+        seen = (
+            np.linalg.norm(algorithm.factors.encoder()[:, :steps] @ (weights > 0), axis=0)
+            if step < 0
+            else weights[step]
+        )
+        # Of the records of a round the last one: no local step comes after it to shrink what it did.
+        return len(seen) - 1 - int(np.argmax(np.round(seen, 9)[::-1]))
+    contraction, _, _ = account.recursion.coefficients(steps)
+    moved = np.stack(
+        [forward(contraction, account.recursion.step(np.arange(steps)) * column)[:-1] for column in weights.T]
+    )
+    each = sum(
+        (r.state * moved + r.fresh * weights.T) / r.scale(np.arange(steps)) for r in account.releases
+    )  # (row, time of the release)
+    lagged = account.releases[0].name not in algorithm.channels
+    return int(np.argmax(each[:, step - lagged] if step >= 0 else each.sum(axis=1)))
+
+
+def label_range(loss: LinearLoss) -> tuple[float, float]:
+    """What labels may be. Where a loss bounds none, a clip makes large ones all the same."""
+    top = loss.label_bound if np.isfinite(loss.label_bound) else 100.0
+    return (-top if isinstance(loss, (Squared, HalfSquared)) else 0.0), top

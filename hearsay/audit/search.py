@@ -1,0 +1,278 @@
+"""Look for adjacent data sets and a transcript that bring an agent's messages as far apart as its certificate allows.
+
+Everything that a certificate quantifies over is a variable here: all records of the agent, the record that replaces one of them, and the whole transcript (what the
+agent sent, noise included, and what it heard). From structured and random starts the gap of one message,
+
+    ratio(field, k) = |difference of the messages k| / noise scale     over     (state Phi(k) + fresh c_k [used]) / b_k        (privacy/recursion.py)
+
+climbs along the signs of its differences, and records are put back into their admissible set (features in the ball of the loss's bound, labels in their range)
+after every step. Each start has a message of its own to push; one start in every kind pushes the whole budget (l1 gaps over scales, or half the squares of l2 ones
+for Gaussian noise). A ratio above 1 disproves the certificate, whatever the reason: a wrong coefficient, too little noise, a record used too often. A ratio near 1 says
+that the certificate is not loose.
+
+Which way is up is seen by nudging one coordinate after the other: batches that grow are loops of data-dependent length, which have no reverse mode, and the
+sign of a difference is all that is needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from hearsay import _validate as check
+from hearsay.audit.brute_force import allowed
+from hearsay.audit.messages import (
+    COINS,
+    Game,
+    Scene,
+    Transcript,
+    bare,
+    follow,
+    game,
+    membership,
+    scene,
+    silent_draws,
+    whitener,
+)
+from hearsay.audit.pairs import dearest_row, label_range
+from hearsay.base import Algorithm
+from hearsay.certify import spent_after
+from hearsay.engine import full_precision
+from hearsay.graphs import Graph
+from hearsay.problems.losses import LinearLoss
+from hearsay.problems.problem import Problem
+from hearsay.problems.sampling import Records
+
+_DIRECTIONS = 128  # coordinates that one step of the climb looks along; more variables than that take turns
+_NUDGE = 1e-6  # of a variable's range: enough in float64 to see which way is up
+_KINDS = 6
+
+
+class Variables(NamedTuple):
+    """What is searched over: the agent's records, the record that takes the place of one of them, and the transcript."""
+
+    features: jax.Array
+    labels: jax.Array
+    other_feature: jax.Array
+    other_label: jax.Array
+    transcript: Transcript
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """ratio (field, time): the largest gap found over the certified one; total: the same for the whole budget; pair and transcript: what reached it."""
+
+    ratio: np.ndarray
+    total: float
+    allowed: np.ndarray
+    row: int
+    pair: tuple[Records, Records]
+    transcript: Transcript
+
+    @property
+    def worst(self) -> float:
+        return max(self.total, float(self.ratio.max()))
+
+    @property
+    def tightness(self) -> float:
+        """The smallest ratio among the messages that may move at all."""
+        return float(self.ratio[self.allowed > 0].min())
+
+
+def search(
+    algorithm: Algorithm,
+    problem: Problem,
+    graph: Graph,
+    *,
+    agent: int = 0,
+    steps: int = 10,
+    starts: int = 1,
+    iterations: int = 25,
+    seed: int = 0,
+) -> Found:
+    """The worst found for that agent over messages 0 .. steps-1.
+
+    Args:
+      starts: searches per message and kind of start (six kinds).
+      iterations: points on every climb; 1 leaves the starts as they are.
+    """
+    check.count("steps", steps)
+    check.count("starts", starts)
+    check.count("iterations", iterations)
+    _require_records(problem)
+    algorithm.check(graph, problem)
+    plain = bare(algorithm)
+    limit = allowed(plain, problem, graph, agent, steps)
+    budget = float(spent_after(plain, problem, graph, [steps])[0, agent])
+    targets = [*zip(*np.nonzero(limit), strict=True), (0, -1)]
+    weights = membership(plain, problem, graph, agent, steps)
+    rows = [dearest_row(plain, problem, graph, agent, weights, int(k)) for _, k in targets]
+    repeated = [(t, r) for t, r in zip(targets, rows, strict=True) for _ in range(_KINDS * starts)]
+    rng = np.random.default_rng([seed, *b"search"])
+    begin = _starts(plain, problem, graph, agent, steps, len(repeated), rng)
+    ranges = _ranges(plain, problem, begin)
+    held = jnp.asarray(problem.counts[agent], jnp.int32)
+    limits = Limits(jnp.asarray(limit), jnp.asarray(budget), jnp.asarray(whitener(plain, steps)), held)
+    outcome = _climb(
+        begin, jnp.asarray([t for t, _ in repeated]), jnp.asarray([r for _, r in repeated]), ranges, _turns(ranges, iterations, rng),
+        scene(plain, problem, graph, agent, steps), limits, game=game(plain, problem),
+    )  # fmt: skip
+    ratios, totals, best = (jax.tree.map(np.asarray, part) for part in outcome)
+    place = int(np.argmax(totals))
+    reached: Variables = jax.tree.map(lambda x: jnp.asarray(x[place]), best)
+    if label_range(problem.linear)[0] == 0:  # classes; on the way they may lie between
+        reached = reached._replace(labels=jnp.round(reached.labels), other_label=jnp.round(reached.other_label))
+    row = repeated[place][1]
+    return Found(ratios.max(axis=0), float(totals.max()), limit, row, *_neighbours(reached, row, held))
+
+
+def _require_records(problem: Problem) -> None:
+    loss = problem.loss
+    known = isinstance(loss, LinearLoss) and np.isfinite(loss.feature_bound) and not problem.declared
+    if problem.stream is not None or not known:
+        rule = "a linear model's, with a data set and a bound on its features: only then is it known which records there may be"
+        check.fail("problem", rule, problem.name)
+
+
+def _starts(
+    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int, count: int, rng: np.random.Generator
+) -> Variables:
+    """Six kinds in turn. The other records have no features (they contract least), or full ones along one line (most), or anything; the two records
+    are opposite in their labels, or in their features, or one of them has none."""
+    loss, d, rows = problem.linear, problem.dimension, problem.features.shape[1]
+    low, top = label_range(loss)
+    kind = np.arange(count) % _KINDS
+    line = rng.normal(size=(count, d))
+    line[::2] = np.sign(line[::2])  # equal coordinates are the dearest in l1
+    line *= loss.feature_bound / np.linalg.norm(line, axis=1, keepdims=True)
+    others = rng.normal(size=(count, rows, d))
+    others *= loss.feature_bound / np.linalg.norm(others, axis=2, keepdims=True)
+    size = np.select([kind <= 1, kind == 5], [0.0, rng.uniform(size=count)], 1.0)[:, None, None]
+    others = size * np.where((kind == 5)[:, None, None], others, line[:, None, :])
+    labels = np.where((kind <= 1)[:, None], 0.5 * (low + top), rng.choice([low, top], (count, rows)))
+    turn = np.select([kind == 1, (kind == 3) | (kind == 4)], [-1.0, 0.0], 1.0)[:, None]
+    other_label = np.where((kind == 1) | (kind == 4), top, low)
+    wide = np.select([kind <= 2, kind <= 4], [0.01, 1.0], rng.uniform(size=count))
+    reach = min(problem.domain.reach(d), 10.0) * wide[:, None, None]
+
+    def walk(name: str, total: float) -> jax.Array:
+        if name in COINS:
+            return jnp.full((count, steps), total)
+        return jnp.asarray(reach * rng.choice([-1.0, 1.0], (count, 1, 1)) * rng.uniform(0.5, 1, (count, steps, d)))
+
+    names, weight = list(algorithm.channels), float(graph.row_sums[agent])
+    transcript = Transcript(tuple(walk(n, 1.0) for n in names), tuple(walk(n, weight) for n in names))
+    # The record that will be replaced comes last; _neighbours puts it in its place.
+    replaced = np.concatenate([others, line[:, None, :]], axis=1)
+    marked = np.concatenate([labels, np.full((count, 1), top)], axis=1)
+    own, other = (jnp.asarray(p, problem.dtype) for p in (replaced, turn * line))
+    return Variables(own, jnp.asarray(marked), other, jnp.asarray(other_label), transcript)
+
+
+def _ranges(algorithm: Algorithm, problem: Problem, begin: Variables) -> Variables:
+    """How far one unit of a climb moves each variable; coins stay."""
+    loss, (low, top) = problem.linear, label_range(problem.linear)
+    reach = min(problem.domain.reach(problem.dimension), 10.0)
+    steps = [0.0 if name in COINS else reach for name in algorithm.channels]
+    walk = tuple(jnp.full_like(part[0], size) for part, size in zip(begin.transcript.sent, steps, strict=True))
+    sizes = (loss.feature_bound, top - low, loss.feature_bound, top - low)
+    records = [jnp.full_like(part[0], size) for part, size in zip(begin[:4], sizes, strict=True)]
+    return Variables(records[0], records[1], records[2], records[3], Transcript(walk, walk))
+
+
+def _turns(ranges: Variables, iterations: int, rng: np.random.Generator) -> jax.Array:
+    """(iteration, direction): the coordinates that each step looks along, of those that may move."""
+    free = np.flatnonzero(np.asarray(ravel_pytree(ranges)[0]))
+    return jnp.asarray([rng.permutation(free)[:_DIRECTIONS] for _ in range(iterations)])
+
+
+def _neighbours(found: Variables, row: Any, held: jax.Array) -> tuple[tuple[Records, Records], Transcript]:
+    """Two data sets that differ in that row."""
+    features, labels = found.features[:-1], found.labels[:-1]
+    first = Records(features.at[row].set(found.features[-1]), labels.at[row].set(found.labels[-1]), held)
+    second = Records(features.at[row].set(found.other_feature), labels.at[row].set(found.other_label), held)
+    return (first, second), found.transcript
+
+
+class Limits(NamedTuple):
+    """The certified gaps in units of noise (field, time), the certified budget, what makes noise independent, and how many records there are."""
+
+    each: jax.Array
+    total: jax.Array
+    white: jax.Array
+    held: jax.Array
+
+
+def _measure(
+    game: Game, scene: Scene, limits: Limits, variables: Variables, row: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """(ratio of every message, ratio of the whole budget)."""
+    draws, (pair, transcript) = silent_draws(game.algorithm, scene), _neighbours(variables, row, limits.held)
+    both = jax.tree.map(lambda *parts: jnp.stack(parts), *pair)
+    values, scales = jax.vmap(lambda records: follow(game, scene, records, transcript, draws))(both)
+    moved = [_over(v[0] - v[1], s[0]).reshape(v.shape[1], -1) for v, s in zip(values, scales, strict=True)]
+    l2 = jnp.stack([jnp.sqrt(jnp.sum(m**2, axis=1)) for m in moved])
+    if game.algorithm.mechanism == "gaussian":
+        total = sum(jnp.sum((limits.white @ m) ** 2) / 2 for m in moved)
+    else:
+        total = sum(jnp.sum(jnp.abs(m)) for m in moved)
+    return jnp.where(l2 == 0, 0.0, l2 / limits.each), jnp.asarray(total / limits.total)
+
+
+def _admissible(loss: LinearLoss, found: Variables) -> Variables:
+    """Records put back where records may be; a transcript may be anything."""
+    low, top = label_range(loss)
+
+    def ball(features: jax.Array) -> jax.Array:
+        norm = jnp.linalg.norm(features, axis=-1, keepdims=True)
+        return features * jnp.minimum(1.0, loss.feature_bound / jnp.maximum(norm, 1e-30))
+
+    labels, other = jnp.clip(found.labels, low, top), jnp.clip(found.other_label, low, top)
+    return Variables(ball(found.features), labels, ball(found.other_feature), other, found.transcript)
+
+
+@partial(jax.jit, static_argnames="game")
+@full_precision
+def _climb(
+    begin: Variables, targets: jax.Array, rows: jax.Array, ranges: Variables, along: jax.Array, scene: Scene, limits: Limits, *, game: Game
+) -> tuple[jax.Array, jax.Array, Variables]:  # fmt: skip
+    """(ratios (start, field, time), totals (start,), the variables that were best for each start's target): the largest on the way."""
+    (reach, unravel), iterations = ravel_pytree(ranges), len(along)
+
+    def inside(flat: jax.Array) -> jax.Array:
+        return ravel_pytree(_admissible(game.loss, unravel(flat)))[0]
+
+    def climb(flat: jax.Array, row: jax.Array, target: jax.Array) -> tuple:
+        def step(carry: tuple, inputs: tuple) -> tuple[tuple, None]:
+            flat, best, reached, ratios, totals = carry
+            rate, along = inputs
+            nowhere = jnp.zeros((len(along) + 1, len(flat)), flat.dtype)
+            nudges = nowhere.at[1 + jnp.arange(len(along)), along].set(reach[along])
+            found, total = jax.vmap(lambda f: _measure(game, scene, limits, unravel(f), row))(
+                flat[None] + _NUDGE * nudges
+            )
+            goals = jnp.where(target[1] < 0, total, found[:, target[0], target[1]])
+            # Nudged points may lie just outside the admissible set: only the first one counts.
+            kept = jnp.where(goals[0] > reached, flat, best), jnp.maximum(goals[0], reached)
+            most = jnp.fmax(found[0], ratios), jnp.fmax(total[0], totals)
+            move = jnp.zeros_like(flat).at[along].set(jnp.sign(goals[1:] - goals[0]))
+            return (inside(flat + rate * reach * move), *kept, *most), None
+
+        rates = 0.5 * 0.02 ** (jnp.arange(iterations) / iterations)
+        first = (inside(flat), flat, -jnp.inf, jnp.zeros_like(limits.each), jnp.zeros(()))
+        (_, best, _, ratios, totals), _ = jax.lax.scan(step, first, (rates, along))
+        return ratios, totals, unravel(best)
+
+    return jax.vmap(climb)(jax.vmap(lambda v: ravel_pytree(v)[0])(begin), rows, targets)
+
+
+def _over(gap: jax.Array, scale: jax.Array) -> jax.Array:
+    """gap / scale, 0 where nothing moved: a message without noise may say what does not depend on the data."""
+    still = jnp.abs(gap) < 1e-13
+    return jnp.where(still, 0.0, gap / jnp.where(still, 1.0, scale))

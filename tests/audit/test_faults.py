@@ -1,0 +1,269 @@
+"""Planted faults: each one of the mistakes that make a certificate false is caught, and the same test passes on the code as it is.
+
+Two nets. Brute force (search.py) compares gaps in units of noise with the certificate; it involves no chance, so on right code it never raises a false alarm, and what it finds
+once it finds always. The audit (distinguish.py) runs the network; each of its statements is wrong with probability ERROR at most, and ten of them are made about right code
+here, so all of them together raise a false alarm with probability below 1e-3. Power of the audit at these settings: every fault was caught with each of 50 seeds
+(test_the_audit_catches_its_faults_with_any_seed), so that 95 % confidence puts it above 94 %.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import hearsay as hs
+from hearsay import keys
+from hearsay.algorithms.baselines.dsgd import State as DsgdState
+from hearsay.algorithms.sample_sizes import Pending
+from hearsay.audit.distinguish import distinguish
+from hearsay.audit.pairs import candidates
+from hearsay.audit.search import search
+from hearsay.problems import Ball, Squared
+from hearsay.problems.problem import Problem
+from hearsay.problems.sampling import Arrivals, Fresh
+
+AGENTS, HELD, STEPS, EPSILON, ERROR = 3, 16, 3, 1.5, 9e-5
+GRAPH = hs.graphs.ring(AGENTS, weight=0.3)
+CLIPPED = Squared(1.0, 0.1, label_bound=1.0, clip=1.0)
+
+
+def problem_of(loss=CLIPPED, per_step: int = 1) -> Problem:
+    """Scalar records."""
+    rng = np.random.default_rng(0)
+    features, labels = rng.uniform(-1, 1, (AGENTS, HELD, 1)), rng.uniform(-1, 1, (AGENTS, HELD))
+    counts = np.full(AGENTS, HELD)
+    return Problem(
+        "scalar", loss, Ball(50.0), features, labels, counts, features[0], labels[0], Arrivals(per_step), False
+    )
+
+
+def planted(kind: type, right: Any) -> Any:
+    """The faulty kind with the schedules of the right one."""
+    return kind(**{f.name: getattr(right, f.name) for f in fields(right)})
+
+
+# Noise that is wrong: found by running.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Halved(hs.LdpOnline):
+    def privatize(self, value, draw, scale):
+        return super().privatize(value, draw, scale / 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Skipped(hs.LdpOnline):
+    """No noise in round 2."""
+
+    def rates(self, steps, agents):
+        right = super().rates(steps, agents)
+        return right._replace(noise=np.where(steps[:, None] == 2, 0.0, right.noise))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reused(hs.LdpOnline):
+    """Round 2 has the noise of round 1."""
+
+    def draws(self, key, steps, params, constants):
+        return super().draws(key, jnp.where(steps == 2, 1, steps), params, constants)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneKeyForAllSteps(hs.LdpOnline):
+    def draws(self, key, steps, params, constants):
+        return super().draws(key, 0 * steps, params, constants)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneKeyForAllRuns(hs.LdpOnline):
+    def draws(self, key, steps, params, constants):
+        return super().draws(jax.random.key(7, impl="threefry2x32"), steps, params, constants)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneKeyForAllAgents(hs.LdpOnline):
+    """Right in itself: its keys are not."""
+
+
+class Twice(NamedTuple):
+    params: Any
+    again: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resent(hs.LdpOnline):
+    """A retry sends the same state with fresh noise."""
+
+    channels: ClassVar[dict[str, str]] = {"params": "coupling", "again": "coupling"}
+
+    def draw(self, key, params):
+        return Twice(self.fresh_noise(key, params, 0), self.fresh_noise(key, params, 1))
+
+    def send(self, draws, state, batch, rates):
+        return Twice(*(self.privatize(state.params, draw, rates.noise) for draw in draws)), state
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseShifted(hs.Pdop):
+    """Noise that falls, taken one step too late."""
+
+    def rates(self, steps, agents):
+        return super().rates(steps, agents)._replace(noise=super().rates(steps + 1, agents).noise)
+
+
+ONLINE = hs.ldp_online(step=hs.PowerLaw(0.5, -0.5), noise=1.0, sampling=Fresh())
+FALLING = hs.Pdop(step=hs.Geometric(0.5, 0.5), noise=hs.Geometric(1.0, 0.5), sampling=Fresh())
+NOISE_FAULTS = {
+    "noise halved": (Halved, ONLINE),
+    "one round without noise": (Skipped, ONLINE),
+    "noise of one round reused": (Reused, ONLINE),
+    "one key for all steps": (OneKeyForAllSteps, ONLINE),
+    "one key for all runs": (OneKeyForAllRuns, ONLINE),
+    "sent again with fresh noise": (Resent, ONLINE),
+    "noise schedule shifted by one": (NoiseShifted, FALLING),
+}
+
+
+@cache
+def calibrated(right: Any) -> Any:
+    return hs.calibrate(right, problem_of(), GRAPH, STEPS, EPSILON)
+
+
+def audited(kind: type, right: Any, seed: int = 0):
+    """The audit of agent 1 whose certificate is that of the right algorithm."""
+    problem, right = problem_of(), calibrated(right)
+    pair = candidates(right, problem, GRAPH, 1, STEPS)[3]  # opposite labels, beside records without features
+    return distinguish(
+        planted(kind, right), problem, GRAPH, agent=1, pair=pair, steps=STEPS, error=ERROR, seed=seed, certified=right
+    )
+
+
+@pytest.mark.parametrize("fault", NOISE_FAULTS)
+def test_the_audit_catches_wrong_noise(fault):
+    found = audited(*NOISE_FAULTS[fault])
+    assert found.certified == pytest.approx(EPSILON)
+    assert not found.holds, f"{fault}: at least {found.lower}"
+
+
+def test_the_audit_catches_agents_that_share_a_key(monkeypatch):
+    """Another agent, whose noise a conspirator knows, has the same."""
+    per_agent = keys.noise_keys
+    monkeypatch.setattr(keys, "noise_keys", lambda seeds, agents: jnp.repeat(per_agent(seeds, 1), agents, axis=1))
+    found = audited(OneKeyForAllAgents, ONLINE)
+    assert not found.holds
+    assert found.claims[0].score == "repeated noise"
+
+
+@pytest.mark.parametrize("right", [ONLINE, FALLING], ids=["ldp-online", "pdop"])
+def test_the_audit_passes_the_code_as_it_is(right):
+    found = audited(type(right), right)
+    assert found.holds
+    assert found.lower > 0.4 * EPSILON  # the test could have failed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", NOISE_FAULTS)
+def test_the_audit_catches_its_faults_with_any_seed(fault):
+    assert not any(audited(*NOISE_FAULTS[fault], seed=seed).holds for seed in range(1, 51))
+
+
+# Gaps that are wrong: found by brute force.
+
+
+class ClipForgotten(Squared):
+    def clipped_residual(self, margin, labels, features):
+        return self.residual(margin, labels)
+
+
+class ClippedMean(Squared):
+    """The clip acts on the batch's mean gradient, not on every record's."""
+
+    def gradient_sum(self, params, features, labels, weights):
+        total = (self.residual(features @ params, labels) * weights) @ features
+        return total * jnp.minimum(1.0, self.clip / jnp.maximum(jnp.linalg.norm(total), 1e-30))
+
+
+class Normalised(Squared):
+    """Features are centred on the batch's mean and scaled by its spread, as BatchNorm does: one record reaches the others' gradients."""
+
+    def gradient_sum(self, params, features, labels, weights):
+        mean = weights @ features
+        spread = jnp.sqrt(weights @ (features - mean[None]) ** 2 + 0.01)
+        return super().gradient_sum(params, (features - mean[None]) / spread[None], labels, weights)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnState(hs.Dsgd):
+    """The average takes the agent's own state, not what it sent."""
+
+    def update(self, state, sent, inbox, batch, rates, domain):
+        heard = inbox.total.params + inbox.own.params * state.params
+        return DsgdState(domain.project(heard - rates.step * batch.gradient(state.params)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnPending(hs.GradientPerturbation):
+    """The next message is put together from the own model before its noise."""
+
+    def update(self, state, sent, inbox, batch, rates, domain):
+        own, heard = state.params, inbox.total.params + inbox.own.params * sent.params
+        moved = own + rates.coupling * (heard - own) - rates.step * batch.gradient(own)
+        return Pending(domain.project(moved), rates.step * rates.noise)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepShifted(hs.LdpOnline):
+    """Steps that fall, taken one too early."""
+
+    def rates(self, steps, agents):
+        return super().rates(steps, agents)._replace(step=super().rates(np.maximum(steps - 1, 0), agents).step)
+
+
+@dataclass(frozen=True)
+class Repeating(Fresh):
+    """Goes back to the first records, while its pattern says that each is used once."""
+
+    def starts(self, steps, held, arrivals):
+        return super().starts(steps, held, arrivals) % 2
+
+
+def searched(algorithm: Any, loss: Any = CLIPPED, per_step: int = 1):
+    return search(algorithm, problem_of(loss, per_step), GRAPH, agent=1, steps=5)
+
+
+DSGD = hs.Dsgd(step=0.05, noise=1.0, sampling=Fresh())
+GRADIENT = hs.gradient_perturbation(step=0.1, coupling=0.5, noise=1.0, sampling=Fresh())
+GAP_FAULTS = {
+    "clip forgotten": (ONLINE, ClipForgotten(1.0, 0.1, 1.0, 1.0), 1),
+    "clipped after averaging": (ONLINE, ClippedMean(1.0, 0.1, 1.0, 1.0), 3),
+    "records coupled as by BatchNorm": (ONLINE, Normalised(1.0, 0.1, 1.0, 1.0), 3),
+    "own state for what was sent": (planted(OwnState, DSGD), CLIPPED, 1),
+    "own model for what was sent": (planted(OwnPending, GRADIENT), CLIPPED, 1),
+    "step schedule shifted by one": (planted(StepShifted, ONLINE), CLIPPED, 1),
+    "a record used again": (hs.ldp_online(step=hs.PowerLaw(0.5, -0.5), noise=1.0, sampling=Repeating()), CLIPPED, 1),
+}
+RIGHT = {"ldp-online": (ONLINE, CLIPPED, 1), "three records a step": (ONLINE, CLIPPED, 3), "dsgd": (DSGD, CLIPPED, 1), "gradient": (GRADIENT, CLIPPED, 1)}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", GAP_FAULTS)
+def test_brute_force_catches_wrong_gaps(fault):
+    """By a wide margin: none of these hangs on the last digit."""
+    assert searched(*GAP_FAULTS[fault]).worst > 1.2
+
+
+@pytest.mark.parametrize("right", RIGHT)
+def test_brute_force_passes_the_code_as_it_is(right):
+    found = searched(*RIGHT[right])
+    assert found.worst <= 1 + 1e-9
+    assert found.worst >= 0.95
+
+
+def test_the_table_of_faults_is_the_issues():
+    """Eleven in the issue; a key repeated over steps or over runs, a schedule of noise or of steps, and two forms of the own state count as two each."""
+    assert len(NOISE_FAULTS) + len(GAP_FAULTS) == 11 + 3
