@@ -14,7 +14,7 @@ is far smaller for the same privacy. The factorizations are in privacy/factoriza
 Sensitivity. x(r) is on the transcript, so a record of round r moves g_i(r) alone. If it is used at local step t it moves z by eta C there, and the steps
 after it stretch that by at most l = max(|1 - eta mu|, |1 - eta L|) each:
 
-    S = (C / tau) max(1, l^(tau-1))        with a curvature interval [mu, L] (convex and eta <= 2/L: l <= 1, the paper's 2 B_g / tau)
+    S = (C / tau) max(1, l^(tau-1))        with a curvature interval [mu, L] (convex and eta <= 2/L: l <= 1, the paper's 2 B_g / tau), C over all that local steps reach
     S = (2 B / tau) sum_{s < tau} |1 - eta r|^s,  2 B if r = 0        with a per-record clip B and a regulariser r alone: every later local step may differ
 
 All messages together are one Gaussian mechanism, rho = S^2 max_P |C 1_P|^2 / 2 V^2 (privacy/one_mechanism.py). The paper takes S = 2 B_g / tau for
@@ -41,6 +41,7 @@ from hearsay.privacy.factorization import FACTORIZATIONS, Factorization, factori
 from hearsay.privacy.one_mechanism import OneMechanism
 from hearsay.privacy.recursion import Assumption, Release
 from hearsay.problems.domains import Domain
+from hearsay.problems.losses import LinearLoss
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling import Arrivals, Cyclic, Fresh, Sampling, Sized, Subset
 from hearsay.schedules import Constant, SampleSize, Schedule, nonnegative
@@ -175,7 +176,7 @@ class CorrelatedFederated(Algorithm):
         stretch = max(abs(1 - rate * low), abs(1 - rate * high))
         found = [
             (
-                problem.change / tau * max(1.0, stretch) ** (tau - 1),
+                self._change(problem, rate, stretch) / tau * max(1.0, stretch) ** (tau - 1),
                 f"local steps stretch by at most {stretch:.4g} each",
                 problem.privacy_assumptions(),
             )
@@ -191,6 +192,18 @@ class CorrelatedFederated(Algorithm):
                 )
             )
         return found
+
+    def _change(self, problem: Problem, rate: float, stretch: float) -> float:
+        """C where the local models may be: they are not projected, so up to tau - 1 steps outside the domain. |z - eta grad| <= l |z| + eta |grad at 0|."""
+        loss = problem.loss
+        if not isinstance(loss, LinearLoss):
+            return problem.change
+        reach = farthest = problem.domain.reach(problem.dimension)
+        for _ in range(self.local_steps - 1):
+            reach = stretch * reach + rate * loss.unclipped_change(0.0) / 2
+            farthest = max(farthest, reach)
+        unclipped = loss.unclipped_change(farthest)
+        return unclipped if loss.clip is None else min(unclipped, 2 * loss.clip)
 
     def accounts(self, graph: Graph, agent: int, problem: Problem, endless: bool = False) -> tuple[OneMechanism, ...]:
         level = float(self.noise_for(agent)(0))

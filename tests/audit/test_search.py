@@ -110,9 +110,6 @@ def test_no_search_passes_the_certificate_in_three_dimensions(loss, name, patter
     assert found.worst > 0.5  # it is a search, not a random walk
 
 
-@pytest.mark.xfail(
-    strict=True, reason="local steps are not projected: where they leave the domain, its bound on quadratic losses is false"
-)  # fmt: skip
 def test_local_steps_keep_to_the_certificate_where_a_quadratic_loss_is_not_clipped():
     problem = problem_of(Squared(1.0, 0.0, label_bound=2.0), held=32, radius=0.1)
     algorithm = hs.correlated_federated(step=0.4, horizon=4, sampling=hs.Fresh(8))
