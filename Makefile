@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SETTINGS ?=
 
-.PHONY: demo test test-slow check bench format clean
+.PHONY: demo test test-slow audit check bench format clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -23,6 +23,9 @@ test: $(VENV)/.installed-dev
 
 test-slow: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m slow
+
+audit: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest tests/audit -m ""
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

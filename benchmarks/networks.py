@@ -117,7 +117,9 @@ def main() -> None:
                 jax.clear_caches()
             floor = 1000 * plain / rate
             print(f"{compute:10} {method or 'none':22} {gradients:10.2f} {whole:11.2f} {floor:8.2f}", flush=True)
-        print(f"{'':10} a large product reaches {rate / 1e12:.1f} TFLOP/s; five batch gradients are {plain / 1e12:.3f} TFLOP")
+        print(
+            f"{'':10} a large product reaches {rate / 1e12:.1f} TFLOP/s; five batch gradients are {plain / 1e12:.3f} TFLOP"
+        )
     stats = device.memory_stats() or {}
     if "peak_bytes_in_use" in stats:
         print(f"peak memory {stats['peak_bytes_in_use'] / 2**30:.1f} GiB")

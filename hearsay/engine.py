@@ -23,9 +23,8 @@ from hearsay.problems.problem import Problem, as_features
 from hearsay.problems.sampling import Arrivals, Records, Sampling, Window
 from hearsay.problems.stream import Stream
 
-# On a CPU, so that a block of noise is still in the cache when its steps use it; elsewhere, so that few kernels draw much.
-_DRAWN_BYTES = {"cpu": 4 * 2**20}
-_DRAWN_BYTES_ELSEWHERE = 2**29
+# On a CPU a block of noise should still be in the cache when its steps use it; elsewhere few kernels should draw much.
+_CPU_DRAWN_BYTES, _DRAWN_BYTES = 4 * 2**20, 2**29
 
 
 class Carry(NamedTuple):
@@ -247,6 +246,6 @@ def _prepared(sampling: Sampling, loss: Loss, arrivals: Arrivals, records: Recor
 @lru_cache(maxsize=128)
 def block_length(chunk: int, seeds: int, agents: int, dimension: int, itemsize: int) -> int:
     """The most steps whose noise fits in the drawing budget, as a divisor of the chunk."""
-    budget = _DRAWN_BYTES.get(jax.devices()[0].platform, _DRAWN_BYTES_ELSEWHERE)
+    budget = _CPU_DRAWN_BYTES if jax.devices()[0].platform == "cpu" else _DRAWN_BYTES
     most = max(1, budget // (seeds * agents * dimension * itemsize))
     return max(b for b in range(1, chunk + 1) if chunk % b == 0 and b <= most)

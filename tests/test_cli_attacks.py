@@ -1,0 +1,76 @@
+"""Neural networks, audits and attacks from the command line, with tiny arguments."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+
+import pytest
+from typer.testing import CliRunner
+
+from hearsay import cli
+
+SMALL = ["--data", "digits", "--model", "mlp", "--agents", "3", "--set", "problem.records=60", "--set", "problem.test_records=20"]  # fmt: skip
+SCALAR = ["--loss", "ridge", "--agents", "3", "--set", "problem.records=6", "--set", "problem.dimension=1", "--clip", "1"]  # fmt: skip
+
+
+def call(*words: str):
+    return CliRunner().invoke(cli.app, [str(w) for w in words])
+
+
+def test_a_network_trains_and_states_device_memory_and_time(tmp_path):
+    result = call("run", "dsgd", *SMALL, "--noise", "0.1", "--steps", "5", "--seeds", "1", "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    for text in ("cpu device", "MiB in all with the gradients of", "expected time:", "clip bound 1", "accuracy"):
+        assert text in result.output
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "training accuracy" in page and "no known Lipschitz constant" in page
+    with open(tmp_path / "metrics.csv", encoding="utf-8") as file:
+        assert {"accuracy", "train_accuracy", "test_loss"} <= set(next(csv.reader(file)))
+
+
+def test_a_network_without_a_clip_needs_to_be_asked_for():
+    result = call("run", "dsgd", *SMALL, "--clip", "none", "--noise", "0.1", "--steps", "3")
+    assert isinstance(result.exception, ValueError) and "give the problem a clip" in str(result.exception)
+
+
+def test_mnist_means_a_network(monkeypatch):
+    from hearsay.config import Config, build
+
+    wanted = Config(problem={"data": "mnist", "model": "resnet-18"})
+    with pytest.raises(ValueError, match="did you mean 'resnet18'"):
+        build(wanted)
+
+
+def test_a_gpu_that_is_not_there_is_refused():
+    result = call("run", "dsgd", *SMALL, "--device", "gpu", "--noise", "0.1")
+    assert isinstance(result.exception, ValueError) and "device must be one that jax finds" in str(result.exception)
+
+
+def test_an_audit_holds_bounds_against_certificates(tmp_path):
+    result = call("audit", "gradient-perturbation", *SCALAR, "--sample-size", "2", "--epsilon", "2", "--steps", "2", "--runs", "2000", "--agent", "0", "--out", tmp_path)  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "holds" in result.output
+    with open(tmp_path / "audit.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    shown = float(rows[0]["lower_bound"] if "lower_bound" in rows[0] else rows[0]["lower bound"])
+    assert 0.3 < shown <= 2.0
+
+
+def test_an_audit_that_finds_too_much_ends_with_code_4(tmp_path, monkeypatch):
+    """Noise of half the scale that the certificate speaks of."""
+    from hearsay.noise import MECHANISMS
+
+    law = MECHANISMS["laplace"]
+    monkeypatch.setattr(importlib.import_module("hearsay.algorithms.sample_sizes").GradientPerturbation, "privatize", lambda self, value, draw, scale: law.add(value, draw, scale / 3))  # fmt: skip
+    result = call("audit", "gradient-perturbation", *SCALAR, "--sample-size", "3", "--epsilon", "1.01", "--steps", "2", "--runs", "4000", "--agent", "0", "--out", tmp_path)  # fmt: skip
+    assert result.exit_code == 4, result.output
+    assert "EXCEEDED" in result.output
+
+
+@pytest.mark.slow
+def test_an_attack_leaves_pictures(tmp_path):
+    result = call("attack", "dsgd", *SMALL, "--noise", "0.01", "--levels", "0,2", "--targets", "1", "--restarts", "1", "--iterations", "20", "--out", tmp_path)  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "blind guess" in result.output and (tmp_path / "reconstructions.csv").exists()
+    assert "<img" in (tmp_path / "report.html").read_text(encoding="utf-8")
