@@ -132,14 +132,12 @@ def programs(model: str, agents: int, batch: int, shape: tuple[int, int, int], s
         "unclipped": step(ours()),
         "clipped": step(ours(clip=1.0)),
         "clipped, agents in a loop": step(ours(clip=1.0), looped=True),
-        "clipped, two passes": step(ours(clip=1.0, method="two_pass")),
         "clipped, l1": step(ours(clip=1.0, norm="l1")),
     }
     if sweep:
         for size in (1, 4, 8, 13, 25, 50):
             chosen[f"clipped, {size} at a time"] = step(ours(clip=1.0, microbatch=size))
             chosen[f"unclipped, {size} at a time"] = step(ours(microbatch=size))
-            chosen[f"two passes, {size} at a time"] = step(ours(clip=1.0, method="two_pass", microbatch=size))
     return chosen
 
 

@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 
 import hearsay as hs
-from hearsay.problems import per_record
 from hearsay.problems.images import Images
 from hearsay.session import Session
 
@@ -100,23 +99,22 @@ def main() -> None:
         precision = {"tf32": "tensorfloat32", "bfloat16": "bfloat16", "float32": "highest"}[compute]
         rate = product_rate(precision, 8192 if device.platform == "gpu" else 1024)
         plain = None
-        for clip, method in ((None, ""), (1.0, "vmap"), (1.0, "two_pass")):
+        for clip in (None, 1.0):
             case = replace(problem, loss=replace(problem.loss, clip=clip, compute=compute))
-            chosen = per_record.chosen
-            if method:
-                per_record.chosen = lambda params, records, method=method: method
             try:
                 gradients, flops = gradients_time(case, options.batch)
                 plain = flops if plain is None else plain
                 whole = step_time(case, options.batch, options.steps)
             except jax.errors.JaxRuntimeError as error:
-                print(f"{compute:10} {method or 'none':22} {str(error)[:60]}")
+                print(f"{compute:10} {'every record' if clip else 'none':22} {str(error)[:60]}")
                 continue
             finally:
-                per_record.chosen = chosen
                 jax.clear_caches()
             floor = 1000 * plain / rate
-            print(f"{compute:10} {method or 'none':22} {gradients:10.2f} {whole:11.2f} {floor:8.2f}", flush=True)
+            print(
+                f"{compute:10} {'every record' if clip else 'none':22} {gradients:10.2f} {whole:11.2f} {floor:8.2f}",
+                flush=True,
+            )
         print(
             f"{'':10} a large product reaches {rate / 1e12:.1f} TFLOP/s; five batch gradients are {plain / 1e12:.3f} TFLOP"
         )

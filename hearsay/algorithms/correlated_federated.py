@@ -230,6 +230,12 @@ class CorrelatedFederated(Algorithm):
             raise ValueError(
                 "a declared change is about gradients at one point; local steps need a curvature interval or a clip"
             )
+        if tau > problem.arrivals.block:
+            check.fail(
+                "sampling",
+                f"at most {problem.arrivals.block} records a round for this problem (they are taken one after the other)",
+                tau,
+            )
         if tau > problem.counts.min():
             short = int(np.argmin(problem.counts))
             raise ValueError(

@@ -30,7 +30,7 @@ from hearsay.problems.domains import Domain
 from hearsay.problems.losses import Loss
 from hearsay.problems.models import MODELS, quickened, refuse_batchnorm
 
-# How products inside a model are rounded. Only gradients before their clip depend on it, so it is no matter of privacy.
+# How products inside a model are rounded. Gradients are measured, clipped and added up as they come out of it, in the parameters' own precision (per_record.py).
 COMPUTE = {"tf32": "tensorfloat32", "float32": "highest", "bfloat16": "bfloat16"}
 
 

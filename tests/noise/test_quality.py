@@ -54,7 +54,17 @@ def uniforms(algorithm, field: str, draws: np.ndarray) -> np.ndarray:
     return LAWS[algorithm.mechanism if field not in COINS else "ternary"].cdf(draws)
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+DISTINCT = (
+    "ldp-online",
+    "gradient-tracking",
+    "gradient-perturbation",
+    "correlated-federated",
+    "adp2sgd",
+    "ternary-dsgd",
+)
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in DISTINCT else pytest.mark.slow) for n in ALGORITHMS])
 def test_streams_of_an_algorithm(name):
     """Every (step, seed, agent, field) is a stream of 8,000 coordinates. Kolmogorov-Smirnov for each, false-alarm rate 1e-8 each; for every pair, the
     correlation of values and of sizes within 6.5 / sqrt(8000), 8e-11 each: together below 1e-6 for an algorithm."""

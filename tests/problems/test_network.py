@@ -41,7 +41,12 @@ def linear_pair(clip: float | None, norm: str = "l2") -> tuple[Problem, Problem]
 FEDERATED = ("correlated-federated", "federated-independent", "federated-noiseless")
 
 
-@pytest.mark.parametrize("name", list(hs.REGISTRY))
+# One of each kind by default; the others share their code.
+DISTINCT = ("ldp-online", "gradient-tracking", "gradient-perturbation", "correlated-federated", "adp2sgd", "dsgd")
+EVERY = [pytest.param(n, marks=() if n in DISTINCT else pytest.mark.slow) for n in hs.REGISTRY]
+
+
+@pytest.mark.parametrize("name", EVERY)
 def test_a_network_that_is_a_linear_model_takes_its_path(name):
     """Agents one after the other instead of as one array, gradients by automatic differentiation: the same trajectory for every algorithm."""
     linear, network = linear_pair(clip=0.3)
@@ -323,3 +328,10 @@ def test_modules_keep_their_parameters():
     model, vector = from_module(tiny())
     assert model.size == vector.size == 650
     np.testing.assert_allclose(model.unravel(jnp.asarray(vector)).layer.bias, tiny().layer.bias, rtol=1e-6)
+
+
+def test_more_local_steps_than_a_block_holds_are_refused():
+    problem = hs.problems.neural("digits", model=tiny(), agents=3)
+    algorithm = hs.correlated_federated(horizon=2, sampling=hs.Fresh(64))
+    with pytest.raises(ValueError, match="at most 32 records a round"):
+        algorithm.check(hs.graphs.ring(3), problem)

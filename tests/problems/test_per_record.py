@@ -56,20 +56,18 @@ def flat(tree):
 
 
 CHOICES = [
-    *itertools.product(["vmap", "two_pass"], ["l1", "l2"], [CLIP], [None, 3]),
-    *itertools.product(["auto"], ["l2"], [None], [None, 3]),
-    ("auto", "l2", CLIP, 1),
+    *itertools.product(["l1", "l2"], [CLIP], [None, 3]),
+    *itertools.product(["l2"], [None], [None, 3]),
+    ("l2", CLIP, 1),
 ]
 
 
-@pytest.mark.parametrize("method, norm, clip, microbatch", CHOICES)
-def test_the_sum_is_that_of_a_plain_loop(method, norm, clip, microbatch):
+@pytest.mark.parametrize("norm, clip, microbatch", CHOICES)
+def test_the_sum_is_that_of_a_plain_loop(norm, clip, microbatch):
     value, params = network()
     features, labels, weights = batch()
     ours = jax.jit(
-        lambda p: gradient_sum(
-            value, p, features, labels, weights, clip=clip, norm=norm, microbatch=microbatch, method=method
-        )
+        lambda p: gradient_sum(value, p, features, labels, weights, clip=clip, norm=norm, microbatch=microbatch)
     )(params)
     assert jax.tree.structure(ours) == jax.tree.structure(params)
     np.testing.assert_allclose(flat(ours), looped(clip, norm), rtol=1e-6, atol=1e-9)
@@ -78,8 +76,8 @@ def test_the_sum_is_that_of_a_plain_loop(method, norm, clip, microbatch):
 def test_other_devices_give_the_same(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     value, params = network()
-    for clip, method in ((None, "auto"), (CLIP, "vmap"), (CLIP, "two_pass")):
-        ours = jax.jit(lambda p, c=clip, m=method: gradient_sum(value, p, *batch(), clip=c, method=m))(params)
+    for clip in (None, CLIP):
+        ours = jax.jit(lambda p, c=clip: gradient_sum(value, p, *batch(), clip=c))(params)
         np.testing.assert_allclose(flat(ours), looped(clip, "l2"), rtol=1e-6, atol=1e-9)
 
 
@@ -88,16 +86,16 @@ def linear(params, feature, label):
     return params[0] @ feature[:2] + params[1] @ feature[2:] + 0 * label
 
 
-@functools.partial(jax.jit, static_argnames=("clip", "norm", "method", "microbatch"))
-def linear_program(rows, clip, norm, method, microbatch):
+@functools.partial(jax.jit, static_argnames=("clip", "norm", "microbatch"))
+def linear_program(rows, clip, norm, microbatch):
     params = (jnp.ones(2, rows.dtype), jnp.ones(rows.shape[1] - 2, rows.dtype))
     ones = jnp.ones(len(rows), rows.dtype)
-    options = {"clip": clip, "norm": norm, "method": method, "microbatch": microbatch}
+    options = {"clip": clip, "norm": norm, "microbatch": microbatch}
     return gradient_sum(linear, params, rows, 0 * ones, ones, **options)
 
 
-def linear_sum(rows, clip, norm, method="vmap", microbatch=None):
-    return flat(linear_program(np.asarray(rows, np.float32), clip, norm, method, microbatch))
+def linear_sum(rows, clip, norm, microbatch=None):
+    return flat(linear_program(np.asarray(rows, np.float32), clip, norm, microbatch))
 
 
 @settings(max_examples=60, deadline=None)
@@ -107,27 +105,25 @@ def linear_sum(rows, clip, norm, method="vmap", microbatch=None):
     spread=st.floats(0, 15),
     clip=st.sampled_from([1e-3, 700.0]),
     norm=st.sampled_from(["l1", "l2"]),
-    method=st.sampled_from(["vmap", "two_pass"]),
 )
-def test_no_record_counts_more_than_the_clip(seed, scale, spread, clip, norm, method):
+def test_no_record_counts_more_than_the_clip(seed, scale, spread, clip, norm):
     rng = np.random.default_rng(seed)
     record = (rng.normal(size=(1, 40)) * 10.0 ** (scale + rng.uniform(-spread, 0, 40))).astype(np.float32)
-    ours = linear_sum(record, clip, norm, method).astype(np.float64)
+    ours = linear_sum(record, clip, norm).astype(np.float64)
     order = {"l1": 1, "l2": 2}[norm]
     length = np.linalg.norm(record[0].astype(np.float64), order)
     assert np.linalg.norm(ours, order) <= clip
     np.testing.assert_allclose(ours, record[0] * min(1, clip / length), rtol=2e-4, atol=1e-37)
 
 
-@pytest.mark.parametrize("method", ["vmap", "two_pass"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_record_without_a_finite_gradient_counts_nothing(method, bad):
+def test_a_record_without_a_finite_gradient_counts_nothing(bad):
     rows = np.random.default_rng(0).normal(size=(5, 6)).astype(np.float32)
-    clean = linear_sum(rows[[0, 2, 3]], 0.5, "l2", method)
+    clean = linear_sum(rows[[0, 2, 3]], 0.5, "l2")
     rows[1, 3], rows[4, 0] = bad, bad
-    np.testing.assert_allclose(linear_sum(rows, 0.5, "l2", method), clean, atol=1e-6)
-    np.testing.assert_allclose(linear_sum(rows, 0.5, "l2", method, microbatch=2), clean, atol=1e-6)
-    np.testing.assert_array_equal(linear_sum(rows[1:2], 0.5, "l2", method), 0)
+    np.testing.assert_allclose(linear_sum(rows, 0.5, "l2"), clean, atol=1e-6)
+    np.testing.assert_allclose(linear_sum(rows, 0.5, "l2", microbatch=2), clean, atol=1e-6)
+    np.testing.assert_array_equal(linear_sum(rows[1:2], 0.5, "l2"), 0)
 
 
 @pytest.mark.parametrize("norm, small, size", [("l2", 2e-4, 2_000_000), ("l1", 5e-8, 2_000_003)])
@@ -171,7 +167,6 @@ def test_memory_estimates():
     [
         ({"clip": 0.0}, "clip must be positive, got 0.0"),
         ({"norm": "l3"}, "norm must be one of l1, l2, got 'l3'"),
-        ({"method": "ghost"}, "method must be one of auto, vmap, two_pass, got 'ghost'"),
         ({"microbatch": 0}, "microbatch must be at least 1, got 0"),
     ],
 )
@@ -179,3 +174,30 @@ def test_bad_options_name_their_argument(options, message):
     value, params = network()
     with pytest.raises(ValueError, match=message):
         gradient_sum(value, params, *batch(), **options)
+
+
+def test_what_is_added_up_is_what_was_measured():
+    """Gradients computed again, with weights on them, may be others: here by a layer whose rule for reverse mode is not linear, and by roundings of bfloat16."""
+
+    @jax.custom_vjp
+    def odd(x):
+        return x
+
+    odd.defvjp(lambda x: (x, None), lambda _, g: (g / jnp.maximum(jnp.abs(g), 1e-9),))
+
+    def value(params, feature, label):
+        return jnp.sum(odd(params @ feature))
+
+    ours = gradient_sum(value, jnp.zeros((3, 100)), jnp.full((1, 100), 10.0), jnp.zeros(1), jnp.ones(1), clip=1.0)
+    assert np.linalg.norm(ours) <= 1.0
+
+    def rounded(params, feature, label):
+        first, second = (leaf.astype(jnp.bfloat16) for leaf in params)
+        scores = second @ jnp.maximum(first @ feature.astype(jnp.bfloat16), 0)
+        return (jax.nn.logsumexp(scores) - scores[0]).astype(jnp.float32)
+
+    weights = jnp.ones((8, 4), jnp.float32), jnp.full((4, 8), 1e4, jnp.float32)
+    for scale in (1.0, 0.3, 0.07):
+        record = jnp.full((1, 4), scale, jnp.float32)
+        ours = gradient_sum(rounded, weights, record, jnp.zeros(1), jnp.ones(1, jnp.float32), clip=1.0)
+        assert np.linalg.norm(flat(ours).astype(np.float64)) <= 1.0
