@@ -175,7 +175,9 @@ def test_steps_above_two_over_l_break_the_papers_sensitivity(times, exceeds):
     ready = hs.CorrelatedFederated(step=rate, horizon=2)
     measured, paper = furthest(problem, rate, 5), problem.change / 5
     certified = min(s for s, _, _ in ready.sensitivities(problem))
-    assert 0.5 * certified < measured <= certified * (1 + 1e-9)
+    assert measured <= certified * (
+        1 + 1e-9
+    )  # local steps are not projected, so the bound allows for gradients outside the ball
     assert (measured > paper) is exceeds
     if exceeds:
         assert measured > 10 * paper

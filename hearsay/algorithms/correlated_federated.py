@@ -14,7 +14,7 @@ is far smaller for the same privacy. The factorizations are in privacy/factoriza
 Sensitivity. x(r) is on the transcript, so a record of round r moves g_i(r) alone. If it is used at local step t it moves z by eta C there, and the steps
 after it stretch that by at most l = max(|1 - eta mu|, |1 - eta L|) each:
 
-    S = (C / tau) max(1, l^(tau-1))        with a curvature interval [mu, L] (convex and eta <= 2/L: l <= 1, the paper's 2 B_g / tau), C over all that local steps reach
+    S = max_t (C_t / tau) l^(tau-1-t)      with a curvature interval [mu, L] (convex and eta <= 2/L: l <= 1, the paper's 2 B_g / tau), C_t where step t may be
     S = (2 B / tau) sum_{s < tau} |1 - eta r|^s,  2 B if r = 0        with a per-record clip B and a regulariser r alone: every later local step may differ
 
 All messages together are one Gaussian mechanism, rho = S^2 max_P |C 1_P|^2 / 2 V^2 (privacy/one_mechanism.py). The paper takes S = 2 B_g / tau for
@@ -176,7 +176,7 @@ class CorrelatedFederated(Algorithm):
         stretch = max(abs(1 - rate * low), abs(1 - rate * high))
         found = [
             (
-                self._change(problem, rate, stretch) / tau * max(1.0, stretch) ** (tau - 1),
+                self._moved(problem, rate, stretch) / tau,
                 f"local steps stretch by at most {stretch:.4g} each",
                 problem.privacy_assumptions(),
             )
@@ -193,17 +193,19 @@ class CorrelatedFederated(Algorithm):
             )
         return found
 
-    def _change(self, problem: Problem, rate: float, stretch: float) -> float:
-        """C where the local models may be: they are not projected, so up to tau - 1 steps outside the domain. |z - eta grad| <= l |z| + eta |grad at 0|."""
-        loss = problem.loss
-        if not isinstance(loss, LinearLoss):
-            return problem.change
-        reach = farthest = problem.domain.reach(problem.dimension)
-        for _ in range(self.local_steps - 1):
-            reach = stretch * reach + rate * loss.unclipped_change(0.0) / 2
-            farthest = max(farthest, reach)
-        unclipped = loss.unclipped_change(farthest)
-        return unclipped if loss.clip is None else min(unclipped, 2 * loss.clip)
+    def _moved(self, problem: Problem, rate: float, stretch: float) -> float:
+        """tau S: the record may be used at any local step t, where the model is |z_t| <= r_t: not projected, so up to t steps outside the domain, with
+        |z - eta grad| <= l |z| + eta |grad at 0|. It moves that step by eta C(r_t), and tau - 1 - t more steps stretch it."""
+        loss, tau, found = problem.loss, self.local_steps, 0.0
+        reach = problem.domain.reach(problem.dimension)
+        for t in range(tau):
+            change = problem.change
+            if isinstance(loss, LinearLoss):
+                unclipped = loss.unclipped_change(reach)
+                change = unclipped if loss.clip is None else min(unclipped, 2 * loss.clip)
+                reach = stretch * reach + rate * loss.unclipped_change(0.0) / 2
+            found = max(found, change * stretch ** (tau - 1 - t))
+        return found
 
     def accounts(self, graph: Graph, agent: int, problem: Problem, endless: bool = False) -> tuple[OneMechanism, ...]:
         level = float(self.noise_for(agent)(0))

@@ -11,6 +11,7 @@ import numpy as np
 from hearsay import _validate as check
 from hearsay.problems.domains import Ball, Box, Domain
 from hearsay.problems.images import Images, load_images
+from hearsay.problems.models import MODELS
 from hearsay.problems.network import Model, Network, from_module, named
 from hearsay.problems.partition import partition as split
 from hearsay.problems.sampling import Arrivals
@@ -51,6 +52,8 @@ def neural(
     # Here and not above: problem.py lists this function among its own.
     from hearsay.problems.problem import Problem, held_by
 
+    if isinstance(model, str):
+        check.one_of("model", model, MODELS)  # before a large file is read
     images = load_images(data, data_dir=data_dir) if isinstance(data, str) else data
     check.instance("data", images, Images, "the name of an image data set, or Images (hearsay.problems.from_records)")
     images = images.thinned(records, test_records, check.count("seed", seed, 0))
