@@ -246,6 +246,7 @@ def test_what_cannot_be_audited_says_why():
 # One run with many canaries.
 
 
+@pytest.mark.slow
 def test_one_run_tells_canaries_apart_without_noise_and_not_beyond_the_certificate_with_it():
     """A neural network, messages only. Without noise every guess is right; with it the bound passes the certificate by chance once in 1,000."""
     problem = hs.problems.neural("digits", model="mlp", agents=2, per_step=4, records=450)

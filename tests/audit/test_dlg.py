@@ -56,7 +56,12 @@ def algorithm(name: str, noise=None):
 
 
 @pytest.mark.parametrize(
-    "name", ["ldp-online", "gradient-tracking", pytest.param("correlated-federated", marks=pytest.mark.slow), "dsgd"]
+    "name",
+    [
+        "ldp-online",
+        "dsgd",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("gradient-tracking", "correlated-federated")),
+    ],
 )
 def test_without_noise_the_record_is_found(name):
     found = reconstruct(algorithm(name), problem(), GRAPH, agent=1, restarts=1, iterations=100)

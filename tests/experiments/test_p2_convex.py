@@ -27,6 +27,7 @@ def number(text: str) -> float:
     return float(text.replace(",", ""))
 
 
+@pytest.mark.slow
 def test_a_hundredth_of_the_experiment(tmp_path):
     stages = {}
     report = EXPERIMENTS["p2-convex"](
