@@ -5,12 +5,14 @@ a deployed agent calls the very same functions in its own process.
 
     init(params)                                  -> State                what the agent keeps, private
     draw(key, params)                             -> Message of draws     randomness of one step, before its scale is known
-    send(draws, state, batch, rates)              -> Message, State       noise goes in here, and only here
+    prepare(state, batch, rates)                  -> Message of Private, State     what is to go out, each field with the scale of its noise
+    finish(noised, draws, state)                  -> Message, State       what is done to it once it is noised; nothing, unless overridden
     update(state, sent, inbox, batch, rates, domain)   -> State           pure
     predict(state)                                -> params               the model an agent reads out for itself
 
-What `send` returns is all that ever leaves an agent. `batch.gradient(params)` is the mean gradient of the step's records (problems/sampling.py);
-`send` has it too, for algorithms that share gradients or trackers.
+`send(draws, state, batch, rates)` is the one place where noise goes in, between `prepare` and `finish`: a simulation adds the draws in floating point, a deployed
+agent the noise of a lattice (deploy/privatize.py). What comes out of `finish` is all that ever leaves an agent. `batch.gradient(params)` is the mean gradient of the step's records (problems/sampling.py);
+`prepare` has it too, for algorithms that share gradients or trackers.
 
 Every algorithm here is linear in what it hears, so `Inbox` holds, per message field, `total` = sum over the in-neighbours j of w_ij message_j,
 and `own`, the agent's own weight in that field's matrix: -sum_j w_ij for a "coupling" field, 1 - sum_j w_ij for a "mixing" field (graphs.py).
@@ -33,6 +35,7 @@ import numpy as np
 from hearsay import _validate as check
 from hearsay.graphs import Graph
 from hearsay.noise import MECHANISMS
+from hearsay.privacy.factorization import Factorization
 from hearsay.privacy.one_mechanism import OneMechanism
 from hearsay.privacy.participation import History as FromFirstUse
 from hearsay.privacy.recursion import Account, Assumption, Recursion, Release
@@ -47,6 +50,13 @@ class Inbox(NamedTuple):
 
     total: Any
     own: Any
+
+
+class Private(NamedTuple):
+    """A message field before its noise: the value, which must not leave the agent, and the scale of the noise that lets it."""
+
+    value: Any
+    scale: Any
 
 
 class Finding(NamedTuple):
@@ -90,7 +100,10 @@ class Algorithm(ABC):
     def draw(self, key: jax.Array, params: jax.Array) -> Any: ...
 
     @abstractmethod
-    def send(self, draws: Any, state: Any, batch: Any, rates: Any) -> tuple[Any, Any]: ...
+    def prepare(self, state: Any, batch: Any, rates: Any) -> tuple[Any, Any]: ...
+
+    def finish(self, noised: Any, draws: Any, state: Any) -> tuple[Any, Any]:
+        return noised, state
 
     @abstractmethod
     def update(self, state: Any, sent: Any, inbox: Inbox, batch: Any, rates: Any, domain: Domain) -> Any: ...
@@ -115,11 +128,17 @@ class Algorithm(ABC):
         """How many messages an agent can send at all."""
         return math.inf
 
+    @property
+    def factors(self) -> Factorization | None:
+        """The factorization of noise that is correlated over rounds; None where every message's noise is its own."""
+        return None
+
     # What the privacy engine needs.
 
     @abstractmethod
     def leak(self, graph: Graph, agent: int) -> Schedule:
-        """1 - a_k: how much of the private state a step replaces by what the transcript says."""
+        """1 - a_k: how much of the private state a step replaces by what the transcript says. Of the graph it may depend on the sum of the agent's own
+        weights only, and on that affinely: what lies between hearing all and hearing nobody is then covered by the two ends (recursion.py)."""
 
     @abstractmethod
     def releases(self, agent: int, curvature: tuple[float, float]) -> tuple[Release, ...]:
@@ -147,6 +166,13 @@ class Algorithm(ABC):
         check.instance("problem", problem, Problem, "a problem such as hearsay.problems.logistic(...)")
         check.instance("graph", graph, Graph, "a graph such as hearsay.graphs.ring(5), or from_networkx(...) of one")
         graph.require_agents(problem.agents)
+        if graph.lossy and (stuck := set(self.channels.values()) - {"coupling", "mixing"}):
+            why = (
+                "everybody must apply the same average"
+                if "average" in stuck
+                else "a share of a tracker that is not heard is lost for good, and the trackers no longer add up to the gradients"
+            )
+            raise ValueError(f"{self.name} cannot do without a message (policy skip): {why}")
         self.sampling.check(problem.counts)
         if isinstance(self.noise, tuple) and len(self.noise) != graph.agents:
             check.fail(
@@ -165,6 +191,12 @@ class Algorithm(ABC):
             text = "the gradients of a neural network have no known Lipschitz constant: the paper's theorems say nothing of this run"
             return [Finding("smoothness", False, text)]
         return self.theory(graph, problem)
+
+    def send(self, draws: Any, state: Any, batch: Any, rates: Any) -> tuple[Any, Any]:
+        """(message, state): a field's noise is in the field of the draws that has its name."""
+        fields, state = self.prepare(state, batch, rates)
+        noised = (self.privatize(f.value, getattr(draws, name), f.scale) for name, f in fields._asdict().items())
+        return self.finish(type(fields)(*noised), draws, state)
 
     def noise_for(self, agent: int) -> Schedule:
         return self.noise[agent] if isinstance(self.noise, tuple) else self.noise
@@ -202,7 +234,9 @@ class Algorithm(ABC):
         """
         held, arrivals = float(problem.counts[agent]), problem.arrivals
         endless = endless and self.sampling.grows
-        shared = (self.leak(graph, agent), self.step_size)
+        shared, least = (self.leak(graph, agent), self.step_size), None
+        if graph.lossy and (unheard := self.leak(graph.unheard(agent), agent)) != shared[0]:
+            least = unheard
         stream: tuple[Assumption, ...] = ()
         if endless and math.isfinite(held):
             stream = (Assumption("declared", "the stream never ends: every step brings each agent its new records"),)
@@ -220,13 +254,13 @@ class Algorithm(ABC):
             dimension = problem.dimension if problem.norm == "l2" or reacts else 1
             pattern = self.sampling.pattern(held, arrivals)
             found.append(
-                self._account(Recursion(*shared, exposure, curvature), agent, pattern, dimension, basis, facts)
+                self._account(Recursion(*shared, exposure, curvature, least), agent, pattern, dimension, basis, facts)
             )
         if problem.loss.clip is not None and self.gradient_at_state:
             # No curvature of the data: from its first use on the record may move every later gradient by the full clip range. The regulariser
             # is not clipped; it is the same in both runs and moves the states by its own, exactly known curvature.
             known = problem.loss.regulariser
-            worst = Recursion(*shared, Constant(2 * problem.loss.clip), (known, known))
+            worst = Recursion(*shared, Constant(2 * problem.loss.clip), (known, known), least)
             facts, basis = problem.privacy_assumptions(curvature=False) + stream, f"clip bound {problem.loss.clip:g}"
             dimension = problem.dimension if problem.norm == "l2" else 1
             found.append(self._account(worst, agent, FromFirstUse(), dimension, basis, facts))

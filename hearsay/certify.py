@@ -48,7 +48,7 @@ def certify(
         delta = _required(delta)
     budgets, warnings = [], []
     for agent in range(graph.agents):
-        account, found = _best(algorithm, problem, graph, agent, horizon)
+        account, found = best_account(algorithm, problem, graph, agent, horizon)
         budgets.append(_budget(algorithm, problem, graph, agent, account, found, horizon, delta))
         warnings += _explosion(account, horizon)
     if problem.frozen and algorithm.gradient_at_state:
@@ -77,7 +77,7 @@ def calibrate(
     targets = check.per_agent("epsilon", epsilon, graph.agents)
     factors = []
     for agent, target in enumerate(targets):
-        account, _ = _best(algorithm, problem, graph, agent, horizon)
+        account, _ = best_account(algorithm, problem, graph, agent, horizon)
         factors.append(noise_factor(account, target, horizon, delta))
     return algorithm.with_noise(factors)
 
@@ -121,10 +121,12 @@ def planned(
     return Planned(np.array(lengths), np.array(costs))
 
 
-def spent_after(algorithm: Algorithm, problem: Problem, graph: Graph, messages: Sequence[int]) -> np.ndarray:
+def spent_after(
+    algorithm: Algorithm, problem: Problem, graph: Graph, messages: Sequence[int], agents: Sequence[int] | None = None
+) -> np.ndarray:
     """Budget used after those numbers of messages, shape (len(messages), agents): pure epsilon for Laplace noise, rho for Gaussian noise."""
     wanted, curves = tuple(int(m) for m in messages), []
-    for agent in range(graph.agents):
+    for agent in range(graph.agents) if agents is None else agents:
         options = [_spent_at(account, wanted) for account in algorithm.accounts(graph, agent, problem)]
         # Each bound holds for the whole run, so the smaller of them holds at every step.
         curves.append(np.minimum.reduce([np.nan_to_num(o, nan=np.inf, posinf=np.inf) for o in options]))
@@ -172,9 +174,10 @@ def _required(delta: float | None) -> float:
     return delta
 
 
-def _best(
+def best_account(
     algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, horizon: float
 ) -> tuple[Account | OneMechanism, Bound]:
+    """The account with the smallest bound, and that bound."""
     accounts = algorithm.accounts(graph, agent, problem, endless=math.isinf(horizon))
     return min(((a, _cost(a, horizon)) for a in accounts), key=lambda pair: pair[1].value)
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hearsay import cli_network
 from hearsay.cli_options import configurable, word
 from hearsay.cli_screen import (
     algorithm_line,
@@ -36,6 +37,9 @@ app = typer.Typer(
     "privacy certificate that is true.\n\n"
     "Start here: [bold]hearsay demo[/bold], then [bold]hearsay run --help[/bold]",
 )
+
+app.command()(cli_network.agent)
+app.add_typer(cli_network.network, name="network")
 
 Out = Annotated[Path | None, typer.Option(help="Folder for the results (default: a new one under out/).")]
 DataDir = Annotated[str | None, typer.Option(help="Folder with the raw data files.")]
@@ -398,3 +402,7 @@ def main() -> None:
             raise
         errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import Any
 
 from rich.console import Console
+from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -124,3 +125,31 @@ def algorithm_line(algorithm: Any) -> str:
         f"{k} {' | '.join(map(str, v)) if isinstance(v, tuple) else v}" for k, v in values.items() if v is not False
     )
     return f"For {algorithm.name} with {', '.join(shown)}"
+
+
+@contextmanager
+def watching() -> Iterator[Callable[[Any], None]]:
+    """show(table): always the latest, in place; nothing where nobody watches."""
+    if not console.is_terminal:
+        yield lambda table: None
+        return
+    with Live(console=console, refresh_per_second=4) as live:
+        yield live.update
+
+
+def network_table(network: Any, rows: list[tuple[str, dict | None, bool]], restarts: dict[str, int] | None = None) -> Table:
+    """One row per agent: (name, what it last said of itself, whether it answers now)."""
+    table = Table(title=f"{network.run}: {network.config.algorithm.get('name', 'ldp-online')}, policy {network.policy}")
+    for column in ("agent", "round", "spent ε", "connected to", "waiting for", "dropped", *(["restarts"] if restarts else [])):
+        table.add_column(column, justify="right" if column in ("round", "spent ε", "dropped", "restarts") else "left")
+    for name, facts, here in rows:
+        more = [str(restarts[name])] if restarts else []
+        if facts is None:
+            table.add_row(name, "-", "-", "[yellow]not reached[/yellow]", "", "", *more)
+            continue
+        done = "[green]done[/green]" if facts["done"] else f"{facts['round']} of {facts['of']}"
+        peers = f"{len(facts['alive'])} of {len(set(facts['hears']))}" if here else "[yellow]not reached[/yellow]" if not facts["done"] else ""
+        spent = show_epsilon(facts["epsilon"]) + ("" if facts["private"] else " [red]NOT PRIVATE[/red]")
+        dropped = sum(facts["dropped"].values())
+        table.add_row(name, done, spent, peers, ", ".join(facts["waiting_for"]), str(dropped or ""), *more)
+    return table

@@ -1,7 +1,7 @@
 """A run described as data: five small tables, from a TOML file or the command line.
 
     [problem]     loss = "logistic", "ridge", "estimation", "synthetic" or "neural", and the arguments of that function in problems/problem.py
-    [graph]       kind = "ring", ..., and the arguments of that builder in graphs.py
+    [graph]       kind = "ring", ..., and the arguments of that builder in graphs.py; kind = "edges" with edges = [[0, 1, 0.3], ...] for any other
     [algorithm]   name = "ldp-online", ..., and the fields of that algorithm; sampling = "fresh", ..., with sample_size = "(k+1)^1.1" where it takes one
     [privacy]     epsilon (calibrate the noise to it), delta, budget (stop before it is exceeded)
     [run]         steps, seeds, every, precision, device
@@ -24,7 +24,7 @@ from hearsay import _validate as check
 from hearsay.algorithms import REGISTRY
 from hearsay.base import Algorithm
 from hearsay.certify import calibrate
-from hearsay.graphs import BUILDERS, Graph
+from hearsay.graphs import BUILDERS, Graph, edges
 from hearsay.problems.problem import PROBLEMS, Problem
 from hearsay.problems.sampling import SAMPLERS, Fresh, Sampling, Sized
 from hearsay.schedules import Schedule
@@ -100,20 +100,40 @@ def load(path: str | Path) -> Config:
 
 def build(config: Config) -> tuple[Algorithm, Problem, Graph]:
     """The three things that a simulation needs, with the noise calibrated if a target epsilon is given."""
-    problem_keys = dict(config.problem)
-    usual = "neural" if "model" in problem_keys or problem_keys.get("data") in ("mnist", "cifar10") else "logistic"
-    loss = check.one_of("loss in [problem]", problem_keys.pop("loss", usual), PROBLEMS)
-    problem = _call("[problem]", PROBLEMS[loss], problem_keys)
-    graph_keys = dict(config.graph)
-    kind = check.one_of("kind in [graph]", graph_keys.pop("kind", "ring"), BUILDERS)
-    graph = _call("[graph]", BUILDERS[kind], {"agents": problem.agents, **graph_keys})
+    problem = build_problem(config)
+    graph = build_graph(config, problem.agents)
+    algorithm = build_algorithm(config, problem, graph)
+    if "epsilon" in config.privacy:
+        algorithm = calibrate(algorithm, problem, graph, config.steps, config.privacy["epsilon"], delta=config.delta)
+    return algorithm, problem, graph
+
+
+def loss_of(config: Config) -> str:
+    """The key of PROBLEMS that the table means."""
+    keys = config.problem
+    usual = "neural" if "model" in keys or keys.get("data") in ("mnist", "cifar10") else "logistic"
+    return check.one_of("loss in [problem]", keys.get("loss", usual), PROBLEMS)
+
+
+def build_problem(config: Config, **replaced: Any) -> Problem:
+    """What the table says, with some of its arguments replaced."""
+    keys = {key: value for key, value in config.problem.items() if key != "loss"}
+    return _call("[problem]", PROBLEMS[loss_of(config)], {**keys, **replaced})
+
+
+def build_graph(config: Config, agents: int) -> Graph:
+    keys, builders = dict(config.graph), {**BUILDERS, "edges": edges}
+    kind = check.one_of("kind in [graph]", keys.pop("kind", "edges" if "edges" in keys else "ring"), builders)
+    return _call("[graph]", builders[kind], {"agents": agents, **keys})
+
+
+def build_algorithm(config: Config, problem: Problem, graph: Graph) -> Algorithm:
+    """As the table has it; its noise is not calibrated yet."""
     algorithm = _algorithm(dict(config.algorithm), config.steps)
     if problem.stream is not None and "sampling" not in config.algorithm and algorithm.sampling.needs_data_set:
         algorithm = replace(algorithm, sampling=Fresh(getattr(algorithm.sampling, "size", None)))
     algorithm.check(graph, problem)
-    if "epsilon" in config.privacy:
-        algorithm = calibrate(algorithm, problem, graph, config.steps, config.privacy["epsilon"], delta=config.delta)
-    return algorithm, problem, graph
+    return algorithm
 
 
 def _algorithm(keys: dict[str, Any], steps: int) -> Algorithm:

@@ -39,6 +39,7 @@ class Graph:
     weights: sparse.csr_array
     name: str = "custom"
     push: sparse.csr_array | None = None  # the trackers' weights C where they differ from the states' weights R
+    lossy: bool = False  # any edge may fail to deliver in any round: its term is then left out, and certificates allow for it
 
     @property
     def pushed(self) -> sparse.csr_array:
@@ -83,6 +84,11 @@ class Graph:
         top = sparse.linalg.eigsh(sparse.csc_array(matrix), k=2, sigma=1e-3, return_eigenvectors=False, tol=1e-9)
         low = sparse.linalg.eigsh(matrix, k=1, which="SA", return_eigenvectors=False, tol=1e-9)
         return float(np.sort(top)[0]), float(low[0])
+
+    def unheard(self, agent: int) -> Graph:
+        """The same graph in a round in which the agent hears nobody."""
+        kept = sparse.diags_array((np.arange(self.agents) != agent).astype(float))
+        return Graph(sparse.csr_array(kept @ self.weights), self.name, self.push)
 
     def to_networkx(self) -> nx.DiGraph:
         """Edge j -> i when agent i hears agent j."""
@@ -304,6 +310,29 @@ def random_digraph(agents: int, weight: Rule = "degree", *, degree: int = 3, see
         if source != target:
             graph.add_edge(int(source), int(target))
     return from_networkx(graph, weight, "random-digraph")
+
+
+def edges(agents: int, edges: list, weight: Rule | None = None, *, directed: bool = False) -> Graph:
+    """Any graph, edge by edge: [i, j] or [i, j, weight]. `directed`: agent j hears agent i. Edges without a weight of their own take `weight`, by
+    default "metropolis", or "degree" where directed."""
+    check.count("agents", agents, 2)
+    links = []
+    for edge in edges:
+        if not isinstance(edge, (list, tuple)) or len(edge) not in (2, 3):
+            check.fail("edges", "pairs of agents, or triples with a weight", edge)
+        ends = [check.count("edges", end, 0) for end in edge[:2]]
+        if max(ends) >= agents:
+            check.fail("edges", f"between agents 0 to {agents - 1}", list(edge))
+        links.append((*ends, check.positive("weight of an edge", edge[2]) if len(edge) == 3 else None))
+    graph: nx.Graph = nx.DiGraph() if directed else nx.Graph()
+    graph.add_nodes_from(range(agents))
+    graph.add_weighted_edges_from(links)
+    own = {link[2] is not None for link in links}
+    if own == {True, False}:
+        raise ValueError("edges must all have a weight, or none of them")
+    if own == {True} and weight is not None:
+        raise ValueError(f"weight must be left out where edges have weights of their own, got {weight!r}")
+    return from_networkx(graph, "given" if own == {True} else weight or "metropolis", "edges")
 
 
 def five_agents(agents: int = 5, weight: Rule = 1.0) -> Graph:

@@ -82,6 +82,24 @@ def mixer(graph: Graph, channel: str, dtype: Any) -> Mixer:
     return Mixer(_others(graph.weights, dtype), jnp.asarray(own, dtype))
 
 
+def listening(graph: Graph, channel: str, agent: int) -> dict[int, float]:
+    """The agents that one agent hears over that channel, with their weights: its row of `mixer`."""
+    if channel == "average":
+        return {j: 1.0 / graph.agents for j in range(graph.agents) if j != agent}
+    weights = graph.pushed if channel in ("pushing", "pulling") else graph.weights
+    row = slice(weights.indptr[agent], weights.indptr[agent + 1])
+    return dict(zip(weights.indices[row].tolist(), weights.data[row].tolist(), strict=True))
+
+
+def own_weight(graph: Graph, channel: str, agent: int, heard: float) -> float:
+    """The agent's own weight in that channel once it has heard others with so much weight in all."""
+    if channel == "average":
+        return 1.0 / graph.agents
+    if channel == "pushing":
+        return -float(graph.handed_out[agent])
+    return 1.0 - heard if channel == "mixing" else -heard
+
+
 def _others(weights: sparse.csr_array, dtype: Any) -> Any:
     n, edges = weights.shape[0], weights.nnz
     if n <= _DENSE_AGENTS or edges > n * n / 4:

@@ -71,10 +71,12 @@ def simulate(
     Ctrl-C saves a checkpoint (given a folder) and returns what has been measured so far; `Run.stopped` says why a run ended early.
     """
     steps = check.count("steps", steps)
+    if graph.lossy:
+        raise ValueError("a simulation delivers every message: lossy graphs are for deployed agents (policy skip)")
     certify(algorithm, problem, graph, 0, delta=delta)  # what a certificate lacks is said before the run, not after it
     seed_list = _seeds(seeds)
     every = max(1, math.ceil(steps / 100)) if every is None else check.count("every", every)
-    allowed, stopped = _allowed(algorithm, problem, graph, steps, budget, delta)
+    allowed, stopped = allowed_steps(algorithm, problem, graph, steps, budget, delta)
     if resume and folder is None:
         raise ValueError("folder must be given to resume a run")
     home = None if folder is None else Path(folder)
@@ -197,7 +199,7 @@ def _seeds(seeds: int | Sequence[int]) -> list[int]:
     return found
 
 
-def _allowed(
+def allowed_steps(
     algorithm: Algorithm, problem: Problem, graph: Graph, steps: int, budget: Any, delta: float | None
 ) -> tuple[int, str | None]:
     """How many steps may run: the stream must last and no agent may pass its budget."""

@@ -34,7 +34,7 @@ import jax
 import numpy as np
 
 from hearsay import _validate as check
-from hearsay.base import Algorithm, Finding, Inbox, Noise, per_agent_rates
+from hearsay.base import Algorithm, Finding, Inbox, Noise, Private, per_agent_rates
 from hearsay.graphs import Graph
 from hearsay.noise.factorized import device_rows, draw_rounds
 from hearsay.privacy.factorization import FACTORIZATIONS, Factorization, factorization
@@ -101,7 +101,7 @@ class CorrelatedFederated(Algorithm):
                 check.fail(name, "a constant: the factorization shapes the noise over time", str(law))
 
     @cached_property
-    def factors(self) -> Factorization:
+    def factors(self) -> Factorization:  # type: ignore[override]
         if self.factorization == "banded":
             return factorization("banded", self.horizon, bands=min(self.horizon, self.width or 16))
         return factorization(
@@ -141,10 +141,10 @@ class CorrelatedFederated(Algorithm):
     def constants(self, dtype: Any) -> Any:
         return device_rows(self.factors, dtype)
 
-    def send(self, draws: Message, state: State, batch, rates: Rates) -> tuple[Message, State]:
+    def prepare(self, state: State, batch, rates: Rates) -> tuple[Message, State]:
         moved = state.params - batch.descended(state.params, rates.step)
         update = moved / (rates.step * batch.weights.shape[0])  # line 10
-        return Message(self.privatize(update, draws.update, rates.noise)), state
+        return Message(Private(update, rates.noise)), state
 
     def update(self, state: State, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain) -> State:
         mean = inbox.total.update + inbox.own.update * sent.update

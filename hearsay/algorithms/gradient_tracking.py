@@ -34,7 +34,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hearsay import _validate as check
-from hearsay.base import Algorithm, Finding, Inbox, Noise, as_noise, per_agent_rates
+from hearsay.base import Algorithm, Finding, Inbox, Noise, Private, as_noise, per_agent_rates
 from hearsay.graphs import Graph
 from hearsay.privacy.recursion import Release, forward
 from hearsay.problems.domains import Domain
@@ -102,12 +102,9 @@ class GradientTracking(Algorithm):
     def draw(self, key: jax.Array, params: jax.Array) -> Message:
         return Message(self.fresh_noise(key, params, 0), self.fresh_noise(key, params, 1))
 
-    def send(self, draws: Message, state: State, batch, rates: Rates) -> tuple[Message, State]:
+    def prepare(self, state: State, batch, rates: Rates) -> tuple[Message, State]:
         tracker = state.drift + batch.gradient(state.params)
-        message = Message(
-            self.privatize(state.params, draws.params, rates.noise),
-            self.privatize(tracker, draws.tracker, rates.tracker_noise),
-        )
+        message = Message(Private(state.params, rates.noise), Private(tracker, rates.tracker_noise))
         return message, state._replace(tracker=tracker)
 
     def update(self, state: State, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain) -> State:

@@ -31,7 +31,7 @@ import jax
 import numpy as np
 
 from hearsay import _validate as check
-from hearsay.base import Algorithm, Finding, Inbox, Noise, per_agent_rates
+from hearsay.base import Algorithm, Finding, Inbox, Noise, Private, per_agent_rates
 from hearsay.graphs import Graph
 from hearsay.privacy.recursion import Release, forward
 from hearsay.problems.domains import Domain
@@ -87,8 +87,8 @@ class LdpOnline(Algorithm):
     def draw(self, key: jax.Array, params: jax.Array) -> Message:
         return Message(self.fresh_noise(key, params))
 
-    def send(self, draws: Message, state: State, batch, rates: Rates) -> tuple[Message, State]:
-        return Message(self.privatize(state.params, draws.params, rates.noise)), state  # line 5
+    def prepare(self, state: State, batch, rates: Rates) -> tuple[Message, State]:
+        return Message(Private(state.params, rates.noise)), state  # line 5
 
     def update(self, state: State, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain) -> State:
         own = sent.params if self.feedback else state.params

@@ -35,7 +35,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hearsay import _validate as check
-from hearsay.base import Algorithm, Finding, Inbox, Noise, per_agent_rates
+from hearsay.base import Algorithm, Finding, Inbox, Noise, Private, per_agent_rates
 from hearsay.graphs import Graph
 from hearsay.privacy.recursion import MEMORYLESS, Release, forward
 from hearsay.problems.domains import Domain
@@ -116,8 +116,8 @@ class OutputPerturbation(_TwoTimeScale):
     def init(self, params: jax.Array) -> State:
         return State(params)
 
-    def send(self, draws: Message, state: State, batch, rates: Rates) -> tuple[Message, State]:
-        return Message(self.privatize(state.params, draws.params, rates.noise)), state
+    def prepare(self, state: State, batch, rates: Rates) -> tuple[Message, State]:
+        return Message(Private(state.params, rates.noise)), state
 
     def update(self, state: State, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain) -> State:
         heard = inbox.total.params + inbox.own.params * sent.params  # sum_j a_ij (x_j + n_j)
@@ -187,8 +187,8 @@ class GradientPerturbation(_TwoTimeScale):
     def init(self, params: jax.Array) -> Any:
         return Pending(params, jnp.zeros((), params.dtype))
 
-    def send(self, draws: Any, state: Any, batch, rates: Rates) -> tuple[Any, Any]:
-        return Message(self.privatize(state.params, draws.params, state.scale)), state
+    def prepare(self, state: Any, batch, rates: Rates) -> tuple[Message, Any]:
+        return Message(Private(state.params, state.scale)), state
 
     def update(self, state: Any, sent: Any, inbox: Inbox, batch, rates: Rates, domain: Domain) -> Any:
         own = domain.project(sent.params)  # where the gradient's bound holds; a large ball never acts

@@ -49,8 +49,9 @@ from typing import Any
 import numpy as np
 
 from hearsay import _validate as check
+from hearsay.privacy.rounding import GRID_BITS, TERNARY_BITS
+from hearsay.privacy.rounding import curve_slack as curve_slack
 
-GRID_BITS = 36  # the grid is finer than the scale by this factor: rounding costs 2^-36 epsilon per coordinate and message, and values reach 2^24 scales
 SATURATION, _CUT = 2**61, 2**62
 _SPLIT = 16  # (2)
 _ERROR = 2.0**-40
@@ -231,20 +232,42 @@ def quantize(value: Any, grid: float) -> np.ndarray:
     mantissa, exponent = math.frexp(check.positive("grid", grid))
     if mantissa != 0.5:
         check.fail("grid", "a power of two", grid)
-    value = np.asarray(value, np.float64)
-    if np.isnan(value).any():
-        check.fail("value", "a number in every coordinate", "NaN")
+    value = _numbers(value)
     with np.errstate(over="ignore", under="ignore"):
         steps = np.rint(np.ldexp(value, 1 - exponent))
     return np.clip(steps, -float(SATURATION), float(SATURATION)).astype(np.int64)
 
 
+def _numbers(value: Any) -> np.ndarray:
+    value = np.asarray(value, np.float64)
+    if np.isnan(value).any():
+        check.fail("value", "a number in every coordinate", "NaN")
+    return value
+
+
+def ternary(value: Any, scale: float, key: Key) -> np.ndarray:
+    """scale times the sign of the value with probability k / 2^53, else 0 (never -0), in float64; k = 2^53 min(1, |value| / scale) to the nearest whole number.
+
+    A probability of 1/2 or more is off by at most 2^-54, the error of the division, which is a multiple of 2^-53 already; a smaller one by 2^-55 + 2^-54. So
+    per coordinate two values have a total variation distance of at most |difference| / scale + 2^-52, and 0 if they are equal. Equal signs: the distance is that of
+    the two probabilities, both off by 3 2^-55 at most. Opposite signs: it is the larger of them, and |difference| the sum of both sizes. The saturation at 1 is a projection.
+    """
+    check.instance("key", key, Key, "a key such as Key.fresh()")
+    value, scale = _numbers(value), check.positive("scale", scale)
+    with np.errstate(over="ignore", under="ignore"):
+        chance = np.rint(np.minimum(np.abs(value) / scale, 1.0) * 2.0**TERNARY_BITS).astype(np.uint64)
+    words = key.words(value.size)[0].reshape(value.shape)
+    return np.where(words >> (64 - TERNARY_BITS) < chance, np.copysign(scale, value), 0.0)
+
+
 def privatize(value: Any, scale: float, mechanism: str, key: Key) -> np.ndarray:
     """What may leave the agent: value + noise of that scale, as `MECHANISMS[mechanism].add(value, draw, scale)` in a simulation.
 
-    float64 multiples of `grid(scale)`. Rounding them to float32 afterwards costs no privacy: the sum has been formed before.
+    float64 multiples of `grid(scale)`, or of the scale itself (ternary). Rounding them to float32 afterwards costs no privacy: the sum has been formed before.
     """
-    check.one_of("mechanism", mechanism, SAMPLERS)
+    check.one_of("mechanism", mechanism, (*SAMPLERS, "ternary"))
+    if mechanism == "ternary":
+        return ternary(value, scale, key)
     step = grid(scale)
     steps = quantize(value, step)
     noise = SAMPLERS[mechanism](key, float(scale) / step, steps.size).reshape(steps.shape)
@@ -266,15 +289,3 @@ def rounding_sensitivity(grid: float, dimension: int, norm: str) -> float:
     check.one_of("norm", norm, ("l1", "l2", "linf"))
     power = {"l1": 1.0, "l2": 0.5, "linf": 0.0}[norm]
     return math.nextafter(dimension**power, math.inf) * grid if power == 0.5 else dimension**power * grid
-
-
-def curve_slack(coordinates: int, epsilon: float) -> float:
-    """What a delta grows by that was computed for continuous noise (privacy/convert.py), when `coordinates` numbers in all are sent with lattice noise instead.
-
-    Continuous noise on a rounded value, rounded again, is at least as private as the curve says. Its law differs from ours by at most 1 / 8t^2 <= 2^-75 in total
-    variation, per number. Laplace: only the weight of 0 differs, 1 - exp(-a) against tanh(a), a = 1/2t, by at most a^2 / 2. Gaussian, density f:
-    the weight of x differs from f(x) by the integral of (1/2 - |s|)^2 f''(x + s) / 2 over |s| < 1/2; summed over x at most 1/8 of the integral of |f''|, which
-    is 0.97 / t^2 (and the f(x) add up to 1 but for 3 exp(-2 pi^2 t^2)). A distance of T to the private mechanism costs (1 + e^epsilon) T of delta.
-    """
-    epsilon = check.nonnegative("epsilon", epsilon)
-    return (1 + math.exp(min(epsilon, 700.0))) * check.count("coordinates", coordinates) * 2.0**-75

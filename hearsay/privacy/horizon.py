@@ -95,6 +95,8 @@ def infinite(account: Account) -> Bound:
         return Bound(math.inf, reason="messages carry no noise")
     if math.isinf(account.recursion.curvature[1]) and any(r.state for r in account.releases):
         return Bound(math.inf, reason=UNBOUNDED)
+    if account.recursion.least is not None:
+        return Bound(math.inf, reason="where messages may be skipped only a number of messages can be certified")
     if (closed := _geometric(account)) is not None:
         return closed
     best, why = None, "no contraction sets in within the first 262,144 steps"

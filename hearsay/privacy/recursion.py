@@ -51,17 +51,23 @@ class Assumption:
 
 @dataclass(frozen=True)
 class Recursion:
-    """The coefficients above: a_k = 1 - leak_k, step_k, c_k = exposure_k and [mu, L]."""
+    """The coefficients above: a_k = 1 - leak_k, step_k, c_k = exposure_k and [mu, L].
+
+    `least`, where given: the leak of a step may be anything between `least` and `leak`, as circumstances have it (neighbours that are not heard). l_k is
+    the larger of two absolute values of affine functions of the leak, so it is convex in it, and its largest value lies at one of the two ends.
+    """
 
     leak: Schedule
     step: Schedule
     exposure: Schedule
     curvature: tuple[float, float]
+    least: Schedule | None = None
 
     def contraction(self, k: np.ndarray) -> np.ndarray:
         """l_k."""
-        kept, step = 1.0 - self.leak(k), self.step(k)
-        return np.maximum(np.abs(kept - step * self.curvature[0]), np.abs(kept - step * self.curvature[1]))
+        ends = [self.leak] if self.least is None else [self.leak, self.least]
+        found = [np.abs(1.0 - leak(k) - self.step(k) * curved) for leak in ends for curved in self.curvature]
+        return np.maximum.reduce(found)
 
     def coefficients(self, horizon: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(l_k, step_k c_k, c_k) for k = 0 .. horizon-1."""

@@ -123,7 +123,7 @@ def from_arrays(
     else:
         labels = np.clip(labels, -label_bound, label_bound)
         reason += f", and labels are clipped to {label_bound} in size"
-    parts = _split(_shorten(features, feature_bound), labels, test_fraction, seed)
+    parts = _split(shorten(features, feature_bound), labels, test_fraction, seed)
     return Dataset(name, *parts, feature_bound, label_bound, "enforced", f"{reason}.")
 
 
@@ -159,7 +159,7 @@ def linear_stream(
         # A ball's volume grows as radius**dimension, so this root spreads the records evenly in it.
         radii = feature_bound * rng.uniform(size=(count, 1)) ** (1 / dimension)
         features *= radii / np.linalg.norm(features, axis=1, keepdims=True)
-        features = _shorten(features, feature_bound)
+        features = shorten(features, feature_bound)
         return features, np.clip(features @ truth + noise * rng.standard_normal(count), -bound, bound)
 
     reason = f"Records are drawn in a ball of radius {feature_bound} and labels are clipped to {bound} in size."
@@ -199,7 +199,7 @@ def _digits(_: object) -> _Records:
 
     pixels, digit = load_digits(return_X_y=True)
     reason = f"Pixels are divided by their public maximum of 16, then {_shortened(1.0)}."
-    return _shorten(pixels / 16.0, 1.0), (digit % 2).astype(np.float64), 1.0, "enforced", reason
+    return shorten(pixels / 16.0, 1.0), (digit % 2).astype(np.float64), 1.0, "enforced", reason
 
 
 def _breast_cancer(_: object) -> _Records:
@@ -210,7 +210,7 @@ def _breast_cancer(_: object) -> _Records:
     features = np.clip(2 * (measured - low) / (high - low) - 1, -1.0, 1.0)
     reason = "The published range of each feature is treated as public, mapped to [-1, 1] and clipped there, "
     reason += f"then {_shortened(1.0)}."
-    return _shorten(features, 1.0), benign.astype(np.float64), 1.0, "enforced", reason
+    return shorten(features, 1.0), benign.astype(np.float64), 1.0, "enforced", reason
 
 
 def _mushrooms(data_dir: Folder) -> _Records:
@@ -232,7 +232,7 @@ def _rounding(features: np.ndarray) -> float:
     return (features.shape[1] + 8) * float(np.finfo(np.float64).eps)
 
 
-def _shorten(features: np.ndarray, bound: float) -> np.ndarray:
+def shorten(features: np.ndarray, bound: float) -> np.ndarray:
     with np.errstate(over="ignore"):
         above = np.linalg.norm(features, axis=1) > bound
     long = features[above]

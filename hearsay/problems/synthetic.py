@@ -83,4 +83,4 @@ def _learner(rng: np.random.Generator, records: int, dimension: int, alpha: floa
 
 
 def _shortened(features: np.ndarray, bound: float) -> np.ndarray:
-    return datasets._shorten(features.reshape(-1, features.shape[-1]), bound).reshape(features.shape)
+    return datasets.shorten(features.reshape(-1, features.shape[-1]), bound).reshape(features.shape)

@@ -381,8 +381,8 @@ def test_bad_arguments_are_refused_by_name():
         (lambda: lattice.discrete_laplace(key, 2.0**50, 1), "scale must be between 2\\^-20 and 2\\^44 grid steps"),
         (lambda: lattice.discrete_gaussian(key, 1.0, -1), "size must be at least 0, got -1"),
         (
-            lambda: lattice.privatize(1.0, 1.0, "ternary", key),
-            "mechanism must be one of laplace, gaussian, got 'ternary'",
+            lambda: lattice.privatize(1.0, 1.0, "uniform", key),
+            "mechanism must be one of laplace, gaussian, ternary, got 'uniform'",
         ),
         (lambda: lattice.rounding_sensitivity(1.0, 3, "l3"), "norm must be one of l1, l2, linf, got 'l3'"),
         (lambda: Key.simulated(-1), "seed must be at least 0, got -1"),

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 
 from hearsay import _validate as check
 from hearsay.algorithms.sample_sizes import GradientPerturbation, Pending, Rates
+from hearsay.algorithms.sample_sizes import Message as Noised
 from hearsay.base import Inbox, Noise
 from hearsay.problems.domains import Domain
 from hearsay.problems.sampling import Cyclic, Sampling
@@ -61,9 +62,9 @@ class Adp2sgd(GradientPerturbation):
         noise = self.fresh_noise(key, params)
         return Draws(noise, jax.random.uniform(jax.random.fold_in(key, 1), (), params.dtype))
 
-    def send(self, draws: Draws, state: Pending, batch, rates: Rates) -> tuple[Message, Pending]:
+    def finish(self, noised: Noised, draws: Draws, state: Pending) -> tuple[Message, Pending]:
         awake = (draws.awake < self.activity).astype(state.params.dtype)
-        return Message(awake * self.privatize(state.params, draws.params, state.scale), awake), state
+        return Message(awake * noised.params, awake), state
 
     def update(self, state: Pending, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain) -> Pending:
         own = domain.project(sent.params)

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import numpy as np
 
-from hearsay.base import Algorithm, Inbox, Noise, per_agent_rates
+from hearsay.base import Algorithm, Inbox, Noise, Private, per_agent_rates
 from hearsay.graphs import Graph
 from hearsay.privacy.recursion import MEMORYLESS, Release
 from hearsay.problems.domains import Domain
@@ -61,8 +61,8 @@ class Dsgd(Algorithm):
     def draw(self, key: jax.Array, params: jax.Array) -> Message:
         return Message(self.fresh_noise(key, params))
 
-    def send(self, draws: Message, state: State, batch, rates: Rates) -> tuple[Message, State]:
-        return Message(self.privatize(state.params, draws.params, rates.noise)), state
+    def prepare(self, state: State, batch, rates: Rates) -> tuple[Message, State]:
+        return Message(Private(state.params, rates.noise)), state
 
     def update(self, state: State, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain) -> State:
         heard = inbox.total.params + inbox.own.params * sent.params

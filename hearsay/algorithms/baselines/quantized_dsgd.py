@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from hearsay import _validate as check
-from hearsay.algorithms.baselines.dsgd import Dsgd, Message, Rates, State
+from hearsay.algorithms.baselines.dsgd import Dsgd, Message, State
 
 
 class Draws(NamedTuple):
@@ -41,6 +41,5 @@ class QuantizedDsgd(Dsgd):
             self.fresh_noise(key, params), jax.random.uniform(jax.random.fold_in(key, 1), params.shape, params.dtype)
         )
 
-    def send(self, draws: Draws, state: State, batch, rates: Rates) -> tuple[Message, State]:  # type: ignore[override]
-        noisy = self.privatize(state.params, draws.params, rates.noise)
-        return Message(self.resolution * jnp.floor(noisy / self.resolution + draws.rounding)), state
+    def finish(self, noised: Message, draws: Draws, state: State) -> tuple[Message, State]:
+        return Message(self.resolution * jnp.floor(noised.params / self.resolution + draws.rounding)), state

@@ -69,9 +69,9 @@ class SdmDsgd(GradientPerturbation):
         noise = self.fresh_noise(key, params)
         return Draws(noise, jax.random.uniform(jax.random.fold_in(key, 1), params.shape, params.dtype))
 
-    def send(self, draws: Draws, state: Pending, batch, rates: Rates) -> tuple[Message, Pending]:
+    def finish(self, noised: Message, draws: Draws, state: Pending) -> tuple[Message, Pending]:
         kept = (draws.kept < self.keep).astype(state.params.dtype) / self.keep
-        return Message(self.privatize(state.params, draws.params, state.scale)), state._replace(kept=kept)
+        return noised, state._replace(kept=kept)
 
     def update(self, state: Pending, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain) -> Pending:
         own = domain.project(sent.params)

@@ -1,0 +1,344 @@
+"""The rounds of one agent.
+
+    prepare the message of round k, noise it                                       (steps.py, privatize.py)
+    write message, state and budget to the ledger, wait for the disk               (ledger.py)
+    publish                                                                        (transport.py)
+    wait for the neighbours' messages of round k; ask for those that do not come   (mailbox.py)
+    update; k + 1
+
+A process that dies anywhere in this is started again with the same command. It finds its last message in the ledger, sends the same bytes, and goes on from there.
+
+**Before anything is noised** every neighbour must have answered: that it holds the same configuration (by hash; the first difference is named), and that it has
+heard nothing from this agent that is not in its ledger. A ledger that is older than what was sent (a backup that was put back, an empty folder) would
+noise rounds a second time: the agent refuses.
+
+**A silent neighbour.** Policy "wait": go on waiting, with a word in the log, and stop when the deadline is over; nothing is lost, the same command continues. Policy "skip":
+after `patience` seconds (at once, if it is known to be gone) its term is left out of the sum, with its weight (mixing.py), and the certificate allows for that in
+every round.
+
+**The end.** An agent that is done still answers for its messages until all who hear it have said that they are done too.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import resource
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hearsay._version import VERSION
+from hearsay.base import Inbox
+from hearsay.checkpoint import write_atomically
+from hearsay.deploy import budget, steps
+from hearsay.deploy.ledger import Ledger
+from hearsay.deploy.mailbox import Fields, Mailbox
+from hearsay.deploy.messages import Format
+from hearsay.deploy.plan import Plan, planned
+from hearsay.deploy.privatize import REHEARSAL, Lattice, Rehearsal
+from hearsay.deploy.settings import SCHEMA, Network, difference
+from hearsay.deploy.transport import Transport
+from hearsay.mixing import listening, own_weight
+
+log = logging.getLogger("hearsay.agent")
+_NUDGE = 0.05  # seconds before a message that has not come is asked for; doubled every time, up to a second
+_OUTBOX = 2**30  # bytes of messages that are kept before those that everybody has are let go
+_WORD = 10.0  # seconds between two words in the log
+
+
+class Stopped(Exception):
+    """The run ends here for a reason that the operator should read; the ledger has everything."""
+
+
+class Agent:
+    """One agent of a network. `run()` returns its model."""
+
+    def __init__(
+        self,
+        network: Network,
+        name: str,
+        *,
+        rehearsal: int | None = None,
+        no_privacy: bool = False,
+        data: Path | None = None,
+        plan: Plan | None = None,
+    ) -> None:
+        self.network, self.name, self.number = network, name, network.index(name)
+        self.member = network.members[self.number]
+        self.plan = plan or planned(network, self.number, data, rehearsed=rehearsal is not None)
+        algorithm, problem, graph = self.plan.algorithm, self.plan.problem, self.plan.graph
+        self.total = self.plan.messages
+        self.spent = budget.curve(self.plan, self.number)
+        certificate = self.plan.certificate
+        if not np.isfinite(certificate.budgets[self.number].epsilon) and not no_privacy:
+            reason = certificate.budgets[self.number].reason
+            raise ValueError(f"the privacy budget would be infinite ({reason}); use --no-privacy to run all the same")
+        self.steps = steps.Steps(algorithm, problem, self.number)
+        self._rehearsal = rehearsal
+        weights = {field: listening(graph, channel, self.number) for field, channel in algorithm.channels.items()}
+        self._weights = weights
+        names = network.names
+        self.hears = [names[j] for j in sorted({j for row in weights.values() for j in row})]
+        self.heard_by = [names[j] for j in self._hearers()]
+        self._message, shapes = self.steps.message()
+        self.format = Format(network.run, network.digest, shapes, np.dtype(self.steps.dtype).newbyteorder("<"))
+        self._told, self._stop = set[str](), threading.Event()
+        self._round, self._committed, self._done, self._waiting_for = 0, 0, False, list[str]()
+        self._last: tuple[int, bytes] | None = None
+
+    def _hearers(self) -> list[int]:
+        graph, channels = self.plan.graph, set(self.plan.algorithm.channels.values())
+        others = [j for j in range(graph.agents) if j != self.number]
+        return [j for j in others if any(self.number in listening(graph, channel, j) for channel in channels)]
+
+    def run(self) -> np.ndarray:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump would hold the records
+        about = {"run": self.network.run, "agent": self.name, "configuration": self.network.digest}
+        about["noise"] = "lattice" if self._rehearsal is None else f"seed {self._rehearsal}"
+        with Ledger(self.member.ledger, about) as self.ledger, _stopping(self._stop):
+            if self._rehearsal is None:
+                self.noise: Lattice | Rehearsal = Lattice(self.steps, self.ledger.secret)
+            else:
+                log.warning(REHEARSAL.format(seed=self._rehearsal))
+                self.noise = Rehearsal(self.steps, self._rehearsal)
+            return self._run()
+
+    def _run(self) -> np.ndarray:
+        carry, entry = self.steps.start(), self.ledger.last()
+        heard = self.ledger.heard()
+        self.mailbox = Mailbox(self.format, self.hears, self.total, heard)
+        if entry is not None:
+            carry = steps.unflatten(entry.arrays, carry)
+            self._round, self._committed, self._done = entry.round, entry.round + 1, entry.done
+            self.mailbox.begin(entry.round)
+        peers = {member.name: member.peer for member in self.network.members}
+        self.transport = Transport(
+            self.network.run, self.member.peer, [peers[n] for n in self.hears], [peers[n] for n in self.heard_by],
+            self.member.credentials, on_message=self.mailbox.put, outbox=self._outbox, hello=self._hello,
+            largest=max(self.format.largest, 2**20),
+        )  # fmt: skip
+        with self.transport:
+            log.info("%s listens on %s; hears %s", self.name, self.member.endpoint, ", ".join(self.hears) or "nobody")
+            if entry is not None:
+                word = "done before" if entry.done else f"goes on from message {entry.round}"
+                log.info("the ledger has %d messages: %s", entry.round + 1, word)
+            self._greet(-1 if entry is None else entry.round)
+            if not self._done:
+                carry = self._rounds(carry, entry.payload if entry is not None else None)
+            self._serve()
+        return self.steps.predict(carry)
+
+    def _rounds(self, carry: steps.Carry, unsent: bytes | None) -> steps.Carry:
+        """From the message `unsent`, which is in the ledger and may or may not have left, or from the beginning."""
+        told, skipped = time.monotonic(), list[str]()
+        for step in range(self._round, self.total):
+            self._round = step
+            self._require_running()
+            if unsent is None:
+                message, carry = self.noise.message(step, carry)
+                payload = self.format.encode(self.name, step, message._asdict())
+                self._commit(step, payload, skipped, carry)
+            else:
+                payload, unsent = unsent, None
+            self._publish(step, payload)
+            heard, skipped = self._gather(step)
+            carry = self._update(step, carry, payload, heard)
+            self.mailbox.begin(step + 1)
+            if time.monotonic() - told > _WORD or step + 1 == self.total:
+                told = time.monotonic()
+                log.info("round %d of %d, spent %s", step + 1, self.total, budget.show(self.spent[step]))
+                self._tidy()
+        self.ledger.finish(self.total - 1, steps.flatten(carry))
+        self._done = True
+        return carry
+
+    def _commit(self, step: int, payload: bytes, skipped: list[str], carry: steps.Carry) -> None:
+        notes = {"skipped": skipped, "heard": self.mailbox.heard}
+        self.ledger.commit(step, payload, float(self.spent[step]), notes, steps.flatten(carry))
+        self._committed = step + 1
+
+    def _publish(self, step: int, payload: bytes) -> None:
+        self._last = step, payload
+        self.transport.publish(step, payload)
+
+    def _gather(self, step: int) -> tuple[dict[str, Fields], list[str]]:
+        """The neighbours' messages of that round, and who is left out."""
+        began = time.monotonic()
+        word, pause = began + _WORD, _NUDGE
+        while missing := self.mailbox.wait(step, pause):
+            self._waiting_for = missing
+            self._require_running()
+            gone, now = [name for name in missing if name not in self.transport.alive()], time.monotonic()
+            for name in missing:
+                if name not in gone and (found := self.transport.fetch(name, step, timeout=2.0)) is not None:
+                    self.mailbox.put(name, str(step), found)
+            if self.network.policy == "skip" and (now - began > self.network.patience or len(gone) == len(missing)):
+                missing = self.mailbox.wait(step, 0.0)
+                if missing:
+                    log.info("round %d goes on without %s", step, ", ".join(missing))
+                break
+            if now - began > self.network.deadline:
+                raise Stopped(self._silence(step, missing, gone))
+            if now > word:
+                word = now + _WORD
+                log.info("waiting for message %d of %s%s", step, ", ".join(missing), " (not connected)" if gone else "")
+            pause = min(2 * pause, 1.0)
+        self._waiting_for = []
+        return self.mailbox.take(step), missing
+
+    def _silence(self, step: int, missing: list[str], gone: list[str]) -> str:
+        who = ", ".join(f"{name} ({'not connected' if name in gone else 'connected, but silent'})" for name in missing)
+        return (
+            f"no message {step} from {who} within {self.network.deadline:g} s. Nothing is lost: when they are back, start this agent "
+            "again with the same command (a longer deadline in [network] waits longer; policy = \"skip\" does without them)"
+        )
+
+    def _update(self, step: int, carry: steps.Carry, payload: bytes, heard: dict[str, Fields]) -> steps.Carry:
+        """Neighbours are added up in the order of their numbers, so that the result does not depend on who came first."""
+        sent = self.format.decode(payload, self.name, step)
+        total, own, names = {}, {}, self.network.names
+        for field, channel in self.plan.algorithm.channels.items():
+            row = {j: w for j, w in self._weights[field].items() if names[j] in heard}
+            summed = np.zeros(self.format.shapes[field], self.steps.dtype)
+            for j in sorted(row):
+                summed += self.steps.dtype.type(row[j]) * heard[names[j]][field]
+            total[field] = summed
+            own[field] = self.steps.dtype.type(own_weight(self.plan.graph, channel, self.number, sum(row.values())))
+        kind = self._message
+        return self.steps.update(step, carry, kind(**sent), Inbox(kind(**total), kind(**own)))
+
+    def _greet(self, last: int) -> None:
+        """Until every neighbour has answered; those that only hear under "skip" may be away once the run has begun."""
+        waiting, began = {*self.hears, *self.heard_by}, time.monotonic()
+        word, pause, optional = began + _WORD, _NUDGE, self.network.policy == "skip" and last >= 0
+        while waiting and not self._done:
+            for name in sorted(waiting & self.transport.alive()):
+                answer = self.transport.ask(name, "hello", timeout=2.0)
+                if answer is not None and self._agrees(name, answer, last):
+                    waiting.discard(name)
+            self._waiting_for, now = sorted(waiting), time.monotonic()
+            self._require_running()
+            if optional and now - began > self.network.patience and len(waiting) < len({*self.hears, *self.heard_by}):
+                return
+            if waiting and now - began > self.network.deadline:
+                raise Stopped(
+                    f"{', '.join(sorted(waiting))} did not answer within {self.network.deadline:g} s: nothing was sent. Start this agent again when they run"
+                )
+            if waiting and now > word:
+                word = now + _WORD
+                log.info("waiting for %s to start", ", ".join(sorted(waiting)))
+            if waiting:
+                self._stop.wait(pause)
+                pause = min(2 * pause, 0.5)
+        self._waiting_for = []
+
+    def _agrees(self, name: str, answer: bytes, last: int) -> bool:
+        try:
+            theirs = json.loads(answer)
+            config, heard = theirs["config"], theirs["heard"].get(self.name, -1)
+            public = theirs["public"]
+        except (ValueError, KeyError, AttributeError, TypeError):
+            log.warning("%s answers nonsense", name)
+            return False
+        if config != self.network.digest:
+            what = difference(self.network.public, public) if isinstance(public, dict) else "it does not say in what"
+            raise Stopped(f"{name} has another configuration: {what}. Nothing was sent")
+        if isinstance(heard, int) and heard > last:
+            raise Stopped(
+                f"{name} has heard message {heard} of {self.name}, and the ledger {self.member.ledger} ends with message {last}: it is not the latest one. "
+                "Going on would noise rounds a second time, which no certificate covers. Find the latest ledger, or begin a run with a new name"
+            )
+        return True
+
+    def _serve(self) -> None:
+        """Answer for the messages until all who hear this agent are done, and tell those it hears that it is."""
+        log.info("done: %d messages sent, spent %s", self.total, budget.show(self.spent[-1]))
+        began, untold = time.monotonic(), set(self.hears)
+        while not self._stop.is_set():
+            for name in sorted(untold & self.transport.alive()):
+                if self.transport.ask(name, f"done-{self.name}", timeout=2.0) is not None:
+                    untold.discard(name)
+            missing = set(self.heard_by) - self._told
+            if not missing and not untold:
+                return
+            if time.monotonic() - began > self.network.deadline:
+                log.info("ends without word from %s: if they still need messages, start this agent again", ", ".join(sorted(missing | untold)))
+                return
+            self._waiting_for = sorted(missing)
+            self._stop.wait(0.1)
+
+    def _tidy(self) -> None:
+        """Let go of old messages once they take much room and all who hear this agent are past them."""
+        if self.ledger.size() < _OUTBOX:
+            return
+        reached = []
+        for name in self.heard_by:
+            answer = self.transport.ask(name, "hello", timeout=2.0)
+            try:
+                reached.append(int(json.loads(answer or b"{}")["round"]))
+            except (ValueError, KeyError, TypeError):
+                return
+        self.ledger.forget(min(reached, default=0))
+
+    def _outbox(self, step: int) -> bytes | None:
+        last = self._last
+        return last[1] if last is not None and last[0] == step else self.ledger.message(step)
+
+    def _hello(self, what: str) -> bytes | None:
+        """What anybody in the network may know of this agent."""
+        if what.startswith("done-") and what[5:] in self.heard_by:
+            self._told.add(what[5:])
+            return b"heard"
+        if what != "hello":
+            return None
+        step, sent = self._round, self._committed
+        status = {
+            "schema": SCHEMA, "version": VERSION, "agent": self.name, "config": self.network.digest, "public": self.network.public,
+            "round": self.total if self._done else step, "of": self.total, "done": self._done, "private": self.noise.private,
+            "epsilon": float(self.spent[sent - 1]) if sent else 0.0, "delta": self.plan.certificate.slack,
+            "heard": self.mailbox.heard, "alive": sorted(self.transport.alive()), "waiting_for": self._waiting_for,
+            "dropped": self.mailbox.dropped, "hears": self.hears, "subscribed": self.transport.subscribed(),
+        }  # fmt: skip
+        return json.dumps(status).encode()
+
+    def _require_running(self) -> None:
+        if self._stop.is_set():
+            raise Stopped("stopped on request; the same command continues")
+
+
+class _stopping:
+    """A polite kill or Ctrl-C ends the agent between two rounds; a second one at once."""
+
+    def __init__(self, event: threading.Event) -> None:
+        self._event, self._outer = event, dict[signal.Signals, Any]()
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            self._outer = {s: signal.signal(s, self._note) for s in (signal.SIGINT, signal.SIGTERM)}
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._outer.items():
+            signal.signal(number, handler)
+
+    def _note(self, *_: object) -> None:
+        if self._event.is_set():
+            raise KeyboardInterrupt
+        self._event.set()
+
+
+def keep(folder: Path, name: str, model: np.ndarray, plan: Plan) -> Path:
+    """The agent's model and certificate, as files that only their owner may read: the model has not been noised."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = folder / f"{name}.model.npy"
+    buffer = io.BytesIO()
+    np.save(buffer, model)
+    write_atomically(path, buffer.getvalue())
+    path.chmod(0o600)
+    write_atomically(folder / f"{name}.certificate.json", plan.certificate.to_json().encode())
+    return path

@@ -1,0 +1,164 @@
+"""All agents of a network as processes of this machine, for trying out and for tests; and a look at a network from outside.
+
+Every agent is the very command that runs on a host of its own (`hearsay agent`). One that is killed is started again, as a service manager would.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hearsay import _validate as check
+from hearsay.deploy.settings import Network
+from hearsay.deploy.transport import Observer
+from hearsay.problems import datasets
+from hearsay.problems.partition import partition as split
+
+NAMES = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy")
+_RESTARTS = 100
+
+
+class Status(NamedTuple):
+    """What an agent says of itself; None where it cannot be reached."""
+
+    name: str
+    facts: dict[str, Any] | None
+
+
+class Fleet:
+    """The processes. Logs go to <state>/<name>.log."""
+
+    def __init__(self, config: Path, network: Network, options: Sequence[str] = ()) -> None:
+        self.config, self.network, self.options = config, network, list(options)
+        self.processes: dict[str, subprocess.Popen] = {}
+        self.restarts = dict.fromkeys(network.names, 0)
+        self.failed: dict[str, int] = {}
+
+    def start(self) -> None:
+        for name in self.network.names:
+            self._start(name)
+
+    def _start(self, name: str) -> None:
+        state = self.network.members[self.network.index(name)].state
+        state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        command = [sys.executable, "-m", "hearsay.cli", "agent", "--config", str(self.config), "--name", name, *self.options]
+        handle = os.open(state / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(handle, "ab") as log:
+            self.processes[name] = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def watch(self) -> bool:
+        """Start again what was killed; False when all have ended."""
+        for name, process in list(self.processes.items()):
+            code = process.poll()
+            if code is None:
+                continue
+            if code < 0 and self.restarts[name] < _RESTARTS:
+                self.restarts[name] += 1
+                self._start(name)
+            elif code != 0:
+                self.failed[name] = code
+        return any(process.poll() is None for process in self.processes.values())
+
+    def stop(self, seconds: float = 10.0) -> None:
+        """Ask politely, then not."""
+        for process in self.processes.values():
+            if process.poll() is None:
+                with suppress(ProcessLookupError):
+                    process.terminate()
+        end = time.monotonic() + seconds
+        for process in self.processes.values():
+            try:
+                process.wait(max(0.1, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def look(network: Network, observer: Observer, seconds: float = 2.0) -> list[Status]:
+    """What every agent says of itself now."""
+    found = []
+    for name in network.names:
+        answer = observer.hello(name, timeout=seconds)
+        try:
+            facts = None if answer is None else json.loads(answer)
+        except ValueError:
+            facts = None
+        found.append(Status(name, facts if isinstance(facts, dict) else None))
+    return found
+
+
+def observe(network: Network) -> Observer:
+    return Observer(network.run, [member.peer for member in network.members], network.observer if network.members[0].credentials else None)
+
+
+def initialise(
+    folder: Path,
+    *,
+    agents: int = 5,
+    data: str = "digits",
+    run: str = "first-run",
+    port: int = 7447,
+    epsilon: float = 5.0,
+    steps: int = 200,
+    partition: str = "iid",
+    secure: bool = True,
+    progress: Callable[[str], None] = lambda text: None,
+) -> Path:
+    """A folder to start from: net.toml, a file of records for every agent, certificates. The records are a public data set, dealt out."""
+    check.count("agents", agents, 2)
+    config = folder / "net.toml"
+    if config.exists():
+        raise ValueError(f"{config} is there already: choose another folder")
+    names = [NAMES[i] if i < len(NAMES) else f"agent{i:03d}" for i in range(agents)]
+    known = datasets.load(data)
+    parts = split(partition, known.labels, agents, 0)
+    (folder / "data").mkdir(parents=True, exist_ok=True)
+    protocol = "tls" if secure else "tcp"
+    lines = [
+        "# A network of agents that learn together. Every agent holds a copy of this file; see docs/network.md.",
+        "[network]",
+        f'run = "{run}"                # a new name for every run',
+        'policy = "wait"                  # or "skip": go on without a neighbour that stays silent for `patience` seconds',
+        "deadline = 300                   # seconds to wait for a silent neighbour before stopping (nothing is lost)",
+        *(['keys = "keys"                    # ca.pem and every agent\'s NAME.pem; NAME.key only on its own host'] if secure else []),
+        'state = "state"                  # ledgers and models: private, back them up with care (docs/operations.md)',
+        "",
+    ]  # fmt: skip
+    for i, (name, rows) in enumerate(zip(names, parts, strict=True)):
+        np.savez(folder / "data" / f"{name}.npz", features=known.features[rows], labels=known.labels[rows])
+        lines += [f"[agents.{name}]", f'endpoint = "{protocol}/127.0.0.1:{port + i}"', f'data = "data/{name}.npz"      # on its own host', f"records = {len(rows)}", ""]
+    lines += [
+        "[problem]", 'loss = "logistic"', f"dimension = {known.features.shape[1]}", f"feature_bound = {known.feature_bound!r}      # longer records are scaled down to it",
+        "ridge = 0.01", f"head_start = {min(len(rows) for rows in parts) // 2}", "",
+        "[graph]", 'kind = "ring"', "",
+        "[algorithm]", 'name = "ldp-online"', 'step = "6*(k+1)^-0.77"', 'mechanism = "gaussian"', "",
+        "[privacy]", f"epsilon = {epsilon!r}", "delta = 1e-5", "",
+        "[run]", f"steps = {steps}", "",
+    ]  # fmt: skip
+    config.write_text("\n".join(lines), encoding="utf-8")
+    progress(f"wrote {config} and the records of {agents} agents")
+    if secure:
+        make_keys(folder / "keys", config)
+        progress(f"wrote certificates to {folder / 'keys'}")
+    return config
+
+
+def make_keys(folder: Path, config: Path, *, overwrite: bool = False) -> None:
+    """A test certificate authority, and a certificate for every agent in the file."""
+    from hearsay.deploy import certificates
+    from hearsay.deploy.settings import load
+
+    network = load(config)
+    hosts = {m.name: sorted({m.endpoint.partition("/")[2].rpartition(":")[0].strip("[]"), "127.0.0.1", "localhost"}) for m in network.members}
+    certificates.make(folder, hosts, overwrite=overwrite)

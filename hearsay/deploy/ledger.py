@@ -1,0 +1,200 @@
+"""What must survive anything: one SQLite file per agent, written and synced to disk before a message leaves.
+
+    rounds    one row per message: its bytes, what the agent has spent with it, when, whom it did without before it and whom it had heard (notes)
+    state     the agent's private state as of the last row of `rounds`, from which the run goes on
+    about     run, agent, configuration; a secret for noise that later rounds take back (correlated noise)
+
+`commit` puts message, state and budget down in one transaction and returns when the disk has them (WAL, synchronous = FULL). Only then may the message leave. So whatever
+moment a process dies at, either the message is in the ledger, and the same bytes are sent again, or it never left and its noise was never seen: no state is noised
+twice, and the budget is never under-counted.
+
+The file holds private state: it is readable by its owner only, belongs on a disk that is encrypted, and never travels. An old copy must never be put back, because
+the agent would noise rounds again that it has already sent: agents ask their neighbours before they start (agent.py).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+import threading
+import time
+import zlib
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+from safetensors.numpy import load, save
+
+from hearsay._version import VERSION
+
+FORMAT = 1
+_SCHEMA = """
+CREATE TABLE about (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE rounds (round INTEGER PRIMARY KEY, payload BLOB, crc INTEGER NOT NULL, size INTEGER NOT NULL, epsilon REAL NOT NULL, notes TEXT NOT NULL, at REAL NOT NULL);
+CREATE TABLE state (one INTEGER PRIMARY KEY CHECK (one = 1), round INTEGER NOT NULL, done INTEGER NOT NULL, crc INTEGER NOT NULL, arrays BLOB NOT NULL);
+"""
+
+
+class LedgerError(ValueError):
+    """The ledger cannot be used, and the text says what to do."""
+
+
+class Entry(NamedTuple):
+    """Where an agent stands: the round of its last message, its state after sending it (or, if done, after the last update), and that message."""
+
+    round: int
+    done: bool
+    arrays: dict[str, np.ndarray]
+    payload: bytes | None
+
+
+class Ledger:
+    """Opened by one process at a time. `about` must be the same as when the ledger was made."""
+
+    def __init__(self, path: Path, about: dict[str, str]) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._guard = _lock(path)
+        self._lock = threading.Lock()  # the outbox is read from the network's threads
+        fresh = not path.exists() or path.stat().st_size == 0
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        try:
+            self._open(fresh, about)
+        except sqlite3.DatabaseError as error:
+            self._release()
+            raise LedgerError(f"{path} is damaged or is no ledger ({error}): restore nothing; see docs/operations.md") from error
+        except LedgerError:
+            self._release()
+            raise
+
+    def _open(self, fresh: bool, about: dict[str, str]) -> None:
+        self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=10)
+        if fresh:
+            self._db.execute("PRAGMA page_size = 16384")  # messages are large
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")  # a commit is on the disk when it returns
+        self._db.execute("PRAGMA secure_delete = OFF")
+        if fresh or not self._db.execute("SELECT 1 FROM sqlite_master").fetchone():
+            self._db.execute("BEGIN IMMEDIATE")
+            for statement in filter(str.strip, _SCHEMA.split(";")):
+                self._db.execute(statement)
+            rows = {"format": str(FORMAT), "version": VERSION, "secret": os.urandom(32), **about}
+            self._db.executemany("INSERT INTO about VALUES (?, ?)", rows.items())
+            self._db.execute("COMMIT")
+            _sync_folder(self.path.parent)
+        stored = dict(self._db.execute("SELECT key, value FROM about"))
+        if stored.get("format") != str(FORMAT):
+            raise LedgerError(f"{self.path} was written in format {stored.get('format')}: this version reads {FORMAT}")
+        for key, value in about.items():
+            if stored.get(key) != value:
+                raise LedgerError(
+                    f"{self.path} belongs to another {key} ({str(stored.get(key))[:40]}, and this is {value[:40]}): "
+                    "give the run a new name, or another folder for its state"
+                )
+        self.secret: bytes = stored["secret"]
+
+    def commit(
+        self, round: int, payload: bytes, epsilon: float, notes: dict[str, Any], arrays: dict[str, np.ndarray]
+    ) -> None:
+        """The message of a round with the state after it, on disk when this returns. A round is written once."""
+        blob = save(arrays)
+        with self._lock:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                row = (round, payload, zlib.crc32(payload), len(payload), epsilon, json.dumps(notes), time.time())
+                self._db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+                self._store(round, False, blob)
+                self._db.execute("COMMIT")
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+
+    def finish(self, round: int, arrays: dict[str, np.ndarray]) -> None:
+        """The state after the last update: no message follows it."""
+        with self._lock:
+            self._store(round, True, save(arrays))
+
+    def _store(self, round: int, done: bool, blob: bytes) -> None:
+        self._db.execute("REPLACE INTO state VALUES (1, ?, ?, ?, ?)", (round, done, zlib.crc32(blob), blob))
+
+    def last(self) -> Entry | None:
+        """Where the agent stands; None where it has not sent anything."""
+        with self._lock:
+            row = self._db.execute("SELECT round, done, crc, arrays FROM state").fetchone()
+        if row is None:
+            return None
+        round, done, crc, blob = row
+        if zlib.crc32(blob) != crc:
+            raise LedgerError(f"the state in {self.path} is damaged (its checksum does not match): see docs/operations.md")
+        return Entry(round, bool(done), load(blob), self.message(round))
+
+    def message(self, round: int) -> bytes | None:
+        """The bytes that were sent in that round, if they are still kept."""
+        with self._lock:
+            row = self._db.execute("SELECT payload, crc FROM rounds WHERE round = ?", (round,)).fetchone()
+        if row is None or row[0] is None:
+            return None
+        if zlib.crc32(row[0]) != row[1]:
+            raise LedgerError(f"message {round} in {self.path} is damaged (its checksum does not match): see docs/operations.md")
+        return row[0]
+
+    def history(self) -> list[tuple[int, float, dict[str, Any]]]:
+        """(round, epsilon spent with it, notes) of every message."""
+        with self._lock:
+            rows = self._db.execute("SELECT round, epsilon, notes FROM rounds ORDER BY round").fetchall()
+        return [(round, epsilon, json.loads(notes)) for round, epsilon, notes in rows]
+
+    def heard(self) -> dict[str, int]:
+        """The last round that the agent had heard of each neighbour when it wrote its last message."""
+        with self._lock:
+            row = self._db.execute("SELECT notes FROM rounds ORDER BY round DESC LIMIT 1").fetchone()
+        return {} if row is None else json.loads(row[0])["heard"]
+
+    def size(self) -> int:
+        """Bytes of messages that are kept."""
+        with self._lock:
+            return self._db.execute("SELECT coalesce(sum(size), 0) FROM rounds WHERE payload IS NOT NULL").fetchone()[0]
+
+    def forget(self, before: int) -> None:
+        """Let go of the bytes of messages that everybody has. Their checksums and budgets stay."""
+        with self._lock:
+            self._db.execute("UPDATE rounds SET payload = NULL WHERE round < ? AND payload IS NOT NULL", (before,))
+
+    def close(self) -> None:
+        with self._lock:
+            if hasattr(self, "_db"):
+                self._db.close()
+        self._release()
+
+    def _release(self) -> None:
+        if self._guard is not None:
+            os.close(self._guard)
+            self._guard = None
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.close()
+
+
+def _lock(path: Path) -> Any:
+    """A lock that dies with its process: two processes of one agent would noise the same state twice."""
+    guard = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(guard)
+        raise LedgerError(f"{path} is in use: this agent is already running") from None
+    return guard
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

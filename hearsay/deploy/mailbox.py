@@ -1,0 +1,110 @@
+"""Messages that have arrived, checked, until their round comes.
+
+Whatever arrives is either the one message that a neighbour owes for a round that is still to come, or it is dropped, counted by sender and reason, and named in the
+log (the first of a kind, then the 10th, 100th, ...). Rounds too far ahead are dropped as well, which bounds the memory: they are fetched when their time comes.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+
+from hearsay.deploy.messages import Format, Rejected
+
+log = logging.getLogger("hearsay.agent")
+_ROUND = re.compile(r"0|[1-9][0-9]{0,9}")
+_AHEAD_BYTES, _AHEAD_MOST = 64 * 2**20, 16
+
+Fields = dict[str, np.ndarray]
+
+
+class Mailbox:
+    """`put` is called by the network's threads, the rest by the agent's."""
+
+    def __init__(self, format: Format, hears: Iterable[str], last_round: int, heard: dict[str, int]) -> None:
+        self._format, self._hears, self._last_round = format, tuple(hears), last_round
+        self._ahead = max(2, min(_AHEAD_MOST, _AHEAD_BYTES // format.largest))
+        self._arrived, self._held, self._round = threading.Condition(), dict[int, dict[str, Fields]](), 0
+        self._heard = dict(heard)  # the last round that was heard of each, also before a restart
+        self._dropped: Counter[tuple[str, str]] = Counter()
+        self._quiet: Counter[str] = Counter()
+
+    @property
+    def heard(self) -> dict[str, int]:
+        with self._arrived:
+            return dict(self._heard)
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """How many messages were dropped, by reason."""
+        with self._arrived:
+            total: Counter[str] = Counter()
+            for (_, reason), count in self._dropped.items():
+                total[reason] += count
+            return dict(total)
+
+    def put(self, sender: str, round_text: str, payload: bytes) -> None:
+        """A message that claims to be that agent's of that round."""
+        try:
+            if sender not in self._hears:
+                raise Rejected("unknown sender")
+            if not _ROUND.fullmatch(round_text) or int(round_text) >= self._last_round:
+                raise Rejected("wrong key")
+            step = int(round_text)
+            with self._arrived:
+                now = self._round
+            if step < now:
+                self._quiet["old round"] += 1  # a re-sent message after a restart, or a replay: either way it changes nothing
+                return
+            if step >= now + self._ahead:
+                self._quiet["too early"] += 1
+                return
+            fields = self._format.decode(payload, sender, step)
+        except Rejected as rejection:
+            self._count(sender, rejection.reason)
+            return
+        with self._arrived:
+            if step < self._round:
+                return
+            kept = self._held.setdefault(step, {})
+            if sender not in kept:
+                kept[sender] = fields
+                self._heard[sender] = max(step, self._heard.get(sender, -1))
+                self._arrived.notify_all()
+                return
+            same = all(np.array_equal(kept[sender][name], fields[name]) for name in fields)
+        if not same:
+            self._count(sender, "second message for one round")
+
+    def begin(self, step: int) -> None:
+        """Everything before this round is over."""
+        with self._arrived:
+            self._round = step
+            for old in [r for r in self._held if r < step]:
+                del self._held[old]
+
+    def wait(self, step: int, timeout: float) -> list[str]:
+        """Until everybody has been heard in that round, or the time is up: who is missing."""
+        with self._arrived:
+            self._arrived.wait_for(lambda: len(self._held.get(step, ())) == len(self._hears), timeout)
+            return [name for name in self._hears if name not in self._held.get(step, ())]
+
+    def take(self, step: int) -> dict[str, Fields]:
+        with self._arrived:
+            return dict(self._held.get(step, {}))
+
+    def ignored(self) -> dict[str, int]:
+        """Messages that came again or too early: no fault of anybody's."""
+        return dict(self._quiet)
+
+    def _count(self, sender: str, reason: str) -> None:
+        with self._arrived:
+            self._dropped[sender, reason] += 1
+            count = self._dropped[sender, reason]
+        if count in (1, 10, 100) or count % 1000 == 0:
+            log.warning("dropped a message that claims to be from %s: %s (%d so far)", sender, reason, count)

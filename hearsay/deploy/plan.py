@@ -1,0 +1,94 @@
+"""What an agent works out from net.toml before it says a word: algorithm, problem, graph, how many messages, and the certificate.
+
+Everything here follows from what is public, so that all agents arrive at the same plan; only the records in `problem` are the agent's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from hearsay import _validate as check
+from hearsay.base import Algorithm
+from hearsay.certify import calibrate
+from hearsay.config import build_algorithm, build_graph
+from hearsay.deploy import budget
+from hearsay.deploy.records import own_problem
+from hearsay.deploy.settings import Network
+from hearsay.deploy.transport import Peer
+from hearsay.graphs import Graph
+from hearsay.privacy.certificate import Certificate
+from hearsay.problems.problem import Problem
+from hearsay.simulate import allowed_steps
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_DELTA = 1e-5
+
+
+@dataclass(frozen=True)
+class Plan:
+    algorithm: Algorithm
+    problem: Problem
+    graph: Graph
+    messages: int
+    stopped: str | None  # why there will be fewer messages than asked for
+    certificate: Certificate
+
+
+def planned(network: Network, agent: int | None, data: Path | None = None, *, rehearsed: bool = False) -> Plan:
+    """The plan of that agent; None: of all of them, with nobody's records. `rehearsed`: the noise will be the simulator's."""
+    config, own = network.config, network
+    jax.config.update("jax_enable_x64", config.run.get("precision", 64) == 64)
+    if data is not None and agent is not None:
+        member = replace(network.members[agent], data=data)
+        own = replace(network, members=(*network.members[:agent], member, *network.members[agent + 1 :]))
+    problem, graph = own_problem(own, agent), build_graph(config, len(network.members))
+    graph = replace(graph, lossy=network.policy == "skip")
+    algorithm = build_algorithm(config, problem, graph)
+    if "epsilon" not in config.privacy and "noise" not in config.algorithm:
+        raise ValueError("net.toml must say how private the run is: epsilon in [privacy], or noise in [algorithm]")
+    delta = config.delta if config.delta is not None or algorithm.mechanism == "laplace" else _DELTA
+    steps, why = allowed_steps(algorithm, problem, graph, config.steps, None, None)
+    if "epsilon" in config.privacy:
+        targets = check.per_agent("epsilon in [privacy]", config.privacy["epsilon"], graph.agents)
+        algorithm = _calibrated(algorithm, problem, graph, steps, targets, delta)
+    if (most := config.privacy.get("budget")) is not None:
+        limits = check.per_agent("budget in [privacy]", most, graph.agents)
+        shorter, reason = budget.within(algorithm, problem, graph, steps, limits, delta)
+        steps, why = (shorter, reason) if shorter < steps else (steps, why)
+    certificate = budget.certificate(algorithm, problem, graph, steps, delta, rehearsed=rehearsed)
+    return Plan(algorithm, problem, graph, steps, why, certificate)
+
+
+def require_safe(network: Network, insecure: bool) -> None:
+    """Messages travel in the clear only within one machine, unless somebody insists."""
+    open_ = [m.name for m in network.members if m.credentials is None and _host(m.peer) not in LOOPBACK]
+    if open_ and not insecure:
+        raise ValueError(
+            f"endpoints outside this machine must be tls, and those of {', '.join(open_)} are not: hearsay network keys makes certificates "
+            "(--insecure allows plain TCP, where anybody can listen, forge and disturb)"
+        )
+
+
+def _host(peer: Peer) -> str:
+    return peer.endpoint.partition("/")[2].rpartition(":")[0]
+
+
+def _calibrated(
+    algorithm: Algorithm, problem: Problem, graph: Graph, steps: int, targets: list[float], delta: Any
+) -> Algorithm:
+    """Noise such that no agent spends more than its target, what rounding to a lattice costs included."""
+    aims = list(targets)
+    for _ in range(8):
+        found = calibrate(algorithm, problem, graph, steps, aims, delta=delta)
+        spent = budget.certificate(found, problem, graph, steps, delta).epsilon
+        over = [max(0.0, got - target) for got, target in zip(spent, targets, strict=True)]
+        if not any(over):
+            return found
+        aims = [aim - 1.5 * excess for aim, excess in zip(aims, over, strict=True)]
+        if min(aims) <= 0:
+            break
+    raise ValueError(f"epsilon in [privacy] is less than rounding to a lattice costs for so many numbers, got {min(targets):g}")

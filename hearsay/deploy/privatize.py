@@ -1,0 +1,82 @@
+"""Where a deployed agent's noise comes from.
+
+`Lattice` is the real thing: the algorithm's `prepare` gives the values that must not leave and the scales of their noise; each is rounded to a grid and noised in whole
+numbers, from the operating system's random numbers (noise/lattice.py, noise/lattice_factorized.py). No seed of anybody's enters. A value whose scale is 0 is public
+by the algorithm's own account (the common starting point, coordinates that are not sent) and goes as it is.
+
+`Rehearsal` draws the simulator's noise from the simulator's keys, so that a deployed run can be held against a simulated one. Anybody who knows the seed can subtract
+the noise: it protects nobody, and says so.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hearsay import keys
+from hearsay.base import Private
+from hearsay.deploy.steps import Carry, Steps
+from hearsay.noise import lattice
+from hearsay.noise.lattice_factorized import FactorizedNoise
+
+REHEARSAL = (
+    "NOT PRIVATE: noise from seed {seed} can be subtracted by anybody who knows it. Use --simulate-noise for tests only, never with real records."
+)
+
+
+class Lattice:
+    """`secret` keeps correlated noise the same across restarts; independent noise needs none and is never drawn twice."""
+
+    private, name = True, "lattice"
+
+    def __init__(self, steps: Steps, secret: bytes) -> None:
+        self._steps, self._key = steps, lattice.Key.fresh()
+        algorithm = steps.algorithm
+        # For what is random and not secret (who sleeps, which coordinates travel): two words for jax's generator.
+        self._public = jax.random.wrap_key_data(np.frombuffer(os.urandom(8), np.uint32), impl="threefry2x32")
+        self._correlated: FactorizedNoise | None = None
+        if algorithm.factors is not None:
+            scale = float(algorithm.noise_for(steps.agent)(0))
+            if scale > 0:
+                self._correlated = FactorizedNoise(algorithm.factors, secret, scale, steps.problem.dimension)
+
+    def message(self, step: int, carry: Carry) -> tuple[Any, Carry]:
+        """(what may leave, the state after it)."""
+        fields, carry = self._steps.prepare(step, carry)
+        noised = type(fields)(*(jnp.asarray(self._noised(step, field), self._steps.dtype) for field in fields))
+        return self._steps.finish(step, noised, carry, self._public)
+
+    def _noised(self, step: int, field: Private) -> np.ndarray:
+        value = np.asarray(field.value, np.float64)
+        if self._correlated is not None:
+            return self._correlated.privatize(value, step)
+        # A scale that was rounded to the run's precision may be a hair below the certified one.
+        margin = 1 + 8 * float(jnp.finfo(self._steps.dtype).eps)
+        scale, mechanism = np.asarray(field.scale, np.float64) * margin, self._steps.algorithm.mechanism
+        if scale.ndim == 0:
+            return lattice.privatize(value, float(scale), mechanism, self._key) if scale > 0 else value
+        out = value.copy()
+        for size in np.unique(scale[scale > 0]):
+            here = scale == size
+            out[here] = lattice.privatize(value[here], float(size), mechanism, self._key)
+        return out
+
+
+class Rehearsal:
+    """The noise of `simulate` with that seed."""
+
+    private = False
+
+    def __init__(self, steps: Steps, seed: int) -> None:
+        self._steps, self.name = steps, f"seed {seed}"
+        self._key = keys.noise_keys(jnp.asarray([seed]), steps.problem.agents)[0, steps.agent]
+        self._constants = steps.algorithm.constants(steps.dtype)
+
+    def message(self, step: int, carry: Carry) -> tuple[Any, Carry]:
+        return self._steps.rehearse(step, carry, self._key, self._constants)
+
+

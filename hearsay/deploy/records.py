@@ -1,0 +1,133 @@
+"""An agent's own records as the problem that its algorithm sees, read from a file on its own host.
+
+    NAME.npz    arrays `features` (records, ...) and `labels` (records,)
+    NAME.csv    numbers, one record a line, the label last; lines that begin with # are skipped
+
+The problem has all agents in it, because weights, schedules and certificates count them, but only this agent's records: the others' are views of its own, which
+nothing reads. How many records each agent has is public and comes from net.toml. Errors here name rows, never values: they end up in logs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hearsay import _validate as check
+from hearsay.config import build_problem, loss_of
+from hearsay.deploy.settings import Network
+from hearsay.problems import datasets
+from hearsay.problems.images import Images
+from hearsay.problems.problem import Problem
+
+_FILE_KEYS = {
+    "logistic": ("dimension", "feature_bound"),
+    "ridge": ("dimension", "feature_bound", "label_bound"),
+    "neural": ("shape", "classes"),
+}
+
+
+def own_problem(network: Network, agent: int | None) -> Problem:
+    """The problem with that agent's records in it; None: with nobody's, which is all that a certificate needs."""
+    if not network.from_files:
+        whole = build_problem(network.config, agents=len(network.members))
+        return whole if agent is None or whole.stream is not None else _holding(whole, whole.features[agent], whole.labels[agent], whole.counts)
+    problem, shape = _empty(network)
+    counts = np.array([member.records for member in network.members])
+    if agent is None:
+        return _holding(problem, np.zeros((1, *shape), problem.features.dtype), np.zeros(1), counts)
+    features, labels = read(network.members[agent].data, network.members[agent].name, shape, int(counts[agent]))
+    features, labels = _bounded(network, features, labels)
+    padded = int(counts.max()) - len(labels)  # as in a simulation, where all agents' records are one array
+    features = np.concatenate([features, np.zeros((padded, *shape), features.dtype)])
+    return _holding(problem, features, np.concatenate([labels, np.zeros(padded)]), counts)
+
+
+def read(path: Path | None, name: str, shape: tuple[int, ...], records: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first `records` records of the file, as numbers that are finite."""
+    if path is None:
+        raise ValueError(f"data in [agents.{name}] must name the file with this agent's records (or give --data)")
+    if not path.is_file():
+        raise FileNotFoundError(f"data of agent {name}: {path} is not there")
+    try:
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as stored:
+                features, labels = stored["features"], stored["labels"]
+        elif path.suffix == ".csv":
+            table = np.loadtxt(path, delimiter=",", ndmin=2)
+            features, labels = table[:, :-1], table[:, -1]
+        else:
+            raise ValueError("it must be a .npz or a .csv file")
+    except (ValueError, KeyError, OSError) as error:
+        # What NumPy says of a bad file quotes it.
+        reason = str(error) if str(error).startswith("it must") else f"it cannot be read ({type(error).__name__})"
+        raise ValueError(f"data of agent {name}: {reason}: {path}") from None
+    features = features.reshape(len(features), *shape) if features[:1].size == np.prod(shape) else features
+    if features.shape[1:] != shape or labels.shape != features.shape[:1]:
+        raise ValueError(
+            f"data of agent {name}: records must have shape {shape} and a label each, got {features.shape[1:]} and labels {labels.shape}"
+        )
+    if len(labels) < records:
+        raise ValueError(f"data of agent {name}: {path} must hold the {records} records that net.toml says, got {len(labels)}")
+    features, labels = features[:records], labels[:records]
+    whole = np.isfinite(labels) & np.isfinite(features.reshape(records, -1)).all(axis=1)
+    if not whole.all():
+        raise ValueError(f"data of agent {name}: every number must be finite, and row {int(np.argmin(whole))} has one that is not")
+    return features, labels.astype(np.float64)
+
+
+def _bounded(network: Network, features: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    keys, loss = network.config.problem, loss_of(network.config)
+    if loss == "neural":
+        kept = features if features.dtype == np.uint8 else features.astype(np.float64)
+        allowed, rule = (labels == np.floor(labels)) & (labels >= 0) & (labels < keys["classes"]), f"0 to {keys['classes'] - 1}"
+    else:
+        kept = datasets.shorten(features.astype(np.float64), float(keys["feature_bound"]))
+        allowed, rule = (np.isin(labels, (0, 1)), "0 or 1") if loss == "logistic" else (np.ones(len(labels), bool), "")
+    if not allowed.all():
+        raise ValueError(f"labels must be {rule}, and that of row {int(np.argmin(allowed))} is not")
+    bound = keys.get("label_bound")
+    return kept, labels if bound is None else np.clip(labels, -bound, bound)
+
+
+def _empty(network: Network) -> tuple[Problem, tuple[int, ...]]:
+    """The problem of one agent whose records are all zero, and the shape of a record."""
+    keys, loss = network.config.problem, loss_of(network.config)
+    check.one_of("loss in [problem] where agents read files of their own", loss, _FILE_KEYS)
+    for key in _FILE_KEYS[loss]:
+        if key not in keys:
+            raise ValueError(f"{key} in [problem] must be given where agents read files of their own: it must hold for all of them")
+    rows = check.count("per_step in [problem]", keys.get("per_step", 1))
+    config = network.config
+    for key in _FILE_KEYS[loss]:
+        config = config.without("problem", key)
+    data: Any
+    if loss == "neural":
+        shape = tuple(check.count("shape in [problem]", size) for size in keys["shape"])
+        kind = np.uint8 if keys.get("bytes", True) else np.float64
+        zeros, config = np.zeros((rows, *shape), kind), config.without("problem", "bytes")
+        data = Images(network.run, zeros, np.zeros(rows, np.int64), zeros[:0], np.zeros(0, np.int64), keys["classes"])
+    else:
+        shape = (check.count("dimension in [problem]", keys["dimension"]),)
+        zeros, bound = np.zeros((rows, *shape)), check.positive("feature_bound in [problem]", keys["feature_bound"])
+        size = 1.0 if loss == "logistic" else check.positive("label_bound in [problem]", keys["label_bound"])
+        reason = f"each agent scales a record with an l2 norm above {bound:g} down to it"
+        reason += "" if loss == "logistic" else f" and clips labels to {size:g} in size"
+        data = datasets.Dataset(network.run, zeros, np.zeros(rows), zeros[:0], np.zeros(0), bound, size, "enforced", f"{reason}.")
+    return build_problem(config, data=data, agents=1), shape
+
+
+def _holding(problem: Problem, features: np.ndarray, labels: np.ndarray, counts: np.ndarray) -> Problem:
+    """The problem of len(counts) agents in which every one's records are views of the same."""
+    if counts.min() < problem.arrivals.per_step:
+        short = int(np.argmin(counts))
+        check.fail("per_step in [problem]", f"at most the {counts[short]} records of agent {short}", problem.arrivals.per_step)
+    agents = len(counts)
+    return replace(
+        problem,
+        features=np.broadcast_to(features, (agents, *features.shape)),
+        labels=np.broadcast_to(labels, (agents, *labels.shape)),
+        counts=counts,
+    )

@@ -1,0 +1,235 @@
+"""net.toml: who takes part, who hears whom, and what they compute, in one file of which every agent holds a copy.
+
+    [network]       run = "wards" (a new name for every run), policy = "wait" or "skip", deadline and patience (seconds), keys (a folder of certificates), state (a folder)
+    [agents.NAME]   endpoint = "tls/host:port", records (how many the agent has: public), data (a file on ITS host), state, certificate, key
+    [problem] [graph] [algorithm] [privacy] [run]      as for `hearsay run` (config.py); edges may name agents: edges = [["alice", "bob", 0.3], ...]
+
+Agents are numbered in the order of their tables. With `records` every agent reads its own file, and [problem] needs what nobody can read off a file that is not
+there: `dimension` and `feature_bound` (and `label_bound` for regression; `shape` and `classes` for neural networks). Without, all take their share of the public data set
+that [problem] names: for trying out.
+
+What must be the same everywhere is `Network.public`; its hash is in every message. Endpoints, paths and deadlines are each agent's own business.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from hearsay import _validate as check
+from hearsay.config import Config
+from hearsay.deploy.transport import Credentials, Peer
+
+SCHEMA = 1
+POLICIES = ("wait", "skip")
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NETWORK_KEYS = ("run", "policy", "deadline", "patience", "keys", "state")
+_AGENT_KEYS = ("endpoint", "records", "data", "state", "certificate", "key", "ca")
+_LOCAL_RUN_KEYS = ("device",)  # where to compute is each agent's own business
+
+
+@dataclass(frozen=True)
+class Member:
+    """One agent's table."""
+
+    name: str
+    endpoint: str
+    records: int | None
+    data: Path | None
+    state: Path
+    credentials: Credentials | None
+
+    @property
+    def peer(self) -> Peer:
+        return Peer(self.name, self.endpoint)
+
+    @property
+    def ledger(self) -> Path:
+        return self.state / f"{self.name}.ledger"
+
+
+@dataclass(frozen=True)
+class Network:
+    """A net.toml that has been read and checked."""
+
+    run: str
+    members: tuple[Member, ...]
+    config: Config
+    policy: str = "wait"
+    deadline: float = 300.0
+    patience: float = 5.0
+    keys: Path | None = None
+    state: Path = Path("state")
+
+    @property
+    def names(self) -> list[str]:
+        return [member.name for member in self.members]
+
+    def index(self, name: str) -> int:
+        return self.names.index(check.one_of("name", name, self.names))
+
+    @property
+    def from_files(self) -> bool:
+        """Agents read their records from files of their own."""
+        return self.members[0].records is not None
+
+    @cached_property
+    def public(self) -> dict[str, Any]:
+        """What all agents must agree on, as JSON knows it."""
+        config, problem = self.config, {k: v for k, v in self.config.problem.items() if k != "data_dir"}
+        found = {
+            "schema": SCHEMA,
+            "run": self.run,
+            "agents": self.names,
+            "records": [member.records for member in self.members],
+            "policy": self.policy,
+            "problem": problem,
+            "graph": config.graph,
+            "algorithm": config.algorithm,
+            "privacy": config.privacy,
+            "steps": config.steps,
+            "precision": config.run.get("precision", 64),
+        }
+        return json.loads(json.dumps(found))
+
+    @cached_property
+    def digest(self) -> str:
+        """The hash that every message carries."""
+        return hashlib.sha256(json.dumps(self.public, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def observer(self) -> Credentials | None:
+        """The certificate with which `hearsay network status` asks."""
+        return None if self.keys is None else _credentials(self.keys, "observer", {}, self.keys)
+
+
+def load(path: str | Path) -> Network:
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is not there: hearsay network init makes one to start from")
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{path} is not valid TOML: {error}") from error
+    return read(tables, path.parent)
+
+
+def read(tables: Mapping[str, Any], folder: Path) -> Network:
+    """From parsed tables; paths are taken from `folder` on."""
+    known = ["network", "agents", *(f.name for f in fields(Config))]
+    for name, table in tables.items():
+        check.one_of("table in net.toml", name, known)
+        if not isinstance(table, dict):
+            check.fail(f"{name} in net.toml", "a table of keys", table)
+    network = _known("[network]", tables.get("network", {}), _NETWORK_KEYS)
+    run = network.get("run")
+    if not isinstance(run, str) or not NAME.fullmatch(run):
+        check.fail("run in [network]", "a name of letters, digits, - and _ (a new one for every run)", run)
+    keys = None if network.get("keys") is None else folder / network["keys"]
+    state = folder / network.get("state", "state")
+    agents = tables.get("agents", {})
+    if len(agents) < 2:
+        check.fail("[agents.NAME]", "two or more tables, one for each agent", sorted(agents))
+    members = tuple(_member(name, table, folder, state, keys) for name, table in agents.items())
+    _require_distinct(members)
+    found = Network(
+        run,
+        members,
+        _config(tables, [m.name for m in members], members[0].records is not None),
+        check.one_of("policy in [network]", network.get("policy", "wait"), POLICIES),
+        check.positive("deadline in [network]", network.get("deadline", 300.0)),
+        check.positive("patience in [network]", network.get("patience", 5.0)),
+        keys,
+        state,
+    )
+    return found
+
+
+def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
+    """The first thing in which two public configurations differ, in words."""
+    for key in (*ours, *(k for k in theirs if k not in ours)):
+        here, there = ours.get(key), theirs.get(key)
+        if here == there:
+            continue
+        if isinstance(here, dict) and isinstance(there, dict):
+            inner = next(k for k in (*here, *there) if here.get(k) != there.get(k))
+            return f"[{key}] {inner} is {here.get(inner)!r} here and {there.get(inner)!r} there"
+        return f"{key} is {here!r} here and {there!r} there"
+    return "nothing"
+
+
+def _member(name: str, table: Any, folder: Path, state: Path, keys: Path | None) -> Member:
+    where = f"[agents.{name}]"
+    if not NAME.fullmatch(name) or name == "observer":
+        check.fail("the name of an agent", "letters, digits, - and _ (and not observer)", name)
+    table = _known(where, table, _AGENT_KEYS)
+    endpoint = table.get("endpoint")
+    if not isinstance(endpoint, str) or not re.fullmatch(r"(tcp|tls)/.+:\d+", endpoint):
+        check.fail(f"endpoint in {where}", '"tls/host:port" or "tcp/host:port"', endpoint)
+    secure, own = endpoint.startswith("tls/"), {k: table[k] for k in ("certificate", "key", "ca") if k in table}
+    if secure and keys is None and len(own) < 3:
+        raise ValueError(
+            f"keys in [network] must name a folder of certificates, because {where} has a tls endpoint: "
+            "hearsay network keys makes one for trying out"
+        )
+    if not secure and keys is not None:
+        raise ValueError(f"endpoint in {where} must begin with tls/, because [network] has keys, got {endpoint!r}")
+    return Member(
+        name,
+        endpoint,
+        None if table.get("records") is None else check.count(f"records in {where}", table["records"]),
+        None if table.get("data") is None else folder / table["data"],
+        folder / table["state"] if "state" in table else state,
+        _credentials(keys, name, own, folder) if secure else None,
+    )
+
+
+def _credentials(keys: Path | None, name: str, own: Mapping[str, str], folder: Path) -> Credentials:
+    usual = {"ca": "ca.pem", "certificate": f"{name}.pem", "key": f"{name}.key"}
+    return Credentials(**{k: folder / own[k] if k in own else (keys or folder) / file for k, file in usual.items()})
+
+
+def _require_distinct(members: tuple[Member, ...]) -> None:
+    seen: dict[str, str] = {}
+    for member in members:
+        if member.endpoint in seen:
+            raise ValueError(f"agents {seen[member.endpoint]} and {member.name} have the same endpoint {member.endpoint}")
+        seen[member.endpoint] = member.name
+    if len({member.credentials is None for member in members}) > 1:
+        raise ValueError("endpoints must be tls for all agents, or for none")
+    without = [member.name for member in members if member.records is None]
+    if without and len(without) < len(members):
+        check.fail("records", "given for every agent or for none", f"none for {', '.join(without)}")
+
+
+def _config(tables: Mapping[str, Any], names: list[str], from_files: bool) -> Config:
+    graph, problem = dict(tables.get("graph", {})), dict(tables.get("problem", {}))
+    if "edges" in graph:
+        numbered = {name: number for number, name in enumerate(names)}
+        graph["edges"] = [[*(_numbered(end, numbered) for end in edge[:2]), *edge[2:]] for edge in graph["edges"]]
+    for key in ("agents", *(("data", "partition") if from_files else ())):
+        if key in problem:
+            raise ValueError(f"{key} in [problem] must be left out: the [agents.NAME] tables say it")
+    run = dict(tables.get("run", {}))
+    for key in run:
+        check.one_of("key in [run]", key, ("steps", "precision", *_LOCAL_RUN_KEYS))
+    return Config(problem, graph, tables.get("algorithm", {}), tables.get("privacy", {}), run)
+
+
+def _numbered(end: Any, numbered: Mapping[str, int]) -> Any:
+    return numbered[check.one_of("edges in [graph]", end, numbered)] if isinstance(end, str) else end
+
+
+def _known(where: str, table: Any, keys: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(table, dict):
+        check.fail(where, "a table of keys", table)
+    for key in table:
+        check.one_of(f"key in {where}", key, keys)
+    return table

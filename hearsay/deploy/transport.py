@@ -1,0 +1,400 @@
+"""Messages between agents over Eclipse Zenoh, peer to peer: no broker, no discovery, and nothing that travels off the edges of the graph.
+
+Keys. Agent j of a run publishes its message of round k on `hearsay/<run>/<j>/<k>`, answers queries for `hearsay/<run>/<j>/<k>` (a message that
+somebody missed) and `hearsay/<run>/<j>/hello` (who it is), and is present while its liveliness token `hearsay/<run>/<j>/alive` is.
+
+Links. Zenoh peers never forward what another peer sent, so a message reaches exactly those who are connected to its sender and subscribed to it.
+One end of each edge connects, the one whose name sorts first: two links between the same peers would only be refused and tried again.
+
+Trust. With credentials every link is mutual TLS, and Zenoh's access control reads the common name of the certificate at the other end: over bob's
+link only `hearsay/<run>/bob/*` comes in, and only an agent that is named in `heard_by` may subscribe to my messages or fetch them. Host names are
+checked against the certificate as well, but an agent is its common name. Without credentials anyone who reaches the port can speak and listen.
+
+This is the only file that imports zenoh.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import ssl
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import zenoh
+
+from hearsay import _validate as check
+from hearsay.deploy import certificates
+
+OBSERVER = "observer"
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+# No "?" and "#": a Zenoh locator may carry settings behind them, and a peer list must not be able to change ours.
+ENDPOINT = re.compile(r"(tcp|tls)/(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
+LEASE_MS = 2000
+RETRY = {"period_init_ms": 50, "period_max_ms": 250, "period_increase_factor": 1.5}
+OPEN_MS = 1500
+CLOSE_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Peer:
+    """An agent and where it listens: `Peer("bob", "tls/bob.example:7447")`."""
+
+    name: str
+    endpoint: str
+
+    def __post_init__(self) -> None:
+        _name("peer name", self.name)
+        match = ENDPOINT.fullmatch(self.endpoint) if isinstance(self.endpoint, str) else None
+        if match is None or not 0 < int(match[3]) < 65536:
+            check.fail(f"endpoint of {self.name}", 'like "tcp/127.0.0.1:7447" or "tls/bob.example:7447"', self.endpoint)
+
+    @property
+    def protocol(self) -> str:
+        return self.endpoint.partition("/")[0]
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """PEM files: the authority that signs every member, and this agent's own certificate and private key."""
+
+    ca: Path
+    certificate: Path
+    key: Path
+
+    def verify(self, name: str) -> None:
+        """Fails where Zenoh would only never connect: unreadable files, a wrong key, another agent's or an expired certificate."""
+        for path in (self.ca, self.certificate, self.key):
+            with open(path, "rb"):
+                pass
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        try:
+            context.load_verify_locations(self.ca)
+        except ssl.SSLError as error:
+            raise ValueError(f"ca must be a PEM file with a certificate, got {str(self.ca)!r} ({error})") from None
+        try:
+            context.load_cert_chain(self.certificate, self.key, password=lambda: b"")
+        except (ssl.SSLError, ValueError) as error:
+            rule = "a PEM file with the certificate of the (unencrypted) private key"
+            raise ValueError(f"certificate must be {rule} {str(self.key)!r}, got {str(self.certificate)!r} ({error})") from None
+        if (common := certificates.common_name(self.certificate)) != name:
+            check.fail(f"common name in {str(self.certificate)!r}", f"the agent's name {name!r}", common)
+        if (end := certificates.expiry(self.certificate)) <= datetime.now(UTC):
+            check.fail(f"certificate {str(self.certificate)!r}", "valid today", f"one that expired on {end:%Y-%m-%d}")
+
+
+class Transport:
+    """One agent's place in the network.
+
+    `on_message(sender, round_text, payload)`, `outbox(round)` and `hello(what)` run on Zenoh's threads, one per neighbour heard and one for queries,
+    so they may run at the same time as each other; a slow one delays its own neighbour only. `hello` may return None for what it does not know.
+    What is refused is counted in `refused`, by reason: "oversized", "unexpected" (a key, kind or reply nobody asked for) and "error" (a callback raised;
+    the last such exception is `last_error`).
+    """
+
+    def __init__(
+        self,
+        run: str,
+        me: Peer,
+        hears: Sequence[Peer],
+        heard_by: Sequence[Peer],
+        credentials: Credentials | None,
+        *,
+        on_message: Callable[[str, str, bytes], None],
+        outbox: Callable[[int], bytes | None],
+        hello: Callable[[str], bytes | None],
+        largest: int,
+    ):
+        self.run, self.me = _name("run", run), me
+        self.hears, self.heard_by = tuple(p.name for p in hears), tuple(p.name for p in heard_by)
+        neighbours = _neighbours(me, hears, heard_by)
+        self.neighbours = tuple(sorted(neighbours))
+        self.largest = check.count("largest", largest)
+        self.refused: Counter[str] = Counter()
+        self.last_error: Exception | None = None
+        self._on_message, self._outbox, self._hello = on_message, outbox, hello
+        self._lock, self._alive, self._closed = threading.Lock(), set[str](), False
+
+        connect = [p.endpoint for name, p in neighbours.items() if me.name < name]
+        # Room for the key and headers; Zenoh ends the link of a sender whose fragments exceed this, which bounds what a neighbour can make us hold.
+        config = _config([me, *neighbours.values()], [me.endpoint], connect, credentials, 2 * self.largest + 65536)
+        if credentials is not None:
+            credentials.verify(me.name)
+            config["access_control"] = _access(run, me.name, self.hears, self.heard_by)
+        self._session = _open(config, me.endpoint)
+        try:
+            self._subscribers = [self._subscribe(name) for name in self.hears]
+            live = self._session.liveliness()
+            self._watchers = [
+                live.declare_subscriber(self._key(name, "alive"), self._watch(name), history=True) for name in self.neighbours
+            ]
+            self._queryable = self._session.declare_queryable(self._key(me.name, "*"), self._answer, complete=True)
+            # Last, so that whoever sees this agent alive can already ask it.
+            self._token = live.declare_token(self._key(me.name, "alive"))
+        except BaseException:
+            self.close()
+            raise
+
+    def publish(self, round: int, payload: bytes) -> None:
+        """Send to everyone who hears me. Blocks while a neighbour's queue is full; one that takes nothing for a lease loses its link instead."""
+        if len(payload) > self.largest:
+            check.fail("payload", f"at most {self.largest} bytes", f"{len(payload)} bytes")
+        self._opened().put(
+            self._key(self.me.name, str(check.count("round", round, 0))),
+            payload,
+            congestion_control=zenoh.CongestionControl.BLOCK,
+            express=True,
+        )
+
+    def fetch(self, agent: str, round: int, timeout: float) -> bytes | None:
+        """The message of a round from its sender's outbox; None, at once, if the sender is away or no longer has it."""
+        return self.ask(agent, str(check.count("round", round, 0)), timeout)
+
+    def ask(self, agent: str, what: str, timeout: float) -> bytes | None:
+        """What `agent` answers to a query for `what`, such as "hello"; None if it is away or has no answer."""
+        check.one_of("agent", agent, self.neighbours)
+        return _ask(self._opened(), self._key(agent, _name("what", what)), self.largest, check.positive("timeout", timeout), self._refuse)
+
+    def alive(self) -> set[str]:
+        """Neighbours that are connected and present now."""
+        with self._lock:
+            return set(self._alive)
+
+    def subscribed(self) -> list[str]:
+        """The keys whose messages this process asked for."""
+        return [str(subscriber.key_expr) for subscriber in self._subscribers]
+
+    def close(self) -> None:
+        """Leave the network; bounded in time, and harmless when repeated."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        _close(self._session)
+        with self._lock:
+            self._alive.clear()
+
+    def __enter__(self) -> Transport:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _key(self, agent: str, what: str) -> str:
+        return f"hearsay/{self.run}/{agent}/{what}"
+
+    def _opened(self) -> zenoh.Session:
+        if self._closed:
+            raise OSError(f"the transport of {self.me.name} is closed")
+        return self._session
+
+    def _refuse(self, reason: str, error: Exception | None = None) -> None:
+        with self._lock:
+            self.refused[reason] += 1
+            self.last_error = error or self.last_error
+
+    def _subscribe(self, sender: str) -> zenoh.Subscriber[None]:
+        prefix = self._key(sender, "")
+
+        def arrived(sample: zenoh.Sample) -> None:
+            try:
+                text = str(sample.key_expr).removeprefix(prefix)
+                # A put on a pattern ("hearsay/run/*/3") matches too: it has no one sender.
+                if sample.kind != zenoh.SampleKind.PUT or not NAME.fullmatch(text):
+                    self._refuse("unexpected")
+                elif len(sample.payload) > self.largest:
+                    self._refuse("oversized")
+                else:
+                    self._on_message(sender, text, sample.payload.to_bytes())
+            except Exception as error:
+                self._refuse("error", error)
+
+        return self._session.declare_subscriber(prefix + "*", arrived)
+
+    def _watch(self, name: str) -> Callable[[zenoh.Sample], None]:
+        def changed(sample: zenoh.Sample) -> None:
+            with self._lock:
+                (self._alive.add if sample.kind == zenoh.SampleKind.PUT else self._alive.discard)(name)
+
+        return changed
+
+    def _answer(self, query: zenoh.Query) -> None:
+        # Leaving the block ends the query, also where there is no answer: the asker learns that at once.
+        with query:
+            try:
+                key = str(query.key_expr)
+                text = key.removeprefix(self._key(self.me.name, ""))
+                if not NAME.fullmatch(text):
+                    self._refuse("unexpected")
+                    return
+                answer = self._outbox(int(text)) if text.isdecimal() else self._hello(text)
+                if answer is not None:
+                    query.reply(key, answer, congestion_control=zenoh.CongestionControl.BLOCK, express=True)
+            except Exception as error:
+                self._refuse("error", error)
+
+
+class Observer:
+    """Looks at a network from outside: connects to every agent and asks who it is. It listens nowhere and publishes nothing.
+
+    Under TLS its certificate has the common name "observer", which may ask for `hearsay/<run>/*/hello` and nothing else.
+    """
+
+    def __init__(self, run: str, peers: Sequence[Peer], credentials: Credentials | None, *, largest: int = 1 << 20):
+        self.run, self.peers = _name("run", run), {peer.name: peer for peer in peers}
+        self.largest = check.count("largest", largest)
+        self.refused: Counter[str] = Counter()
+        if credentials is not None:
+            credentials.verify(OBSERVER)
+        config = _config(peers, [], [peer.endpoint for peer in peers], credentials, 2 * self.largest + 65536)
+        self._session = _open(config, "no endpoint")
+
+    def hello(self, agent: str, timeout: float = 2.0) -> bytes | None:
+        """The agent's answer to "hello"; None if it cannot be reached within the time."""
+        check.one_of("agent", agent, self.peers)
+        end = time.monotonic() + check.positive("timeout", timeout)
+        while (left := end - time.monotonic()) > 0:
+            answer = _ask(self._session, f"hearsay/{self.run}/{agent}/hello", self.largest, left, lambda reason: self.refused.update([reason]))
+            if answer is not None:
+                return answer
+            time.sleep(min(0.05, left))  # the links of a new session come up in the background
+        return None
+
+    def close(self) -> None:
+        _close(self._session)
+
+    def __enter__(self) -> Observer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _name(what: str, value: Any) -> str:
+    if not isinstance(value, str) or not NAME.fullmatch(value):
+        check.fail(what, "1 to 64 letters, digits, _ or -", value)
+    return value
+
+
+def _neighbours(me: Peer, hears: Iterable[Peer], heard_by: Iterable[Peer]) -> dict[str, Peer]:
+    found: dict[str, Peer] = {}
+    for peer in (*hears, *heard_by):
+        if peer.name in (me.name, OBSERVER):
+            check.fail("neighbour", f"another agent, and not called {OBSERVER!r}", peer.name)
+        if found.setdefault(peer.name, peer) != peer:
+            check.fail(f"endpoint of {peer.name}", f"the same in hears and heard_by ({found[peer.name].endpoint})", peer.endpoint)
+    return found
+
+
+def _config(peers: Iterable[Peer], listen: list[str], connect: list[str], credentials: Credentials | None, longest: int) -> dict[str, Any]:
+    protocol = "tcp" if credentials is None else "tls"
+    for peer in peers:
+        if peer.protocol != protocol:
+            rule = "tls/… with credentials" if credentials is not None else "tcp/… without credentials"
+            check.fail(f"endpoint of {peer.name}", rule, peer.endpoint)
+    link: dict[str, Any] = {
+        "protocols": [protocol],
+        # Four keep-alives to a lease: a neighbour that falls silent is given up after one lease.
+        "tx": {
+            "lease": LEASE_MS,
+            "keep_alive": 4,
+            "queue": {"congestion_control": {"block": {"wait_before_close": LEASE_MS * 1000}}},
+        },
+        "rx": {"max_message_size": longest},
+    }
+    if credentials is not None:
+        certificate, key = str(Path(credentials.certificate).resolve()), str(Path(credentials.key).resolve())
+        link["tls"] = {
+            "root_ca_certificate": str(Path(credentials.ca).resolve()),
+            "enable_mtls": True,
+            "verify_name_on_connect": True,
+            "close_link_on_expiration": True,
+            "listen_certificate": certificate,
+            "listen_private_key": key,
+            "connect_certificate": certificate,
+            "connect_private_key": key,
+        }
+    return {
+        "mode": "peer",
+        "listen": {"endpoints": listen, "timeout_ms": 0, "exit_on_failure": True},
+        "connect": {"endpoints": connect, "timeout_ms": -1, "exit_on_failure": False, "retry": RETRY},
+        "scouting": {"delay": 0, "multicast": {"enabled": False}, "gossip": {"enabled": False}},
+        "transport": {
+            "unicast": {"open_timeout": OPEN_MS, "accept_timeout": OPEN_MS, "max_links": 1},
+            # Shared memory would carry messages past TLS, in files of the host.
+            "shared_memory": {"enabled": False},
+            "link": link,
+        },
+    }
+
+
+def _access(run: str, me: str, hears: Sequence[str], heard_by: Sequence[str]) -> dict[str, Any]:
+    """What may cross the link of each certificate. A message must be allowed on its way out and again on its way in."""
+    rules: list[dict[str, Any]] = []
+    subjects: list[dict[str, Any]] = []
+    policies: list[dict[str, Any]] = []
+
+    def allow(peer: str, flow: str, messages: list[str], key: str) -> None:
+        rule = f"{peer} {flow} {len(rules)}"
+        rules.append({"id": rule, "permission": "allow", "flows": [flow], "messages": messages, "key_exprs": [f"hearsay/{run}/{key}"]})
+        policies.append({"rules": [rule], "subjects": [peer]})
+
+    for peer in [*sorted({*hears, *heard_by}), OBSERVER]:
+        subjects.append({"id": peer, "cert_common_names": [peer], "link_protocols": ["tls"]})
+        for flow, speaker, listener, heard in (("ingress", peer, me, peer in hears), ("egress", me, peer, peer in heard_by)):
+            # `flow` carries what `speaker` says ...
+            if speaker == OBSERVER:
+                continue
+            allow(peer, flow, ["declare_queryable"], f"{speaker}/*")
+            allow(peer, flow, ["reply"], f"{speaker}/*" if heard else f"{speaker}/hello")
+            if heard:
+                allow(peer, flow, ["put"], f"{speaker}/*")
+            if listener != OBSERVER:
+                allow(peer, flow, ["liveliness_token"], f"{speaker}/alive")
+                # ... and the opposite flow carries what `listener` asks of `speaker`.
+            back = "egress" if flow == "ingress" else "ingress"
+            allow(peer, back, ["query"], f"{speaker}/*" if heard else f"{speaker}/hello")
+            if heard:
+                allow(peer, back, ["declare_subscriber"], f"{speaker}/*")
+            if listener != OBSERVER:
+                allow(peer, back, ["declare_liveliness_subscriber", "liveliness_query"], f"{speaker}/alive")
+    return {"enabled": True, "default_permission": "deny", "rules": rules, "subjects": subjects, "policies": policies}
+
+
+def _open(config: dict[str, Any], endpoint: str) -> zenoh.Session:
+    zenoh.try_init_log_from_env()  # silent unless RUST_LOG asks for Zenoh's own log
+    try:
+        return zenoh.open(zenoh.Config.from_json5(json.dumps(config)))
+    except zenoh.ZError as error:
+        raise OSError(f"Zenoh cannot open a session on {endpoint}: {error}") from None
+
+
+def _ask(session: zenoh.Session, key: str, largest: int, timeout: float, refuse: Callable[[str], None]) -> bytes | None:
+    # All matching queryables: a restarted agent may still be remembered under its dead link, and the first good answer ends the wait.
+    replies = session.get(
+        key, target=zenoh.QueryTarget.ALL, consolidation=zenoh.ConsolidationMode.NONE, timeout=timeout, express=True
+    )
+    for reply in replies:
+        sample = reply.ok
+        if sample is None:
+            continue  # the time was up
+        if str(sample.key_expr) != key or sample.kind != zenoh.SampleKind.PUT:
+            refuse("unexpected")
+        elif len(sample.payload) > largest:
+            refuse("oversized")
+        else:
+            return sample.payload.to_bytes()
+    return None
+
+
+def _close(session: zenoh.Session) -> None:
+    # Zenoh waits for its links to say goodbye; a dead peer must not keep this process from ending.
+    closer = threading.Thread(target=session.close, name="hearsay-close", daemon=True)
+    closer.start()
+    closer.join(CLOSE_SECONDS)
