@@ -59,7 +59,7 @@ def agent(
     enable_compilation_cache()
     plan = planned(found, found.index(name), data, rehearsed=simulate_noise is not None)
     one = Agent(found, name, rehearsal=simulate_noise, no_privacy=no_privacy, plan=plan)
-    console.print(plan.certificate, soft_wrap=True, highlight=False, markup=False)
+    print(plan.certificate.of(one.number), flush=True)
     if plan.stopped:
         log.warning("%d messages instead of %d: %s", plan.messages, found.config.steps, plan.stopped)
     if check:

@@ -13,7 +13,7 @@ import hearsay
 
 ROOT = Path(hearsay.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
-HEAVY = {"matplotlib", "typer", "rich", "sklearn", "dp_accounting", "pydantic", "pandas", "torch"}
+HEAVY = {"zenoh", "safetensors", "cryptography", "matplotlib", "typer", "rich", "sklearn", "dp_accounting", "pydantic", "pandas", "torch"}
 
 
 def module_of(path: Path) -> str:
@@ -66,8 +66,19 @@ def test_importing_hearsay_is_light():
 
 
 def test_only_the_cli_files_know_typer_and_rich():
-    assert files_that_import("typer") == {"hearsay.cli", "hearsay.cli_options"}
+    assert files_that_import("typer") == {"hearsay.cli", "hearsay.cli_options", "hearsay.cli_network"}
     assert files_that_import("rich") == {"hearsay.cli", "hearsay.cli_screen"}
+
+
+def test_the_network_libraries_stay_in_deploy():
+    assert files_that_import("zenoh") == {"hearsay.deploy.transport"}
+    assert files_that_import("cryptography") == {"hearsay.deploy.certificates"}
+    assert files_that_import("safetensors") == {"hearsay.deploy.ledger", "hearsay.deploy.messages"}
+
+
+def test_only_the_network_commands_use_deploy():
+    outside = {m for m in files_that_import("hearsay.deploy") if not inside(m, "hearsay.deploy")}
+    assert outside == {"hearsay.cli_network"}
 
 
 def test_only_the_report_package_imports_matplotlib():
@@ -107,8 +118,8 @@ LAYERS = [
     ["simulate", "regret"],
     ["config", "report"],
     ["plan"],
-    ["experiments"],
-    ["cli_options", "cli_screen", "cli"],
+    ["experiments", "deploy"],
+    ["cli_options", "cli_screen", "cli_network", "cli"],
 ]
 
 

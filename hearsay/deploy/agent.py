@@ -123,6 +123,7 @@ class Agent:
             self.member.credentials, on_message=self.mailbox.put, outbox=self._outbox, hello=self._hello,
             largest=max(self.format.largest, 2**20),
         )  # fmt: skip
+        self.subscribed = self.transport.subscribed()
         with self.transport:
             log.info("%s listens on %s; hears %s", self.name, self.member.endpoint, ", ".join(self.hears) or "nobody")
             if entry is not None:
@@ -340,5 +341,5 @@ def keep(folder: Path, name: str, model: np.ndarray, plan: Plan) -> Path:
     np.save(buffer, model)
     write_atomically(path, buffer.getvalue())
     path.chmod(0o600)
-    write_atomically(folder / f"{name}.certificate.json", plan.certificate.to_json().encode())
+    write_atomically(folder / f"{name}.certificate.json", plan.certificate.of(plan.certificate.names.index(name)).to_json().encode())
     return path

@@ -63,11 +63,10 @@ class Ledger:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         try:
             self._open(fresh, about)
-        except sqlite3.DatabaseError as error:
-            self._release()
-            raise LedgerError(f"{path} is damaged or is no ledger ({error}): restore nothing; see docs/operations.md") from error
-        except LedgerError:
-            self._release()
+        except BaseException as error:
+            self.close()
+            if isinstance(error, sqlite3.DatabaseError):
+                raise self._damaged(error) from error
             raise
 
     def _open(self, fresh: bool, about: dict[str, str]) -> None:
@@ -109,7 +108,8 @@ class Ledger:
                 self._store(round, False, blob)
                 self._db.execute("COMMIT")
             except BaseException:
-                self._db.execute("ROLLBACK")
+                if self._db.in_transaction:  # a full disk has rolled it back already
+                    self._db.execute("ROLLBACK")
                 raise
 
     def finish(self, round: int, arrays: dict[str, np.ndarray]) -> None:
@@ -122,46 +122,52 @@ class Ledger:
 
     def last(self) -> Entry | None:
         """Where the agent stands; None where it has not sent anything."""
-        with self._lock:
-            row = self._db.execute("SELECT round, done, crc, arrays FROM state").fetchone()
-        if row is None:
+        rows = self._read("SELECT round, done, crc, arrays FROM state")
+        if not rows:
             return None
-        round, done, crc, blob = row
+        round, done, crc, blob = rows[0]
         if zlib.crc32(blob) != crc:
             raise LedgerError(f"the state in {self.path} is damaged (its checksum does not match): see docs/operations.md")
         return Entry(round, bool(done), load(blob), self.message(round))
 
     def message(self, round: int) -> bytes | None:
         """The bytes that were sent in that round, if they are still kept."""
-        with self._lock:
-            row = self._db.execute("SELECT payload, crc FROM rounds WHERE round = ?", (round,)).fetchone()
-        if row is None or row[0] is None:
+        rows = self._read("SELECT payload, crc FROM rounds WHERE round = ?", round)
+        if not rows or rows[0][0] is None:
             return None
-        if zlib.crc32(row[0]) != row[1]:
+        payload, crc = rows[0]
+        if zlib.crc32(payload) != crc:
             raise LedgerError(f"message {round} in {self.path} is damaged (its checksum does not match): see docs/operations.md")
-        return row[0]
+        return payload
 
     def history(self) -> list[tuple[int, float, dict[str, Any]]]:
         """(round, epsilon spent with it, notes) of every message."""
-        with self._lock:
-            rows = self._db.execute("SELECT round, epsilon, notes FROM rounds ORDER BY round").fetchall()
+        rows = self._read("SELECT round, epsilon, notes FROM rounds ORDER BY round")
         return [(round, epsilon, json.loads(notes)) for round, epsilon, notes in rows]
 
     def heard(self) -> dict[str, int]:
         """The last round that the agent had heard of each neighbour when it wrote its last message."""
-        with self._lock:
-            row = self._db.execute("SELECT notes FROM rounds ORDER BY round DESC LIMIT 1").fetchone()
-        return {} if row is None else json.loads(row[0])["heard"]
+        rows = self._read("SELECT notes FROM rounds ORDER BY round DESC LIMIT 1")
+        return json.loads(rows[0][0])["heard"] if rows else {}
 
     def size(self) -> int:
         """Bytes of messages that are kept."""
-        with self._lock:
-            return self._db.execute("SELECT coalesce(sum(size), 0) FROM rounds WHERE payload IS NOT NULL").fetchone()[0]
+        return self._read("SELECT coalesce(sum(size), 0) FROM rounds WHERE payload IS NOT NULL")[0][0]
 
     def forget(self, before: int) -> None:
         """Let go of the bytes of messages that everybody has. Their checksums and budgets stay."""
         with self._lock:
             self._db.execute("UPDATE rounds SET payload = NULL WHERE round < ? AND payload IS NOT NULL", (before,))
+
+    def _read(self, question: str, *values: int) -> list[tuple]:
+        try:
+            with self._lock:
+                return self._db.execute(question, values).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: sqlite3.DatabaseError) -> LedgerError:
+        return LedgerError(f"{self.path} is damaged or is no ledger ({error}): restore nothing; see docs/operations.md")
 
     def close(self) -> None:
         with self._lock:

@@ -58,12 +58,10 @@ class Mailbox:
             step = int(round_text)
             with self._arrived:
                 now = self._round
-            if step < now:
-                self._quiet["old round"] += 1  # a re-sent message after a restart, or a replay: either way it changes nothing
-                return
-            if step >= now + self._ahead:
-                self._quiet["too early"] += 1
-                return
+                if not now <= step < now + self._ahead:
+                    # An old round is a re-sent message after a restart, or a replay: either way it changes nothing.
+                    self._quiet["old round" if step < now else "too early"] += 1
+                    return
             fields = self._format.decode(payload, sender, step)
         except Rejected as rejection:
             self._count(sender, rejection.reason)
@@ -100,7 +98,8 @@ class Mailbox:
 
     def ignored(self) -> dict[str, int]:
         """Messages that came again or too early: no fault of anybody's."""
-        return dict(self._quiet)
+        with self._arrived:
+            return dict(self._quiet)
 
     def _count(self, sender: str, reason: str) -> None:
         with self._arrived:

@@ -60,7 +60,8 @@ class Format:
         found, filled = {}, []
         for name, shape in self.shapes.items():
             about = header[name]
-            if not isinstance(about, dict) or _KINDS.get(str(about.get("dtype"))) != self.dtype:
+            kind = _KINDS.get(str(about.get("dtype"))) if isinstance(about, dict) else None
+            if kind is None or kind != self.dtype:  # NumPy takes None for float64
                 raise Rejected("wrong type", name)
             if about.get("shape") != list(shape):
                 raise Rejected("wrong shape", name)

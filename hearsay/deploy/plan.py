@@ -60,6 +60,7 @@ def planned(network: Network, agent: int | None, data: Path | None = None, *, re
         shorter, reason = budget.within(algorithm, problem, graph, steps, limits, delta)
         steps, why = (shorter, reason) if shorter < steps else (steps, why)
     certificate = budget.certificate(algorithm, problem, graph, steps, delta, rehearsed=rehearsed)
+    certificate = replace(certificate, names=tuple(network.names))
     return Plan(algorithm, problem, graph, steps, why, certificate)
 
 

@@ -60,10 +60,15 @@ def read(path: Path | None, name: str, shape: tuple[int, ...], records: int) -> 
             features, labels = table[:, :-1], table[:, -1]
         else:
             raise ValueError("it must be a .npz or a .csv file")
-    except (ValueError, KeyError, OSError) as error:
-        # What NumPy says of a bad file quotes it.
+    except Exception as error:
+        # What NumPy says of a bad file quotes it, and it may say it with any exception there is.
         reason = str(error) if str(error).startswith("it must") else f"it cannot be read ({type(error).__name__})"
         raise ValueError(f"data of agent {name}: {reason}: {path}") from None
+    if not all(isinstance(part, np.ndarray) and part.dtype.kind in "biuf" and part.ndim for part in (features, labels)):
+        raise ValueError(f"data of agent {name}: features and labels must be arrays of numbers: {path}")
+    with np.errstate(over="ignore"):  # what float64 cannot hold becomes infinite, and is found below
+        features = features if features.dtype == np.uint8 else features.astype(np.float64)
+        labels = labels.astype(np.float64)
     features = features.reshape(len(features), *shape) if features[:1].size == np.prod(shape) else features
     if features.shape[1:] != shape or labels.shape != features.shape[:1]:
         raise ValueError(
@@ -75,21 +80,32 @@ def read(path: Path | None, name: str, shape: tuple[int, ...], records: int) -> 
     whole = np.isfinite(labels) & np.isfinite(features.reshape(records, -1)).all(axis=1)
     if not whole.all():
         raise ValueError(f"data of agent {name}: every number must be finite, and row {int(np.argmin(whole))} has one that is not")
-    return features, labels.astype(np.float64)
+    return features, labels
 
 
 def _bounded(network: Network, features: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     keys, loss = network.config.problem, loss_of(network.config)
     if loss == "neural":
-        kept = features if features.dtype == np.uint8 else features.astype(np.float64)
+        kept = _as_bytes(features) if keys.get("bytes", True) else features.astype(np.float64, copy=False)
         allowed, rule = (labels == np.floor(labels)) & (labels >= 0) & (labels < keys["classes"]), f"0 to {keys['classes'] - 1}"
     else:
-        kept = datasets.shorten(features.astype(np.float64), float(keys["feature_bound"]))
+        kept = datasets.shorten(features.astype(np.float64, copy=False), float(keys["feature_bound"]))
         allowed, rule = (np.isin(labels, (0, 1)), "0 or 1") if loss == "logistic" else (np.ones(len(labels), bool), "")
     if not allowed.all():
         raise ValueError(f"labels must be {rule}, and that of row {int(np.argmin(allowed))} is not")
     bound = keys.get("label_bound")
     return kept, labels if bound is None else np.clip(labels, -bound, bound)
+
+
+def _as_bytes(features: np.ndarray) -> np.ndarray:
+    """What a model reads as v / 255; a .csv has no bytes, and means the same."""
+    if features.dtype == np.uint8:
+        return features
+    whole = ((features >= 0) & (features <= 255) & (features == np.floor(features))).reshape(len(features), -1).all(axis=1)
+    if not whole.all():
+        row = int(np.argmin(whole))
+        raise ValueError(f"features must be whole numbers from 0 to 255 (or bytes = false in [problem]), and row {row} has one that is not")
+    return features.astype(np.uint8)
 
 
 def _empty(network: Network) -> tuple[Problem, tuple[int, ...]]:

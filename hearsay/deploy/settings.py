@@ -25,7 +25,7 @@ from typing import Any
 
 from hearsay import _validate as check
 from hearsay.config import Config
-from hearsay.deploy.transport import Credentials, Peer
+from hearsay.deploy.transport import ENDPOINT, Credentials, Peer
 
 SCHEMA = 1
 POLICIES = ("wait", "skip")
@@ -116,7 +116,7 @@ def load(path: str | Path) -> Network:
         raise FileNotFoundError(f"{path} is not there: hearsay network init makes one to start from")
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid TOML: {error}") from error
     return read(tables, path.parent)
 
@@ -132,8 +132,8 @@ def read(tables: Mapping[str, Any], folder: Path) -> Network:
     run = network.get("run")
     if not isinstance(run, str) or not NAME.fullmatch(run):
         check.fail("run in [network]", "a name of letters, digits, - and _ (a new one for every run)", run)
-    keys = None if network.get("keys") is None else folder / network["keys"]
-    state = folder / network.get("state", "state")
+    keys = _path("keys in [network]", network.get("keys"), folder)
+    state = _path("state in [network]", network.get("state", "state"), folder) or folder
     agents = tables.get("agents", {})
     if len(agents) < 2:
         check.fail("[agents.NAME]", "two or more tables, one for each agent", sorted(agents))
@@ -156,13 +156,18 @@ def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
     """The first thing in which two public configurations differ, in words."""
     for key in (*ours, *(k for k in theirs if k not in ours)):
         here, there = ours.get(key), theirs.get(key)
-        if here == there:
+        if _same(here, there):
             continue
         if isinstance(here, dict) and isinstance(there, dict):
-            inner = next(k for k in (*here, *there) if here.get(k) != there.get(k))
+            inner = next(k for k in (*here, *there) if k not in here or k not in there or not _same(here[k], there[k]))
             return f"[{key}] {inner} is {here.get(inner)!r} here and {there.get(inner)!r} there"
         return f"{key} is {here!r} here and {there!r} there"
     return "nothing"
+
+
+def _same(here: Any, there: Any) -> bool:
+    """As the hash has it: 5 and 5.0 differ."""
+    return json.dumps(here, sort_keys=True) == json.dumps(there, sort_keys=True)
 
 
 def _member(name: str, table: Any, folder: Path, state: Path, keys: Path | None) -> Member:
@@ -171,7 +176,8 @@ def _member(name: str, table: Any, folder: Path, state: Path, keys: Path | None)
         check.fail("the name of an agent", "letters, digits, - and _ (and not observer)", name)
     table = _known(where, table, _AGENT_KEYS)
     endpoint = table.get("endpoint")
-    if not isinstance(endpoint, str) or not re.fullmatch(r"(tcp|tls)/.+:\d+", endpoint):
+    match = ENDPOINT.fullmatch(endpoint) if isinstance(endpoint, str) else None
+    if endpoint is None or match is None or not 0 < int(match[3]) < 65536:
         check.fail(f"endpoint in {where}", '"tls/host:port" or "tcp/host:port"', endpoint)
     secure, own = endpoint.startswith("tls/"), {k: table[k] for k in ("certificate", "key", "ca") if k in table}
     if secure and keys is None and len(own) < 3:
@@ -179,14 +185,16 @@ def _member(name: str, table: Any, folder: Path, state: Path, keys: Path | None)
             f"keys in [network] must name a folder of certificates, because {where} has a tls endpoint: "
             "hearsay network keys makes one for trying out"
         )
-    if not secure and keys is not None:
-        raise ValueError(f"endpoint in {where} must begin with tls/, because [network] has keys, got {endpoint!r}")
+    if not secure and (keys is not None or own):
+        whose = "[network] has keys" if keys is not None else f"the agent has a {next(iter(own))}"
+        raise ValueError(f"endpoint in {where} must begin with tls/, because {whose}, got {endpoint!r}")
+    paths = {key: _path(f"{key} in {where}", table.get(key), folder) for key in ("data", "state", *own)}
     return Member(
         name,
         endpoint,
         None if table.get("records") is None else check.count(f"records in {where}", table["records"]),
-        None if table.get("data") is None else folder / table["data"],
-        folder / table["state"] if "state" in table else state,
+        paths["data"],
+        paths["state"] or state,
         _credentials(keys, name, own, folder) if secure else None,
     )
 
@@ -213,6 +221,8 @@ def _config(tables: Mapping[str, Any], names: list[str], from_files: bool) -> Co
     graph, problem = dict(tables.get("graph", {})), dict(tables.get("problem", {}))
     if "edges" in graph:
         numbered = {name: number for number, name in enumerate(names)}
+        if not isinstance(graph["edges"], list) or not all(isinstance(edge, list) for edge in graph["edges"]):
+            check.fail("edges in [graph]", "a list of pairs of agents, or of triples with a weight", graph["edges"])
         graph["edges"] = [[*(_numbered(end, numbered) for end in edge[:2]), *edge[2:]] for edge in graph["edges"]]
     for key in ("agents", *(("data", "partition") if from_files else ())):
         if key in problem:
@@ -225,6 +235,12 @@ def _config(tables: Mapping[str, Any], names: list[str], from_files: bool) -> Co
 
 def _numbered(end: Any, numbered: Mapping[str, int]) -> Any:
     return numbered[check.one_of("edges in [graph]", end, numbered)] if isinstance(end, str) else end
+
+
+def _path(where: str, given: Any, folder: Path) -> Path | None:
+    if given is not None and not isinstance(given, str):
+        check.fail(where, "a path", given)
+    return None if given is None else folder / given
 
 
 def _known(where: str, table: Any, keys: tuple[str, ...]) -> dict[str, Any]:

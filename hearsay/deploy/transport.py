@@ -36,10 +36,12 @@ OBSERVER = "observer"
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 # No "?" and "#": a Zenoh locator may carry settings behind them, and a peer list must not be able to change ours.
 ENDPOINT = re.compile(r"(tcp|tls)/(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
-LEASE_MS = 2000
+LEASE_MS = 3000
 RETRY = {"period_init_ms": 50, "period_max_ms": 250, "period_increase_factor": 1.5}
 OPEN_MS = 1500
-CLOSE_SECONDS = 3.0
+CLOSE_SECONDS, CLOSER = 3.0, "hearsay-close-at-exit"
+_sessions: set[zenoh.Session] = set()
+_guard = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ class Transport:
         self._lock, self._alive, self._closed = threading.Lock(), set[str](), False
 
         connect = [p.endpoint for name, p in neighbours.items() if me.name < name]
-        # Room for the key and headers; Zenoh ends the link of a sender whose fragments exceed this, which bounds what a neighbour can make us hold.
+        # Zenoh drops a longer message while its fragments arrive, which bounds what a neighbour can make us hold; what fits here is counted if refused.
         config = _config([me, *neighbours.values()], [me.endpoint], connect, credentials, 2 * self.largest + 65536)
         if credentials is not None:
             credentials.verify(me.name)
@@ -235,7 +237,7 @@ class Transport:
                     return
                 answer = self._outbox(int(text)) if text.isdecimal() else self._hello(text)
                 if answer is not None:
-                    query.reply(key, answer, congestion_control=zenoh.CongestionControl.BLOCK, express=True)
+                    query.reply(key, answer, express=True)
             except Exception as error:
                 self._refuse("error", error)
 
@@ -370,9 +372,22 @@ def _access(run: str, me: str, hears: Sequence[str], heard_by: Sequence[str]) ->
 def _open(config: dict[str, Any], endpoint: str) -> zenoh.Session:
     zenoh.try_init_log_from_env()  # silent unless RUST_LOG asks for Zenoh's own log
     try:
-        return zenoh.open(zenoh.Config.from_json5(json.dumps(config)))
+        session = zenoh.open(zenoh.Config.from_json5(json.dumps(config)))
     except zenoh.ZError as error:
-        raise OSError(f"Zenoh cannot open a session on {endpoint}: {error}") from None
+        reason = re.sub(r" at /\S+:[0-9]+\.", "", str(error))  # where in Zenoh's source
+        raise OSError(f"Zenoh cannot open a session on {endpoint}: {reason}") from None
+    with _guard:
+        if not any(thread.name == CLOSER for thread in threading.enumerate()):
+            threading.Thread(target=_close_at_exit, name=CLOSER).start()
+        _sessions.add(session)
+    return session
+
+
+def _close_at_exit() -> None:
+    # Zenoh's callback threads are no daemons: an agent that fails without closing would wait for them for ever, and `atexit` comes after that wait.
+    threading.main_thread().join()
+    for session in list(_sessions):
+        _close(session)
 
 
 def _ask(session: zenoh.Session, key: str, largest: int, timeout: float, refuse: Callable[[str], None]) -> bytes | None:
@@ -394,6 +409,8 @@ def _ask(session: zenoh.Session, key: str, largest: int, timeout: float, refuse:
 
 
 def _close(session: zenoh.Session) -> None:
+    with _guard:
+        _sessions.discard(session)
     # Zenoh waits for its links to say goodbye; a dead peer must not keep this process from ending.
     closer = threading.Thread(target=session.close, name="hearsay-close", daemon=True)
     closer.start()

@@ -1,15 +1,20 @@
-"""Correlated Gaussian noise for deployment: later rounds take back noise of earlier ones, on the power-of-two lattice of noise/lattice.py.
+"""Correlated Gaussian noise for deployment: later rounds take back earlier noise, on the lattice of noise/lattice.py.
 
-For a factorization A = B C of the prefix sums and D = C^-1, lower triangular (privacy/factorization.py), round r of paper P4 sends G_r + V (D xi)_r. Here it sends
+For a factorization A = B C of the prefix sums and D = C^-1, lower triangular (privacy/factorization.py), round r of
+paper P4 sends G_r + V (D xi)_r. Here it sends
 
-    g_r N_r,    N_r = [G_r / g_r] + [S_r / g_r] + eta_r,    S_r = sum_{w < r} D_rw V xi_w,    V xi_w = g_w eta_w / D_ww,    g_r = grid(|D_rr| V)
+    g_r N_r,    N_r = [G_r / g_r] + [S_r / g_r] + eta_r,               g_r = grid(|D_rr| V)
+    S_r = sum_{w < r} D_rw V xi_w,                                     V xi_w = g_w eta_w / D_ww
 
-with [.] the nearest whole number, summed in integers, and eta_r from the exact discrete Gaussian of scale |D_rr| V. So the noise that is new in round r lies on the grid and
-hides the low bits of everything else, and xi_r, what later rounds take back, is the noise that was really added. G is saturated at 2^61 steps and so is what is
-sent, but xi is not: it is the noise that N carries, and N is what the proof lets an adversary see. S is saturated at 2^60 steps (2^23 scales), which never happens in 2^180 numbers.
+with [.] the nearest whole number, summed in integers, and eta_r from the exact discrete Gaussian of scale |D_rr| V. So
+the noise that is new in round r lies on the grid and hides the low bits of everything else, and xi_r, what later rounds
+take back, is the noise that was really added. G is saturated at 2^61 steps and so is what is sent, but xi is not: it is
+the noise that N carries, and N is what the proof lets an adversary see. S is saturated at 2^60 steps (2^23 scales):
+that is part of an event of probability 2^-180 per number, which the account allows for.
 
-The proof and what all rounds cost together are in privacy/rounding.py (`factorized`): sqrt(2 rho) of the ideal noise grows by at most about 2^-35 sqrt(d) |C 1|.
-S_r is summed term by term in float64, in the order of the rounds: the same on every machine, and after a restart.
+The proof and what all rounds cost together are in privacy/rounding.py (`factorized`): sqrt(2 rho) of the ideal noise
+grows by at most about 2^-35 sqrt(d) |C 1|. S_r is summed term by term in float64, in a fixed order: for the same D it
+is the same on every machine, and after a restart.
 """
 
 from __future__ import annotations
@@ -29,16 +34,19 @@ _KEPT_BYTES = 2**29  # past noise beyond this is drawn again each time it is nee
 
 
 class FactorizedNoise:
-    """The noise of one agent's messages, all of it determined by a secret of 32 bytes: `os.urandom(32)`, kept where the agent keeps its ledger.
+    """The noise of one agent's messages, all of it determined by a secret of 32 bytes: `os.urandom(32)`, kept where the
+    agent keeps its ledger.
 
     scale: V. size: how many numbers a message has.
 
-    **One value per round.** The noise of a round is the same whenever it is asked for, because later rounds must take back just that noise, also after a crash. Two
-    different values sent with the noise of the same round betray their difference exactly. An object refuses the second one, but it forgets with its process: whoever
-    restarts must know from the ledger which rounds may have been sent, and send the bytes kept there again.
+    **One value per round.** The noise of a round is the same whenever it is asked for, because later rounds must take
+    back just that noise, also after a crash. Two different values sent with the noise of the same round betray their
+    difference exactly. An object refuses the second one, but it forgets with its process: whoever restarts must know
+    from the ledger which rounds may have been sent, and send the bytes kept there again.
 
-    **The secret is as precious as the data.** Whoever gets it can take all noise off all messages, also old ones. It never leaves the agent, is used for one
-    run, and no two agents share it. (Another factorization, scale or size draws other noise from it, lest a change of plan cancel noise.)
+    **The secret is as precious as the data.** Whoever gets it can take all noise off all messages, also old ones. It
+    never leaves the agent, is used for one run, and no two agents share it. (Another factorization, scale or size draws
+    other noise from it, lest a change of plan cancel noise.)
     """
 
     def __init__(
@@ -66,7 +74,8 @@ class FactorizedNoise:
         self._sent: dict[int, bytes] = {}
 
     def privatize(self, value: Any, round: int) -> np.ndarray:
-        """What may leave the agent in that round, float64 multiples of a grid, in the shape of the value. Rounds may be asked for in any order."""
+        """What may leave the agent in that round, float64 multiples of a grid, in the shape of the value. Rounds may be
+        asked for in any order."""
         round = check.count("round", round, least=0)
         if round >= self.factorization.rounds:
             check.fail("round", f"below {self.factorization.rounds}, the rounds that noise is planned for", round)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import textwrap
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from hearsay.privacy.recursion import Assumption
@@ -49,6 +49,7 @@ class Certificate:
     budgets: tuple[AgentBudget, ...]
     delta: float | None = None
     warnings: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # of the agents, where they have any
 
     @property
     def epsilon(self) -> list[float]:
@@ -76,7 +77,15 @@ class Certificate:
             AgentBudget(**{**b, "assumptions": tuple(Assumption(**a) for a in b["assumptions"])})
             for b in data.pop("budgets")
         )
-        return Certificate(**{**data, "budgets": budgets, "warnings": tuple(data["warnings"])})
+        lists = {name: tuple(data.get(name, ())) for name in ("warnings", "names")}
+        return Certificate(**{**data, "budgets": budgets, **lists})
+
+    def of(self, agent: int) -> Certificate:
+        """The part of it that is about one agent."""
+        return replace(self, budgets=tuple(b for b in self.budgets if b.agent == agent))
+
+    def _name(self, agent: int) -> str:
+        return self.names[agent] if self.names else str(agent)
 
     def shared_assumptions(self) -> list[tuple[Assumption, list[int]]]:
         """Every assumption with the agents it concerns, in order of first appearance."""
@@ -100,24 +109,25 @@ class Certificate:
         ]
         at_delta = any(b.epsilon_at_delta is not None for b in self.budgets)
         paper = any(b.paper_epsilon is not None for b in self.budgets)
-        head = f"  {'agent':>5}  {'epsilon':>10}"
+        wide = max(5, *(len(self._name(b.agent)) for b in self.budgets)) if self.budgets else 5
+        head = f"  {'agent':>{wide}}  {'epsilon':>10}"
         head += f"  {f'at delta={self.delta:g}':>14}" if at_delta else ""
         head += f"  {'delta':>10}" if ternary else ""
         head += f"  {'paper formula*':>14}" if paper else ""
         lines.append(head + "  dominated by")
         shown = self.budgets if len(self.budgets) <= 20 else sorted(self.budgets, key=lambda b: -b.epsilon)[:20]
         for b in shown:
-            row = f"  {b.agent:>5}  {show(b.epsilon):>10}"
+            row = f"  {self._name(b.agent):>{wide}}  {show(b.epsilon):>10}"
             row += f"  {show(b.epsilon_at_delta):>14}" if at_delta else ""
             row += f"  {show(b.delta):>10}" if ternary else ""
             row += f"  {show(b.paper_epsilon):>14}" if paper else ""
-            lines.append(row + f"  {b.reason or b.dominated_by}")
+            lines.append(_Row(row + f"  {b.reason or b.dominated_by}"))
         if len(self.budgets) > len(shown):
             lines.append(f"  ... {len(self.budgets) - len(shown)} more agents, all with a smaller or equal epsilon")
         lines += ["", f"  pattern   {'; '.join(dict.fromkeys(b.pattern for b in self.budgets))}"]
         lines += [f"  bound by  {'; '.join(dict.fromkeys(b.basis for b in self.budgets))}", "", "  rests on"]
         for assumption, agents in self.shared_assumptions():
-            who = "" if len(agents) == len(self.budgets) else f" (agents {_ranges(agents)})"
+            who = "" if len(agents) == len(self.budgets) else f" (agents {_listed([self._name(a) for a in agents])})"
             lines.append(f"    [{assumption.kind:>8}] {assumption.text}{who}")
         lines += ["", f"  not covered: {NOT_COVERED}"]
         lines += [f"  warning: {w}" for w in self.warnings]
@@ -126,9 +136,13 @@ class Certificate:
         return lines
 
 
+class _Row(str):
+    """A row of the table, which stays whole."""
+
+
 def _wrapped(line: str) -> str:
-    """Long prose continues under its own start; rows of the table stay whole."""
-    if len(line) <= _WIDTH or line.lstrip()[:1].isdigit():
+    """Long prose continues under its own start."""
+    if len(line) <= _WIDTH or isinstance(line, _Row):
         return line
     indent = len(line) - len(line.lstrip())
     hang = line.index("]") + 2 if line.lstrip().startswith("[") else max(indent + 2, 12 if indent == 2 else indent)
@@ -154,8 +168,8 @@ def show_horizon(horizon: float) -> str:
     return f"{int(horizon):,} message{'' if horizon == 1 else 's'}"
 
 
-def _ranges(agents: list[int]) -> str:
-    return ", ".join(map(str, agents[:12])) + (", ..." if len(agents) > 12 else "")
+def _listed(agents: list[str]) -> str:
+    return ", ".join(agents[:12]) + (", ..." if len(agents) > 12 else "")
 
 
 def _plain(value: Any) -> Any:

@@ -1,7 +1,8 @@
-"""Factorized lattice noise: against an oracle in fractions, and its privacy by enumeration of a small mechanism on a coarse grid.
+"""Factorized lattice noise: against an oracle in fractions, and its privacy by enumeration of a small mechanism on a
+coarse grid.
 
-The code treats every number of a message alike and alone, so a message of 30,000 numbers is 30,000 runs of a mechanism of one number: all outcomes at
-once. Seeds are fixed; false-alarm rates say how often another seed would fail.
+The code treats every number of a message alike and alone, so a message of 30,000 numbers is 30,000 runs of a mechanism
+of one number: all outcomes at once. Seeds are fixed; false-alarm rates say how often another seed would fail.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def square(factors: Factorization) -> np.ndarray:
 @pytest.mark.parametrize(("name", "options"), KINDS)
 @pytest.mark.parametrize("rounds", [3, 8, 13])
 def test_rows_are_those_of_the_factorization(name, options, rounds):
-    """Unused columns left out, D is lower triangular with no zero on its diagonal, and its inverse is C without the rows that go with those columns."""
+    """Unused columns left out, D is lower triangular with no zero on its diagonal, and its inverse is C without the
+    rows that go with those columns."""
     factors = factorization(name, rounds, **options)
     full = factors.increments(0, rounds)
     used = np.flatnonzero(np.any(full != 0, axis=0))
@@ -80,7 +82,8 @@ def test_rows_are_those_of_the_factorization(name, options, rounds):
 
 @pytest.mark.parametrize(("name", "options"), KINDS)
 def test_messages_equal_the_oracle(name, options):
-    """In fractions from the drawn eta: equal where the exact S is not within 2^-10 steps of an edge, and one step off at most elsewhere."""
+    """In fractions from the drawn eta: equal where the exact S is not within 2^-10 steps of an edge, and one step off
+    at most elsewhere."""
     rng, rounds, size, scale = np.random.default_rng(0), 9, 6, 0.37
     factors = factorization(name, rounds, **options)
     noise, d = made(FactorizedNoise, factors, scale, size), square(factors)
@@ -97,7 +100,8 @@ def test_messages_equal_the_oracle(name, options):
 
 
 def test_restart_and_order_change_nothing(monkeypatch):
-    """The same bits from a new object that is asked for the last round first, from one that keeps nothing, and on being asked again."""
+    """The same bits from a new object that is asked for the last round first, from one that keeps nothing, and on being
+    asked again."""
     factors, value = factorization("toeplitz", 7), np.random.default_rng(1).normal(size=(7, 40))
     first = made(FactorizedNoise, factors, 2.0, 40)
     sent = [first.privatize(value[r], r) for r in range(7)]
@@ -140,7 +144,8 @@ def test_a_round_serves_one_value_only():
 
 
 def covariance_is_wrong(noise: FactorizedNoise) -> bool:
-    """Prefix sums of messages without data against V^2 B B', entry by entry within 7 standard errors: false-alarm rate 3e-12 an entry."""
+    """Prefix sums of messages without data against V^2 B B', entry by entry within 7 standard errors: false-alarm rate
+    3e-12 an entry."""
     factors, size = noise.factorization, noise.size
     sums = np.cumsum([noise.privatize(np.zeros(size), r) for r in range(factors.rounds)], axis=0)
     decoder = factors.decoder()
@@ -155,7 +160,8 @@ def test_prefix_sums_have_the_covariance_of_the_factorization(name, options):
 
 
 def test_a_message_without_data_is_gaussian():
-    """Kolmogorov-Smirnov, false-alarm rate 1e-6: round 5 of Toeplitz noise has the standard deviation of its row of D."""
+    """Kolmogorov-Smirnov, false-alarm rate 1e-6: round 5 of Toeplitz noise has the standard deviation of its row of
+    D."""
     factors = factorization("toeplitz", 6)
     sent = made(FactorizedNoise, factors, 1.0, 100_000).privatize(np.zeros(100_000), 5)
     assert stats.kstest(sent / np.linalg.norm(square(factors)[5]), "norm").pvalue > 1e-6
@@ -191,7 +197,8 @@ class SmallNoise(Injected):
 
 
 def losses(kind, factors, values, neighbour, scale: float, reach: float):
-    """(weight, squared shifts over t^2 summed, log-likelihood ratio) of every transcript of a mechanism of one number, by enumerating the noise.
+    """(weight, squared shifts over t^2 summed, log-likelihood ratio) of every transcript of a mechanism of one number,
+    by enumerating the noise.
 
     `values` and `neighbour` map (round, messages so far) to G_r, as an adversary would choose it who sees the messages.
     """
@@ -222,7 +229,8 @@ def losses(kind, factors, values, neighbour, scale: float, reach: float):
 
 
 def adversary(moved: int | None, by: float):
-    """G that depends on all messages so far in a crooked way; the neighbour's is `by` further in round `moved` (None: in all), up or down as the first message says."""
+    """G that depends on all messages so far in a crooked way; the neighbour's is `by` further in round `moved` (None:
+    in all), up or down as the first message says."""
 
     def values(r, sent):
         base = sum((np.sin(3 * m) for m in sent), start=np.float64(0.3)) + 0.1 * r
@@ -239,7 +247,8 @@ SIZE = [0]
 
 
 def worst(kind, factors: Factorization, bits: int, monkeypatch, reach: float = 4.0) -> float:
-    """Largest sum of squared shifts over its bound, over all transcripts and moved rounds; the curve and Renyi divergences are checked on the way."""
+    """Largest sum of squared shifts over its bound, over all transcripts and moved rounds; the curve and Renyi
+    divergences are checked on the way."""
     monkeypatch.setattr(lattice, "GRID_BITS", bits)
     monkeypatch.setattr(rounding, "GRID_BITS", bits)
     by, scale, found = 0.8, 1.0, 0.0
@@ -267,7 +276,8 @@ def worst(kind, factors: Factorization, bits: int, monkeypatch, reach: float = 4
 @pytest.mark.parametrize(("name", "options"), KINDS)
 @pytest.mark.parametrize("bits", [1, 2])
 def test_every_transcript_costs_at_most_what_the_account_says(name, options, bits, monkeypatch):
-    """Three rounds, grids of a half and a quarter of the scale, where rounding is most of the cost: the bound holds surely."""
+    """Three rounds, grids of a half and a quarter of the scale, where rounding is most of the cost: the bound holds
+    surely."""
     assert 0.1 < worst(Injected, factorization(name, 3, **options), bits, monkeypatch, 4.0 if bits == 1 else 2.5) <= 1
 
 
@@ -281,7 +291,8 @@ def test_the_diagonal_may_be_of_either_sign(monkeypatch):
     ("kind", "name"), [(ForgetsDiagonal, "dense"), (TakesBackTwice, "toeplitz"), (SmallNoise, "tree")]
 )
 def test_planted_faults_cost_more_than_the_account_says(kind, name, monkeypatch):
-    """Two rounds on a finer grid, where rounding hides little and the bound is nearly reached, with the noise within one deviation."""
+    """Two rounds on a finer grid, where rounding hides little and the bound is nearly reached, with the noise within
+    one deviation."""
     factors = factorization(name, 2)
     assert 0.85 < worst(Injected, factors, 6, monkeypatch, reach=1.0) <= 1
     assert worst(kind, factors, 6, monkeypatch, reach=1.0) > 1.02
@@ -309,7 +320,8 @@ def test_the_covariance_check_can_fail():
 
 
 def test_saturation():
-    """Values and messages stop at 2^61 steps; later rounds take back the noise that was drawn, not what is left of it after saturating."""
+    """Values and messages stop at 2^61 steps; later rounds take back the noise that was drawn, not what is left of it
+    after saturating."""
     noise = made(FactorizedNoise, factorization("toeplitz", 3), 1.0, 4)
     plain = made(FactorizedNoise, factorization("toeplitz", 3), 1.0, 4)
     step = lattice.grid(1.0)

@@ -1,4 +1,5 @@
-"""The ternary quantizer on a lattice: its probabilities from its decisions (bisection over all words), against exact fractions.
+"""The ternary quantizer on a lattice: its probabilities from its decisions (bisection over all words), against exact
+fractions.
 
 Seeds are fixed; false-alarm rates say how often another seed would fail.
 """
@@ -89,7 +90,8 @@ def test_total_variation_is_at_most_what_the_account_says(scale):
 
 
 def test_the_distance_check_can_fail():
-    """Probabilities from float32 quotients, on either side of where those turn: 2^-25 apart, far more than the slack."""
+    """Probabilities from float32 quotients, on either side of where those turn: 2^-25 apart, far more than the
+    slack."""
     low = np.float32(0.3)
     edge = (float(low) + float(np.nextafter(low, np.float32(1)))) / 2
     a, b = math.nextafter(edge, 0), math.nextafter(edge, 1)

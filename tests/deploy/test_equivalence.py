@@ -1,0 +1,96 @@
+"""Deployed equals simulated: the same seeds give the same models, whatever carries the messages."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import hearsay as hs
+from hearsay.config import build_problem
+from hearsay.deploy.plan import planned
+from hearsay.deploy.settings import load
+from tests.deploy.networks import NAMES, Processes, models, run_threads, write
+
+SEED, STEPS = 3, 50
+FEDERATED = ("correlated-federated", "federated-independent", "federated-noiseless")
+FOUR_PAPERS = {
+    "ldp-online": {},
+    "gradient-tracking": {"graph": {"kind": "five-agents", "weight": 0.4}},
+    "output-perturbation": {"algorithm": {"name": "output-perturbation", "sampling": "cyclic", "sample_size": "(k+1)^0.5"}},
+    "gradient-perturbation": {"algorithm": {"name": "gradient-perturbation", "sampling": "subset", "sample_size": 3}},
+    "correlated-federated": {"algorithm": {"name": "correlated-federated", "sampling": "cyclic", "sample_size": 2}},
+}
+
+
+def tables(name: str) -> dict:
+    """Settings under which every algorithm runs for 50 rounds on 60 records an agent."""
+    found = {"algorithm": {"name": name}, **FOUR_PAPERS.get(name, {})}
+    if name in FEDERATED:
+        found["algorithm"] = {"name": name, "sampling": "cyclic", "sample_size": 2}
+    if name in ("ternary-dsgd", "federated-noiseless", "quantized-dsgd"):  # nothing to calibrate, or no budget: test mode does not mind
+        found["privacy"] = {"delta": 1e-5}
+        found["algorithm"] = {**found["algorithm"], "noise": 0.0 if name == "federated-noiseless" else 5.0}
+    return found
+
+
+def simulated(path) -> np.ndarray:
+    network = load(path)
+    plan = planned(network, None)
+    problem = build_problem(network.config, agents=len(network.members))
+    graph = replace(plan.graph, lossy=False)
+    run = hs.simulate(plan.algorithm, problem, graph, steps=plan.messages, seeds=[SEED], delta=1e-5, reference=False, regret=False)
+    return run.models[0]
+
+
+@pytest.mark.parametrize("name", list(hs.REGISTRY))
+def test_every_algorithm_deployed_equals_simulated(name, tmp_path):
+    path = write(tmp_path, **tables(name))
+    agents = run_threads(load(path), SEED)
+    deployed = np.stack([agents[n].model for n in NAMES])
+    np.testing.assert_allclose(deployed, simulated(path), rtol=0, atol=1e-6)
+    assert np.abs(deployed).max() > 1e-3, "nobody has learnt anything: the comparison would say nothing"
+
+
+def test_the_four_papers_in_five_processes(tmp_path):
+    """Real processes, 50 rounds each; messages flow only along the edges, also where they are directed."""
+    paths = [write(tmp_path, run=name, file=f"{name}.toml", **tables(name)) for name in FOUR_PAPERS]
+    with Processes(paths, seed=SEED) as fleet:
+        fleet.start_all()
+        assert fleet.watch(180) == 0
+    for path in paths:
+        np.testing.assert_allclose(models(path), simulated(path), rtol=0, atol=1e-6)
+        network, plan = load(path), planned(load(path), None)
+        assert plan.messages == STEPS
+        for i, member in enumerate(network.members):
+            heard = {NAMES[j] for j in range(5) if hears(plan, i, j)}
+            listed = json.loads((member.state / f"{member.name}.subscribed.json").read_text())
+            assert sorted(listed) == sorted(f"hearsay/{network.run}/{name}/*" for name in heard)
+    directed = planned(load(paths[1]), None)
+    assert any(hears(directed, i, j) and not hears(directed, j, i) for i in range(5) for j in range(5))
+
+
+def hears(plan, i: int, j: int) -> bool:
+    if "average" in plan.algorithm.channels.values():
+        return i != j
+    both = plan.graph.weights.toarray() + ("tracker" in plan.algorithm.channels) * plan.graph.pushed.toarray()
+    return both[i, j] > 0
+
+
+def test_records_from_files_are_the_simulators_records(tmp_path):
+    problem = hs.problems.ridge(agents=5, records=60, dimension=4, radius=3.0)
+    for i, name in enumerate(NAMES):
+        held = problem.counts[i]
+        np.savez(tmp_path / f"{name}.npz", features=problem.features[i, :held], labels=problem.labels[i, :held])
+    bounds = {"feature_bound": problem.loss.feature_bound, "label_bound": problem.loss.label_bound}
+    path = write(
+        tmp_path,
+        problem={"loss": "ridge", "dimension": 4, "radius": 3.0, **bounds},
+        agents={name: {"data": f"{name}.npz", "records": int(held)} for name, held in zip(NAMES, problem.counts, strict=True)},
+    )
+    agents = run_threads(load(path), SEED)
+    plan = agents["alice"].plan
+    run = hs.simulate(plan.algorithm, problem, plan.graph, steps=plan.messages, seeds=[SEED], delta=1e-5)
+    np.testing.assert_allclose(np.stack([agents[n].model for n in NAMES]), run.models[0], rtol=0, atol=1e-6)

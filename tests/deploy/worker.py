@@ -1,0 +1,130 @@
+"""One agent as a process of its own. Processes are forked from a server that has imported everything once, so that they start quickly.
+
+`kills` lets a process kill itself (SIGKILL, nothing is flushed or closed) at given points of given rounds, each once: what has been used up is kept in a file.
+`witness` is a file to which every payload is written, as a hash, just before it is handed to the network: what left, whatever happened then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from hearsay.deploy.agent import Agent, Stopped, keep
+from hearsay.deploy.ledger import Ledger
+from hearsay.deploy.mailbox import Mailbox
+from hearsay.deploy.settings import load
+from hearsay.deploy.transport import Transport
+from hearsay.simulate import enable_compilation_cache
+
+POINTS = ("before ledger", "in ledger", "after ledger", "after publish", "waiting", "after update")
+
+
+def run(
+    name: str,
+    seed: int | None,
+    configs: Sequence[str],
+    log: str,
+    kills: Sequence[tuple[int, str]] = (),
+    witness: str | None = None,
+    pace: float = 0.0,
+) -> None:
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(handle, 1)
+    os.dup2(handle, 2)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    jax.config.update("jax_enable_x64", True)
+    enable_compilation_cache()
+    if kills:
+        _arm(kills, Path(log + ".kills"))
+    if witness:
+        _record(Path(witness), name)
+    if pace:
+        _slow_down(pace)
+    for config in configs:
+        agent = Agent(load(config), name, rehearsal=seed, no_privacy=True)
+        try:
+            model = agent.run()
+        except Stopped as stopped:
+            logging.error("stopped: %s", stopped)
+            sys.exit(5)
+        keep(agent.member.state, name, model, agent.plan)
+        Path(agent.member.state, f"{name}.subscribed.json").write_text(json.dumps(agent.subscribed))
+
+
+def _arm(kills: Sequence[tuple[int, str]], used: Path) -> None:
+    done = {tuple(json.loads(line)) for line in used.read_text().splitlines()} if used.exists() else set()
+    left = {tuple(kill) for kill in kills} - done
+
+    def die_at(step: int, point: str) -> None:
+        if (step, point) in left:
+            with open(used, "a") as file:
+                file.write(json.dumps([step, point]) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def wrap(kind: type, method: str, before: str = "", after: str = "") -> None:
+        plain = getattr(kind, method)
+
+        def wrapped(self: Any, step: int, *args: Any, **options: Any) -> Any:
+            die_at(step, before)
+            result = plain(self, step, *args, **options)
+            die_at(step, after)
+            return result
+
+        setattr(kind, method, wrapped)
+
+    wrap(Agent, "_commit", before="before ledger", after="after ledger")
+    wrap(Agent, "_publish", after="after publish")
+    wrap(Agent, "_update", after="after update")
+    wrap(Ledger, "_store", after="in ledger")  # after the statements, before COMMIT
+    plain = Mailbox.wait
+
+    def waiting(self: Mailbox, step: int, timeout: float) -> list[str]:
+        found = plain(self, step, min(timeout, 0.005))
+        die_at(step, "waiting")
+        return found and plain(self, step, timeout)
+
+    Mailbox.wait = waiting  # type: ignore[method-assign]
+
+
+def _record(path: Path, name: str) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def note(step: int, payload: bytes) -> None:
+        os.write(handle, f"{name} {step} {hashlib.sha256(payload).hexdigest()}\n".encode())
+
+    publish, outbox = Transport.publish, Agent._outbox
+
+    def published(self: Transport, round: int, payload: bytes) -> None:
+        note(round, payload)
+        publish(self, round, payload)
+
+    def answered(self: Agent, step: int) -> bytes | None:
+        found = outbox(self, step)
+        if found is not None:
+            note(step, found)
+        return found
+
+    Transport.publish, Agent._outbox = published, answered  # type: ignore[method-assign]
+
+
+def _slow_down(seconds: float) -> None:
+    """So that a run lasts long enough to be disturbed."""
+    plain = Agent._publish
+
+    def paced(self: Agent, step: int, payload: bytes) -> None:
+        time.sleep(seconds)
+        plain(self, step, payload)
+
+    Agent._publish = paced  # type: ignore[method-assign]
