@@ -50,6 +50,7 @@ log = logging.getLogger("hearsay.agent")
 _NUDGE = 0.05  # seconds before a message that has not come is asked for; doubled every time, up to a second
 _OUTBOX = 2**30  # bytes of messages that are kept before those that everybody has are let go
 _WORD = 10.0  # seconds between two words in the log
+_LISTEN = 3.0  # seconds for which an agent that disagrees still answers, so that the others learn of it too
 
 
 class Stopped(Exception):
@@ -249,6 +250,7 @@ class Agent:
             return False
         if config != self.network.digest:
             what = difference(self.network.public, public) if isinstance(public, dict) else "it does not say in what"
+            self._stop.wait(_LISTEN)
             raise Stopped(f"{name} has another configuration: {what}. Nothing was sent")
         if isinstance(heard, int) and heard > last:
             raise Stopped(

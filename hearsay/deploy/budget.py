@@ -66,13 +66,18 @@ def within(
     low, high = 0, messages + 1
     while high - low > 1:
         middle = (low + high) // 2
-        spent = certificate(algorithm, problem, graph, middle, delta).epsilon
+        spent = _shown(certificate(algorithm, problem, graph, middle, delta))
         low, high = (middle, high) if all(s <= limit for s, limit in zip(spent, limits, strict=True)) else (low, middle)
-    spent = certificate(algorithm, problem, graph, low + 1, delta).epsilon
+    spent = _shown(certificate(algorithm, problem, graph, low + 1, delta))
     agent = int(np.argmax(np.array(spent) - np.array(limits)))
     if low == 0:
         raise ValueError(f"nothing can be sent: agent {agent} may spend {limits[agent]:g}, and its first message costs {spent[agent]:.4g}")
     return low, f"agent {agent} may spend {limits[agent]:g}: message {low} would exceed it"
+
+
+def _shown(found: Certificate) -> list[float]:
+    """In the unit of `curve`: ternary messages spend delta."""
+    return [budget.epsilon if budget.delta is None else budget.delta for budget in found.budgets]
 
 
 def _numbers(algorithm: Algorithm, problem: Problem) -> int:

@@ -1,8 +1,8 @@
 """A small certificate authority for tests and first networks, and what the transport reads from a certificate.
 
-The common name of a certificate is the agent's name: that is what the access control of the network goes by. The alternative names are the hosts
-under which the agent may be reached, which whoever connects to it compares with the endpoint. Real deployments can bring certificates of their own
-authority, made the same way. Needs `cryptography`.
+The common name of a certificate is the agent's name: the access control of the network goes by it. The alternative
+names are the hosts under which the agent may be reached; whoever connects compares them with the endpoint. Real
+deployments can bring certificates of their own authority, made the same way. Needs `cryptography`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def make(folder: Path, agents: Mapping[str, Sequence[str]], days: int = 365, *, 
         check.fail("agent name", 'other than "observer"', "observer")
     files = [folder / f"{name}{end}" for name in ("ca", *hosts) for end in (".pem", ".key")]
     if not overwrite and (there := [path for path in files if path.exists()]):
-        raise FileExistsError(f"{there[0]} already exists; its network would no longer accept it (overwrite=True replaces all)")
+        raise FileExistsError(
+            f"{there[0]} already exists; its network would no longer accept it (overwrite=True replaces all)"
+        )
 
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.chmod(0o700)
@@ -50,7 +52,9 @@ def make(folder: Path, agents: Mapping[str, Sequence[str]], days: int = 365, *, 
     _write(crypto, folder / "ca", root, authority)
     for name, names in hosts.items():
         key = crypto.ec.generate_private_key(crypto.ec.SECP256R1())
-        _write(crypto, folder / name, _certificate(crypto, _named(crypto, name), issuer, key, authority, days, names), key)
+        _write(
+            crypto, folder / name, _certificate(crypto, _named(crypto, name), issuer, key, authority, days, names), key
+        )
 
 
 def expiry(path: Path) -> datetime:
@@ -109,7 +113,15 @@ def _certificate(
     x509 = crypto.x509
     now, authority = datetime.now(UTC), hosts is None
     usage = dict.fromkeys(
-        ["content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only", "decipher_only"], False
+        [
+            "content_commitment",
+            "key_encipherment",
+            "data_encipherment",
+            "key_agreement",
+            "encipher_only",
+            "decipher_only",
+        ],
+        False,
     )
     builder = (
         x509.CertificateBuilder()
@@ -121,7 +133,10 @@ def _certificate(
         .not_valid_before(now - timedelta(hours=1))
         .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=authority, path_length=0 if authority else None), critical=True)
-        .add_extension(x509.KeyUsage(digital_signature=not authority, key_cert_sign=authority, crl_sign=authority, **usage), critical=True)
+        .add_extension(
+            x509.KeyUsage(digital_signature=not authority, key_cert_sign=authority, crl_sign=authority, **usage),
+            critical=True,
+        )
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
     )
@@ -129,7 +144,9 @@ def _certificate(
         # An agent both listens and connects.
         uses = [x509.ExtendedKeyUsageOID.SERVER_AUTH, x509.ExtendedKeyUsageOID.CLIENT_AUTH]
         builder = builder.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
-        builder = builder.add_extension(x509.SubjectAlternativeName([_alternative(crypto, h) for h in hosts]), critical=False)
+        builder = builder.add_extension(
+            x509.SubjectAlternativeName([_alternative(crypto, h) for h in hosts]), critical=False
+        )
     return builder.sign(signer, crypto.hashes.SHA256())
 
 

@@ -53,7 +53,7 @@ def read(path: Path | None, name: str, shape: tuple[int, ...], records: int) -> 
         raise FileNotFoundError(f"data of agent {name}: {path} is not there")
     try:
         if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as stored:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:  # NumPy leaves a bad one open
                 features, labels = stored["features"], stored["labels"]
         elif path.suffix == ".csv":
             table = np.loadtxt(path, delimiter=",", ndmin=2)

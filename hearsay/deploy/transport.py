@@ -1,14 +1,17 @@
-"""Messages between agents over Eclipse Zenoh, peer to peer: no broker, no discovery, and nothing that travels off the edges of the graph.
+"""Messages between agents over Eclipse Zenoh, peer to peer: no broker, no discovery, nothing off the graph.
 
-Keys. Agent j of a run publishes its message of round k on `hearsay/<run>/<j>/<k>`, answers queries for `hearsay/<run>/<j>/<k>` (a message that
-somebody missed) and `hearsay/<run>/<j>/hello` (who it is), and is present while its liveliness token `hearsay/<run>/<j>/alive` is.
+Keys. Agent j of a run publishes its message of round k on `hearsay/<run>/<j>/<k>`, answers queries for
+`hearsay/<run>/<j>/<k>` (a message that somebody missed) and `hearsay/<run>/<j>/hello` (who it is), and is present while
+its liveliness token `hearsay/<run>/<j>/alive` is.
 
-Links. Zenoh peers never forward what another peer sent, so a message reaches exactly those who are connected to its sender and subscribed to it.
-One end of each edge connects, the one whose name sorts first: two links between the same peers would only be refused and tried again.
+Links. Zenoh peers never forward what another peer sent, so a message reaches exactly those who are connected to its
+sender and subscribed to it. One end of each edge connects, the one whose name sorts first: a second link between the
+same peers would only be refused.
 
-Trust. With credentials every link is mutual TLS, and Zenoh's access control reads the common name of the certificate at the other end: over bob's
-link only `hearsay/<run>/bob/*` comes in, and only an agent that is named in `heard_by` may subscribe to my messages or fetch them. Host names are
-checked against the certificate as well, but an agent is its common name. Without credentials anyone who reaches the port can speak and listen.
+Trust. With credentials every link is mutual TLS, and Zenoh's access control reads the common name of the certificate
+at the other end: over bob's link only `hearsay/<run>/bob/*` comes in, and only an agent named in `heard_by` may
+subscribe to my messages or fetch them. Host names are checked against the certificate as well, but an agent is its
+common name. Without credentials anyone who reaches the port can speak and listen.
 
 This is the only file that imports zenoh.
 """
@@ -34,6 +37,7 @@ from hearsay.deploy import certificates
 
 OBSERVER = "observer"
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+WORD = re.compile(r"[A-Za-z0-9_-]{1,128}")  # the last part of a key: a round, "hello", or a word with a name in it
 # No "?" and "#": a Zenoh locator may carry settings behind them, and a peer list must not be able to change ours.
 ENDPOINT = re.compile(r"(tcp|tls)/(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
 LEASE_MS = 3000
@@ -71,7 +75,7 @@ class Credentials:
     key: Path
 
     def verify(self, name: str) -> None:
-        """Fails where Zenoh would only never connect: unreadable files, a wrong key, another agent's or an expired certificate."""
+        """Fail where Zenoh would only never connect: files unreadable, key wrong, certificate another's or expired."""
         for path in (self.ca, self.certificate, self.key):
             with open(path, "rb"):
                 pass
@@ -84,7 +88,9 @@ class Credentials:
             context.load_cert_chain(self.certificate, self.key, password=lambda: b"")
         except (ssl.SSLError, ValueError) as error:
             rule = "a PEM file with the certificate of the (unencrypted) private key"
-            raise ValueError(f"certificate must be {rule} {str(self.key)!r}, got {str(self.certificate)!r} ({error})") from None
+            raise ValueError(
+                f"certificate must be {rule} {str(self.key)!r}, got {str(self.certificate)!r} ({error})"
+            ) from None
         if (common := certificates.common_name(self.certificate)) != name:
             check.fail(f"common name in {str(self.certificate)!r}", f"the agent's name {name!r}", common)
         if (end := certificates.expiry(self.certificate)) <= datetime.now(UTC):
@@ -94,10 +100,13 @@ class Credentials:
 class Transport:
     """One agent's place in the network.
 
-    `on_message(sender, round_text, payload)`, `outbox(round)` and `hello(what)` run on Zenoh's threads, one per neighbour heard and one for queries,
-    so they may run at the same time as each other; a slow one delays its own neighbour only. `hello` may return None for what it does not know.
-    What is refused is counted in `refused`, by reason: "oversized", "unexpected" (a key, kind or reply nobody asked for) and "error" (a callback raised;
-    the last such exception is `last_error`).
+    `on_message(sender, round_text, payload)`, `outbox(round)` and `hello(what)` run on Zenoh's threads, one per
+    neighbour heard and one for queries, so they may run at the same time as each other. They must be quick: once 256
+    messages wait for one, the link stops, and its sender with it. `hello` may return None for what it does not know.
+
+    What is refused is counted in `refused`, by reason: "oversized", "unexpected" (a pattern for a key, a deletion, a
+    reply to another question) and "error" (a callback raised; `last_error` is the last such exception). What the
+    access control drops, and messages more than twice too long, never get as far as here and are not counted.
     """
 
     def __init__(
@@ -124,7 +133,7 @@ class Transport:
         self._lock, self._alive, self._closed = threading.Lock(), set[str](), False
 
         connect = [p.endpoint for name, p in neighbours.items() if me.name < name]
-        # Zenoh drops a longer message while its fragments arrive, which bounds what a neighbour can make us hold; what fits here is counted if refused.
+        # Zenoh drops what is longer than this as its fragments arrive, which bounds what a neighbour can make us hold.
         config = _config([me, *neighbours.values()], [me.endpoint], connect, credentials, 2 * self.largest + 65536)
         if credentials is not None:
             credentials.verify(me.name)
@@ -132,9 +141,11 @@ class Transport:
         self._session = _open(config, me.endpoint)
         try:
             self._subscribers = [self._subscribe(name) for name in self.hears]
+            self._subscribed = [str(subscriber.key_expr) for subscriber in self._subscribers]
             live = self._session.liveliness()
             self._watchers = [
-                live.declare_subscriber(self._key(name, "alive"), self._watch(name), history=True) for name in self.neighbours
+                live.declare_subscriber(self._key(name, "alive"), self._watch(name), history=True)
+                for name in self.neighbours
             ]
             self._queryable = self._session.declare_queryable(self._key(me.name, "*"), self._answer, complete=True)
             # Last, so that whoever sees this agent alive can already ask it.
@@ -144,15 +155,17 @@ class Transport:
             raise
 
     def publish(self, round: int, payload: bytes) -> None:
-        """Send to everyone who hears me. Blocks while a neighbour's queue is full; one that takes nothing for a lease loses its link instead."""
+        """Send to everyone who hears me.
+
+        Blocks while the queue to a neighbour is full; one that takes nothing for a whole lease loses its link instead.
+        """
         if len(payload) > self.largest:
             check.fail("payload", f"at most {self.largest} bytes", f"{len(payload)} bytes")
-        self._opened().put(
-            self._key(self.me.name, str(check.count("round", round, 0))),
-            payload,
-            congestion_control=zenoh.CongestionControl.BLOCK,
-            express=True,
-        )
+        key, session = self._key(self.me.name, str(check.count("round", round, 0))), self._opened()
+        try:
+            session.put(key, payload, congestion_control=zenoh.CongestionControl.BLOCK, express=True)
+        except zenoh.ZError as error:
+            raise OSError(f"{key} cannot be published: {_reason(error)}") from None
 
     def fetch(self, agent: str, round: int, timeout: float) -> bytes | None:
         """The message of a round from its sender's outbox; None, at once, if the sender is away or no longer has it."""
@@ -161,7 +174,11 @@ class Transport:
     def ask(self, agent: str, what: str, timeout: float) -> bytes | None:
         """What `agent` answers to a query for `what`, such as "hello"; None if it is away or has no answer."""
         check.one_of("agent", agent, self.neighbours)
-        return _ask(self._opened(), self._key(agent, _name("what", what)), self.largest, check.positive("timeout", timeout), self._refuse)
+        if not isinstance(what, str) or not WORD.fullmatch(what):
+            check.fail("what", "1 to 128 letters, digits, _ or -", what)
+        return _ask(
+            self._opened(), self._key(agent, what), self.largest, check.positive("timeout", timeout), self._refuse
+        )
 
     def alive(self) -> set[str]:
         """Neighbours that are connected and present now."""
@@ -170,7 +187,7 @@ class Transport:
 
     def subscribed(self) -> list[str]:
         """The keys whose messages this process asked for."""
-        return [str(subscriber.key_expr) for subscriber in self._subscribers]
+        return list(self._subscribed)
 
     def close(self) -> None:
         """Leave the network; bounded in time, and harmless when repeated."""
@@ -208,7 +225,7 @@ class Transport:
             try:
                 text = str(sample.key_expr).removeprefix(prefix)
                 # A put on a pattern ("hearsay/run/*/3") matches too: it has no one sender.
-                if sample.kind != zenoh.SampleKind.PUT or not NAME.fullmatch(text):
+                if sample.kind != zenoh.SampleKind.PUT or not WORD.fullmatch(text):
                     self._refuse("unexpected")
                 elif len(sample.payload) > self.largest:
                     self._refuse("oversized")
@@ -232,7 +249,7 @@ class Transport:
             try:
                 key = str(query.key_expr)
                 text = key.removeprefix(self._key(self.me.name, ""))
-                if not NAME.fullmatch(text):
+                if not WORD.fullmatch(text):
                     self._refuse("unexpected")
                     return
                 answer = self._outbox(int(text)) if text.isdecimal() else self._hello(text)
@@ -243,9 +260,9 @@ class Transport:
 
 
 class Observer:
-    """Looks at a network from outside: connects to every agent and asks who it is. It listens nowhere and publishes nothing.
+    """Looks at a network from outside: connects to every agent and asks who it is; listens nowhere, publishes nothing.
 
-    Under TLS its certificate has the common name "observer", which may ask for `hearsay/<run>/*/hello` and nothing else.
+    Under TLS its certificate has the common name "observer", which may ask for `hearsay/<run>/*/hello` and no more.
     """
 
     def __init__(self, run: str, peers: Sequence[Peer], credentials: Credentials | None, *, largest: int = 1 << 20):
@@ -262,7 +279,13 @@ class Observer:
         check.one_of("agent", agent, self.peers)
         end = time.monotonic() + check.positive("timeout", timeout)
         while (left := end - time.monotonic()) > 0:
-            answer = _ask(self._session, f"hearsay/{self.run}/{agent}/hello", self.largest, left, lambda reason: self.refused.update([reason]))
+            answer = _ask(
+                self._session,
+                f"hearsay/{self.run}/{agent}/hello",
+                self.largest,
+                left,
+                lambda reason: self.refused.update([reason]),
+            )
             if answer is not None:
                 return answer
             time.sleep(min(0.05, left))  # the links of a new session come up in the background
@@ -286,15 +309,23 @@ def _name(what: str, value: Any) -> str:
 
 def _neighbours(me: Peer, hears: Iterable[Peer], heard_by: Iterable[Peer]) -> dict[str, Peer]:
     found: dict[str, Peer] = {}
+    if me.name == OBSERVER:
+        check.fail("agent name", f"other than {OBSERVER!r}", me.name)
     for peer in (*hears, *heard_by):
         if peer.name in (me.name, OBSERVER):
             check.fail("neighbour", f"another agent, and not called {OBSERVER!r}", peer.name)
         if found.setdefault(peer.name, peer) != peer:
-            check.fail(f"endpoint of {peer.name}", f"the same in hears and heard_by ({found[peer.name].endpoint})", peer.endpoint)
+            check.fail(
+                f"endpoint of {peer.name}",
+                f"the same in hears and heard_by ({found[peer.name].endpoint})",
+                peer.endpoint,
+            )
     return found
 
 
-def _config(peers: Iterable[Peer], listen: list[str], connect: list[str], credentials: Credentials | None, longest: int) -> dict[str, Any]:
+def _config(
+    peers: Iterable[Peer], listen: list[str], connect: list[str], credentials: Credentials | None, longest: int
+) -> dict[str, Any]:
     protocol = "tcp" if credentials is None else "tls"
     for peer in peers:
         if peer.protocol != protocol:
@@ -306,7 +337,8 @@ def _config(peers: Iterable[Peer], listen: list[str], connect: list[str], creden
         "tx": {
             "lease": LEASE_MS,
             "keep_alive": 4,
-            "queue": {"congestion_control": {"block": {"wait_before_close": LEASE_MS * 1000}}},
+            # As many batches in flight as Zenoh allows: a third less time for messages of megabytes than with its 2.
+            "queue": {"size": {"data": 16}, "congestion_control": {"block": {"wait_before_close": LEASE_MS * 1000}}},
         },
         "rx": {"max_message_size": longest},
     }
@@ -326,6 +358,8 @@ def _config(peers: Iterable[Peer], listen: list[str], connect: list[str], creden
         "mode": "peer",
         "listen": {"endpoints": listen, "timeout_ms": 0, "exit_on_failure": True},
         "connect": {"endpoints": connect, "timeout_ms": -1, "exit_on_failure": False, "retry": RETRY},
+        # A peer would route for sessions in client mode, which could then hear its neighbours through it: refuse them.
+        "gateway": {"south": []},
         "scouting": {"delay": 0, "multicast": {"enabled": False}, "gossip": {"enabled": False}},
         "transport": {
             "unicast": {"open_timeout": OPEN_MS, "accept_timeout": OPEN_MS, "max_links": 1},
@@ -344,12 +378,23 @@ def _access(run: str, me: str, hears: Sequence[str], heard_by: Sequence[str]) ->
 
     def allow(peer: str, flow: str, messages: list[str], key: str) -> None:
         rule = f"{peer} {flow} {len(rules)}"
-        rules.append({"id": rule, "permission": "allow", "flows": [flow], "messages": messages, "key_exprs": [f"hearsay/{run}/{key}"]})
+        rules.append(
+            {
+                "id": rule,
+                "permission": "allow",
+                "flows": [flow],
+                "messages": messages,
+                "key_exprs": [f"hearsay/{run}/{key}"],
+            }
+        )
         policies.append({"rules": [rule], "subjects": [peer]})
 
     for peer in [*sorted({*hears, *heard_by}), OBSERVER]:
         subjects.append({"id": peer, "cert_common_names": [peer], "link_protocols": ["tls"]})
-        for flow, speaker, listener, heard in (("ingress", peer, me, peer in hears), ("egress", me, peer, peer in heard_by)):
+        for flow, speaker, listener, heard in (
+            ("ingress", peer, me, peer in hears),
+            ("egress", me, peer, peer in heard_by),
+        ):
             # `flow` carries what `speaker` says ...
             if speaker == OBSERVER:
                 continue
@@ -374,8 +419,7 @@ def _open(config: dict[str, Any], endpoint: str) -> zenoh.Session:
     try:
         session = zenoh.open(zenoh.Config.from_json5(json.dumps(config)))
     except zenoh.ZError as error:
-        reason = re.sub(r" at /\S+:[0-9]+\.", "", str(error))  # where in Zenoh's source
-        raise OSError(f"Zenoh cannot open a session on {endpoint}: {reason}") from None
+        raise OSError(f"Zenoh cannot open a session on {endpoint}: {_reason(error)}") from None
     with _guard:
         if not any(thread.name == CLOSER for thread in threading.enumerate()):
             threading.Thread(target=_close_at_exit, name=CLOSER).start()
@@ -383,18 +427,25 @@ def _open(config: dict[str, Any], endpoint: str) -> zenoh.Session:
     return session
 
 
+def _reason(error: zenoh.ZError) -> str:
+    return re.sub(r" at /\S+:[0-9]+\.", "", str(error))  # without the line of Zenoh's source
+
+
 def _close_at_exit() -> None:
-    # Zenoh's callback threads are no daemons: an agent that fails without closing would wait for them for ever, and `atexit` comes after that wait.
+    # Zenoh's callback threads are no daemons: a process that fails without closing would wait for them for ever, and
+    # `atexit` comes after that wait.
     threading.main_thread().join()
     for session in list(_sessions):
         _close(session)
 
 
 def _ask(session: zenoh.Session, key: str, largest: int, timeout: float, refuse: Callable[[str], None]) -> bytes | None:
-    # All matching queryables: a restarted agent may still be remembered under its dead link, and the first good answer ends the wait.
-    replies = session.get(
-        key, target=zenoh.QueryTarget.ALL, consolidation=zenoh.ConsolidationMode.NONE, timeout=timeout, express=True
-    )
+    # All who may know: a restarted agent may still be remembered under its dead link. The first good answer wins.
+    everyone, each = zenoh.QueryTarget.ALL, zenoh.ConsolidationMode.NONE
+    try:
+        replies = session.get(key, target=everyone, consolidation=each, timeout=timeout, express=True)
+    except zenoh.ZError as error:
+        raise OSError(f"{key} cannot be asked for: {_reason(error)}") from None
     for reply in replies:
         sample = reply.ok
         if sample is None:

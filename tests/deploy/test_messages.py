@@ -1,10 +1,11 @@
-"""Messages: what comes out of `decode` is what went into `encode`, and everything else is rejected with a reason and nothing else."""
+"""Messages: `decode` gives what went into `encode`, and rejects everything else with a reason and nothing worse."""
 
 from __future__ import annotations
 
 import json
 import time
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,11 @@ from hearsay.deploy.messages import HEADER, Format, Rejected
 
 F64, F32 = np.dtype("<f8"), np.dtype("<f4")
 FORMAT = Format("wards", "c" * 64, {"params": (3,), "tracker": (2, 2), "scale": ()}, F64)
-FIELDS = {"params": np.array([1.5, -2.0, 1e300]), "tracker": np.array([[0.0, -0.0], [5e-324, 7.0]]), "scale": np.array(3.25)}
+FIELDS = {
+    "params": np.array([1.5, -2.0, 1e300]),
+    "tracker": np.array([[0.0, -0.0], [5e-324, 7.0]]),
+    "scale": np.array(3.25),
+}
 ABOUT = {"schema": "1", "run": "wards", "config": "c" * 64, "agent": "alice", "round": "7"}
 SPANS = {"params": (0, 24), "tracker": (24, 56), "scale": (56, 64)}
 BODY = b"".join(FIELDS[name].tobytes() for name in SPANS)
@@ -24,9 +29,9 @@ BODY = b"".join(FIELDS[name].tobytes() for name in SPANS)
 fuzz = settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
-def header(**replaced):
+def header(**replaced) -> dict[str, Any]:
     """A valid header as Python sees it; None takes a key out."""
-    found = {"__metadata__": dict(ABOUT)}
+    found: dict[str, Any] = {"__metadata__": dict(ABOUT)}
     for name, span in SPANS.items():
         found[name] = {"dtype": "F64", "shape": list(FORMAT.shapes[name]), "data_offsets": list(span)}
     found.update(replaced)
@@ -106,7 +111,7 @@ def test_a_message_of_the_safetensors_library_is_accepted():
 
 
 def test_a_long_message_with_the_longest_names_fits_its_header():
-    shapes = {name: (1000, 1000) for name in ("params", "tracker", "gradient", "update")}
+    shapes = dict.fromkeys(("params", "tracker", "gradient", "update"), (1000, 1000))
     form = Format("r" * 64, "c" * 64, shapes, F32)
     zeros = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     assert form.decode(form.encode("a" * 64, 10**9, zeros), "a" * 64, 10**9)["params"].shape == (1000, 1000)
@@ -115,11 +120,18 @@ def test_a_long_message_with_the_longest_names_fits_its_header():
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
     [
-        ("schema", "2", "wrong schema"), ("schema", None, "wrong schema"), ("schema", 1, "wrong schema"),
-        ("run", "other", "wrong run"), ("config", "d" * 64, "wrong configuration"), ("agent", "bob", "wrong agent"),
-        ("agent", ["alice"], "wrong agent"), ("round", "8", "wrong round"), ("round", "07", "wrong round"), ("round", 7, "wrong round"),
+        ("schema", "2", "wrong schema"),
+        ("schema", None, "wrong schema"),
+        ("schema", 1, "wrong schema"),
+        ("run", "other", "wrong run"),
+        ("config", "d" * 64, "wrong configuration"),
+        ("agent", "bob", "wrong agent"),
+        ("agent", ["alice"], "wrong agent"),
+        ("round", "8", "wrong round"),
+        ("round", "07", "wrong round"),
+        ("round", 7, "wrong round"),
     ],
-)  # fmt: skip
+)
 def test_another_runs_agents_or_rounds_message(key, value, expected):
     about = {k: v for k, v in {**ABOUT, key: value}.items() if v is not None}
     assert reason(packed(header(__metadata__=about))) == expected
@@ -156,16 +168,39 @@ def test_wrong_shapes(shape):
     assert reason(packed(header(**field("params", shape=shape)))) == "wrong shape"
 
 
-@pytest.mark.parametrize("replaced", [{"params": None}, {"more": header()["scale"]}, {"params": None, "Params": header()["params"]}])
+@pytest.mark.parametrize(
+    "replaced", [{"params": None}, {"more": header()["scale"]}, {"params": None, "Params": header()["params"]}]
+)
 def test_wrong_fields(replaced):
     assert reason(packed(header(**replaced))) == "wrong fields"
 
 
 @pytest.mark.parametrize(
     "offsets",
-    [[-24, 0], [8, 32], [0, 32], [0, 16], [24, 0], [0], [0, 24, 48], [], None, "0,24", {"0": 24}, [False, 24], [0, 24.0], ["0", "24"],
-     [0, None], [40, 64], [10**30, 10**30 + 24], [64, 88], [2**63, 2**63 + 24], [1, 25], [0, True]],
-)  # fmt: skip
+    [
+        [-24, 0],
+        [8, 32],
+        [0, 32],
+        [0, 16],
+        [24, 0],
+        [0],
+        [0, 24, 48],
+        [],
+        None,
+        "0,24",
+        {"0": 24},
+        [False, 24],
+        [0, 24.0],
+        ["0", "24"],
+        [0, None],
+        [40, 64],
+        [10**30, 10**30 + 24],
+        [64, 88],
+        [2**63, 2**63 + 24],
+        [1, 25],
+        [0, True],
+    ],
+)
 def test_wrong_offsets(offsets):
     """Negative, overlapping, reversed, beyond the end, with gaps, and no offsets at all."""
     assert reason(packed(header(**field("params", data_offsets=offsets)))) == "not safetensors"
@@ -184,7 +219,9 @@ def test_bytes_too_many_or_too_few(body):
 
 
 def test_bytes_before_the_first_field():
-    head = header(**{name: {**header()[name], "data_offsets": [begin + 8, end + 8]} for name, (begin, end) in SPANS.items()})
+    head = header(
+        **{name: {**header()[name], "data_offsets": [begin + 8, end + 8]} for name, (begin, end) in SPANS.items()}
+    )
     assert reason(packed(head, bytes(8) + BODY)) == "not safetensors"
 
 
@@ -198,9 +235,27 @@ def test_not_finite(name, bad):
 
 @pytest.mark.parametrize(
     "text",
-    [b"[]", b"5 ", b'"x"', b"nu", b"{}", b'{"a":', b"{}{}", b"\xff\xfe{}", b"\0" * 20, b"9" * 4000, b'{"a":' + b"9" * 4000 + b"}",
-     b"[" * 4000, b'{"a":' * 800, b'{"a":' * 600 + b"1" + b"}" * 600, b"NaN", b'{"__metadata__": NaN}', b'"\\ud800"', b"\xf0\x9f"],
-)  # fmt: skip
+    [
+        b"[]",
+        b"5 ",
+        b'"x"',
+        b"nu",
+        b"{}",
+        b'{"a":',
+        b"{}{}",
+        b"\xff\xfe{}",
+        b"\0" * 20,
+        b"9" * 4000,
+        b'{"a":' + b"9" * 4000 + b"}",
+        b"[" * 4000,
+        b'{"a":' * 800,
+        b'{"a":' * 600 + b"1" + b"}" * 600,
+        b"NaN",
+        b'{"__metadata__": NaN}',
+        b'"\\ud800"',
+        b"\xf0\x9f",
+    ],
+)
 def test_headers_that_are_none(text):
     assert reason(packed(text)) == "not safetensors"
 
@@ -326,14 +381,26 @@ def test_truncated_anywhere():
 
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=5) | st.sampled_from(["F64", "BF16", [3], [0, 24]]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["dtype", "shape", "data_offsets", "x"]), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["F64", "BF16", [3], [0, 24]]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["dtype", "shape", "data_offsets", "x"]), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
 
 @fuzz
-@given(st.sampled_from([*SPANS, "__metadata__", "more"]), st.sampled_from(["dtype", "shape", "data_offsets", "agent", None]), values)
+@given(
+    st.sampled_from([*SPANS, "__metadata__", "more"]),
+    st.sampled_from(["dtype", "shape", "data_offsets", "agent", None]),
+    values,
+)
 def test_headers_with_anything_in_the_place_of_anything(name, key, value):
     head = header()
     if key is None or name not in head:

@@ -108,7 +108,7 @@ def test_the_bounds_are_in_the_certificate_as_enforced(tmp_path):
     problem = own_problem(network(tmp_path, RIDGE), None)
     assert [a.kind for a in problem.assumptions] == ["enforced"]
     assert "l2 norm above 2 down to it and clips labels to 1.5 in size" in problem.assumptions[0].text
-    assert problem.loss.feature_bound == 2.0
+    assert problem.linear.feature_bound == 2.0
 
 
 def test_whole_numbers_and_single_precision_are_read_as_float64(tmp_path):
@@ -217,7 +217,9 @@ def test_numbers_that_are_no_bytes(tmp_path, bad):
 def test_classes_that_there_are_not(tmp_path, bad):
     features, labels = pixels(9)
     save(tmp_path, "bob", features, np.where(np.arange(9) == 2, bad, labels))
-    assert refused(lambda: own_problem(network(tmp_path, NEURAL), 1)) == "labels must be 0 to 2, and that of row 2 is not"
+    assert (
+        refused(lambda: own_problem(network(tmp_path, NEURAL), 1)) == "labels must be 0 to 2, and that of row 2 is not"
+    )
 
 
 def test_public_data_gives_everybody_its_share():
@@ -250,7 +252,14 @@ def test_public_streams_have_no_records_to_take_out():
 
 @pytest.mark.parametrize(
     ("problem", "key"),
-    [(LOGISTIC, "dimension"), (LOGISTIC, "feature_bound"), (RIDGE, "label_bound"), (RIDGE, "dimension"), (NEURAL, "shape"), (NEURAL, "classes")],
+    [
+        (LOGISTIC, "dimension"),
+        (LOGISTIC, "feature_bound"),
+        (RIDGE, "label_bound"),
+        (RIDGE, "dimension"),
+        (NEURAL, "shape"),
+        (NEURAL, "classes"),
+    ],
 )
 def test_what_no_file_can_say_must_be_given(tmp_path, problem, key):
     missing = {k: v for k, v in problem.items() if k != key}
@@ -261,7 +270,10 @@ def test_what_no_file_can_say_must_be_given(tmp_path, problem, key):
 @pytest.mark.parametrize(
     ("replaced", "message"),
     [
-        ({"loss": "estimation"}, r"loss in \[problem\] where agents read files of their own must be one of logistic, ridge, neural"),
+        (
+            {"loss": "estimation"},
+            r"loss in \[problem\] where agents read files of their own must be one of logistic, ridge, neural",
+        ),
         ({"dimension": 0}, r"dimension in \[problem\] must be at least 1, got 0"),
         ({"feature_bound": -1.0}, r"feature_bound in \[problem\] must be positive, got -1"),
         ({"per_step": 5}, r"per_step in \[problem\] must be at most the 4 records of agent 2, got 5"),
@@ -294,16 +306,36 @@ def row_with_secret(count: int = 9, width: int = 3) -> np.ndarray:
 
 
 BAD: dict[str, tuple[Any, Any, str]] = {
-    "too few columns": (row_with_secret(width=2), np.zeros(9), r"records must have shape \(3,\) and a label each, got \(2,\)"),
+    "too few columns": (
+        row_with_secret(width=2),
+        np.zeros(9),
+        r"records must have shape \(3,\) and a label each, got \(2,\)",
+    ),
     "too many columns": (row_with_secret(width=4), np.zeros(9), r"records must have shape \(3,\).*got \(4,\)"),
     "too few records": (row_with_secret(8), np.zeros(8), r"bob.npz must hold the 9 records that net.toml says, got 8"),
     "a label too few": (row_with_secret(), np.full(8, SECRET), r"a label each, got \(3,\) and labels \(8,\)"),
     "labels in a column": (row_with_secret(), np.full((9, 1), SECRET), r"a label each, got \(3,\) and labels \(9, 1\)"),
-    "not a number": (np.where(np.arange(27).reshape(9, 3) == 14, np.nan, SECRET), np.zeros(9), "finite, and row 4 has one"),
+    "not a number": (
+        np.where(np.arange(27).reshape(9, 3) == 14, np.nan, SECRET),
+        np.zeros(9),
+        "finite, and row 4 has one",
+    ),
     "infinite": (np.where(np.arange(27).reshape(9, 3) == 5, np.inf, SECRET), np.zeros(9), "finite, and row 1 has one"),
-    "a label that is none": (row_with_secret(), np.where(np.arange(9) == 7, np.nan, SECRET), "finite, and row 7 has one"),
-    "a wrong label": (row_with_secret(), np.where(np.arange(9) == 3, SECRET, 0), "labels must be 0 or 1, and that of row 3 is not"),
-    "a label of 2": (row_with_secret(), np.where(np.arange(9) == 8, 2, 0), "labels must be 0 or 1, and that of row 8 is not"),
+    "a label that is none": (
+        row_with_secret(),
+        np.where(np.arange(9) == 7, np.nan, SECRET),
+        "finite, and row 7 has one",
+    ),
+    "a wrong label": (
+        row_with_secret(),
+        np.where(np.arange(9) == 3, SECRET, 0),
+        "labels must be 0 or 1, and that of row 3 is not",
+    ),
+    "a label of 2": (
+        row_with_secret(),
+        np.where(np.arange(9) == 8, 2, 0),
+        "labels must be 0 or 1, and that of row 8 is not",
+    ),
     "words": (np.full((9, 3), "31337.25"), np.zeros(9), "features and labels must be arrays of numbers"),
     "words as labels": (row_with_secret(), np.full(9, "31337.25"), "features and labels must be arrays of numbers"),
     "complex numbers": (row_with_secret() + 1j, np.zeros(9), "features and labels must be arrays of numbers"),
@@ -311,8 +343,12 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     "one number": (np.float64(SECRET), np.float64(SECRET), "features and labels must be arrays of numbers"),
     "one row": (np.full(9, SECRET), np.zeros(9), r"records must have shape \(3,\).*got \(\)"),
     "nothing": (np.zeros((0, 3)), np.zeros(0), "must hold the 9 records that net.toml says, got 0"),
-    "objects": (np.full((9, 3), SECRET, object), np.zeros(9), r"data of agent bob: it cannot be read \(ValueError\): .*bob.npz"),
-}  # fmt: skip
+    "objects": (
+        np.full((9, 3), SECRET, object),
+        np.zeros(9),
+        r"data of agent bob: it cannot be read \(ValueError\): .*bob.npz",
+    ),
+}
 if np.finfo(np.longdouble).max > np.finfo(np.float64).max:
     BAD["beyond float64"] = (np.full((9, 3), np.longdouble(10) ** 400), np.zeros(9), "finite, and row 0 has one")
 
@@ -402,7 +438,9 @@ def test_a_file_of_another_kind(tmp_path):
 
 
 def test_no_file(tmp_path):
-    with pytest.raises(ValueError, match=r"data in \[agents.bob\] must name the file with this agent's records \(or give --data\)"):
+    with pytest.raises(
+        ValueError, match=r"data in \[agents.bob\] must name the file with this agent's records \(or give --data\)"
+    ):
         read(None, "bob", (3,), 9)
     with pytest.raises(FileNotFoundError, match=r"data of agent bob: .*none.npz is not there"):
         read(tmp_path / "none.npz", "bob", (3,), 9)

@@ -76,7 +76,9 @@ def test_certificates_come_from_the_folder_of_keys_or_from_the_agent():
     alice, bob = (member.credentials for member in network.members[:2])
     assert alice is not None
     assert bob is not None
-    assert (alice.ca, alice.certificate, alice.key) == tuple(HERE / "keys" / f for f in ("ca.pem", "alice.pem", "alice.key"))
+    assert (alice.ca, alice.certificate, alice.key) == tuple(
+        HERE / "keys" / f for f in ("ca.pem", "alice.pem", "alice.key")
+    )
     assert (bob.certificate, bob.key) == (HERE / "keys" / "bob.pem", Path("/etc/bob.key"))
     observer = network.observer
     assert observer is not None
@@ -99,7 +101,11 @@ def test_certificates_may_all_be_the_agents_own():
         (["netwrk"], {}, r"table in net.toml must be one of network, agents, .* got 'netwrk'; did you mean 'network'"),
         (["run"], 5, "run in net.toml must be a table of keys, got 5"),
         (["network", "polcy"], 1, r"key in \[network\] must be one of run, .* got 'polcy'; did you mean 'policy'"),
-        (["network", "policy"], "wiat", r"policy in \[network\] must be one of wait, skip, got 'wiat'; did you mean 'wait'"),
+        (
+            ["network", "policy"],
+            "wiat",
+            r"policy in \[network\] must be one of wait, skip, got 'wiat'; did you mean 'wait'",
+        ),
         (["network", "deadline"], 0, r"deadline in \[network\] must be positive, got 0"),
         (["network", "patience"], -1.5, r"patience in \[network\] must be positive, got -1.5"),
         (["network", "keys"], 7, r"keys in \[network\] must be a path, got 7"),
@@ -110,19 +116,35 @@ def test_certificates_may_all_be_the_agents_own():
         (["network", "run"], "a*", r"run in \[network\] must be .* got 'a\*'"),
         (["network", "run"], "x" * 65, r"run in \[network\] must be .* got 'xxx"),
         (["network", "run"], 5, r"run in \[network\] must be .* got 5"),
-        (["agents"], {"alice": {"endpoint": "tcp/h:1"}}, r"\[agents.NAME\] must be two or more tables.*got \['alice'\]"),
+        (
+            ["agents"],
+            {"alice": {"endpoint": "tcp/h:1"}},
+            r"\[agents.NAME\] must be two or more tables.*got \['alice'\]",
+        ),
         (["agents", "bob"], 5, r"\[agents.bob\] must be a table of keys, got 5"),
         (["agents", "observer"], {}, "the name of an agent must be letters.*not observer.*got 'observer'"),
         (["agents", "a b"], {}, "the name of an agent must be letters.*got 'a b'"),
         (["agents", "a/b"], {}, "the name of an agent must be letters.*got 'a/b'"),
         (["agents", "müller"], {}, "the name of an agent must be letters.*got 'müller'"),
         (["agents", ".."], {}, "the name of an agent must be letters.*got '..'"),
-        (["agents", "bob", "endpont"], "x", r"key in \[agents.bob\] must be one of .* got 'endpont'; did you mean 'endpoint'"),
+        (
+            ["agents", "bob", "endpont"],
+            "x",
+            r"key in \[agents.bob\] must be one of .* got 'endpont'; did you mean 'endpoint'",
+        ),
         (["agents", "bob", "data"], 5, r"data in \[agents.bob\] must be a path, got 5"),
         (["agents", "bob", "state"], 5, r"state in \[agents.bob\] must be a path, got 5"),
         (["agents", "bob", "records"], 0, r"records in \[agents.bob\] must be at least 1, got 0"),
-        (["agents", "bob", "records"], 20, "records must be given for every agent or for none, got 'none for alice, carol'"),
-        (["graph", "edges"], [["alice", "bbo"]], r"edges in \[graph\] must be one of alice, .* got 'bbo'; did you mean 'bob'"),
+        (
+            ["agents", "bob", "records"],
+            20,
+            "records must be given for every agent or for none, got 'none for alice, carol'",
+        ),
+        (
+            ["graph", "edges"],
+            [["alice", "bbo"]],
+            r"edges in \[graph\] must be one of alice, .* got 'bbo'; did you mean 'bob'",
+        ),
         (["graph", "edges"], [5], r"edges in \[graph\] must be a list of pairs of agents.*got \[5\]"),
         (["graph", "edges"], "alice", r"edges in \[graph\] must be a list of pairs of agents.*got 'alice'"),
         (["problem", "agents"], 3, r"agents in \[problem\] must be left out: the \[agents.NAME\] tables say it"),
@@ -133,15 +155,10 @@ def test_certificates_may_all_be_the_agents_own():
         (["privacy", "epsilno"], 3, r"key in \[privacy\] must be one of .* did you mean 'epsilon'"),
         (["privacy", "epsilon"], -3, r"epsilon in \[privacy\] must be positive, got -3"),
     ],
-)  # fmt: skip
+)
 def test_mistakes_name_the_key_the_rule_and_the_value(path, to, message):
-    given = tables()
-    if to is None:
-        given = changed(*path, to=None)
-    else:
-        given = changed(*path, to=to)
     with pytest.raises(ValueError, match=message):
-        read(given, HERE)
+        read(changed(*path, to=to), HERE)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +180,9 @@ def test_wrong_types_are_named(path, to, message):
      "tcp/h:0", "tcp/h:65536", "tcp/h:7447?rel=0", "tcp/h#iface=lo:7447", "tcp/a b:7447", "TCP/h:7447"],
 )  # fmt: skip
 def test_bad_endpoints(endpoint):
-    with pytest.raises(ValueError, match=r'endpoint in \[agents.bob\] must be "tls/host:port" or "tcp/host:port", got '):
+    with pytest.raises(
+        ValueError, match=r'endpoint in \[agents.bob\] must be "tls/host:port" or "tcp/host:port", got '
+    ):
         read(changed("agents", "bob", "endpoint", to=endpoint), HERE)
 
 
@@ -173,7 +192,9 @@ def test_good_endpoints(endpoint):
 
 
 def test_tls_needs_keys():
-    with pytest.raises(ValueError, match=r"keys in \[network\] must name a folder.*\[agents.alice\] has a tls endpoint"):
+    with pytest.raises(
+        ValueError, match=r"keys in \[network\] must name a folder.*\[agents.alice\] has a tls endpoint"
+    ):
         read(changed("network", "keys", to=None, base=secure()), HERE)
     given = changed("network", "keys", to=None, base=secure())
     given["agents"]["alice"] |= {"key": "k", "certificate": "c"}  # but no ca
@@ -182,7 +203,9 @@ def test_tls_needs_keys():
 
 
 def test_plain_endpoints_have_no_use_for_keys():
-    with pytest.raises(ValueError, match=r"endpoint in \[agents.alice\] must begin with tls/, because \[network\] has keys"):
+    with pytest.raises(
+        ValueError, match=r"endpoint in \[agents.alice\] must begin with tls/, because \[network\] has keys"
+    ):
         read(tables(keys="keys"), HERE)
     with pytest.raises(ValueError, match=r"endpoint in \[agents.bob\] must begin with tls/.*has a key, got 'tcp/127"):
         read(changed("agents", "bob", "key", to="bob.key"), HERE)
@@ -224,7 +247,9 @@ def test_the_hash_is_that_of_a_name_or_number_alike_and_of_any_order_of_keys():
     assert len(digest(tables())) == 64
     assert digest(changed("graph", "edges", to=[[0, 1, 0.25], ["bob", 2, 0.25]])) == digest(tables())
     given = tables()
-    turned = {name: dict(reversed(table.items())) if name != "agents" else table for name, table in reversed(given.items())}
+    turned = {
+        name: dict(reversed(table.items())) if name != "agents" else table for name, table in reversed(given.items())
+    }
     assert digest(turned) == digest(given)
 
 
@@ -352,7 +377,9 @@ def test_load_takes_paths_from_where_the_file_is(tmp_path):
 
 
 def test_a_missing_file_says_how_to_make_one(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"none\.toml is not there: hearsay network init makes one to start from"):
+    with pytest.raises(
+        FileNotFoundError, match=r"none\.toml is not there: hearsay network init makes one to start from"
+    ):
         load(tmp_path / "none.toml")
     with pytest.raises(FileNotFoundError, match="is not there"):
         load(tmp_path)

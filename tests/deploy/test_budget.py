@@ -1,0 +1,395 @@
+"""Budgets of deployed runs: never below the ideal ones, hardly above them, and true whatever messages are skipped."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hearsay as hs
+from hearsay.certify import as_epsilon, certify, spent_after
+from hearsay.deploy import budget
+from hearsay.deploy.plan import Plan, planned
+from hearsay.deploy.settings import Network, read
+from hearsay.privacy.recursion import Account
+
+DELTA = 1e-5
+RIDGE = {"loss": "ridge", "records": 40, "dimension": 3, "radius": 2.0}
+
+
+def network(
+    algorithm: dict[str, Any],
+    privacy: dict[str, Any],
+    *,
+    steps: int = 20,
+    policy: str = "wait",
+    agents: int = 3,
+    **tables: Any,
+) -> Network:
+    given = {
+        "network": {"run": "wards", "policy": policy},
+        "agents": {f"agent{i}": {"endpoint": f"tcp/127.0.0.1:{7000 + i}"} for i in range(agents)},
+        "problem": RIDGE,
+        "graph": {"kind": "ring"},
+        "algorithm": algorithm,
+        "privacy": privacy,
+        "run": {"steps": steps},
+        **tables,
+    }
+    return read(given, Path("/nowhere"))
+
+
+ALGORITHMS: dict[str, dict[str, Any]] = {
+    "laplace": {"name": "ldp-online", "noise": "50*(k+1)^0.1"},
+    "laplace, one for each": {"name": "ldp-online", "noise": [50.0, 70.0, 90.0], "sampling": "cyclic"},
+    "gaussian": {"name": "ldp-online", "mechanism": "gaussian", "noise": "50*(k+1)^0.1"},
+    "output perturbation": {"name": "output-perturbation", "noise": "10*(k+1)^0.05"},
+    "gradient perturbation": {"name": "gradient-perturbation", "noise": "10*(k+1)^0.1"},
+    "gradient tracking": {"name": "gradient-tracking", "noise": 100.0},
+    "dsgd": {"name": "dsgd", "noise": 20.0, "step": 0.05},
+    "ternary": {"name": "ternary-dsgd", "noise": 5000.0},
+    "factorized": {"name": "correlated-federated", "sampling": "cyclic", "sample_size": "5", "noise": 20.0},
+    "factorized tree": {
+        "name": "correlated-federated",
+        "factorization": "tree",
+        "sampling": "cyclic",
+        "sample_size": "5",
+        "noise": 20.0,
+    },
+}
+
+
+def plan_of(name: str, **options: Any) -> Plan:
+    return planned(network(ALGORITHMS[name], {"delta": DELTA}, **options), None)
+
+
+def ideal_of(plan: Plan, messages: float | None = None) -> hs.Certificate:
+    return certify(plan.algorithm, plan.problem, plan.graph, messages or plan.messages, delta=plan.certificate.delta)
+
+
+def shown(certificate: hs.Certificate) -> np.ndarray:
+    """In the unit of `curve`: epsilon, or delta for ternary messages."""
+    return np.array([b.epsilon if b.delta is None else b.delta for b in certificate.budgets])
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_little_more_than_the_ideal_budget_and_never_less(name):
+    plan = plan_of(name)
+    ideal, found = ideal_of(plan), plan.certificate
+    assert (found.horizon, found.mechanism, found.delta) == (20, ideal.mechanism, DELTA)
+    for ours, theirs in zip(found.budgets, ideal.budgets, strict=True):
+        pairs = [(ours.epsilon, theirs.epsilon), (ours.rho, theirs.rho), (ours.delta, theirs.delta)]
+        for got, wanted in (*pairs, (ours.epsilon_at_delta, theirs.epsilon_at_delta)):
+            assert (got is None) == (wanted is None)
+            if got is None or wanted is None:
+                continue
+            assert math.isfinite(got)
+            assert got > wanted or got == wanted == 0
+            assert got == pytest.approx(wanted, rel=1e-6)
+        if ours.epsilon_at_delta is not None:
+            assert ours.epsilon_at_delta <= ours.epsilon
+
+
+def test_rounding_is_counted_for_every_number_that_is_sent():
+    """Laplace messages: 2^-36 for each, two fields of three numbers in twenty messages."""
+    for name, fields in (("laplace", 1), ("gradient tracking", 2)):
+        plan = plan_of(name)
+        more = shown(plan.certificate) - shown(ideal_of(plan))
+        np.testing.assert_allclose(more, 20 * 3 * fields * 2.0**-36, rtol=1e-3)
+
+
+def test_what_the_certificate_rests_on():
+    texts = {a.text: a.kind for a in plan_of("laplace").certificate.budgets[0].assumptions}
+    assert any("lattice" in text and kind == "enforced" for text, kind in texts.items())
+    assert any("on disk before it leaves" in text and kind == "enforced" for text, kind in texts.items())
+    assert not any("left out" in text for text in texts)
+    texts = {a.text: a.kind for a in plan_of("laplace", policy="skip").certificate.budgets[0].assumptions}
+    assert any("may be left out in any round" in text and kind == "enforced" for text, kind in texts.items())
+    assert any("does not depend on the records" in text and kind == "declared" for text, kind in texts.items())
+
+
+def test_a_rehearsal_is_called_what_it_is():
+    found = planned(network(ALGORITHMS["laplace"], {}), None, rehearsed=True).certificate
+    assert "NOT PRIVATE: this is a rehearsal, its noise comes from a seed" in found.warnings
+    assert not any("lattice" in a.text for b in found.budgets for a in b.assumptions)
+    assert not any("NOT PRIVATE" in warning for warning in plan_of("laplace").certificate.warnings)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("policy", ["wait", "skip"])
+def test_the_curve_ends_at_the_certificate_and_never_falls(name, policy):
+    if policy == "skip" and name.startswith(("gradient tracking", "factorized")):
+        pytest.skip("cannot do without a message")
+    plan = plan_of(name, policy=policy)
+    counts = np.arange(1, plan.messages + 1)
+    for agent in range(3):
+        curve = budget.curve(plan, agent)
+        assert curve.shape == (plan.messages,)
+        assert np.all(np.diff(curve) >= 0)
+        assert curve[-1] == pytest.approx(shown(plan.certificate)[agent], rel=1e-12)
+        spent = spent_after(plan.algorithm, plan.problem, plan.graph, counts.tolist(), agents=[agent])[:, 0]
+        ideal = as_epsilon(plan.algorithm, spent, DELTA)
+        assert np.all(curve >= ideal)
+        np.testing.assert_allclose(curve, ideal, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["laplace", "gaussian", "ternary"])
+def test_the_curve_is_the_certificate_of_every_shorter_run(name):
+    """What the ledger says has been spent, when a run ends early, is a certificate for those messages."""
+    plan = plan_of(name)
+    curve = budget.curve(plan, 1)
+    for messages in (1, 2, 7, 20):
+        shorter = budget.certificate(plan.algorithm, plan.problem, plan.graph, messages, DELTA)
+        assert curve[messages - 1] == pytest.approx(shown(shorter)[1], rel=1e-9, abs=1e-12)
+
+
+def test_no_noise_is_an_infinite_budget():
+    plan = planned(network({"name": "ldp-online", "noise": 0.0}, {}), None)
+    assert plan.certificate.epsilon == [math.inf] * 3
+    assert all("no noise" in b.reason for b in plan.certificate.budgets)
+    curve = budget.curve(plan, 0)
+    assert np.all(np.isinf(curve[1:])), "message 0 is the start, which is public"
+
+
+def test_long_runs_are_rounded_up_between_marks():
+    plan = planned(network(ALGORITHMS["laplace"], {}, steps=4501), None)
+    counts = np.arange(1, 4502)
+    curve = budget.curve(plan, 0)
+    ideal = spent_after(plan.algorithm, plan.problem, plan.graph, counts.tolist(), agents=[0])[:, 0]
+    exact = ideal + counts * 3 * 2.0**-36
+    assert np.all(curve >= exact)
+    assert np.all(np.diff(curve) >= 0)
+    marks = counts % 3 == 0  # ceil(4501 / 2000)
+    np.testing.assert_allclose(curve[marks], exact[marks], rtol=1e-12)
+    assert curve[-1] == pytest.approx(plan.certificate.epsilon[0], rel=1e-12)
+    assert len(np.unique(curve)) <= 2001
+    for count in (1, 2, 100, 4499):
+        following = min(4501, -(-count // 3) * 3)
+        assert curve[count - 1] == pytest.approx(exact[following - 1], rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "ternary", "factorized"])
+def test_rounding_up_holds_for_every_mechanism(name, monkeypatch):
+    plan = plan_of(name, steps=23)
+    exact = budget.curve(plan, 0)
+    monkeypatch.setattr(budget, "_EXACT", 7)
+    coarse = budget.curve(plan, 0)
+    assert coarse.shape == exact.shape
+    assert np.all(coarse >= exact)
+    assert coarse[-1] == exact[-1]
+    np.testing.assert_array_equal(coarse[3::4], exact[3::4])
+    assert len(np.unique(coarse)) <= 7
+
+
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if not name.startswith("factorized")])
+@pytest.mark.parametrize("share", [0.15, 0.5, 0.93])
+def test_within_finds_the_last_message_that_all_can_afford(name, share):
+    plan = plan_of(name)
+    whole = shown(plan.certificate)
+    arguments = (plan.algorithm, plan.problem, plan.graph)
+    first = shown(budget.certificate(*arguments, 1, DELTA))
+    limits = (first + np.array([share, 0.95, 2.0]) * (whole - first)).tolist()
+    found, why = budget.within(*arguments, 20, limits, DELTA)
+    assert 1 <= found < 20
+    assert np.all(shown(budget.certificate(*arguments, found, DELTA)) <= limits)
+    over = shown(budget.certificate(*arguments, found + 1, DELTA)) > limits
+    binding = int(np.argmax(over))
+    assert over.any()
+    if over.sum() == 1:
+        assert why == f"agent {binding} may spend {limits[binding]:g}: message {found} would exceed it"
+
+
+def test_within_a_generous_budget_everything_can_be_sent():
+    for name in ("laplace", "factorized", "ternary"):
+        plan = plan_of(name)
+        limits = shown(plan.certificate).tolist()
+        assert budget.within(plan.algorithm, plan.problem, plan.graph, 20, limits, DELTA)[0] == 20
+
+
+def test_nothing_can_be_sent():
+    plan = plan_of("gradient perturbation")
+    with pytest.raises(ValueError, match="nothing can be sent: agent 1 may spend 1e-06, and its first message costs"):
+        budget.within(plan.algorithm, plan.problem, plan.graph, 20, [10.0, 1e-6, 10.0], DELTA)
+    plan = plan_of("factorized")  # all rounds are one mechanism: the first message costs as much as all of them
+    with pytest.raises(ValueError, match="nothing can be sent: agent 0 may spend"):
+        budget.within(plan.algorithm, plan.problem, plan.graph, 20, [0.5 * plan.certificate.epsilon[0]] * 3, DELTA)
+
+
+def test_a_plan_stops_before_its_budget_is_exceeded():
+    whole = plan_of("laplace")
+    limit = 0.5 * whole.certificate.epsilon[0]
+    plan = planned(network(ALGORITHMS["laplace"], {"budget": limit}), None)
+    assert plan.messages < 20
+    assert max(plan.certificate.epsilon) <= limit
+    assert plan.stopped == f"agent 0 may spend {limit:g}: message {plan.messages} would exceed it"
+    assert whole.stopped is None
+
+
+@pytest.mark.parametrize("name", ["laplace", "gaussian", "output perturbation", "factorized", "dsgd"])
+@pytest.mark.parametrize("policy", ["wait", "skip"])
+def test_noise_is_calibrated_so_that_rounding_is_paid_for(name, policy):
+    if name == "factorized" and policy == "skip":
+        pytest.skip("cannot do without a message")
+    targets = [1.0, 2.0, 3.0] if name != "factorized" else [2.0] * 3
+    table = {**ALGORITHMS[name], "noise": 1.0}
+    plan = planned(network(table, {"epsilon": targets, "delta": DELTA}, policy=policy), None)
+    for got, target in zip(plan.certificate.epsilon, targets, strict=True):
+        assert got <= target
+        assert got == pytest.approx(target, rel=1e-4)
+
+
+# Messages that may be skipped.
+
+LOSSY = {"name": "ldp-online", "step": "1.6*(k+1)^-0.5", "coupling": "0.3*(k+1)^-1.5", "noise": "50*(k+1)^0.2"}
+TRIANGLE = {"edges": [["agent0", "agent1", 0.2], ["agent0", "agent2", 0.3], ["agent1", "agent2", 0.1]]}
+
+
+def lossy(table: dict[str, Any], steps: int, policy: str = "skip", **tables: Any) -> Plan:
+    privacy = {"delta": DELTA} if table.get("mechanism") == "gaussian" else {}
+    return planned(network(table, privacy, steps=steps, policy=policy, graph=TRIANGLE, **tables), None)
+
+
+def slow_and_obvious(plan: Plan, agent: int, uses: list[list[bool]], exposure: list[float]) -> dict[tuple, float]:
+    """What the agent spends, epsilon or rho, whoever it hears in every round (the key), by the recursion as
+    privacy/recursion.py prints it."""
+    algorithm, loss = plan.algorithm, plan.problem.loss
+    assert isinstance(algorithm, hs.LdpOnline)
+    mu, smooth = loss.curvature
+    weights = plan.graph.weights.toarray()[agent]
+    neighbours = np.flatnonzero(weights).tolist()
+    subsets = [s for size in range(len(neighbours) + 1) for s in itertools.combinations(neighbours, size)]
+    found: dict[tuple, float] = {}
+    for heard in itertools.product(subsets, repeat=plan.messages - 1):
+        costs = []
+        for used in uses:
+            apart, total = 0.0, 0.0
+            for k in range(plan.messages):
+                ratio = apart / float(algorithm.noise_for(agent)(k))
+                total += (
+                    ratio**2 / 2 if algorithm.mechanism == "gaussian" else math.sqrt(plan.problem.dimension) * ratio
+                )
+                if k + 1 < plan.messages:
+                    step = float(algorithm.step(k))
+                    kept = 1 - float(algorithm.coupling(k)) * sum(weights[j] for j in heard[k])
+                    apart = max(abs(kept - step * mu), abs(kept - step * smooth)) * apart + step * exposure[k] * used[k]
+            costs.append(total)
+        found[heard] = max(costs)
+    return found
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+@pytest.mark.parametrize("agent", [0, 1, 2])
+def test_skipping_costs_as_much_as_the_worst_of_all_patterns(mechanism, agent):
+    plan = lossy({**LOSSY, "mechanism": mechanism}, steps=4)
+    exposure = [plan.problem.change / (k + 1) for k in range(4)]  # a history, one new record at a time
+    patterns = slow_and_obvious(plan, agent, [[True] * 4], exposure)
+    assert len(patterns) == 2 ** (2 * 3)
+    worst, (first, second, third) = max((cost, heard) for heard, cost in patterns.items())
+    own = plan.certificate.budgets[agent]
+    got = own.epsilon if mechanism == "laplace" else own.rho
+    assert got is not None
+    assert got >= max(patterns.values())
+    assert got == pytest.approx(worst, rel=1e-7)
+    everybody = tuple(j for j in range(3) if j != agent)
+    assert (second, third) == (everybody, ()), (
+        "hearing all is worst in one round and hearing nobody in another: both ends count"
+    )
+    hears_all = patterns[everybody, everybody, everybody]
+    assert ideal_of(lossy({**LOSSY, "mechanism": mechanism}, steps=4, policy="wait")).epsilon[agent] < own.epsilon
+    plain = lossy({**LOSSY, "mechanism": mechanism}, steps=4, policy="wait").certificate.budgets[agent]
+    assert (plain.epsilon if mechanism == "laplace" else plain.rho) == pytest.approx(hears_all, rel=1e-7)
+    assert first in ((), everybody, *((j,) for j in everybody)), (
+        "two equal states stay equal, whoever is heard in round 0"
+    )
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+def test_so_it_does_for_records_that_come_round_again(mechanism):
+    """Two records each, used in turn; Gaussian budgets do not add up over uses, so the two patterns differ in kind."""
+    table = {**LOSSY, "mechanism": mechanism, "sampling": "cyclic"}
+    plan = lossy(table, steps=4, problem={**RIDGE, "records": 2})
+    uses = [[k % 2 == offset for k in range(4)] for offset in range(2)]
+    patterns = slow_and_obvious(plan, 1, uses, [plan.problem.change] * 4)
+    own = plan.certificate.budgets[1]
+    got = own.epsilon if mechanism == "laplace" else own.rho
+    assert got is not None
+    assert got >= max(patterns.values())
+    assert got == pytest.approx(max(patterns.values()), rel=1e-7)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 30, 200])
+@pytest.mark.parametrize(
+    "table", [LOSSY, ALGORITHMS["laplace"], ALGORITHMS["gaussian"], ALGORITHMS["laplace, one for each"]]
+)
+def test_skipping_never_costs_less(table, steps):
+    with_skips, without = lossy(table, steps), lossy(table, steps, "wait")
+    assert np.all(shown(with_skips.certificate) >= shown(without.certificate))
+    for agent in range(3):
+        assert np.all(budget.curve(with_skips, agent) >= budget.curve(without, agent))
+    if steps > 2:
+        assert np.all(shown(with_skips.certificate) > shown(without.certificate))
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {**ALGORITHMS["laplace"], "feedback": True},
+        ALGORITHMS["output perturbation"],
+        {**ALGORITHMS["output perturbation"], "feedback": True},
+        ALGORITHMS["gradient perturbation"],
+        ALGORITHMS["dsgd"],
+        ALGORITHMS["ternary"],
+    ],
+)
+def test_algorithms_that_forget_alike_whoever_is_heard_pay_nothing_for_skipping(table):
+    with_skips, without = (
+        planned(network(table, {"delta": DELTA}, policy=policy), None) for policy in ("skip", "wait")
+    )
+    np.testing.assert_array_equal(shown(with_skips.certificate), shown(without.certificate))
+    np.testing.assert_array_equal(budget.curve(with_skips, 0), budget.curve(without, 0))
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("gradient tracking", "a share of a tracker that is not heard is lost for good"),
+        ("factorized", "everybody must apply the same average"),
+    ],
+)
+def test_algorithms_that_need_every_message_say_so(name, why):
+    key = ALGORITHMS[name]["name"]
+    with pytest.raises(ValueError, match=rf"{key} cannot do without a message \(policy skip\): {why}"):
+        plan_of(name, policy="skip")
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+def test_skipping_for_ever_has_no_certificate(mechanism):
+    plan = lossy({"name": "ldp-online", "mechanism": mechanism, "noise": "50*(k+1)^0.2"}, steps=10)
+    delta = plan.certificate.delta
+    for found in (
+        certify(plan.algorithm, plan.problem, plan.graph, math.inf, delta=delta),
+        budget.certificate(plan.algorithm, plan.problem, plan.graph, math.inf, delta),  # type: ignore[arg-type]
+    ):
+        assert found.epsilon == [math.inf] * 3
+        reasons = {b.reason for b in found.budgets}
+        assert reasons == {"where messages may be skipped only a number of messages can be certified"}
+    plain = replace(plan.graph, lossy=False)
+    assert certify(plan.algorithm, plan.problem, plain, math.inf, delta=delta).finite, (
+        "it is the skipping that makes it infinite"
+    )
+
+
+def test_the_leak_lies_between_hearing_all_and_hearing_nobody():
+    plan = lossy(LOSSY, steps=5)
+    for agent, account in enumerate(plan.algorithm.accounts(plan.graph, i, plan.problem)[0] for i in range(3)):
+        assert isinstance(account, Account)
+        least, k = account.recursion.least, np.arange(5)
+        assert least is not None
+        np.testing.assert_array_equal(least(k), 0.0)
+        row = plan.graph.weights.toarray()[agent].sum()
+        np.testing.assert_allclose(account.recursion.leak(k), 0.3 * (k + 1.0) ** -1.5 * row)

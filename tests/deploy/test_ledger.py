@@ -1,0 +1,448 @@
+"""The ledger: what is on disk stays there, whatever moment the process dies at, and only one process writes."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import random
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hearsay
+from hearsay.deploy.ledger import Ledger, LedgerError
+
+ABOUT = {"run": "wards", "agent": "alice", "configuration": "c" * 64, "noise": "lattice"}
+
+
+def arrays(round: int) -> dict[str, np.ndarray]:
+    return {"params": np.arange(5.0) + round, "key": np.array([round, 7], np.uint32), "step": np.array(round)}
+
+
+def payload(round: int) -> bytes:
+    return bytes([round % 256]) * (100 + round)
+
+
+def commit(ledger: Ledger, *rounds: int) -> None:
+    for round in rounds:
+        ledger.commit(
+            round, payload(round), 0.5 * (round + 1), {"skipped": [], "heard": {"bob": round - 1}}, arrays(round)
+        )
+
+
+def assert_stands_at(ledger: Ledger, round: int, *, done: bool = False) -> None:
+    entry = ledger.last()
+    assert entry is not None
+    assert (entry.round, entry.done, entry.payload) == (round, done, payload(round))
+    expected = arrays(round + 1 if done else round)
+    assert entry.arrays.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(entry.arrays[name], value)
+        assert entry.arrays[name].dtype == value.dtype
+        assert entry.arrays[name].shape == value.shape
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "state" / "alice.ledger"
+
+
+def test_an_empty_ledger(path):
+    with Ledger(path, ABOUT) as ledger:
+        assert ledger.last() is None
+        assert ledger.message(0) is None
+        assert ledger.history() == []
+        assert ledger.heard() == {}
+        assert ledger.size() == 0
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_what_was_committed_is_there(path, reopened):
+    ledger = Ledger(path, ABOUT)
+    commit(ledger, 0, 1, 2)
+    if reopened:
+        ledger.close()
+        ledger = Ledger(path, ABOUT)
+    assert_stands_at(ledger, 2)
+    assert [ledger.message(r) for r in range(4)] == [payload(0), payload(1), payload(2), None]
+    assert ledger.history() == [(r, 0.5 * (r + 1), {"skipped": [], "heard": {"bob": r - 1}}) for r in range(3)]
+    assert ledger.heard() == {"bob": 1}
+    assert ledger.size() == sum(100 + r for r in range(3))
+    ledger.close()
+
+
+def test_finish_keeps_the_state_after_the_last_update(path):
+    with Ledger(path, ABOUT) as ledger:
+        commit(ledger, 0, 1)
+        ledger.finish(1, arrays(2))
+    with Ledger(path, ABOUT) as ledger:
+        assert_stands_at(ledger, 1, done=True)
+        assert len(ledger.history()) == 2
+
+
+def test_forgotten_messages_leave_their_budget(path):
+    with Ledger(path, ABOUT) as ledger:
+        commit(ledger, *range(5))
+        ledger.forget(3)
+        ledger.forget(3)
+        assert [ledger.message(r) is None for r in range(5)] == [True, True, True, False, False]
+        assert [epsilon for _, epsilon, _ in ledger.history()] == [0.5, 1.0, 1.5, 2.0, 2.5]
+        assert ledger.size() == 103 + 104
+        assert_stands_at(ledger, 4)
+
+
+def test_a_round_is_written_once(path):
+    with Ledger(path, ABOUT) as ledger:
+        commit(ledger, 0, 1)
+        with pytest.raises(sqlite3.IntegrityError):
+            ledger.commit(1, b"other bytes", 9.0, {"heard": {}}, arrays(9))
+        assert_stands_at(ledger, 1)
+        assert ledger.history()[-1][1] == 1.0
+        ledger.forget(2)
+        with pytest.raises(sqlite3.IntegrityError):
+            ledger.commit(1, payload(1), 1.0, {"heard": {}}, arrays(1))
+        commit(ledger, 2)
+        assert_stands_at(ledger, 2)
+
+
+def test_a_commit_that_fails_half_way_leaves_nothing_behind(path, monkeypatch):
+    with Ledger(path, ABOUT) as ledger:
+        commit(ledger, 0)
+
+        def full(*args):
+            raise OSError("no space left on device")
+
+        monkeypatch.setattr(ledger, "_store", full)
+        with pytest.raises(OSError, match="no space left"):
+            commit(ledger, 1)
+        monkeypatch.undo()
+        assert_stands_at(ledger, 0)
+        assert len(ledger.history()) == 1
+        commit(ledger, 1)
+        assert_stands_at(ledger, 1)
+
+
+def test_a_full_disk_is_said_and_leaves_nothing_behind(path):
+    with Ledger(path, ABOUT) as ledger:
+        commit(ledger, 0)
+        pages = ledger._db.execute("PRAGMA page_count").fetchone()[0]
+        ledger._db.execute(f"PRAGMA max_page_count = {pages + 2}")
+        with pytest.raises(sqlite3.OperationalError, match="full"):
+            ledger.commit(1, bytes(10**6), 1.0, {"heard": {}}, arrays(1))
+        ledger._db.execute("PRAGMA max_page_count = 1000000")
+        assert_stands_at(ledger, 0)
+        commit(ledger, 1)
+        assert_stands_at(ledger, 1)
+
+
+def test_a_state_that_cannot_be_written_down_stops_the_commit(path):
+    with Ledger(path, ABOUT) as ledger:
+        commit(ledger, 0)
+        with pytest.raises(TypeError):
+            ledger.commit(1, payload(1), 1.0, {"heard": object()}, arrays(1))
+        assert_stands_at(ledger, 0)
+        commit(ledger, 1)
+
+
+def test_only_the_owner_may_read(path):
+    before = os.umask(0o022)
+    try:
+        with Ledger(path, ABOUT) as ledger:
+            commit(ledger, 0)
+            files = sorted(path.parent.iterdir())
+            names = {"alice.ledger", "alice.ledger-shm", "alice.ledger-wal", "alice.ledger.lock"}
+            assert {file.name for file in files} == names
+            assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+            assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    finally:
+        os.umask(before)
+
+
+def test_commits_are_synced_to_disk(path):
+    with Ledger(path, ABOUT) as ledger:
+        assert ledger._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert ledger._db.execute("PRAGMA synchronous").fetchone() == (2,)
+    with Ledger(path, ABOUT) as ledger:
+        assert ledger._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert ledger._db.execute("PRAGMA synchronous").fetchone() == (2,)
+
+
+def test_the_secret_is_drawn_once_and_kept(path, tmp_path):
+    with Ledger(path, ABOUT) as ledger:
+        secret = ledger.secret
+    with Ledger(path, ABOUT) as ledger:
+        assert ledger.secret == secret
+    assert isinstance(secret, bytes)
+    assert len(secret) == 32
+    with Ledger(tmp_path / "other.ledger", ABOUT) as ledger:
+        assert ledger.secret != secret
+
+
+@pytest.mark.parametrize("key", ABOUT)
+def test_another_run_agent_or_configuration_is_refused(path, key):
+    with Ledger(path, ABOUT) as ledger:
+        commit(ledger, 0)
+    with pytest.raises(
+        LedgerError, match=rf"alice.ledger belongs to another {key} .*and this is other.*: give the run a new name"
+    ):
+        Ledger(path, {**ABOUT, key: "other"})
+    with Ledger(path, ABOUT) as ledger:  # the lock was let go, and nothing was changed
+        assert_stands_at(ledger, 0)
+
+
+def test_another_format_is_refused(path):
+    Ledger(path, ABOUT).close()
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE about SET value = '2' WHERE key = 'format'")
+    db.close()
+    with pytest.raises(LedgerError, match="written in format 2: this version reads 1"):
+        Ledger(path, ABOUT)
+
+
+def test_two_ledgers_of_one_process(path):
+    with Ledger(path, ABOUT):
+        with pytest.raises(LedgerError, match=r"alice.ledger is in use: this agent is already running"):
+            Ledger(path, ABOUT)
+        with Ledger(path.with_name("bob.ledger"), ABOUT):
+            pass
+    Ledger(path, ABOUT).close()
+
+
+def test_closing_twice_is_no_mistake(path):
+    ledger = Ledger(path, ABOUT)
+    ledger.close()
+    ledger.close()
+
+
+# Without `import hearsay`, which brings JAX along: a process is killed more than twenty times here.
+WRITER = """
+import os, signal, sqlite3, sys, time, types
+from pathlib import Path
+
+import numpy as np
+
+connect, left = sqlite3.connect, int(sys.argv[3])
+
+def die_at_last(statement):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def traced(*args, **options):
+    db = connect(*args, **options)
+    db.set_trace_callback(die_at_last)
+    return db
+
+sqlite3.connect = traced
+
+package = types.ModuleType("hearsay")
+package.__path__ = [{package!r}]
+sys.modules["hearsay"] = package
+from hearsay.deploy.ledger import Ledger
+
+ABOUT = {about!r}
+{functions}
+ledger = Ledger(Path(sys.argv[1]), ABOUT)
+entry = ledger.last()
+print(-1 if entry is None else entry.round, flush=True)
+if sys.argv[2] == "hold":
+    time.sleep(60)
+for round in range(0 if entry is None else entry.round + 1, 10**9):
+    commit(ledger, round)
+    print(round, flush=True)
+"""
+
+
+def writer(path: Path, what: str, die_at: int = 0) -> subprocess.Popen:
+    """A process of its own that opens the ledger, says where it stands, and commits one round after the other, until it
+    is about to execute the SQL statement number `die_at`."""
+    functions = "\n".join(inspect.getsource(function) for function in (arrays, payload, commit))
+    script = WRITER.format(package=str(Path(hearsay.__file__).parent), about=ABOUT, functions=functions)
+    command = [sys.executable, "-c", script, str(path), what, str(die_at)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_second_process_is_refused_while_the_first_lives(path):
+    first = writer(path, "hold")
+    try:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "-1\n"
+        with pytest.raises(LedgerError, match="is in use: this agent is already running"):
+            Ledger(path, ABOUT)
+        second = writer(path, "hold")
+        _, said = second.communicate(timeout=30)
+        assert second.returncode == 1
+        assert said.strip().endswith("is in use: this agent is already running")
+    finally:
+        first.send_signal(signal.SIGKILL)
+        first.communicate()
+    with Ledger(path, ABOUT) as ledger:  # the lock died with its process
+        commit(ledger, 0)
+
+
+def assert_survived(path: Path, said: str, reached: int) -> int:
+    """A round that was said to be committed is there after the kill, whole, and the state is that of the last round."""
+    whole = [int(line) for line in said.splitlines(keepends=True) if line.endswith("\n")]
+    printed = max([reached, *whole])
+    with Ledger(path, ABOUT) as ledger:
+        entry = ledger.last()
+        found = -1 if entry is None else entry.round
+        assert printed <= found <= printed + 1, "committed and lost, or never committed"
+        if entry is not None:
+            assert_stands_at(ledger, found)
+            assert ledger.heard() == {"bob": found - 1}
+        assert [round for round, *_ in ledger.history()] == list(range(found + 1))
+        assert all(ledger.message(round) == payload(round) for round in range(found + 1))
+        assert ledger._db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        commit(ledger, found + 1)
+    return found + 1
+
+
+def test_killed_at_any_moment(path):
+    rng, reached = random.Random(5), -1
+    for kill in range(20):
+        process = writer(path, "commit")
+        try:
+            assert process.stdout is not None
+            if kill % 5 != 4:  # most kills fall among commits, some into the start
+                assert int(process.stdout.readline()) == reached, "it goes on where the ledger was"
+            time.sleep(rng.uniform(0.0, 0.08))
+        finally:
+            process.send_signal(signal.SIGKILL)
+            said, _ = process.communicate()
+        reached = assert_survived(path, said, reached)
+    assert reached > 60, "the kills fell among commits"
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_killed_at_every_statement(tmp_path, fresh):
+    """From making the ledger to the second commit."""
+    path, reached = tmp_path / "alice.ledger", -1
+    for statement in range(1, 28 if fresh else 18):
+        if fresh:
+            path, reached = tmp_path / f"{statement}.ledger", -1
+        process = writer(path, "commit", statement)
+        said, _ = process.communicate(timeout=30)
+        assert process.returncode == -signal.SIGKILL
+        reached = assert_survived(path, said, reached)
+    assert reached >= 1
+
+
+def test_killed_while_the_ledger_is_made(tmp_path):
+    """Whatever is on disk then, the next start makes a ledger of it."""
+    for state, content in enumerate((None, b"")):
+        path = tmp_path / f"{state}.ledger"
+        if content is not None:
+            path.write_bytes(content)
+        with Ledger(path, ABOUT) as ledger:
+            commit(ledger, 0)
+    path = tmp_path / "no-tables.ledger"
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.close()
+    with Ledger(path, ABOUT) as ledger:
+        commit(ledger, 0)
+        assert_stands_at(ledger, 0)
+
+
+@pytest.mark.parametrize("content", [b"not a database at all" * 50, b"SQLite format 3\0" + bytes(4096), b"\0" * 5000])
+def test_a_file_that_is_no_ledger(path, content):
+    path.parent.mkdir()
+    path.write_bytes(content)
+    for _ in range(2):  # the lock is let go, and the file is left as it is
+        with pytest.raises(
+            LedgerError, match=r"alice.ledger is damaged or is no ledger \(.*\): restore nothing; see docs"
+        ):
+            Ledger(path, ABOUT)
+    assert path.read_bytes() == content
+
+
+def test_a_database_of_something_else(path):
+    path.parent.mkdir()
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE patients (name TEXT)")
+    db.close()
+    with pytest.raises(LedgerError, match="no ledger"):
+        Ledger(path, ABOUT)
+
+
+def test_a_damaged_file_is_never_read_as_if_it_were_whole(path):
+    """Overwritten pages: an error that says so, wherever it is noticed first."""
+    with Ledger(path, ABOUT) as ledger:
+        commit(ledger, *range(40))
+    content, noticed = path.read_bytes(), 0
+    pages = len(content) // 16384
+    assert pages >= 4
+    for page in range(pages):
+        damaged = bytearray(content)
+        damaged[page * 16384 + (100 if page == 0 else 0) : (page + 1) * 16384] = b"\xa5" * (
+            16384 - (100 if page == 0 else 0)
+        )
+        path.write_bytes(bytes(damaged))
+        try:
+            with Ledger(path, ABOUT) as ledger:
+                assert_stands_at(ledger, 39)
+                assert [round for round, *_ in ledger.history()] == list(range(40))
+                assert all(ledger.message(round) == payload(round) for round in range(40))
+                ledger.heard()
+                ledger.size()
+        except LedgerError as error:
+            assert "damaged" in str(error)
+            noticed += 1
+    assert noticed >= pages - 1
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "said"),
+    [("state", "arrays", "the state in .* is damaged"), ("rounds", "payload", "message 2 in .* is damaged")],
+)
+def test_a_flipped_bit_is_noticed(path, table, column, said):
+    with Ledger(path, ABOUT) as ledger:
+        commit(ledger, 0, 1, 2)
+    db = sqlite3.connect(path)
+    (blob,) = db.execute(f"SELECT {column} FROM {table} ORDER BY round DESC LIMIT 1").fetchone()
+    for place in (0, len(blob) // 2, len(blob) - 1):
+        damaged = bytearray(blob)
+        damaged[place] ^= 1
+        db.execute(f"UPDATE {table} SET {column} = ? WHERE round = 2", (bytes(damaged),))
+        db.commit()
+        with (
+            Ledger(path, ABOUT) as ledger,
+            pytest.raises(LedgerError, match=rf"{said} \(its checksum does not match\): see docs"),
+        ):
+            ledger.last()
+    db.close()
+
+
+def test_messages_are_read_from_other_threads_while_rounds_are_written(path):
+    with Ledger(path, ABOUT) as ledger:
+        commit(ledger, 0)
+        wrong, stop = list[object](), threading.Event()
+
+        def ask() -> None:
+            while not stop.is_set():
+                for round, *_ in ledger.history():
+                    if ledger.message(round) != payload(round):
+                        wrong.append(round)
+                entry = ledger.last()
+                if entry is None or entry.payload != payload(entry.round):
+                    wrong.append(entry)
+
+        threads = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        commit(ledger, *range(1, 60))
+        stop.set()
+        for thread in threads:
+            thread.join(10)
+        assert wrong == []
+        assert_stands_at(ledger, 59)
