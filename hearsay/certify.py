@@ -25,7 +25,8 @@ _cost = lru_cache(maxsize=4096)(cost)
 
 
 @lru_cache(maxsize=1024)
-def _spent_at(account: Account | OneMechanism, messages: tuple[int, ...]) -> np.ndarray:
+def account_spent(account: Account | OneMechanism, messages: tuple[int, ...]) -> np.ndarray:
+    """Budget used after those numbers of messages, in the account's own unit."""
     if isinstance(account, OneMechanism):
         return np.append(0.0, account.spent(max(messages, default=0)))[np.asarray(messages, dtype=int)]
     return spent_at(account, messages)
@@ -127,7 +128,7 @@ def spent_after(
     """Budget used after those numbers of messages, shape (len(messages), agents): pure epsilon for Laplace noise, rho for Gaussian noise."""
     wanted, curves = tuple(int(m) for m in messages), []
     for agent in range(graph.agents) if agents is None else agents:
-        options = [_spent_at(account, wanted) for account in algorithm.accounts(graph, agent, problem)]
+        options = [account_spent(account, wanted) for account in algorithm.accounts(graph, agent, problem)]
         # Each bound holds for the whole run, so the smaller of them holds at every step.
         curves.append(np.minimum.reduce([np.nan_to_num(o, nan=np.inf, posinf=np.inf) for o in options]))
     return np.stack(curves, axis=1)

@@ -8,9 +8,12 @@
 
 A process that dies anywhere in this is started again with the same command. It finds its last message in the ledger, sends the same bytes, and goes on from there.
 
-**Before anything is noised** every neighbour must have answered: that it holds the same configuration (by hash; the first difference is named), and that it has
-heard nothing from this agent that is not in its ledger. A ledger that is older than what was sent (a backup that was put back, an empty folder) would
-noise rounds a second time: the agent refuses.
+**Before anything is noised** every neighbour must have answered: that it holds the same configuration (by hash; the first difference is named), that it takes
+this process for the agent and no other (a ledger has a random `instance`; neighbours remember the first they meet), and that it has heard nothing from this agent that
+is not in its ledger. A ledger that is older than what was sent (a backup that was put back, an empty folder), or a second process of the same name elsewhere, would
+noise rounds a second time: the agent refuses. So it does when its records or its plan are no longer those that the ledger was begun with.
+
+**What is heard** is clipped to a bound that no honest agent passes before it is used (arithmetic.py): it keeps rounding errors, which are counted, small.
 
 **A silent neighbour.** Policy "wait": go on waiting, with a word in the log, and stop when the deadline is over; nothing is lost, the same command continues. Policy "skip":
 after `patience` seconds (at once, if it is known to be gone) its term is left out of the sum, with its weight (mixing.py), and the certificate allows for that in
@@ -24,6 +27,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import resource
 import signal
 import threading
@@ -36,7 +40,7 @@ import numpy as np
 from hearsay._version import VERSION
 from hearsay.base import Inbox
 from hearsay.checkpoint import write_atomically
-from hearsay.deploy import budget, steps
+from hearsay.deploy import arithmetic, budget, steps
 from hearsay.deploy.ledger import Ledger
 from hearsay.deploy.mailbox import Fields, Mailbox
 from hearsay.deploy.messages import Format
@@ -74,7 +78,7 @@ class Agent:
         self.member = network.members[self.number]
         self.plan = plan or planned(network, self.number, data, rehearsed=rehearsal is not None)
         algorithm, problem, graph = self.plan.algorithm, self.plan.problem, self.plan.graph
-        self.total = self.plan.messages
+        self.total, self._loudest = self.plan.messages, arithmetic.loudest(algorithm, problem, graph, self.plan.messages)
         self.spent = budget.curve(self.plan, self.number)
         certificate = self.plan.certificate
         if not np.isfinite(certificate.budgets[self.number].epsilon) and not no_privacy:
@@ -89,7 +93,7 @@ class Agent:
         self.heard_by = [names[j] for j in self._hearers()]
         self._message, shapes = self.steps.message()
         self.format = Format(network.run, network.digest, shapes, np.dtype(self.steps.dtype).newbyteorder("<"))
-        self._told, self._stop = set[str](), threading.Event()
+        self._told, self._stop, self._instances = set[str](), threading.Event(), dict[str, str]()
         self._round, self._committed, self._done, self._waiting_for = 0, 0, False, list[str]()
         self._last: tuple[int, bytes] | None = None
 
@@ -103,17 +107,28 @@ class Agent:
         about = {"run": self.network.run, "agent": self.name, "configuration": self.network.digest}
         about["noise"] = "lattice" if self._rehearsal is None else f"seed {self._rehearsal}"
         with Ledger(self.member.ledger, about) as self.ledger, _stopping(self._stop):
+            self._pin()
             if self._rehearsal is None:
-                self.noise: Lattice | Rehearsal = Lattice(self.steps, self.ledger.secret)
+                self.noise: Lattice | Rehearsal = Lattice(self.steps, self.ledger.secrets())
             else:
                 log.warning(REHEARSAL.format(seed=self._rehearsal))
                 self.noise = Rehearsal(self.steps, self._rehearsal)
             return self._run()
 
+    def _pin(self) -> None:
+        """Records and plan must be those that the ledger was begun with: a record that moves is used more often than was certified."""
+        problem = self.plan.problem
+        if problem.stream is None:
+            parts = (problem.features[self.number], problem.labels[self.number])
+            content = b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
+            self.ledger.pin("records", content, "put them back as they were, or begin a run with a new name")
+        plan = repr((self.plan.algorithm, self.total)).encode() + self.spent.tobytes()
+        self.ledger.pin("plan", plan, "another version works it out otherwise; finish with the version that began it")
+
     def _run(self) -> np.ndarray:
-        carry, entry = self.steps.start(), self.ledger.last()
-        heard = self.ledger.heard()
-        self.mailbox = Mailbox(self.format, self.hears, self.total, heard)
+        carry, entry, notes = self.steps.start(), self.ledger.last(), self.ledger.notes()
+        self._instances.update(notes.get("instances", {}))
+        self.mailbox = Mailbox(self.format, self.hears, self.total, notes.get("heard", {}), self._instances)
         if entry is not None:
             carry = steps.unflatten(entry.arrays, carry)
             self._round, self._committed, self._done = entry.round, entry.round + 1, entry.done
@@ -144,7 +159,7 @@ class Agent:
             self._require_running()
             if unsent is None:
                 message, carry = self.noise.message(step, carry)
-                payload = self.format.encode(self.name, step, message._asdict())
+                payload = self.format.encode(self.name, step, message._asdict(), self.ledger.instance)
                 self._commit(step, payload, skipped, carry)
             else:
                 payload, unsent = unsent, None
@@ -161,8 +176,9 @@ class Agent:
         return carry
 
     def _commit(self, step: int, payload: bytes, skipped: list[str], carry: steps.Carry) -> None:
-        notes = {"skipped": skipped, "heard": self.mailbox.heard}
-        self.ledger.commit(step, payload, float(self.spent[step]), notes, steps.flatten(carry))
+        notes = {"skipped": skipped, "heard": self.mailbox.heard, "instances": self._instances}
+        secret = self.noise.secret(step)
+        self.ledger.commit(step, payload, float(self.spent[step]), notes, steps.flatten(carry), secret)
         self._committed = step + 1
 
     def _publish(self, step: int, payload: bytes) -> None:
@@ -203,13 +219,15 @@ class Agent:
 
     def _update(self, step: int, carry: steps.Carry, payload: bytes, heard: dict[str, Fields]) -> steps.Carry:
         """Neighbours are added up in the order of their numbers, so that the result does not depend on who came first."""
-        sent = self.format.decode(payload, self.name, step)
-        total, own, names = {}, {}, self.network.names
+        limit, names = self.steps.dtype.type(self._loudest), self.network.names
+        sent = self.format.decode(payload, self.name, step, self.ledger.instance)
+        sent = {field: np.clip(values, -limit, limit) for field, values in sent.items()}
+        total, own = {}, {}
         for field, channel in self.plan.algorithm.channels.items():
             row = {j: w for j, w in self._weights[field].items() if names[j] in heard}
             summed = np.zeros(self.format.shapes[field], self.steps.dtype)
             for j in sorted(row):
-                summed += self.steps.dtype.type(row[j]) * heard[names[j]][field]
+                summed += self.steps.dtype.type(row[j]) * np.clip(heard[names[j]][field], -limit, limit)
             total[field] = summed
             own[field] = self.steps.dtype.type(own_weight(self.plan.graph, channel, self.number, sum(row.values())))
         kind = self._message
@@ -243,21 +261,30 @@ class Agent:
     def _agrees(self, name: str, answer: bytes, last: int) -> bool:
         try:
             theirs = json.loads(answer)
-            config, heard = theirs["config"], theirs["heard"].get(self.name, -1)
-            public = theirs["public"]
-        except (ValueError, KeyError, AttributeError, TypeError):
+            config, public, instance = theirs["config"], theirs["public"], theirs["instance"]
+            heard, known_as = theirs["heard"].get(self.name, -1), theirs["instances"].get(self.name)
+            if not isinstance(heard, int) or not isinstance(instance, str) or not isinstance(known_as, str | None):
+                raise TypeError
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
             log.warning("%s answers nonsense", name)
             return False
         if config != self.network.digest:
             what = difference(self.network.public, public) if isinstance(public, dict) else "it does not say in what"
             self._stop.wait(_LISTEN)
             raise Stopped(f"{name} has another configuration: {what}. Nothing was sent")
-        if isinstance(heard, int) and heard > last:
+        if known_as not in (None, self.ledger.instance):
+            raise Stopped(
+                f"{name} knows another process as {self.name}: it runs elsewhere, or {self.member.ledger} is not its latest ledger. "
+                "Two of them would noise everything twice, which no certificate covers. End the other one, or begin a run with a new name"
+            )
+        if self._instances.setdefault(name, instance) != instance:
+            raise Stopped(f"{name} is no longer the process that it was: it has lost its ledger, or runs twice. Begin a run with a new name")
+        if heard > last:
             raise Stopped(
                 f"{name} has heard message {heard} of {self.name}, and the ledger {self.member.ledger} ends with message {last}: it is not the latest one. "
                 "Going on would noise rounds a second time, which no certificate covers. Find the latest ledger, or begin a run with a new name"
             )
-        return True
+        return known_as is not None  # not before the neighbour has taken this process for the agent
 
     def _serve(self) -> None:
         """Answer for the messages until all who hear this agent are done, and tell those it hears that it is."""
@@ -285,9 +312,9 @@ class Agent:
             answer = self.transport.ask(name, "hello", timeout=2.0)
             try:
                 reached.append(int(json.loads(answer or b"{}")["round"]))
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 return
-        self.ledger.forget(min(reached, default=0))
+        self.ledger.forget(min([*reached, self._round]))
 
     def _outbox(self, step: int) -> bytes | None:
         last = self._last
@@ -304,9 +331,9 @@ class Agent:
         status = {
             "schema": SCHEMA, "version": VERSION, "agent": self.name, "config": self.network.digest, "public": self.network.public,
             "round": self.total if self._done else step, "of": self.total, "done": self._done, "private": self.noise.private,
-            "epsilon": float(self.spent[sent - 1]) if sent else 0.0, "delta": self.plan.certificate.slack,
-            "heard": self.mailbox.heard, "alive": sorted(self.transport.alive()), "waiting_for": self._waiting_for,
-            "dropped": self.mailbox.dropped, "hears": self.hears, "subscribed": self.transport.subscribed(),
+            "spent": float(self.spent[sent - 1]) if sent else 0.0, "unit": budget.unit(self.plan.algorithm), "delta": self.plan.certificate.slack,
+            "instance": self.ledger.instance, "instances": self._instances, "heard": self.mailbox.heard, "alive": sorted(self.transport.alive()), "waiting_for": self._waiting_for,
+            "dropped": {**self.mailbox.dropped, **self.transport.refused}, "hears": self.hears, "subscribed": self.transport.subscribed(),
         }  # fmt: skip
         return json.dumps(status).encode()
 
@@ -341,7 +368,10 @@ def keep(folder: Path, name: str, model: np.ndarray, plan: Plan) -> Path:
     path = folder / f"{name}.model.npy"
     buffer = io.BytesIO()
     np.save(buffer, model)
-    write_atomically(path, buffer.getvalue())
-    path.chmod(0o600)
+    outer = os.umask(0o077)
+    try:
+        write_atomically(path, buffer.getvalue())
+    finally:
+        os.umask(outer)
     write_atomically(folder / f"{name}.certificate.json", plan.certificate.of(plan.certificate.names.index(name)).to_json().encode())
     return path

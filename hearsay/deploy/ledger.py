@@ -1,8 +1,8 @@
 """What must survive anything: one SQLite file per agent, written and synced to disk before a message leaves.
 
-    rounds    one row per message: its bytes, what the agent has spent with it, when, whom it did without before it and whom it had heard (notes)
+    rounds    one row per message: its bytes, the secret of its noise where later rounds take that back (correlated noise), what the agent has spent with it, when, whom it did without before it and whom it had heard (notes)
     state     the agent's private state as of the last row of `rounds`, from which the run goes on
-    about     run, agent, configuration; a secret for noise that later rounds take back (correlated noise)
+    about     run, agent, configuration, a fingerprint of the records; `instance`, which tells this ledger from any other of the same agent
 
 `commit` puts message, state and budget down in one transaction and returns when the disk has them (WAL, synchronous = FULL). Only then may the message leave. So whatever
 moment a process dies at, either the message is in the ledger, and the same bytes are sent again, or it never left and its noise was never seen: no state is noised
@@ -15,6 +15,7 @@ the agent would noise rounds again that it has already sent: agents ask their ne
 from __future__ import annotations
 
 import fcntl
+import hmac
 import json
 import os
 import sqlite3
@@ -33,7 +34,7 @@ from hearsay._version import VERSION
 FORMAT = 1
 _SCHEMA = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE rounds (round INTEGER PRIMARY KEY, payload BLOB, crc INTEGER NOT NULL, size INTEGER NOT NULL, epsilon REAL NOT NULL, notes TEXT NOT NULL, at REAL NOT NULL);
+CREATE TABLE rounds (round INTEGER PRIMARY KEY, payload BLOB, crc INTEGER NOT NULL, size INTEGER NOT NULL, epsilon REAL NOT NULL, notes TEXT NOT NULL, at REAL NOT NULL, secret BLOB NOT NULL);
 CREATE TABLE state (one INTEGER PRIMARY KEY CHECK (one = 1), round INTEGER NOT NULL, done INTEGER NOT NULL, crc INTEGER NOT NULL, arrays BLOB NOT NULL);
 """
 
@@ -48,7 +49,7 @@ class Entry(NamedTuple):
     round: int
     done: bool
     arrays: dict[str, np.ndarray]
-    payload: bytes | None
+    payload: bytes
 
 
 class Ledger:
@@ -80,7 +81,8 @@ class Ledger:
             self._db.execute("BEGIN IMMEDIATE")
             for statement in filter(str.strip, _SCHEMA.split(";")):
                 self._db.execute(statement)
-            rows = {"format": str(FORMAT), "version": VERSION, "secret": os.urandom(32), **about}
+            rows = {"format": str(FORMAT), "version": VERSION, "secret": os.urandom(32), "instance": os.urandom(16).hex()}
+            rows |= about
             self._db.executemany("INSERT INTO about VALUES (?, ?)", rows.items())
             self._db.execute("COMMIT")
             _sync_folder(self.path.parent)
@@ -93,18 +95,25 @@ class Ledger:
                     f"{self.path} belongs to another {key} ({str(stored.get(key))[:40]}, and this is {value[:40]}): "
                     "give the run a new name, or another folder for its state"
                 )
-        self.secret: bytes = stored["secret"]
+        self._secret: bytes = stored["secret"]
+        self.instance: str = stored["instance"]
 
     def commit(
-        self, round: int, payload: bytes, epsilon: float, notes: dict[str, Any], arrays: dict[str, np.ndarray]
+        self,
+        round: int,
+        payload: bytes,
+        epsilon: float,
+        notes: dict[str, Any],
+        arrays: dict[str, np.ndarray],
+        secret: bytes = b"",
     ) -> None:
         """The message of a round with the state after it, on disk when this returns. A round is written once."""
         blob = save(arrays)
         with self._lock:
             self._db.execute("BEGIN IMMEDIATE")
             try:
-                row = (round, payload, zlib.crc32(payload), len(payload), epsilon, json.dumps(notes), time.time())
-                self._db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+                row = (round, payload, zlib.crc32(payload), len(payload), epsilon, json.dumps(notes), time.time(), secret)
+                self._db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
                 self._store(round, False, blob)
                 self._db.execute("COMMIT")
             except BaseException:
@@ -128,7 +137,10 @@ class Ledger:
         round, done, crc, blob = rows[0]
         if zlib.crc32(blob) != crc:
             raise LedgerError(f"the state in {self.path} is damaged (its checksum does not match): see docs/operations.md")
-        return Entry(round, bool(done), load(blob), self.message(round))
+        payload = self.message(round)
+        if payload is None:
+            raise LedgerError(f"{self.path} lacks its last message: see docs/operations.md")
+        return Entry(round, bool(done), load(blob), payload)
 
     def message(self, round: int) -> bytes | None:
         """The bytes that were sent in that round, if they are still kept."""
@@ -147,17 +159,36 @@ class Ledger:
 
     def heard(self) -> dict[str, int]:
         """The last round that the agent had heard of each neighbour when it wrote its last message."""
+        return self.notes().get("heard", {})
+
+    def notes(self) -> dict[str, Any]:
+        """What was written down with the last message."""
         rows = self._read("SELECT notes FROM rounds ORDER BY round DESC LIMIT 1")
-        return json.loads(rows[0][0])["heard"] if rows else {}
+        return json.loads(rows[0][0]) if rows else {}
+
+    def secrets(self) -> dict[int, bytes]:
+        """The secrets of the rounds' noise, where they are kept."""
+        return dict(self._read("SELECT round, secret FROM rounds WHERE length(secret) > 0"))
+
+    def pin(self, what: str, content: bytes, hint: str) -> None:
+        """Remember a fingerprint of something that must not change during the run; refuse where it has."""
+        found = hmac.new(self._secret, content, "sha256").hexdigest()  # keyed: a plain one would confirm a guess of the records
+        with self._lock:
+            self._db.execute("INSERT OR IGNORE INTO about VALUES (?, ?)", (what, found))
+            stored = self._db.execute("SELECT value FROM about WHERE key = ?", (what,)).fetchone()[0]
+        if stored != found:
+            raise LedgerError(f"the {what} changed since {self.path} was begun: {hint}")
 
     def size(self) -> int:
         """Bytes of messages that are kept."""
         return self._read("SELECT coalesce(sum(size), 0) FROM rounds WHERE payload IS NOT NULL")[0][0]
 
     def forget(self, before: int) -> None:
-        """Let go of the bytes of messages that everybody has. Their checksums and budgets stay."""
+        """Let go of the bytes of messages that everybody has, but never of the last. Checksums and budgets stay."""
         with self._lock:
-            self._db.execute("UPDATE rounds SET payload = NULL WHERE round < ? AND payload IS NOT NULL", (before,))
+            self._db.execute(
+                "UPDATE rounds SET payload = NULL WHERE round < min(?, (SELECT max(round) FROM rounds)) AND payload IS NOT NULL", (before,)
+            )
 
     def _read(self, question: str, *values: int) -> list[tuple]:
         try:

@@ -10,7 +10,7 @@ import logging
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -26,10 +26,19 @@ Fields = dict[str, np.ndarray]
 class Mailbox:
     """`put` is called by the network's threads, the rest by the agent's."""
 
-    def __init__(self, format: Format, hears: Iterable[str], last_round: int, heard: dict[str, int]) -> None:
+    def __init__(
+        self,
+        format: Format,
+        hears: Iterable[str],
+        last_round: int,
+        heard: dict[str, int],
+        instances: Mapping[str, str] | None = None,
+    ) -> None:
+        """`instances`: which process of each name is believed; a message of one that has not been greeted yet must wait."""
         self._format, self._hears, self._last_round = format, tuple(hears), last_round
         self._ahead = max(2, min(_AHEAD_MOST, _AHEAD_BYTES // format.largest))
         self._arrived, self._held, self._round = threading.Condition(), dict[int, dict[str, Fields]](), 0
+        self._instances = dict.fromkeys(self._hears, "") if instances is None else instances
         self._heard = dict(heard)  # the last round that was heard of each, also before a restart
         self._dropped: Counter[tuple[str, str]] = Counter()
         self._quiet: Counter[str] = Counter()
@@ -62,7 +71,11 @@ class Mailbox:
                     # An old round is a re-sent message after a restart, or a replay: either way it changes nothing.
                     self._quiet["old round" if step < now else "too early"] += 1
                     return
-            fields = self._format.decode(payload, sender, step)
+                if sender not in self._instances:
+                    self._quiet["not greeted"] += 1
+                    return
+                instance = self._instances[sender]
+            fields = self._format.decode(payload, sender, step, instance)
         except Rejected as rejection:
             self._count(sender, rejection.reason)
             return

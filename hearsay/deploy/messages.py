@@ -1,7 +1,7 @@
 """What a message looks like on the wire, and everything that is not one.
 
 A message is a safetensors file: eight bytes with the length of a JSON header, the header, the numbers. Its metadata say schema, run, config (the hash of what all
-agents must agree on), agent and round. Nothing in it is ever executed, and nothing is believed: `Format.decode` checks every byte of the layout against what this
+agents must agree on), agent, instance (the ledger that it comes from) and round. Nothing in it is ever executed, and nothing is believed: `Format.decode` checks every byte of the layout against what this
 run's messages must look like and raises `Rejected` with a reason from a short list otherwise.
 """
 
@@ -46,15 +46,16 @@ class Format:
     def _bytes(self, shape: tuple[int, ...]) -> int:
         return int(np.prod(shape, dtype=np.int64)) * self.dtype.itemsize
 
-    def encode(self, agent: str, step: int, fields: Mapping[str, Any]) -> bytes:
-        arrays = {name: np.ascontiguousarray(fields[name], self.dtype).reshape(self.shapes[name]) for name in self.shapes}
-        return save(arrays, self._metadata(agent, step))
+    def encode(self, agent: str, step: int, fields: Mapping[str, Any], instance: str = "") -> bytes:
+        # Adding 0 turns -0 into 0: whether a zero is negative says something of what it was made from.
+        arrays = {name: (np.ascontiguousarray(fields[name], self.dtype) + 0).reshape(shape) for name, shape in self.shapes.items()}
+        return save(arrays, self._metadata(agent, step, instance))
 
-    def decode(self, payload: bytes | memoryview, agent: str, step: int) -> dict[str, np.ndarray]:
+    def decode(self, payload: bytes | memoryview, agent: str, step: int, instance: str = "") -> dict[str, np.ndarray]:
         """The fields of that agent's message of that round, as read-only views of the payload."""
         payload = memoryview(payload)
         header, start = self._header(payload)
-        self._check_metadata(header.pop("__metadata__", None), agent, step)
+        self._check_metadata(header.pop("__metadata__", None), self._metadata(agent, step, instance))
         if set(header) != set(self.shapes):
             raise Rejected("wrong fields")
         found, filled = {}, []
@@ -76,8 +77,9 @@ class Format:
                 raise Rejected("not finite", name)
         return found
 
-    def _metadata(self, agent: str, step: int) -> dict[str, str]:
-        return {"schema": str(SCHEMA), "run": self.run, "config": self.config, "agent": agent, "round": str(step)}
+    def _metadata(self, agent: str, step: int, instance: str) -> dict[str, str]:
+        who = {"agent": agent, "instance": instance, "round": str(step)}
+        return {"schema": str(SCHEMA), "run": self.run, "config": self.config, **who}
 
     def _header(self, payload: memoryview) -> tuple[dict[str, Any], int]:
         if len(payload) > self.largest:
@@ -93,18 +95,18 @@ class Format:
             raise Rejected("not safetensors", "header")
         return header, 8 + size
 
-    def _check_metadata(self, metadata: Any, agent: str, step: int) -> None:
+    def _check_metadata(self, metadata: Any, wanted: dict[str, str]) -> None:
         if not isinstance(metadata, dict):
             raise Rejected("not safetensors", "metadata")
-        wanted = self._metadata(agent, step)
         for key, reason in (
             ("schema", "wrong schema"),
             ("run", "wrong run"),
             ("config", "wrong configuration"),
             ("agent", "wrong agent"),
+            ("instance", "another process of this name"),
             ("round", "wrong round"),
         ):
-            if metadata.get(key) != wanted[key]:
+            if metadata.get(key, "") != wanted[key]:
                 raise Rejected(reason)
 
     def _offsets(self, given: Any, shape: tuple[int, ...], available: int) -> tuple[int, int]:

@@ -41,6 +41,8 @@ class Plan:
 def planned(network: Network, agent: int | None, data: Path | None = None, *, rehearsed: bool = False) -> Plan:
     """The plan of that agent; None: of all of them, with nobody's records. `rehearsed`: the noise will be the simulator's."""
     config, own = network.config, network
+    if config.run.get("precision", 64) != 64 and not rehearsed:
+        check.fail("precision in [run]", "64 in a private run: the rounding of float32 gives states away (see docs/threat-model.md)", 32)
     jax.config.update("jax_enable_x64", config.run.get("precision", 64) == 64)
     if data is not None and agent is not None:
         member = replace(network.members[agent], data=data)
@@ -85,7 +87,7 @@ def _calibrated(
     aims = list(targets)
     for _ in range(8):
         found = calibrate(algorithm, problem, graph, steps, aims, delta=delta)
-        spent = budget.certificate(found, problem, graph, steps, delta).epsilon
+        spent = budget.sizes(budget.certificate(found, problem, graph, steps, delta))
         over = [max(0.0, got - target) for got, target in zip(spent, targets, strict=True)]
         if not any(over):
             return found

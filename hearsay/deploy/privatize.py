@@ -29,12 +29,12 @@ REHEARSAL = (
 
 
 class Lattice:
-    """`secret` keeps correlated noise the same across restarts; independent noise needs none and is never drawn twice."""
+    """`secrets`, round by round, bring correlated noise back after a restart, because later rounds take it back; independent noise is never drawn twice."""
 
     private, name = True, "lattice"
 
-    def __init__(self, steps: Steps, secret: bytes) -> None:
-        self._steps, self._key = steps, lattice.Key.fresh()
+    def __init__(self, steps: Steps, secrets: dict[int, bytes]) -> None:
+        self._steps, self._key, self._secrets = steps, lattice.Key.fresh(), secrets
         algorithm = steps.algorithm
         # For what is random and not secret (who sleeps, which coordinates travel): two words for jax's generator.
         self._public = jax.random.wrap_key_data(np.frombuffer(os.urandom(8), np.uint32), impl="threefry2x32")
@@ -42,13 +42,20 @@ class Lattice:
         if algorithm.factors is not None:
             scale = float(algorithm.noise_for(steps.agent)(0))
             if scale > 0:
-                self._correlated = FactorizedNoise(algorithm.factors, secret, scale, steps.problem.dimension)
+                self._correlated = FactorizedNoise(algorithm.factors, self._draw, scale, steps.problem.dimension)
 
     def message(self, step: int, carry: Carry) -> tuple[Any, Carry]:
         """(what may leave, the state after it)."""
         fields, carry = self._steps.prepare(step, carry)
         noised = type(fields)(*(jnp.asarray(self._noised(step, field), self._steps.dtype) for field in fields))
         return self._steps.finish(step, noised, carry, self._public)
+
+    def secret(self, step: int) -> bytes:
+        """What the ledger must keep with that round's message."""
+        return self._secrets.get(step, b"")
+
+    def _draw(self, step: int) -> bytes:
+        return self._secrets.setdefault(step, os.urandom(32))
 
     def _noised(self, step: int, field: Private) -> np.ndarray:
         value = np.asarray(field.value, np.float64)
@@ -57,6 +64,8 @@ class Lattice:
         # A scale that was rounded to the run's precision may be a hair below the certified one.
         margin = 1 + 8 * float(jnp.finfo(self._steps.dtype).eps)
         scale, mechanism = np.asarray(field.scale, np.float64) * margin, self._steps.algorithm.mechanism
+        if not np.all(scale >= 0):
+            raise ValueError("the scale of the noise must be zero or positive")
         if scale.ndim == 0:
             return lattice.privatize(value, float(scale), mechanism, self._key) if scale > 0 else value
         out = value.copy()
@@ -75,6 +84,9 @@ class Rehearsal:
         self._steps, self.name = steps, f"seed {seed}"
         self._key = keys.noise_keys(jnp.asarray([seed]), steps.problem.agents)[0, steps.agent]
         self._constants = steps.algorithm.constants(steps.dtype)
+
+    def secret(self, step: int) -> bytes:
+        return b""
 
     def message(self, step: int, carry: Carry) -> tuple[Any, Carry]:
         return self._steps.rehearse(step, carry, self._key, self._constants)

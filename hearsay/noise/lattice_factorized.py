@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,10 +35,11 @@ _KEPT_BYTES = 2**29  # past noise beyond this is drawn again each time it is nee
 
 
 class FactorizedNoise:
-    """The noise of one agent's messages, all of it determined by a secret of 32 bytes: `os.urandom(32)`, kept where the
-    agent keeps its ledger.
+    """The noise of one agent's messages, all of it determined by secrets of 32 bytes, `os.urandom(32)`, kept where the agent keeps its ledger.
 
-    scale: V. size: how many numbers a message has.
+    secret: a function that gives every round a secret of its own, the same whenever it is asked, or one secret for all rounds. With one of its own for every round,
+    noise that was drawn again after an old ledger was put back is independent of what had left; with one for all, two messages of a round would differ by just the
+    difference of their values. scale: V. size: how many numbers a message has.
 
     **One value per round.** The noise of a round is the same whenever it is asked for, because later rounds must take
     back just that noise, also after a crash. Two different values sent with the noise of the same round betray their
@@ -50,12 +52,17 @@ class FactorizedNoise:
     """
 
     def __init__(
-        self, factorization: Factorization, secret: bytes, scale: float, size: int, *, private: bool = True
+        self,
+        factorization: Factorization,
+        secret: bytes | Callable[[int], bytes],
+        scale: float,
+        size: int,
+        *,
+        private: bool = True,
     ) -> None:
         check.instance("factorization", factorization, Factorization, "one of privacy/factorization.py")
-        check.instance("secret", secret, bytes, "32 bytes such as os.urandom(32)")
-        if len(secret) != 32:
-            check.fail("secret", "32 bytes long", len(secret))
+        if not callable(secret):
+            _require_secret(secret)
         self.factorization, self.scale = factorization, check.positive("scale", scale)
         self.size, self.private = check.count("size", size), check.flag("private", private)
         if not private:
@@ -63,8 +70,8 @@ class FactorizedNoise:
                 "noise from a known secret is NOT PRIVATE: use os.urandom(32) for data that needs protection",
                 stacklevel=2,
             )
-        plan = f"hearsay factorized noise {factorization!r} {self.scale.hex()} {self.size} "
-        self._secret = hashlib.sha256(secret + plan.encode()).digest()
+        self._plan = f"hearsay factorized noise {factorization!r} {self.scale.hex()} {self.size} ".encode()
+        self._secret = secret
         self._diagonal = rows(factorization)[0]
         for end in (np.abs(self._diagonal).min(), np.abs(self._diagonal).max()):
             grid(
@@ -109,7 +116,10 @@ class FactorizedNoise:
 
     def _draw(self, round: int) -> np.ndarray:
         """eta, in grid steps."""
-        key = Key(hashlib.sha256(self._secret + round.to_bytes(8, "little")).digest(), self.private)
+        secret = self._secret(round) if callable(self._secret) else self._secret
+        _require_secret(secret)
+        derived = hashlib.sha256(secret + self._plan).digest()
+        key = Key(hashlib.sha256(derived + round.to_bytes(8, "little")).digest(), self.private)
         return discrete_gaussian(key, self._deviation(round) / self._grid(round), self.size)
 
     def _past(self, round: int) -> np.ndarray:
@@ -129,3 +139,9 @@ class FactorizedNoise:
     def __repr__(self) -> str:
         kind = "private" if self.private else "simulated, NOT PRIVATE"
         return f"FactorizedNoise({self.factorization!r}, scale={self.scale!r}, size={self.size}, {kind})"
+
+
+def _require_secret(secret: Any) -> None:
+    check.instance("secret", secret, bytes, "32 bytes such as os.urandom(32)")
+    if len(secret) != 32:
+        check.fail("secret", "32 bytes long", len(secret))

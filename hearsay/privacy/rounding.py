@@ -90,8 +90,8 @@ def factorized(rho: float, factorization: Factorization, dimension: int) -> floa
     check.instance("factorization", factorization, Factorization, "one of privacy/factorization.py")
     root = math.sqrt(check.count("dimension", dimension))
     diagonal, terms, others = rows(factorization)
-    rounded = root * _encoded(factorization, np.abs(diagonal) * 2.0**-GRID_BITS * (1 + (terms > 0)))
-    floated = root * _encoded(factorization, (terms + 4) * 2.0**-53 * others)
+    rounded = root * encoded(factorization, np.abs(diagonal) * 2.0**-GRID_BITS * (1 + (terms > 0)))
+    floated = root * encoded(factorization, (terms + 4) * 2.0**-53 * others)
     if not floated < 0.5:
         return math.inf
     mu = (math.sqrt(2 * _budget("rho", rho)) + rounded + 2 * _TAIL * floated) / (1 - floated)
@@ -188,7 +188,7 @@ def rows(factorization: Factorization) -> tuple[np.ndarray, np.ndarray, np.ndarr
     return np.full(known.rounds, first[0]), np.cumsum(below > 0).astype(np.float64), np.cumsum(below)
 
 
-def _encoded(factorization: Factorization, sizes: np.ndarray) -> float:
+def encoded(factorization: Factorization, sizes: np.ndarray) -> float:
     """The norm of |C| sizes: how far errors of at most these sizes in the rounds can move C times them, in one
     number."""
     known: Any = factorization

@@ -218,7 +218,7 @@ def test_an_old_ledger_is_refused(tmp_path):
         fleet.start("alice")
         fleet.running["alice"].join(30)
         assert fleet.running["alice"].exitcode == 5
-        assert "it is not the latest one" in fleet.log("alice").read_text()
+        assert "knows another process as alice" in fleet.log("alice").read_text()
         assert size_of(network, 0) == 0, "nothing may be noised"
         assert fleet.running["bob"].is_alive()
 

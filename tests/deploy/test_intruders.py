@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 import time
 
@@ -40,7 +41,8 @@ def calm(tmp_path_factory):
 def session(endpoint: str, folder, name: str):
     """A peer of somebody's own making, with that certificate."""
     config = {
-        "mode": "client",
+        "mode": "peer",
+        "listen": {"endpoints": []},
         "connect": {"endpoints": [endpoint], "timeout_ms": 3000, "exit_on_failure": True},
         "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
         "transport": {
@@ -83,7 +85,7 @@ def malformed(count: int, good: bytes):
         elif kind == 2:
             flipped = bytearray(good)
             flipped[int(rng.integers(8, len(good) - 40))] ^= int(rng.integers(1, 256))
-            yield bytes(flipped) if b"NaN" in flipped or True else b""
+            yield bytes(flipped)
         elif kind == 3:
             yield good + rng.bytes(1 + i % 64)
         elif kind == 4:
@@ -137,6 +139,7 @@ def test_forgeries_unknown_certificates_and_replays(tmp_path, keys, calm):
         with pytest.raises(zenoh.ZError):
             session(network.members[0].endpoint, keys / "others", "bob")
         shape = Format(network.run, network.digest, {"params": (4,)}, np.dtype("<f8"))
+        instance = status(network, fleet)["bob"]["instance"]
         forger = session(network.members[0].endpoint, keys / "keys", "carol")
         stop = threading.Event()
 
@@ -144,7 +147,7 @@ def test_forgeries_unknown_certificates_and_replays(tmp_path, keys, calm):
             step = 0
             while not stop.is_set() and step < 300:
                 for ahead in range(4):
-                    forged = shape.encode("bob", step + ahead, {"params": np.full(4, 1e6)})
+                    forged = shape.encode("bob", step + ahead, {"params": np.full(4, 1e6)}, instance)
                     forger.put(f"hearsay/{network.run}/bob/{step + ahead}", forged)
                     forger.put(f"hearsay/{network.run}/*/{step + ahead}", forged)  # a pattern that matches bob's key
                 old = shape.encode("carol", max(0, step - 5), {"params": np.full(4, 1e6)})
@@ -167,14 +170,11 @@ def test_replaying_a_members_own_old_messages_changes_nothing(tmp_path, keys, ca
     with fleet:
         time.sleep(2.0)
         wait_until_round(network, fleet, 20)
-        about = {"run": network.run, "agent": "bob"}
         replayer = session(network.members[0].endpoint, keys / "keys", "bob")
-        import sqlite3
-
         db = sqlite3.connect(f"file:{network.members[1].ledger}?mode=ro", uri=True)
         old = db.execute("SELECT round, payload FROM rounds WHERE round < 15 ORDER BY round").fetchall()
         db.close()
-        assert len(old) == 15 and about
+        assert len(old) == 15
         for _ in range(20):
             for step, payload in old:
                 replayer.put(f"hearsay/{network.run}/bob/{step}", payload)  # an old round

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import os
 import random
@@ -60,7 +61,8 @@ def test_an_empty_ledger(path):
         assert ledger.last() is None
         assert ledger.message(0) is None
         assert ledger.history() == []
-        assert ledger.heard() == {}
+        assert ledger.heard() == ledger.notes() == {}
+        assert ledger.secrets() == {}
         assert ledger.size() == 0
 
 
@@ -175,15 +177,63 @@ def test_commits_are_synced_to_disk(path):
         assert ledger._db.execute("PRAGMA synchronous").fetchone() == (2,)
 
 
-def test_the_secret_is_drawn_once_and_kept(path, tmp_path):
+def test_the_instance_is_drawn_once_and_kept(path, tmp_path):
     with Ledger(path, ABOUT) as ledger:
-        secret = ledger.secret
+        instance = ledger.instance
     with Ledger(path, ABOUT) as ledger:
-        assert ledger.secret == secret
-    assert isinstance(secret, bytes)
-    assert len(secret) == 32
+        assert ledger.instance == instance
+    assert len(instance) == 32
     with Ledger(tmp_path / "other.ledger", ABOUT) as ledger:
-        assert ledger.secret != secret
+        assert ledger.instance != instance
+
+
+def test_secrets_of_noise_that_later_rounds_take_back(path):
+    with Ledger(path, ABOUT) as ledger:
+        commit(ledger, 0)
+        for round in (1, 2):
+            ledger.commit(round, payload(round), 1.0, {"heard": {}}, arrays(round), bytes([round]) * 32)
+        ledger.forget(2)
+    with Ledger(path, ABOUT) as ledger:
+        assert ledger.secrets() == {1: b"\1" * 32, 2: b"\2" * 32}, "secrets are needed for longer than messages"
+
+
+def test_what_is_pinned_must_not_change(path):
+    with Ledger(path, ABOUT) as ledger:
+        ledger.pin("records", b"secret records", "put them back")
+        ledger.pin("records", b"secret records", "put them back")
+        ledger.pin("plan", b"plan", "another version")
+    with Ledger(path, ABOUT) as ledger:
+        ledger.pin("records", b"secret records", "put them back")
+        with pytest.raises(LedgerError, match=r"the records changed since .*alice.ledger was begun: put them back"):
+            ledger.pin("records", b"other records", "put them back")
+        ledger.pin("plan", b"plan", "another version")
+
+
+def test_a_pinned_fingerprint_confirms_no_guess(path, tmp_path):
+    """It is keyed: two ledgers have different ones of the same records, and neither is a plain hash."""
+    found = []
+    for file in (path, tmp_path / "other.ledger"):
+        with Ledger(file, ABOUT) as ledger:
+            ledger.pin("records", b"records", "")
+            found.append(ledger._db.execute("SELECT value FROM about WHERE key = 'records'").fetchone()[0])
+    assert len({*found, hashlib.sha256(b"records").hexdigest()}) == 3
+
+
+def test_the_last_message_is_never_forgotten(path):
+    with Ledger(path, ABOUT) as ledger:
+        ledger.forget(5)
+        commit(ledger, 0, 1, 2)
+        ledger.forget(100)
+        assert [ledger.message(r) is None for r in range(3)] == [True, True, False]
+        assert_stands_at(ledger, 2)
+
+
+def test_a_ledger_without_its_last_message_is_refused(path):
+    with Ledger(path, ABOUT) as ledger:
+        commit(ledger, 0, 1)
+        ledger._db.execute("UPDATE rounds SET payload = NULL WHERE round = 1")
+        with pytest.raises(LedgerError, match="lacks its last message"):
+            ledger.last()
 
 
 @pytest.mark.parametrize("key", ABOUT)

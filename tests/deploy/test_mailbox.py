@@ -245,6 +245,26 @@ def test_what_is_held_is_bounded_however_much_arrives():
     assert len(mail._dropped) + len(mail._quiet) <= 3
 
 
+def test_a_message_of_a_process_that_has_not_been_greeted_must_wait():
+    instances: dict[str, str] = {}
+    mail = Mailbox(FORMAT, HEARS, LAST, {}, instances)
+    payload = FORMAT.encode("bob", 0, {"params": np.ones(3)}, "b1")
+    mail.put("bob", "0", payload)
+    assert (mail.take(0), mail.ignored(), mail.dropped) == ({}, {"not greeted": 1}, {})
+    instances["bob"] = "b1"
+    mail.put("bob", "0", payload)
+    assert held(mail, 0) == {"bob": 1.0}
+
+
+def test_a_second_process_of_the_same_name_is_not_believed():
+    mail = Mailbox(FORMAT, HEARS, LAST, {}, {"bob": "b1", "carol": "c1"})
+    mail.put("bob", "0", FORMAT.encode("bob", 0, {"params": np.ones(3)}, "b2"))
+    mail.put("carol", "0", FORMAT.encode("carol", 0, {"params": np.ones(3)}, "b1"))
+    mail.put("bob", "0", message("bob", 0))
+    assert mail.take(0) == {}
+    assert mail.dropped == {"another process of this name": 3}
+
+
 def test_the_same_message_twice_is_fine():
     mail = box()
     for _ in range(3):
@@ -271,8 +291,8 @@ def test_a_message_for_a_round_that_ends_while_it_is_read_is_left_out(monkeypatc
     mail = box()
     decode = Format.decode
 
-    def slow(self, payload, agent, step):
-        found = decode(self, payload, agent, step)
+    def slow(self, *arguments):
+        found = decode(self, *arguments)
         mail.begin(1)
         return found
 

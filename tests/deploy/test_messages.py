@@ -19,10 +19,10 @@ F64, F32 = np.dtype("<f8"), np.dtype("<f4")
 FORMAT = Format("wards", "c" * 64, {"params": (3,), "tracker": (2, 2), "scale": ()}, F64)
 FIELDS = {
     "params": np.array([1.5, -2.0, 1e300]),
-    "tracker": np.array([[0.0, -0.0], [5e-324, 7.0]]),
+    "tracker": np.array([[0.0, -1.0], [5e-324, 7.0]]),
     "scale": np.array(3.25),
 }
-ABOUT = {"schema": "1", "run": "wards", "config": "c" * 64, "agent": "alice", "round": "7"}
+ABOUT = {"schema": "1", "run": "wards", "config": "c" * 64, "agent": "alice", "instance": "a1", "round": "7"}
 SPANS = {"params": (0, 24), "tracker": (24, 56), "scale": (56, 64)}
 BODY = b"".join(FIELDS[name].tobytes() for name in SPANS)
 
@@ -56,7 +56,7 @@ def assert_valid(found) -> None:
 
 
 def decode(payload: bytes):
-    return FORMAT.decode(payload, "alice", 7)
+    return FORMAT.decode(payload, "alice", 7, "a1")
 
 
 def reason(payload: bytes) -> str:
@@ -85,11 +85,30 @@ def test_round_trip(dtype, shapes):
 
 
 def test_fields_are_views_of_the_payload():
-    payload = FORMAT.encode("alice", 7, FIELDS)
+    payload = FORMAT.encode("alice", 7, FIELDS, "a1")
     found = decode(payload)
     assert_valid(found)
     assert all(not value.flags.owndata for value in found.values())
-    assert_valid(FORMAT.decode(memoryview(payload), "alice", 7))
+    assert_valid(FORMAT.decode(memoryview(payload), "alice", 7, "a1"))
+
+
+def test_the_sign_of_a_zero_does_not_leave_the_agent():
+    """It would say something of the number that was rounded to it."""
+    values = {"params": np.array([-0.0, 0.0, -0.0]), "tracker": np.full((2, 2), -0.0), "scale": np.array(-0.0)}
+    payload = FORMAT.encode("alice", 7, values, "a1")
+    found = decode(payload)
+    assert not any(np.signbit(value).any() for value in found.values())
+    assert b"\x00\x80" not in payload
+
+
+def test_arrays_in_any_order_in_memory_and_plain_lists_are_written_row_by_row():
+    values = {"params": np.arange(6.0)[::2], "tracker": np.asfortranarray(np.arange(4.0).reshape(2, 2)), "scale": 3.5}
+    found = decode(FORMAT.encode("alice", 7, values, "a1"))
+    np.testing.assert_array_equal(found["params"], [0, 2, 4])
+    np.testing.assert_array_equal(found["tracker"], [[0, 1], [2, 3]])
+    found = decode(FORMAT.encode("alice", 7, {"params": [1, 2, 3], "tracker": [[1, 2], [3, 4]], "scale": 3}, "a1"))
+    np.testing.assert_array_equal(found["tracker"], [[1, 2], [3, 4]])
+    assert found["scale"] == 3.0
 
 
 def test_the_header_built_here_is_valid():
@@ -107,14 +126,17 @@ def test_a_message_of_the_safetensors_library_is_accepted():
     assert_valid(decode(save(FIELDS, ABOUT)))
     single = Format("wards", "c" * 64, {"params": (3,)}, F32)
     payload = save({"params": np.arange(3, dtype=np.float32)}, ABOUT)
-    np.testing.assert_array_equal(single.decode(payload, "alice", 7)["params"], [0, 1, 2])
+    np.testing.assert_array_equal(single.decode(payload, "alice", 7, "a1")["params"], [0, 1, 2])
 
 
 def test_a_long_message_with_the_longest_names_fits_its_header():
     shapes = dict.fromkeys(("params", "tracker", "gradient", "update"), (1000, 1000))
     form = Format("r" * 64, "c" * 64, shapes, F32)
     zeros = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
-    assert form.decode(form.encode("a" * 64, 10**9, zeros), "a" * 64, 10**9)["params"].shape == (1000, 1000)
+    assert form.decode(form.encode("a" * 64, 10**9, zeros, "f" * 32), "a" * 64, 10**9, "f" * 32)["params"].shape == (
+        1000,
+        1000,
+    )
 
 
 @pytest.mark.parametrize(
@@ -127,6 +149,8 @@ def test_a_long_message_with_the_longest_names_fits_its_header():
         ("config", "d" * 64, "wrong configuration"),
         ("agent", "bob", "wrong agent"),
         ("agent", ["alice"], "wrong agent"),
+        ("instance", "a2", "another process of this name"),
+        ("instance", None, "another process of this name"),
         ("round", "8", "wrong round"),
         ("round", "07", "wrong round"),
         ("round", 7, "wrong round"),
@@ -154,7 +178,7 @@ def test_wrong_types_of_a_single_precision_run(kind):
     form = Format("wards", "c" * 64, {"params": (2,)}, F32)
     one = {"__metadata__": ABOUT, "params": {"dtype": kind, "shape": [2], "data_offsets": [0, 8]}}
     with pytest.raises(Rejected, match="wrong type: params"):
-        form.decode(packed(one, bytes(8)), "alice", 7)
+        form.decode(packed(one, bytes(8)), "alice", 7, "a1")
 
 
 @pytest.mark.parametrize("about", [None, [], "F64", 5, True])
@@ -210,7 +234,7 @@ def test_truth_values_are_no_offsets():
     one = Format("wards", "c" * 64, {"a": (1,)}, F64)
     head = {"__metadata__": ABOUT, "a": {"dtype": "F64", "shape": [1], "data_offsets": [False, 8]}}
     with pytest.raises(Rejected, match="not safetensors: offsets"):
-        one.decode(packed(head, bytes(8)), "alice", 7)
+        one.decode(packed(head, bytes(8)), "alice", 7, "a1")
 
 
 @pytest.mark.parametrize("body", [BODY + b"\0", BODY + bytes(8), BODY[:-1], BODY[:-8], b""])
@@ -230,7 +254,7 @@ def test_bytes_before_the_first_field():
 def test_not_finite(name, bad):
     values = {n: v.copy() for n, v in FIELDS.items()}
     values[name][...] = bad
-    assert reason(FORMAT.encode("alice", 7, values)) == "not finite"
+    assert reason(FORMAT.encode("alice", 7, values, "a1")) == "not finite"
 
 
 @pytest.mark.parametrize(
@@ -281,7 +305,7 @@ def test_a_header_longer_than_any_of_ours():
     assert reason(packed(padded + b" " * (HEADER + 1 - len(padded)))) == "oversized"
     small = Format("wards", "c" * 64, {"params": (1000,)}, F64)
     with pytest.raises(Rejected, match="not safetensors: length of the header"):
-        small.decode(packed(padded + b" " * (HEADER + 1 - len(padded))), "alice", 7)
+        small.decode(packed(padded + b" " * (HEADER + 1 - len(padded))), "alice", 7, "a1")
 
 
 def test_padding_that_the_library_may_add_is_fine():
@@ -451,9 +475,9 @@ def test_an_oversized_message_is_not_even_looked_at():
 
 def test_decoding_copies_nothing():
     form = Format("wards", "c" * 64, {"params": (1_000_000,)}, F64)
-    payload = form.encode("alice", 7, {"params": np.zeros(1_000_000)})
+    payload = form.encode("alice", 7, {"params": np.zeros(1_000_000)}, "a1")
     tracemalloc.start()
-    form.decode(payload, "alice", 7)
+    form.decode(payload, "alice", 7, "a1")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2_000_000  # isfinite needs a byte per number

@@ -64,7 +64,8 @@ class Adp2sgd(GradientPerturbation):
 
     def finish(self, noised: Noised, draws: Draws, state: Pending) -> tuple[Message, Pending]:
         awake = (draws.awake < self.activity).astype(state.params.dtype)
-        return Message(awake * noised.params, awake), state
+        # Not a product: 0 times a negative number is -0, and the signs of what was not to be sent would go out.
+        return Message(jnp.where(awake > 0, noised.params, 0.0), awake), state
 
     def update(self, state: Pending, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain) -> Pending:
         own = domain.project(sent.params)
