@@ -20,16 +20,22 @@ Insecure = Annotated[
 NoPrivacy = Annotated[bool, typer.Option("--no-privacy", help="Allow a run whose budget is infinite.")]
 Seed = Annotated[
     int | None,
-    typer.Option("--simulate-noise", metavar="SEED", help="NOT PRIVATE, for tests: the simulator's noise of that seed."),
+    typer.Option(
+        "--simulate-noise", metavar="SEED", help="NOT PRIVATE, for tests: the simulator's noise of that seed."
+    ),
 ]
 
-network = typer.Typer(no_args_is_help=True, help="Agents as processes on real machines, peer to peer (docs/network.md).")
+network = typer.Typer(
+    no_args_is_help=True, help="Agents as processes on real machines, peer to peer (docs/network.md)."
+)
 
 
 def agent(
     config: NetConfig,
     name: Annotated[str, typer.Option(help="Which agent of net.toml this process is.")],
-    data: Annotated[Path | None, typer.Option(help="The file with this agent's records (instead of net.toml's).")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="The file with this agent's records (instead of net.toml's).")
+    ] = None,
     simulate_noise: Seed = None,
     insecure: Insecure = False,
     no_privacy: NoPrivacy = False,
@@ -87,7 +93,9 @@ def agent(
 def init(
     folder: Annotated[Path, typer.Argument(help="A new folder.")],
     agents: Annotated[int, typer.Option(help="How many agents.")] = 5,
-    data: Annotated[str, typer.Option(help="The public data set to deal out: digits, breast-cancer, mushrooms.")] = "digits",
+    data: Annotated[
+        str, typer.Option(help="The public data set to deal out: digits, breast-cancer, mushrooms.")
+    ] = "digits",
     port: Annotated[int, typer.Option(help="The first agent's port; the others follow.")] = 7447,
     plain: Annotated[bool, typer.Option("--plain", help="Plain TCP on this machine instead of TLS.")] = False,
 ) -> None:
@@ -95,7 +103,14 @@ def init(
     _require_extra()
     from hearsay.deploy.launch import initialise
 
-    config = initialise(folder, agents=agents, data=data, port=port, secure=not plain, progress=lambda t: console.print(t, soft_wrap=True))
+    config = initialise(
+        folder,
+        agents=agents,
+        data=data,
+        port=port,
+        secure=not plain,
+        progress=lambda t: console.print(t, soft_wrap=True),
+    )
     console.print(f"Try it with: hearsay network up --config {config}", soft_wrap=True)
 
 
@@ -128,7 +143,9 @@ def check_network(config: NetConfig) -> None:
     found = load(config)
     plan = planned(found, None)
     print(plan.certificate)
-    console.print(f"\n{plan.messages} messages of {', '.join(found.names)}; configuration {found.digest[:16]}", soft_wrap=True)
+    console.print(
+        f"\n{plan.messages} messages of {', '.join(found.names)}; configuration {found.digest[:16]}", soft_wrap=True
+    )
     if not plan.certificate.finite:
         raise typer.Exit(3)
 
@@ -159,7 +176,13 @@ def up(
             while fleet.watch():
                 seen = look(found, observer, seconds=0.2)
                 last.update({one.name: one.facts for one in seen if one.facts is not None})
-                show(network_table(found, [(n, last.get(n), n in {s.name for s in seen if s.facts}) for n in found.names], fleet.restarts))
+                show(
+                    network_table(
+                        found,
+                        [(n, last.get(n), n in {s.name for s in seen if s.facts}) for n in found.names],
+                        fleet.restarts,
+                    )
+                )
                 time.sleep(0.3)
     except KeyboardInterrupt:
         errors.print("stopping all agents ...")
@@ -172,9 +195,16 @@ def up(
         for name, code in fleet.failed.items():
             log = found.members[found.index(name)].state / f"{name}.log"
             errors.print(f"{name} ended with code {code}; the end of {log}:", style="red", soft_wrap=True)
-            errors.print("".join(log.read_text(errors="replace").splitlines(keepends=True)[-3:]), markup=False, highlight=False, soft_wrap=True)
+            errors.print(
+                "".join(log.read_text(errors="replace").splitlines(keepends=True)[-3:]),
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
+            )
         raise typer.Exit(5)
-    console.print(f"All {len(found.names)} agents are done. Models, certificates, logs and ledgers: {found.state}", soft_wrap=True)
+    console.print(
+        f"All {len(found.names)} agents are done. Models, certificates, logs and ledgers: {found.state}", soft_wrap=True
+    )
 
 
 @network.command()

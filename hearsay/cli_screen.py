@@ -137,19 +137,37 @@ def watching() -> Iterator[Callable[[Any], None]]:
         yield live.update
 
 
-def network_table(network: Any, rows: list[tuple[str, dict | None, bool]], restarts: dict[str, int] | None = None) -> Table:
+def network_table(
+    network: Any, rows: list[tuple[str, dict | None, bool]], restarts: dict[str, int] | None = None
+) -> Table:
     """One row per agent: (name, what it last said of itself, whether it answers now)."""
     table = Table(title=f"{network.run}: {network.config.algorithm.get('name', 'ldp-online')}, policy {network.policy}")
     unit = "δ" if any(facts and facts["unit"] == "delta" for _, facts, _ in rows) else "ε"
-    for column in ("agent", "round", f"spent {unit}", "connected to", "waiting for", "dropped", *(["restarts"] if restarts else [])):
-        table.add_column(column, justify="right" if column in ("round", "spent ε", "spent δ", "dropped", "restarts") else "left")
+    for column in (
+        "agent",
+        "round",
+        f"spent {unit}",
+        "connected to",
+        "waiting for",
+        "dropped",
+        *(["restarts"] if restarts else []),
+    ):
+        table.add_column(
+            column, justify="right" if column in ("round", "spent ε", "spent δ", "dropped", "restarts") else "left"
+        )
     for name, facts, here in rows:
         more = [str(restarts[name])] if restarts else []
         if facts is None:
             table.add_row(name, "-", "-", "[yellow]not reached[/yellow]", "", "", *more)
             continue
         done = "[green]done[/green]" if facts["done"] else f"{facts['round']} of {facts['of']}"
-        peers = f"{len(facts['alive'])} of {len(set(facts['hears']))}" if here else "[yellow]not reached[/yellow]" if not facts["done"] else ""
+        peers = (
+            f"{len(facts['alive'])} of {len(set(facts['hears']))}"
+            if here
+            else "[yellow]not reached[/yellow]"
+            if not facts["done"]
+            else ""
+        )
         spent = show_epsilon(facts["spent"]) + ("" if facts["private"] else " [red]NOT PRIVATE[/red]")
         dropped = sum(facts["dropped"].values())
         table.add_row(name, done, spent, peers, ", ".join(facts["waiting_for"]), str(dropped or ""), *more)

@@ -39,7 +39,9 @@ class Graph:
     weights: sparse.csr_array
     name: str = "custom"
     push: sparse.csr_array | None = None  # the trackers' weights C where they differ from the states' weights R
-    lossy: bool = False  # any edge may fail to deliver in any round: its term is then left out, and certificates allow for it
+    lossy: bool = (
+        False  # any edge may fail to deliver in any round: its term is then left out, and certificates allow for it
+    )
 
     @property
     def pushed(self) -> sparse.csr_array:

@@ -13,7 +13,19 @@ import hearsay
 
 ROOT = Path(hearsay.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
-HEAVY = {"zenoh", "safetensors", "cryptography", "matplotlib", "typer", "rich", "sklearn", "dp_accounting", "pydantic", "pandas", "torch"}
+HEAVY = {
+    "zenoh",
+    "safetensors",
+    "cryptography",
+    "matplotlib",
+    "typer",
+    "rich",
+    "sklearn",
+    "dp_accounting",
+    "pydantic",
+    "pandas",
+    "torch",
+}
 
 
 def module_of(path: Path) -> str:

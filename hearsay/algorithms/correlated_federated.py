@@ -52,7 +52,7 @@ class State(NamedTuple):
 
 
 class Message(NamedTuple):
-    update: jax.Array
+    update: Any
 
 
 class Rates(NamedTuple):

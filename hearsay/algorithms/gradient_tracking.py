@@ -50,8 +50,8 @@ class State(NamedTuple):
 
 
 class Message(NamedTuple):
-    params: jax.Array
-    tracker: jax.Array
+    params: Any
+    tracker: Any
 
 
 class Rates(NamedTuple):

@@ -45,7 +45,7 @@ from hearsay.schedules import Constant, PowerLaw, SampleSize, Schedule, nonnegat
 
 
 class Message(NamedTuple):
-    params: jax.Array
+    params: Any
 
 
 class Rates(NamedTuple):

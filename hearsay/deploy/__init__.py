@@ -1,15 +1,15 @@
 """The network backend: every agent in a process of its own, peer to peer over Zenoh. Needs the extra `hearsay[network]`.
 
-    settings.py       net.toml: who takes part, what they compute together, and the hash by which they know that they agree
-    records.py        an agent's own records, from a file on its own host
-    steps.py          the algorithm's functions, compiled for one agent
-    privatize.py      noise on a lattice, from the operating system's random numbers
-    budget.py         the certificate of a deployed run
-    messages.py       what a message looks like, and what is not one
-    ledger.py         what must survive anything: state, outgoing bytes and budget, on disk before a message leaves
-    transport.py      Zenoh: publishing, subscribing, asking (the only file that imports it)
-    certificates.py   a certificate authority for trying things out
-    mailbox.py        messages that have arrived, checked
-    agent.py          the rounds of one agent
-    launch.py         all agents of a network as processes of one machine
+settings.py       net.toml: who takes part, what they compute together, and the hash by which they know that they agree
+records.py        an agent's own records, from a file on its own host
+steps.py          the algorithm's functions, compiled for one agent
+privatize.py      noise on a lattice, from the operating system's random numbers
+budget.py         the certificate of a deployed run
+messages.py       what a message looks like, and what is not one
+ledger.py         what must survive anything: state, outgoing bytes and budget, on disk before a message leaves
+transport.py      Zenoh: publishing, subscribing, asking (the only file that imports it)
+certificates.py   a certificate authority for trying things out
+mailbox.py        messages that have arrived, checked
+agent.py          the rounds of one agent
+launch.py         all agents of a network as processes of one machine
 """

@@ -78,7 +78,10 @@ class Agent:
         self.member = network.members[self.number]
         self.plan = plan or planned(network, self.number, data, rehearsed=rehearsal is not None)
         algorithm, problem, graph = self.plan.algorithm, self.plan.problem, self.plan.graph
-        self.total, self._loudest = self.plan.messages, arithmetic.loudest(algorithm, problem, graph, self.plan.messages)
+        self.total, self._loudest = (
+            self.plan.messages,
+            arithmetic.loudest(algorithm, problem, graph, self.plan.messages),
+        )
         self.spent = budget.curve(self.plan, self.number)
         certificate = self.plan.certificate
         if not np.isfinite(certificate.budgets[self.number].epsilon) and not no_privacy:
@@ -214,7 +217,7 @@ class Agent:
         who = ", ".join(f"{name} ({'not connected' if name in gone else 'connected, but silent'})" for name in missing)
         return (
             f"no message {step} from {who} within {self.network.deadline:g} s. Nothing is lost: when they are back, start this agent "
-            "again with the same command (a longer deadline in [network] waits longer; policy = \"skip\" does without them)"
+            'again with the same command (a longer deadline in [network] waits longer; policy = "skip" does without them)'
         )
 
     def _update(self, step: int, carry: steps.Carry, payload: bytes, heard: dict[str, Fields]) -> steps.Carry:
@@ -278,7 +281,9 @@ class Agent:
                 "Two of them would noise everything twice, which no certificate covers. End the other one, or begin a run with a new name"
             )
         if self._instances.setdefault(name, instance) != instance:
-            raise Stopped(f"{name} is no longer the process that it was: it has lost its ledger, or runs twice. Begin a run with a new name")
+            raise Stopped(
+                f"{name} is no longer the process that it was: it has lost its ledger, or runs twice. Begin a run with a new name"
+            )
         if heard > last:
             raise Stopped(
                 f"{name} has heard message {heard} of {self.name}, and the ledger {self.member.ledger} ends with message {last}: it is not the latest one. "
@@ -298,7 +303,10 @@ class Agent:
             if not missing and not untold:
                 return
             if time.monotonic() - began > self.network.deadline:
-                log.info("ends without word from %s: if they still need messages, start this agent again", ", ".join(sorted(missing | untold)))
+                log.info(
+                    "ends without word from %s: if they still need messages, start this agent again",
+                    ", ".join(sorted(missing | untold)),
+                )
                 return
             self._waiting_for = sorted(missing)
             self._stop.wait(0.1)
@@ -373,5 +381,7 @@ def keep(folder: Path, name: str, model: np.ndarray, plan: Plan) -> Path:
         write_atomically(path, buffer.getvalue())
     finally:
         os.umask(outer)
-    write_atomically(folder / f"{name}.certificate.json", plan.certificate.of(plan.certificate.names.index(name)).to_json().encode())
+    write_atomically(
+        folder / f"{name}.certificate.json", plan.certificate.of(plan.certificate.names.index(name)).to_json().encode()
+    )
     return path

@@ -46,17 +46,28 @@ _UNHEARD_OF = 128.0  # noise of so many scales has a probability below e^-128
 
 def loudest(algorithm: Algorithm, problem: Problem, graph: Graph, messages: int) -> float:
     """H: no honest agent sends a number beyond it in so many messages."""
-    return _reach(problem) + 16 * graph.agents * _gradient(problem) + _UNHEARD_OF * math.sqrt(messages) * _noise(algorithm, graph, messages)
+    return (
+        _reach(problem)
+        + 16 * graph.agents * _gradient(problem)
+        + _UNHEARD_OF * math.sqrt(messages) * _noise(algorithm, graph, messages)
+    )
 
 
-def extra(algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, account: Account, messages: int) -> np.ndarray:
+def extra(
+    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, account: Account, messages: int
+) -> np.ndarray:
     """Per message, what rounding adds to the shift over the noise scale: epsilon for Laplace noise, |shift| / sigma for Gaussian, delta for ternary."""
     k, d, gradient = np.arange(messages), problem.dimension, _gradient(problem)
-    step, batch = algorithm.step_size(k), np.minimum(algorithm.sampling.sizes(k, problem.arrivals), problem.counts[agent])
+    step, batch = (
+        algorithm.step_size(k),
+        np.minimum(algorithm.sampling.sizes(k, problem.arrivals), problem.counts[agent]),
+    )
     loud, reach = loudest(algorithm, problem, graph, messages), _reach(problem)
     weight = float(graph.row_sums[agent] + graph.handed_out[agent])
     drift = np.append(0.0, np.cumsum(_tracking(algorithm, k) * weight * loud))[:-1]
-    size = reach + np.maximum(1.0, _coupling(algorithm, k)) * (2 * weight + 1) * (loud + reach) + step * (gradient + drift)
+    size = (
+        reach + np.maximum(1.0, _coupling(algorithm, k)) * (2 * weight + 1) * (loud + reach) + step * (gradient + drift)
+    )
     products = (batch + d + 64) * gradient
     off = 2 * math.sqrt(d) * _U * (_OPERATIONS * size + products * step)
     phi = forward(account.recursion.contraction(k), off)[:-1]
@@ -83,7 +94,12 @@ def factorized(algorithm: Algorithm, problem: Problem, agent: int, rho: float) -
     tau = int(algorithm.sampling.sizes(np.array([0]), problem.arrivals)[0])
     low, high = problem.loss.curvature
     stretch = max(1.0, abs(1 - rate * low), abs(1 - rate * high)) ** tau if math.isfinite(high) else 1.0 + tau
-    off = 2 * _U * stretch * (_OPERATIONS * tau * (_reach(problem) + tau * rate * gradient) / (rate * tau) + (d + 64) * gradient)
+    off = (
+        2
+        * _U
+        * stretch
+        * (_OPERATIONS * tau * (_reach(problem) + tau * rate * gradient) / (rate * tau) + (d + 64) * gradient)
+    )
     more = math.sqrt(d) * rounding.encoded(factors, np.full(factors.rounds, off)) / level
     return (math.sqrt(2 * rho) + more) ** 2 / 2 * (1 + 1e-9)
 
@@ -126,5 +142,3 @@ def _noise(algorithm: Algorithm, graph: Graph, messages: int) -> float:
         diagonal, _, others = rounding.rows(algorithm.factors)
         factor *= float(np.max(np.abs(diagonal) + others))
     return factor * float(max(noises))
-
-

@@ -31,16 +31,28 @@ if TYPE_CHECKING:
 _EXACT = 2000  # converting a budget to epsilon takes a millisecond: longer runs convert every so many messages and round up in between
 
 _NOISE = (
-    Assumption("enforced", "noise lies on a lattice and comes from the operating system's random numbers; rounding to it is counted"),
-    Assumption("enforced", "what is heard is clipped to a bound that no honest agent passes; the rounding of float64 is counted"),
+    Assumption(
+        "enforced",
+        "noise lies on a lattice and comes from the operating system's random numbers; rounding to it is counted",
+    ),
+    Assumption(
+        "enforced",
+        "what is heard is clipped to a bound that no honest agent passes; the rounding of float64 is counted",
+    ),
 )
-_UNCOUNTED = Assumption("declared", "no bound on gradients is known, so the rounding of float64 inside them is not counted")
+_UNCOUNTED = Assumption(
+    "declared", "no bound on gradients is known, so the rounding of float64 inside them is not counted"
+)
 _LEDGER = (
     Assumption("enforced", "a message is on disk before it leaves, and is only ever sent again as the same bytes"),
-    Assumption("declared", "the ledger is never replaced by an older copy (neighbours are asked, but need not tell the truth)"),
+    Assumption(
+        "declared", "the ledger is never replaced by an older copy (neighbours are asked, but need not tell the truth)"
+    ),
 )
 _SKIP = (
-    Assumption("enforced", "any neighbour may be left out in any round: the largest coefficient over all such cases is counted"),
+    Assumption(
+        "enforced", "any neighbour may be left out in any round: the largest coefficient over all such cases is counted"
+    ),
     Assumption("declared", "which messages arrive in time does not depend on the records"),
 )
 _REHEARSED = "NOT PRIVATE: this is a rehearsal, its noise comes from a seed"
@@ -85,14 +97,18 @@ def within(
     spent = sizes(certificate(algorithm, problem, graph, low + 1, delta))
     agent = int(np.argmax(np.array(spent) - np.array(limits)))
     if low == 0:
-        raise ValueError(f"nothing can be sent: agent {agent} may spend {limits[agent]:g}, and its first message costs {spent[agent]:.4g}")
+        raise ValueError(
+            f"nothing can be sent: agent {agent} may spend {limits[agent]:g}, and its first message costs {spent[agent]:.4g}"
+        )
     return low, f"agent {agent} may spend {limits[agent]:g}: message {low} would exceed it"
 
 
 class _Spending:
     """From ideal budgets to those of a deployed run of so many messages."""
 
-    def __init__(self, algorithm: Algorithm, problem: Problem, graph: Graph, messages: int, delta: float | None) -> None:
+    def __init__(
+        self, algorithm: Algorithm, problem: Problem, graph: Graph, messages: int, delta: float | None
+    ) -> None:
         self.algorithm, self.problem, self.graph, self.messages, self.delta = algorithm, problem, graph, messages, delta
         # How many numbers with noise a message has.
         self.numbers = problem.dimension * len(algorithm.releases(0, (0.0, 0.0)))

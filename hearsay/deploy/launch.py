@@ -50,7 +50,17 @@ class Fleet:
     def _start(self, name: str) -> None:
         state = self.network.members[self.network.index(name)].state
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
-        command = [sys.executable, "-m", "hearsay.cli", "agent", "--config", str(self.config), "--name", name, *self.options]
+        command = [
+            sys.executable,
+            "-m",
+            "hearsay.cli",
+            "agent",
+            "--config",
+            str(self.config),
+            "--name",
+            name,
+            *self.options,
+        ]
         handle = os.open(state / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with os.fdopen(handle, "ab") as log:
             self.processes[name] = subprocess.Popen(
@@ -99,7 +109,11 @@ def look(network: Network, observer: Observer, seconds: float = 2.0) -> list[Sta
 
 
 def observe(network: Network) -> Observer:
-    return Observer(network.run, [member.peer for member in network.members], network.observer if network.members[0].credentials else None)
+    return Observer(
+        network.run,
+        [member.peer for member in network.members],
+        network.observer if network.members[0].credentials else None,
+    )
 
 
 def initialise(
@@ -137,7 +151,13 @@ def initialise(
     ]  # fmt: skip
     for i, (name, rows) in enumerate(zip(names, parts, strict=True)):
         np.savez(folder / "data" / f"{name}.npz", features=known.features[rows], labels=known.labels[rows])
-        lines += [f"[agents.{name}]", f'endpoint = "{protocol}/127.0.0.1:{port + i}"', f'data = "data/{name}.npz"      # on its own host', f"records = {len(rows)}", ""]
+        lines += [
+            f"[agents.{name}]",
+            f'endpoint = "{protocol}/127.0.0.1:{port + i}"',
+            f'data = "data/{name}.npz"      # on its own host',
+            f"records = {len(rows)}",
+            "",
+        ]
     lines += [
         "[problem]", 'loss = "logistic"', f"dimension = {known.features.shape[1]}", f"feature_bound = {known.feature_bound!r}      # longer records are scaled down to it",
         "ridge = 0.01", f"head_start = {min(len(rows) for rows in parts) // 2}", "",
@@ -160,5 +180,8 @@ def make_keys(folder: Path, config: Path, *, overwrite: bool = False) -> None:
     from hearsay.deploy.settings import load
 
     network = load(config)
-    hosts = {m.name: sorted({m.endpoint.partition("/")[2].rpartition(":")[0].strip("[]"), "127.0.0.1", "localhost"}) for m in network.members}
+    hosts = {
+        m.name: sorted({m.endpoint.partition("/")[2].rpartition(":")[0].strip("[]"), "127.0.0.1", "localhost"})
+        for m in network.members
+    }
     certificates.make(folder, hosts, overwrite=overwrite)

@@ -81,7 +81,12 @@ class Ledger:
             self._db.execute("BEGIN IMMEDIATE")
             for statement in filter(str.strip, _SCHEMA.split(";")):
                 self._db.execute(statement)
-            rows = {"format": str(FORMAT), "version": VERSION, "secret": os.urandom(32), "instance": os.urandom(16).hex()}
+            rows = {
+                "format": str(FORMAT),
+                "version": VERSION,
+                "secret": os.urandom(32),
+                "instance": os.urandom(16).hex(),
+            }
             rows |= about
             self._db.executemany("INSERT INTO about VALUES (?, ?)", rows.items())
             self._db.execute("COMMIT")
@@ -112,7 +117,16 @@ class Ledger:
         with self._lock:
             self._db.execute("BEGIN IMMEDIATE")
             try:
-                row = (round, payload, zlib.crc32(payload), len(payload), epsilon, json.dumps(notes), time.time(), secret)
+                row = (
+                    round,
+                    payload,
+                    zlib.crc32(payload),
+                    len(payload),
+                    epsilon,
+                    json.dumps(notes),
+                    time.time(),
+                    secret,
+                )
                 self._db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
                 self._store(round, False, blob)
                 self._db.execute("COMMIT")
@@ -136,7 +150,9 @@ class Ledger:
             return None
         round, done, crc, blob = rows[0]
         if zlib.crc32(blob) != crc:
-            raise LedgerError(f"the state in {self.path} is damaged (its checksum does not match): see docs/operations.md")
+            raise LedgerError(
+                f"the state in {self.path} is damaged (its checksum does not match): see docs/operations.md"
+            )
         payload = self.message(round)
         if payload is None:
             raise LedgerError(f"{self.path} lacks its last message: see docs/operations.md")
@@ -149,7 +165,9 @@ class Ledger:
             return None
         payload, crc = rows[0]
         if zlib.crc32(payload) != crc:
-            raise LedgerError(f"message {round} in {self.path} is damaged (its checksum does not match): see docs/operations.md")
+            raise LedgerError(
+                f"message {round} in {self.path} is damaged (its checksum does not match): see docs/operations.md"
+            )
         return payload
 
     def history(self) -> list[tuple[int, float, dict[str, Any]]]:
@@ -172,7 +190,9 @@ class Ledger:
 
     def pin(self, what: str, content: bytes, hint: str) -> None:
         """Remember a fingerprint of something that must not change during the run; refuse where it has."""
-        found = hmac.new(self._secret, content, "sha256").hexdigest()  # keyed: a plain one would confirm a guess of the records
+        found = hmac.new(
+            self._secret, content, "sha256"
+        ).hexdigest()  # keyed: a plain one would confirm a guess of the records
         with self._lock:
             self._db.execute("INSERT OR IGNORE INTO about VALUES (?, ?)", (what, found))
             stored = self._db.execute("SELECT value FROM about WHERE key = ?", (what,)).fetchone()[0]
@@ -187,7 +207,8 @@ class Ledger:
         """Let go of the bytes of messages that everybody has, but never of the last. Checksums and budgets stay."""
         with self._lock:
             self._db.execute(
-                "UPDATE rounds SET payload = NULL WHERE round < min(?, (SELECT max(round) FROM rounds)) AND payload IS NOT NULL", (before,)
+                "UPDATE rounds SET payload = NULL WHERE round < min(?, (SELECT max(round) FROM rounds)) AND payload IS NOT NULL",
+                (before,),
             )
 
     def _read(self, question: str, *values: int) -> list[tuple]:

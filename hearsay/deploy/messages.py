@@ -48,7 +48,10 @@ class Format:
 
     def encode(self, agent: str, step: int, fields: Mapping[str, Any], instance: str = "") -> bytes:
         # Adding 0 turns -0 into 0: whether a zero is negative says something of what it was made from.
-        arrays = {name: (np.ascontiguousarray(fields[name], self.dtype) + 0).reshape(shape) for name, shape in self.shapes.items()}
+        arrays = {
+            name: (np.ascontiguousarray(fields[name], self.dtype) + 0).reshape(shape)
+            for name, shape in self.shapes.items()
+        }
         return save(arrays, self._metadata(agent, step, instance))
 
     def decode(self, payload: bytes | memoryview, agent: str, step: int, instance: str = "") -> dict[str, np.ndarray]:
@@ -70,7 +73,9 @@ class Format:
             filled.append((begin, end))
             found[name] = np.frombuffer(payload[start + begin : start + end], self.dtype).reshape(shape)
         filled.sort()
-        if [begin for begin, _ in filled] != [0, *(end for _, end in filled[:-1])] or filled[-1][1] != len(payload) - start:
+        if [begin for begin, _ in filled] != [0, *(end for _, end in filled[:-1])] or filled[-1][1] != len(
+            payload
+        ) - start:
             raise Rejected("not safetensors", "gaps, overlaps or bytes after the end")
         for name, values in found.items():
             if not np.isfinite(values).all():

@@ -42,7 +42,11 @@ def planned(network: Network, agent: int | None, data: Path | None = None, *, re
     """The plan of that agent; None: of all of them, with nobody's records. `rehearsed`: the noise will be the simulator's."""
     config, own = network.config, network
     if config.run.get("precision", 64) != 64 and not rehearsed:
-        check.fail("precision in [run]", "64 in a private run: the rounding of float32 gives states away (see docs/threat-model.md)", 32)
+        check.fail(
+            "precision in [run]",
+            "64 in a private run: the rounding of float32 gives states away (see docs/threat-model.md)",
+            32,
+        )
     jax.config.update("jax_enable_x64", config.run.get("precision", 64) == 64)
     if data is not None and agent is not None:
         member = replace(network.members[agent], data=data)
@@ -83,15 +87,22 @@ def _host(peer: Peer) -> str:
 def _calibrated(
     algorithm: Algorithm, problem: Problem, graph: Graph, steps: int, targets: list[float], delta: Any
 ) -> Algorithm:
-    """Noise such that no agent spends more than its target, what rounding to a lattice costs included."""
-    aims = list(targets)
+    """Noise such that no agent spends more than its target, what rounding costs included."""
+    ternary = algorithm.mechanism == "ternary"  # its budget is a delta
+    limits = [float(delta)] * len(targets) if ternary else targets
+    aims, most = list(targets), delta
     for _ in range(8):
-        found = calibrate(algorithm, problem, graph, steps, aims, delta=delta)
+        found = calibrate(algorithm, problem, graph, steps, aims, delta=most)
         spent = budget.sizes(budget.certificate(found, problem, graph, steps, delta))
-        over = [max(0.0, got - target) for got, target in zip(spent, targets, strict=True)]
+        over = [max(0.0, got - limit) for got, limit in zip(spent, limits, strict=True)]
         if not any(over):
             return found
-        aims = [aim - 1.5 * excess for aim, excess in zip(aims, over, strict=True)]
-        if min(aims) <= 0:
+        if ternary:
+            most -= 1.5 * max(over)
+        else:
+            aims = [aim - 1.5 * excess for aim, excess in zip(aims, over, strict=True)]
+        if min(aims) <= 0 or (ternary and most <= 0):
             break
-    raise ValueError(f"epsilon in [privacy] is less than rounding to a lattice costs for so many numbers, got {min(targets):g}")
+    raise ValueError(
+        f"epsilon in [privacy] is less than rounding to a lattice costs for so many numbers, got {min(targets):g}"
+    )

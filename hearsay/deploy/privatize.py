@@ -23,9 +23,7 @@ from hearsay.deploy.steps import Carry, Steps
 from hearsay.noise import lattice
 from hearsay.noise.lattice_factorized import FactorizedNoise
 
-REHEARSAL = (
-    "NOT PRIVATE: noise from seed {seed} can be subtracted by anybody who knows it. Use --simulate-noise for tests only, never with real records."
-)
+REHEARSAL = "NOT PRIVATE: noise from seed {seed} can be subtracted by anybody who knows it. Use --simulate-noise for tests only, never with real records."
 
 
 class Lattice:
@@ -37,7 +35,9 @@ class Lattice:
         self._steps, self._key, self._secrets = steps, lattice.Key.fresh(), secrets
         algorithm = steps.algorithm
         # For what is random and not secret (who sleeps, which coordinates travel): two words for jax's generator.
-        self._public = jax.random.wrap_key_data(np.frombuffer(os.urandom(8), np.uint32), impl="threefry2x32")
+        self._public = jax.random.wrap_key_data(
+            jnp.asarray(np.frombuffer(os.urandom(8), np.uint32)), impl="threefry2x32"
+        )
         self._correlated: FactorizedNoise | None = None
         if algorithm.factors is not None:
             scale = float(algorithm.noise_for(steps.agent)(0))
@@ -90,5 +90,3 @@ class Rehearsal:
 
     def message(self, step: int, carry: Carry) -> tuple[Any, Carry]:
         return self._steps.rehearse(step, carry, self._key, self._constants)
-
-

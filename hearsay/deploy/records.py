@@ -33,7 +33,11 @@ def own_problem(network: Network, agent: int | None) -> Problem:
     """The problem with that agent's records in it; None: with nobody's, which is all that a certificate needs."""
     if not network.from_files:
         whole = build_problem(network.config, agents=len(network.members))
-        return whole if agent is None or whole.stream is not None else _holding(whole, whole.features[agent], whole.labels[agent], whole.counts)
+        return (
+            whole
+            if agent is None or whole.stream is not None
+            else _holding(whole, whole.features[agent], whole.labels[agent], whole.counts)
+        )
     problem, shape = _empty(network)
     counts = np.array([member.records for member in network.members])
     if agent is None:
@@ -75,11 +79,15 @@ def read(path: Path | None, name: str, shape: tuple[int, ...], records: int) -> 
             f"data of agent {name}: records must have shape {shape} and a label each, got {features.shape[1:]} and labels {labels.shape}"
         )
     if len(labels) < records:
-        raise ValueError(f"data of agent {name}: {path} must hold the {records} records that net.toml says, got {len(labels)}")
+        raise ValueError(
+            f"data of agent {name}: {path} must hold the {records} records that net.toml says, got {len(labels)}"
+        )
     features, labels = features[:records], labels[:records]
     whole = np.isfinite(labels) & np.isfinite(features.reshape(records, -1)).all(axis=1)
     if not whole.all():
-        raise ValueError(f"data of agent {name}: every number must be finite, and row {int(np.argmin(whole))} has one that is not")
+        raise ValueError(
+            f"data of agent {name}: every number must be finite, and row {int(np.argmin(whole))} has one that is not"
+        )
     return features, labels
 
 
@@ -87,7 +95,10 @@ def _bounded(network: Network, features: np.ndarray, labels: np.ndarray) -> tupl
     keys, loss = network.config.problem, loss_of(network.config)
     if loss == "neural":
         kept = _as_bytes(features) if keys.get("bytes", True) else features.astype(np.float64, copy=False)
-        allowed, rule = (labels == np.floor(labels)) & (labels >= 0) & (labels < keys["classes"]), f"0 to {keys['classes'] - 1}"
+        allowed, rule = (
+            (labels == np.floor(labels)) & (labels >= 0) & (labels < keys["classes"]),
+            f"0 to {keys['classes'] - 1}",
+        )
     else:
         kept = datasets.shorten(features.astype(np.float64, copy=False), float(keys["feature_bound"]))
         allowed, rule = (np.isin(labels, (0, 1)), "0 or 1") if loss == "logistic" else (np.ones(len(labels), bool), "")
@@ -101,10 +112,14 @@ def _as_bytes(features: np.ndarray) -> np.ndarray:
     """What a model reads as v / 255; a .csv has no bytes, and means the same."""
     if features.dtype == np.uint8:
         return features
-    whole = ((features >= 0) & (features <= 255) & (features == np.floor(features))).reshape(len(features), -1).all(axis=1)
+    whole = (
+        ((features >= 0) & (features <= 255) & (features == np.floor(features))).reshape(len(features), -1).all(axis=1)
+    )
     if not whole.all():
         row = int(np.argmin(whole))
-        raise ValueError(f"features must be whole numbers from 0 to 255 (or bytes = false in [problem]), and row {row} has one that is not")
+        raise ValueError(
+            f"features must be whole numbers from 0 to 255 (or bytes = false in [problem]), and row {row} has one that is not"
+        )
     return features.astype(np.uint8)
 
 
@@ -114,7 +129,9 @@ def _empty(network: Network) -> tuple[Problem, tuple[int, ...]]:
     check.one_of("loss in [problem] where agents read files of their own", loss, _FILE_KEYS)
     for key in _FILE_KEYS[loss]:
         if key not in keys:
-            raise ValueError(f"{key} in [problem] must be given where agents read files of their own: it must hold for all of them")
+            raise ValueError(
+                f"{key} in [problem] must be given where agents read files of their own: it must hold for all of them"
+            )
     rows = check.count("per_step in [problem]", keys.get("per_step", 1))
     config = network.config
     for key in _FILE_KEYS[loss]:
@@ -131,7 +148,9 @@ def _empty(network: Network) -> tuple[Problem, tuple[int, ...]]:
         size = 1.0 if loss == "logistic" else check.positive("label_bound in [problem]", keys["label_bound"])
         reason = f"each agent scales a record with an l2 norm above {bound:g} down to it"
         reason += "" if loss == "logistic" else f" and clips labels to {size:g} in size"
-        data = datasets.Dataset(network.run, zeros, np.zeros(rows), zeros[:0], np.zeros(0), bound, size, "enforced", f"{reason}.")
+        data = datasets.Dataset(
+            network.run, zeros, np.zeros(rows), zeros[:0], np.zeros(0), bound, size, "enforced", f"{reason}."
+        )
     return build_problem(config, data=data, agents=1), shape
 
 
@@ -139,7 +158,9 @@ def _holding(problem: Problem, features: np.ndarray, labels: np.ndarray, counts:
     """The problem of len(counts) agents in which every one's records are views of the same."""
     if counts.min() < problem.arrivals.per_step:
         short = int(np.argmin(counts))
-        check.fail("per_step in [problem]", f"at most the {counts[short]} records of agent {short}", problem.arrivals.per_step)
+        check.fail(
+            "per_step in [problem]", f"at most the {counts[short]} records of agent {short}", problem.arrivals.per_step
+        )
     agents = len(counts)
     return replace(
         problem,

@@ -208,7 +208,9 @@ def _require_distinct(members: tuple[Member, ...]) -> None:
     seen: dict[str, str] = {}
     for member in members:
         if member.endpoint in seen:
-            raise ValueError(f"agents {seen[member.endpoint]} and {member.name} have the same endpoint {member.endpoint}")
+            raise ValueError(
+                f"agents {seen[member.endpoint]} and {member.name} have the same endpoint {member.endpoint}"
+            )
         seen[member.endpoint] = member.name
     if len({member.credentials is None for member in members}) > 1:
         raise ValueError("endpoints must be tls for all agents, or for none")

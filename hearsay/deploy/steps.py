@@ -169,5 +169,7 @@ def _update(carry: Carry, sent: Any, inbox: Inbox, records: Any, now: tuple, **s
     algorithm = static["algorithm"]
     batch, sampler = _batch(static, carry, records, now)
     state = algorithm.update(carry.state, sent, inbox, batch, now[1], static["domain"])
-    readout = algorithm.averaged(carry.readout, state, jnp.asarray(now[0])) if algorithm.average else algorithm.predict(state)
+    readout = (
+        algorithm.averaged(carry.readout, state, jnp.asarray(now[0])) if algorithm.average else algorithm.predict(state)
+    )
     return Carry(state, readout, sampler)

@@ -62,9 +62,23 @@ def write(
         "run": run_table or {"steps": 50},
     }
     protocol = "tls" if secure else "tcp"
-    lines = ["[network]", *_keys({"run": run, "deadline": 60, "state": f"state-{run}", **({"keys": "keys"} if secure else {}), **(network or {})})]
+    lines = [
+        "[network]",
+        *_keys(
+            {
+                "run": run,
+                "deadline": 60,
+                "state": f"state-{run}",
+                **({"keys": "keys"} if secure else {}),
+                **(network or {}),
+            }
+        ),
+    ]
     for name, port in zip(names, free_ports(len(names)), strict=True):
-        lines += [f"[agents.{name}]", *_keys({"endpoint": f"{protocol}/127.0.0.1:{port}", **((agents or {}).get(name, {}))})]
+        lines += [
+            f"[agents.{name}]",
+            *_keys({"endpoint": f"{protocol}/127.0.0.1:{port}", **((agents or {}).get(name, {}))}),
+        ]
     for table, values in {**usual, **tables}.items():
         lines += [f"[{table}]", *_keys(values)]
     folder.mkdir(parents=True, exist_ok=True)
@@ -102,7 +116,9 @@ def run_threads(network: Network, rehearsal: int | None, **options: Any) -> dict
 class Processes:
     """One real process per agent, each running the given configurations one after the other (worker.py)."""
 
-    def __init__(self, configs: Sequence[Path], *, seed: int | None = 3, names: Sequence[str] = NAMES, **options: Any) -> None:
+    def __init__(
+        self, configs: Sequence[Path], *, seed: int | None = 3, names: Sequence[str] = NAMES, **options: Any
+    ) -> None:
         self.configs, self.seed, self.names, self.options = [str(c) for c in configs], seed, list(names), options
         self.folder = Path(configs[0]).parent
         self.running: dict[str, Any] = {}
@@ -113,7 +129,10 @@ class Processes:
         options = {"log": str(self.log(name)), **self.options, **more}
         kills = options.pop("kills", {}).get(name, ())
         process = self._context.Process(
-            target=worker.run, args=(name, self.seed, configs or self.configs), kwargs={**options, "kills": kills}, daemon=True
+            target=worker.run,
+            args=(name, self.seed, configs or self.configs),
+            kwargs={**options, "kills": kills},
+            daemon=True,
         )
         process.start()
         self.running[name] = process

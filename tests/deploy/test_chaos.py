@@ -172,7 +172,9 @@ def size_of(network, number: int) -> int:
 
 
 def test_a_deadline_stops_an_agent_and_says_why_and_the_same_command_goes_on(tmp_path):
-    path = write(tmp_path, names=NAMES[:2], network={"deadline": 1.5}, graph={"kind": "complete"}, run_table={"steps": 60})
+    path = write(
+        tmp_path, names=NAMES[:2], network={"deadline": 1.5}, graph={"kind": "complete"}, run_table={"steps": 60}
+    )
     with Processes([path], names=NAMES[:2], pace=0.05) as fleet:
         fleet.start_all()
         wait_for(lambda: size_of(load(path), 0) > 5, 60)
@@ -184,7 +186,9 @@ def test_a_deadline_stops_an_agent_and_says_why_and_the_same_command_goes_on(tmp
         assert "start this agent again" in text
         fleet.start_all()
         assert fleet.watch(60) == 0
-    calm = run_threads(load(write(tmp_path / "calm", names=NAMES[:2], graph={"kind": "complete"}, run_table={"steps": 60})), 3)
+    calm = run_threads(
+        load(write(tmp_path / "calm", names=NAMES[:2], graph={"kind": "complete"}, run_table={"steps": 60})), 3
+    )
     np.testing.assert_array_equal(models(path), np.stack([calm[name].model for name in NAMES[:2]]))
 
 
@@ -233,7 +237,10 @@ def test_another_configuration_is_named_before_anything_is_sent(tmp_path):
         for name in NAMES[:2]:
             fleet.running[name].join(30)
         texts = [fleet.log(name).read_text() for name in NAMES[:2]]
-    assert any("[privacy] epsilon is 8.0 here and 9.0 there" in t or "[privacy] epsilon is 9.0 here and 8.0 there" in t for t in texts)
+    assert any(
+        "[privacy] epsilon is 8.0 here and 9.0 there" in t or "[privacy] epsilon is 9.0 here and 8.0 there" in t
+        for t in texts
+    )
     assert size_of(load(path), 0) == 0
 
 

@@ -19,7 +19,9 @@ FEDERATED = ("correlated-federated", "federated-independent", "federated-noisele
 FOUR_PAPERS = {
     "ldp-online": {},
     "gradient-tracking": {"graph": {"kind": "five-agents", "weight": 0.4}},
-    "output-perturbation": {"algorithm": {"name": "output-perturbation", "sampling": "cyclic", "sample_size": "(k+1)^0.5"}},
+    "output-perturbation": {
+        "algorithm": {"name": "output-perturbation", "sampling": "cyclic", "sample_size": "(k+1)^0.5"}
+    },
     "gradient-perturbation": {"algorithm": {"name": "gradient-perturbation", "sampling": "subset", "sample_size": 3}},
     "correlated-federated": {"algorithm": {"name": "correlated-federated", "sampling": "cyclic", "sample_size": 2}},
 }
@@ -30,7 +32,11 @@ def tables(name: str) -> dict:
     found = {"algorithm": {"name": name}, **FOUR_PAPERS.get(name, {})}
     if name in FEDERATED:
         found["algorithm"] = {"name": name, "sampling": "cyclic", "sample_size": 2}
-    if name in ("ternary-dsgd", "federated-noiseless", "quantized-dsgd"):  # nothing to calibrate, or no budget: test mode does not mind
+    if name in (
+        "ternary-dsgd",
+        "federated-noiseless",
+        "quantized-dsgd",
+    ):  # nothing to calibrate, or no budget: test mode does not mind
         found["privacy"] = {"delta": 1e-5}
         found["algorithm"] = {**found["algorithm"], "noise": 0.0 if name == "federated-noiseless" else 5.0}
     return found
@@ -41,7 +47,9 @@ def simulated(path) -> np.ndarray:
     plan = planned(network, None)
     problem = build_problem(network.config, agents=len(network.members))
     graph = replace(plan.graph, lossy=False)
-    run = hs.simulate(plan.algorithm, problem, graph, steps=plan.messages, seeds=[SEED], delta=1e-5, reference=False, regret=False)
+    run = hs.simulate(
+        plan.algorithm, problem, graph, steps=plan.messages, seeds=[SEED], delta=1e-5, reference=False, regret=False
+    )
     return run.models[0]
 
 
@@ -88,7 +96,10 @@ def test_records_from_files_are_the_simulators_records(tmp_path):
     path = write(
         tmp_path,
         problem={"loss": "ridge", "dimension": 4, "radius": 3.0, **bounds},
-        agents={name: {"data": f"{name}.npz", "records": int(held)} for name, held in zip(NAMES, problem.counts, strict=True)},
+        agents={
+            name: {"data": f"{name}.npz", "records": int(held)}
+            for name, held in zip(NAMES, problem.counts, strict=True)
+        },
     )
     agents = run_threads(load(path), SEED)
     plan = agents["alice"].plan

@@ -14,7 +14,7 @@ costs C / size under noise of standard deviation sigma. Who is awake is public, 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,8 +29,8 @@ from hearsay.schedules import Constant, Schedule
 
 
 class Message(NamedTuple):
-    params: jax.Array  # zero while asleep
-    awake: jax.Array
+    params: Any  # zero while asleep
+    awake: Any
 
 
 class Draws(NamedTuple):

@@ -31,7 +31,7 @@ class State(NamedTuple):
 
 
 class Message(NamedTuple):
-    params: jax.Array
+    params: Any
 
 
 class Rates(NamedTuple):
