@@ -78,6 +78,8 @@ class Algorithm(ABC):
     name: ClassVar[str]
     # message field -> the matrix it travels over, "coupling" or "mixing"
     channels: ClassVar[Mapping[str, str]]
+    # message field -> the interval in which it lies, for fields that are no models or gradients
+    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
 
     noise: Noise
     mechanism: str
@@ -127,6 +129,10 @@ class Algorithm(ABC):
     def rounds(self) -> float:
         """How many messages an agent can send at all."""
         return math.inf
+
+    def step_noise(self, steps: np.ndarray, agent: int, agents: int) -> np.ndarray | None:
+        """Where a message carries the noise of the step that made it: its scale on message k + 1, for every k. None: a field's scale is its release's."""
+        return None
 
     @property
     def factors(self) -> Factorization | None:

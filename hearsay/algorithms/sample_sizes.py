@@ -202,6 +202,10 @@ class GradientPerturbation(_TwoTimeScale):
     def leak(self, graph: Graph, agent: int) -> Schedule:
         return MEMORYLESS
 
+    def step_noise(self, steps: np.ndarray, agent: int, agents: int) -> np.ndarray:
+        rates = self.rates(steps, agents)
+        return rates.step[:, agent] * rates.noise[:, agent]
+
     def releases(self, agent: int, curvature: tuple[float, float]) -> tuple[Release, ...]:
         return (Release("gradient", self.noise_for(agent), state=0.0, fresh=1.0),)
 

@@ -28,6 +28,7 @@ import io
 import json
 import logging
 import os
+import re
 import resource
 import signal
 import threading
@@ -99,6 +100,7 @@ class Agent:
         self._told, self._stop, self._instances = set[str](), threading.Event(), dict[str, str]()
         self._round, self._committed, self._done, self._waiting_for = 0, 0, False, list[str]()
         self._last: tuple[int, bytes] | None = None
+        self._rooms: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
     def _hearers(self) -> list[int]:
         graph, channels = self.plan.graph, set(self.plan.algorithm.channels.values())
@@ -125,12 +127,15 @@ class Agent:
             parts = (problem.features[self.number], problem.labels[self.number])
             content = b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
             self.ledger.pin("records", content, "put them back as they were, or begin a run with a new name")
-        plan = repr((self.plan.algorithm, self.total)).encode() + self.spent.tobytes()
+        numbers = re.compile(
+            r"[0-9]+\.[0-9]+(e[-+]?[0-9]+)?"
+        )  # to nine digits: another processor may round the last ones otherwise
+        plan = numbers.sub(lambda found: f"{float(found[0]):.9g}", repr((self.plan.algorithm, self.total))).encode()
         self.ledger.pin("plan", plan, "another version works it out otherwise; finish with the version that began it")
 
     def _run(self) -> np.ndarray:
         carry, entry, notes = self.steps.start(), self.ledger.last(), self.ledger.notes()
-        self._instances.update(notes.get("instances", {}))
+        self._instances.update(self.ledger.met())
         self.mailbox = Mailbox(self.format, self.hears, self.total, notes.get("heard", {}), self._instances)
         if entry is not None:
             carry = steps.unflatten(entry.arrays, carry)
@@ -160,15 +165,18 @@ class Agent:
         for step in range(self._round, self.total):
             self._round = step
             self._require_running()
+            self._require_single(self.mailbox.twofold)
             if unsent is None:
                 message, carry = self.noise.message(step, carry)
-                payload = self.format.encode(self.name, step, message._asdict(), self.ledger.instance)
+                sent = {name: np.asarray(value) for name, value in message._asdict().items()}
+                payload = self.format.encode(self.name, step, sent, self.ledger.instance)
                 self._commit(step, payload, skipped, carry)
             else:
                 payload, unsent = unsent, None
+                sent = self.format.decode(payload, self.name, step, self.ledger.instance)
             self._publish(step, payload)
             heard, skipped = self._gather(step)
-            carry = self._update(step, carry, payload, heard)
+            carry = self._update(step, carry, sent, heard)
             self.mailbox.begin(step + 1)
             if time.monotonic() - told > _WORD or step + 1 == self.total:
                 told = time.monotonic()
@@ -179,7 +187,7 @@ class Agent:
         return carry
 
     def _commit(self, step: int, payload: bytes, skipped: list[str], carry: steps.Carry) -> None:
-        notes = {"skipped": skipped, "heard": self.mailbox.heard, "instances": self._instances}
+        notes = {"skipped": skipped, "heard": self.mailbox.heard}
         secret = self.noise.secret(step)
         self.ledger.commit(step, payload, float(self.spent[step]), notes, steps.flatten(carry), secret)
         self._committed = step + 1
@@ -220,34 +228,40 @@ class Agent:
             'again with the same command (a longer deadline in [network] waits longer; policy = "skip" does without them)'
         )
 
-    def _update(self, step: int, carry: steps.Carry, payload: bytes, heard: dict[str, Fields]) -> steps.Carry:
+    def _update(self, step: int, carry: steps.Carry, sent: Fields, heard: dict[str, Fields]) -> steps.Carry:
         """Neighbours are added up in the order of their numbers, so that the result does not depend on who came first."""
-        limit, names = self.steps.dtype.type(self._loudest), self.network.names
-        sent = self.format.decode(payload, self.name, step, self.ledger.instance)
-        sent = {field: np.clip(values, -limit, limit) for field, values in sent.items()}
+        limit, names, dtype = self._loudest, self.network.names, self.steps.dtype
+        ranges = {field: self.plan.algorithm.ranges.get(field, (-limit, limit)) for field in sent}
+        sent = {field: np.clip(values, *ranges[field]) for field, values in sent.items()}
         total, own = {}, {}
         for field, channel in self.plan.algorithm.channels.items():
             row = {j: w for j, w in self._weights[field].items() if names[j] in heard}
-            summed = np.zeros(self.format.shapes[field], self.steps.dtype)
+            # Written over in every round: fresh memory for large messages costs more than adding them up.
+            summed, one = self._rooms.setdefault(field, (np.empty_like(sent[field]), np.empty_like(sent[field])))
+            summed.fill(0)
             for j in sorted(row):
-                summed += self.steps.dtype.type(row[j]) * np.clip(heard[names[j]][field], -limit, limit)
+                np.clip(heard[names[j]][field], *ranges[field], out=one)
+                one *= dtype.type(row[j])
+                summed += one
             total[field] = summed
-            own[field] = self.steps.dtype.type(own_weight(self.plan.graph, channel, self.number, sum(row.values())))
+            own[field] = dtype.type(own_weight(self.plan.graph, channel, self.number, sum(row.values())))
         kind = self._message
         return self.steps.update(step, carry, kind(**sent), Inbox(kind(**total), kind(**own)))
 
     def _greet(self, last: int) -> None:
-        """Until every neighbour has answered; those that only hear under "skip" may be away once the run has begun."""
+        """Until every neighbour has answered. Under "skip", once the run has begun, those who are away are not waited for, but somebody who hears this agent must answer.
+        With nothing left to noise there is nothing to ask."""
         waiting, began = {*self.hears, *self.heard_by}, time.monotonic()
         word, pause, optional = began + _WORD, _NUDGE, self.network.policy == "skip" and last >= 0
-        while waiting and not self._done:
+        while waiting and last < self.total - 1:
             for name in sorted(waiting & self.transport.alive()):
                 answer = self.transport.ask(name, "hello", timeout=2.0)
                 if answer is not None and self._agrees(name, answer, last):
                     waiting.discard(name)
             self._waiting_for, now = sorted(waiting), time.monotonic()
             self._require_running()
-            if optional and now - began > self.network.patience and len(waiting) < len({*self.hears, *self.heard_by}):
+            enough = (set(self.heard_by) - waiting or not self.heard_by) and not waiting & self.transport.alive()
+            if optional and enough and now - began > self.network.patience:
                 return
             if waiting and now - began > self.network.deadline:
                 raise Stopped(
@@ -280,7 +294,9 @@ class Agent:
                 f"{name} knows another process as {self.name}: it runs elsewhere, or {self.member.ledger} is not its latest ledger. "
                 "Two of them would noise everything twice, which no certificate covers. End the other one, or begin a run with a new name"
             )
-        if self._instances.setdefault(name, instance) != instance:
+        if name not in self._instances:
+            self._instances[name] = self.ledger.meet(name, instance)
+        if self._instances[name] != instance:
             raise Stopped(
                 f"{name} is no longer the process that it was: it has lost its ledger, or runs twice. Begin a run with a new name"
             )
@@ -344,6 +360,13 @@ class Agent:
             "dropped": {**self.mailbox.dropped, **self.transport.refused}, "hears": self.hears, "subscribed": self.transport.subscribed(),
         }  # fmt: skip
         return json.dumps(status).encode()
+
+    def _require_single(self, twofold: set[str]) -> None:
+        if twofold:
+            raise Stopped(
+                f"{', '.join(sorted(twofold))} sent two different messages for one round: two processes run from copies of one ledger. End both; "
+                "what they noised twice is not covered by their certificate"
+            )
 
     def _require_running(self) -> None:
         if self._stop.is_set():

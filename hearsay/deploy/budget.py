@@ -46,7 +46,8 @@ _UNCOUNTED = Assumption(
 _LEDGER = (
     Assumption("enforced", "a message is on disk before it leaves, and is only ever sent again as the same bytes"),
     Assumption(
-        "declared", "the ledger is never replaced by an older copy (neighbours are asked, but need not tell the truth)"
+        "declared",
+        "there is one ledger and no older copy of it is ever run (neighbours are asked, but need not tell the truth)",
     ),
 )
 _SKIP = (

@@ -160,7 +160,7 @@ def initialise(
         ]
     lines += [
         "[problem]", 'loss = "logistic"', f"dimension = {known.features.shape[1]}", f"feature_bound = {known.feature_bound!r}      # longer records are scaled down to it",
-        "ridge = 0.01", f"head_start = {min(len(rows) for rows in parts) // 2}", "",
+        "ridge = 0.01", "radius = 100.0", f"head_start = {min(len(rows) for rows in parts) // 2}", "",
         "[graph]", 'kind = "ring"', "",
         "[algorithm]", 'name = "ldp-online"', 'step = "6*(k+1)^-0.77"', 'mechanism = "gaussian"', "",
         "[privacy]", f"epsilon = {epsilon!r}", "delta = 1e-5", "",

@@ -41,6 +41,7 @@ class Mailbox:
         self._instances = dict.fromkeys(self._hears, "") if instances is None else instances
         self._heard = dict(heard)  # the last round that was heard of each, also before a restart
         self._dropped: Counter[tuple[str, str]] = Counter()
+        self._twofold: set[str] = set()
         self._quiet: Counter[str] = Counter()
 
     @property
@@ -57,6 +58,12 @@ class Mailbox:
                 total[reason] += count
             return dict(total)
 
+    @property
+    def twofold(self) -> set[str]:
+        """Who has sent two different messages for one round: two processes run from one ledger."""
+        with self._arrived:
+            return set(self._twofold)
+
     def put(self, sender: str, round_text: str, payload: bytes) -> None:
         """A message that claims to be that agent's of that round."""
         try:
@@ -65,30 +72,29 @@ class Mailbox:
             if not _ROUND.fullmatch(round_text) or int(round_text) >= self._last_round:
                 raise Rejected("wrong key")
             step = int(round_text)
-            with self._arrived:
-                now = self._round
-                if not now <= step < now + self._ahead:
-                    # An old round is a re-sent message after a restart, or a replay: either way it changes nothing.
-                    self._quiet["old round" if step < now else "too early"] += 1
-                    return
-                if sender not in self._instances:
-                    self._quiet["not greeted"] += 1
-                    return
-                instance = self._instances[sender]
-            fields = self._format.decode(payload, sender, step, instance)
+            if sender not in self._instances:
+                self._ignore("not greeted")
+                return
+            fields = self._format.decode(payload, sender, step, self._instances[sender])
         except Rejected as rejection:
             self._count(sender, rejection.reason)
             return
         with self._arrived:
-            if step < self._round:
+            # Also what comes too late to be used has left its sender, which must not noise it again.
+            self._heard[sender] = max(step, self._heard.get(sender, -1))
+            if not self._round <= step < self._round + self._ahead:
+                # An old round is a re-sent message after a restart, or a replay: either way it changes nothing.
+                self._quiet["old round" if step < self._round else "too early"] += 1
                 return
             kept = self._held.setdefault(step, {})
             if sender not in kept:
                 kept[sender] = fields
-                self._heard[sender] = max(step, self._heard.get(sender, -1))
                 self._arrived.notify_all()
                 return
             same = all(np.array_equal(kept[sender][name], fields[name]) for name in fields)
+            if not same:
+                self._twofold.add(sender)
+                self._arrived.notify_all()
         if not same:
             self._count(sender, "second message for one round")
 
@@ -113,6 +119,10 @@ class Mailbox:
         """Messages that came again or too early: no fault of anybody's."""
         with self._arrived:
             return dict(self._quiet)
+
+    def _ignore(self, reason: str) -> None:
+        with self._arrived:
+            self._quiet[reason] += 1
 
     def _count(self, sender: str, reason: str) -> None:
         with self._arrived:

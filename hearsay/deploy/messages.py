@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save
 
 from hearsay.deploy.settings import SCHEMA
+from hearsay.deploy.tensors import KINDS, pack
 
 HEADER = 4096  # bytes: more than any header of ours has
-_KINDS = {"F32": np.dtype("<f4"), "F64": np.dtype("<f8")}
 
 
 class Rejected(Exception):
@@ -49,10 +48,9 @@ class Format:
     def encode(self, agent: str, step: int, fields: Mapping[str, Any], instance: str = "") -> bytes:
         # Adding 0 turns -0 into 0: whether a zero is negative says something of what it was made from.
         arrays = {
-            name: (np.ascontiguousarray(fields[name], self.dtype) + 0).reshape(shape)
-            for name, shape in self.shapes.items()
+            name: np.add(fields[name], 0.0, dtype=self.dtype).reshape(shape) for name, shape in self.shapes.items()
         }
-        return save(arrays, self._metadata(agent, step, instance))
+        return b"".join(pack(arrays, self._metadata(agent, step, instance)))
 
     def decode(self, payload: bytes | memoryview, agent: str, step: int, instance: str = "") -> dict[str, np.ndarray]:
         """The fields of that agent's message of that round, as read-only views of the payload."""
@@ -64,7 +62,7 @@ class Format:
         found, filled = {}, []
         for name, shape in self.shapes.items():
             about = header[name]
-            kind = _KINDS.get(str(about.get("dtype"))) if isinstance(about, dict) else None
+            kind = KINDS.get(str(about.get("dtype"))) if isinstance(about, dict) else None
             if kind is None or kind != self.dtype:  # NumPy takes None for float64
                 raise Rejected("wrong type", name)
             if about.get("shape") != list(shape):

@@ -24,7 +24,7 @@ _STATIC = ("algorithm", "loss", "domain", "arrivals")
 
 
 class Carry(NamedTuple):
-    """What an agent carries from round to round."""
+    """What an agent carries from round to round; a read-out only where it is an average of past models."""
 
     state: Any
     readout: Any
@@ -74,7 +74,7 @@ class Steps:
         return _update(carry, sent, inbox, self.records, self._now(step), **self.static)
 
     def predict(self, carry: Carry) -> np.ndarray:
-        return np.asarray(carry.readout)
+        return np.asarray(carry.readout if self.algorithm.average else self.algorithm.predict(carry.state))
 
     def _now(self, step: int) -> tuple:
         """(step, rates, window, sampling key) of this agent."""
@@ -131,7 +131,7 @@ def _batch(static: dict[str, Any], carry: Carry, records: Any, now: tuple) -> tu
 def _start(centre: jax.Array, records: Any, **static: Any) -> Carry:
     algorithm, model = static["algorithm"], static["domain"].project(centre)
     sampler = algorithm.sampling.prepare(static["loss"], records, static["arrivals"])
-    return Carry(algorithm.init(model), model, sampler)
+    return Carry(algorithm.init(model), model if algorithm.average else (), sampler)
 
 
 @partial(jax.jit, static_argnames=_STATIC)
@@ -146,7 +146,7 @@ def _prepare(carry: Carry, records: Any, now: tuple, **static: Any) -> tuple[Any
 def _finish(key: jax.Array, noised: Any, carry: Carry, now: tuple, **static: Any) -> tuple[Any, Carry]:
     algorithm = static["algorithm"]
     # Only what `finish` uses of the draws is computed: their noise is not.
-    draws = algorithm.draw(keys.at(key, now[0]), carry.readout)
+    draws = algorithm.draw(keys.at(key, now[0]), algorithm.predict(carry.state))
     message, state = algorithm.finish(noised, draws, carry.state)
     return message, carry._replace(state=state)
 
@@ -157,7 +157,7 @@ def _rehearse(
     key: jax.Array, carry: Carry, records: Any, now: tuple, *, constants: Any, **static: Any
 ) -> tuple[Any, Carry]:
     algorithm = static["algorithm"]
-    draws = engine.pick(algorithm.draws(key, jnp.asarray(now[0])[None], carry.readout, constants), 0)
+    draws = engine.pick(algorithm.draws(key, jnp.asarray(now[0])[None], algorithm.predict(carry.state), constants), 0)
     batch, _ = _batch(static, carry, records, now)
     message, state = algorithm.send(draws, carry.state, batch, now[1])
     return message, carry._replace(state=state)
@@ -169,7 +169,5 @@ def _update(carry: Carry, sent: Any, inbox: Inbox, records: Any, now: tuple, **s
     algorithm = static["algorithm"]
     batch, sampler = _batch(static, carry, records, now)
     state = algorithm.update(carry.state, sent, inbox, batch, now[1], static["domain"])
-    readout = (
-        algorithm.averaged(carry.readout, state, jnp.asarray(now[0])) if algorithm.average else algorithm.predict(state)
-    )
+    readout = algorithm.averaged(carry.readout, state, jnp.asarray(now[0])) if algorithm.average else ()
     return Carry(state, readout, sampler)

@@ -128,24 +128,23 @@ def clipped(
     return lax.cond(
         jnp.all(jnp.isfinite(sizes)),
         lambda: jax.tree.map(lambda gradient: summed(scales, gradient), gradients),
-        lambda: one_by_one(value, params, features, labels, weights, clip, norm),
+        lambda: one_by_one(gradients, weights, clip, norm),
     )
 
 
-def one_by_one(
-    value: Value, params: Any, features: jax.Array, labels: jax.Array, weights: jax.Array, clip: float, norm: str
-) -> Any:
-    """The same sum for batches in which a gradient is huge or not finite: slower, and rare."""
+def one_by_one(gradients: Any, weights: jax.Array, clip: float, norm: str) -> Any:
+    """The same sum for batches in which a gradient is huge or not finite: slower, and rare. Of the very gradients that are at hand: were they computed anew, one record
+    would change the rounding of all others."""
 
     def add(total: Any, record: tuple) -> tuple[Any, None]:
-        feature, label, weight = record
-        gradient = lax.optimization_barrier(jax.grad(value)(params, feature, label))
+        gradient, weight = record
         finite, factor = careful(gradient, clip, norm)
         # Not a product: 0 times an infinity is not 0.
         grown = lambda t, g: jnp.where(finite, t + (weight * factor).astype(g.dtype) * g, t)  # noqa: E731
         return jax.tree.map(grown, total, gradient), None
 
-    return lax.scan(add, jax.tree.map(jnp.zeros_like, params), (features, labels, weights))[0]
+    nothing = jax.tree.map(lambda g: jnp.zeros(g.shape[1:], g.dtype), gradients)
+    return lax.scan(add, nothing, (gradients, weights))[0]
 
 
 def size_of(gradient: Any, norm: str) -> jax.Array:

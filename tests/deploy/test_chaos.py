@@ -94,7 +94,7 @@ class Wire:
     """A TCP wire to a port that can be cut: bytes stop, and nobody is told."""
 
     def __init__(self, target: int) -> None:
-        self.target, self.cut = target, threading.Event()
+        self.target, self.cut, self._ends = target, threading.Event(), list[socket.socket]()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port, self.carried = self._listener.getsockname()[1], 0
         threading.Thread(target=self._accept, daemon=True).start()
@@ -103,7 +103,9 @@ class Wire:
         while True:
             try:
                 near = self._listener.accept()[0]
+                self._ends.append(near)
                 far = socket.create_connection(("127.0.0.1", self.target))
+                self._ends.append(far)
             except OSError:
                 if self._listener.fileno() < 0:
                     return
@@ -125,7 +127,8 @@ class Wire:
                 end.close()
 
     def close(self) -> None:
-        self._listener.close()
+        for end in (self._listener, *self._ends):
+            end.close()
 
 
 def test_a_partition_heals(tmp_path):

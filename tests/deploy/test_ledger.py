@@ -138,7 +138,7 @@ def test_a_full_disk_is_said_and_leaves_nothing_behind(path):
         pages = ledger._db.execute("PRAGMA page_count").fetchone()[0]
         ledger._db.execute(f"PRAGMA max_page_count = {pages + 2}")
         with pytest.raises(sqlite3.OperationalError, match="full"):
-            ledger.commit(1, bytes(10**6), 1.0, {"heard": {}}, arrays(1))
+            ledger.commit(1, bytes(10**5), 1.0, {"heard": {}}, arrays(1))
         ledger._db.execute("PRAGMA max_page_count = 1000000")
         assert_stands_at(ledger, 0)
         commit(ledger, 1)
@@ -430,12 +430,12 @@ def test_a_damaged_file_is_never_read_as_if_it_were_whole(path):
     with Ledger(path, ABOUT) as ledger:
         commit(ledger, *range(40))
     content, noticed = path.read_bytes(), 0
-    pages = len(content) // 16384
+    pages = len(content) // 4096
     assert pages >= 4
     for page in range(pages):
         damaged = bytearray(content)
-        damaged[page * 16384 + (100 if page == 0 else 0) : (page + 1) * 16384] = b"\xa5" * (
-            16384 - (100 if page == 0 else 0)
+        damaged[page * 4096 + (100 if page == 0 else 0) : (page + 1) * 4096] = b"\xa5" * (
+            4096 - (100 if page == 0 else 0)
         )
         path.write_bytes(bytes(damaged))
         try:

@@ -156,7 +156,13 @@ def test_another_file_may_be_given_on_the_command_line(tmp_path):
 @pytest.mark.parametrize(("data", "partition"), [("digits", "iid"), ("breast-cancer", "dominant")])
 def test_dealt_out_files_are_the_simulators_problem(tmp_path, data, partition):
     found = load(initialise(tmp_path / "net", agents=5, data=data, partition=partition, secure=False))
-    simulated = hs.problems.logistic(data, agents=5, partition=partition, head_start=found.config.problem["head_start"])
+    simulated = hs.problems.logistic(
+        data,
+        agents=5,
+        partition=partition,
+        head_start=found.config.problem["head_start"],
+        radius=found.config.problem["radius"],
+    )
     for agent in range(5):
         problem = own_problem(found, agent)
         np.testing.assert_array_equal(problem.counts, simulated.counts)

@@ -45,6 +45,7 @@ class Adp2sgd(GradientPerturbation):
 
     name: ClassVar[str] = "adp2sgd"
     channels: ClassVar[dict[str, str]] = {"params": "coupling", "awake": "coupling"}
+    ranges: ClassVar[dict[str, tuple[float, float]]] = {"awake": (0.0, 1.0)}
 
     activity: float = 0.5
     step: Schedule = Constant(0.05)

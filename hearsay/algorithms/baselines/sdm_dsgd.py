@@ -19,6 +19,7 @@ from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from hearsay import _validate as check
 from hearsay.algorithms.sample_sizes import GradientPerturbation, Message, Rates
@@ -72,6 +73,9 @@ class SdmDsgd(GradientPerturbation):
     def finish(self, noised: Message, draws: Draws, state: Pending) -> tuple[Message, Pending]:
         kept = (draws.kept < self.keep).astype(state.params.dtype) / self.keep
         return noised, state._replace(kept=kept)
+
+    def step_noise(self, steps: np.ndarray, agent: int, agents: int) -> np.ndarray:
+        return self.coupling(steps) / self.keep * super().step_noise(steps, agent, agents)
 
     def update(self, state: Pending, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain) -> Pending:
         own = domain.project(sent.params)

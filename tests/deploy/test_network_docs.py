@@ -1,0 +1,307 @@
+"""The pages on real networks say what is true: their commands run, and every option, key, exit code and message on them exists."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer
+
+import hearsay as hs
+from hearsay import cli, cli_network
+from hearsay.config import PRIVACY_KEYS, RUN_KEYS
+from hearsay.deploy import budget, settings
+from hearsay.deploy.launch import initialise
+from hearsay.deploy.plan import planned
+from tests.deploy.networks import free_ports
+
+pytest.importorskip("zenoh")
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = {name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("network.md", "operations.md")}
+UNIT = ROOT / "docs" / "hearsay-agent@.service"
+STEPS = 300
+SECONDS = 120  # for one command, at most
+
+
+def blocks(page: str, kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```$", PAGES[page], flags=re.DOTALL | re.MULTILINE)
+
+
+def commands(page: str) -> list[str]:
+    """The lines of all shell blocks."""
+    return [line for block in blocks(page, "sh") for line in block.splitlines()]
+
+
+def section(page: str, heading: str) -> str:
+    return PAGES[page].partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+
+
+def rows(text: str) -> list[list[str]]:
+    return [
+        [cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines() if line.startswith("|")
+    ]
+
+
+class Terminal:
+    """Runs lines of the page in a folder, `hearsay` being the one that is tested."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def start(self, line: str) -> subprocess.Popen:
+        words = shlex.split(line)
+        assert words[0] == "hearsay", line
+        return subprocess.Popen(
+            [sys.executable, "-m", "hearsay.cli", *words[1:]],
+            cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+
+    def run(self, line: str) -> str:
+        if line.startswith("cd "):
+            self.folder /= line[3:]
+            return ""
+        if line.startswith("sed "):
+            return subprocess.run(line, shell=True, cwd=self.folder, check=True, capture_output=True, text=True).stdout
+        process = self.start(line)
+        said, _ = process.communicate(timeout=SECONDS)
+        assert process.returncode == 0, f"{line}: {process.returncode}\n{said}"
+        return said
+
+    def shorten(self, file: str, steps: int) -> None:
+        """Free ports and fewer steps; nothing else that the page says is changed."""
+        path = self.folder / file
+        text = re.sub(r"^steps = .*", f"steps = {steps}", path.read_text(), flags=re.MULTILINE)
+        ports = iter(free_ports(text.count("127.0.0.1:")))
+        path.write_text(re.sub(r"(127\.0\.0\.1:)\d+", lambda found: f"{found[1]}{next(ports)}", text))
+
+
+def children(pid: int) -> dict[str, int]:
+    """The agents that a `hearsay network up` has started: nobody else's processes are touched."""
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    words = {int(child): Path(f"/proc/{child}/cmdline").read_bytes().decode().split("\0") for child in listed}
+    return {line[line.index("--name") + 1]: child for child, line in words.items() if "--name" in line}
+
+
+def wait_for(condition, what: str) -> None:
+    end = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+
+
+INIT, CD, CHECK, UP, STATUS, LONGER, UP_LONGER, KILL, REHEARSE, UP_REHEARSED, KEYS, AGENT_CHECK, AGENT = commands(
+    "network.md"
+)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes in /proc")
+def test_the_tutorial(tmp_path):
+    one = Terminal(tmp_path)
+    one.run(f"{INIT} --agents 3")
+    one.run(CD)
+    written = {str(path.relative_to(one.folder)) for path in one.folder.rglob("*") if path.is_file()}
+    assert {"net.toml", "keys/ca.pem", "keys/ca.key", "keys/observer.pem"} < written
+    assert {f"data/{name}.npz" for name in ("alice", "bob", "carol")} < written
+    one.shorten("net.toml", 40)
+    assert "rests on" in one.run(CHECK)
+
+    # The second run stands for the first: the same command, and long enough to be killed in.
+    assert UP_LONGER.replace("second.toml", "net.toml") == UP
+    one.run(LONGER)
+    assert "steps = 3000" in (one.folder / "second.toml").read_text()
+    one.shorten("second.toml", STEPS)
+    process, state = one.start(UP_LONGER), one.folder / "state-2"
+    try:
+        wait_for(lambda: _size(state / "carol.ledger-wal") > 500_000, "rounds go on")
+        running = children(process.pid)
+        assert "pgrep -f 'second.toml --name carol'" in KILL and "carol" in running
+        os.kill(running["bob"], signal.SIGSTOP)  # so that the run lasts until it has been looked at
+        os.kill(running["carol"], signal.SIGKILL)
+        seen = json.loads(one.run(STATUS.replace("net.toml", "second.toml") + " --json"))
+        os.kill(running["bob"], signal.SIGCONT)
+        said, _ = process.communicate(timeout=SECONDS)
+    finally:
+        process.terminate()
+        process.wait(30)
+    assert process.returncode == 0, said
+    log = (state / "carol.log").read_text()
+    assert re.search(r"goes on from message \d+", log) and f"done: {STEPS} messages sent" in log
+    listed = set(re.findall(r"^\| `(alice\.[a-z.]+)` \|", PAGES["network.md"], flags=re.MULTILINE))
+    assert {path.name for path in state.glob("alice.*")} == listed
+    first = "".join(row[0] for row in rows(section("operations.md", "Logs and monitoring")))
+    assert set(seen["alice"]) == set(re.findall(r"`(\w+)`", first)) and seen["alice"]["private"] is True
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def test_the_rehearsal_and_the_code_of_the_page(tmp_path, monkeypatch):
+    one = Terminal(initialise(tmp_path / "wards", agents=2).parent)
+    one.run(REHEARSE)
+    one.shorten("rehearsal.toml", 40)
+    one.run(UP_REHEARSED)
+    assert "NOT PRIVATE" in (one.folder / "rehearsal" / "alice.log").read_text()
+    monkeypatch.chdir(one.folder)
+    assert len(blocks("network.md", "python")) == 2
+    for index, block in enumerate(blocks("network.md", "python")):
+        exec(compile(block, f"network.md[{index}]", "exec"), {})
+
+
+def test_a_host_needs_what_the_page_says(tmp_path):
+    one = Terminal(initialise(tmp_path / "wards", agents=2).parent)
+    one.run(f"{KEYS} --overwrite")
+    host = Terminal(tmp_path / "host")
+    for file in ("net.toml", "keys/ca.pem", "keys/alice.pem", "keys/alice.key", "data/alice.npz"):
+        (host.folder / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(one.folder / file, host.folder / file)
+    assert f"{AGENT} --check" == AGENT_CHECK and "alice" in host.run(AGENT_CHECK)
+    assert not (host.folder / "state").exists()
+
+
+def test_pages_have_what_is_tested():
+    assert not blocks("operations.md", "sh") and not blocks("operations.md", "python")
+    assert len(commands("network.md")) == 13 and len(blocks("network.md", "toml")) == 4
+
+
+def known() -> dict[tuple[str, ...], set[str]]:
+    """Every command with its options."""
+    found: dict[tuple[str, ...], set[str]] = {}
+
+    def walk(command, path: tuple[str, ...]) -> None:
+        found[path] = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
+        for name, inner in getattr(command, "commands", {}).items():
+            walk(inner, (*path, name))
+
+    walk(typer.main.get_command(cli.app), ("hearsay",))
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_command_and_option_exists(page):
+    options = known()
+    inline = [text for text in re.findall(r"`([^`\n]+)`", PAGES[page]) if text.startswith(("hearsay ", "--"))]
+    lines = [line for line in commands(page) if line.startswith("hearsay")] + inline
+    assert len(lines) > 5
+    for line in lines:
+        words = shlex.split(line)
+        given = {word.partition("=")[0] for word in words if word.startswith("--")}
+        if words[0] == "hearsay":
+            path = max((p for p in options if tuple(words[: len(p)]) == p), key=len)
+            assert len(path) == 3 or path[1:] != ("network",), line
+            assert path != ("hearsay",), f"{line}: no such command"
+            assert given <= options[path], line
+        else:
+            assert given <= set().union(*options.values()), line
+
+
+def test_every_key_of_the_table_exists_and_none_is_missing():
+    found = re.findall(
+        r"^\| `\[(\w+)(?:\.NAME)?\]` `(\w+)` \|.*\| (yes|no) \|$", section("network.md", "net.toml"), re.M
+    )
+    keys = {table: {key for t, key, _ in found if t == table} for table in ("network", "agents", "privacy", "run")}
+    assert keys["network"] == set(settings._NETWORK_KEYS) and keys["agents"] == set(settings._AGENT_KEYS)
+    assert keys["privacy"] == set(PRIVACY_KEYS) and keys["run"] == {"steps", "precision", "device"} <= set(RUN_KEYS)
+
+
+def test_which_keys_are_the_same_everywhere():
+    """The last column of the table, key by key: does the hash change?"""
+    base = tomllib.loads(blocks("network.md", "toml")[0])
+    other = {"run": "x", "policy": "skip", "deadline": 7, "patience": 7, "keys": "x", "state": "x", "steps": 9}
+    other |= {"endpoint": "tls/x:1", "records": 9, "data": "x", "certificate": "x", "key": "x", "ca": "x"}
+    other |= {"epsilon": 9.0, "delta": 0.1, "budget": 9.0, "precision": 32, "device": "cpu"}
+    found = re.findall(
+        r"^\| `\[(\w+)(?:\.NAME)?\]` `(\w+)` \|.*\| (yes|no) \|$", section("network.md", "net.toml"), re.M
+    )
+    digest = settings.read(base, Path()).digest
+    for table, key, same in found:
+        changed = json.loads(json.dumps(base))
+        (changed["agents"]["alice"] if table == "agents" else changed[table])[key] = other[key]
+        assert (settings.read(changed, Path()).digest != digest) == (same == "yes"), f"[{table}] {key}"
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_every_net_toml_is_accepted_and_has_a_finite_budget(index):
+    """Pieces of a net.toml replace those tables of the whole one."""
+    whole, *pieces = (tomllib.loads(block) for block in blocks("network.md", "toml"))
+    tables = {**whole, **([{}, *pieces][index])}
+    plan = planned(settings.read(tables, Path()), None)
+    assert plan.certificate.finite and plan.messages == 200
+    assert all(b.epsilon <= e for b, e in zip(plan.certificate.budgets, whole["privacy"]["epsilon"], strict=True))
+
+
+def test_exit_codes():
+    listed = {int(row[0].strip("| ")) for row in rows(section("operations.md", "Exit codes"))[2:]}
+    source = inspect.getsource(cli_network) + inspect.getsource(cli.main)
+    assert listed == {0, *(int(code) for code in re.findall(r"(?:typer\.Exit|sys\.exit)\((\d+)\)", source))}
+
+
+def test_messages_are_those_that_are_logged():
+    source = "".join(path.read_text() for path in (ROOT / "hearsay" / "deploy").glob("*.py"))
+    table = section("operations.md", "What to do when").partition("| message |")[2]
+    messages = re.findall(r"^\| `([^`]+)` \|", table, flags=re.MULTILINE)
+    assert len(messages) == 12
+    for message in messages:
+        assert message in source, message
+
+
+def test_what_the_pages_say_of_algorithms():
+    """Which ones take directed graphs, which ones refuse policy skip, and what it costs."""
+    whole = tomllib.loads(blocks("network.md", "toml")[0])
+    table = [row for row in rows(section("network.md", "Choosing")) if "`" in row[0]]
+    listed = [name for row in table for name in re.findall(r"`([\w-]+)`", row[0])]
+    assert set(listed) == set(hs.REGISTRY) - {"federated-noiseless"}
+
+    def cost(name: str, policy: str, kind: str = "ring") -> float:
+        algorithm = {"name": name, "mechanism": "gaussian", "noise": 5.0}
+        network, privacy = {**whole["network"], "policy": policy}, {"delta": 1e-5}
+        tables = {**whole, "network": network, "algorithm": algorithm, "graph": {"kind": kind}, "privacy": privacy}
+        tables["run"] = {"steps": 20}
+        return budget.sizes(planned(settings.read(tables, Path()), None).certificate)[0]
+
+    for first, graph, skip in table:
+        for name in re.findall(r"`([\w-]+)`", first):
+            if graph == "undirected":
+                with pytest.raises(ValueError, match="symmetric"):
+                    cost(name, "wait", "directed-ring")
+            else:
+                assert math.isfinite(cost(name, "wait", "directed-ring"))
+            if skip.startswith("refused: "):
+                reason = re.escape(skip.removeprefix("refused: ").rstrip(" |"))
+                with pytest.raises(ValueError, match=reason):
+                    cost(name, "skip")
+            elif "at no cost" in skip:
+                assert cost(name, "skip") == cost(name, "wait") < math.inf
+            else:
+                assert cost(name, "wait") < cost(name, "skip") < math.inf
+
+
+def test_the_service_file(tmp_path):
+    text = UNIT.read_text(encoding="utf-8")
+    line = next(line for line in text.splitlines() if line.startswith("ExecStart="))
+    words = shlex.split(line.removeprefix("ExecStart="))
+    assert words[1] == "agent" and {w for w in words if w.startswith("--")} <= known()[("hearsay", "agent")]
+    keys = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
+    assert (
+        keys["RestartPreventExitStatus"] == "2" and keys["RestartForceExitStatus"] == "5" == keys["SuccessExitStatus"]
+    )
+    assert keys["LimitCORE"] == "0" and keys["UMask"] == "0077" and keys["NoNewPrivileges"] == "true"
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed")
+    copy = tmp_path / UNIT.name
+    copy.write_text(text.replace(words[0], "/bin/sh"))
+    found = subprocess.run(["systemd-analyze", "verify", str(copy)], capture_output=True, text=True, timeout=30)
+    assert (found.returncode, found.stdout, found.stderr) == (0, "", "")
