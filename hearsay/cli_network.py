@@ -46,10 +46,11 @@ def agent(
 ) -> None:
     """Run ONE agent: it reads its own records, exchanges noised messages with its neighbours, and keeps a ledger that survives a kill at any moment.
 
-    The same command continues a run that was interrupted. Exit code 5: stopped, because a neighbour stayed silent or disagrees; nothing is lost.
+    The same command continues a run that was interrupted. Exit code 5: stopped, say because a neighbour stayed silent; try again later, nothing is lost. 6: refused,
+    because neighbours disagree or the ledger is not the latest one; trying again changes nothing.
     """
     _require_extra()
-    from hearsay.deploy.agent import Agent, Stopped, keep
+    from hearsay.deploy.agent import Agent, Refused, Stopped, keep
     from hearsay.deploy.ledger import LedgerError
     from hearsay.deploy.plan import planned, require_safe
     from hearsay.deploy.settings import load
@@ -62,6 +63,8 @@ def agent(
     log = logging.getLogger("hearsay.agent")
     found = load(config)
     require_safe(found, insecure)
+    if (own := found.members[found.index(name)].credentials) is not None:
+        own.verify(name)
     enable_compilation_cache()
     plan = planned(found, found.index(name), data, rehearsed=simulate_noise is not None)
     one = Agent(found, name, rehearsal=simulate_noise, no_privacy=no_privacy, plan=plan)
@@ -76,11 +79,11 @@ def agent(
         model = one.run()
         path = keep(one.member.state, name, model, plan)
         log.info("the agent's own model is in %s: it carries no noise of its own, so keep it here", path)
-    except (Stopped, LedgerError) as stopped:
+    except (Refused, LedgerError) as refused:
+        log.error("refused: %s", refused)
+        raise typer.Exit(6) from None
+    except (Stopped, OSError) as stopped:
         log.error("stopped: %s", stopped)
-        raise typer.Exit(5) from None
-    except OSError as error:
-        log.error("stopped: %s", error)
         raise typer.Exit(5) from None
     except Exception as error:
         # Whatever an exception has to say may quote a record or a state: its kind and its place are all that a log may have.
@@ -213,7 +216,7 @@ def status(
     once: Annotated[bool, typer.Option("--once", help="Print once and end.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON once and end.")] = False,
 ) -> None:
-    """Who is in which round, with whom, and what has been spent; live until Ctrl-C."""
+    """Who is in which round, with whom, and what has been spent; live until Ctrl-C. With --once or --json, exit code 5: somebody was not reached."""
     _require_extra()
     import json as library
 
@@ -222,11 +225,14 @@ def status(
 
     found = load(config)
     with observe(found) as observer:
-        if json:
-            print(library.dumps({one.name: one.facts for one in look(found, observer)}, indent=2))
-            return
-        if once or not console.is_terminal:
-            console.print(network_table(found, [(s.name, s.facts, s.facts is not None) for s in look(found, observer)]))
+        if json or once or not console.is_terminal:
+            seen = look(found, observer)
+            if json:
+                print(library.dumps({one.name: one.facts for one in seen}, indent=2))
+            else:
+                console.print(network_table(found, [(s.name, s.facts, s.facts is not None) for s in seen]))
+            if not all(one.facts for one in seen):
+                raise typer.Exit(5)
             return
         try:
             with watching() as show:

@@ -162,7 +162,7 @@ def network_table(
             continue
         done = "[green]done[/green]" if facts["done"] else f"{facts['round']} of {facts['of']}"
         peers = (
-            f"{len(facts['alive'])} of {len(set(facts['hears']))}"
+            f"{len({*facts['alive']} & {*facts['hears']})} of {len(facts['hears'])}"
             if here
             else "[yellow]not reached[/yellow]"
             if not facts["done"]

@@ -62,6 +62,10 @@ class Stopped(Exception):
     """The run ends here for a reason that the operator should read; the ledger has everything."""
 
 
+class Refused(Stopped):
+    """The run cannot go on like this: trying again would change nothing."""
+
+
 class Agent:
     """One agent of a network. `run()` returns its model."""
 
@@ -100,6 +104,7 @@ class Agent:
         self._told, self._stop, self._instances = set[str](), threading.Event(), dict[str, str]()
         self._round, self._committed, self._done, self._waiting_for = 0, 0, False, list[str]()
         self._last: tuple[int, bytes] | None = None
+        self._without: list[str] = []
         self._rooms: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
     def _hearers(self) -> list[int]:
@@ -200,7 +205,7 @@ class Agent:
         """The neighbours' messages of that round, and who is left out."""
         began = time.monotonic()
         word, pause = began + _WORD, _NUDGE
-        while missing := self.mailbox.wait(step, pause):
+        while missing := self.mailbox.wait(step, 0.0 if self._nobody_to_wait_for(step) else pause):
             self._waiting_for = missing
             self._require_running()
             gone, now = [name for name in missing if name not in self.transport.alive()], time.monotonic()
@@ -209,8 +214,9 @@ class Agent:
                     self.mailbox.put(name, str(step), found)
             if self.network.policy == "skip" and (now - began > self.network.patience or len(gone) == len(missing)):
                 missing = self.mailbox.wait(step, 0.0)
-                if missing:
-                    log.info("round %d goes on without %s", step, ", ".join(missing))
+                if missing != self._without:
+                    log.info("from round %d on without %s", step, ", ".join(missing) or "nobody")
+                self._without = missing
                 break
             if now - began > self.network.deadline:
                 raise Stopped(self._silence(step, missing, gone))
@@ -220,6 +226,12 @@ class Agent:
             pause = min(2 * pause, 1.0)
         self._waiting_for = []
         return self.mailbox.take(step), missing
+
+    def _nobody_to_wait_for(self, step: int) -> bool:
+        """Policy skip: everybody who is missing is known to be gone."""
+        if self.network.policy != "skip" or not self._without:
+            return False
+        return not set(self.mailbox.wait(step, 0.0)) & self.transport.alive()
 
     def _silence(self, step: int, missing: list[str], gone: list[str]) -> str:
         who = ", ".join(f"{name} ({'not connected' if name in gone else 'connected, but silent'})" for name in missing)
@@ -288,20 +300,20 @@ class Agent:
         if config != self.network.digest:
             what = difference(self.network.public, public) if isinstance(public, dict) else "it does not say in what"
             self._stop.wait(_LISTEN)
-            raise Stopped(f"{name} has another configuration: {what}. Nothing was sent")
+            raise Refused(f"{name} has another configuration: {what}. Nothing was sent")
         if known_as not in (None, self.ledger.instance):
-            raise Stopped(
+            raise Refused(
                 f"{name} knows another process as {self.name}: it runs elsewhere, or {self.member.ledger} is not its latest ledger. "
                 "Two of them would noise everything twice, which no certificate covers. End the other one, or begin a run with a new name"
             )
         if name not in self._instances:
             self._instances[name] = self.ledger.meet(name, instance)
         if self._instances[name] != instance:
-            raise Stopped(
+            raise Refused(
                 f"{name} is no longer the process that it was: it has lost its ledger, or runs twice. Begin a run with a new name"
             )
         if heard > last:
-            raise Stopped(
+            raise Refused(
                 f"{name} has heard message {heard} of {self.name}, and the ledger {self.member.ledger} ends with message {last}: it is not the latest one. "
                 "Going on would noise rounds a second time, which no certificate covers. Find the latest ledger, or begin a run with a new name"
             )
@@ -363,7 +375,7 @@ class Agent:
 
     def _require_single(self, twofold: set[str]) -> None:
         if twofold:
-            raise Stopped(
+            raise Refused(
                 f"{', '.join(sorted(twofold))} sent two different messages for one round: two processes run from copies of one ledger. End both; "
                 "what they noised twice is not covered by their certificate"
             )

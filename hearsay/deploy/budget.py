@@ -73,7 +73,8 @@ def certificate(
     facts += () if arithmetic.bounded(problem) else (_UNCOUNTED,)
     spending = _Spending(algorithm, problem, graph, messages, delta)
     budgets = tuple(replace(spending.deployed(b), assumptions=(*b.assumptions, *facts)) for b in ideal.budgets)
-    return replace(ideal, budgets=budgets, warnings=(*ideal.warnings, *([_REHEARSED] if rehearsed else [])))
+    warnings = (*ideal.warnings, *([_REHEARSED] if rehearsed else []))
+    return replace(ideal, budgets=budgets, warnings=warnings, deployed=not rehearsed)
 
 
 def curve(plan: Plan, agent: int) -> np.ndarray:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -96,24 +97,27 @@ class Fleet:
 
 
 def look(network: Network, observer: Observer, seconds: float = 2.0) -> list[Status]:
-    """What every agent says of itself now."""
-    found = []
-    for name in network.names:
+    """What every agent says of itself now; all are asked at once."""
+
+    def ask(name: str) -> Status:
         answer = observer.hello(name, timeout=seconds)
         try:
             facts = None if answer is None else json.loads(answer)
-        except ValueError:
+        except (ValueError, RecursionError):
             facts = None
-        found.append(Status(name, facts if isinstance(facts, dict) else None))
-    return found
+        return Status(name, facts if isinstance(facts, dict) else None)
+
+    with ThreadPoolExecutor(min(32, len(network.names))) as pool:
+        return list(pool.map(ask, network.names))
 
 
 def observe(network: Network) -> Observer:
-    return Observer(
-        network.run,
-        [member.peer for member in network.members],
-        network.observer if network.members[0].credentials else None,
-    )
+    secure = network.members[0].credentials is not None
+    if secure and network.observer is None:
+        raise ValueError(
+            "keys in [network] must name the folder with ca.pem, observer.pem and observer.key to look at this network"
+        )
+    return Observer(network.run, [member.peer for member in network.members], network.observer if secure else None)
 
 
 def initialise(
@@ -150,7 +154,9 @@ def initialise(
         "",
     ]  # fmt: skip
     for i, (name, rows) in enumerate(zip(names, parts, strict=True)):
-        np.savez(folder / "data" / f"{name}.npz", features=known.features[rows], labels=known.labels[rows])
+        file = folder / "data" / f"{name}.npz"
+        np.savez(file, features=known.features[rows], labels=known.labels[rows])
+        file.chmod(0o600)
         lines += [
             f"[agents.{name}]",
             f'endpoint = "{protocol}/127.0.0.1:{port + i}"',

@@ -100,12 +100,17 @@ class Ledger:
         stored = dict(self._db.execute("SELECT key, value FROM about"))
         if stored.get("format") != str(FORMAT):
             raise LedgerError(f"{self.path} was written in format {stored.get('format')}: this version reads {FORMAT}")
+        unused = not self._db.execute("SELECT 1 FROM rounds").fetchone()
         for key, value in about.items():
-            if stored.get(key) != value:
+            if stored.get(key) == value:
+                continue
+            if not unused:
                 raise LedgerError(
-                    f"{self.path} belongs to another {key} ({str(stored.get(key))[:40]}, and this is {value[:40]}): "
-                    "give the run a new name, or another folder for its state"
+                    f"{self.path} belongs to another {key} ({str(stored.get(key))[:40]}, and this is {value[:40]}): begin a run with a new name"
                 )
+            # Nothing has been sent yet: the run may still become another one.
+            self._db.execute("DELETE FROM about WHERE key IN ('records', 'plan')")
+            self._db.execute("REPLACE INTO about VALUES (?, ?)", (key, value))
         self._secret: bytes = stored["secret"]
         self.instance: str = stored["instance"]
         self._newest: int = self._db.execute("SELECT coalesce(max(round), -1) FROM rounds").fetchone()[0]
@@ -139,24 +144,26 @@ class Ledger:
                     secret,
                 )
                 self._db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-                self._store(round, False, arrays)
+                at = self._store(round, False, arrays)
                 self._db.execute("COMMIT")
-                self._newest = round
-            except BaseException:
+                self._newest, self._state_at = round, at
+            except BaseException as error:
                 if self._db.in_transaction:  # a full disk has rolled it back already
                     self._db.execute("ROLLBACK")
+                if isinstance(error, (sqlite3.OperationalError, OSError)):
+                    raise LedgerError(f"cannot write to {self.path} ({error}): message {round} was not sent") from error
                 raise
 
     def finish(self, round: int, arrays: dict[str, np.ndarray]) -> None:
         """The state after the last update: no message follows it."""
         with self._lock:
-            self._store(round, True, arrays)
+            self._state_at = self._store(round, True, arrays)
 
-    def _store(self, round: int, done: bool, arrays: dict[str, np.ndarray]) -> None:
+    def _store(self, round: int, done: bool, arrays: dict[str, np.ndarray]) -> str:
         parts = pack(arrays)
         blob, place = self._put("state-1" if self._state_at == "state-0" else "state-0", parts)
         self._db.execute("REPLACE INTO state VALUES (1, ?, ?, ?, ?, ?)", (round, done, checksum(*parts), blob, place))
-        self._state_at = place
+        return place
 
     def _put(self, name: str, parts: Sequence[bytes | memoryview]) -> tuple[bytes | None, str]:
         """(bytes for the database, "") or (None, the file that has them)."""

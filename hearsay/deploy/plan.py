@@ -91,18 +91,18 @@ def _calibrated(
     ternary = algorithm.mechanism == "ternary"  # its budget is a delta
     limits = [float(delta)] * len(targets) if ternary else targets
     aims, most = list(targets), delta
-    for _ in range(8):
+    for attempt in range(12):
         found = calibrate(algorithm, problem, graph, steps, aims, delta=most)
         spent = budget.sizes(budget.certificate(found, problem, graph, steps, delta))
         over = [max(0.0, got - limit) for got, limit in zip(spent, limits, strict=True)]
         if not any(over):
             return found
         if ternary:
-            most -= 1.5 * max(over)
+            most -= 1.5 * max(over) + 1e-9 * 8**attempt * most  # calibration has a resolution of its own
         else:
-            aims = [aim - 1.5 * excess for aim, excess in zip(aims, over, strict=True)]
-        if min(aims) <= 0 or (ternary and most <= 0):
+            aims = [aim - (1.5 * e + 1e-9 * 8**attempt * aim if e else 0) for aim, e in zip(aims, over, strict=True)]
+        if min(aims) <= 0.5 * min(targets) or (ternary and most <= 0):
             break
     raise ValueError(
-        f"epsilon in [privacy] is less than rounding to a lattice costs for so many numbers, got {min(targets):g}"
+        f"epsilon in [privacy] is so small that rounding would take half of it, got {min(targets):g}: a smaller radius in [problem] or fewer steps round less"
     )

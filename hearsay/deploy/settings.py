@@ -133,7 +133,7 @@ def read(tables: Mapping[str, Any], folder: Path) -> Network:
     if not isinstance(run, str) or not NAME.fullmatch(run):
         check.fail("run in [network]", "a name of letters, digits, - and _ (a new one for every run)", run)
     keys = _path("keys in [network]", network.get("keys"), folder)
-    state = _path("state in [network]", network.get("state", "state"), folder) or folder
+    state = (_path("state in [network]", network.get("state", "state"), folder) or folder) / run
     agents = tables.get("agents", {})
     if len(agents) < 2:
         check.fail("[agents.NAME]", "two or more tables, one for each agent", sorted(agents))
@@ -194,7 +194,7 @@ def _member(name: str, table: Any, folder: Path, state: Path, keys: Path | None)
         endpoint,
         None if table.get("records") is None else check.count(f"records in {where}", table["records"]),
         paths["data"],
-        paths["state"] or state,
+        state if paths["state"] is None else paths["state"] / state.name,
         _credentials(keys, name, own, folder) if secure else None,
     )
 

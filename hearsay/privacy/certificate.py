@@ -17,10 +17,8 @@ from hearsay.privacy.recursion import Assumption
 _WIDTH = 118
 ADJACENCY = "two data sets of one agent that differ in one record (replaced by any other admissible record)"
 ADVERSARY = "sees every message of every agent; the other agents may behave arbitrarily"
-NOT_COVERED = (
-    "an agent's own model, which never leaves it: publish an average of its messages instead, that is free; "
-    "floating-point noise, which is an idealisation outside deployed mode"
-)
+NOT_COVERED = "an agent's own model, which never leaves it: publish an average of its messages instead, that is free"
+FLOATING = "; floating-point noise, which is an idealisation outside deployed mode"
 
 
 @dataclass(frozen=True)
@@ -50,6 +48,7 @@ class Certificate:
     delta: float | None = None
     warnings: tuple[str, ...] = ()
     names: tuple[str, ...] = ()  # of the agents, where they have any
+    deployed: bool = False  # the noise is exact, on a lattice
 
     @property
     def epsilon(self) -> list[float]:
@@ -129,7 +128,7 @@ class Certificate:
         for assumption, agents in self.shared_assumptions():
             who = "" if len(agents) == len(self.budgets) else f" (agents {_listed([self._name(a) for a in agents])})"
             lines.append(f"    [{assumption.kind:>8}] {assumption.text}{who}")
-        lines += ["", f"  not covered: {NOT_COVERED}"]
+        lines += ["", f"  not covered: {NOT_COVERED}{'' if self.deployed else FLOATING}"]
         lines += [f"  warning: {w}" for w in self.warnings]
         if paper:
             lines.append("  * the source paper's formula with our constants, for comparison only: not a guarantee")

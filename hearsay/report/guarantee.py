@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import math
 
-from hearsay.privacy.certificate import ADJACENCY, ADVERSARY, NOT_COVERED, AgentBudget, Certificate, show, show_horizon
+from hearsay.privacy.certificate import (
+    ADJACENCY,
+    ADVERSARY,
+    FLOATING,
+    NOT_COVERED,
+    AgentBudget,
+    Certificate,
+    show,
+    show_horizon,
+)
 from hearsay.report.page import Html, facts, join, notice, section, table, tag
 from hearsay.report.words import largest, quantity, who
 
@@ -29,7 +38,7 @@ def certificate(cert: Certificate) -> Html:
         tag("h3", "What this rests on"),
         _assumptions(cert),
         tag("h3", "What this does not cover"),
-        tag("p", NOT_COVERED[0].upper() + NOT_COVERED[1:] + "."),
+        tag("p", NOT_COVERED[0].upper() + NOT_COVERED[1:] + FLOATING + "."),
     )
 
 

@@ -224,7 +224,7 @@ def test_an_old_ledger_is_refused(tmp_path):
             file.unlink()  # as if it ran on another host, or from an empty folder
         fleet.start("alice")
         fleet.running["alice"].join(30)
-        assert fleet.running["alice"].exitcode == 5
+        assert fleet.running["alice"].exitcode == 6
         assert "knows another process as alice" in fleet.log("alice").read_text()
         assert size_of(network, 0) == 0, "nothing may be noised"
         assert fleet.running["bob"].is_alive()

@@ -53,8 +53,12 @@ def test_everything_is_read():
     assert network.names == ["alice", "bob", "carol"]
     assert [network.index(name) for name in network.names] == [0, 1, 2]
     alice, bob, _ = network.members
-    assert (alice.data, alice.state, alice.ledger) == (None, HERE / "elsewhere", HERE / "elsewhere" / "alice.ledger")
-    assert (bob.data, bob.state, bob.credentials) == (HERE / "bob.npz", Path("/bob"), None)
+    assert (alice.data, alice.state, alice.ledger) == (
+        None,
+        HERE / "elsewhere" / "wards",
+        HERE / "elsewhere" / "wards" / "alice.ledger",
+    )
+    assert (bob.data, bob.state, bob.credentials) == (HERE / "bob.npz", Path("/bob/wards"), None)
     assert (bob.peer.name, bob.peer.endpoint) == ("bob", "tcp/127.0.0.1:7001")
     assert network.config.graph["edges"] == [[0, 1, 0.25], [1, 2, 0.25]]
     assert not network.from_files
@@ -66,7 +70,7 @@ def test_everything_is_read():
 def test_defaults():
     network = read(tables(), HERE)
     assert (network.policy, network.deadline, network.patience) == ("wait", 300.0, 5.0)
-    assert (network.keys, network.state) == (None, HERE / "state")
+    assert (network.keys, network.state) == (None, HERE / "state" / "wards"), "a new name is a new ledger"
 
 
 def test_certificates_come_from_the_folder_of_keys_or_from_the_agent():
@@ -373,7 +377,7 @@ def test_load_takes_paths_from_where_the_file_is(tmp_path):
     network = load(str(written(tmp_path, NET)))
     assert isinstance(network, Network)
     assert network.names == ["alice", "bob"]
-    assert (network.members[1].data, network.state) == (tmp_path / "bob.npz", tmp_path / "state")
+    assert (network.members[1].data, network.state) == (tmp_path / "bob.npz", tmp_path / "state" / network.run)
 
 
 def test_a_missing_file_says_how_to_make_one(tmp_path):

@@ -19,7 +19,7 @@ from typing import Any
 
 import jax
 
-from hearsay.deploy.agent import Agent, Stopped, keep
+from hearsay.deploy.agent import Agent, Refused, Stopped, keep
 from hearsay.deploy.ledger import Ledger
 from hearsay.deploy.mailbox import Mailbox
 from hearsay.deploy.settings import load
@@ -56,7 +56,7 @@ def run(
             model = agent.run()
         except Stopped as stopped:
             logging.error("stopped: %s", stopped)
-            sys.exit(5)
+            sys.exit(6 if isinstance(stopped, Refused) else 5)
         keep(agent.member.state, name, model, agent.plan)
         Path(agent.member.state, f"{name}.subscribed.json").write_text(json.dumps(agent.subscribed))
 
