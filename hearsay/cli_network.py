@@ -50,7 +50,8 @@ def agent(
     because neighbours disagree or the ledger is not the latest one; trying again changes nothing.
     """
     _require_extra()
-    from hearsay.deploy.agent import Agent, Refused, Stopped, keep
+    from hearsay.deploy.agent import Agent
+    from hearsay.deploy.host import Refused, Stopped, keep
     from hearsay.deploy.ledger import LedgerError
     from hearsay.deploy.plan import planned, require_safe
     from hearsay.deploy.settings import load

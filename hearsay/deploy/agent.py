@@ -24,30 +24,25 @@ every round.
 
 from __future__ import annotations
 
-import io
 import json
 import logging
-import os
 import re
-import resource
-import signal
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from hearsay._version import VERSION
 from hearsay.base import Inbox
-from hearsay.checkpoint import write_atomically
-from hearsay.deploy import arithmetic, budget, steps
+from hearsay.deploy import arithmetic, budget, greeting, steps
+from hearsay.deploy.host import Refused, Stopped, settle, stopping
 from hearsay.deploy.ledger import Ledger
 from hearsay.deploy.mailbox import Fields, Mailbox
 from hearsay.deploy.messages import Format
 from hearsay.deploy.plan import Plan, planned
 from hearsay.deploy.privatize import REHEARSAL, Lattice, Rehearsal
-from hearsay.deploy.settings import SCHEMA, Network, difference
+from hearsay.deploy.settings import SCHEMA, Network
 from hearsay.deploy.transport import Transport
 from hearsay.mixing import listening, own_weight
 
@@ -56,14 +51,6 @@ _NUDGE = 0.05  # seconds before a message that has not come is asked for; double
 _OUTBOX = 2**30  # bytes of messages that are kept before those that everybody has are let go
 _WORD = 10.0  # seconds between two words in the log
 _LISTEN = 3.0  # seconds for which an agent that disagrees still answers, so that the others learn of it too
-
-
-class Stopped(Exception):
-    """The run ends here for a reason that the operator should read; the ledger has everything."""
-
-
-class Refused(Stopped):
-    """The run cannot go on like this: trying again would change nothing."""
 
 
 class Agent:
@@ -113,10 +100,10 @@ class Agent:
         return [j for j in others if any(self.number in listening(graph, channel, j) for channel in channels)]
 
     def run(self) -> np.ndarray:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump would hold the records
+        settle()
         about = {"run": self.network.run, "agent": self.name, "configuration": self.network.digest}
         about["noise"] = "lattice" if self._rehearsal is None else f"seed {self._rehearsal}"
-        with Ledger(self.member.ledger, about) as self.ledger, _stopping(self._stop):
+        with Ledger(self.member.ledger, about) as self.ledger, stopping(self._stop):
             self._pin()
             if self._rehearsal is None:
                 self.noise: Lattice | Rehearsal = Lattice(self.steps, self.ledger.secrets())
@@ -288,35 +275,22 @@ class Agent:
         self._waiting_for = []
 
     def _agrees(self, name: str, answer: bytes, last: int) -> bool:
-        try:
-            theirs = json.loads(answer)
-            config, public, instance = theirs["config"], theirs["public"], theirs["instance"]
-            heard, known_as = theirs["heard"].get(self.name, -1), theirs["instances"].get(self.name)
-            if not isinstance(heard, int) or not isinstance(instance, str) or not isinstance(known_as, str | None):
-                raise TypeError
-        except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
-            log.warning("%s answers nonsense", name)
+        theirs = greeting.read(name, answer)
+        if theirs is None:
             return False
-        if config != self.network.digest:
-            what = difference(self.network.public, public) if isinstance(public, dict) else "it does not say in what"
+        if theirs.config != self.network.digest:
             self._stop.wait(_LISTEN)
-            raise Refused(f"{name} has another configuration: {what}. Nothing was sent")
-        if known_as not in (None, self.ledger.instance):
-            raise Refused(
-                f"{name} knows another process as {self.name}: it runs elsewhere, or {self.member.ledger} is not its latest ledger. "
-                "Two of them would noise everything twice, which no certificate covers. End the other one, or begin a run with a new name"
-            )
+            raise Refused(greeting.disagreement(name, self.network.public, theirs.public))
         if name not in self._instances:
-            self._instances[name] = self.ledger.meet(name, instance)
-        if self._instances[name] != instance:
-            raise Refused(
-                f"{name} is no longer the process that it was: it has lost its ledger, or runs twice. Begin a run with a new name"
-            )
+            self._instances[name] = self.ledger.meet(name, theirs.instance)
+        known_as = theirs.instances.get(self.name)
+        heard = theirs.heard.get(self.name, -1)
+        if why := greeting.impostor(
+            self.name, self.ledger.instance, known_as, name, self._instances[name], theirs.instance
+        ):
+            raise Refused(why)
         if heard > last:
-            raise Refused(
-                f"{name} has heard message {heard} of {self.name}, and the ledger {self.member.ledger} ends with message {last}: it is not the latest one. "
-                "Going on would noise rounds a second time, which no certificate covers. Find the latest ledger, or begin a run with a new name"
-            )
+            raise Refused(greeting.outdated(self.name, self.member.ledger, last, name, heard))
         return known_as is not None  # not before the neighbour has taken this process for the agent
 
     def _serve(self) -> None:
@@ -383,40 +357,3 @@ class Agent:
     def _require_running(self) -> None:
         if self._stop.is_set():
             raise Stopped("stopped on request; the same command continues")
-
-
-class _stopping:
-    """A polite kill or Ctrl-C ends the agent between two rounds; a second one at once."""
-
-    def __init__(self, event: threading.Event) -> None:
-        self._event, self._outer = event, dict[signal.Signals, Any]()
-
-    def __enter__(self) -> None:
-        if threading.current_thread() is threading.main_thread():
-            self._outer = {s: signal.signal(s, self._note) for s in (signal.SIGINT, signal.SIGTERM)}
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._outer.items():
-            signal.signal(number, handler)
-
-    def _note(self, *_: object) -> None:
-        if self._event.is_set():
-            raise KeyboardInterrupt
-        self._event.set()
-
-
-def keep(folder: Path, name: str, model: np.ndarray, plan: Plan) -> Path:
-    """The agent's model and certificate, as files that only their owner may read: the model has not been noised."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = folder / f"{name}.model.npy"
-    buffer = io.BytesIO()
-    np.save(buffer, model)
-    outer = os.umask(0o077)
-    try:
-        write_atomically(path, buffer.getvalue())
-    finally:
-        os.umask(outer)
-    write_atomically(
-        folder / f"{name}.certificate.json", plan.certificate.of(plan.certificate.names.index(name)).to_json().encode()
-    )
-    return path

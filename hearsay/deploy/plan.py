@@ -16,9 +16,9 @@ from hearsay.base import Algorithm
 from hearsay.certify import calibrate
 from hearsay.config import build_algorithm, build_graph
 from hearsay.deploy import budget
+from hearsay.deploy.links import Peer
 from hearsay.deploy.records import own_problem
 from hearsay.deploy.settings import Network
-from hearsay.deploy.transport import Peer
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import Certificate
 from hearsay.problems.problem import Problem

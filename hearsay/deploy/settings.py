@@ -25,7 +25,7 @@ from typing import Any
 
 from hearsay import _validate as check
 from hearsay.config import Config
-from hearsay.deploy.transport import ENDPOINT, Credentials, Peer
+from hearsay.deploy.links import ENDPOINT, Credentials, Peer
 
 SCHEMA = 1
 POLICIES = ("wait", "skip")

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import time
+from datetime import UTC, datetime
 
 import pytest
 
@@ -13,7 +14,8 @@ pytest.importorskip("cryptography")
 import zenoh
 
 from hearsay.deploy import certificates, transport
-from hearsay.deploy.transport import Credentials, Observer, Peer, Transport
+from hearsay.deploy.links import Credentials, Peer
+from hearsay.deploy.transport import Observer, Transport
 
 BLOCK = zenoh.CongestionControl.BLOCK
 
@@ -65,7 +67,7 @@ class World:
     def stranger(self, name, towards, keys=None):
         """A bare session with a member's certificate and none of its manners."""
         ends = [self.peers[n].endpoint for n in towards]
-        config = transport._config([], [], ends, self.credentials(name, keys), 1 << 30)
+        config = transport.session_config([], [], ends, self.credentials(name, keys), 1 << 30)
         session = transport._open(config, "nowhere")
         self.opened.append(session)
         return session
@@ -172,7 +174,8 @@ def test_agents_start_in_any_order_and_come_back(world, first):
 
 CHILD = """
 import json, sys, time
-from hearsay.deploy.transport import Peer, Transport
+from hearsay.deploy.links import Peer
+from hearsay.deploy.transport import Transport
 me, other = (Peer(*p) for p in json.loads(sys.argv[1]))
 use = dict(on_message=print, outbox=lambda k: b"child", hello=lambda what: b"child", largest=1000)
 kept = Transport("run", me, [other], [other], None, **use)
@@ -232,7 +235,7 @@ def test_an_agent_is_no_way_to_its_neighbours(world, mode):
     """Zenoh routes between regions, and a peer serves clients unless told not to."""
     ann, bob = world.start("ann", ["bob"]), world.start("bob", ["ann"])
     together(ann, bob)
-    config = transport._config([], [], [world.peers["bob"].endpoint], None, 1000) | {"mode": mode}
+    config = transport.session_config([], [], [world.peers["bob"].endpoint], None, 1000) | {"mode": mode}
     config["connect"] |= {"timeout_ms": 300, "exit_on_failure": mode == "client"}
     del config["gateway"]
     if mode == "client":
@@ -363,7 +366,7 @@ def loosen(monkeypatch, *flows):
 
     With egress open the forger knows whom to send to, and the ingress rules alone must hold.
     """
-    strict = transport._access
+    strict = transport.access_rules
 
     def loose(*arguments):
         access = strict(*arguments)
@@ -379,7 +382,7 @@ def loosen(monkeypatch, *flows):
         policy = {"rules": ["loose"], "subjects": [subject["id"] for subject in access["subjects"]]}
         return access | {"rules": [*access["rules"], rule], "policies": [*access["policies"], policy]}
 
-    monkeypatch.setattr(transport, "_access", loose)
+    monkeypatch.setattr(transport, "access_rules", loose)
 
 
 @pytest.mark.parametrize("flows", [(), ("egress",), ("egress", "ingress")])
@@ -515,6 +518,6 @@ def test_bad_credentials_are_named(safe, tmp_path):
 
 
 def test_an_expired_certificate_is_named(safe, monkeypatch):
-    monkeypatch.setattr(certificates, "expiry", lambda path: transport.datetime(2020, 1, 1, tzinfo=transport.UTC))
+    monkeypatch.setattr(certificates, "expiry", lambda path: datetime(2020, 1, 1, tzinfo=UTC))
     with pytest.raises(ValueError, match="ann.pem' must be valid today, got 'one that expired on 2020-01-01'"):
         safe.start("ann", ["bob"])

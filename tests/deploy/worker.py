@@ -19,7 +19,8 @@ from typing import Any
 
 import jax
 
-from hearsay.deploy.agent import Agent, Refused, Stopped, keep
+from hearsay.deploy.agent import Agent
+from hearsay.deploy.host import Refused, Stopped, keep
 from hearsay.deploy.ledger import Ledger
 from hearsay.deploy.mailbox import Mailbox
 from hearsay.deploy.settings import load
