@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import sys
 import time
 import traceback
@@ -55,6 +56,7 @@ def agent(
     from hearsay.deploy.ledger import LedgerError
     from hearsay.deploy.plan import planned, require_safe
     from hearsay.deploy.settings import load
+    from hearsay.devices import choose
     from hearsay.simulate import enable_compilation_cache
 
     logging.basicConfig(
@@ -67,6 +69,8 @@ def agent(
     if (own := found.members[found.index(name)].credentials) is not None:
         own.verify(name)
     enable_compilation_cache()
+    if found.config.run.get("device"):
+        choose(found.config.run["device"])
     plan = planned(found, found.index(name), data, rehearsed=simulate_noise is not None)
     one = Agent(found, name, rehearsal=simulate_noise, no_privacy=no_privacy, plan=plan)
     print(plan.certificate.of(one.number), flush=True)
@@ -173,9 +177,11 @@ def up(
     options = ["--insecure"] * insecure + ["--no-privacy"] * no_privacy
     options += [] if simulate_noise is None else ["--simulate-noise", str(simulate_noise)]
     fleet = Fleet(config, found, options)
-    fleet.start()
     last: dict[str, Any] = {}
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)  # whoever ends this command ends its agents
     try:
+        fleet.start()
         with observe(found) as observer, watching() as show:
             while fleet.watch():
                 seen = look(found, observer, seconds=0.2)

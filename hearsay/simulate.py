@@ -71,9 +71,9 @@ def simulate(
     Ctrl-C saves a checkpoint (given a folder) and returns what has been measured so far; `Run.stopped` says why a run ended early.
     """
     steps = check.count("steps", steps)
+    certify(algorithm, problem, graph, 0, delta=delta)  # what a certificate lacks is said before the run, not after it
     if graph.lossy:
         raise ValueError("a simulation delivers every message: lossy graphs are for deployed agents (policy skip)")
-    certify(algorithm, problem, graph, 0, delta=delta)  # what a certificate lacks is said before the run, not after it
     seed_list = _seeds(seeds)
     every = max(1, math.ceil(steps / 100)) if every is None else check.count("every", every)
     allowed, stopped = allowed_steps(algorithm, problem, graph, steps, budget, delta)

@@ -91,7 +91,7 @@ class Agent:
         self._told, self._stop, self._instances = set[str](), threading.Event(), dict[str, str]()
         self._round, self._committed, self._done, self._waiting_for = 0, 0, False, list[str]()
         self._last: tuple[int, bytes] | None = None
-        self._without: list[str] = []
+        self._without, self._settled = list[str](), 0
         self._rooms: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
     def _hearers(self) -> list[int]:
@@ -181,7 +181,7 @@ class Agent:
     def _commit(self, step: int, payload: bytes, skipped: list[str], carry: steps.Carry) -> None:
         notes = {"skipped": skipped, "heard": self.mailbox.heard}
         secret = self.noise.secret(step)
-        self.ledger.commit(step, payload, float(self.spent[step]), notes, steps.flatten(carry), secret)
+        self.ledger.commit(step, payload, float(self.spent[step]), notes, steps.flatten(carry), secret, self._settled)
         self._committed = step + 1
 
     def _publish(self, step: int, payload: bytes) -> None:
@@ -192,33 +192,40 @@ class Agent:
         """The neighbours' messages of that round, and who is left out."""
         began = time.monotonic()
         word, pause = began + _WORD, _NUDGE
-        while missing := self.mailbox.wait(step, 0.0 if self._nobody_to_wait_for(step) else pause):
+        self._fetch(step, [name for name in self.mailbox.wait(step, 0.0) if self.mailbox.heard.get(name, -1) > step])
+        while missing := self.mailbox.wait(step, pause, self._worth_waiting_for(step)):
             self._waiting_for = missing
             self._require_running()
             gone, now = [name for name in missing if name not in self.transport.alive()], time.monotonic()
-            for name in missing:
-                if name not in gone and (found := self.transport.fetch(name, step, timeout=2.0)) is not None:
-                    self.mailbox.put(name, str(step), found)
-            if self.network.policy == "skip" and (now - began > self.network.patience or len(gone) == len(missing)):
-                missing = self.mailbox.wait(step, 0.0)
-                if missing != self._without:
-                    log.info("from round %d on without %s", step, ", ".join(missing) or "nobody")
-                self._without = missing
+            if self.network.policy == "skip" and (
+                now - began > self.network.patience or not set(missing) & self._worth_waiting_for(step)
+            ):
                 break
+            self._fetch(step, [name for name in missing if name not in gone])
             if now - began > self.network.deadline:
                 raise Stopped(self._silence(step, missing, gone))
             if now > word:
                 word = now + _WORD
                 log.info("waiting for message %d of %s%s", step, ", ".join(missing), " (not connected)" if gone else "")
             pause = min(2 * pause, 1.0)
-        self._waiting_for = []
+        if missing != self._without:
+            log.info("from round %d on without %s", step, ", ".join(missing) or "nobody")
+        self._waiting_for, self._without = [], missing
+        if set(self.heard_by) <= set(self.hears) - set(missing):
+            self._settled = step  # who has sent its message of this round needs none of earlier ones any more
         return self.mailbox.take(step), missing
 
-    def _nobody_to_wait_for(self, step: int) -> bool:
-        """Policy skip: everybody who is missing is known to be gone."""
-        if self.network.policy != "skip" or not self._without:
-            return False
-        return not set(self.mailbox.wait(step, 0.0)) & self.transport.alive()
+    def _worth_waiting_for(self, step: int) -> set[str]:
+        """Everybody; under "skip" those who are there and have kept up."""
+        if self.network.policy == "wait":
+            return set(self.hears)
+        heard = self.mailbox.heard
+        return {name for name in self.transport.alive() & set(self.hears) if heard.get(name, -1) >= step - 2}
+
+    def _fetch(self, step: int, names: list[str]) -> None:
+        for name in names:
+            if (found := self.transport.fetch(name, step, timeout=2.0)) is not None:
+                self.mailbox.put(name, str(step), found)
 
     def _silence(self, step: int, missing: list[str], gone: list[str]) -> str:
         who = ", ".join(f"{name} ({'not connected' if name in gone else 'connected, but silent'})" for name in missing)
@@ -231,17 +238,20 @@ class Agent:
         """Neighbours are added up in the order of their numbers, so that the result does not depend on who came first."""
         limit, names, dtype = self._loudest, self.network.names, self.steps.dtype
         ranges = {field: self.plan.algorithm.ranges.get(field, (-limit, limit)) for field in sent}
-        sent = {field: np.clip(values, *ranges[field]) for field, values in sent.items()}
+        sent = {field: within(values, *ranges[field]) for field, values in sent.items()}
         total, own = {}, {}
         for field, channel in self.plan.algorithm.channels.items():
             row = {j: w for j, w in self._weights[field].items() if names[j] in heard}
             # Written over in every round: fresh memory for large messages costs more than adding them up.
             summed, one = self._rooms.setdefault(field, (np.empty_like(sent[field]), np.empty_like(sent[field])))
-            summed.fill(0)
-            for j in sorted(row):
-                np.clip(heard[names[j]][field], *ranges[field], out=one)
-                one *= dtype.type(row[j])
-                summed += one
+            if not row:
+                summed.fill(0)
+            for number, j in enumerate(sorted(row)):
+                np.multiply(
+                    within(heard[names[j]][field], *ranges[field]), dtype.type(row[j]), out=one if number else summed
+                )
+                if number:
+                    summed += one
             total[field] = summed
             own[field] = dtype.type(own_weight(self.plan.graph, channel, self.number, sum(row.values())))
         kind = self._message
@@ -357,3 +367,10 @@ class Agent:
     def _require_running(self) -> None:
         if self._stop.is_set():
             raise Stopped("stopped on request; the same command continues")
+
+
+def within(values: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Clipped, where there is anything to clip."""
+    if values.size and low <= values.min() and values.max() <= high:
+        return values
+    return np.clip(values, low, high)

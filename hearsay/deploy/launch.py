@@ -150,7 +150,7 @@ def initialise(
         'policy = "wait"                  # or "skip": go on without a neighbour that stays silent for `patience` seconds',
         "deadline = 300                   # seconds to wait for a silent neighbour before stopping (nothing is lost)",
         *(['keys = "keys"                    # ca.pem and every agent\'s NAME.pem; NAME.key only on its own host'] if secure else []),
-        'state = "state"                  # ledgers and models: private, back them up with care (docs/operations.md)',
+        'state = "state"                  # ledgers and models: private, and never to be put back from a copy (docs/operations.md)',
         "",
     ]  # fmt: skip
     for i, (name, rows) in enumerate(zip(names, parts, strict=True)):
@@ -168,7 +168,7 @@ def initialise(
         "[problem]", 'loss = "logistic"', f"dimension = {known.features.shape[1]}", f"feature_bound = {known.feature_bound!r}      # longer records are scaled down to it",
         "ridge = 0.01", "radius = 100.0", f"head_start = {min(len(rows) for rows in parts) // 2}", "",
         "[graph]", 'kind = "ring"', "",
-        "[algorithm]", 'name = "ldp-online"', 'step = "6*(k+1)^-0.77"', 'mechanism = "gaussian"', "",
+        "[algorithm]", 'name = "ldp-online"', 'step = "5*(k+1)^-0.77"', 'mechanism = "gaussian"', "",
         "[privacy]", f"epsilon = {epsilon!r}", "delta = 1e-5", "",
         "[run]", f"steps = {steps}", "",
     ]  # fmt: skip

@@ -26,6 +26,7 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -115,6 +116,11 @@ class Ledger:
         self.instance: str = stored["instance"]
         self._newest: int = self._db.execute("SELECT coalesce(max(round), -1) FROM rounds").fetchone()[0]
         self._state_at: str = (self._db.execute("SELECT place FROM state").fetchone() or ("",))[0]
+        # What no row names is left from a crash, or was let go: room for the next message.
+        named = {place for (place,) in self._db.execute("SELECT place FROM rounds WHERE place != ''")}
+        found = {file.name for file in self._large.glob("message-*")} if self._large.is_dir() else set()
+        self._spare: list[str] = sorted(found - named)
+        self._large_files = bool(named)
 
     def commit(
         self,
@@ -124,14 +130,19 @@ class Ledger:
         notes: dict[str, Any],
         arrays: dict[str, np.ndarray],
         secret: bytes = b"",
+        settled: int = 0,
     ) -> None:
-        """The message of a round with the state after it, on disk when this returns. A round is written once."""
-        with self._lock:
+        """The message of a round with the state after it, on disk when this returns. A round is written once.
+
+        Messages before `settled` are with everybody who hears them: large ones are let go, and their files are written over, which is far faster than making new ones.
+        """
+        with self._writing(f"message {round} was not sent"):
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 if round <= self._newest:
                     raise sqlite3.IntegrityError(f"message {round} is in the ledger already, or a later one is")
                 blob, place = self._put(f"message-{round}", [payload])
+                at = self._store(round, False, arrays)
                 row = (
                     round,
                     blob,
@@ -144,19 +155,18 @@ class Ledger:
                     secret,
                 )
                 self._db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-                at = self._store(round, False, arrays)
+                freed = self._let_go(settled)
                 self._db.execute("COMMIT")
                 self._newest, self._state_at = round, at
-            except BaseException as error:
+                self._spare += freed  # only now: until then a row names them
+            except BaseException:
                 if self._db.in_transaction:  # a full disk has rolled it back already
                     self._db.execute("ROLLBACK")
-                if isinstance(error, (sqlite3.OperationalError, OSError)):
-                    raise LedgerError(f"cannot write to {self.path} ({error}): message {round} was not sent") from error
                 raise
 
     def finish(self, round: int, arrays: dict[str, np.ndarray]) -> None:
         """The state after the last update: no message follows it."""
-        with self._lock:
+        with self._writing("the last state is not on disk"):
             self._state_at = self._store(round, True, arrays)
 
     def _store(self, round: int, done: bool, arrays: dict[str, np.ndarray]) -> str:
@@ -172,6 +182,8 @@ class Ledger:
         fresh = not self._large.is_dir()
         self._large.mkdir(mode=0o700, exist_ok=True)
         path = self._large / name
+        if name.startswith("message") and self._spare:
+            os.replace(self._large / self._spare.pop(), path)
         fresh_file = not path.exists()
         handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
@@ -184,7 +196,18 @@ class Ledger:
             _sync_folder(self._large)
         if fresh:
             _sync_folder(self.path.parent)
+        self._large_files = True
         return None, name
+
+    def _let_go(self, before: int) -> list[str]:
+        """The files of large messages that nobody needs any more."""
+        old = "place != '' AND round < ?"
+        files = (
+            self._db.execute(f"SELECT place FROM rounds WHERE {old}", (before,)).fetchall() if self._large_files else []
+        )
+        if files:
+            self._db.execute(f"UPDATE rounds SET place = '' WHERE {old}", (before,))
+        return [place for (place,) in files]
 
     def _get(self, blob: bytes | None, place: str) -> bytes | None:
         if not place:
@@ -241,7 +264,7 @@ class Ledger:
 
     def meet(self, name: str, instance: str) -> str:
         """Remember which process a neighbour is, for good and before anybody is told; the first one counts."""
-        with self._lock:
+        with self._writing("nothing was sent"):
             self._db.execute("INSERT OR IGNORE INTO about VALUES (?, ?)", (f"neighbour {name}", instance))
         return self.met()[name]
 
@@ -255,8 +278,10 @@ class Ledger:
         found = hmac.new(
             self._secret, content, "sha256"
         ).hexdigest()  # keyed: a plain one would confirm a guess of the records
-        with self._lock:
-            self._db.execute("INSERT OR IGNORE INTO about VALUES (?, ?)", (what, found))
+        with self._writing("nothing was sent"):
+            # Before anything has been sent it may still be something else.
+            verb = "REPLACE" if self._newest < 0 else "INSERT OR IGNORE"
+            self._db.execute(f"{verb} INTO about VALUES (?, ?)", (what, found))
             stored = self._db.execute("SELECT value FROM about WHERE key = ?", (what,)).fetchone()[0]
         if stored != found:
             raise LedgerError(f"the {what} changed since {self.path} was begun: {hint}")
@@ -267,7 +292,7 @@ class Ledger:
 
     def forget(self, before: int) -> None:
         """Let go of the bytes of messages that everybody has, but never of the last. Checksums and budgets stay."""
-        with self._lock:
+        with self._writing("old messages are kept"):
             last = self._db.execute("SELECT coalesce(max(round), 0) FROM rounds").fetchone()[0]
             old = "round < ? AND (payload IS NOT NULL OR place != '')"
             files = self._db.execute(f"SELECT place FROM rounds WHERE {old}", (min(before, last),)).fetchall()
@@ -275,6 +300,15 @@ class Ledger:
             for (place,) in files:
                 if place:
                     (self._large / place).unlink(missing_ok=True)
+
+    @contextmanager
+    def _writing(self, otherwise: str) -> Iterator[None]:
+        """A disk that is full or broken is said in words, and what did not happen because of it."""
+        with self._lock:
+            try:
+                yield
+            except (sqlite3.OperationalError, OSError) as error:
+                raise LedgerError(f"cannot write to {self.path} ({error}): {otherwise}") from error
 
     def _read(self, question: str, *values: int) -> list[tuple]:
         try:
@@ -284,6 +318,8 @@ class Ledger:
             raise self._damaged(error) from error
 
     def _damaged(self, error: sqlite3.DatabaseError) -> LedgerError:
+        if any(word in str(error) for word in ("disk", "full", "readonly", "locked")):
+            return LedgerError(f"{self.path} cannot be read or written ({error})")
         return LedgerError(f"{self.path} is damaged or is no ledger ({error}): restore nothing; see docs/operations.md")
 
     def close(self) -> None:

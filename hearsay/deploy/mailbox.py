@@ -105,10 +105,11 @@ class Mailbox:
             for old in [r for r in self._held if r < step]:
                 del self._held[old]
 
-    def wait(self, step: int, timeout: float) -> list[str]:
-        """Until everybody has been heard in that round, or the time is up: who is missing."""
+    def wait(self, step: int, timeout: float, whom: Iterable[str] | None = None) -> list[str]:
+        """Until everybody (or everybody in `whom`) has been heard in that round, or the time is up: who is missing."""
+        wanted = set(self._hears if whom is None else whom)
         with self._arrived:
-            self._arrived.wait_for(lambda: len(self._held.get(step, ())) == len(self._hears), timeout)
+            self._arrived.wait_for(lambda: wanted <= self._held.get(step, {}).keys(), timeout)
             return [name for name in self._hears if name not in self._held.get(step, ())]
 
     def take(self, step: int) -> dict[str, Fields]:

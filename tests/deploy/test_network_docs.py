@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import logging
 import math
 import os
 import re
@@ -18,7 +19,6 @@ from pathlib import Path
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
 import hearsay as hs
 from hearsay import cli, cli_network
@@ -61,11 +61,12 @@ def rows(text: str) -> list[list[str]]:
 class Terminal:
     """Runs lines of the page in a folder, `hearsay` being the one that is tested."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+        self.folder, self._monkeypatch, self._capfd = folder, monkeypatch, capfd
         self.started: list[subprocess.Popen] = []
 
     def start(self, line: str) -> subprocess.Popen:
+        """As a process of its own."""
         words = shlex.split(line)
         assert words[0] == "hearsay", line
         process = subprocess.Popen(
@@ -75,16 +76,35 @@ class Terminal:
         self.started.append(process)
         return process
 
+    def end(self, process: subprocess.Popen, code: int = 0) -> str:
+        said, _ = process.communicate(timeout=SECONDS)
+        assert process.returncode == code, f"{process.args}: {process.returncode}\n{said}"
+        return said
+
     def run(self, line: str, code: int = 0) -> str:
+        """In this process, which has imported everything already; what it printed."""
         if line.startswith("cd "):
             self.folder /= line[3:]
             return ""
         if line.startswith("sed "):
             return subprocess.run(line, shell=True, cwd=self.folder, check=True, capture_output=True, text=True).stdout
-        process = self.start(line)
-        said, _ = process.communicate(timeout=SECONDS)
-        assert process.returncode == code, f"{line}: {process.returncode}\n{said}"
-        return said
+        words, outer = shlex.split(line), list(logging.root.handlers)
+        assert words[0] == "hearsay", line
+        self._capfd.readouterr()
+        try:
+            with self._monkeypatch.context() as patch:
+                patch.chdir(self.folder)
+                patch.setattr(sys, "argv", words)
+                patch.setattr(sys.modules["hearsay.simulate"], "enable_compilation_cache", lambda: None)
+                cli.main()
+            found: int | str | None = 0
+        except SystemExit as ended:
+            found = ended.code
+        finally:
+            logging.root.handlers[:] = outer
+        said = self._capfd.readouterr()
+        assert (found or 0) == code, f"{line}: {found}\n{said.out}{said.err}"
+        return said.out + said.err
 
     def close(self) -> None:
         """Ctrl-C for what still runs."""
@@ -106,9 +126,9 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal(tmp_path):
+def terminal(tmp_path, monkeypatch, capfd):
     """A terminal in a new folder; whatever was started from there must be gone at the end, and is ended if it is not."""
-    one = Terminal(tmp_path)
+    one = Terminal(tmp_path, monkeypatch, capfd)
     yield one
     one.close()
     left = running_in(tmp_path)
@@ -118,13 +138,14 @@ def terminal(tmp_path):
 
 
 def running_in(folder: Path) -> dict[int, str]:
-    """Processes whose working folder is there, with their command lines."""
+    """Processes of hearsay whose working folder is there, with their command lines."""
     found = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             where, state = Path(os.readlink(entry / "cwd")), (entry / "stat").read_text().rpartition(")")[2].split()[0]
-            if where.is_relative_to(folder) and state != "Z":
-                found[int(entry.name)] = (entry / "cmdline").read_bytes().decode().replace("\0", " ")
+            line = (entry / "cmdline").read_bytes().decode().replace("\0", " ")
+            if where.is_relative_to(folder) and state != "Z" and " -m hearsay.cli " in line:
+                found[int(entry.name)] = line
         except OSError:  # somebody else's, or just gone
             continue
     return found
@@ -172,8 +193,7 @@ def test_the_tutorial(terminal):
     os.kill(running["carol"], signal.SIGKILL)
     seen = json.loads(one.run(STATUS.replace("net.toml", "second.toml") + " --json", code=5))
     os.kill(running["bob"], signal.SIGCONT)
-    said, _ = process.communicate(timeout=SECONDS)
-    assert process.returncode == 0 and "state/second-run" in said, said
+    assert "state/second-run" in one.end(process)
     log = (state / "carol.log").read_text()
     assert re.search(r"goes on from message \d+", log) and f"done: {STEPS} messages sent" in log
     listed = set(re.findall(r"^\| `(alice\.[a-z.]+)` \|", PAGES["network.md"], flags=re.MULTILINE))
@@ -194,7 +214,7 @@ def test_the_rehearsal_and_the_code_of_the_page(terminal, monkeypatch):
     terminal.folder = initialise(terminal.folder / "wards", agents=2).parent
     terminal.run(REHEARSE)
     terminal.shorten("rehearsal.toml", 40)
-    terminal.run(UP_REHEARSED)
+    terminal.end(terminal.start(UP_REHEARSED))
     assert "NOT PRIVATE" in (terminal.folder / "state" / "rehearsal" / "alice.log").read_text()
     monkeypatch.chdir(terminal.folder)
     assert len(blocks("network.md", "python")) == 2
@@ -217,39 +237,34 @@ def test_a_host_needs_what_the_page_says(terminal):
     assert "alice.key" in terminal.run(AGENT_CHECK, code=2)
 
 
-def test_a_few_steps_can_be_certified_too(tmp_path):
+@LINUX
+def test_a_few_steps_can_be_certified_too(terminal):
     """The noise for 20 messages was not found once: what rounding costs was taken off the target again and again."""
-    config = initialise(tmp_path / "wards", agents=3, steps=20, epsilon=5.0, secure=False)
-    found = CliRunner().invoke(cli.app, shlex.split(CHECK.replace("net.toml", str(config)))[1:])
-    assert found.exit_code == 0, found.output
+    config = initialise(terminal.folder / "wards", agents=3, steps=20, epsilon=5.0, secure=False)
+    terminal.folder = config.parent
+    assert "20 messages of alice, bob, carol" in terminal.run(CHECK)
     spent = planned(settings.load(config), None).certificate.epsilon
     assert max(spent) <= 5.0 and min(spent) > 4.999
 
 
-def test_the_exit_codes_of_an_agent(tmp_path):
+@LINUX
+def test_the_exit_codes_of_an_agent(terminal):
     """5: the neighbour did not come; 6: the ledger is in use, or has messages of another configuration. Without any it may be begun again."""
-    config = initialise(tmp_path / "wards", agents=2, steps=20, secure=False)
+    config = initialise(terminal.folder / "wards", agents=2, steps=20, secure=False)
+    terminal.folder = config.parent
+    terminal.shorten("net.toml", 20)
     text = config.read_text().replace("deadline = 300", "deadline = 0.2")
-    text = re.sub(r"(127\.0\.0\.1:)\d+", lambda found: f"{found[1]}{free_ports(1)[0]}", text)
-    command = [sys.executable, "-m", "hearsay.cli", *shlex.split(AGENT)[1:]]
-
-    def outcome(text: str) -> tuple[int, str]:
-        config.write_text(text)
-        found = subprocess.run(command, cwd=config.parent, capture_output=True, text=True, timeout=SECONDS)
-        return found.returncode, found.stderr
-
-    code, said = outcome(text)
-    assert code == 5 and "did not answer within" in said
-    code, said = outcome(text.replace("ridge = 0.01", "ridge = 0.02"))
-    assert code == 5 and "did not answer within" in said, "nothing was sent: another configuration may take its place"
+    config.write_text(text)
+    assert "did not answer within" in terminal.run(AGENT, code=5)
+    config.write_text(text.replace("ridge = 0.01", "ridge = 0.02"))
+    assert "did not answer within" in terminal.run(AGENT, code=5), "nothing was sent: another configuration may come"
     network = settings.load(config)
     about = {"run": network.run, "agent": "alice", "configuration": network.digest, "noise": "lattice"}
     with Ledger(network.members[0].ledger, about) as ledger:
-        code, said = outcome(text)
-        assert code == 6 and "is in use: this agent is already running" in said
+        assert "is in use: this agent is already running" in terminal.run(AGENT, code=6)
         ledger.commit(0, b"a message", 1.0, {}, {})
-    code, said = outcome(text)
-    assert code == 6 and "belongs to another configuration" in said
+    config.write_text(text)
+    assert "belongs to another configuration" in terminal.run(AGENT, code=6)
 
 
 def test_what_a_radius_costs(tmp_path):
