@@ -19,6 +19,7 @@ from typing import Any
 
 import jax
 
+from hearsay.deploy import ledger
 from hearsay.deploy.agent import Agent
 from hearsay.deploy.host import Refused, Stopped, keep
 from hearsay.deploy.ledger import Ledger
@@ -38,6 +39,7 @@ def run(
     kills: Sequence[tuple[int, str]] = (),
     witness: str | None = None,
     pace: float = 0.0,
+    large: int | None = None,
 ) -> None:
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(handle, 1)
@@ -45,6 +47,8 @@ def run(
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     jax.config.update("jax_enable_x64", True)
     enable_compilation_cache()
+    if large is not None:
+        ledger._LARGE = large  # so that small messages take the way of large ones
     if kills:
         _arm(kills, Path(log + ".kills"))
     if witness:
