@@ -43,6 +43,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.factorized
 	$(BIN)/python -m benchmarks.lattice
 	$(BIN)/python -m benchmarks.clipping
+	$(BIN)/python -m benchmarks.deploy
 
 clean:
 	rm -rf $(VENV) out build *.egg-info .pytest_cache .mypy_cache .ruff_cache

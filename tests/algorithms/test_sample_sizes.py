@@ -65,6 +65,7 @@ PROMISED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", PROMISED)
 def test_mean_square_error_falls_at_least_at_the_promised_rate(form, setting):
     """50 seeds: the 99.9 % upper end of the mean log-log slope between steps 100 and 2000 lies below minus the rate (one-sided, t distribution)."""

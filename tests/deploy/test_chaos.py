@@ -12,6 +12,7 @@ from collections import defaultdict
 from contextlib import closing
 
 import numpy as np
+import pytest
 
 from hearsay.deploy import budget
 from hearsay.deploy.ledger import Ledger
@@ -212,6 +213,7 @@ def test_skip_goes_on_without_a_silent_neighbour(tmp_path):
     assert without[0] == [] and without[-1] == ["carol"]
 
 
+@pytest.mark.slow
 def test_an_old_ledger_is_refused(tmp_path):
     """A backup that is put back would noise rounds again that the neighbours have heard already."""
     path = write(tmp_path, names=NAMES[:2], graph={"kind": "complete"}, run_table={"steps": 400})

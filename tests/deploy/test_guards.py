@@ -74,6 +74,7 @@ def test_a_second_process_with_a_ledger_of_its_own_is_refused(tmp_path):
         assert first.is_alive()
 
 
+@pytest.mark.slow
 def test_two_processes_from_copies_of_one_ledger_are_stopped_by_their_neighbours(tmp_path):
     """Nothing tells a copy from its original before both have spoken; then everybody who hears them stops."""
     path = write(tmp_path, run_table={"steps": 400}, **TWO)
@@ -135,6 +136,7 @@ def test_a_rehearsal_is_never_continued_as_a_private_run(tmp_path):
         Agent(load(path), "alice").run()
 
 
+@pytest.mark.slow
 def test_a_neighbour_that_was_replaced_is_noticed(tmp_path):
     """bob's folder is lost in the middle: alice, whose ledger remembers him, goes no further with another bob."""
     path = write(tmp_path, run_table={"steps": 400}, **TWO)

@@ -164,6 +164,7 @@ def test_forgeries_unknown_certificates_and_replays(tmp_path, keys, calm):
     np.testing.assert_array_equal(models(path), calm)
 
 
+@pytest.mark.slow
 def test_replaying_a_members_own_old_messages_changes_nothing(tmp_path, keys, calm):
     """The bytes that bob really sent in early rounds, sent again with bob's own certificate."""
     path, network, fleet = started(tmp_path, keys)

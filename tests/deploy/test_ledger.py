@@ -377,6 +377,7 @@ def test_killed_at_any_moment(path):
     assert reached > 60, "the kills fell among commits"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fresh", [True, False])
 def test_killed_at_every_statement(tmp_path, fresh):
     """From making the ledger to the second commit."""

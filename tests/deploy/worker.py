@@ -95,10 +95,10 @@ def _arm(kills: Sequence[tuple[int, str]], used: Path) -> None:
     wrap(Ledger, "_store", after="in ledger")  # after the statements, before COMMIT
     plain = Mailbox.wait
 
-    def waiting(self: Mailbox, step: int, timeout: float) -> list[str]:
-        found = plain(self, step, min(timeout, 0.005))
+    def waiting(self: Mailbox, step: int, timeout: float, whom: Any = None) -> list[str]:
+        found = plain(self, step, min(timeout, 0.005), whom)
         die_at(step, "waiting")
-        return found and plain(self, step, timeout)
+        return found and plain(self, step, timeout, whom)
 
     Mailbox.wait = waiting  # type: ignore[method-assign]
 

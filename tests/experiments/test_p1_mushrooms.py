@@ -17,6 +17,7 @@ HERE = (Path(os.environ.get("HEARSAY_DATA", Path(__file__).parents[3] / "shared"
 needs_data = pytest.mark.skipif(not HERE.is_file(), reason="the mushrooms file is not here")
 
 
+@pytest.mark.slow
 @needs_data
 def test_a_hundredth_of_the_experiment(tmp_path):
     stages = {}
