@@ -38,7 +38,8 @@ from hearsay._version import VERSION
 from hearsay.deploy.tensors import pack
 
 FORMAT = 1
-_LARGE = 2**18  # bytes
+_LARGE = 2**18  # bytes: from here on in a file
+_SUMMED = 2**18  # bytes: from here on another checksum
 _SCHEMA = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE rounds (round INTEGER PRIMARY KEY, payload BLOB, place TEXT NOT NULL, checksum INTEGER NOT NULL, size INTEGER NOT NULL, epsilon REAL NOT NULL, notes TEXT NOT NULL, at REAL NOT NULL, secret BLOB NOT NULL);
@@ -361,7 +362,7 @@ def _sync_folder(folder: Path) -> None:
 
 def checksum(*parts: bytes | memoryview) -> int:
     """CRC-32 of what is small; of what is large the sum of its words, twenty times as fast and as good against a disk that forgets."""
-    if sum(map(len, parts)) < _LARGE:
+    if sum(map(len, parts)) < _SUMMED:
         return zlib.crc32(b"".join(parts))
     total = 0
     whole = b"".join(parts) if any(len(part) % 8 for part in parts[:-1]) else None

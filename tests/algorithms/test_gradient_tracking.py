@@ -245,6 +245,7 @@ def test_a_scalar_quadratic_comes_close_to_both_bounds(sampler):
     )  # flat records do not react to the state, which the tracker's bound must allow
 
 
+@pytest.mark.slow
 def test_s2_falls_geometrically_and_s1_polynomially():
     """20 seeds. S2: more steps, exponentially smaller noise: log error falls in proportion to K. S1: it falls in proportion to log K."""
     problem = hs.problems.ridge(agents=5, records=300, dimension=3, ridge=0.5, radius=20.0, seed=1)

@@ -8,6 +8,7 @@ import pytest
 from hearsay.experiments import EXPERIMENTS, p3_estimation
 
 
+@pytest.mark.slow
 def test_a_hundredth_of_the_experiment(tmp_path):
     stages = {}
     report = EXPERIMENTS["p3-estimation"](
@@ -44,6 +45,7 @@ def test_settings_are_the_printed_ones():
     assert graph.agents == 6
 
 
+@pytest.mark.slow
 def test_feedback_and_average_at_the_same_epsilon():
     """The averaged read-out costs nothing and gains; feedback gains at the same noise and loses at the same budget (as the report says)."""
     problem, graph = p3_estimation.problem_and_graph()
