@@ -188,7 +188,7 @@ def test_replaying_a_members_own_old_messages_changes_nothing(tmp_path, keys, ca
 
 
 def wait_until_round(network, fleet, step: int) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 150
     while min((facts or {"round": -1})["round"] for facts in status(network, fleet).values()) < step:
         assert time.monotonic() < end
         time.sleep(0.1)
