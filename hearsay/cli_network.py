@@ -167,13 +167,14 @@ def up(
 ) -> None:
     """Start every agent as a process of this machine and watch them; one that is killed is started again. Ctrl-C stops all; the same command continues."""
     _require_extra()
+    from hearsay.deploy.budget import sizes
     from hearsay.deploy.launch import Fleet, look, observe
     from hearsay.deploy.plan import planned, require_safe
     from hearsay.deploy.settings import load
 
     found = load(config)
     require_safe(found, insecure)
-    planned(found, None)  # what is wrong with the file is said once, here
+    plan = planned(found, None)  # what is wrong with the file is said once, here
     options = ["--insecure"] * insecure + ["--no-privacy"] * no_privacy
     options += [] if simulate_noise is None else ["--simulate-noise", str(simulate_noise)]
     fleet = Fleet(config, found, options)
@@ -183,17 +184,18 @@ def up(
     try:
         fleet.start()
         with observe(found) as observer, watching() as show:
-            while fleet.watch():
-                seen = look(found, observer, seconds=0.2)
-                last.update({one.name: one.facts for one in seen if one.facts is not None})
-                show(
-                    network_table(
-                        found,
-                        [(n, last.get(n), n in {s.name for s in seen if s.facts}) for n in found.names],
-                        fleet.restarts,
-                    )
-                )
-                time.sleep(0.3)
+            going = True
+            while going:
+                going = fleet.watch()
+                seen = {one.name: one.facts for one in look(found, observer, seconds=0.2) if one.facts} if going else {}
+                last.update(seen)
+                for name, spent in zip(found.names, sizes(plan.certificate), strict=True):
+                    if (
+                        name in last and fleet.processes[name].poll() == 0
+                    ):  # it may have ended before it was asked again
+                        last[name] |= {"done": True, "spent": spent, "waiting_for": []}
+                show(network_table(found, [(n, last.get(n), n in seen) for n in found.names], fleet.restarts))
+                time.sleep(0.3 if going else 0.0)
     except KeyboardInterrupt:
         errors.print("stopping all agents ...")
         fleet.stop()
