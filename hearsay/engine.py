@@ -19,7 +19,7 @@ from hearsay import keys
 from hearsay.base import Algorithm, Inbox
 from hearsay.problems.domains import Domain
 from hearsay.problems.losses import Loss
-from hearsay.problems.problem import Problem, as_features
+from hearsay.problems.problem import Problem
 from hearsay.problems.sampling import Arrivals, Records, Sampling, Window
 from hearsay.problems.stream import Stream
 
@@ -196,11 +196,7 @@ def placed(problem: Problem) -> Any:
     """The problem's records as the engine wants them."""
     if not problem.loss.unrolled:
         return problem.records
-    parts = zip(problem.features, problem.labels, problem.counts, strict=True)
-    return PerAgent(
-        Records(as_features(features, problem.dtype), jnp.asarray(labels, problem.dtype), jnp.asarray(held, jnp.int32))
-        for features, labels, held in parts
-    )
+    return PerAgent(problem.records_of(agent) for agent in range(problem.agents))
 
 
 def start(algorithm: Algorithm, problem: Problem, setting: Setting, seeds: jax.Array, spread: float) -> Carry:

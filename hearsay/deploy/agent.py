@@ -126,9 +126,9 @@ class Agent:
         self.ledger.pin("plan", plan, "another version works it out otherwise; finish with the version that began it")
 
     def _run(self) -> np.ndarray:
-        carry, entry, notes = self.steps.start(), self.ledger.last(), self.ledger.notes()
+        carry, entry = self.steps.start(), self.ledger.last()
         self._instances.update(self.ledger.met())
-        self.mailbox = Mailbox(self.format, self.hears, self.total, notes.get("heard", {}), self._instances)
+        self.mailbox = Mailbox(self.format, self.hears, self.total, self.ledger.heard(), self._instances)
         if entry is not None:
             carry = steps.unflatten(entry.arrays, carry)
             self._round, self._committed, self._done = entry.round, entry.round + 1, entry.done

@@ -186,8 +186,5 @@ def make_keys(folder: Path, config: Path, *, overwrite: bool = False) -> None:
     from hearsay.deploy.settings import load
 
     network = load(config)
-    hosts = {
-        m.name: sorted({m.endpoint.partition("/")[2].rpartition(":")[0].strip("[]"), "127.0.0.1", "localhost"})
-        for m in network.members
-    }
+    hosts = {m.name: sorted({m.peer.host.strip("[]"), "127.0.0.1", "localhost"}) for m in network.members}
     certificates.make(folder, hosts, overwrite=overwrite)

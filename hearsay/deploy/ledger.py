@@ -183,9 +183,9 @@ class Ledger:
         fresh = not self._large.is_dir()
         self._large.mkdir(mode=0o700, exist_ok=True)
         path = self._large / name
+        fresh_file = not path.exists()  # a file that is renamed to it is one: its name must reach the disk too
         if name.startswith("message") and self._spare:
             os.replace(self._large / self._spare.pop(), path)
-        fresh_file = not path.exists()
         handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
         try:
             size = sum(os.write(handle, part) for part in _pieces(parts))
@@ -294,13 +294,10 @@ class Ledger:
     def forget(self, before: int) -> None:
         """Let go of the bytes of messages that everybody has, but never of the last. Checksums and budgets stay."""
         with self._writing("old messages are kept"):
-            last = self._db.execute("SELECT coalesce(max(round), 0) FROM rounds").fetchone()[0]
-            old = "round < ? AND (payload IS NOT NULL OR place != '')"
-            files = self._db.execute(f"SELECT place FROM rounds WHERE {old}", (min(before, last),)).fetchall()
-            self._db.execute(f"UPDATE rounds SET payload = NULL, place = '' WHERE {old}", (min(before, last),))
-            for (place,) in files:
-                if place:
-                    (self._large / place).unlink(missing_ok=True)
+            before = min(before, self._newest)
+            for place in self._let_go(before):
+                (self._large / place).unlink(missing_ok=True)
+            self._db.execute("UPDATE rounds SET payload = NULL WHERE round < ? AND payload IS NOT NULL", (before,))
 
     @contextmanager
     def _writing(self, otherwise: str) -> Iterator[None]:

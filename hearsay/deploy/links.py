@@ -41,6 +41,10 @@ class Peer:
             check.fail(f"endpoint of {self.name}", 'like "tcp/127.0.0.1:7447" or "tls/bob.example:7447"', self.endpoint)
 
     @property
+    def host(self) -> str:
+        return self.endpoint.partition("/")[2].rpartition(":")[0]
+
+    @property
     def protocol(self) -> str:
         return self.endpoint.partition("/")[0]
 

@@ -16,7 +16,6 @@ from hearsay.base import Algorithm
 from hearsay.certify import calibrate
 from hearsay.config import build_algorithm, build_graph
 from hearsay.deploy import budget
-from hearsay.deploy.links import Peer
 from hearsay.deploy.records import own_problem
 from hearsay.deploy.settings import Network
 from hearsay.graphs import Graph
@@ -41,13 +40,13 @@ class Plan:
 def planned(network: Network, agent: int | None, data: Path | None = None, *, rehearsed: bool = False) -> Plan:
     """The plan of that agent; None: of all of them, with nobody's records. `rehearsed`: the noise will be the simulator's."""
     config, own = network.config, network
-    if config.run.get("precision", 64) != 64 and not rehearsed:
+    if network.precision != 64 and not rehearsed:
         check.fail(
             "precision in [run]",
             "64 in a private run: the rounding of float32 gives states away (see docs/threat-model.md)",
             32,
         )
-    jax.config.update("jax_enable_x64", config.run.get("precision", 64) == 64)
+    jax.config.update("jax_enable_x64", network.precision == 64)
     if data is not None and agent is not None:
         member = replace(network.members[agent], data=data)
         own = replace(network, members=(*network.members[:agent], member, *network.members[agent + 1 :]))
@@ -72,16 +71,12 @@ def planned(network: Network, agent: int | None, data: Path | None = None, *, re
 
 def require_safe(network: Network, insecure: bool) -> None:
     """Messages travel in the clear only within one machine, unless somebody insists."""
-    open_ = [m.name for m in network.members if m.credentials is None and _host(m.peer) not in LOOPBACK]
+    open_ = [m.name for m in network.members if m.credentials is None and m.peer.host not in LOOPBACK]
     if open_ and not insecure:
         raise ValueError(
             f"endpoints outside this machine must be tls, and those of {', '.join(open_)} are not: hearsay network keys makes certificates "
             "(--insecure allows plain TCP, where anybody can listen, forge and disturb)"
         )
-
-
-def _host(peer: Peer) -> str:
-    return peer.endpoint.partition("/")[2].rpartition(":")[0]
 
 
 def _calibrated(

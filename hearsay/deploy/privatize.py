@@ -29,7 +29,7 @@ REHEARSAL = "NOT PRIVATE: noise from seed {seed} can be subtracted by anybody wh
 class Lattice:
     """`secrets`, round by round, bring correlated noise back after a restart, because later rounds take it back; independent noise is never drawn twice."""
 
-    private, name = True, "lattice"
+    private = True
 
     def __init__(self, steps: Steps, secrets: dict[int, bytes]) -> None:
         self._steps, self._key, self._secrets = steps, lattice.Key.fresh(), secrets
@@ -81,7 +81,7 @@ class Rehearsal:
     private = False
 
     def __init__(self, steps: Steps, seed: int) -> None:
-        self._steps, self.name = steps, f"seed {seed}"
+        self._steps = steps
         self._key = keys.noise_keys(jnp.asarray([seed]), steps.problem.agents)[0, steps.agent]
         self._constants = steps.algorithm.constants(steps.dtype)
 

@@ -80,6 +80,10 @@ class Network:
         """Agents read their records from files of their own."""
         return self.members[0].records is not None
 
+    @property
+    def precision(self) -> int:
+        return self.config.run.get("precision", 64)
+
     @cached_property
     def public(self) -> dict[str, Any]:
         """What all agents must agree on, as JSON knows it."""
@@ -95,7 +99,7 @@ class Network:
             "algorithm": config.algorithm,
             "privacy": config.privacy,
             "steps": config.steps,
-            "precision": config.run.get("precision", 64),
+            "precision": self.precision,
         }
         return json.loads(json.dumps(found))
 

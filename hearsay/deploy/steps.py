@@ -15,9 +15,8 @@ import numpy as np
 
 from hearsay import engine, keys
 from hearsay.base import Algorithm, Inbox
-from hearsay.problems.problem import Problem, as_features
-from hearsay.problems.sampling import Records, Window
-from hearsay.problems.stream import Stream
+from hearsay.problems.problem import Problem
+from hearsay.problems.sampling import Window
 
 _BLOCK = 256  # steps whose rates are worked out at once
 _STATIC = ("algorithm", "loss", "domain", "arrivals")
@@ -39,7 +38,7 @@ class Steps:
         self.static = {
             "algorithm": algorithm.kernel, "loss": problem.loss, "domain": problem.domain, "arrivals": problem.arrivals
         }  # fmt: skip
-        self.records = _own_records(problem, agent)
+        self.records = problem.records_of(agent)
         self.sampling_key = keys.sampling_keys(problem.seed, problem.agents)[agent]
         centre = np.zeros(problem.dimension) if problem.start is None else np.asarray(problem.start)
         self.centre = jnp.asarray(centre[agent] if centre.ndim == 2 else centre, self.dtype)
@@ -106,16 +105,6 @@ def unflatten(arrays: dict[str, np.ndarray], like: Carry) -> Carry:
         if stored.shape != leaf.shape or stored.dtype != leaf.dtype:
             raise ValueError("the ledger's state has another shape than this run's: it belongs to another version")
     return jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in found])
-
-
-def _own_records(problem: Problem, agent: int) -> Records | Stream:
-    dtype = problem.dtype
-    if problem.stream is not None:
-        return Stream(*(jnp.asarray(part[agent], dtype) for part in problem.stream))
-    features, labels = problem.features[agent], problem.labels[agent]
-    return Records(
-        as_features(features, dtype), jnp.asarray(labels, dtype), jnp.asarray(problem.counts[agent], jnp.int32)
-    )
 
 
 def _batch(static: dict[str, Any], carry: Carry, records: Any, now: tuple) -> tuple[Any, Any]:

@@ -108,6 +108,14 @@ class Problem:
             as_features(self.features, dtype), jnp.asarray(self.labels, dtype), jnp.asarray(self.counts, jnp.int32)
         )
 
+    def records_of(self, agent: int) -> Records | Stream:
+        """One agent's stream, in arrays of its own."""
+        dtype = self.dtype
+        if self.stream is not None:
+            return Stream(*(jnp.asarray(part[agent], dtype) for part in self.stream))
+        held = jnp.asarray(self.counts[agent], jnp.int32)
+        return Records(as_features(self.features[agent], dtype), jnp.asarray(self.labels[agent], dtype), held)
+
     def arrived(self, step: int) -> np.ndarray:
         """How many records each agent has seen once step `step` has begun."""
         return np.minimum(self.arrivals.head_start + (step + 1) * self.arrivals.per_step, self.counts)
