@@ -22,10 +22,10 @@ test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m "not slow"
 
 test-slow: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m slow
+	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest -m slow
 
 audit: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest tests/audit -m ""
+	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest tests/audit -m ""
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

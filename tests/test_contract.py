@@ -17,6 +17,8 @@ from hearsay.metrics import Reference
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling import Window
 
+# What is measured on the way is not looked at. Chunks of one length, on problems of one shape: tests of an algorithm share a compiled program.
+BARE = {"delta": 1e-5, "reference": False, "regret": False, "every": 4}
 ALGORITHMS = list(hs.REGISTRY)
 
 
@@ -50,11 +52,19 @@ def with_noise(name: str, level: float, **more):
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_simulator_equals_a_plain_loop_over_agents(name):
     """The slow obvious version: one agent at a time, neighbours' messages summed by hand."""
-    problem, graph, steps, seed = small_problem(), hs.graphs.star(4), 9, 3
+    problem, graph, steps, seed = small_problem(), hs.graphs.star(4), 8, 3
     algorithm = with_noise(name, 0.2)
     noise_key = keys.noise_keys(jnp.asarray([seed]), 4)[0]
     sample_key = keys.sampling_keys(problem.seed, 4)
     weights = graph.weights.toarray()
+    # Each function by itself and for one agent; compiled only because thousands of single operations take far longer.
+    form, draw, send, update = (jax.jit(f) for f in (
+        lambda state, mine, k, window, key: algorithm.sampling.batch(state, problem.loss, mine, k, window, problem.arrivals, key),
+        lambda key, k: jax.tree.map(lambda x: x[0], algorithm.draws(key, k[None], jnp.zeros(3), constants)),
+        algorithm.send,
+        lambda state, sent, inbox, batch, rate: algorithm.update(state, sent, inbox, batch, rate, problem.domain),
+    ))  # fmt: skip
+    constants = algorithm.constants(jnp.dtype(float))
     records = [jax.tree.map(lambda x, i=i: x[i], problem.records) for i in range(4)]
     states = [algorithm.init(jnp.zeros(3)) for _ in range(4)]
     samplers = [algorithm.sampling.prepare(problem.loss, records[i], problem.arrivals) for i in range(4)]
@@ -65,18 +75,8 @@ def test_simulator_equals_a_plain_loop_over_agents(name):
         for i in range(4):
             rate = type(rates)(*(r[0, i] for r in rates))
             window = Window(*(jnp.asarray(part[0, i]) for part in windows[:2]), jnp.asarray(windows.blocks[0]))
-            batch, samplers[i] = algorithm.sampling.batch(
-                samplers[i],
-                problem.loss,
-                records[i],
-                jnp.asarray(k),
-                window,
-                problem.arrivals,
-                keys.at(sample_key[i], k),
-            )
-            draws = algorithm.draws(noise_key[i], jnp.array([k]), jnp.zeros(3), algorithm.constants(jnp.dtype(float)))
-            draws = jax.tree.map(lambda x: x[0], draws)
-            message, states[i] = algorithm.send(draws, states[i], batch, rate)
+            batch, samplers[i] = form(samplers[i], records[i], jnp.asarray(k), window, keys.at(sample_key[i], k))
+            message, states[i] = send(draw(noise_key[i], jnp.asarray(k)), states[i], batch, rate)
             batches.append((batch, rate))
             sent.append(message)
         new = []
@@ -85,9 +85,9 @@ def test_simulator_equals_a_plain_loop_over_agents(name):
             total = type(sent[i])(*(sum(heard[i, j] * sent[j][f] for j in range(4)) for f in range(len(sent[i]))))
             rest = {"mixing": 1 - weights[i].sum(), "average": 1 / 4}
             own = type(sent[i])(*(rest.get(c, -weights[i].sum()) for c in algorithm.channels.values()))
-            new.append(algorithm.update(states[i], sent[i], Inbox(total, own), *batches[i], problem.domain))
+            new.append(update(states[i], sent[i], Inbox(total, own), *batches[i]))
         states = new
-    run = hs.simulate(algorithm, problem, graph, steps=steps, seeds=[seed], every=4, delta=DELTA)
+    run = hs.simulate(algorithm, problem, graph, steps=steps, seeds=[seed], **BARE)
     expected = np.stack([algorithm.predict(s) for s in states])
     np.testing.assert_allclose(run.models[0], expected, rtol=0, atol=1e-12)
 
@@ -132,28 +132,29 @@ def test_relabelling_agents_permutes_the_result(name):
     algorithm = with_noise(name, 0, **STILL.get(name, {}))
     if name == "gradient-perturbation":
         algorithm = replace(algorithm, sampling=hs.Cyclic("(k+1)^0.6"))  # draws nothing
-    one = hs.simulate(algorithm, problem, hs.graphs.from_weights(weights), steps=10, delta=DELTA)
-    two = hs.simulate(algorithm, shuffled, hs.graphs.from_weights(weights[np.ix_(order, order)]), steps=10, delta=DELTA)
+    one = hs.simulate(algorithm, problem, hs.graphs.from_weights(weights), steps=8, **BARE)
+    again = hs.graphs.from_weights(weights[np.ix_(order, order)])
+    two = hs.simulate(algorithm, shuffled, again, steps=8, **BARE)
     np.testing.assert_allclose(two.models[0], one.models[0][order], atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_traced_once_however_many_chunks(name):
-    problem = small_problem(seed=hash(name) % 97 + 5, records=40)
+    problem = small_problem(records=14)  # no other test has programs of this shape
     algorithm = with_noise(name, 0.123)
     before = engine.TRACES["advance"]
-    hs.simulate(algorithm, problem, hs.graphs.ring(4), steps=40, every=5, delta=DELTA)
+    hs.simulate(algorithm, problem, hs.graphs.ring(4), steps=8, **BARE)
     assert engine.TRACES["advance"] == before + 1
-    hs.simulate(algorithm, problem, hs.graphs.ring(4), steps=40, every=5, delta=DELTA)
+    hs.simulate(algorithm, problem, hs.graphs.ring(4), steps=8, **BARE)
     assert engine.TRACES["advance"] == before + 1, "a second run of the same shape must not trace again"
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_seeds_side_by_side_equal_seeds_one_by_one(name):
     problem, graph, algorithm = small_problem(), hs.graphs.ring(4), with_noise(name, 0.3)
-    together = hs.simulate(algorithm, problem, graph, steps=11, seeds=[4, 9], delta=DELTA)
+    together = hs.simulate(algorithm, problem, graph, steps=8, seeds=[4, 9], **BARE)
     for index, seed in enumerate((4, 9)):
-        alone = hs.simulate(algorithm, problem, graph, steps=11, seeds=[seed], every=3, delta=DELTA)
+        alone = hs.simulate(algorithm, problem, graph, steps=8, seeds=[seed], **BARE)
         np.testing.assert_allclose(together.models[index], alone.models[0], atol=1e-12)
     assert np.abs(together.models[0] - together.models[1]).max() > 1e-3
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,7 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@functools.cache
 def imported(path: Path, everywhere: bool = True) -> set[str]:
     """Modules that a file imports; only those that importing it pulls in unless `everywhere`."""
     found: set[str] = set()
