@@ -52,8 +52,7 @@ def agent(
     """
     _require_extra()
     from hearsay.deploy.agent import Agent
-    from hearsay.deploy.host import Refused, Stopped, keep
-    from hearsay.deploy.ledger import LedgerError
+    from hearsay.deploy.host import keep
     from hearsay.deploy.plan import planned, require_safe
     from hearsay.deploy.settings import load
     from hearsay.devices import choose
@@ -84,17 +83,8 @@ def agent(
         model = one.run()
         path = keep(one.member.state, name, model, plan)
         log.info("the agent's own model is in %s: it carries no noise of its own, so keep it here", path)
-    except (Refused, LedgerError) as refused:
-        log.error("refused: %s", refused)
-        raise typer.Exit(6) from None
-    except (Stopped, OSError) as stopped:
-        log.error("stopped: %s", stopped)
-        raise typer.Exit(5) from None
     except Exception as error:
-        # Whatever an exception has to say may quote a record or a state: its kind and its place are all that a log may have.
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        log.critical("failed: %s in %s, line %s (%s)", type(error).__name__, place.filename, place.lineno, place.name)
-        raise typer.Exit(70) from None
+        raise _ended(error) from None
 
 
 @network.command()
@@ -251,6 +241,24 @@ def status(
                     time.sleep(0.5)
         except KeyboardInterrupt:
             return
+
+
+def _ended(error: Exception) -> typer.Exit:
+    """Say in the log why an agent ends; with which exit code."""
+    from hearsay.deploy.host import Refused, Stopped
+    from hearsay.deploy.ledger import LedgerError, LedgerUnavailable
+
+    log = logging.getLogger("hearsay.agent")
+    if isinstance(error, (Refused, LedgerError)) and not isinstance(error, LedgerUnavailable):
+        log.error("refused: %s", error)
+        return typer.Exit(6)
+    if isinstance(error, (Stopped, OSError, LedgerUnavailable)):
+        log.error("stopped: %s", error)
+        return typer.Exit(5)
+    # Whatever an exception has to say may quote a record or a state: its kind and its place are all that a log may have.
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    log.critical("failed: %s in %s, line %s (%s)", type(error).__name__, place.filename, place.lineno, place.name)
+    return typer.Exit(70)
 
 
 def _require_extra() -> None:

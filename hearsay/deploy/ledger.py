@@ -4,12 +4,14 @@
     state     the agent's private state as of the last row of `rounds`, from which the run goes on
     about     run, agent, configuration, a fingerprint of the records; `instance`, which tells this ledger from any other of the same agent
 
-`commit` puts message, state and budget down in one transaction and returns when the disk has them (WAL, synchronous = FULL). Only then may the message leave. So whatever
+`commit` puts message, state and budget down in one transaction and returns when the disk has them (WAL, synchronous = FULL) and the mark beside it names them (mark.py). Only then may the message leave. So whatever
 moment a process dies at, either the message is in the ledger, and the same bytes are sent again, or it never left and its noise was never seen: no state is noised
 twice, and the budget is never under-counted.
 
-What is large (a quarter of a megabyte or more) lies in files of its own beside the database, which would write it twice and in pages: `place` names the file. It is synced to disk
-before the row that names it is; a file that no row names is nothing. The state alternates between two files.
+Every row is sealed with all its columns, and with the row before it and the state that belongs to it (checksums.py). All seals are verified when the ledger is opened, messages and states when they are used. A ledger that
+is behind its mark or breaks a seal is refused, in words (`LedgerError`); a disk that is full, read-only or locked may be tried again (`LedgerUnavailable`).
+
+What is large (a quarter of a megabyte or more) lies in files of its own (blobs.py): `place` names the file. The state alternates between two files.
 
 The ledger holds private state: it is readable by its owner only, belongs on a disk that is encrypted, and never travels. An old copy must never be put back, because
 the agent would noise rounds again that it has already sent: agents ask their neighbours before they start (agent.py).
@@ -24,9 +26,8 @@ import os
 import sqlite3
 import threading
 import time
-import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -35,20 +36,27 @@ import numpy as np
 from safetensors.numpy import load
 
 from hearsay._version import VERSION
+from hearsay.deploy import mark
+from hearsay.deploy.blobs import Blobs
+from hearsay.deploy.checksums import checksum, seal
+from hearsay.deploy.rows import (
+    FORMAT,
+    NO_SEAL,
+    SCHEMA,
+    TREAT,
+    LedgerError,
+    Row,
+    about_seal,
+    broken,
+    transaction,
+    trouble,
+    verified,
+)
+from hearsay.deploy.rows import LedgerUnavailable as LedgerUnavailable
+from hearsay.deploy.rows import about as read_about
 from hearsay.deploy.tensors import pack
 
-FORMAT = 1
 _LARGE = 2**18  # bytes: from here on in a file
-_SUMMED = 2**18  # bytes: from here on another checksum
-_SCHEMA = """
-CREATE TABLE about (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE rounds (round INTEGER PRIMARY KEY, payload BLOB, place TEXT NOT NULL, checksum INTEGER NOT NULL, size INTEGER NOT NULL, epsilon REAL NOT NULL, notes TEXT NOT NULL, at REAL NOT NULL, secret BLOB NOT NULL);
-CREATE TABLE state (one INTEGER PRIMARY KEY CHECK (one = 1), round INTEGER NOT NULL, done INTEGER NOT NULL, checksum INTEGER NOT NULL, arrays BLOB, place TEXT NOT NULL);
-"""
-
-
-class LedgerError(ValueError):
-    """The ledger cannot be used, and the text says what to do."""
 
 
 class Entry(NamedTuple):
@@ -68,14 +76,16 @@ class Ledger:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._guard, self._large = _lock(path), path.with_name(path.name + ".large")
         self._lock = threading.Lock()  # the outbox is read from the network's threads
-        fresh = not path.exists() or path.stat().st_size == 0
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         try:
+            fresh = not path.exists() or path.stat().st_size == 0
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
             self._open(fresh, about)
         except BaseException as error:
             self.close()
-            if isinstance(error, sqlite3.DatabaseError):
-                raise self._damaged(error) from error
+            if isinstance(error, mark.MarkError):
+                raise LedgerError(f"{error}. {TREAT}") from error
+            if isinstance(error, (sqlite3.DatabaseError, OSError)):
+                raise trouble(self.path, error) from error
             raise
 
     def _open(self, fresh: bool, about: dict[str, str]) -> None:
@@ -86,42 +96,77 @@ class Ledger:
         self._db.execute("PRAGMA synchronous = FULL")  # a commit is on the disk when it returns
         self._db.execute("PRAGMA secure_delete = OFF")
         if fresh or not self._db.execute("SELECT 1 FROM sqlite_master").fetchone():
-            self._db.execute("BEGIN IMMEDIATE")
-            for statement in filter(str.strip, _SCHEMA.split(";")):
-                self._db.execute(statement)
-            rows = {
-                "format": str(FORMAT),
-                "version": VERSION,
-                "secret": os.urandom(32),
-                "instance": os.urandom(16).hex(),
-            }
-            rows |= about
-            self._db.executemany("INSERT INTO about VALUES (?, ?)", rows.items())
-            self._db.execute("COMMIT")
-            _sync_folder(self.path.parent)
-        stored = dict(self._db.execute("SELECT key, value FROM about"))
-        if stored.get("format") != str(FORMAT):
-            raise LedgerError(f"{self.path} was written in format {stored.get('format')}: this version reads {FORMAT}")
-        unused = not self._db.execute("SELECT 1 FROM rounds").fetchone()
-        for key, value in about.items():
-            if stored.get(key) == value:
-                continue
-            if not unused:
-                raise LedgerError(
-                    f"{self.path} belongs to another {key} ({str(stored.get(key))[:40]}, and this is {value[:40]}): begin a run with a new name"
-                )
-            # Nothing has been sent yet: the run may still become another one.
-            self._db.execute("DELETE FROM about WHERE key IN ('records', 'plan')")
-            self._db.execute("REPLACE INTO about VALUES (?, ?)", (key, value))
-        self._secret: bytes = stored["secret"]
+            self._make(about)
+        stored = read_about(self._db, self.path)
+        if not mark.place(self.path).exists():
+            raise LedgerError(
+                f"{mark.place(self.path)} is not there, and tells whether the ledger is the latest one. {TREAT}"
+            )
+        self._mark = mark.Mark(self.path)
+        self._seal, self._newest, self._notes, self._state = NO_SEAL, -1, "{}", b""
+        before = NO_SEAL
+        for row, sealed in verified(self._db, self.path):
+            before, self._seal = self._seal, sealed
+            self._newest, self._notes, self._state = row.round, row.notes, row.state
         self.instance: str = stored["instance"]
-        self._newest: int = self._db.execute("SELECT coalesce(max(round), -1) FROM rounds").fetchone()[0]
+        self._require_latest(before)
+        self._secret: bytes = stored["secret"]
+        self._become(stored, about)
         self._state_at: str = (self._db.execute("SELECT place FROM state").fetchone() or ("",))[0]
-        # What no row names is left from a crash, or was let go: room for the next message.
-        named = {place for (place,) in self._db.execute("SELECT place FROM rounds WHERE place != ''")}
-        found = {file.name for file in self._large.glob("message-*")} if self._large.is_dir() else set()
-        self._spare: list[str] = sorted(found - named)
+        named = self._db.execute("SELECT place, size, round FROM rounds WHERE place != ''").fetchall()
+        self._blobs = Blobs(self._large, {place for place, *_ in named})
+        for place, size, round in named:
+            if self._blobs.size(place) != size:
+                raise broken(self.path, f"message {round}", "its file is not there or has another size")
         self._large_files = bool(named)
+
+    def _make(self, about: dict[str, str]) -> None:
+        """The tables. The mark comes first: from then on this is the ledger with that instance, or there is none."""
+        if not mark.place(self.path).exists():
+            mark.make(self.path, os.urandom(16).hex())
+        with closing(mark.Mark(self.path)) as found:
+            standing = found.standing
+        if standing.round >= 0:
+            raise LedgerError(
+                f"{self.path} is empty or was deleted, and message {standing.round} has left: it is not the latest one. {TREAT}"
+            )
+        rows = {"format": str(FORMAT), "version": VERSION, "secret": os.urandom(32), "instance": standing.instance}
+        with transaction(self._db):
+            for statement in filter(str.strip, SCHEMA.split(";")):
+                self._db.execute(statement)
+            self._note(rows | about)
+        mark.sync_folder(self.path.parent)
+
+    def _become(self, stored: dict[str, Any], about: dict[str, str]) -> None:
+        """Before anything has been sent the run may still become another one."""
+        changed = {key: value for key, value in about.items() if stored.get(key) != value}
+        if changed and self._newest >= 0:
+            key, value = next(iter(changed.items()))
+            raise LedgerError(
+                f"{self.path} belongs to another {key} ({str(stored.get(key))[:40]}, and this is {value[:40]}): begin a run with a new name"
+            )
+        if changed:
+            with transaction(self._db):
+                self._db.execute("DELETE FROM about WHERE key IN ('records', 'plan')")
+                self._note(changed)
+
+    def _require_latest(self, before: bytes) -> None:
+        """The mark names the last row, or, after a crash between the two, the one before it."""
+        marked, newest = self._mark.standing, self._newest
+        if marked.instance != self.instance:
+            raise LedgerError(f"{self.path} and its mark are of different ledgers. {TREAT}")
+        if newest < marked.round or (self._mark.torn and newest == marked.round):
+            least = marked.round + self._mark.torn
+            raise LedgerError(
+                f"{self.path} ends with message {newest}, and message {least} may have left: it is not the latest one. {TREAT}"
+            )
+        ahead = newest - marked.round
+        if ahead > 1 or marked.seal != (before if ahead else self._seal):
+            raise LedgerError(
+                f"{self.path} and its mark disagree about message {marked.round}: one of them was replaced. {TREAT}"
+            )
+        if ahead:
+            self._mark.write(newest, self._seal)
 
     def commit(
         self,
@@ -138,65 +183,50 @@ class Ledger:
         Messages before `settled` are with everybody who hears them: large ones are let go, and their files are written over, which is far faster than making new ones.
         """
         with self._writing(f"message {round} was not sent"):
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                if round <= self._newest:
-                    raise sqlite3.IntegrityError(f"message {round} is in the ledger already, or a later one is")
+            with transaction(self._db):
+                if round != self._newest + 1:
+                    raise sqlite3.IntegrityError(
+                        f"message {self._newest + 1} comes next in the ledger, and not {round}"
+                    )
                 blob, place = self._put(f"message-{round}", [payload])
-                at = self._store(round, False, arrays)
-                row = (
+                at, state = self._store(round, False, arrays)
+                row = Row(
                     round,
-                    blob,
-                    place,
                     checksum(payload),
                     len(payload),
-                    epsilon,
+                    float(epsilon),
                     json.dumps(notes),
                     time.time(),
                     secret,
+                    state,
                 )
-                self._db.execute("INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+                sealed = seal(self._seal, *row)
+                self._db.execute(
+                    "INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, sealed, place, blob)
+                )
                 freed = self._let_go(settled)
-                self._db.execute("COMMIT")
-                self._newest, self._state_at = round, at
-                self._spare += freed  # only now: until then a row names them
-            except BaseException:
-                if self._db.in_transaction:  # a full disk has rolled it back already
-                    self._db.execute("ROLLBACK")
-                raise
+            self._newest, self._notes, self._seal = round, row.notes, sealed
+            self._state, self._state_at = state, at
+            self._blobs.spare += freed  # only now: until then a row names them
+            self._mark.write(round, sealed)
 
     def finish(self, round: int, arrays: dict[str, np.ndarray]) -> None:
         """The state after the last update: no message follows it."""
         with self._writing("the last state is not on disk"):
-            self._state_at = self._store(round, True, arrays)
+            self._state_at, _ = self._store(round, True, arrays)
 
-    def _store(self, round: int, done: bool, arrays: dict[str, np.ndarray]) -> str:
+    def _store(self, round: int, done: bool, arrays: dict[str, np.ndarray]) -> tuple[str, bytes]:
         parts = pack(arrays)
         blob, place = self._put("state-1" if self._state_at == "state-0" else "state-0", parts)
-        self._db.execute("REPLACE INTO state VALUES (1, ?, ?, ?, ?, ?)", (round, done, checksum(*parts), blob, place))
-        return place
+        row = (round, int(done), checksum(*parts), place)
+        self._db.execute("REPLACE INTO state VALUES (1, ?, ?, ?, ?, ?, ?)", (*row, seal(NO_SEAL, *row), blob))
+        return place, row[2]
 
     def _put(self, name: str, parts: Sequence[bytes | memoryview]) -> tuple[bytes | None, str]:
         """(bytes for the database, "") or (None, the file that has them)."""
         if sum(map(len, parts)) < _LARGE:
             return b"".join(parts), ""
-        fresh = not self._large.is_dir()
-        self._large.mkdir(mode=0o700, exist_ok=True)
-        path = self._large / name
-        fresh_file = not path.exists()  # a file that is renamed to it is one: its name must reach the disk too
-        if name.startswith("message") and self._spare:
-            os.replace(self._large / self._spare.pop(), path)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
-        try:
-            size = sum(os.write(handle, part) for part in _pieces(parts))
-            os.ftruncate(handle, size)
-            os.fdatasync(handle)
-        finally:
-            os.close(handle)
-        if fresh_file:
-            _sync_folder(self._large)
-        if fresh:
-            _sync_folder(self.path.parent)
+        self._blobs.put(name, parts)
         self._large_files = True
         return None, name
 
@@ -211,27 +241,26 @@ class Ledger:
         return [place for (place,) in files]
 
     def _get(self, blob: bytes | None, place: str) -> bytes | None:
-        if not place:
-            return blob
         try:
-            return (self._large / place).read_bytes()
-        except FileNotFoundError:
-            return None
+            return self._blobs.get(place) if place else blob
+        except OSError as error:
+            raise trouble(self.path, error) from error
 
     def last(self) -> Entry | None:
         """Where the agent stands; None where it has not sent anything."""
-        rows = self._read("SELECT round, done, checksum, arrays, place FROM state")
-        if not rows:
+        rows = self._read("SELECT round, done, checksum, place, seal, arrays FROM state")
+        if not rows and self._newest < 0:
             return None
-        round, done, expected, inline, place = rows[0]
+        *row, sealed, inline = rows[0] if rows else (None,) * 6
+        round, done, expected, place = row
+        if sealed != seal(NO_SEAL, *row) or round != self._newest or not (done or expected == self._state):
+            raise broken(self.path, "the state", "it does not belong to the last message")
         blob = self._get(inline, place)
-        if blob is None or checksum(blob) != expected:
-            raise LedgerError(
-                f"the state in {self.path} is damaged (its checksum does not match): see docs/operations.md"
-            )
+        if not isinstance(blob, bytes) or checksum(blob) != expected:
+            raise broken(self.path, "the state")
         payload = self.message(round)
         if payload is None:
-            raise LedgerError(f"{self.path} lacks its last message: see docs/operations.md")
+            raise LedgerError(f"{self.path} lacks its last message. {TREAT}")
         return Entry(round, bool(done), load(blob), payload)
 
     def message(self, round: int) -> bytes | None:
@@ -239,16 +268,13 @@ class Ledger:
         rows = self._read("SELECT payload, place, checksum FROM rounds WHERE round = ?", round)
         if not rows or (payload := self._get(*rows[0][:2])) is None:
             return None
-        if checksum(payload) != rows[0][2]:
-            raise LedgerError(
-                f"message {round} in {self.path} is damaged (its checksum does not match): see docs/operations.md"
-            )
+        if not isinstance(payload, bytes) or checksum(payload) != rows[0][2]:
+            raise broken(self.path, f"message {round}")
         return payload
 
     def history(self) -> list[tuple[int, float, dict[str, Any]]]:
         """(round, epsilon spent with it, notes) of every message."""
-        rows = self._read("SELECT round, epsilon, notes FROM rounds ORDER BY round")
-        return [(round, epsilon, json.loads(notes)) for round, epsilon, notes in rows]
+        return [(row.round, row.epsilon, json.loads(row.notes)) for row in self._rows()]
 
     def heard(self) -> dict[str, int]:
         """The last round that the agent had heard of each neighbour when it wrote its last message."""
@@ -256,18 +282,19 @@ class Ledger:
 
     def notes(self) -> dict[str, Any]:
         """What was written down with the last message."""
-        rows = self._read("SELECT notes FROM rounds ORDER BY round DESC LIMIT 1")
-        return json.loads(rows[0][0]) if rows else {}
+        return json.loads(self._notes)
 
     def secrets(self) -> dict[int, bytes]:
         """The secrets of the rounds' noise, where they are kept."""
-        return dict(self._read("SELECT round, secret FROM rounds WHERE length(secret) > 0"))
+        return {row.round: row.secret for row in self._rows() if row.secret}
 
     def meet(self, name: str, instance: str) -> str:
         """Remember which process a neighbour is, for good and before anybody is told; the first one counts."""
-        with self._writing("nothing was sent"):
-            self._db.execute("INSERT OR IGNORE INTO about VALUES (?, ?)", (f"neighbour {name}", instance))
-        return self.met()[name]
+        with self._writing("nothing was sent"), transaction(self._db):
+            known = self._db.execute("SELECT value FROM about WHERE key = ?", (f"neighbour {name}",)).fetchone()
+            if known is None:
+                self._note({f"neighbour {name}": instance})
+        return instance if known is None else known[0]
 
     def met(self) -> dict[str, str]:
         """The neighbours' processes."""
@@ -279,12 +306,13 @@ class Ledger:
         found = hmac.new(
             self._secret, content, "sha256"
         ).hexdigest()  # keyed: a plain one would confirm a guess of the records
-        with self._writing("nothing was sent"):
+        with self._writing("nothing was sent"), transaction(self._db):
+            known = self._db.execute("SELECT value FROM about WHERE key = ?", (what,)).fetchone()
             # Before anything has been sent it may still be something else.
-            verb = "REPLACE" if self._newest < 0 else "INSERT OR IGNORE"
-            self._db.execute(f"{verb} INTO about VALUES (?, ?)", (what, found))
-            stored = self._db.execute("SELECT value FROM about WHERE key = ?", (what,)).fetchone()[0]
-        if stored != found:
+            if known is None or self._newest < 0:
+                self._note({what: found})
+                return
+        if known[0] != found:
             raise LedgerError(f"the {what} changed since {self.path} was begun: {hint}")
 
     def size(self) -> int:
@@ -295,9 +323,16 @@ class Ledger:
         """Let go of the bytes of messages that everybody has, but never of the last. Checksums and budgets stay."""
         with self._writing("old messages are kept"):
             before = min(before, self._newest)
-            for place in self._let_go(before):
-                (self._large / place).unlink(missing_ok=True)
+            self._blobs.drop(self._let_go(before))
             self._db.execute("UPDATE rounds SET payload = NULL WHERE round < ? AND payload IS NOT NULL", (before,))
+
+    def _note(self, rows: dict[str, Any]) -> None:
+        """Write what the ledger is about, with a seal over all of it."""
+        self._db.executemany("REPLACE INTO about VALUES (?, ?)", rows.items())
+        self._db.execute(
+            "REPLACE INTO about VALUES ('seal', ?)",
+            (about_seal(dict(self._db.execute("SELECT key, value FROM about"))),),
+        )
 
     @contextmanager
     def _writing(self, otherwise: str) -> Iterator[None]:
@@ -305,25 +340,32 @@ class Ledger:
         with self._lock:
             try:
                 yield
-            except (sqlite3.OperationalError, OSError) as error:
-                raise LedgerError(f"cannot write to {self.path} ({error}): {otherwise}") from error
+            except sqlite3.IntegrityError:
+                raise
+            except (sqlite3.DatabaseError, OSError) as error:
+                raise trouble(self.path, error, otherwise) from error
 
     def _read(self, question: str, *values: int) -> list[tuple]:
         try:
             with self._lock:
                 return self._db.execute(question, values).fetchall()
         except sqlite3.DatabaseError as error:
-            raise self._damaged(error) from error
+            raise trouble(self.path, error) from error
 
-    def _damaged(self, error: sqlite3.DatabaseError) -> LedgerError:
-        if any(word in str(error) for word in ("disk", "full", "readonly", "locked")):
-            return LedgerError(f"{self.path} cannot be read or written ({error})")
-        return LedgerError(f"{self.path} is damaged or is no ledger ({error}): restore nothing; see docs/operations.md")
+    def _rows(self) -> list[Row]:
+        try:
+            with self._lock:
+                return [row for row, _ in verified(self._db, self.path)]
+        except sqlite3.DatabaseError as error:
+            raise trouble(self.path, error) from error
 
     def close(self) -> None:
         with self._lock:
             if hasattr(self, "_db"):
                 self._db.close()
+            if hasattr(self, "_mark"):
+                self._mark.close()
+                del self._mark
         self._release()
 
     def _release(self) -> None:
@@ -347,32 +389,3 @@ def _lock(path: Path) -> Any:
         os.close(guard)
         raise LedgerError(f"{path} is in use: this agent is already running") from None
     return guard
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def checksum(*parts: bytes | memoryview) -> int:
-    """CRC-32 of what is small; of what is large the sum of its words, twenty times as fast and as good against a disk that forgets."""
-    if sum(map(len, parts)) < _SUMMED:
-        return zlib.crc32(b"".join(parts))
-    total = 0
-    whole = b"".join(parts) if any(len(part) % 8 for part in parts[:-1]) else None
-    for part in parts if whole is None else [whole]:
-        words, rest = divmod(len(part), 8)
-        total += int(np.frombuffer(part, np.uint64, words).sum()) + int.from_bytes(
-            bytes(part[len(part) - rest :]), "little"
-        )
-    return total & (2**63 - 1)
-
-
-def _pieces(parts: Sequence[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-    """A system call writes less than 2 GiB."""
-    for part in parts:
-        for start in range(0, len(part), 2**30):
-            yield part[start : start + 2**30]

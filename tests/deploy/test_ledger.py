@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import hearsay
-from hearsay.deploy.ledger import Ledger, LedgerError
+from hearsay.deploy.ledger import Ledger, LedgerError, LedgerUnavailable
 
 ABOUT = {"run": "wards", "agent": "alice", "configuration": "c" * 64, "noise": "lattice"}
 
@@ -123,7 +123,7 @@ def test_a_commit_that_fails_half_way_leaves_nothing_behind(path, monkeypatch):
             raise OSError("no space left on device")
 
         monkeypatch.setattr(ledger, "_store", full)
-        with pytest.raises(LedgerError, match="no space left.*message 1 was not sent"):
+        with pytest.raises(LedgerUnavailable, match="no space left.*message 1 was not sent"):
             commit(ledger, 1)
         monkeypatch.undo()
         assert_stands_at(ledger, 0)
@@ -137,7 +137,7 @@ def test_a_full_disk_is_said_and_leaves_nothing_behind(path):
         commit(ledger, 0)
         pages = ledger._db.execute("PRAGMA page_count").fetchone()[0]
         ledger._db.execute(f"PRAGMA max_page_count = {pages + 2}")
-        with pytest.raises(LedgerError, match="full.*message 1 was not sent"):
+        with pytest.raises(LedgerUnavailable, match="full.*message 1 was not sent"):
             ledger.commit(1, bytes(10**5), 1.0, {"heard": {}}, arrays(1))
         ledger._db.execute("PRAGMA max_page_count = 1000000")
         assert_stands_at(ledger, 0)
@@ -160,7 +160,7 @@ def test_only_the_owner_may_read(path):
         with Ledger(path, ABOUT) as ledger:
             commit(ledger, 0)
             files = sorted(path.parent.iterdir())
-            names = {"alice.ledger", "alice.ledger-shm", "alice.ledger-wal", "alice.ledger.lock"}
+            names = {"alice.ledger", "alice.ledger-shm", "alice.ledger-wal", "alice.ledger.lock", "alice.ledger.mark"}
             assert {file.name for file in files} == names
             assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
             assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
@@ -253,9 +253,11 @@ def test_another_run_agent_or_configuration_is_refused(path, key):
 def test_another_format_is_refused(path):
     Ledger(path, ABOUT).close()
     with sqlite3.connect(path) as db:
-        db.execute("UPDATE about SET value = '2' WHERE key = 'format'")
+        db.execute("UPDATE about SET value = '1' WHERE key = 'format'")
     db.close()
-    with pytest.raises(LedgerError, match="written in format 2: this version reads 1"):
+    with pytest.raises(
+        LedgerError, match="written in format 1: this version reads 2. Finish the run with the version that began it"
+    ):
         Ledger(path, ABOUT)
 
 
@@ -414,9 +416,7 @@ def test_a_file_that_is_no_ledger(path, content):
     path.parent.mkdir()
     path.write_bytes(content)
     for _ in range(2):  # the lock is let go, and the file is left as it is
-        with pytest.raises(
-            LedgerError, match=r"alice.ledger is damaged or is no ledger \(.*\): restore nothing; see docs"
-        ):
+        with pytest.raises(LedgerError, match=r"alice.ledger is damaged or is no ledger \(.*\)\. Do not repair it"):
             Ledger(path, ABOUT)
     assert path.read_bytes() == content
 
@@ -472,7 +472,7 @@ def test_a_flipped_bit_is_noticed(path, table, column, said):
         db.commit()
         with (
             Ledger(path, ABOUT) as ledger,
-            pytest.raises(LedgerError, match=rf"{said} \(its checksum does not match\): see docs"),
+            pytest.raises(LedgerError, match=rf"{said} \(its checksum does not match\)"),
         ):
             ledger.last()
     db.close()
@@ -545,7 +545,7 @@ def test_a_damaged_or_lost_file_is_noticed(path, name):
     with Ledger(path, ABOUT) as ledger, pytest.raises(LedgerError, match="damaged"):
         ledger.last()
     file.unlink()
-    with Ledger(path, ABOUT) as ledger, pytest.raises(LedgerError, match="damaged|lacks its last message"):
+    with pytest.raises(LedgerError, match="damaged"), Ledger(path, ABOUT) as ledger:
         ledger.last()
 
 

@@ -19,10 +19,11 @@ from typing import Any
 
 import jax
 
+from hearsay.cli_network import _ended
 from hearsay.deploy import ledger
 from hearsay.deploy.agent import Agent
-from hearsay.deploy.host import Refused, Stopped, keep
-from hearsay.deploy.ledger import Ledger
+from hearsay.deploy.host import Stopped, keep
+from hearsay.deploy.ledger import Ledger, LedgerError
 from hearsay.deploy.mailbox import Mailbox
 from hearsay.deploy.settings import load
 from hearsay.deploy.transport import Transport
@@ -59,9 +60,8 @@ def run(
         agent = Agent(load(config), name, rehearsal=seed, no_privacy=True)
         try:
             model = agent.run()
-        except Stopped as stopped:
-            logging.error("stopped: %s", stopped)
-            sys.exit(6 if isinstance(stopped, Refused) else 5)
+        except (Stopped, LedgerError) as ended:
+            sys.exit(_ended(ended).exit_code)
         keep(agent.member.state, name, model, agent.plan)
         Path(agent.member.state, f"{name}.subscribed.json").write_text(json.dumps(agent.subscribed))
 
