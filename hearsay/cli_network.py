@@ -53,6 +53,7 @@ def agent(
     _require_extra()
     from hearsay.deploy.agent import Agent
     from hearsay.deploy.host import keep
+    from hearsay.deploy.ledger import LedgerError
     from hearsay.deploy.plan import planned, require_safe
     from hearsay.deploy.settings import load
     from hearsay.devices import choose
@@ -71,8 +72,11 @@ def agent(
     if found.config.run.get("device"):
         choose(found.config.run["device"])
     plan = planned(found, found.index(name), data, rehearsed=simulate_noise is not None)
-    one = Agent(found, name, rehearsal=simulate_noise, no_privacy=no_privacy, plan=plan)
-    print(plan.certificate.of(one.number), flush=True)
+    try:
+        one = Agent(found, name, rehearsal=simulate_noise, no_privacy=no_privacy, plan=plan)
+    except LedgerError as error:
+        raise _ended(error) from None
+    print(one.plan.certificate.of(one.number), flush=True)
     if plan.stopped:
         log.warning("%d messages instead of %d: %s", plan.messages, found.config.steps, plan.stopped)
     if check:
@@ -81,7 +85,7 @@ def agent(
     try:
         _say_expiry(one)
         model = one.run()
-        path = keep(one.member.state, name, model, plan)
+        path = keep(one.member.state, name, model, one.plan)
         log.info("the agent's own model is in %s: it carries no noise of its own, so keep it here", path)
     except Exception as error:
         raise _ended(error) from None

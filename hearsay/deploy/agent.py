@@ -38,6 +38,7 @@ from hearsay.base import Inbox
 from hearsay.deploy import arithmetic, budget, greeting, steps
 from hearsay.deploy.host import Refused, Stopped, settle, stopping
 from hearsay.deploy.ledger import Ledger
+from hearsay.deploy.lifetime import Account
 from hearsay.deploy.mailbox import Fields, Mailbox
 from hearsay.deploy.messages import Format
 from hearsay.deploy.plan import Plan, planned
@@ -79,6 +80,10 @@ class Agent:
         if not np.isfinite(certificate.budgets[self.number].epsilon) and not no_privacy:
             reason = certificate.budgets[self.number].reason
             raise ValueError(f"the privacy budget would be infinite ({reason}); use --no-privacy to run all the same")
+        limit = None if network.lifetime is None else network.lifetime[self.number]
+        rehearsed = rehearsal is not None
+        self.account = Account(self.member, self.plan, self.number, network.run, limit, rehearsed=rehearsed)
+        self.plan = self.account.certified(self.plan, self.number)
         self.steps = steps.Steps(algorithm, problem, self.number)
         self._rehearsal = rehearsal
         weights = {field: listening(graph, channel, self.number) for field, channel in algorithm.channels.items()}
@@ -105,6 +110,7 @@ class Agent:
         about["noise"] = "lattice" if self._rehearsal is None else f"seed {self._rehearsal}"
         with Ledger(self.member.ledger, about) as self.ledger, stopping(self._stop):
             self._pin()
+            log.info("%s", self.account.lifetime)
             if self._rehearsal is None:
                 self.noise: Lattice | Rehearsal = Lattice(self.steps, self.ledger.secrets())
             else:
@@ -125,11 +131,18 @@ class Agent:
         plan = numbers.sub(lambda found: f"{float(found[0]):.9g}", repr((self.plan.algorithm, self.total))).encode()
         self.ledger.pin("plan", plan, "another version works it out otherwise; finish with the version that began it")
 
+    def _enter(self) -> None:
+        """What this run will spend is written down before its first message can leave; once for a ledger."""
+        if why := self.account.enter(self.ledger.instance):
+            raise Refused(why)
+        self.plan = self.account.certified(self.plan, self.number)
+
     def _run(self) -> np.ndarray:
         carry, entry = self.steps.start(), self.ledger.last()
         self._instances.update(self.ledger.met())
         self.mailbox = Mailbox(self.format, self.hears, self.total, self.ledger.heard(), self._instances)
         if entry is not None:
+            self._enter()
             carry = steps.unflatten(entry.arrays, carry)
             self._round, self._committed, self._done = entry.round, entry.round + 1, entry.done
             self.mailbox.begin(entry.round)
@@ -179,6 +192,8 @@ class Agent:
         return carry
 
     def _commit(self, step: int, payload: bytes, skipped: list[str], carry: steps.Carry) -> None:
+        if step == 0:
+            self._enter()
         notes = {"skipped": skipped, "heard": self.mailbox.heard}
         secret = self.noise.secret(step)
         self.ledger.commit(step, payload, float(self.spent[step]), notes, steps.flatten(carry), secret, self._settled)

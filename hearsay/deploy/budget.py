@@ -82,6 +82,11 @@ def curve(plan: Plan, agent: int) -> np.ndarray:
     return _Spending(plan.algorithm, plan.problem, plan.graph, plan.messages, plan.certificate.delta).curve(agent)
 
 
+def numbers(plan: Plan) -> int:
+    """How many numbers with noise a run sends."""
+    return plan.messages * _Spending(plan.algorithm, plan.problem, plan.graph, plan.messages, None).numbers
+
+
 def sizes(found: Certificate) -> list[float]:
     """Per agent, the number that a target or a limit is about, in the unit of `curve`."""
     return [b.epsilon if b.delta is None else b.delta for b in found.budgets]

@@ -82,8 +82,6 @@ class Ledger:
             self._open(fresh, about)
         except BaseException as error:
             self.close()
-            if isinstance(error, mark.MarkError):
-                raise LedgerError(f"{error}. {TREAT}") from error
             if isinstance(error, (sqlite3.DatabaseError, OSError)):
                 raise trouble(self.path, error) from error
             raise

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from hearsay.checkpoint import write_atomically
 from hearsay.deploy.checksums import SIZE, checksum
+from hearsay.deploy.rows import TREAT, LedgerError
 
 _SLOT = 4096  # bytes: what a disk writes at once
 _KIND = b"hearsay1"
@@ -34,10 +35,6 @@ class Standing(NamedTuple):
     round: int
     instance: str
     seal: bytes
-
-
-class MarkError(ValueError):
-    """The mark makes no sense."""
 
 
 class Mark:
@@ -101,7 +98,7 @@ def _read(path: Path, content: bytes) -> tuple[Standing, bool]:
     if consistent and len(whole) == 2:
         consistent = whole[1].sequence == whole[0].sequence + 1 and whole[0].round <= whole[1].round
     if len(content) != 2 * _SLOT or not consistent:
-        raise MarkError(f"{path} is damaged: the ledger beside it cannot be trusted to be the latest one")
+        raise LedgerError(f"{path} is damaged: nothing tells whether the ledger beside it is the latest one. {TREAT}")
     return whole[-1], len(whole) == 1
 
 

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from hearsay import _validate as check
 from hearsay.base import Algorithm
 from hearsay.certify import calibrate
 from hearsay.config import build_algorithm, build_graph
 from hearsay.deploy import budget
-from hearsay.deploy.records import own_problem
+from hearsay.deploy.records import own as own_records
 from hearsay.deploy.settings import Network
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import Certificate
@@ -35,6 +36,7 @@ class Plan:
     messages: int
     stopped: str | None  # why there will be fewer messages than asked for
     certificate: Certificate
+    rows: np.ndarray  # a hash of each of the agent's own records (records.py)
 
 
 def planned(network: Network, agent: int | None, data: Path | None = None, *, rehearsed: bool = False) -> Plan:
@@ -50,7 +52,8 @@ def planned(network: Network, agent: int | None, data: Path | None = None, *, re
     if data is not None and agent is not None:
         member = replace(network.members[agent], data=data)
         own = replace(network, members=(*network.members[:agent], member, *network.members[agent + 1 :]))
-    problem, graph = own_problem(own, agent), build_graph(config, len(network.members))
+    problem, rows = own_records(own, agent)
+    graph = build_graph(config, len(network.members))
     graph = replace(graph, lossy=network.policy == "skip")
     algorithm = build_algorithm(config, problem, graph)
     if "epsilon" not in config.privacy and "noise" not in config.algorithm:
@@ -66,7 +69,7 @@ def planned(network: Network, agent: int | None, data: Path | None = None, *, re
         steps, why = (shorter, reason) if shorter < steps else (steps, why)
     certificate = budget.certificate(algorithm, problem, graph, steps, delta, rehearsed=rehearsed)
     certificate = replace(certificate, names=tuple(network.names))
-    return Plan(algorithm, problem, graph, steps, why, certificate)
+    return Plan(algorithm, problem, graph, steps, why, certificate, rows)
 
 
 def require_safe(network: Network, insecure: bool) -> None:

@@ -9,6 +9,8 @@ nothing reads. How many records each agent has is public and comes from net.toml
 
 from __future__ import annotations
 
+import hashlib
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,8 @@ from hearsay.problems import datasets
 from hearsay.problems.images import Images
 from hearsay.problems.problem import Problem
 
+log = logging.getLogger("hearsay.agent")
+_BLOCK = 1024  # records that are turned into float64 at once
 _FILE_KEYS = {
     "logistic": ("dimension", "feature_bound"),
     "ridge": ("dimension", "feature_bound", "label_bound"),
@@ -31,22 +35,44 @@ _FILE_KEYS = {
 
 def own_problem(network: Network, agent: int | None) -> Problem:
     """The problem with that agent's records in it; None: with nobody's, which is all that a certificate needs."""
+    return own(network, agent)[0]
+
+
+def own(network: Network, agent: int | None) -> tuple[Problem, np.ndarray]:
+    """The problem, and a hash of every record of the agent as it is in the file: before it is scaled or clipped, so that it is known again in a run with other bounds."""
     if not network.from_files:
         whole = build_problem(network.config, agents=len(network.members))
-        return (
-            whole
-            if agent is None or whole.stream is not None
-            else _holding(whole, whole.features[agent], whole.labels[agent], whole.counts)
-        )
+        if agent is None:
+            return whole, hashed_rows(np.zeros((0, 1)), np.zeros(0))
+        if whole.stream is not None:  # endless: what it is made from stands for all of its records
+            parts = [np.asarray(part[agent], np.float64).reshape(-1) for part in whole.stream]
+            return whole, hashed_rows(np.concatenate(parts)[None], np.zeros(1))
+        features, labels = whole.features[agent], whole.labels[agent]
+        count = int(whole.counts[agent])
+        return _holding(whole, features, labels, whole.counts), hashed_rows(features[:count], labels[:count])
     problem, shape = _empty(network)
     counts = np.array([member.records for member in network.members])
     if agent is None:
-        return _holding(problem, np.zeros((1, *shape), problem.features.dtype), np.zeros(1), counts)
+        nobody = _holding(problem, np.zeros((1, *shape), problem.features.dtype), np.zeros(1), counts)
+        return nobody, hashed_rows(np.zeros((0, 1)), np.zeros(0))
     features, labels = read(network.members[agent].data, network.members[agent].name, shape, int(counts[agent]))
+    rows = hashed_rows(features, labels)
     features, labels = _bounded(network, features, labels)
     padded = int(counts.max()) - len(labels)  # as in a simulation, where all agents' records are one array
     features = np.concatenate([features, np.zeros((padded, *shape), features.dtype)])
-    return _holding(problem, features, np.concatenate([labels, np.zeros(padded)]), counts)
+    return _holding(problem, features, np.concatenate([labels, np.zeros(padded)]), counts), rows
+
+
+def hashed_rows(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """(records, 32) bytes: equal where features and label are the same numbers, whatever kind of file they come from. They would confirm a guess of a record, and stay in memory."""
+    found = np.empty((len(labels), 32), np.uint8)
+    for start in range(0, len(labels), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        numbers = np.column_stack([features[block].reshape(len(labels[block]), -1), labels[block]]).astype(np.float64)
+        numbers += 0.0  # -0 is 0
+        for row, content in enumerate(numbers, start):
+            found[row] = np.frombuffer(hashlib.sha256(content).digest(), np.uint8)
+    return found
 
 
 def read(path: Path | None, name: str, shape: tuple[int, ...], records: int) -> tuple[np.ndarray, np.ndarray]:
@@ -77,6 +103,14 @@ def read(path: Path | None, name: str, shape: tuple[int, ...], records: int) -> 
     if features.shape[1:] != shape or labels.shape != features.shape[:1]:
         raise ValueError(
             f"data of agent {name}: records must have shape {shape} and a label each, got {features.shape[1:]} and labels {labels.shape}"
+        )
+    if len(labels) > records:
+        log.warning(
+            "%s has %d records, and net.toml says %d: the last %d are not used",
+            path,
+            len(labels),
+            records,
+            len(labels) - records,
         )
     if len(labels) < records:
         raise ValueError(

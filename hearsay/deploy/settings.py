@@ -1,6 +1,7 @@
 """net.toml: who takes part, who hears whom, and what they compute, in one file of which every agent holds a copy.
 
-    [network]       run = "wards" (a new name for every run), policy = "wait" or "skip", deadline and patience (seconds), keys (a folder of certificates), state (a folder)
+    [network]       run = "wards" (a new name for every run), policy = "wait" or "skip", deadline and patience (seconds), keys (a folder of certificates), state (a folder),
+                    keep (bytes of messages that are kept for neighbours that are away)
     [agents.NAME]   endpoint = "tls/host:port", records (how many the agent has: public), data (a file on ITS host), state, certificate, key
     [problem] [graph] [algorithm] [privacy] [run]      as for `hearsay run` (config.py); edges may name agents: edges = [["alice", "bob", 0.3], ...]
 
@@ -8,7 +9,9 @@ Agents are numbered in the order of their tables. With `records` every agent rea
 there: `dimension` and `feature_bound` (and `label_bound` for regression; `shape` and `classes` for neural networks). Without, all take their share of the public data set
 that [problem] names: for trying out.
 
-What must be the same everywhere is `Network.public`; its hash is in every message. Endpoints, paths and deadlines are each agent's own business.
+[privacy] may also have `lifetime`: what records may spend in all runs together (lifetime.py).
+
+What must be the same everywhere is `Network.public`; its hash is in every message. Endpoints, paths, deadlines and lifetimes are each agent's own business.
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ from hearsay.deploy.links import ENDPOINT, Credentials, Peer
 SCHEMA = 1
 POLICIES = ("wait", "skip")
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_NETWORK_KEYS = ("run", "policy", "deadline", "patience", "keys", "state")
+_NETWORK_KEYS = ("run", "policy", "deadline", "patience", "keys", "state", "keep")
+PRIVACY_KEYS = ("lifetime",)  # besides those of `hearsay run`; each agent's own business
 _AGENT_KEYS = ("endpoint", "records", "data", "state", "certificate", "key", "ca")
 _LOCAL_RUN_KEYS = ("device",)  # where to compute is each agent's own business
 
@@ -54,6 +58,11 @@ class Member:
     def ledger(self) -> Path:
         return self.state / f"{self.name}.ledger"
 
+    @property
+    def spent(self) -> Path:
+        """What its records have spent in all runs: beside the runs' folders."""
+        return self.state.parent / f"{self.name}.budget"
+
 
 @dataclass(frozen=True)
 class Network:
@@ -67,6 +76,8 @@ class Network:
     patience: float = 5.0
     keys: Path | None = None
     state: Path = Path("state")
+    keep: int = 10 * 2**30
+    lifetime: tuple[float, ...] | None = None
 
     @property
     def names(self) -> list[str]:
@@ -152,8 +163,16 @@ def read(tables: Mapping[str, Any], folder: Path) -> Network:
         check.positive("patience in [network]", network.get("patience", 5.0)),
         keys,
         state,
+        check.count("keep in [network]", network.get("keep", Network.keep)),
+        _lifetime(tables.get("privacy", {}), len(members)),
     )
     return found
+
+
+def _lifetime(privacy: Mapping[str, Any], agents: int) -> tuple[float, ...] | None:
+    if "lifetime" not in privacy:
+        return None
+    return tuple(check.per_agent("lifetime in [privacy]", privacy["lifetime"], agents))
 
 
 def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
@@ -236,7 +255,8 @@ def _config(tables: Mapping[str, Any], names: list[str], from_files: bool) -> Co
     run = dict(tables.get("run", {}))
     for key in run:
         check.one_of("key in [run]", key, ("steps", "precision", *_LOCAL_RUN_KEYS))
-    return Config(problem, graph, tables.get("algorithm", {}), tables.get("privacy", {}), run)
+    privacy = {key: value for key, value in tables.get("privacy", {}).items() if key not in PRIVACY_KEYS}
+    return Config(problem, graph, tables.get("algorithm", {}), privacy, run)
 
 
 def _numbered(end: Any, numbered: Mapping[str, int]) -> Any:

@@ -22,6 +22,24 @@ FLOATING = "; floating-point noise, which is an idealisation outside deployed mo
 
 
 @dataclass(frozen=True)
+class Lifetime:
+    """What the same records have spent in other runs on this host, and with this one: the largest over all records, at `delta` (0: pure)."""
+
+    before: float
+    total: float
+    delta: float
+    runs: tuple[str, ...] = ()
+    records: int = 0  # how many of this run's records were in other runs
+
+    def __str__(self) -> str:
+        at = f" at delta = {self.delta:.3g}" if self.delta else ""
+        if not self.runs:
+            return f"spent before nothing that this host knows of; with this run {show(self.total)}{at}"
+        runs = f"run{'s' if len(self.runs) > 1 else ''} {_listed(list(self.runs))}; {self.records:,} of these records"
+        return f"spent before {show(self.before)} ({runs}); with this run {show(self.total)}{at}"
+
+
+@dataclass(frozen=True)
 class AgentBudget:
     """One agent's budget. epsilon is pure (delta = 0) for Laplace noise; rho is set for Gaussian noise and epsilon then holds at the certificate's
     delta. A ternary quantizer has epsilon = 0 at a `delta` of the agent's own, and no budget at all where that reaches 1."""
@@ -37,6 +55,7 @@ class AgentBudget:
     reason: str = ""
     assumptions: tuple[Assumption, ...] = ()
     delta: float | None = None
+    lifetime: Lifetime | None = None
 
 
 @dataclass(frozen=True)
@@ -73,7 +92,13 @@ class Certificate:
     def from_json(text: str) -> Certificate:
         data = _unplain(json.loads(text))
         budgets = tuple(
-            AgentBudget(**{**b, "assumptions": tuple(Assumption(**a) for a in b["assumptions"])})
+            AgentBudget(
+                **{
+                    **b,
+                    "assumptions": tuple(Assumption(**a) for a in b["assumptions"]),
+                    "lifetime": (known := b.get("lifetime")) and Lifetime(**{**known, "runs": tuple(known["runs"])}),
+                }
+            )
             for b in data.pop("budgets")
         )
         lists = {name: tuple(data.get(name, ())) for name in ("warnings", "names")}
@@ -123,6 +148,7 @@ class Certificate:
             lines.append(_Row(row + f"  {b.reason or b.dominated_by}"))
         if len(self.budgets) > len(shown):
             lines.append(f"  ... {len(self.budgets) - len(shown)} more agents, all with a smaller or equal epsilon")
+        lines += [f"  lifetime  {self._name(b.agent)}: {b.lifetime}" for b in shown if b.lifetime is not None]
         lines += ["", f"  pattern   {'; '.join(dict.fromkeys(b.pattern for b in self.budgets))}"]
         lines += [f"  bound by  {'; '.join(dict.fromkeys(b.basis for b in self.budgets))}", "", "  rests on"]
         for assumption, agents in self.shared_assumptions():

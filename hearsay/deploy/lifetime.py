@@ -1,0 +1,223 @@
+"""What an agent's records have spent in all runs on this host, in a file beside the runs' folders: NAME.budget.
+
+A second run on the same records adds to what the first one spent, whatever it is called. So every run is entered here, with a fingerprint of each of its records, before its first message is committed: with its
+whole plan, as if all its messages had been sent. A run that ends early is over-counted, and none is ever under-counted, whatever moment a process dies at. The same ledger (by its `instance`) is entered once; a run that was
+deleted and begun again under the same name has another ledger, and counts again. A rehearsal's noise can be subtracted by anybody who knows the seed: it counts as infinite.
+
+**Records** are known again by their numbers as they are in the file, before scaling and clipping, in any order and any company: what a record has spent is the composition of the runs that it was in, and the largest over the records of
+this run is what is printed. A record that was edited or rescaled is another one: that they are not is *declared*. Fingerprints are keyed, the key is drawn with the file, and without it they confirm no guess.
+
+**Composition** (adaptive: later runs may be chosen by what earlier ones gave). Laplace: epsilons add up. Gaussian: rho adds up, and is converted at this run's delta (privacy/rounding.py). Ternary: deltas add up. Kinds together:
+epsilons and deltas add up.
+
+**The file**: a line of JSON and the fingerprints, with a checksum over all, replaced as a whole under a lock. One that is damaged is refused. One that is deleted forgets: that it is not is declared as well.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import math
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hearsay.checkpoint import write_atomically
+from hearsay.deploy import mark
+from hearsay.deploy.rows import LedgerError, LedgerUnavailable
+from hearsay.privacy.certificate import Lifetime, show
+
+if TYPE_CHECKING:
+    from hearsay.deploy.plan import Plan
+    from hearsay.deploy.settings import Member
+
+_KIND = b"hearsay budget 1\n"
+_UP = 1 + 2.0**-50  # more than adding up loses
+_HASH = 32
+
+
+class Spent(NamedTuple):
+    """A run with its whole plan. `records` is the number of its set of fingerprints in the file."""
+
+    instance: str
+    run: str
+    at: float
+    messages: int
+    mechanism: str  # "rehearsal": its noise is no secret
+    epsilon: float
+    delta: float  # of epsilon; 0 where it is pure
+    rho: float | None = None
+    numbers: int = 0
+    records: int = -1
+
+
+class Book(NamedTuple):
+    """What is in the file: the key of the fingerprints, the runs, and sets of sorted fingerprints."""
+
+    key: bytes
+    runs: list[Spent]
+    sets: list[np.ndarray]
+
+    def fingerprints(self, rows: np.ndarray) -> np.ndarray:
+        """Of hashed records, sorted."""
+        found = (hashlib.blake2b(row, digest_size=8, key=self.key).digest() for row in rows)
+        return np.unique(np.frombuffer(b"".join(found), np.uint64))
+
+
+def read(path: Path) -> Book:
+    """An empty one where there is no file."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return Book(os.urandom(32), [], [])
+    except OSError as error:
+        raise LedgerUnavailable(
+            f"{path} cannot be read ({error}): see to the disk, and start this agent again"
+        ) from error
+    body, found = content[:-_HASH], content[-_HASH:]
+    if not body.startswith(_KIND) or hashlib.sha256(body).digest() != found:
+        raise LedgerError(
+            f"{path} is damaged (its checksum does not match): what these records have spent before is not known. "
+            "Do not delete it and do not put a copy back: see docs/operations.md"
+        )
+    line, _, rest = body.removeprefix(_KIND).partition(b"\n")
+    head = json.loads(line)
+    ends = np.cumsum([0, *head["sizes"]])
+    numbers = np.frombuffer(rest, np.uint64)
+    sets = [numbers[start:end] for start, end in pairwise(ends)]
+    return Book(bytes.fromhex(head["key"]), [Spent(*run) for run in head["runs"]], sets)
+
+
+def _write(path: Path, book: Book) -> None:
+    head = {"key": book.key.hex(), "runs": book.runs, "sizes": [len(one) for one in book.sets]}
+    body = _KIND + json.dumps(head).encode() + b"\n" + b"".join(one.tobytes() for one in book.sets)
+    outer = os.umask(0o077)
+    try:
+        write_atomically(path, body + hashlib.sha256(body).digest())
+    finally:
+        os.umask(outer)
+    mark.sync_folder(path.parent)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Two runs of one agent take turns."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        guard = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(guard, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(guard)
+    except OSError as error:
+        raise LedgerUnavailable(
+            f"cannot write to {path} ({error}): nothing was sent. See to the disk, and start this agent again"
+        ) from error
+
+
+def compose(runs: Sequence[Spent], delta: float | None) -> tuple[float, float]:
+    """(epsilon, delta) of the runs together, Gaussian ones at that delta, or at the smallest of their own."""
+    from hearsay.privacy import rounding
+
+    gaussian = [run for run in runs if run.rho is not None]
+    other = [run for run in runs if run.rho is None]
+    epsilon, slack = math.fsum(run.epsilon for run in other), math.fsum(run.delta for run in other)
+    if gaussian:
+        at = delta or min(run.delta for run in gaussian)
+        rho = math.fsum(run.rho or 0.0 for run in gaussian) * (_UP if len(gaussian) > 1 else 1.0)
+        epsilon += rounding.gaussian_epsilon(rho, at, sum(run.numbers for run in gaussian))
+        slack += at
+    up = _UP if len(runs) > 1 else 1.0
+    return (epsilon * up, slack * up) if slack < 1 else (math.inf, 1.0)
+
+
+def planned_spending(plan: Plan, agent: int, run: str, instance: str, *, rehearsed: bool) -> Spent:
+    """The whole plan of an agent, as it is entered."""
+    from hearsay.deploy import budget
+
+    found, certificate = plan.certificate.budgets[agent], plan.certificate
+    rest = (instance, run, time.time(), plan.messages)
+    if rehearsed or not math.isfinite(found.epsilon):
+        return Spent(*rest, "rehearsal" if rehearsed else certificate.mechanism, math.inf, 0.0)
+    if found.rho is not None and certificate.delta is not None:
+        return Spent(*rest, certificate.mechanism, found.epsilon, certificate.delta, found.rho, budget.numbers(plan))
+    return Spent(*rest, certificate.mechanism, found.epsilon, found.delta or 0.0)
+
+
+def together(book: Book, own: Spent, own_set: np.ndarray, delta: float | None) -> Lifetime:
+    """What the records of this run have spent in others and with this one."""
+    others = [run for run in book.runs if run.instance != own.instance]
+    inside = {number: np.isin(own_set, book.sets[number]) for number in {run.records for run in others}}
+    others = [run for run in others if inside[run.records].any()]
+    shared = np.array([inside[run.records] for run in others], bool).reshape(len(others), len(own_set))
+    worst = Lifetime(0.0, *compose([own], delta))
+    for pattern in np.unique(shared, axis=1).T if others else ():
+        before = [run for run, there in zip(others, pattern, strict=True) if there]
+        total, slack = compose([*before, own], delta)
+        if (total, slack) > (worst.total, worst.delta):
+            worst = Lifetime(compose(before, delta)[0], total, slack, tuple(run.run for run in before))
+    return replace(worst, records=int(shared.any(axis=0).sum()))
+
+
+class Account:
+    """An agent's records and what they may spend: looked at before a run, entered with its first message."""
+
+    def __init__(
+        self, member: Member, plan: Plan, agent: int, run: str, limit: float | None, *, rehearsed: bool
+    ) -> None:
+        self._path, self._rows, self._limit, self._name = member.spent, plan.rows, limit, member.name
+        self._known = b"", np.empty(0, np.uint64)
+        self._delta = plan.certificate.delta if plan.certificate.mechanism == "gaussian" else None
+        instance = mark.instance_of(member.ledger) or ""
+        self._own = planned_spending(plan, agent, run, instance, rehearsed=rehearsed)
+        self.lifetime = self._look(read(self._path), self._own)
+        if why := self._exceeded():
+            raise ValueError(why)
+
+    def enter(self, instance: str) -> str:
+        """Before the first message of that ledger is committed. Another run may have been entered since it was looked at: why this one may not go on, or nothing."""
+        own = self._own._replace(instance=instance)
+        with _locked(self._path):
+            book = read(self._path)
+            self.lifetime = self._look(book, own)
+            if any(run.instance == instance for run in book.runs):
+                return ""
+            if why := self._exceeded():
+                return why
+            own_set = self._fingerprints(book)
+            number = next((n for n, one in enumerate(book.sets) if np.array_equal(one, own_set)), len(book.sets))
+            sets = book.sets if number < len(book.sets) else [*book.sets, own_set]
+            _write(self._path, book._replace(runs=[*book.runs, own._replace(records=number)], sets=sets))
+        return ""
+
+    def _look(self, book: Book, own: Spent) -> Lifetime:
+        return together(book, own, self._fingerprints(book), self._delta)
+
+    def _fingerprints(self, book: Book) -> np.ndarray:
+        if self._known[0] != book.key:  # worked out once, as long as nobody else makes the file
+            self._known = book.key, book.fingerprints(self._rows)
+        return self._known[1]
+
+    def _exceeded(self) -> str:
+        found, limit = self.lifetime, self._limit
+        size = found.delta if found.total == 0 else found.total  # ternary messages have a delta alone
+        if limit is None or size <= limit:
+            return ""
+        return (
+            f"lifetime in [privacy] must be at least {show(size)} for this run of {self._name}, got {limit:g}: {found}. "
+            f"Use other records, or a smaller epsilon ({self._path})"
+        )
+
+    def certified(self, plan: Plan, agent: int) -> Plan:
+        """The plan whose certificate says what was spent before."""
+        budgets = tuple(replace(b, lifetime=self.lifetime) if b.agent == agent else b for b in plan.certificate.budgets)
+        return replace(plan, certificate=replace(plan.certificate, budgets=budgets))
