@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hearsay.cli_screen import console, errors, network_table, watching
+from hearsay.cli_screen import console, errors, network_table, spent_table, watching
 
 NetConfig = Annotated[Path, typer.Option("--config", help="The network's net.toml.")]
 Insecure = Annotated[
@@ -245,6 +245,31 @@ def status(
                     time.sleep(0.5)
         except KeyboardInterrupt:
             return
+
+
+@network.command()
+def spent(
+    place: Annotated[Path, typer.Argument(help="A net.toml, or the folder that it calls state.")],
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """What the agents on this host have spent, run by run and in all: read from ledgers and budget files, nothing is asked. Exit code 6: a file is damaged."""
+    _require_extra()
+    import json as library
+
+    from hearsay.deploy.ledger import LedgerError
+    from hearsay.deploy.spending import places
+    from hearsay.deploy.spending import spent as read
+    from hearsay.privacy.certificate import plain
+
+    try:
+        found = read(places(place))
+    except LedgerError as error:
+        errors.print(str(error), style="red", soft_wrap=True)
+        raise typer.Exit(6) from None
+    if json:
+        print(library.dumps(plain(found), indent=2))
+    else:
+        console.print(spent_table(found))
 
 
 def _ended(error: Exception) -> typer.Exit:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -172,3 +173,29 @@ def network_table(
         dropped = sum(facts["dropped"].values())
         table.add_row(name, done, spent, peers, ", ".join(facts["waiting_for"]), str(dropped or ""), *more)
     return table
+
+
+def spent_table(found: dict[str, dict[str, Any]]) -> Table:
+    """One row per run of each agent on this host, and what its records have spent in all of them (deploy/spending.py)."""
+    table = Table(title="Spent on this host", caption="counted: the whole plan of a run, from its first message on")
+    for column in ("agent", "run", "messages", "spent", "counted", "began", "last message"):
+        table.add_column(column, justify="right" if column in ("messages", "spent", "counted") else "left")
+    for name, facts in found.items():
+        for run in facts["runs"]:
+            messages = "no ledger" if run["messages"] is None else f"{run['messages']}"
+            messages += "" if run["of"] is None or run["messages"] is None else f" of {run['of']}"
+            at = f" at δ = {run['delta']:.3g}" if run["delta"] else ""
+            counted = "[yellow]not entered[/yellow]" if run["counted"] is None else show_epsilon(run["counted"]) + at
+            counted += " [red]NOT PRIVATE[/red]" if run["mechanism"] == "rehearsal" else ""
+            table.add_row(
+                name, run["run"], messages, show_epsilon(run["spent"]), counted, _when(run["began"]), _when(run["last"])
+            )
+        if facts["total"] is not None:
+            at = f" at δ = {facts['delta']:.3g}" if facts["delta"] else ""
+            table.add_row(name, "[bold]all[/bold]", "", "", f"[bold]{show_epsilon(facts['total'])}{at}[/bold]", "", "")
+        table.add_section()
+    return table
+
+
+def _when(at: float | None) -> str:
+    return "" if at is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(at))

@@ -39,7 +39,7 @@ from hearsay.deploy import arithmetic, budget, greeting, steps
 from hearsay.deploy.host import Refused, Stopped, settle, stopping
 from hearsay.deploy.ledger import Ledger
 from hearsay.deploy.lifetime import Account
-from hearsay.deploy.mailbox import Fields, Mailbox
+from hearsay.deploy.mailbox import Fields, Mailbox, let_go
 from hearsay.deploy.messages import Format
 from hearsay.deploy.plan import Plan, planned
 from hearsay.deploy.privatize import REHEARSAL, Lattice, Rehearsal
@@ -198,6 +198,9 @@ class Agent:
         secret = self.noise.secret(step)
         self.ledger.commit(step, payload, float(self.spent[step]), notes, steps.flatten(carry), secret, self._settled)
         self._committed = step + 1
+        if self.network.policy == "skip" and (left := self.ledger.bound(self.network.keep)) is not None:
+            why = "they took more than keep in [network] allows"
+            log.warning("let go of the messages before %d, which somebody may still lack: %s", left, why)
 
     def _publish(self, step: int, payload: bytes) -> None:
         self._last = step, payload
@@ -234,8 +237,8 @@ class Agent:
         """Everybody; under "skip" those who are there and have kept up."""
         if self.network.policy == "wait":
             return set(self.hears)
-        heard = self.mailbox.heard
-        return {name for name in self.transport.alive() & set(self.hears) if heard.get(name, -1) >= step - 2}
+        heard, there = self.mailbox.heard, (self.transport.alive() & set(self.hears)) - self.mailbox.lost(step)
+        return {name for name in there if heard.get(name, -1) >= step - 2}
 
     def _fetch(self, step: int, names: list[str]) -> None:
         for name in names:
@@ -353,7 +356,8 @@ class Agent:
 
     def _outbox(self, step: int) -> bytes | None:
         last = self._last
-        return last[1] if last is not None and last[0] == step else self.ledger.message(step)
+        found = last[1] if last is not None and last[0] == step else self.ledger.message(step)
+        return let_go(self.ledger.oldest()) if found is None and step < self._committed else found
 
     def _hello(self, what: str) -> bytes | None:
         """What anybody in the network may know of this agent."""

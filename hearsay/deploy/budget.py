@@ -47,7 +47,7 @@ _LEDGER = (
     Assumption("enforced", "a message is on disk before it leaves, and is only ever sent again as the same bytes"),
     Assumption(
         "declared",
-        "there is one ledger and no older copy of it is ever run (neighbours are asked, but need not tell the truth)",
+        "there is one ledger and no older copy of it and of its mark is ever run (neighbours are asked, but need not tell the truth)",
     ),
 )
 _SKIP = (

@@ -57,6 +57,7 @@ from hearsay.deploy.rows import about as read_about
 from hearsay.deploy.tensors import pack
 
 _LARGE = 2**18  # bytes: from here on in a file
+_KEPT = "(payload IS NOT NULL OR place != '')"
 
 
 class Entry(NamedTuple):
@@ -117,6 +118,7 @@ class Ledger:
             if self._blobs.size(place) != size:
                 raise broken(self.path, f"message {round}", "its file is not there or has another size")
         self._large_files = bool(named)
+        self._kept = self.size()
 
     def _make(self, about: dict[str, str]) -> None:
         """The tables. The mark comes first: from then on this is the ledger with that instance, or there is none."""
@@ -205,7 +207,8 @@ class Ledger:
                 freed = self._let_go(settled)
             self._newest, self._notes, self._seal = round, row.notes, sealed
             self._state, self._state_at = state, at
-            self._blobs.spare += freed  # only now: until then a row names them
+            self._kept += len(payload) - sum(size for _, size in freed)
+            self._blobs.spare += [place for place, _ in freed]  # only now: until then a row names them
             self._mark.write(round, sealed)
 
     def finish(self, round: int, arrays: dict[str, np.ndarray]) -> None:
@@ -228,15 +231,15 @@ class Ledger:
         self._large_files = True
         return None, name
 
-    def _let_go(self, before: int) -> list[str]:
-        """The files of large messages that nobody needs any more."""
+    def _let_go(self, before: int) -> list[tuple[str, int]]:
+        """The files of large messages that nobody needs any more, with their sizes."""
+        if not self._large_files:
+            return []
         old = "place != '' AND round < ?"
-        files = (
-            self._db.execute(f"SELECT place FROM rounds WHERE {old}", (before,)).fetchall() if self._large_files else []
-        )
+        files = self._db.execute(f"SELECT place, size FROM rounds WHERE {old}", (before,)).fetchall()
         if files:
             self._db.execute(f"UPDATE rounds SET place = '' WHERE {old}", (before,))
-        return [place for (place,) in files]
+        return files
 
     def _get(self, blob: bytes | None, place: str) -> bytes | None:
         try:
@@ -315,14 +318,31 @@ class Ledger:
 
     def size(self) -> int:
         """Bytes of messages that are kept."""
-        return self._read("SELECT coalesce(sum(size), 0) FROM rounds WHERE payload IS NOT NULL OR place != ''")[0][0]
+        return self._read(f"SELECT coalesce(sum(size), 0) FROM rounds WHERE {_KEPT}")[0][0]
 
     def forget(self, before: int) -> None:
         """Let go of the bytes of messages that everybody has, but never of the last. Checksums and budgets stay."""
         with self._writing("old messages are kept"):
             before = min(before, self._newest)
-            self._blobs.drop(self._let_go(before))
+            self._blobs.drop(place for place, _ in self._let_go(before))
             self._db.execute("UPDATE rounds SET payload = NULL WHERE round < ? AND payload IS NOT NULL", (before,))
+        self._kept = self.size()
+
+    def bound(self, keep: int) -> int | None:
+        """Let go of the oldest messages where all of them take more than so many bytes, whoever may still want them: the first that is left, or None where nothing had to go."""
+        if self._kept <= keep:
+            return None
+        left = 0.9 * keep  # so that it is not done anew in every round
+        for round, size in self._read(f"SELECT round, size FROM rounds WHERE {_KEPT} ORDER BY round DESC"):
+            left -= size
+            if left < 0:
+                self.forget(round + 1)
+                break
+        return self.oldest()
+
+    def oldest(self) -> int:
+        """The first message from which on all are kept."""
+        return self._read(f"SELECT coalesce(min(round), 0) FROM rounds WHERE {_KEPT}")[0][0]
 
     def _note(self, rows: dict[str, Any]) -> None:
         """Write what the ledger is about, with a seal over all of it."""

@@ -168,6 +168,24 @@ def together(book: Book, own: Spent, own_set: np.ndarray, delta: float | None) -
     return replace(worst, records=int(shared.any(axis=0).sum()))
 
 
+def worst(book: Book) -> tuple[float, float]:
+    """(epsilon, delta) of the record that has spent most, Gaussian runs at the smallest delta of theirs."""
+    every = np.unique(np.concatenate(book.sets)) if book.sets else np.empty(0, np.uint64)
+    shared = np.array([np.isin(every, book.sets[run.records]) for run in book.runs], bool)
+    patterns = list(np.unique(shared, axis=1).T) if book.runs else list[np.ndarray]()
+    totals = [compose([run for run, there in zip(book.runs, one, strict=True) if there], None) for one in patterns]
+    return max(totals, default=(0.0, 0.0))
+
+
+def _same(run: Spent, own: Spent) -> bool:
+    """The same ledger with the same plan. A ledger without a message may still change its plan or records: then both are counted."""
+    numbers = all(
+        math.isclose(a or 0.0, b or 0.0, rel_tol=1e-8)
+        for a, b in ((run.epsilon, own.epsilon), (run.delta, own.delta), (run.rho, own.rho))
+    )
+    return numbers and (run.instance, run.mechanism, run.numbers) == (own.instance, own.mechanism, own.numbers)
+
+
 class Account:
     """An agent's records and what they may spend: looked at before a run, entered with its first message."""
 
@@ -189,11 +207,11 @@ class Account:
         with _locked(self._path):
             book = read(self._path)
             self.lifetime = self._look(book, own)
-            if any(run.instance == instance for run in book.runs):
+            own_set = self._fingerprints(book)
+            if any(_same(run, own) and np.array_equal(book.sets[run.records], own_set) for run in book.runs):
                 return ""
             if why := self._exceeded():
                 return why
-            own_set = self._fingerprints(book)
             number = next((n for n, one in enumerate(book.sets) if np.array_equal(one, own_set)), len(book.sets))
             sets = book.sets if number < len(book.sets) else [*book.sets, own_set]
             _write(self._path, book._replace(runs=[*book.runs, own._replace(records=number)], sets=sets))

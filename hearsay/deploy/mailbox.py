@@ -1,7 +1,7 @@
 """Messages that have arrived, checked, until their round comes.
 
 Whatever arrives is either the one message that a neighbour owes for a round that is still to come, or it is dropped, counted by sender and reason, and named in the
-log (the first of a kind, then the 10th, 100th, ...). Rounds too far ahead are dropped as well, which bounds the memory: they are fetched when their time comes.
+log (the first of a kind, then the 10th, 100th, ...). Or it says that the sender no longer has that message, and which it has. Rounds too far ahead are dropped as well, which bounds the memory: they are fetched when their time comes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ log = logging.getLogger("hearsay.agent")
 _ROUND = re.compile(r"0|[1-9][0-9]{0,9}")
 _AHEAD_BYTES, _AHEAD_MOST = 64 * 2**20, 16
 
+_LET_GO = re.compile(rb"hearsay: messages before ([0-9]{1,10}) were let go")
+
 Fields = dict[str, np.ndarray]
+
+
+def let_go(before: int) -> bytes:
+    """What is answered instead of a message that is no longer kept."""
+    return b"hearsay: messages before %d were let go" % before
 
 
 class Mailbox:
@@ -43,6 +50,7 @@ class Mailbox:
         self._dropped: Counter[tuple[str, str]] = Counter()
         self._twofold: set[str] = set()
         self._quiet: Counter[str] = Counter()
+        self._let_go: dict[str, int] = {}
 
     @property
     def heard(self) -> dict[str, int]:
@@ -75,6 +83,9 @@ class Mailbox:
             if sender not in self._instances:
                 self._ignore("not greeted")
                 return
+            if notice := _LET_GO.fullmatch(payload):
+                self._lost(sender, min(int(notice[1]), self._last_round))
+                return
             fields = self._format.decode(payload, sender, step, self._instances[sender])
         except Rejected as rejection:
             self._count(sender, rejection.reason)
@@ -97,6 +108,18 @@ class Mailbox:
                 self._arrived.notify_all()
         if not same:
             self._count(sender, "second message for one round")
+
+    def _lost(self, sender: str, before: int) -> None:
+        with self._arrived:
+            more = before > self._let_go.get(sender, 0)
+            self._let_go[sender] = max(before, self._let_go.get(sender, 0))
+        if more:
+            log.warning("%s has let go of its messages before %d, and what is missing of them is lost", sender, before)
+
+    def lost(self, step: int) -> set[str]:
+        """Who no longer has its message of that round."""
+        with self._arrived:
+            return {name for name, before in self._let_go.items() if step < before}
 
     def begin(self, step: int) -> None:
         """Everything before this round is over."""
@@ -129,5 +152,5 @@ class Mailbox:
         with self._arrived:
             self._dropped[sender, reason] += 1
             count = self._dropped[sender, reason]
-        if count in (1, 10, 100) or count % 1000 == 0:
+        if str(count).rstrip("0") == "1":
             log.warning("dropped a message that claims to be from %s: %s (%d so far)", sender, reason, count)

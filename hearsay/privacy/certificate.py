@@ -86,7 +86,7 @@ class Certificate:
 
     def to_json(self) -> str:
         """JSON in which infinite numbers are the string "infinite" (JSON has no infinity)."""
-        return json.dumps(_plain(asdict(self)), indent=2) + "\n"
+        return json.dumps(plain(asdict(self)), indent=2) + "\n"
 
     @staticmethod
     def from_json(text: str) -> Certificate:
@@ -197,13 +197,14 @@ def _listed(agents: list[str]) -> str:
     return ", ".join(agents[:12]) + (", ..." if len(agents) > 12 else "")
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """As JSON can have it, which has no infinity."""
     if isinstance(value, float) and not math.isfinite(value):
         return "infinite" if value > 0 else "nan"
     if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
+        return {k: plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     return value
 
 

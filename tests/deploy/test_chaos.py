@@ -261,3 +261,30 @@ def test_one_agent_cannot_run_twice(tmp_path):
         assert "already running" in fleet.log("alice").read_text()
         assert first.is_alive()
         first.kill()
+
+
+@pytest.mark.slow
+def test_who_was_away_for_long_is_told_what_it_lost(tmp_path):
+    """Policy skip with room for a few messages: carol comes back, does without those that were let go, and all finish."""
+    settings = {
+        "network": {"policy": "skip", "patience": 0.5, "deadline": 20, "keep": 3000},
+        "graph": {"kind": "complete"},
+    }
+    path = write(tmp_path, names=NAMES[:3], run_table={"steps": 60}, **settings)
+    network = load(path)
+    with Processes([path], names=NAMES[:3], seed=None, pace=0.05) as fleet:
+        fleet.start_all()
+        wait_for(lambda: size_of(network, 2) > 3, 60)
+        fleet.running["carol"].kill()
+        fleet.running["carol"].join()
+        before = size_of(network, 2)
+        wait_for(lambda: size_of(network, 0) > before + 25, 60)
+        fleet.start("carol")
+        assert fleet.watch(90) == 0
+        assert "has let go of its messages before" in fleet.log("carol").read_text()
+        assert "let go of the messages before" in fleet.log("alice").read_text()
+    with Ledger(network.members[0].ledger, {}) as ledger:
+        assert 0 < ledger.size() <= 3000
+    with Ledger(network.members[2].ledger, {}) as ledger:
+        without = [notes["skipped"] for _, _, notes in ledger.history()]
+        assert len(without) == 60 and ["alice", "bob"] in without and without[1] == []

@@ -9,6 +9,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
+from hearsay.deploy import mark
 from hearsay.deploy.agent import Agent
 from hearsay.deploy.ledger import LedgerError
 from hearsay.deploy.settings import load
@@ -19,11 +20,16 @@ TWO = {"names": NAMES[:2], "graph": {"kind": "complete"}}
 
 
 def copied(path, target) -> None:
-    """A consistent copy of alice's ledger, as a backup would make it."""
+    """A consistent copy of alice's ledger with its mark, as a snapshot of the whole disk would make it."""
     source = load(path).members[0].ledger
     target.parent.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True)) as old, closing(sqlite3.connect(target)) as new:
         old.backup(new)
+        instance = new.execute("SELECT value FROM about WHERE key = 'instance'").fetchone()[0]
+        last, seal = new.execute("SELECT round, seal FROM rounds ORDER BY round DESC LIMIT 1").fetchone()
+    mark.make(target, instance)
+    with closing(mark.Mark(target)) as found:
+        found.write(last, seal)
 
 
 def test_a_backup_that_is_put_back_is_refused(tmp_path):
@@ -40,6 +46,7 @@ def test_a_backup_that_is_put_back_is_refused(tmp_path):
         for file in ledger.parent.glob("alice.ledger*"):
             file.unlink()
         shutil.copy(backup, ledger)
+        shutil.copy(mark.place(backup), mark.place(ledger))
         before = size_of(network, 0)
         fleet.start("alice")
         fleet.running["alice"].join(30)

@@ -14,12 +14,16 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import hearsay
+from hearsay.deploy import ledger as module
+from hearsay.deploy.agent import Agent
 from hearsay.deploy.ledger import Ledger, LedgerError, LedgerUnavailable
+from hearsay.deploy.mailbox import let_go
 
 ABOUT = {"run": "wards", "agent": "alice", "configuration": "c" * 64, "noise": "lattice"}
 
@@ -280,6 +284,7 @@ def test_closing_twice_is_no_mistake(path):
 WRITER = """
 import os, signal, sqlite3, sys, time, types
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -591,3 +596,29 @@ def test_neighbours_are_remembered_at_once_and_for_good(path):
         assert ledger.meet("bob", "b2") == "b1"
     with Ledger(path, ABOUT) as ledger:
         assert ledger.met() == {"bob": "b1"}
+
+
+@pytest.mark.parametrize("large", [2**18, 50])
+def test_messages_are_bounded_and_the_oldest_go_first(path, monkeypatch, large):
+    """Whoever asks for one of them is told; budgets stay, and disk space comes back."""
+    monkeypatch.setattr(module, "_LARGE", large)
+    with Ledger(path, ABOUT) as ledger:
+        commit(ledger, *range(10))
+        assert ledger.bound(ledger.size()) is None and ledger.oldest() == 0
+        assert ledger.bound(ledger.size() - 1) == 2
+        for round in range(10, 40):
+            commit(ledger, round)
+            left = ledger.bound(1000)
+            assert ledger.size() <= 1000 and (left is None or left == ledger.oldest())
+        assert 500 < ledger.size() <= 1000
+        agent = SimpleNamespace(_last=(39, payload(39)), ledger=ledger, _committed=40)
+        assert Agent._outbox(agent, 3) == let_go(ledger.oldest()) != let_go(0)
+        assert [Agent._outbox(agent, step) for step in (38, 39, 40)] == [payload(38), payload(39), None]
+        assert ledger.bound(1) == 39, "never the last"
+        assert len(ledger.history()) == 40
+    with Ledger(path, ABOUT) as ledger:
+        assert_stands_at(ledger, 39)
+        assert ledger.size() == len(payload(39))
+    if large == 50:
+        kept = sorted(file.name for file in path.with_name("alice.ledger.large").iterdir())
+        assert kept == ["message-39", "state-0", "state-1"]

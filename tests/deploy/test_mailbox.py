@@ -164,12 +164,12 @@ def test_drops_are_logged_by_sender_and_counted_together(caplog):
     assert len(caplog.records) == 3
 
 
-def test_a_flood_is_logged_every_thousand(caplog):
+def test_a_flood_is_logged_at_powers_of_ten(caplog):
     mail = box()
     with caplog.at_level(logging.WARNING, "hearsay.agent"):
-        for _ in range(3000):
+        for _ in range(20_000):
             mail.put("bob", "0", b"x")
-    assert [record.args[2] for record in caplog.records] == [1, 10, 100, 1000, 2000, 3000]  # type: ignore[index]
+    assert [record.args[2] for record in caplog.records] == [1, 10, 100, 1000, 10_000]  # type: ignore[index]
 
 
 @pytest.mark.parametrize(
@@ -366,3 +366,19 @@ def test_two_different_messages_of_one_process_for_one_round_are_never_forgotten
     mail.begin(1)
     assert mail.twofold == {"bob"}
     assert mail.dropped == {"second message for one round": 1}
+
+
+def test_who_has_let_a_message_go_is_not_waited_for(caplog):
+    mail = box()
+    for step in (3, 5):
+        mail.put("bob", str(step), module.let_go(7))
+    mail.put("bob", "4", module.let_go(6))
+    mail.put("mallory", "4", module.let_go(9))
+    assert (mail.lost(6), mail.lost(7), mail.wait(6, 0.0)) == ({"bob"}, set(), ["bob", "carol"])
+    assert [record.getMessage() for record in caplog.records if "let go" in record.getMessage()] == [
+        "bob has let go of its messages before 7, and what is missing of them is lost"
+    ]
+    mail.put("carol", "1", module.let_go(10**9))
+    assert mail.lost(LAST - 1) == {"carol"} and mail.lost(LAST) == set()
+    mail.put("carol", "1", b"hearsay: messages before 99999999999 were let go")
+    assert mail.dropped == {"unknown sender": 1, "not safetensors": 1}

@@ -81,12 +81,13 @@ def test_records_keep_their_order_and_are_padded_as_in_a_simulation(tmp_path, su
     assert (problem.dimension, problem.agents, problem.dtype) == (3, 3, np.float64)
 
 
-def test_only_as_many_records_as_announced_are_used(tmp_path):
+def test_only_as_many_records_as_announced_are_used(tmp_path, caplog):
     features, labels = drawn(20)
     save(tmp_path, "carol", features, labels)
     problem = own_problem(network(tmp_path, LOGISTIC), 2)
     assert not problem.features[2, 4:].any(), "the rest is padding, not records that nobody knows of"
     np.testing.assert_array_equal(problem.labels[2, :4], labels[:4])
+    assert "carol.npz has 20 records, and net.toml says 4: the last 16 are not used" in caplog.text
 
 
 def test_long_records_are_shortened_and_the_others_left_alone(tmp_path):

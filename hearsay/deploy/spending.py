@@ -1,0 +1,62 @@
+"""What agents have spent, offline: from the ledgers and budget files that lie on this host. Nothing is asked, nothing is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hearsay.deploy import lifetime
+from hearsay.deploy.rows import Overview, overview
+
+
+def places(given: Path) -> list[Path]:
+    """The folders with runs' folders in them: of a net.toml, or the given one (or its parent, where it is that of a run)."""
+    if given.is_file():
+        from hearsay.deploy.settings import load
+
+        return list(dict.fromkeys(member.state.parent for member in load(given).members))
+    if not given.is_dir():
+        raise FileNotFoundError(f"{given} is not there: give a net.toml or a folder of states")
+    return [given.parent if any(given.glob("*.ledger")) else given]
+
+
+def spent(folders: list[Path]) -> dict[str, dict[str, Any]]:
+    """Per agent its runs, and what its records have spent in all of them.
+
+    A run is one ledger. `spent` is what the messages in it have cost; `counted` is what the budget file has entered for it: the whole plan. Where the ledger is gone, or the run was never entered, the one or the other is None.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for folder in folders:
+        books = {path.name.removesuffix(".budget"): lifetime.read(path) for path in sorted(folder.glob("*.budget"))}
+        ledgers: dict[str, list[Overview]] = {}
+        for path in sorted(folder.glob("*/*.ledger")):
+            ledgers.setdefault(path.name.removesuffix(".ledger"), []).append(overview(path))
+        for name in sorted({*books, *ledgers}):
+            book = books.get(name)
+            runs = _runs(book.runs if book else [], ledgers.get(name, []))
+            total, delta = lifetime.worst(book) if book else (None, None)
+            found[name] = {"runs": runs, "total": total, "delta": delta}
+    return found
+
+
+def _runs(entered: list[lifetime.Spent], ledgers: list[Overview]) -> list[dict[str, Any]]:
+    by_instance = {ledger.about.get("instance", ""): ledger for ledger in ledgers if ledger.rows}
+    rows = []
+    for run in entered:
+        ledger = by_instance.pop(run.instance, None)
+        counted = {"run": run.run, "of": run.messages, "counted": run.epsilon, "delta": run.delta, "began": run.at}
+        rows.append({**counted, "mechanism": run.mechanism, **_measured(ledger)})
+    for ledger in by_instance.values():
+        about = {"run": ledger.about.get("run"), "of": None, "counted": None, "delta": None, "began": ledger.rows[0].at}
+        rows.append({**about, "mechanism": None, **_measured(ledger)})
+    return sorted(rows, key=lambda row: row["began"])
+
+
+def _measured(ledger: Overview | None) -> dict[str, Any]:
+    last = ledger.rows[-1] if ledger is not None and ledger.rows else None
+    return {
+        "messages": None if last is None else last.round + 1,
+        "spent": None if last is None else last.epsilon,
+        "last": None if last is None else last.at,
+        "done": bool(ledger and ledger.done),
+    }

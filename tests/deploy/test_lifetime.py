@@ -1,0 +1,299 @@
+"""Runs on the same records add up, whatever they are called: what is printed, what is refused, and what a crash leaves behind."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import shutil
+import sys
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hearsay import cli
+from hearsay.deploy import lifetime, mark
+from hearsay.deploy.agent import Agent
+from hearsay.deploy.host import keep
+from hearsay.deploy.ledger import Ledger, LedgerError
+from hearsay.deploy.lifetime import Account, Spent, compose
+from hearsay.deploy.plan import planned
+from hearsay.deploy.records import hashed_rows, own
+from hearsay.deploy.settings import load
+from hearsay.privacy import convert
+from hearsay.privacy.calibrate import rho_for
+from hearsay.privacy.certificate import Certificate
+from tests.deploy.networks import NAMES, run_threads, write
+
+RHO = rho_for(2.0, 1e-5)
+PURE = Spent("p", "pure", 0.0, 10, "laplace", 2.0, 0.0)
+GAUSSIAN = Spent("g", "gauss", 0.0, 10, "gaussian", 2.0, 1e-5, RHO, 100)
+TERNARY = Spent("t", "ternary", 0.0, 10, "ternary", 0.0, 0.3)
+
+
+def files(folder, run: str = "one", rows: slice = slice(None), **tables):
+    """Two agents with forty records each, of which the given rows are in the files."""
+    rng = np.random.default_rng(7)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in NAMES[:2]:
+        features, labels = rng.normal(size=(40, 3)), rng.integers(0, 2, 40)
+        np.savez(folder / f"{name}.npz", features=features[rows], labels=labels[rows])
+    usual = {
+        "problem": {"loss": "logistic", "dimension": 3, "feature_bound": 1.0, "radius": 10.0},
+        "algorithm": {"name": "ldp-online", "mechanism": "gaussian"},
+        "privacy": {"epsilon": 2.0, "delta": 1e-5},
+    }
+    count = len(range(40)[rows])
+    agents = {name: {"data": f"{name}.npz", "records": count} for name in NAMES[:2]}
+    network = {"state": "state", "deadline": 60}
+    return write(
+        folder, run=run, names=NAMES[:2], file=f"{run}.toml", network=network, agents=agents, graph={"kind": "complete"},
+        run_table={"steps": 5}, **{**usual, **tables},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory):
+    return planned(load(files(tmp_path_factory.mktemp("plan"))), 0)
+
+
+def account(folder, plan, run="one", *, rows=None, limit=None, rehearsed=False) -> Account:
+    member = load(files(folder, run)).members[0]
+    given = plan if rows is None else replace(plan, rows=plan.rows[rows])
+    return Account(member, given, 0, run, limit, rehearsed=rehearsed)
+
+
+def test_budgets_of_one_kind_add_up():
+    assert compose([PURE], None) == (2.0, 0.0) and compose([GAUSSIAN], 1e-5)[0] == pytest.approx(2.0, abs=1e-5)
+    assert compose([PURE, PURE], None) == (pytest.approx(4.0), 0.0)
+    epsilon, delta = compose([GAUSSIAN, GAUSSIAN], 1e-5)
+    assert epsilon == pytest.approx(convert.gaussian_epsilon(2 * RHO, 1e-5), rel=1e-5) and delta == pytest.approx(1e-5)
+    assert 2.95 < epsilon < 2.96, "by rho, and not 4"
+    assert compose([TERNARY, TERNARY], None) == (0.0, pytest.approx(0.6))
+    assert compose([TERNARY] * 4, None) == (math.inf, 1.0)
+
+
+def test_budgets_of_several_kinds_add_up():
+    epsilon, delta = compose([PURE, GAUSSIAN, TERNARY, GAUSSIAN], 1e-5)
+    assert epsilon == pytest.approx(2 + convert.gaussian_epsilon(2 * RHO, 1e-5), rel=1e-5)
+    assert delta == pytest.approx(0.3 + 1e-5)
+    other = GAUSSIAN._replace(delta=1e-7)
+    assert compose([PURE, GAUSSIAN, other], None)[1] == pytest.approx(1e-7), "at the smallest of their own"
+    assert compose([GAUSSIAN, PURE._replace(epsilon=math.inf)], 1e-5)[0] == math.inf
+
+
+def test_a_second_run_on_the_same_records(tmp_path, plan):
+    first = account(tmp_path, plan)
+    epsilon, rho = plan.certificate.budgets[0].epsilon, plan.certificate.budgets[0].rho
+    assert (first.lifetime.before, first.lifetime.total, first.lifetime.runs) == (0.0, epsilon, ())
+    assert not (tmp_path / "state").exists(), "looking leaves nothing behind"
+    assert first.enter("a" * 32) == ""
+    for _ in range(2):  # the same ledger goes on
+        assert account(tmp_path, plan).enter("a" * 32) == ""
+    second = account(tmp_path, plan, "two")
+    assert second.lifetime.runs == ("one",) and second.lifetime.records == 40
+    assert second.lifetime.before == pytest.approx(epsilon)
+    assert second.lifetime.total == pytest.approx(convert.gaussian_epsilon(2 * rho, 1e-5), rel=1e-5)
+    assert (
+        str(second.lifetime)
+        == "spent before 2.000 (run one; 40 of these records); with this run 2.954 at delta = 1e-05"
+    )
+    second.enter("b" * 32)
+    again = account(tmp_path, plan, "one")  # its folder was deleted: another ledger
+    assert again.lifetime.runs == ("one", "two")
+    assert again.lifetime.total == pytest.approx(convert.gaussian_epsilon(3 * rho, 1e-5), rel=1e-5)
+
+
+def test_the_run_that_a_ledger_belongs_to_is_not_counted_twice(tmp_path, plan):
+    one = account(tmp_path, plan)
+    ledger = load(tmp_path / "one.toml").members[0].ledger
+    with Ledger(ledger, {}) as found:
+        one.enter(found.instance)
+    assert account(tmp_path, plan).lifetime.runs == ()
+    shutil.rmtree(ledger.parent)
+    assert account(tmp_path, plan).lifetime.runs == ("one",)
+
+
+def test_a_ledger_that_became_another_run_before_its_first_message(tmp_path, plan):
+    """It was entered and then died; nothing had been sent, so plan and records may have changed since: what is sent is counted."""
+    account(tmp_path, plan, rows=slice(0, 20)).enter("a" * 32)
+    account(tmp_path, plan, rows=slice(20, 40)).enter("a" * 32)
+    assert account(tmp_path, plan, "two", rows=slice(30, 40)).lifetime.runs == ("one",)
+    dearer = replace(
+        plan,
+        certificate=replace(plan.certificate, budgets=(replace(plan.certificate.budgets[0], rho=7.0, epsilon=30.0),)),
+    )
+    account(tmp_path, dearer, rows=slice(20, 40)).enter("a" * 32)
+    assert account(tmp_path, plan, "two", rows=slice(30, 40)).lifetime.before > 18
+
+
+def test_records_that_overlap_in_part(tmp_path, plan):
+    """Each record has spent what the runs spent that it was in; the largest counts."""
+    for name, rows in (("one", slice(0, 10)), ("two", slice(5, 15)), ("three", slice(30, 40))):
+        account(tmp_path, plan, name, rows=rows).enter(name.ljust(32))
+    rho = plan.certificate.budgets[0].rho
+
+    def total(runs: int) -> object:
+        return pytest.approx(convert.gaussian_epsilon(runs * rho, 1e-5), rel=1e-5)
+
+    for rows, runs, records, spent in (
+        (slice(15, 30), (), 0, 1),
+        (slice(0, 5), ("one",), 5, 2),
+        (slice(14, 31), ("two",), 2, 2),
+        (slice(0, 40), ("one", "two"), 25, 3),
+        (slice(39, 2, -1), ("one", "two"), 22, 3),
+    ):
+        found = account(tmp_path, plan, "four", rows=rows).lifetime
+        assert found.records == records and found.total == total(spent), rows
+        assert found.runs == runs or (spent == 2 and len(found.runs) == 1)
+
+
+def test_a_rehearsal_counts_as_infinite(tmp_path, plan):
+    one = account(tmp_path, plan, rehearsed=True)
+    assert one.lifetime.total == math.inf
+    one.enter("a" * 32)
+    assert account(tmp_path, plan, "two").lifetime.before == math.inf
+    with pytest.raises(ValueError, match=r"lifetime in \[privacy\] must be at least infinite"):
+        account(tmp_path, plan, "two", limit=100.0)
+
+
+def test_a_limit(tmp_path, plan):
+    account(tmp_path, plan, limit=2.0).enter("a" * 32)
+    with pytest.raises(
+        ValueError,
+        match=r"lifetime in \[privacy\] must be at least 2\.954 for this run of alice, got 2\.9: spent before 2\.000",
+    ):
+        account(tmp_path, plan, "two", limit=2.9)
+    # Two runs that were looked at before either was entered: the second one is told when it wants to begin.
+    both = [account(tmp_path, plan, name, limit=3.0) for name in ("two", "three")]
+    assert both[0].enter("b" * 32) == ""
+    assert "must be at least 3.722 for this run of alice, got 3" in both[1].enter("c" * 32)
+    assert [run.run for run in lifetime.read(tmp_path / "state" / "alice.budget").runs] == ["one", "two"]
+
+
+def test_runs_that_begin_at_the_same_time(tmp_path, plan):
+    accounts = [account(tmp_path, plan, f"run-{number}") for number in range(8)]
+    threads = [threading.Thread(target=one.enter, args=(f"{n:032}",)) for n, one in enumerate(accounts)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    book = lifetime.read(tmp_path / "state" / "alice.budget")
+    assert sorted(run.run for run in book.runs) == [f"run-{number}" for number in range(8)]
+    assert len(book.sets) == 1, "the same records are kept once"
+
+
+def test_a_damaged_file_is_refused_and_a_lost_one_forgets(tmp_path, plan):
+    account(tmp_path, plan).enter("a" * 32)
+    path, rng = tmp_path / "state" / "alice.budget", random.Random(3)
+    content = path.read_bytes()
+    assert path.stat().st_mode & 0o777 == 0o600
+    for trial in range(200):
+        damaged = bytearray(content)
+        if trial % 2:
+            damaged[rng.randrange(len(content))] ^= rng.randint(1, 255)
+        else:
+            del damaged[rng.randrange(len(content)) :]
+        path.write_bytes(bytes(damaged))
+        with pytest.raises(LedgerError, match="alice.budget is damaged"):
+            lifetime.read(path)
+    with pytest.raises(LedgerError, match="alice.budget is damaged"):
+        account(tmp_path, plan, "two")
+    path.unlink()
+    assert account(tmp_path, plan, "two").lifetime.runs == ()
+
+
+def test_a_crash_while_it_is_written_leaves_the_old_one(tmp_path, plan, monkeypatch):
+    account(tmp_path, plan).enter("a" * 32)
+    two = account(tmp_path, plan, "two")
+
+    def crash(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("os.replace", crash)
+        two.enter("b" * 32)
+    assert account(tmp_path, plan, "two").lifetime.runs == ("one",)
+    assert two.enter("b" * 32) == "", "the lock is free"
+
+
+def test_a_record_is_known_by_its_numbers(tmp_path):
+    """From whatever file, and whatever bounds a run puts on it; not by its place."""
+    features, labels = np.arange(12.0).reshape(4, 3) - 1, np.array([0, 1, 1, 0])
+    whole = hashed_rows(features, labels)
+    assert whole.shape == (4, 32) and len({row.tobytes() for row in whole}) == 4
+    np.testing.assert_array_equal(hashed_rows(features[::-1], labels[::-1]), whole[::-1])
+    np.testing.assert_array_equal(
+        hashed_rows((features + 1).astype(np.uint8), labels), hashed_rows(features + 1, labels)
+    )
+    np.testing.assert_array_equal(hashed_rows(-0.0 * features, labels), hashed_rows(0.0 * features, labels))
+    assert not np.array_equal(hashed_rows(features, 1 - labels), whole)
+    loose = load(files(tmp_path))
+    tight = load(files(tmp_path, problem={"loss": "logistic", "dimension": 3, "feature_bound": 0.5, "radius": 10.0}))
+    (one, rows), (two, same) = own(loose, 0), own(tight, 0)
+    assert not np.array_equal(one.features[0], two.features[0])
+    np.testing.assert_array_equal(rows, same)
+
+
+def test_fingerprints_confirm_no_guess(tmp_path, plan):
+    books = []
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        account(folder, plan).enter("a" * 32)
+        books.append(lifetime.read(folder / "state" / "alice.budget"))
+    assert not np.intersect1d(books[0].sets[0], books[1].sets[0]).size
+    plain = np.frombuffer(np.ascontiguousarray(plan.rows[:, :8]).tobytes(), np.uint64)
+    assert not np.intersect1d(books[0].sets[0], plain).size
+
+
+def test_real_agents(tmp_path, monkeypatch, capsys, caplog):
+    """Two runs on one file, and a third that goes too far."""
+    caplog.set_level("INFO", logger="hearsay.agent")
+    for run in ("one", "two"):
+        agents = run_threads(load(files(tmp_path, run)), None)
+    alice = agents["alice"]
+    keep(alice.member.state, "alice", alice.model, alice.plan)
+    kept = Certificate.from_json((alice.member.state / "alice.certificate.json").read_text()).budgets[0]
+    assert kept.epsilon <= 2.0 and kept.lifetime.runs == ("one",)
+    assert kept.lifetime.total == pytest.approx(convert.gaussian_epsilon(2 * kept.rho, 1e-5), rel=1e-5)
+    assert "with this run 2.954 at delta = 1e-05" in caplog.text
+    book = lifetime.read(tmp_path / "state" / "alice.budget")
+    assert [(run.run, run.instance) for run in book.runs][1] == ("two", mark.instance_of(alice.member.ledger))
+    assert Agent(load(tmp_path / "two.toml"), "alice").account.lifetime.runs == ("one",), "done before: it counts once"
+
+    def command(*words: str) -> int:
+        monkeypatch.setattr(sys, "argv", ["hearsay", *words])
+        monkeypatch.setattr(sys.modules["hearsay.simulate"], "enable_compilation_cache", lambda: None)
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return int(ended.value.code or 0)
+
+    third = files(tmp_path, "three", privacy={"epsilon": 2.0, "delta": 1e-5, "lifetime": [3.5, 9.0]})
+    assert command("agent", "--config", str(third), "--name", "alice") == 2
+    assert "must be at least 3.722 for this run of alice, got 3.5" in capsys.readouterr().err.replace("\n", " ")
+    assert not (tmp_path / "state" / "three").exists()
+    assert command("agent", "--config", str(third), "--name", "bob", "--check") == 0
+    said = capsys.readouterr().out
+    assert "spent before 2.954 (runs one, two; 40 of these records); with this run 3.722" in " ".join(said.split())
+    (tmp_path / "state" / "bob.budget").write_bytes(b"nonsense")
+    assert command("agent", "--config", str(third), "--name", "bob", "--check") == 6
+    assert "bob.budget is damaged" in capsys.readouterr().err
+
+    assert command("network", "spent", str(tmp_path / "two.toml"), "--json") == 6
+    assert "bob.budget is damaged" in capsys.readouterr().err
+    (tmp_path / "state" / "bob.budget").unlink()
+    assert command("network", "spent", str(tmp_path / "two.toml"), "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(run["run"], run["messages"], run["of"]) for run in found["alice"]["runs"]] == [
+        ("one", 5, 5),
+        ("two", 5, 5),
+    ]
+    assert found["alice"]["runs"][0]["spent"] == pytest.approx(kept.epsilon)
+    assert found["alice"]["total"] == pytest.approx(kept.lifetime.total) and found["alice"]["delta"] == pytest.approx(
+        1e-5
+    )
+    assert found["bob"]["total"] is None and [run["messages"] for run in found["bob"]["runs"]] == [5, 5]
+    assert command("network", "spent", str(tmp_path / "state")) == 0
+    table = capsys.readouterr().out
+    assert "alice" in table and "2.954" in table and "not entered" in table
