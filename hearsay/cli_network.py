@@ -252,24 +252,23 @@ def spent(
     place: Annotated[Path, typer.Argument(help="A net.toml, or the folder that it calls state.")],
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """What the agents on this host have spent, run by run and in all: read from ledgers and budget files, nothing is asked. Exit code 6: a file is damaged."""
+    """What the agents on this host have spent, run by run and in all: read from ledgers and budget files, nothing is asked. Exit code 6: a file cannot be read."""
     _require_extra()
     import json as library
 
-    from hearsay.deploy.ledger import LedgerError
     from hearsay.deploy.spending import places
     from hearsay.deploy.spending import spent as read
     from hearsay.privacy.certificate import plain
 
-    try:
-        found = read(places(place))
-    except LedgerError as error:
-        errors.print(str(error), style="red", soft_wrap=True)
-        raise typer.Exit(6) from None
+    found, wrong = read(places(place))
     if json:
         print(library.dumps(plain(found), indent=2))
     else:
         console.print(spent_table(found))
+    for text in wrong:
+        errors.print(text, style="red", soft_wrap=True)
+    if wrong:
+        raise typer.Exit(6)
 
 
 def _ended(error: Exception) -> typer.Exit:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from hearsay import _validate as check
+from hearsay.config import PRIVACY_KEYS as RUN_PRIVACY_KEYS
 from hearsay.config import Config
 from hearsay.deploy.links import ENDPOINT, Credentials, Peer
 
@@ -255,7 +256,8 @@ def _config(tables: Mapping[str, Any], names: list[str], from_files: bool) -> Co
     run = dict(tables.get("run", {}))
     for key in run:
         check.one_of("key in [run]", key, ("steps", "precision", *_LOCAL_RUN_KEYS))
-    privacy = {key: value for key, value in tables.get("privacy", {}).items() if key not in PRIVACY_KEYS}
+    privacy = _known("[privacy]", tables.get("privacy", {}), (*RUN_PRIVACY_KEYS, *PRIVACY_KEYS))
+    privacy = {key: value for key, value in privacy.items() if key not in PRIVACY_KEYS}
     return Config(problem, graph, tables.get("algorithm", {}), privacy, run)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hearsay.deploy import lifetime
-from hearsay.deploy.rows import Overview, overview
+from hearsay.deploy.rows import LedgerError, Overview, overview
 
 
 def places(given: Path) -> list[Path]:
@@ -20,23 +20,28 @@ def places(given: Path) -> list[Path]:
     return [given.parent if any(given.glob("*.ledger")) else given]
 
 
-def spent(folders: list[Path]) -> dict[str, dict[str, Any]]:
-    """Per agent its runs, and what its records have spent in all of them.
+def spent(folders: list[Path]) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Per agent its runs, and what its records have spent in all of them; and what is wrong with files that could not be read.
 
     A run is one ledger. `spent` is what the messages in it have cost; `counted` is what the budget file has entered for it: the whole plan. Where the ledger is gone, or the run was never entered, the one or the other is None.
     """
-    found: dict[str, dict[str, Any]] = {}
+    found, wrong = dict[str, dict[str, Any]](), list[str]()
     for folder in folders:
-        books = {path.name.removesuffix(".budget"): lifetime.read(path) for path in sorted(folder.glob("*.budget"))}
-        ledgers: dict[str, list[Overview]] = {}
-        for path in sorted(folder.glob("*/*.ledger")):
-            ledgers.setdefault(path.name.removesuffix(".ledger"), []).append(overview(path))
+        books, ledgers = dict[str, lifetime.Book](), dict[str, list[Overview]]()
+        for path in sorted([*folder.glob("*.budget"), *folder.glob("*/*.ledger")]):
+            try:
+                if path.suffix == ".budget":
+                    books[path.stem] = lifetime.read(path)
+                else:
+                    ledgers.setdefault(path.stem, []).append(overview(path))
+            except LedgerError as error:
+                wrong.append(str(error))
         for name in sorted({*books, *ledgers}):
             book = books.get(name)
             runs = _runs(book.runs if book else [], ledgers.get(name, []))
             total, delta = lifetime.worst(book) if book else (None, None)
             found[name] = {"runs": runs, "total": total, "delta": delta}
-    return found
+    return found, wrong
 
 
 def _runs(entered: list[lifetime.Spent], ledgers: list[Overview]) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hearsay.cli_network import _ended
 from hearsay.deploy import ledger as module
 from hearsay.deploy import mark
 from hearsay.deploy.ledger import Ledger, LedgerError, LedgerUnavailable
@@ -361,6 +362,12 @@ def test_what_may_be_tried_again(path, monkeypatch):
     assert max(sent.messages) == 1
     sent.starts_again(path, 2)  # message 2 is in the ledger, and leaves only now
     assert max(sent.messages) == 2
+
+
+def test_exit_codes():
+    """What passes is tried again by a service manager, what does not waits for a person."""
+    assert _ended(LedgerUnavailable("the disk is full")).exit_code == 5
+    assert _ended(LedgerError("it is damaged")).exit_code == 6
 
 
 @pytest.mark.slow

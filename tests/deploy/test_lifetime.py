@@ -281,7 +281,8 @@ def test_real_agents(tmp_path, monkeypatch, capsys, caplog):
     assert "bob.budget is damaged" in capsys.readouterr().err
 
     assert command("network", "spent", str(tmp_path / "two.toml"), "--json") == 6
-    assert "bob.budget is damaged" in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert "bob.budget is damaged" in said.err and list(json.loads(said.out)) == ["alice", "bob"]
     (tmp_path / "state" / "bob.budget").unlink()
     assert command("network", "spent", str(tmp_path / "two.toml"), "--json") == 0
     found = json.loads(capsys.readouterr().out)
@@ -296,4 +297,7 @@ def test_real_agents(tmp_path, monkeypatch, capsys, caplog):
     assert found["bob"]["total"] is None and [run["messages"] for run in found["bob"]["runs"]] == [5, 5]
     assert command("network", "spent", str(tmp_path / "state")) == 0
     table = capsys.readouterr().out
+    mark.place(alice.member.ledger).write_bytes(b"nonsense")
+    assert command("agent", "--config", str(tmp_path / "two.toml"), "--name", "alice", "--check") == 6
+    assert "alice.ledger.mark is damaged" in capsys.readouterr().err
     assert "alice" in table and "2.954" in table and "not entered" in table

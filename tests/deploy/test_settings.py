@@ -71,6 +71,8 @@ def test_defaults():
     network = read(tables(), HERE)
     assert (network.policy, network.deadline, network.patience) == ("wait", 300.0, 5.0)
     assert (network.keys, network.state) == (None, HERE / "state" / "wards"), "a new name is a new ledger"
+    assert (network.keep, network.lifetime) == (10 * 2**30, None)
+    assert network.members[0].spent == HERE / "state" / "alice.budget", "beside the runs' folders"
 
 
 def test_certificates_come_from_the_folder_of_keys_or_from_the_agent():
@@ -112,6 +114,14 @@ def test_certificates_may_all_be_the_agents_own():
         ),
         (["network", "deadline"], 0, r"deadline in \[network\] must be positive, got 0"),
         (["network", "patience"], -1.5, r"patience in \[network\] must be positive, got -1.5"),
+        (["network", "keep"], 0, r"keep in \[network\] must be at least 1, got 0"),
+        (["privacy", "lifetme"], 4, r"key in \[privacy\] must be one of .*, got 'lifetme'; did you mean 'lifetime'"),
+        (["privacy", "lifetime"], -1.0, r"lifetime in \[privacy\] must be positive, got -1"),
+        (
+            ["privacy", "lifetime"],
+            [1.0, 2.0],
+            r"lifetime in \[privacy\] must be one number, or one for each of the 3 agents",
+        ),
         (["network", "keys"], 7, r"keys in \[network\] must be a path, got 7"),
         (["network", "state"], 7, r"state in \[network\] must be a path, got 7"),
         (["network", "run"], None, r"run in \[network\] must be a name of letters.*got None"),
@@ -302,6 +312,8 @@ OWN = {
     "state of all": changed("network", "state", to="elsewhere"),
     "deadline": changed("network", "deadline", to=7),
     "patience": changed("network", "patience", to=7),
+    "keep": changed("network", "keep", to=7),
+    "lifetime": changed("privacy", "lifetime", to=7.5),
     "device": changed("run", "device", to="gpu"),
     "no device": changed("run", "device", to=None),
     "data_dir": changed("problem", "data_dir", to="/other"),
