@@ -8,7 +8,7 @@ arithmetic.py     what float64 costs, and the clip that keeps it small
 steps.py          the algorithm's functions, compiled for one agent
 privatize.py      noise on a lattice, from the operating system's random numbers
 messages.py       what a message looks like, and what is not one; tensors.py: arrays as bytes
-ledger.py         what must survive anything: state, outgoing bytes and budget, on disk before a message leaves (rows.py: its tables, blobs.py: its large files, checksums.py)
+ledger.py         what must survive anything: state, outgoing bytes and budget, on disk before a message leaves (rows.py and about.py: its tables, blobs.py: its large files, checksums.py)
 mark.py           which message may have left, outside the ledger, so that a ledger that has lost it is refused
 lifetime.py       what the agent's records have spent in all runs; spending.py: to be looked at
 links.py          names, endpoints and certificates; what may cross a link

@@ -6,10 +6,13 @@ A file is synced to disk before the row that names it is; a file that no row nam
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from hearsay.deploy.mark import sync_folder
+
+_NAME = re.compile(r"message-[0-9]{1,18}|state-[01]")
 
 
 class Blobs:
@@ -42,20 +45,25 @@ class Blobs:
             sync_folder(self._folder.parent)
 
     def get(self, name: str) -> bytes | None:
+        """None where there is no such file, as also where a damaged row gives a name that none ever had."""
         try:
-            return (self._folder / name).read_bytes()
+            return (self._folder / name).read_bytes() if _named(name) else None
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def size(self, name: str) -> int | None:
         try:
-            return (self._folder / name).stat().st_size
+            return (self._folder / name).stat().st_size if _named(name) else None
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def drop(self, names: Iterable[str]) -> None:
         for name in names:
             (self._folder / name).unlink(missing_ok=True)
+
+
+def _named(name: object) -> bool:
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
 def _pieces(parts: Sequence[bytes | memoryview]) -> Iterator[bytes | memoryview]:

@@ -20,7 +20,6 @@ the agent would noise rounds again that it has already sent: agents ask their ne
 from __future__ import annotations
 
 import fcntl
-import hmac
 import json
 import os
 import sqlite3
@@ -37,6 +36,7 @@ from safetensors.numpy import load
 
 from hearsay._version import VERSION
 from hearsay.deploy import mark
+from hearsay.deploy.about import About, note
 from hearsay.deploy.blobs import Blobs
 from hearsay.deploy.checksums import checksum, seal
 from hearsay.deploy.rows import (
@@ -46,14 +46,12 @@ from hearsay.deploy.rows import (
     TREAT,
     LedgerError,
     Row,
-    about_seal,
     broken,
     transaction,
     trouble,
     verified,
 )
 from hearsay.deploy.rows import LedgerUnavailable as LedgerUnavailable
-from hearsay.deploy.rows import about as read_about
 from hearsay.deploy.tensors import pack
 
 _LARGE = 2**18  # bytes: from here on in a file
@@ -96,7 +94,7 @@ class Ledger:
         self._db.execute("PRAGMA secure_delete = OFF")
         if fresh or not self._db.execute("SELECT 1 FROM sqlite_master").fetchone():
             self._make(about)
-        stored = read_about(self._db, self.path)
+        self._about = About(self._db, self.path)
         if not mark.place(self.path).exists():
             raise LedgerError(
                 f"{mark.place(self.path)} is not there, and tells whether the ledger is the latest one. {TREAT}"
@@ -107,10 +105,9 @@ class Ledger:
         for row, sealed in verified(self._db, self.path):
             before, self._seal = self._seal, sealed
             self._newest, self._notes, self._state = row.round, row.notes, row.state
-        self.instance: str = stored["instance"]
+        self.instance = self._about.instance
         self._require_latest(before)
-        self._secret: bytes = stored["secret"]
-        self._become(stored, about)
+        self._about.become(about, begun=self._newest >= 0)
         self._state_at: str = (self._db.execute("SELECT place FROM state").fetchone() or ("",))[0]
         named = self._db.execute("SELECT place, size, round FROM rounds WHERE place != ''").fetchall()
         self._blobs = Blobs(self._large, {place for place, *_ in named})
@@ -134,21 +131,8 @@ class Ledger:
         with transaction(self._db):
             for statement in filter(str.strip, SCHEMA.split(";")):
                 self._db.execute(statement)
-            self._note(rows | about)
+            note(self._db, rows | about)
         mark.sync_folder(self.path.parent)
-
-    def _become(self, stored: dict[str, Any], about: dict[str, str]) -> None:
-        """Before anything has been sent the run may still become another one."""
-        changed = {key: value for key, value in about.items() if stored.get(key) != value}
-        if changed and self._newest >= 0:
-            key, value = next(iter(changed.items()))
-            raise LedgerError(
-                f"{self.path} belongs to another {key} ({str(stored.get(key))[:40]}, and this is {value[:40]}): begin a run with a new name"
-            )
-        if changed:
-            with transaction(self._db):
-                self._db.execute("DELETE FROM about WHERE key IN ('records', 'plan')")
-                self._note(changed)
 
     def _require_latest(self, before: bytes) -> None:
         """The mark names the last row, or, after a crash between the two, the one before it."""
@@ -190,16 +174,8 @@ class Ledger:
                     )
                 blob, place = self._put(f"message-{round}", [payload])
                 at, state = self._store(round, False, arrays)
-                row = Row(
-                    round,
-                    checksum(payload),
-                    len(payload),
-                    float(epsilon),
-                    json.dumps(notes),
-                    time.time(),
-                    secret,
-                    state,
-                )
+                facts = (checksum(payload), len(payload), float(epsilon), json.dumps(notes), time.time(), secret, state)
+                row = Row(round, *facts)
                 sealed = seal(self._seal, *row)
                 self._db.execute(
                     "INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, sealed, place, blob)
@@ -265,7 +241,9 @@ class Ledger:
         return Entry(round, bool(done), load(blob), payload)
 
     def message(self, round: int) -> bytes | None:
-        """The bytes that were sent in that round, if they are still kept."""
+        """The bytes that were sent in that round, if they are still kept. Before its mark is on disk nobody gets a message."""
+        if round > self._mark.standing.round:
+            return None
         rows = self._read("SELECT payload, place, checksum FROM rounds WHERE round = ?", round)
         if not rows or (payload := self._get(*rows[0][:2])) is None:
             return None
@@ -291,30 +269,18 @@ class Ledger:
 
     def meet(self, name: str, instance: str) -> str:
         """Remember which process a neighbour is, for good and before anybody is told; the first one counts."""
-        with self._writing("nothing was sent"), transaction(self._db):
-            known = self._db.execute("SELECT value FROM about WHERE key = ?", (f"neighbour {name}",)).fetchone()
-            if known is None:
-                self._note({f"neighbour {name}": instance})
-        return instance if known is None else known[0]
+        with self._writing("nothing was sent"):
+            return self._about.meet(name, instance)
 
     def met(self) -> dict[str, str]:
         """The neighbours' processes."""
-        rows = self._read("SELECT key, value FROM about WHERE key LIKE 'neighbour %'")
-        return {key.removeprefix("neighbour "): value for key, value in rows}
+        with self._writing("nothing was sent"):
+            return self._about.met()
 
     def pin(self, what: str, content: bytes, hint: str) -> None:
         """Remember a fingerprint of something that must not change during the run; refuse where it has."""
-        found = hmac.new(
-            self._secret, content, "sha256"
-        ).hexdigest()  # keyed: a plain one would confirm a guess of the records
-        with self._writing("nothing was sent"), transaction(self._db):
-            known = self._db.execute("SELECT value FROM about WHERE key = ?", (what,)).fetchone()
-            # Before anything has been sent it may still be something else.
-            if known is None or self._newest < 0:
-                self._note({what: found})
-                return
-        if known[0] != found:
-            raise LedgerError(f"the {what} changed since {self.path} was begun: {hint}")
+        with self._writing("nothing was sent"):
+            self._about.pin(what, content, hint, begun=self._newest >= 0)
 
     def size(self) -> int:
         """Bytes of messages that are kept."""
@@ -343,14 +309,6 @@ class Ledger:
     def oldest(self) -> int:
         """The first message from which on all are kept."""
         return self._read(f"SELECT coalesce(min(round), 0) FROM rounds WHERE {_KEPT}")[0][0]
-
-    def _note(self, rows: dict[str, Any]) -> None:
-        """Write what the ledger is about, with a seal over all of it."""
-        self._db.executemany("REPLACE INTO about VALUES (?, ?)", rows.items())
-        self._db.execute(
-            "REPLACE INTO about VALUES ('seal', ?)",
-            (about_seal(dict(self._db.execute("SELECT key, value FROM about"))),),
-        )
 
     @contextmanager
     def _writing(self, otherwise: str) -> Iterator[None]:

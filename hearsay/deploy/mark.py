@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from hearsay.checkpoint import write_atomically
 from hearsay.deploy.checksums import SIZE, checksum
-from hearsay.deploy.rows import TREAT, LedgerError
+from hearsay.deploy.rows import TREAT, LedgerError, trouble
 
 _SLOT = 4096  # bytes: what a disk writes at once
 _KIND = b"hearsay1"
@@ -71,7 +71,12 @@ def make(ledger: Path, instance: str) -> None:
 def instance_of(ledger: Path) -> str | None:
     """Which ledger lies there, without opening it; None where there is none."""
     path = place(ledger)
-    return _read(path, path.read_bytes())[0].instance if path.exists() else None
+    try:
+        return _read(path, path.read_bytes())[0].instance
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise trouble(path, error) from error
 
 
 def place(ledger: Path) -> Path:

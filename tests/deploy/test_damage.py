@@ -296,7 +296,7 @@ def test_a_mark_of_another_ledger_or_another_past(path):
 COLUMNS = [
     ("rounds", "epsilon", 0.01), ("rounds", "notes", '{"heard": {}}'), ("rounds", "notes", "{nonsense"), ("rounds", "secret", b"x"),
     ("rounds", "at", 1.0), ("rounds", "size", 5), ("rounds", "checksum", bytes(16)), ("rounds", "state", bytes(16)), ("rounds", "seal", bytes(16)),
-    ("rounds", "round", 77), ("rounds", "place", "message-9"), ("rounds", "epsilon", "text"), ("state", "round", 0), ("state", "done", 1), ("state", "checksum", bytes(16)),
+    ("rounds", "round", 77), ("rounds", "place", "message-9"), ("rounds", "place", "a\0b"), ("rounds", "place", 7), ("rounds", "place", b"message-3"), ("rounds", "epsilon", "text"), ("state", "round", 0), ("state", "done", 1), ("state", "checksum", bytes(16)),
     ("state", "place", "message-3"), ("state", "seal", b""), ("about", "value", "x"), ("about", "value", 7),
 ]  # fmt: skip
 
@@ -357,8 +357,11 @@ def test_what_may_be_tried_again(path, monkeypatch):
             sent.goes_on(ledger, 3)
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", lambda handle: os.pread(-1, 1, 0))  # a disk that fails below the mark
-        with Ledger(path, ABOUT) as ledger, pytest.raises(LedgerUnavailable, match="message 2 was not sent"):
-            sent.goes_on(ledger, 3)
+        with Ledger(path, ABOUT) as ledger:
+            with pytest.raises(LedgerUnavailable, match="message 2 was not sent"):
+                sent.goes_on(ledger, 3)
+            assert ledger.message(2) is None, "nor does a neighbour get it that asks for it"
+            assert ledger.message(1) == sent.messages[1]
     assert max(sent.messages) == 1
     sent.starts_again(path, 2)  # message 2 is in the ledger, and leaves only now
     assert max(sent.messages) == 2

@@ -1,0 +1,62 @@
+"""What a ledger is about: run, agent, configuration, instance, fingerprints of records and plan, the neighbours' processes; sealed as a whole."""
+
+from __future__ import annotations
+
+import hmac
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from hearsay.deploy.rows import LedgerError, about, about_seal, transaction
+
+
+class About:
+    """The table `about` of an open ledger."""
+
+    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
+        self._db, self._path, self._stored = db, path, about(db, path)
+        self.instance: str = self._stored["instance"]
+
+    def become(self, given: dict[str, str], *, begun: bool) -> None:
+        """Before anything has been sent the run may still become another one."""
+        changed = {key: value for key, value in given.items() if self._stored.get(key) != value}
+        if changed and begun:
+            key, value = next(iter(changed.items()))
+            raise LedgerError(
+                f"{self._path} belongs to another {key} ({str(self._stored.get(key))[:40]}, and this is {value[:40]}): begin a run with a new name"
+            )
+        if changed:
+            with transaction(self._db):
+                self._db.execute("DELETE FROM about WHERE key IN ('records', 'plan')")
+                note(self._db, changed)
+
+    def pin(self, what: str, content: bytes, hint: str, *, begun: bool) -> None:
+        # Keyed: a plain fingerprint would confirm a guess of the records.
+        found = hmac.new(self._stored["secret"], content, "sha256").hexdigest()
+        known = self._value(what)
+        if known is None or not begun:  # before anything has been sent it may still be something else
+            with transaction(self._db):
+                note(self._db, {what: found})
+        elif known != found:
+            raise LedgerError(f"the {what} changed since {self._path} was begun: {hint}")
+
+    def meet(self, name: str, instance: str) -> str:
+        known = self._value(f"neighbour {name}")
+        if known is None:
+            with transaction(self._db):
+                note(self._db, {f"neighbour {name}": instance})
+        return instance if known is None else known
+
+    def met(self) -> dict[str, str]:
+        rows = about(self._db, self._path).items()
+        return {key.removeprefix("neighbour "): value for key, value in rows if key.startswith("neighbour ")}
+
+    def _value(self, key: str) -> Any:
+        return about(self._db, self._path).get(key)
+
+
+def note(db: sqlite3.Connection, rows: dict[str, Any]) -> None:
+    """Within a transaction: write it down, with a seal over all of it."""
+    db.executemany("REPLACE INTO about VALUES (?, ?)", rows.items())
+    stored = dict(db.execute("SELECT key, value FROM about"))
+    db.execute("REPLACE INTO about VALUES ('seal', ?)", (about_seal(stored),))
