@@ -57,8 +57,8 @@ def run(
     if pace:
         _slow_down(pace)
     for config in configs:
-        agent = Agent(load(config), name, rehearsal=seed, no_privacy=True)
         try:
+            agent = Agent(load(config), name, rehearsal=seed, no_privacy=True)
             model = agent.run()
         except (Stopped, LedgerError) as ended:
             sys.exit(_ended(ended).exit_code)
