@@ -60,8 +60,8 @@ def run(
     if hold is not None:
         _hold(hold, Path(log + ".held"))
     for config in configs:
-        agent = Agent(load(config), name, rehearsal=seed, no_privacy=True)
         try:
+            agent = Agent(load(config), name, rehearsal=seed, no_privacy=True)
             model = agent.run()
         except (Stopped, LedgerError) as ended:
             sys.exit(_ended(ended).exit_code)
