@@ -52,6 +52,7 @@ def agent(
     """
     _require_extra()
     from hearsay.deploy.agent import Agent
+    from hearsay.deploy.diagnosis import Expiry
     from hearsay.deploy.host import Refused, Stopped, keep
     from hearsay.deploy.ledger import LedgerError
     from hearsay.deploy.plan import planned, require_safe
@@ -67,7 +68,7 @@ def agent(
     found = load(config)
     require_safe(found, insecure)
     if (own := found.members[found.index(name)].credentials) is not None:
-        own.verify(name)
+        own.verify(name, found.members[found.index(name)].peer.host)
     enable_compilation_cache()
     if found.config.run.get("device"):
         choose(found.config.run["device"])
@@ -76,11 +77,11 @@ def agent(
     print(plan.certificate.of(one.number), flush=True)
     if plan.stopped:
         log.warning("%d messages instead of %d: %s", plan.messages, found.config.steps, plan.stopped)
+    if own is not None:
+        Expiry(name, own.certificate).watch()
     if check:
-        _say_expiry(one)
         return
     try:
-        _say_expiry(one)
         model = one.run()
         path = keep(one.member.state, name, model, plan)
         log.info("the agent's own model is in %s: it carries no noise of its own, so keep it here", path)
@@ -262,15 +263,3 @@ def _require_extra() -> None:
             missing.append(module)
     if missing:
         raise ValueError(f"{', '.join(missing)} must be installed to run a network: pip install 'hearsay[network]'")
-
-
-def _say_expiry(one: Any) -> None:
-    from datetime import UTC, datetime
-
-    from hearsay.deploy.certificates import expiry
-
-    if one.member.credentials is None:
-        return
-    days = (expiry(one.member.credentials.certificate) - datetime.now(UTC)).days
-    if days < 30:
-        logging.getLogger("hearsay.agent").warning("the certificate of %s expires in %d days", one.name, days)

@@ -3,7 +3,7 @@
     prepare the message of round k, noise it                                       (steps.py, privatize.py)
     write message, state and budget to the ledger, wait for the disk               (ledger.py)
     publish                                                                        (transport.py)
-    wait for the neighbours' messages of round k; ask for those that do not come   (mailbox.py)
+    wait for the neighbours' messages of round k; ask for those that were lost     (mailbox.py, neighbours.py)
     update; k + 1
 
 A process that dies anywhere in this is started again with the same command. It finds its last message in the ledger, sends the same bytes, and goes on from there.
@@ -36,10 +36,11 @@ import numpy as np
 from hearsay._version import VERSION
 from hearsay.base import Inbox
 from hearsay.deploy import arithmetic, budget, greeting, steps
-from hearsay.deploy.host import Refused, Stopped, settle, stopping
+from hearsay.deploy.host import Refused, settle, stopping
 from hearsay.deploy.ledger import Ledger
 from hearsay.deploy.mailbox import Fields, Mailbox
 from hearsay.deploy.messages import Format
+from hearsay.deploy.neighbours import Neighbours
 from hearsay.deploy.plan import Plan, planned
 from hearsay.deploy.privatize import REHEARSAL, Lattice, Rehearsal
 from hearsay.deploy.settings import SCHEMA, Network
@@ -47,7 +48,6 @@ from hearsay.deploy.transport import Transport
 from hearsay.mixing import listening, own_weight
 
 log = logging.getLogger("hearsay.agent")
-_NUDGE = 0.05  # seconds before a message that has not come is asked for; doubled every time, up to a second
 _OUTBOX = 2**30  # bytes of messages that are kept before those that everybody has are let go
 _WORD = 10.0  # seconds between two words in the log
 _LISTEN = 3.0  # seconds for which an agent that disagrees still answers, so that the others learn of it too
@@ -88,10 +88,9 @@ class Agent:
         self.heard_by = [names[j] for j in self._hearers()]
         self._message, shapes = self.steps.message()
         self.format = Format(network.run, network.digest, shapes, np.dtype(self.steps.dtype).newbyteorder("<"))
-        self._told, self._stop, self._instances = set[str](), threading.Event(), dict[str, str]()
-        self._round, self._committed, self._done, self._waiting_for = 0, 0, False, list[str]()
+        self._stop, self._instances = threading.Event(), dict[str, str]()
+        self._round, self._committed, self._done, self._settled = 0, 0, False, 0
         self._last: tuple[int, bytes] | None = None
-        self._without, self._settled = list[str](), 0
         self._rooms: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
     def _hearers(self) -> list[int]:
@@ -137,8 +136,11 @@ class Agent:
         self.transport = Transport(
             self.network.run, self.member.peer, [peers[n] for n in self.hears], [peers[n] for n in self.heard_by],
             self.member.credentials, on_message=self.mailbox.put, outbox=self._outbox, hello=self._hello,
-            largest=max(self.format.largest, 2**20),
+            largest=max(self.format.largest, 2**20), on_link=self.mailbox.wake,
         )  # fmt: skip
+        self.neighbours = Neighbours(
+            self.network, self.name, self.transport, self.mailbox, self._stop, self.format.largest
+        )
         self.subscribed = self.transport.subscribed()
         with self.transport:
             log.info("%s listens on %s; hears %s", self.name, self.member.endpoint, ", ".join(self.hears) or "nobody")
@@ -148,7 +150,8 @@ class Agent:
             self._greet(-1 if entry is None else entry.round)
             if not self._done:
                 carry = self._rounds(carry, entry.payload if entry is not None else None)
-            self._serve()
+            log.info("done: %d messages sent, spent %s", self.total, budget.show(self.spent[-1]))
+            self.neighbours.part()
         return self.steps.predict(carry)
 
     def _rounds(self, carry: steps.Carry, unsent: bytes | None) -> steps.Carry:
@@ -156,7 +159,7 @@ class Agent:
         told, skipped = time.monotonic(), list[str]()
         for step in range(self._round, self.total):
             self._round = step
-            self._require_running()
+            self.neighbours.require_running()
             self._require_single(self.mailbox.twofold)
             if unsent is None:
                 message, carry = self.noise.message(step, carry)
@@ -167,12 +170,15 @@ class Agent:
                 payload, unsent = unsent, None
                 sent = self.format.decode(payload, self.name, step, self.ledger.instance)
             self._publish(step, payload)
-            heard, skipped = self._gather(step)
+            heard, skipped = self.neighbours.gather(step)
+            if set(self.heard_by) <= set(self.hears) - set(skipped):
+                self._settled = step  # who has sent its message of this round needs none of earlier ones any more
             carry = self._update(step, carry, sent, heard)
             self.mailbox.begin(step + 1)
             if time.monotonic() - told > _WORD or step + 1 == self.total:
                 told = time.monotonic()
                 log.info("round %d of %d, spent %s", step + 1, self.total, budget.show(self.spent[step]))
+                self.neighbours.watch_certificate()
                 self._tidy()
         self.ledger.finish(self.total - 1, steps.flatten(carry))
         self._done = True
@@ -187,52 +193,6 @@ class Agent:
     def _publish(self, step: int, payload: bytes) -> None:
         self._last = step, payload
         self.transport.publish(step, payload)
-
-    def _gather(self, step: int) -> tuple[dict[str, Fields], list[str]]:
-        """The neighbours' messages of that round, and who is left out."""
-        began = time.monotonic()
-        word, pause = began + _WORD, _NUDGE
-        self._fetch(step, [name for name in self.mailbox.wait(step, 0.0) if self.mailbox.heard.get(name, -1) > step])
-        while missing := self.mailbox.wait(step, pause, self._worth_waiting_for(step)):
-            self._waiting_for = missing
-            self._require_running()
-            gone, now = [name for name in missing if name not in self.transport.alive()], time.monotonic()
-            if self.network.policy == "skip" and (
-                now - began > self.network.patience or not set(missing) & self._worth_waiting_for(step)
-            ):
-                break
-            self._fetch(step, [name for name in missing if name not in gone])
-            if now - began > self.network.deadline:
-                raise Stopped(self._silence(step, missing, gone))
-            if now > word:
-                word = now + _WORD
-                log.info("waiting for message %d of %s%s", step, ", ".join(missing), " (not connected)" if gone else "")
-            pause = min(2 * pause, 1.0)
-        if missing != self._without:
-            log.info("from round %d on without %s", step, ", ".join(missing) or "nobody")
-        self._waiting_for, self._without = [], missing
-        if set(self.heard_by) <= set(self.hears) - set(missing):
-            self._settled = step  # who has sent its message of this round needs none of earlier ones any more
-        return self.mailbox.take(step), missing
-
-    def _worth_waiting_for(self, step: int) -> set[str]:
-        """Everybody; under "skip" those who are there and have kept up."""
-        if self.network.policy == "wait":
-            return set(self.hears)
-        heard = self.mailbox.heard
-        return {name for name in self.transport.alive() & set(self.hears) if heard.get(name, -1) >= step - 2}
-
-    def _fetch(self, step: int, names: list[str]) -> None:
-        for name in names:
-            if (found := self.transport.fetch(name, step, timeout=2.0)) is not None:
-                self.mailbox.put(name, str(step), found)
-
-    def _silence(self, step: int, missing: list[str], gone: list[str]) -> str:
-        who = ", ".join(f"{name} ({'not connected' if name in gone else 'connected, but silent'})" for name in missing)
-        return (
-            f"no message {step} from {who} within {self.network.deadline:g} s. Nothing is lost: when they are back, start this agent "
-            'again with the same command (a longer deadline in [network] waits longer; policy = "skip" does without them)'
-        )
 
     def _update(self, step: int, carry: steps.Carry, sent: Fields, heard: dict[str, Fields]) -> steps.Carry:
         """Neighbours are added up in the order of their numbers, so that the result does not depend on who came first."""
@@ -258,31 +218,10 @@ class Agent:
         return self.steps.update(step, carry, kind(**sent), Inbox(kind(**total), kind(**own)))
 
     def _greet(self, last: int) -> None:
-        """Until every neighbour has answered. Under "skip", once the run has begun, those who are away are not waited for, but somebody who hears this agent must answer.
-        With nothing left to noise there is nothing to ask."""
-        waiting, began = {*self.hears, *self.heard_by}, time.monotonic()
-        word, pause, optional = began + _WORD, _NUDGE, self.network.policy == "skip" and last >= 0
-        while waiting and last < self.total - 1:
-            for name in sorted(waiting & self.transport.alive()):
-                answer = self.transport.ask(name, "hello", timeout=2.0)
-                if answer is not None and self._agrees(name, answer, last):
-                    waiting.discard(name)
-            self._waiting_for, now = sorted(waiting), time.monotonic()
-            self._require_running()
-            enough = (set(self.heard_by) - waiting or not self.heard_by) and not waiting & self.transport.alive()
-            if optional and enough and now - began > self.network.patience:
-                return
-            if waiting and now - began > self.network.deadline:
-                raise Stopped(
-                    f"{', '.join(sorted(waiting))} did not answer within {self.network.deadline:g} s: nothing was sent. Start this agent again when they run"
-                )
-            if waiting and now > word:
-                word = now + _WORD
-                log.info("waiting for %s to start", ", ".join(sorted(waiting)))
-            if waiting:
-                self._stop.wait(pause)
-                pause = min(2 * pause, 0.5)
-        self._waiting_for = []
+        """With nothing left to noise there is nothing to ask. Under "skip", once the run has begun, whoever is away is not waited for."""
+        if last < self.total - 1:
+            optional = self.network.policy == "skip" and last >= 0
+            self.neighbours.greet(lambda name, answer: self._agrees(name, answer, last), optional)
 
     def _agrees(self, name: str, answer: bytes, last: int) -> bool:
         theirs = greeting.read(name, answer)
@@ -303,26 +242,6 @@ class Agent:
             raise Refused(greeting.outdated(self.name, self.member.ledger, last, name, heard))
         return known_as is not None  # not before the neighbour has taken this process for the agent
 
-    def _serve(self) -> None:
-        """Answer for the messages until all who hear this agent are done, and tell those it hears that it is."""
-        log.info("done: %d messages sent, spent %s", self.total, budget.show(self.spent[-1]))
-        began, untold = time.monotonic(), set(self.hears)
-        while not self._stop.is_set():
-            for name in sorted(untold & self.transport.alive()):
-                if self.transport.ask(name, f"done-{self.name}", timeout=2.0) is not None:
-                    untold.discard(name)
-            missing = set(self.heard_by) - self._told
-            if not missing and not untold:
-                return
-            if time.monotonic() - began > self.network.deadline:
-                log.info(
-                    "ends without word from %s: if they still need messages, start this agent again",
-                    ", ".join(sorted(missing | untold)),
-                )
-                return
-            self._waiting_for = sorted(missing)
-            self._stop.wait(0.1)
-
     def _tidy(self) -> None:
         """Let go of old messages once they take much room and all who hear this agent are past them."""
         if self.ledger.size() < _OUTBOX:
@@ -342,9 +261,10 @@ class Agent:
 
     def _hello(self, what: str) -> bytes | None:
         """What anybody in the network may know of this agent."""
-        if what.startswith("done-") and what[5:] in self.heard_by:
-            self._told.add(what[5:])
-            return b"heard"
+        if not hasattr(self, "neighbours"):
+            return None  # the session is only being opened
+        if what.startswith("done/"):
+            return self.neighbours.hear_done(what.removeprefix("done/"))
         if what != "hello":
             return None
         step, sent = self._round, self._committed
@@ -352,7 +272,7 @@ class Agent:
             "schema": SCHEMA, "version": VERSION, "agent": self.name, "config": self.network.digest, "public": self.network.public,
             "round": self.total if self._done else step, "of": self.total, "done": self._done, "private": self.noise.private,
             "spent": float(self.spent[sent - 1]) if sent else 0.0, "unit": budget.unit(self.plan.algorithm), "delta": self.plan.certificate.slack,
-            "instance": self.ledger.instance, "instances": self._instances, "heard": self.mailbox.heard, "alive": sorted(self.transport.alive()), "waiting_for": self._waiting_for,
+            "instance": self.ledger.instance, "instances": self._instances, "heard": self.mailbox.heard, "alive": sorted(self.transport.alive()), "waiting_for": self.neighbours.waiting_for,
             "dropped": {**self.mailbox.dropped, **self.transport.refused}, "hears": self.hears, "subscribed": self.transport.subscribed(),
         }  # fmt: skip
         return json.dumps(status).encode()
@@ -363,10 +283,6 @@ class Agent:
                 f"{', '.join(sorted(twofold))} sent two different messages for one round: two processes run from copies of one ledger. End both; "
                 "what they noised twice is not covered by their certificate"
             )
-
-    def _require_running(self) -> None:
-        if self._stop.is_set():
-            raise Stopped("stopped on request; the same command continues")
 
 
 def within(values: np.ndarray, low: float, high: float) -> np.ndarray:

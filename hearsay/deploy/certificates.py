@@ -68,6 +68,16 @@ def common_name(path: Path) -> str | None:
     return str(names[0].value) if len(names) == 1 else None
 
 
+def hosts(path: Path) -> list[str]:
+    """The hosts and addresses that a certificate is good for."""
+    x509 = _cryptography().x509
+    try:
+        names = _read(path).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    return [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
+
+
 class _Cryptography:
     """The parts of `cryptography` used here, imported when first needed."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,9 +23,12 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 WORD = re.compile(r"[A-Za-z0-9_-]{1,128}")  # the last part of a key: a round, "hello", or a word with a name in it
 # No "?" and "#": a Zenoh locator may carry settings behind them, and a peer list must not be able to change ours.
 ENDPOINT = re.compile(r"(tcp|tls)/(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
-LEASE_MS = 3000
+# A lost packet on a line of one second's round trip keeps a link silent for several seconds (TCP waits, and doubles).
+LEASE_MS = 10_000
 RETRY = {"period_init_ms": 50, "period_max_ms": 250, "period_increase_factor": 1.5}
-OPEN_MS = 1500
+OPEN_MS = 10_000  # TCP, TLS and Zenoh's own handshake take four round trips
+PENDING = 10_000  # connections that have not said who they are: whoever reaches the port can fill these
+EVERYWHERE = ("0.0.0.0", "[::]")  # an agent behind NAT listens on all its addresses; others find it under another
 
 
 @dataclass(frozen=True)
@@ -36,13 +40,15 @@ class Peer:
 
     def __post_init__(self) -> None:
         valid_name("peer name", self.name)
-        match = ENDPOINT.fullmatch(self.endpoint) if isinstance(self.endpoint, str) else None
-        if match is None or not 0 < int(match[3]) < 65536:
-            check.fail(f"endpoint of {self.name}", 'like "tcp/127.0.0.1:7447" or "tls/bob.example:7447"', self.endpoint)
+        valid_endpoint(f"endpoint of {self.name}", self.endpoint)
 
     @property
     def host(self) -> str:
         return self.endpoint.partition("/")[2].rpartition(":")[0]
+
+    @property
+    def port(self) -> int:
+        return int(self.endpoint.rpartition(":")[2])
 
     @property
     def protocol(self) -> str:
@@ -57,12 +63,37 @@ class Credentials:
     certificate: Path
     key: Path
 
-    def verify(self, name: str) -> None:
-        """Fail where Zenoh would only never connect: files unreadable, key wrong, certificate another's or expired."""
+    def verify(self, name: str, host: str | None = None) -> None:
+        """Fail where Zenoh would only never connect: files unreadable, key wrong, certificate another's, expired, of another authority, or of another host."""
         for path in (self.ca, self.certificate, self.key):
             with open(path, "rb"):
                 pass
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        listening, connecting = self.context(ssl.PROTOCOL_TLS_SERVER), self.context(ssl.PROTOCOL_TLS_CLIENT)
+        mine = f"certificate {str(self.certificate)!r}"
+        if (common := certificates.common_name(self.certificate)) != name:
+            check.fail(f"common name in {str(self.certificate)!r}", f"the agent's name {name!r}", common)
+        if (end := certificates.expiry(self.certificate)) <= datetime.now(UTC):
+            check.fail(mine, "valid today", f"one that expired on {end:%Y-%m-%d}")
+        connecting.check_hostname = host is not None and host not in EVERYWHERE
+        try:
+            _shake_hands(connecting, listening, host)
+        except ssl.SSLError as error:
+            why = getattr(error, "verify_message", str(error))
+            if getattr(error, "verify_code", 0) in (62, 64):  # OpenSSL's numbers for a name and for an address
+                raise ValueError(
+                    f"alternative names of {mine} must include the host of the agent's endpoint, {host!r}, "
+                    f"got {certificates.hosts(self.certificate)!r}"
+                ) from None
+            check.fail(
+                mine,
+                f"signed by the authority in {str(self.ca)!r}, for listening and connecting",
+                f"one that is not ({why})",
+            )
+
+    def context(self, side: Any) -> ssl.SSLContext:
+        """How this agent listens or connects, as OpenSSL knows it; fails in words where a file is not what it should be."""
+        context = ssl.SSLContext(side)
+        context.verify_mode = ssl.CERT_REQUIRED
         try:
             context.load_verify_locations(self.ca)
         except ssl.SSLError as error:
@@ -74,15 +105,35 @@ class Credentials:
             raise ValueError(
                 f"certificate must be {rule} {str(self.key)!r}, got {str(self.certificate)!r} ({error})"
             ) from None
-        if (common := certificates.common_name(self.certificate)) != name:
-            check.fail(f"common name in {str(self.certificate)!r}", f"the agent's name {name!r}", common)
-        if (end := certificates.expiry(self.certificate)) <= datetime.now(UTC):
-            check.fail(f"certificate {str(self.certificate)!r}", "valid today", f"one that expired on {end:%Y-%m-%d}")
+        return context
+
+
+def _shake_hands(connecting: ssl.SSLContext, listening: ssl.SSLContext, host: str | None) -> None:
+    """Both ends of a TLS connection in memory: what two agents of this authority would say to the certificate."""
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        connecting.wrap_bio(back, there, server_hostname=host and host.strip("[]")),
+        listening.wrap_bio(there, back, server_side=True),
+    ]
+    for _ in range(3):  # TLS 1.2 and 1.3 need no more turns
+        for end in ends:
+            with suppress(ssl.SSLWantReadError):
+                end.do_handshake()
 
 
 def valid_name(what: str, value: Any) -> str:
     if not isinstance(value, str) or not NAME.fullmatch(value):
         check.fail(what, "1 to 64 letters, digits, _ or -", value)
+    return value
+
+
+def valid_endpoint(what: str, value: Any) -> str:
+    match = ENDPOINT.fullmatch(value) if isinstance(value, str) else None
+    if match is None or not 0 < int(match[3]) < 65536:
+        check.fail(what, 'like "tcp/127.0.0.1:7447" or "tls/bob.example:7447"', value)
+    if match[1] == "tls" and match[2].startswith("[") and match[2] not in EVERYWHERE:
+        rule = "with a host name, because Zenoh connects to no IPv6 address under TLS (a name that resolves to one will do)"
+        check.fail(what, rule, value)
     return value
 
 
@@ -141,7 +192,12 @@ def session_config(
         "gateway": {"south": []},
         "scouting": {"delay": 0, "multicast": {"enabled": False}, "gossip": {"enabled": False}},
         "transport": {
-            "unicast": {"open_timeout": OPEN_MS, "accept_timeout": OPEN_MS, "max_links": 1},
+            "unicast": {
+                "open_timeout": OPEN_MS,
+                "accept_timeout": OPEN_MS,
+                "accept_pending": PENDING,
+                "max_links": 1,
+            },
             # Shared memory would carry messages past TLS, in files of the host.
             "shared_memory": {"enabled": False},
             "link": link,
@@ -181,6 +237,8 @@ def access_rules(run: str, me: str, hears: Sequence[str], heard_by: Sequence[str
             allow(peer, flow, ["reply"], f"{speaker}/*" if heard else f"{speaker}/hello")
             if heard:
                 allow(peer, flow, ["put"], f"{speaker}/*")
+                # Two parts, which `*` does not match: that bob is done comes over bob's link only.
+                allow(peer, flow, ["declare_queryable", "reply"], f"{speaker}/done/{listener}")
             if listener != OBSERVER:
                 allow(peer, flow, ["liveliness_token"], f"{speaker}/alive")
                 # ... and the opposite flow carries what `listener` asks of `speaker`.
@@ -188,6 +246,7 @@ def access_rules(run: str, me: str, hears: Sequence[str], heard_by: Sequence[str
             allow(peer, back, ["query"], f"{speaker}/*" if heard else f"{speaker}/hello")
             if heard:
                 allow(peer, back, ["declare_subscriber"], f"{speaker}/*")
+                allow(peer, back, ["query"], f"{speaker}/done/{listener}")
             if listener != OBSERVER:
                 allow(peer, back, ["declare_liveliness_subscriber", "liveliness_query"], f"{speaker}/alive")
     return {"enabled": True, "default_permission": "deny", "rules": rules, "subjects": subjects, "policies": policies}

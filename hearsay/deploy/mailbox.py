@@ -1,7 +1,7 @@
 """Messages that have arrived, checked, until their round comes.
 
 Whatever arrives is either the one message that a neighbour owes for a round that is still to come, or it is dropped, counted by sender and reason, and named in the
-log (the first of a kind, then the 10th, 100th, ...). Rounds too far ahead are dropped as well, which bounds the memory: they are fetched when their time comes.
+log (the first of a kind, then the 10th, the 100th and so on). Rounds too far ahead are dropped as well, which bounds the memory: they are fetched when their time comes.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class Mailbox:
         self._dropped: Counter[tuple[str, str]] = Counter()
         self._twofold: set[str] = set()
         self._quiet: Counter[str] = Counter()
+        self._news = False
 
     @property
     def heard(self) -> dict[str, int]:
@@ -82,6 +83,9 @@ class Mailbox:
         with self._arrived:
             # Also what comes too late to be used has left its sender, which must not noise it again.
             self._heard[sender] = max(step, self._heard.get(sender, -1))
+            if step > self._round and sender not in self._held.get(self._round, ()):
+                self._news = True  # its message of this round is lost, and can be asked for
+                self._arrived.notify_all()
             if not self._round <= step < self._round + self._ahead:
                 # An old round is a re-sent message after a restart, or a replay: either way it changes nothing.
                 self._quiet["old round" if step < self._round else "too early"] += 1
@@ -106,11 +110,24 @@ class Mailbox:
                 del self._held[old]
 
     def wait(self, step: int, timeout: float, whom: Iterable[str] | None = None) -> list[str]:
-        """Until everybody (or everybody in `whom`) has been heard in that round, or the time is up: who is missing."""
+        """Until everybody (or everybody in `whom`) has been heard in that round, there is other news, or the time is up: who is missing."""
         wanted = set(self._hears if whom is None else whom)
         with self._arrived:
-            self._arrived.wait_for(lambda: wanted <= self._held.get(step, {}).keys(), timeout)
+            self._arrived.wait_for(lambda: self._news or wanted <= self._held.get(step, {}).keys(), timeout)
+            self._news = False
             return [name for name in self._hears if name not in self._held.get(step, ())]
+
+    def rest(self, timeout: float) -> None:
+        """Until there is news, or the time is up."""
+        with self._arrived:
+            self._arrived.wait_for(lambda: self._news, timeout)
+            self._news = False
+
+    def wake(self) -> None:
+        """There is news that is no message: whoever waits should look up."""
+        with self._arrived:
+            self._news = True
+            self._arrived.notify_all()
 
     def take(self, step: int) -> dict[str, Fields]:
         with self._arrived:
@@ -129,5 +146,5 @@ class Mailbox:
         with self._arrived:
             self._dropped[sender, reason] += 1
             count = self._dropped[sender, reason]
-        if count in (1, 10, 100) or count % 1000 == 0:
+        if count == 10 ** (len(str(count)) - 1):
             log.warning("dropped a message that claims to be from %s: %s (%d so far)", sender, reason, count)

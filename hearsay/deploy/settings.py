@@ -25,13 +25,14 @@ from typing import Any
 
 from hearsay import _validate as check
 from hearsay.config import Config
-from hearsay.deploy.links import ENDPOINT, Credentials, Peer
+from hearsay.deploy.links import Credentials, Peer, valid_endpoint
 
 SCHEMA = 1
 POLICIES = ("wait", "skip")
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NETWORK_KEYS = ("run", "policy", "deadline", "patience", "keys", "state")
 _AGENT_KEYS = ("endpoint", "records", "data", "state", "certificate", "key", "ca")
+_QUOTED = 200
 _LOCAL_RUN_KEYS = ("device",)  # where to compute is each agent's own business
 
 
@@ -164,9 +165,17 @@ def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
             continue
         if isinstance(here, dict) and isinstance(there, dict):
             inner = next(k for k in (*here, *there) if k not in here or k not in there or not _same(here[k], there[k]))
-            return f"[{key}] {inner} is {here.get(inner)!r} here and {there.get(inner)!r} there"
-        return f"{key} is {here!r} here and {there!r} there"
+            table = key if key in ours else _quoted(key)
+            name = inner if inner in here else _quoted(inner)
+            return f"[{table}] {name} is {_quoted(here.get(inner))} here and {_quoted(there.get(inner))} there"
+        return f"{key if key in ours else _quoted(key)} is {_quoted(here)} here and {_quoted(there)} there"
     return "nothing"
+
+
+def _quoted(value: Any) -> str:
+    """For a log: a neighbour's words are no longer than that, and stay on their line."""
+    text = repr(value)
+    return text if len(text) <= _QUOTED else f"{text[:_QUOTED]} ..."
 
 
 def _same(here: Any, there: Any) -> bool:
@@ -179,10 +188,7 @@ def _member(name: str, table: Any, folder: Path, state: Path, keys: Path | None)
     if not NAME.fullmatch(name) or name == "observer":
         check.fail("the name of an agent", "letters, digits, - and _ (and not observer)", name)
     table = _known(where, table, _AGENT_KEYS)
-    endpoint = table.get("endpoint")
-    match = ENDPOINT.fullmatch(endpoint) if isinstance(endpoint, str) else None
-    if endpoint is None or match is None or not 0 < int(match[3]) < 65536:
-        check.fail(f"endpoint in {where}", '"tls/host:port" or "tcp/host:port"', endpoint)
+    endpoint = valid_endpoint(f"endpoint in {where}", table.get("endpoint"))
     secure, own = endpoint.startswith("tls/"), {k: table[k] for k in ("certificate", "key", "ca") if k in table}
     if secure and keys is None and len(own) < 3:
         raise ValueError(

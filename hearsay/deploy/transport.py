@@ -1,8 +1,9 @@
 """Messages between agents over Eclipse Zenoh, peer to peer: no broker, no discovery, nothing off the graph.
 
 Keys. Agent j of a run publishes its message of round k on `hearsay/<run>/<j>/<k>`, answers queries for
-`hearsay/<run>/<j>/<k>` (a message that somebody missed) and `hearsay/<run>/<j>/hello` (who it is), and is present while
-its liveliness token `hearsay/<run>/<j>/alive` is.
+`hearsay/<run>/<j>/<k>` (a message that somebody missed), `hearsay/<run>/<j>/hello` (who it is) and
+`hearsay/<run>/<j>/done/<i>` (i, who hears j, says that it is done), and is present while its liveliness token
+`hearsay/<run>/<j>/alive` is.
 
 Links. Zenoh peers never forward what another peer sent, so a message reaches exactly those who are connected to its
 sender and subscribed to it. One end of each edge connects, the one whose name sorts first: a second link between the
@@ -10,7 +11,7 @@ same peers would only be refused.
 
 Trust. With credentials every link is mutual TLS, and Zenoh's access control reads the common name of the certificate
 at the other end: over bob's link only `hearsay/<run>/bob/*` comes in, and only an agent named in `heard_by` may
-subscribe to my messages or fetch them. Host names are checked against the certificate as well, but an agent is its
+subscribe to my messages or fetch them, and each only says of itself that it is done. Host names are checked against the certificate as well, but an agent is its
 common name. Without credentials anyone who reaches the port can speak and listen.
 
 This is the only file that imports zenoh.
@@ -50,7 +51,9 @@ class Transport:
 
     `on_message(sender, round_text, payload)`, `outbox(round)` and `hello(what)` run on Zenoh's threads, one per
     neighbour heard and one for queries, so they may run at the same time as each other. They must be quick: once 256
-    messages wait for one, the link stops, and its sender with it. `hello` may return None for what it does not know.
+    messages wait for one, the link stops, and its sender with it. `hello` may return None for what it does not know;
+    it is asked for "hello", for other words, and for "done/<name>", which under TLS only that agent can ask.
+    `on_link` is called when a neighbour has come or gone.
 
     What is refused is counted in `refused`, by reason: "oversized", "unexpected" (a pattern for a key, a deletion, a
     reply to another question) and "error" (a callback raised; `last_error` is the last such exception). What the
@@ -69,6 +72,7 @@ class Transport:
         outbox: Callable[[int], bytes | None],
         hello: Callable[[str], bytes | None],
         largest: int,
+        on_link: Callable[[], None] = lambda: None,
     ):
         self.run, self.me = valid_name("run", run), me
         self.hears, self.heard_by = tuple(p.name for p in hears), tuple(p.name for p in heard_by)
@@ -77,8 +81,9 @@ class Transport:
         self.largest = check.count("largest", largest)
         self.refused: Counter[str] = Counter()
         self.last_error: Exception | None = None
-        self._on_message, self._outbox, self._hello = on_message, outbox, hello
+        self._on_message, self._outbox, self._hello, self._on_link = on_message, outbox, hello, on_link
         self._lock, self._alive, self._closed = threading.Lock(), set[str](), False
+        self._met: Counter[str] = Counter()
 
         connect = [p.endpoint for name, p in neighbours.items() if me.name < name]
         # Zenoh drops what is longer than this as its fragments arrive, which bounds what a neighbour can make us hold.
@@ -86,7 +91,7 @@ class Transport:
             [me, *neighbours.values()], [me.endpoint], connect, credentials, 2 * self.largest + 65536
         )
         if credentials is not None:
-            credentials.verify(me.name)
+            credentials.verify(me.name, me.host)
             config["access_control"] = access_rules(run, me.name, self.hears, self.heard_by)
         self._session = _open(config, me.endpoint)
         try:
@@ -97,7 +102,11 @@ class Transport:
                 live.declare_subscriber(self._key(name, "alive"), self._watch(name), history=True)
                 for name in self.neighbours
             ]
-            self._queryable = self._session.declare_queryable(self._key(me.name, "*"), self._answer, complete=True)
+            answers = ["*", *(f"done/{name}" for name in self.heard_by)]
+            self._queryables = [
+                self._session.declare_queryable(self._key(me.name, what), self._answer, complete=True)
+                for what in answers
+            ]
             # Last, so that whoever sees this agent alive can already ask it.
             self._token = live.declare_token(self._key(me.name, "alive"))
         except BaseException:
@@ -123,17 +132,42 @@ class Transport:
 
     def ask(self, agent: str, what: str, timeout: float) -> bytes | None:
         """What `agent` answers to a query for `what`, such as "hello"; None if it is away or has no answer."""
+        key = self._question(agent, what)
+        return _ask(self._opened(), key, self.largest, check.positive("timeout", timeout), self._refuse)
+
+    def inquire(
+        self, agent: str, what: str, timeout: float, answered: Callable[[bytes], None], ended: Callable[[], None]
+    ) -> None:
+        """The same without waiting: `answered` is called with every good answer, and then `ended`, on a thread of Zenoh's.
+
+        It ends when all have answered or said that they have no answer, when their link is lost, or when the time is up.
+        """
+        key, session = self._question(agent, what), self._opened()
+
+        def heard(reply: zenoh.Reply) -> None:
+            try:
+                if (answer := _checked(reply, key, self.largest, self._refuse)) is not None:
+                    answered(answer)
+            except Exception as error:
+                self._refuse("error", error)
+
+        _get(session, key, check.positive("timeout", timeout), zenoh.handlers.Callback(heard, ended))
+
+    def _question(self, agent: str, what: str) -> str:
         check.one_of("agent", agent, self.neighbours)
-        if not isinstance(what, str) or not WORD.fullmatch(what):
-            check.fail("what", "1 to 128 letters, digits, _ or -", what)
-        return _ask(
-            self._opened(), self._key(agent, what), self.largest, check.positive("timeout", timeout), self._refuse
-        )
+        if not isinstance(what, str) or not (WORD.fullmatch(what) or what == f"done/{self.me.name}"):
+            check.fail("what", f'1 to 128 letters, digits, _ or -, or "done/{self.me.name}"', what)
+        return self._key(agent, what)
 
     def alive(self) -> set[str]:
         """Neighbours that are connected and present now."""
         with self._lock:
             return set(self._alive)
+
+    def met(self, name: str) -> int:
+        """How often that neighbour has come: a message that was under way when its link broke is lost."""
+        with self._lock:
+            return self._met[name]
 
     def subscribed(self) -> list[str]:
         """The keys whose messages this process asked for."""
@@ -189,7 +223,10 @@ class Transport:
     def _watch(self, name: str) -> Callable[[zenoh.Sample], None]:
         def changed(sample: zenoh.Sample) -> None:
             with self._lock:
-                (self._alive.add if sample.kind == zenoh.SampleKind.PUT else self._alive.discard)(name)
+                here = sample.kind == zenoh.SampleKind.PUT
+                (self._alive.add if here else self._alive.discard)(name)
+                self._met[name] += here
+            self._on_link()
 
         return changed
 
@@ -199,7 +236,7 @@ class Transport:
             try:
                 key = str(query.key_expr)
                 text = key.removeprefix(self._key(self.me.name, ""))
-                if not WORD.fullmatch(text):
+                if not WORD.fullmatch(text.removeprefix("done/")):
                     self._refuse("unexpected")
                     return
                 answer = self._outbox(int(text)) if text.isdecimal() else self._hello(text)
@@ -276,24 +313,31 @@ def _close_at_exit() -> None:
         _close(session)
 
 
-def _ask(session: zenoh.Session, key: str, largest: int, timeout: float, refuse: Callable[[str], None]) -> bytes | None:
+def _get(session: zenoh.Session, key: str, timeout: float, handler: Any = None) -> Any:
     # All who may know: a restarted agent may still be remembered under its dead link. The first good answer wins.
     everyone, each = zenoh.QueryTarget.ALL, zenoh.ConsolidationMode.NONE
     try:
-        replies = session.get(key, target=everyone, consolidation=each, timeout=timeout, express=True)
+        return session.get(key, handler, target=everyone, consolidation=each, timeout=timeout, express=True)
     except zenoh.ZError as error:
         raise OSError(f"{key} cannot be asked for: {_reason(error)}") from None
-    for reply in replies:
-        sample = reply.ok
-        if sample is None:
-            continue  # the time was up
-        if str(sample.key_expr) != key or sample.kind != zenoh.SampleKind.PUT:
-            refuse("unexpected")
-        elif len(sample.payload) > largest:
-            refuse("oversized")
-        else:
-            return sample.payload.to_bytes()
+
+
+def _checked(reply: zenoh.Reply, key: str, largest: int, refuse: Callable[[str], None]) -> bytes | None:
+    sample = reply.ok
+    if sample is None:
+        return None  # the time was up
+    if str(sample.key_expr) != key or sample.kind != zenoh.SampleKind.PUT:
+        refuse("unexpected")
+    elif len(sample.payload) > largest:
+        refuse("oversized")
+    else:
+        return sample.payload.to_bytes()
     return None
+
+
+def _ask(session: zenoh.Session, key: str, largest: int, timeout: float, refuse: Callable[[str], None]) -> bytes | None:
+    checked = (_checked(reply, key, largest, refuse) for reply in _get(session, key, timeout))
+    return next((answer for answer in checked if answer is not None), None)
 
 
 def _close(session: zenoh.Session) -> None:

@@ -33,7 +33,7 @@ def check_ledgers(path, witness) -> None:
     """Every message left as one string of bytes only, which the ledger holds; the ledger's budget is exact."""
     left: dict[tuple[str, int], set[str]] = defaultdict(set)
     for line in witness.read_text().splitlines():
-        name, step, digest = line.split()
+        name, step, digest, *_ = line.split()
         left[name, int(step)].add(digest)
     network = load(path)
     for number, member in enumerate(network.members):

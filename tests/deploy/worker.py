@@ -1,7 +1,7 @@
 """One agent as a process of its own. Processes are forked from a server that has imported everything once, so that they start quickly.
 
 `kills` lets a process kill itself (SIGKILL, nothing is flushed or closed) at given points of given rounds, each once: what has been used up is kept in a file.
-`witness` is a file to which every payload is written, as a hash, just before it is handed to the network: what left, whatever happened then.
+`witness` is a file to which every payload is written, as a hash, just before it is handed to the network, with how and when: what left, whatever happened then.
 """
 
 from __future__ import annotations
@@ -106,19 +106,20 @@ def _arm(kills: Sequence[tuple[int, str]], used: Path) -> None:
 def _record(path: Path, name: str) -> None:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
-    def note(step: int, payload: bytes) -> None:
-        os.write(handle, f"{name} {step} {hashlib.sha256(payload).hexdigest()}\n".encode())
+    def note(step: int, payload: bytes, how: str) -> None:
+        digest = hashlib.sha256(payload).hexdigest()
+        os.write(handle, f"{name} {step} {digest} {how} {time.monotonic()}\n".encode())
 
     publish, outbox = Transport.publish, Agent._outbox
 
     def published(self: Transport, round: int, payload: bytes) -> None:
-        note(round, payload)
+        note(round, payload, "sent")
         publish(self, round, payload)
 
     def answered(self: Agent, step: int) -> bytes | None:
         found = outbox(self, step)
         if found is not None:
-            note(step, found)
+            note(step, found, "answered")
         return found
 
     Transport.publish, Agent._outbox = published, answered  # type: ignore[method-assign]
