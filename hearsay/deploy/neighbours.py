@@ -72,7 +72,7 @@ class Neighbours:
             linked = {name: self.transport.met(name) for name in waiting}
             asked = waiting & self.transport.alive()
             for name in pace.due(self._unasked(asked, "hello")):
-                self._ask(name, "hello", partial(answers.__setitem__, name))
+                self._ask(name, "hello", partial(self._greeted, answers, name, time.monotonic()))
             self.mailbox.rest(pace.left(asked))
             for name in sorted(set(answers) & waiting):
                 if agrees(name, answers.pop(name)):
@@ -92,6 +92,11 @@ class Neighbours:
             if waiting and clock.word(waiting - here):
                 log.info("waiting for %s to start%s", ", ".join(sorted(waiting)), self._reasons(waiting - here))
         self.waiting_for = []
+
+    def _greeted(self, answers: dict[str, bytes], name: str, asked: float, answer: bytes) -> None:
+        # A message 0 may be a whole round trip behind ours: its sender had to be answered first.
+        self._usual = max(self._usual, time.monotonic() - asked)
+        answers[name] = answer
 
     def gather(self, step: int) -> tuple[dict[str, Fields], list[str]]:
         """The neighbours' messages of that round, and who is left out."""

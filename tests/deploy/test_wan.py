@@ -5,6 +5,7 @@ The router is `wan.c`, which lies beside the repository (shared/tools); it needs
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import statistics
@@ -119,7 +120,7 @@ def round_times(left: list[list[str]]) -> list[float]:
     for name, _, _, how, when in left:
         if how == "sent":
             sent[name].append(float(when))
-    return [after - before for times in sent.values() for before, after in zip(times[1:], times[2:], strict=False)]
+    return [after - before for times in sent.values() for before, after in itertools.pairwise(times[1:])]
 
 
 def test_a_round_takes_one_way_and_no_more(tmp_path):
