@@ -1,4 +1,7 @@
-"""Small networks for tests: net.toml files on free ports of this machine, agents as threads or as real processes."""
+"""Small networks for tests: net.toml files on free ports of this machine, agents as threads or as real processes.
+
+Nothing here waits for a time: an agent is held before it publishes a given message (`Gate`, or `hold` for processes), the test acts, and lets it go. `SECONDS` only ends what hangs.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,11 @@ import multiprocessing
 import os
 import signal
 import socket
+import sqlite3
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +22,12 @@ import numpy as np
 
 from hearsay.config import _toml
 from hearsay.deploy.agent import Agent
+from hearsay.deploy.plan import planned
 from hearsay.deploy.settings import Network, load
 from tests.deploy import worker
 
 NAMES = ("alice", "bob", "carol", "dave", "erin")
+SECONDS = 300.0
 
 
 _ports = itertools.count(0)
@@ -53,13 +60,13 @@ def write(
     run_table: Mapping[str, Any] | None = None,
     **tables: Mapping[str, Any],
 ) -> Path:
-    """A net.toml; by default ridge regression in four dimensions, epsilon = 8, 50 rounds, on a ring."""
+    """A net.toml; by default ridge regression in four dimensions, epsilon = 8, 12 rounds, on a ring."""
     usual: dict[str, Mapping[str, Any]] = {
         "problem": {"loss": "ridge", "records": 60, "dimension": 4, "radius": 3.0},
         "graph": {"kind": "ring"},
         "algorithm": {"name": "ldp-online"},
-        "privacy": {"epsilon": 8.0, "delta": 1e-5},
-        "run": run_table or {"steps": 50},
+        "privacy": {"epsilon": 8.0},  # without a delta: a plan is worked out a hundred times as fast
+        "run": run_table or {"steps": 12},
     }
     protocol = "tls" if secure else "tcp"
     lines = [
@@ -67,7 +74,7 @@ def write(
         *_keys(
             {
                 "run": run,
-                "deadline": 60,
+                "deadline": SECONDS,
                 "state": f"state-{run}",
                 **({"keys": "keys"} if secure else {}),
                 **(network or {}),
@@ -91,26 +98,120 @@ def _keys(values: Mapping[str, Any]) -> list[str]:
     return [f"{key} = {_toml(value)}" for key, value in values.items()]
 
 
-def run_threads(network: Network, rehearsal: int | None, **options: Any) -> dict[str, Agent]:
-    """All agents in this process; their models are in `.model`."""
-    agents = {name: Agent(network, name, rehearsal=rehearsal, no_privacy=True, **options) for name in network.names}
-    failures: dict[str, BaseException] = {}
+def wait_for(condition: Callable[[], Any], what: str = "it did not happen") -> Any:
+    end = time.monotonic() + SECONDS
+    while not (found := condition()):
+        assert time.monotonic() < end, what
+        time.sleep(0.005)
+    return found
 
-    def run(name: str) -> None:
-        try:
-            agents[name].model = agents[name].run()  # type: ignore[attr-defined]
-        except BaseException as error:
-            failures[name] = error
 
-    threads = [threading.Thread(target=run, args=(name,), daemon=True) for name in network.names]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    if failures:
-        raise next(iter(failures.values()))
-    assert not any(thread.is_alive() for thread in threads), "an agent hangs"
-    return agents
+class Gate:
+    """Holds an agent before it publishes its message of that round, which is in the ledger by then, until it is opened."""
+
+    def __init__(self, step: int) -> None:
+        self.step, self.reached, self.opened = step, threading.Event(), threading.Event()
+
+    def guard(self, agent: Agent) -> None:
+        plain = agent._publish
+
+        def publish(step: int, payload: bytes) -> None:
+            if step == self.step:
+                self.reached.set()
+                assert self.opened.wait(SECONDS)
+            plain(step, payload)
+
+        agent._publish = publish  # type: ignore[method-assign]
+
+    def __enter__(self) -> Gate:
+        assert self.reached.wait(SECONDS), "nobody came"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.opened.set()
+
+
+class Threads:
+    """Agents in this process. `with fleet:` stops whoever still runs; an agent's model or what ended it is in `ended`."""
+
+    def __init__(self, network: Network, seed: int | None = 3) -> None:
+        self.network, self.seed = network, seed
+        self.agents, self.ended = dict[str, Agent](), dict[str, Any]()
+        self._threads: dict[str, threading.Thread] = {}
+        # All work out the same plan, unless each has read a file of its own.
+        self._plan = None if network.from_files else planned(network, None, rehearsed=seed is not None)
+
+    def start(self, name: str, *gates: Gate, network: Network | None = None, called: str = "") -> Agent:
+        """`called`: under which name it is kept here, where there are two of one name."""
+        key, plan = called or name, self._plan if network is None else None
+        agent = Agent(network or self.network, name, rehearsal=self.seed, no_privacy=True, plan=plan)
+        for gate in gates:
+            gate.guard(agent)
+        self.agents[key] = agent
+        self.ended.pop(key, None)
+
+        def run() -> None:
+            try:
+                self.ended[key] = agent.run()
+            except BaseException as error:
+                self.ended[key] = error
+
+        self._threads[key] = threading.Thread(target=run, daemon=True)
+        self._threads[key].start()
+        return agent
+
+    def start_all(self) -> None:
+        for name in self.network.names:
+            self.start(name)
+
+    def join(self, *names: str) -> Any:
+        """Until they have ended (all, unless named): how the last of them did."""
+        found = None
+        for name in names or list(self._threads):
+            self._threads[name].join(SECONDS)
+            assert not self._threads[name].is_alive(), f"{name} hangs"
+            found = self.ended[name]
+        return found
+
+    def runs(self, name: str) -> bool:
+        return self._threads[name].is_alive()
+
+    def stop(self, *names: str) -> None:
+        for name in names or list(self._threads):
+            self.agents[name]._stop.set()
+        self.join(*names)
+
+    def models(self) -> np.ndarray:
+        self.join()
+        for found in self.ended.values():
+            if isinstance(found, BaseException):
+                raise found
+        return np.stack([self.ended[name] for name in self.network.names])
+
+    def __enter__(self) -> Threads:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def run_threads(network: Network, rehearsal: int | None) -> dict[str, Agent]:
+    """All agents in this process, to their end; their models are in `.model`."""
+    with Threads(network, rehearsal) as fleet:
+        fleet.start_all()
+        for name, model in zip(network.names, fleet.models(), strict=True):
+            fleet.agents[name].model = model  # type: ignore[attr-defined]
+        return fleet.agents
+
+
+def size_of(network: Network, number: int) -> int:
+    """How many messages are in a ledger that is in use, or is only being made."""
+    if not (path := network.members[number].ledger).exists():
+        return 0
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'rounds'").fetchone():
+            return 0
+        return db.execute("SELECT count(*) FROM rounds").fetchone()[0]
 
 
 class Processes:
@@ -127,11 +228,11 @@ class Processes:
 
     def start(self, name: str, configs: Sequence[str] | None = None, **more: Any) -> Any:
         options = {"log": str(self.log(name)), **self.options, **more}
-        kills = options.pop("kills", {}).get(name, ())
+        kills, hold = (options.pop(what, {}).get(name) for what in ("kills", "hold"))
         process = self._context.Process(
             target=worker.run,
             args=(name, self.seed, configs or self.configs),
-            kwargs={**options, "kills": kills},
+            kwargs={**options, "kills": kills or (), "hold": hold},
             daemon=True,
         )
         process.start()
@@ -145,7 +246,10 @@ class Processes:
         for name in self.names:
             self.start(name)
 
-    def watch(self, seconds: float) -> int:
+    def wait_until_held(self, name: str) -> None:
+        wait_for(Path(f"{self.log(name)}.held").exists, "nobody came")
+
+    def watch(self, seconds: float = SECONDS) -> int:
         """Until all are done, starting again what was killed; how often that was."""
         end, restarts = time.monotonic() + seconds, 0
         while any(process.exitcode != 0 for process in self.running.values()):

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from hearsay.deploy.agent import Agent
+from hearsay.deploy.host import Refused
 from hearsay.deploy.ledger import LedgerError
 from hearsay.deploy.settings import load
-from tests.deploy.networks import NAMES, Processes, free_ports, run_threads, write
-from tests.deploy.test_chaos import size_of, wait_for
+from tests.deploy.networks import NAMES, Gate, Threads, free_ports, run_threads, size_of, wait_for, write
 
 TWO = {"names": NAMES[:2], "graph": {"kind": "complete"}}
 
@@ -26,26 +26,30 @@ def copied(path, target) -> None:
         old.backup(new)
 
 
+def refusal(ended) -> str:
+    """Why an agent was refused: what `hearsay agent` ends with exit code 6 for."""
+    assert isinstance(ended, Refused), ended
+    return str(ended)
+
+
 def test_a_backup_that_is_put_back_is_refused(tmp_path):
-    path = write(tmp_path, run_table={"steps": 400}, **TWO)
+    path = write(tmp_path, **TWO)
     network = load(path)
-    ledger, backup = network.members[0].ledger, tmp_path / "backup"
-    with Processes([path], names=NAMES[:2], pace=0.02, seed=None) as fleet:
-        fleet.start_all()
-        wait_for(lambda: size_of(network, 0) > 5, 60)
-        copied(path, backup)
-        wait_for(lambda: size_of(network, 0) > 20, 60)
-        fleet.running["alice"].kill()
-        fleet.running["alice"].join()
+    ledger, backup, early, late = network.members[0].ledger, tmp_path / "backup", Gate(2), Gate(5)
+    with Threads(network, None) as fleet:
+        fleet.start("bob")
+        fleet.start("alice", early, late)
+        with early:
+            copied(path, backup)
+        with late:  # bob has heard message 4
+            fleet.agents["alice"]._stop.set()
+        fleet.join("alice")
         for file in ledger.parent.glob("alice.ledger*"):
             file.unlink()
         shutil.copy(backup, ledger)
-        before = size_of(network, 0)
         fleet.start("alice")
-        fleet.running["alice"].join(30)
-        assert fleet.running["alice"].exitcode == 6
-        assert "it is not the latest one" in fleet.log("alice").read_text()
-        assert size_of(network, 0) == before, "nothing may be noised"
+        assert "it is not the latest one" in refusal(fleet.join("alice"))
+        assert size_of(network, 0) == 3, "nothing may be noised"
 
 
 def elsewhere(path, tmp_path):
@@ -56,45 +60,86 @@ def elsewhere(path, tmp_path):
     other = tmp_path / "elsewhere.toml"
     other.write_text(text)
     assert load(other).digest == network.digest
-    return other
+    return load(other)
 
 
 def test_a_second_process_with_a_ledger_of_its_own_is_refused(tmp_path):
-    path = write(tmp_path, run_table={"steps": 300}, **TWO)
+    path, gate = write(tmp_path, **TWO), Gate(3)
     other = elsewhere(path, tmp_path)
-    with Processes([path], names=NAMES[:2], pace=0.02) as fleet:
-        fleet.start_all()
-        wait_for(lambda: size_of(load(path), 0) > 3, 60)
-        first = fleet.running["alice"]
-        second = fleet.start("alice", [str(other)], log=str(tmp_path / "second.log"))
-        second.join(30)
-        assert second.exitcode == 6
-        assert "knows another process as alice" in (tmp_path / "second.log").read_text()
-        assert size_of(load(other), 0) == 0, "nothing may be noised"
-        assert first.is_alive()
+    with Threads(load(path)) as fleet:
+        fleet.start("bob")
+        fleet.start("alice", gate)
+        with gate:
+            fleet.start("alice", network=other, called="second")
+            assert "knows another process as alice" in refusal(fleet.join("second"))
+            assert size_of(other, 0) == 0, "nothing may be noised"
+            assert fleet.runs("alice")
 
 
-@pytest.mark.slow
+def test_an_empty_folder_is_refused(tmp_path):
+    """As if the agent ran on another host: its neighbours know the process that they met."""
+    network, gate = load(write(tmp_path, **TWO)), Gate(3)
+    with Threads(network) as fleet:
+        fleet.start("bob")
+        fleet.start("alice", gate)
+        with gate:
+            fleet.agents["alice"]._stop.set()
+        fleet.join("alice")
+        for file in network.members[0].state.glob("alice.ledger*"):
+            file.unlink()
+        fleet.start("alice")
+        assert "knows another process as alice" in refusal(fleet.join("alice"))
+        assert size_of(network, 0) == 0, "nothing may be noised"
+        assert fleet.runs("bob")
+
+
 def test_two_processes_from_copies_of_one_ledger_are_stopped_by_their_neighbours(tmp_path):
     """Nothing tells a copy from its original before both have spoken; then everybody who hears them stops."""
-    path = write(tmp_path, run_table={"steps": 400}, **TWO)
-    other, network = elsewhere(path, tmp_path), load(path)
-    with Processes([path], names=NAMES[:2], pace=0.02, seed=None) as fleet:
-        fleet.start_all()
-        wait_for(lambda: size_of(network, 0) > 3, 60)
-        for name in NAMES[:2]:
-            fleet.running[name].kill()
-            fleet.running[name].join()
-        copied(path, load(other).members[0].ledger)
-        # bob can be reached by both: the other alice, who connects, needs no endpoint that he knows.
-        second = fleet.start("alice", [str(other)], log=str(tmp_path / "second.log"))
-        fleet.start_all()
-        bob, first = fleet.running["bob"], fleet.running["alice"]
-        wait_for(lambda: 6 in (bob.exitcode, first.exitcode, second.exitcode), 60)
-        said = fleet.log("bob").read_text() + fleet.log("alice").read_text() + (tmp_path / "second.log").read_text()
-        # Side by side they are caught by what they say; one that comes late is refused, because the other is ahead of it.
-        assert "alice sent two different messages for one round" in said or "it is not the latest one" in said
-        second.kill()
+    path, gate = write(tmp_path, **TWO), Gate(3)
+    other = elsewhere(path, tmp_path)
+    with Threads(load(path), None) as fleet:
+        fleet.start("bob")
+        fleet.start("alice", gate)
+        with gate:
+            for name in NAMES[:2]:
+                fleet.agents[name]._stop.set()
+        fleet.join()
+        copied(path, other.members[0].ledger)
+        gates = {name: Gate(4) for name in ("bob", "alice", "second")}
+        fleet.start("bob", gates["bob"])
+        fleet.start("alice", gates["alice"])
+        fleet.start("alice", gates["second"], network=other, called="second")
+        # Both have noised message 4, each in its own way, and bob is in that round.
+        with gates["bob"]:
+            with gates["alice"], gates["second"]:
+                pass
+            wait_for(lambda: fleet.agents["bob"].mailbox.twofold)
+        assert "alice sent two different messages for one round" in refusal(fleet.join("bob"))
+
+
+def test_one_agent_cannot_run_twice(tmp_path):
+    network, gate = load(write(tmp_path, **TWO)), Gate(2)
+    with Threads(network) as fleet:
+        fleet.start("bob")
+        fleet.start("alice", gate)
+        with gate:
+            fleet.start("alice", called="second")
+            with pytest.raises(LedgerError, match="already running"):
+                raise fleet.join("second")
+            assert fleet.runs("alice")
+
+
+def test_another_configuration_is_named_before_anything_is_sent(tmp_path):
+    path = write(tmp_path, **TWO)
+    other = tmp_path / "other.toml"
+    other.write_text(path.read_text().replace("epsilon = 8.0", "epsilon = 9.0"))
+    with Threads(load(path)) as fleet:
+        fleet.start("alice")
+        fleet.start("bob", network=load(other))
+        said = [refusal(fleet.join(name)) for name in NAMES[:2]]
+    assert "[privacy] epsilon is 8.0 here and 9.0 there" in said[0]
+    assert "[privacy] epsilon is 9.0 here and 8.0 there" in said[1]
+    assert size_of(load(path), 0) == size_of(load(path), 1) == 0
 
 
 def small_files(tmp_path):
@@ -136,21 +181,19 @@ def test_a_rehearsal_is_never_continued_as_a_private_run(tmp_path):
         Agent(load(path), "alice").run()
 
 
-@pytest.mark.slow
 def test_a_neighbour_that_was_replaced_is_noticed(tmp_path):
     """bob's folder is lost in the middle: alice, whose ledger remembers him, goes no further with another bob."""
-    path = write(tmp_path, run_table={"steps": 400}, **TWO)
-    network = load(path)
-    with Processes([path], names=NAMES[:2], pace=0.02) as fleet:
-        fleet.start_all()
-        wait_for(lambda: size_of(network, 0) > 5, 60)
-        for name in NAMES[:2]:
-            fleet.running[name].kill()
-            fleet.running[name].join()
+    network, gate = load(write(tmp_path, **TWO)), Gate(3)
+    with Threads(network) as fleet:
+        fleet.start("bob")
+        fleet.start("alice", gate)
+        with gate:
+            for name in NAMES[:2]:
+                fleet.agents[name]._stop.set()
+        fleet.join()
         for file in network.members[1].state.glob("bob.ledger*"):
             file.unlink()
         fleet.start_all()
-        wait_for(lambda: 6 in [fleet.running[name].exitcode for name in NAMES[:2]], 40)
-        codes = [fleet.running[name].exitcode for name in NAMES[:2]]
-        assert 6 in codes
+        wait_for(lambda: any(isinstance(ended, Refused) for ended in fleet.ended.values()))
+        fleet.stop()
         assert size_of(network, 1) == 0, "nothing may be noised"

@@ -1,5 +1,6 @@
 """One agent as a process of its own. Processes are forked from a server that has imported everything once, so that they start quickly.
 
+`hold` keeps a process from publishing the message of that round, for as long as it lives: a file tells that it is there.
 `kills` lets a process kill itself (SIGKILL, nothing is flushed or closed) at given points of given rounds, each once: what has been used up is kept in a file.
 `witness` is a file to which every payload is written, as a hash, just before it is handed to the network, with how and when: what left, whatever happened then.
 """
@@ -38,7 +39,7 @@ def run(
     log: str,
     kills: Sequence[tuple[int, str]] = (),
     witness: str | None = None,
-    pace: float = 0.0,
+    hold: int | None = None,
     large: int | None = None,
 ) -> None:
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -47,14 +48,16 @@ def run(
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     jax.config.update("jax_enable_x64", True)
     enable_compilation_cache()
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # the same small programs in every process
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     if large is not None:
         ledger._LARGE = large  # so that small messages take the way of large ones
     if kills:
         _arm(kills, Path(log + ".kills"))
     if witness:
         _record(Path(witness), name)
-    if pace:
-        _slow_down(pace)
+    if hold is not None:
+        _hold(hold, Path(log + ".held"))
     for config in configs:
         agent = Agent(load(config), name, rehearsal=seed, no_privacy=True)
         try:
@@ -93,14 +96,7 @@ def _arm(kills: Sequence[tuple[int, str]], used: Path) -> None:
     wrap(Agent, "_publish", after="after publish")
     wrap(Agent, "_update", after="after update")
     wrap(Ledger, "_store", after="in ledger")  # after the statements, before COMMIT
-    plain = Mailbox.wait
-
-    def waiting(self: Mailbox, step: int, timeout: float, whom: Any = None) -> list[str]:
-        found = plain(self, step, min(timeout, 0.005), whom)
-        die_at(step, "waiting")
-        return found and plain(self, step, timeout, whom)
-
-    Mailbox.wait = waiting  # type: ignore[method-assign]
+    wrap(Mailbox, "wait", after="waiting")
 
 
 def _record(path: Path, name: str) -> None:
@@ -125,12 +121,13 @@ def _record(path: Path, name: str) -> None:
     Transport.publish, Agent._outbox = published, answered  # type: ignore[method-assign]
 
 
-def _slow_down(seconds: float) -> None:
-    """So that a run lasts long enough to be disturbed."""
+def _hold(round: int, held: Path) -> None:
     plain = Agent._publish
 
-    def paced(self: Agent, step: int, payload: bytes) -> None:
-        time.sleep(seconds)
+    def publish(self: Agent, step: int, payload: bytes) -> None:
+        if step == round:
+            held.touch()
+            signal.pause()
         plain(self, step, payload)
 
-    Agent._publish = paced  # type: ignore[method-assign]
+    Agent._publish = publish  # type: ignore[method-assign]
