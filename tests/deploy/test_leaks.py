@@ -19,7 +19,7 @@ from hearsay.deploy.ledger import Ledger
 from hearsay.deploy.settings import load
 from hearsay.deploy.transport import Transport
 from hearsay.noise import lattice
-from tests.deploy.networks import NAMES, Processes, run_threads, write
+from tests.deploy.networks import NAMES, SECONDS, Processes, Threads, run_threads, write
 
 SETTINGS = {
     "ldp-online": {},
@@ -117,28 +117,25 @@ def test_the_search_sees_a_state_that_is_sent_without_noise(tmp_path, monkeypatc
     assert all(needle in b"".join(sent) for needle in private)
 
 
-def crash(folder, config, text):
-    """`hearsay agent`, with a computation that fails and says what it was given."""
-    script = (
-        "import sys, hearsay.cli, hearsay.deploy.steps as steps\n"
-        "def broken(self, step, carry): raise ValueError(f'bad features {self.records.features.tolist()}')\n"
-        "steps.Steps.prepare = broken\n"
-        f"sys.argv = ['hearsay', 'agent', '--config', {str(config)!r}, '--name', {text!r}]\n"
-        "hearsay.cli.main()\n"
-    )
-    return subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder
-    )
+CRASH = (
+    "import sys, hearsay.cli, hearsay.deploy.steps as steps\n"
+    "def broken(self, step, carry): raise ValueError(f'bad features {self.records.features.tolist()}')\n"
+    "steps.Steps.prepare = broken\n"
+    "sys.argv = ['hearsay', 'agent', '--config', sys.argv[1], '--name', 'alice']\n"
+    "hearsay.cli.main()\n"
+)
 
 
 def test_a_crash_says_where_and_not_what(tmp_path):
-    settings = private_numbers(tmp_path)
-    settings |= {"names": NAMES[:2], "graph": {"kind": "complete"}, "network": {"deadline": 5}}
+    """`hearsay agent`, with a computation that fails and says what it was given."""
+    settings = private_numbers(tmp_path) | {"names": NAMES[:2], "graph": {"kind": "complete"}}
     path = write(tmp_path, **settings)
-    processes = [crash(tmp_path, path, name) for name in NAMES[:2]]
-    outputs = [process.communicate(timeout=90)[0] for process in processes]
-    assert any(process.returncode == 70 for process in processes), outputs
-    said = next(out for process, out in zip(processes, outputs, strict=True) if process.returncode == 70)
+    with Threads(load(path), None) as fleet:
+        fleet.start("bob")
+        words = [sys.executable, "-c", CRASH, str(path)]
+        crashed = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=SECONDS)
+    said = crashed.stdout + crashed.stderr
+    assert crashed.returncode == 70, said
     assert "failed: ValueError in" in said and "line 2" in said
     assert "Traceback" not in said
     with np.load(tmp_path / "alice.npz") as stored:
@@ -150,12 +147,13 @@ def test_a_crash_says_where_and_not_what(tmp_path):
 
 
 def test_no_core_dumps_and_private_files(tmp_path):
-    path = write(tmp_path, names=NAMES[:2], graph={"kind": "complete"}, run_table={"steps": 200})
+    path = write(tmp_path, names=NAMES[:2], graph={"kind": "complete"})
     network = load(path)
-    with Processes([path], names=NAMES[:2], pace=0.02) as fleet:
+    with Processes([path], names=NAMES[:2], hold={"alice": 3}) as fleet:
         fleet.start_all()
+        fleet.wait_until_held("alice")
         with observe(network) as observer:
-            facts = look(network, observer, seconds=30)
+            facts = look(network, observer, seconds=SECONDS)
         assert all(one.facts for one in facts)
         limits = Path(f"/proc/{fleet.running['alice'].pid}/limits").read_text().splitlines()
         assert next(line for line in limits if line.startswith("Max core file size")).split()[4:6] == ["0", "0"]
