@@ -165,11 +165,15 @@ def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
             continue
         if isinstance(here, dict) and isinstance(there, dict):
             inner = next(k for k in (*here, *there) if k not in here or k not in there or not _same(here[k], there[k]))
-            table = key if key in ours else _quoted(key)
-            name = inner if inner in here else _quoted(inner)
-            return f"[{table}] {name} is {_quoted(here.get(inner))} here and {_quoted(there.get(inner))} there"
-        return f"{key if key in ours else _quoted(key)} is {_quoted(here)} here and {_quoted(there)} there"
+            return (
+                f"[{_key(key)}] {_key(inner)} is {_quoted(here.get(inner))} here and {_quoted(there.get(inner))} there"
+            )
+        return f"{_key(key)} is {_quoted(here)} here and {_quoted(there)} there"
     return "nothing"
+
+
+def _key(name: str) -> str:
+    return name if NAME.fullmatch(name) else _quoted(name)
 
 
 def _quoted(value: Any) -> str:

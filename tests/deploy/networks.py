@@ -214,6 +214,64 @@ def size_of(network: Network, number: int) -> int:
         return db.execute("SELECT count(*) FROM rounds").fetchone()[0]
 
 
+class Wire:
+    """A TCP wire to a port of this machine that can be cut: bytes stop, and nobody is told. `calls` counts those who connect."""
+
+    def __init__(self, target: int, host: str = "127.0.0.1") -> None:
+        self.target, self.cut, self._ends = target, threading.Event(), list[socket.socket]()
+        self._listener = socket.create_server((host, 0))
+        self.port, self.calls = self._listener.getsockname()[1], 0
+        self._guard, self._closed = threading.Lock(), False
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near = self._listener.accept()[0]
+            except OSError:
+                return
+            self.calls += 1
+            try:
+                far = socket.create_connection(("127.0.0.1", self.target))
+            except OSError:
+                near.close()
+                continue
+            with self._guard:
+                self._ends += [near, far]
+                if self._closed:
+                    near.close()
+                    far.close()
+                    return
+            for source, sink in ((near, far), (far, near)):
+                threading.Thread(target=self._carry, args=(source, sink), daemon=True).start()
+
+    def _carry(self, source: socket.socket, sink: socket.socket) -> None:
+        try:
+            while data := source.recv(65536):
+                while self.cut.is_set():
+                    time.sleep(0.01)
+                sink.sendall(data)
+        except OSError:
+            pass
+        finally:
+            for end in (source, sink):
+                end.close()
+
+    def close(self) -> None:
+        with self._guard:
+            self._closed = True
+            self._listener.shutdown(socket.SHUT_RDWR)
+            for end in (self._listener, *self._ends):
+                end.close()
+
+
+def worker_context() -> Any:
+    """Processes that are forked from a server which has imported everything once."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.deploy.worker"])
+    return context
+
+
 class Processes:
     """One real process per agent, each running the given configurations one after the other (worker.py)."""
 
@@ -223,8 +281,7 @@ class Processes:
         self.configs, self.seed, self.names, self.options = [str(c) for c in configs], seed, list(names), options
         self.folder = Path(configs[0]).parent
         self.running: dict[str, Any] = {}
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["tests.deploy.worker"])
+        self._context = worker_context()
 
     def start(self, name: str, configs: Sequence[str] | None = None, **more: Any) -> Any:
         options = {"log": str(self.log(name)), **self.options, **more}

@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import random
-import socket
 import threading
-import time
 from collections import defaultdict
 
 import numpy as np
@@ -24,6 +22,7 @@ from tests.deploy.networks import (
     Gate,
     Processes,
     Threads,
+    Wire,
     models,
     run_threads,
     size_of,
@@ -114,47 +113,6 @@ def test_many_kills_change_nothing(tmp_path, seed, large):
     path = chaos(tmp_path / "chaos", seed=seed, names=NAMES, steps=40, each=6, random_kills=6, large=large)
     if seed is not None:
         np.testing.assert_array_equal(models(path), calm(tmp_path, NAMES, 40))
-
-
-class Wire:
-    """A TCP wire to a port that can be cut: bytes stop, and nobody is told."""
-
-    def __init__(self, target: int) -> None:
-        self.target, self.cut, self._ends = target, threading.Event(), list[socket.socket]()
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port, self.carried = self._listener.getsockname()[1], 0
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                near = self._listener.accept()[0]
-                self._ends.append(near)
-                far = socket.create_connection(("127.0.0.1", self.target))
-                self._ends.append(far)
-            except OSError:
-                if self._listener.fileno() < 0:
-                    return
-                continue
-            for source, sink in ((near, far), (far, near)):
-                threading.Thread(target=self._carry, args=(source, sink), daemon=True).start()
-
-    def _carry(self, source: socket.socket, sink: socket.socket) -> None:
-        try:
-            while data := source.recv(65536):
-                while self.cut.is_set():
-                    time.sleep(0.01)
-                sink.sendall(data)
-                self.carried += len(data)
-        except OSError:
-            pass
-        finally:
-            for end in (source, sink):
-                end.close()
-
-    def close(self) -> None:
-        for end in (self._listener, *self._ends):
-            end.close()
 
 
 def test_a_partition_heals(tmp_path, monkeypatch):

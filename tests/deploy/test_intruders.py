@@ -119,7 +119,8 @@ def test_ten_thousand_malformed_messages_from_a_member(held, keys, calm, caplog)
             wait_for(lambda: sum(alice.mailbox.dropped.values()) >= before + count, "every one is counted")
             return resident()
 
-        assert flood(8000) - flood(2000) > -30 * 2**20, "it grows"
+        before = flood(8000)
+        assert flood(2000) - before < 30 * 2**20, "it grows"
     unharmed(fleet, gate, calm)
     assert "dropped a message that claims to be from carol" in caplog.text
     assert "wrong configuration" in caplog.text and "not safetensors" in caplog.text

@@ -185,7 +185,8 @@ def test_wrong_types_are_named(path, to, message):
 )  # fmt: skip
 def test_bad_endpoints(endpoint):
     with pytest.raises(
-        ValueError, match=r'endpoint in \[agents.bob\] must be "tls/host:port" or "tcp/host:port", got '
+        ValueError,
+        match=r'endpoint in \[agents.bob\] must be like "tcp/127.0.0.1:7447" or "tls/bob.example:7447", got ',
     ):
         read(changed("agents", "bob", "endpoint", to=endpoint), HERE)
 
@@ -193,6 +194,29 @@ def test_bad_endpoints(endpoint):
 @pytest.mark.parametrize("endpoint", ["tcp/ward-3.example.org:7447", "tcp/[::1]:7447", "tcp/h:65535"])
 def test_good_endpoints(endpoint):
     assert read(changed("agents", "bob", "endpoint", to=endpoint), HERE).members[1].peer.endpoint == endpoint
+
+
+def test_an_ipv6_address_is_refused_under_tls():
+    """Zenoh would accept it, listen on it, and never connect to it. To listen everywhere is another matter."""
+    for endpoint in ("tls/[2001:db8::5]:7447", "tls/[::1]:7447"):
+        with pytest.raises(
+            ValueError, match=r"endpoint in \[agents.bob\] must be with a host name, because Zenoh connects to no IPv6"
+        ):
+            read(changed("agents", "bob", "endpoint", to=endpoint), HERE)
+    given = secure()
+    given["agents"]["bob"]["endpoint"] = "tls/[::]:7447"
+    assert read(given, HERE).members[1].peer.host == "[::]"
+
+
+def test_what_a_neighbour_says_of_its_configuration_is_cut():
+    ours = read(tables(), HERE).public
+    for theirs in (
+        {**ours, "steps": "x" * 10**6},
+        {**ours, "privacy": {**ours["privacy"], "y" * 10**6: 1}},
+        {**ours, "z\n" * 10**6: 1},
+    ):
+        said = difference(ours, theirs)
+        assert len(said) < 700 and "\n" not in said and " ..." in said
 
 
 def test_tls_needs_keys():

@@ -1,0 +1,229 @@
+"""When a neighbour is asked, and when not: a network of this test's own making, so that nothing depends on how fast a machine is."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from hearsay.deploy import neighbours as module
+from hearsay.deploy.host import Stopped
+from hearsay.deploy.links import Peer
+from hearsay.deploy.mailbox import Mailbox
+from hearsay.deploy.messages import Format
+from hearsay.deploy.neighbours import Neighbours
+from hearsay.deploy.settings import load
+from tests.deploy.networks import SECONDS, wait_for, write
+
+FORMAT = Format("wards", "c" * 64, {"params": (3,)}, np.dtype("<f8"))
+HEARS = ("bob", "carol")
+
+
+def message(sender: str, step: int) -> bytes:
+    return FORMAT.encode(sender, step, {"params": np.full(3, float(step))})
+
+
+class Line:
+    """A transport that only notes down who is asked for what; the test answers."""
+
+    def __init__(self, mailbox: Mailbox) -> None:
+        self.hears = self.heard_by = HEARS
+        self.me, self.mailbox = Peer("alice", "tcp/127.0.0.1:1"), mailbox
+        self.here, self.times = set(HEARS), Counter(HEARS)
+        self.asked: list[tuple[str, str]] = []
+        self.open: dict[tuple[str, str], list] = {}
+
+    def alive(self) -> set[str]:
+        return set(self.here)
+
+    def met(self, name: str) -> int:
+        return self.times[name]
+
+    def inquire(self, name, what, timeout, answered, ended) -> None:
+        assert (name, what) not in self.open, "two questions for one message"
+        self.asked.append((name, what))
+        self.open[name, what] = [answered, ended]
+
+    def answer(self, name: str, what: str, payload: bytes | None) -> None:
+        answered, ended = self.open.pop((name, what))
+        if payload is not None:
+            answered(payload)
+        ended()
+
+    def come_back(self, name: str) -> None:
+        self.here.add(name)
+        self.times[name] += 1
+        self.mailbox.wake()
+
+
+class Round:
+    """`gather` on a thread of its own."""
+
+    def __init__(self, alice: Neighbours, step: int) -> None:
+        self.found: list = []
+        self._thread = threading.Thread(target=self._run, args=(alice, step), daemon=True)
+        self._thread.start()
+
+    def _run(self, alice: Neighbours, step: int) -> None:
+        try:
+            self.found.append(alice.gather(step))
+        except Stopped as stopped:
+            self.found.append(stopped)
+
+    def result(self):
+        self._thread.join(SECONDS)
+        return self.found[0]
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    """alice, who hears bob and carol; nobody is asked because of the time unless a test says so."""
+
+    def make(ask: float = SECONDS, **network):
+        monkeypatch.setattr(module, "_ASK", ask)
+        found = load(write(tmp_path, names=("alice", *HEARS), network=network))
+        mailbox = Mailbox(FORMAT, HEARS, 1000, {})
+        line = Line(mailbox)
+        alice = Neighbours(found, "alice", line, mailbox, threading.Event(), FORMAT.largest)  # type: ignore[arg-type]
+        greeting = threading.Thread(target=alice.greet, args=(lambda name, answer: answer == b"yes", False))
+        greeting.start()
+        for name in HEARS:
+            wait_for(lambda name=name: (name, "hello") in line.open)
+            line.answer(name, "hello", b"no")
+            wait_for(lambda name=name: (name, "hello") in line.open)
+            line.answer(name, "hello", b"yes")
+        greeting.join(SECONDS)
+        line.asked.clear()
+        return alice, line, mailbox
+
+    return make
+
+
+def test_messages_that_come_are_not_asked_for(world):
+    alice, line, mailbox = world()
+    for step in range(5):
+        going = Round(alice, step)
+        for name in HEARS:
+            mailbox.put(name, str(step), message(name, step))
+        heard, missing = going.result()
+        assert set(heard) == set(HEARS) and missing == []
+        mailbox.begin(step + 1)
+    assert line.asked == []
+
+
+def test_a_later_round_is_a_reason_to_ask_at_once(world):
+    alice, line, mailbox = world()
+    going = Round(alice, 0)
+    mailbox.put("carol", "0", message("carol", 0))
+    mailbox.put("bob", "1", message("bob", 1))
+    wait_for(lambda: line.asked == [("bob", "0")])
+    mailbox.put("bob", "2", message("bob", 2))  # while the answer is under way
+    line.answer("bob", "0", message("bob", 0))
+    assert set(going.result()[0]) == set(HEARS) and line.asked == [("bob", "0")]
+
+
+def test_a_link_that_was_made_anew_is_a_reason_to_ask_at_once(world):
+    alice, line, mailbox = world()
+    going = Round(alice, 0)
+    mailbox.put("carol", "0", message("carol", 0))
+    line.here.discard("bob")
+    mailbox.wake()
+    wait_for(lambda: alice.waiting_for == ["bob"])
+    assert line.asked == [], "nobody is there to be asked"
+    line.come_back("bob")
+    wait_for(lambda: line.asked == [("bob", "0")])
+    line.answer("bob", "0", None)  # not yet
+    line.come_back("bob")
+    wait_for(lambda: len(line.asked) == 2)
+    mailbox.put("bob", "0", message("bob", 0))  # which he then sends by himself
+    assert going.result()[1] == []
+
+
+def test_time_is_a_reason_to_ask_everybody_at_once_and_then_ever_more_rarely(world):
+    alice, line, _ = world(ask=0.02)
+    going = Round(alice, 0)
+    asked = []
+    for turn in range(4):
+        wait_for(lambda turn=turn: len(line.asked) == 2 * (turn + 1))
+        asked.append(time.monotonic())
+        assert set(line.open) == {("bob", "0"), ("carol", "0")}, "both are open at the same time"
+        for name in HEARS:
+            line.answer(name, "0", message(name, 0) if turn == 3 else None)
+    assert set(going.result()[0]) == set(HEARS)
+    # Pauses of 0.04, 0.08 and 0.16 s at least; a slow machine makes them longer.
+    assert asked[1] - asked[0] > 0.035 and asked[2] - asked[1] > 0.075 and asked[3] - asked[2] > 0.155
+
+
+def test_the_first_question_waits_for_four_times_what_rounds_take(world):
+    alice, _, mailbox = world()
+    usual = []
+    for step in range(40):
+        going = Round(alice, step)
+        wait_for(lambda: set(alice.waiting_for) == set(HEARS))
+        time.sleep(0.02)
+        for name in HEARS:
+            mailbox.put(name, str(step), message(name, step))
+        going.result()
+        mailbox.begin(step + 1)
+        usual.append(alice._usual)
+    assert usual[-1] > 0.015, "a smoothed time"
+
+
+def test_who_was_away_says_nothing_of_how_long_messages_take(world):
+    alice, line, mailbox = world()
+    before = alice._usual
+    line.here.discard("bob")
+    going = Round(alice, 0)
+    wait_for(lambda: alice.waiting_for)
+    mailbox.put("carol", "0", message("carol", 0))
+    line.come_back("bob")
+    mailbox.put("bob", "0", message("bob", 0))
+    going.result()
+    assert alice._usual == before
+
+
+def test_under_skip_a_liar_costs_patience_and_no_more(world):
+    """bob has sent a message of a far round, so that every round asks him for his, and never answers: no round waits for the answer."""
+    alice, line, mailbox = world(policy="skip", patience=0.05, deadline=SECONDS)
+    mailbox.put("bob", "900", message("bob", 900))
+    for step in range(3):
+        mailbox.put("carol", str(step), message("carol", step))
+        began = time.monotonic()
+        heard, missing = Round(alice, step).result()
+        assert missing == ["bob"] and set(heard) == {"carol"}
+        assert time.monotonic() - began < SECONDS / 2, "the question is still open"
+        mailbox.begin(step + 1)
+    assert line.asked == [("bob", str(step)) for step in range(3)]
+    mailbox.put("carol", "3", message("carol", 3))
+    line.here.discard("bob")
+    assert Round(alice, 3).result()[1] == ["bob"]
+
+
+def test_a_deadline_says_who_is_connected(world):
+    alice, line, _ = world(deadline=0.1)
+    line.here.discard("carol")
+    said = str(Round(alice, 0).result())
+    where = alice.network.members[2].endpoint.partition("/")[2]
+    assert (
+        f"no message 0 from bob (connected, but silent), carol (not connected) within 0.1 s ({where}: connection refused)"
+        in said
+    )
+
+
+def test_the_end_is_told_and_heard(world):
+    alice, line, _ = world()
+    thread = threading.Thread(target=alice.part)
+    thread.start()
+    for name in HEARS:
+        wait_for(lambda name=name: (name, "done/alice") in line.open)
+        line.answer(name, "done/alice", b"heard")
+    assert alice.hear_done("bob") == b"heard" and alice.hear_done("mallory") is None
+    assert thread.is_alive()
+    assert alice.hear_done("carol") == b"heard"
+    thread.join(SECONDS)
+    assert not thread.is_alive()
+    assert json.dumps(alice.waiting_for)
