@@ -116,6 +116,8 @@ class Neighbours:
                 log.info("waiting for message %d of %s%s%s", step, ", ".join(missing), away, self._reasons(gone))
             self._ask_for(step, set(missing) - gone, pace, overtaken)
             pause = pace.left(set(missing) - gone)
+            if self.network.policy == "skip":
+                pause = min(pause, max(_BREATH, self.network.patience - clock.passed))
         if missing != self._without:
             log.info("from round %d on without %s", step, ", ".join(missing) or "nobody")
         self.waiting_for, self._without = [], missing

@@ -145,6 +145,7 @@ def test_a_link_that_was_made_anew_is_a_reason_to_ask_at_once(world):
 
 def test_time_is_a_reason_to_ask_everybody_at_once_and_then_ever_more_rarely(world):
     alice, line, _ = world(ask=0.02)
+    alice._usual = 0.0
     going = Round(alice, 0)
     asked = []
     for turn in range(4):

@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = {name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("network.md", "operations.md")}
 UNIT = ROOT / "docs" / "hearsay-agent@.service"
 STEPS = 300
-SECONDS = 60  # for one command, at most
+SECONDS = 300  # for one command, at most
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes in /proc")
 
 
@@ -112,7 +112,7 @@ class Terminal:
             if process.poll() is None:
                 process.send_signal(signal.SIGINT)
             try:
-                process.communicate(timeout=20)
+                process.communicate(timeout=SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.communicate()
@@ -161,7 +161,7 @@ def wait_for(condition, what: str) -> None:
     end = time.monotonic() + SECONDS
     while not condition():
         assert time.monotonic() < end, what
-        time.sleep(0.05)
+        time.sleep(0.005)
 
 
 INIT, CD, CHECK, UP, STATUS, LONGER, UP_LONGER, KILL, REHEARSE, UP_REHEARSED, KEYS, AGENT_CHECK, AGENT = commands(
@@ -186,12 +186,14 @@ def test_the_tutorial(terminal):
     assert "steps = 3000" in (one.folder / "second.toml").read_text()
     one.shorten("second.toml", STEPS)
     process, state = one.start(UP_LONGER), one.folder / "state" / "second-run"
-    wait_for(lambda: process.poll() is not None or _size(state / "carol.ledger-wal") > 200_000, "rounds go on")
+    wait_for(lambda: process.poll() is not None or _size(state / "carol.ledger-wal") > 60_000, "rounds go on")
     running = agents_in(one.folder)
     assert "pgrep -f 'second.toml --name carol'" in KILL and set(running) == {"alice", "bob", "carol"}
     os.kill(running["bob"], signal.SIGSTOP)  # so that the run lasts until it has been looked at
     os.kill(running["carol"], signal.SIGKILL)
-    seen = json.loads(one.run(STATUS.replace("net.toml", "second.toml") + " --json", code=5))
+    seen = {"alice": None}
+    while not seen["alice"]:  # a busy machine may not answer within the two seconds of the command
+        seen = json.loads(one.run(STATUS.replace("net.toml", "second.toml") + " --json", code=5))
     os.kill(running["bob"], signal.SIGCONT)
     assert "state/second-run" in one.end(process)
     log = (state / "carol.log").read_text()
@@ -362,7 +364,7 @@ def test_messages_are_those_that_are_logged():
     source = "".join(path.read_text() for path in (ROOT / "hearsay" / "deploy").glob("*.py"))
     table = section("operations.md", "What to do when").partition("| message |")[2]
     messages = re.findall(r"^\| `([^`]+)` \|", table, flags=re.MULTILINE)
-    assert len(messages) == 14
+    assert len(messages) >= 22
     for message in messages:
         assert message in source, message
 

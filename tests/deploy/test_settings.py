@@ -200,7 +200,8 @@ def test_an_ipv6_address_is_refused_under_tls():
     """Zenoh would accept it, listen on it, and never connect to it. To listen everywhere is another matter."""
     for endpoint in ("tls/[2001:db8::5]:7447", "tls/[::1]:7447"):
         with pytest.raises(
-            ValueError, match=r"endpoint in \[agents.bob\] must be with a host name, because Zenoh connects to no IPv6"
+            ValueError,
+            match=r"endpoint in \[agents.bob\] must be a host name and a port under TLS, where Zenoh connects to no IPv6",
         ):
             read(changed("agents", "bob", "endpoint", to=endpoint), HERE)
     given = secure()

@@ -368,7 +368,7 @@ def test_close_is_quick_and_can_be_repeated(world):
         (
             "ann",
             "tls/[2001:db8::5]:7447",
-            "endpoint of ann must be with a host name, because Zenoh connects to no IPv6",
+            "endpoint of ann must be a host name and a port under TLS, where Zenoh connects to no IPv6",
         ),
     ],
 )
