@@ -132,7 +132,8 @@ def valid_endpoint(what: str, value: Any) -> str:
     if match is None or not 0 < int(match[3]) < 65536:
         check.fail(what, 'like "tcp/127.0.0.1:7447" or "tls/bob.example:7447"', value)
     if match[1] == "tls" and match[2].startswith("[") and match[2] not in EVERYWHERE:
-        rule = "a host name and a port under TLS, where Zenoh connects to no IPv6 address (a name that resolves to one will do)"check.fail(what, rule, value)
+        rule = "a host name and a port under TLS, where Zenoh connects to no IPv6 address (a name that resolves to one will do)"
+        check.fail(what, rule, value)
     return value
 
 
