@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -36,6 +37,7 @@ _NUDGE = (
 _ASK = 1.0  # seconds before a message is asked for, at least
 _SLOW = 10e6 / 8  # bytes a second: what a line is taken for before anything was heard over it
 _BREATH = 0.01  # seconds between two looks at the same thing
+_MOST = 4  # questions that one neighbour may leave open: under "skip" a liar would collect one in every round
 _SMOOTH = 8  # rounds
 _WORD = 10.0  # seconds between two words in the log; the first comes after half of them
 _DIAL = 2.0  # seconds before the endpoint of one who is not connected is dialled
@@ -177,9 +179,10 @@ class Neighbours:
         return {name for name in self.transport.alive() & self._hears if heard.get(name, -1) >= step - 2}
 
     def _unasked(self, names: set[str], what: str) -> set[str]:
-        """Those of whom it is not being asked already."""
+        """Those of whom it is not being asked already, and who have not left too many questions open."""
         with self._lock:
-            return {name for name in names if (name, what) not in self._open}
+            open_ = Counter(name for name, _ in self._open)
+            return {name for name in names if (name, what) not in self._open and open_[name] < _MOST}
 
     def _ask(self, name: str, what: str, answered: Callable[[bytes], None]) -> None:
         def ended() -> None:
