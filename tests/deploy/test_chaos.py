@@ -131,7 +131,7 @@ def test_a_partition_heals(tmp_path, monkeypatch):
         with gate:
             wire.cut.set()
         wait_for(lambda: alice.transport.alive() == {"carol"} and alice.neighbours.waiting_for == ["bob"])
-        assert size_of(network, 0) == 5 and all(map(fleet.runs, THREE))
+        assert size_of(network, 0) in (5, 6) and all(map(fleet.runs, THREE)), "bob's message 4 may have come before"
         wire.cut.clear()
         np.testing.assert_array_equal(fleet.models(), calm(tmp_path))
     wire.close()
