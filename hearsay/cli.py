@@ -50,7 +50,12 @@ Flag = typer.Option
 @configurable("algorithm")
 def run(
     config: Any,
-    budget: Annotated[float | None, typer.Option(help="Stop before any agent has spent more than this.")] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            help="Stop before any agent has spent more than this epsilon (ternary messages: before its delta exceeds --delta)."
+        ),
+    ] = None,
     out: Out = None,
     resume: Annotated[bool, Flag("--resume", help="Continue the run in --out from its checkpoint.")] = False,
     overwrite: Annotated[bool, Flag("--overwrite", help="Replace the run that is in --out.")] = False,
@@ -150,6 +155,7 @@ def compare(config: Any, algorithms: list[str], out: Out = None) -> None:
     """Run several algorithms on one problem and graph, at the same --noise or the same --epsilon, and compare them in one report."""
     if len(set(algorithms)) < 2 or len(set(algorithms)) < len(algorithms):
         raise ValueError(f"compare needs two or more different algorithms, got {' '.join(algorithms)}")
+    from hearsay.certify import unit
     from hearsay.metrics import Reference
     from hearsay.report.html import comparison_report
     from hearsay.simulate import simulate
@@ -163,7 +169,7 @@ def compare(config: Any, algorithms: list[str], out: Out = None) -> None:
     reference = Reference(shared)
     out.mkdir(parents=True, exist_ok=True)
     for name, (algorithm, problem, graph) in built.items():
-        with progress_bar() as show:
+        with progress_bar(unit(algorithm)) as show:
             runs[name] = simulate(
                 algorithm, problem, graph, steps=config.steps, seeds=config.seeds, every=config.every,
                 delta=config.delta, reference=reference, progress=functools.partial(show, name),
@@ -350,7 +356,7 @@ def _with_noise(config: Any, names: Sequence[str] = ()) -> Any:
 
 
 def _run(config: Any, out: Path, resume: bool, overwrite: bool, no_privacy: bool) -> None:
-    from hearsay.certify import certify
+    from hearsay.certify import certify, unit
     from hearsay.checkpoint import NAME, write_atomically
     from hearsay.config import dump
     from hearsay.simulate import simulate
@@ -366,7 +372,7 @@ def _run(config: Any, out: Path, resume: bool, overwrite: bool, no_privacy: bool
     out.mkdir(parents=True, exist_ok=True)
     if not resume:
         write_atomically(out / "config.toml", dump(config).encode())
-    with progress_bar() as show:
+    with progress_bar(unit(algorithm)) as show:
         result = simulate(
             algorithm, problem, graph, steps=config.steps, seeds=config.seeds, every=config.every,
             budget=config.privacy.get("budget"), delta=config.delta, folder=out, resume=resume,

@@ -24,7 +24,7 @@ from hearsay import _validate as check
 from hearsay import checkpoint
 from hearsay._version import VERSION
 from hearsay.base import Algorithm
-from hearsay.certify import certify, messages_within
+from hearsay.certify import allowance, certify, messages_within, unit
 from hearsay.devices import facts, fitted
 from hearsay.graphs import Graph
 from hearsay.metrics import Reference
@@ -59,13 +59,13 @@ def simulate(
     Args:
       seeds: how many noise seeds to run side by side (0, 1, ...), or a list of them. The data stream is the same for all.
       budget: epsilon that no agent may exceed (at `delta` for Gaussian noise), one number or one per agent: the run ends before the
-        first message that would.
-      delta: also certify epsilon at this delta (needed for Gaussian noise).
+        first message that would. Ternary messages have epsilon = 0 at a delta that grows: with a budget they end before it exceeds `delta`.
+      delta: also certify epsilon at this delta (needed for Gaussian noise, and for a budget of ternary messages).
       reference: measure against the running optimum; False skips it (large networks), a Reference shares it between runs.
       regret: measure regret too (it costs agents x all records at every measured step).
       spread: standard deviation of the agents' random start; 0 starts everybody at the origin.
       folder: where checkpoints go; `resume` continues from the one there.
-      progress: called with (steps done, steps to do, largest epsilon spent) after each chunk.
+      progress: called with (steps done, steps to do, largest budget spent in the unit of `certify.unit`) after each chunk.
       notify: called with a line of text: what computes where, in how much memory, how long it will take, and what had to be changed to fit.
 
     Ctrl-C saves a checkpoint (given a folder) and returns what has been measured so far; `Run.stopped` says why a run ended early.
@@ -216,7 +216,8 @@ def allowed_steps(
         within, agent = messages_within(algorithm, problem, graph, allowed, limits, delta)
         if within < allowed:
             allowed = within
-            stopped = f"agent {agent} may spend {limits[agent]:g}: message {within} would exceed it and was not sent"
+            most = f"{unit(algorithm)} = {allowance(algorithm, limits, delta)[agent]:g}"
+            stopped = f"agent {agent} may spend {most}: message {within} would exceed it and was not sent"
     if allowed == 0:
         raise ValueError(f"nothing can be sent: {stopped}")
     return allowed, stopped
@@ -226,16 +227,23 @@ def _fingerprint(algorithm: Algorithm, problem: Problem, graph: Graph, start: tu
     # Another version may draw other noise or round otherwise: its checkpoints are not ours.
     digest = hashlib.sha256(
         repr(
-            (VERSION, algorithm, problem.loss, problem.domain, problem.arrivals, problem.declared, problem.seed, start)
+            (
+                VERSION,
+                algorithm,
+                problem.loss,
+                problem.domain,
+                problem.arrivals,
+                problem.declared,
+                problem.seed,
+                graph.digest(),
+                start,
+            )
         ).encode()
     )
     for array in (
         problem.features,
         problem.labels,
         problem.counts,
-        graph.weights.data,
-        graph.weights.indices,
-        graph.weights.indptr,
         *(problem.stream or ()),
         *(() if problem.start is None else (problem.start,)),
     ):

@@ -152,7 +152,8 @@ def test_without_noise_or_epsilon_every_agent_spends_ten(tmp_path):
 def test_a_budget_stops_the_run_and_says_so(tmp_path):
     result = call("run", *TINY, "--epsilon", "4", "--budget", "2", "--out", tmp_path)
     assert re.search(
-        r"Stopped early: agent \d may spend 2: message \d+ would exceed it and was not sent", plain(result.output)
+        r"Stopped early: agent \d may spend epsilon = 2: message \d+ would exceed it and was not sent",
+        plain(result.output),
     )
     certificate = json.loads((tmp_path / "certificate.json").read_text())
     assert certificate["horizon"] < 12

@@ -274,7 +274,7 @@ def test_a_gaussian_budget_is_an_epsilon_at_delta():
     assert run.steps[-1] == 5
     np.testing.assert_allclose(run.spent[-1], epsilon[4], rtol=1e-9)
     assert max(run.certificate.epsilon) <= budget
-    assert f"agent 0 may spend {budget:g}" in run.stopped
+    assert f"agent 0 may spend epsilon = {budget:g}" in run.stopped
 
 
 def test_an_infinite_budget_is_not_within_any(whole):

@@ -35,6 +35,7 @@ import numpy as np
 
 from hearsay._version import VERSION
 from hearsay.base import Inbox
+from hearsay.certify import unit
 from hearsay.deploy import arithmetic, budget, greeting, steps
 from hearsay.deploy.host import Refused, Stopped, settle, stopping
 from hearsay.deploy.ledger import Ledger
@@ -351,7 +352,7 @@ class Agent:
         status = {
             "schema": SCHEMA, "version": VERSION, "agent": self.name, "config": self.network.digest, "public": self.network.public,
             "round": self.total if self._done else step, "of": self.total, "done": self._done, "private": self.noise.private,
-            "spent": float(self.spent[sent - 1]) if sent else 0.0, "unit": budget.unit(self.plan.algorithm), "delta": self.plan.certificate.slack,
+            "spent": float(self.spent[sent - 1]) if sent else 0.0, "unit": unit(self.plan.algorithm), "delta": self.plan.certificate.slack,
             "instance": self.ledger.instance, "instances": self._instances, "heard": self.mailbox.heard, "alive": sorted(self.transport.alive()), "waiting_for": self._waiting_for,
             "dropped": {**self.mailbox.dropped, **self.transport.refused}, "hears": self.hears, "subscribed": self.transport.subscribed(),
         }  # fmt: skip

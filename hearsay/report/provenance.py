@@ -39,10 +39,9 @@ def reproduction(run: Run) -> Html:
         + f"algorithm = {run.algorithm!r}\n"
         + f"run = simulate(algorithm, problem, graph, steps={steps}, seeds={_seeds(seeds)}, every={every}{extra})"
     )
-    weights = run.graph.weights
     same = [
         ("Data", _fingerprint(run.problem.features, run.problem.labels, run.problem.counts)),
-        ("Weights", _fingerprint(weights.data, weights.indices, weights.indptr)),
+        ("Weights", _shown(run.graph.digest())),
         ("Seeds", ", ".join(map(str, seeds))),
         ("Precision", str(run.models.dtype)),
         ("Software", f"hearsay {VERSION}, jax {jax.__version__}, numpy {np.__version__}, Python {platform.python_version()}"),
@@ -76,4 +75,8 @@ def _fingerprint(*arrays: np.ndarray) -> Html:
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(np.ascontiguousarray(array).tobytes())
-    return tag("code", f"sha256 {digest.hexdigest()[:32]}")
+    return _shown(digest.hexdigest())
+
+
+def _shown(digest: str) -> Html:
+    return tag("code", f"sha256 {digest[:32]}")
