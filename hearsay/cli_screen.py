@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from hearsay.privacy.certificate import few
 from hearsay.privacy.certificate import show as show_epsilon
 
 console = Console()
@@ -83,8 +84,7 @@ def plan_table(plan: Any) -> None:
     algorithm = plan.algorithm
     for f in fields(algorithm):
         value = getattr(algorithm, f.name)
-        shown = list(dict.fromkeys(map(str, value))) if isinstance(value, tuple) else [str(value)]
-        table.add_row(f.name, "\n".join(shown))
+        table.add_row(f.name, few(value, "\n") if isinstance(value, tuple) else str(value))
     promise = (
         "no theorem promises one"
         if plan.rate is None
@@ -130,9 +130,7 @@ def hint(result: Any) -> None:
 def algorithm_line(algorithm: Any) -> str:
     """The configuration that a certificate speaks of."""
     values = {f.name: getattr(algorithm, f.name) for f in fields(algorithm)}
-    shown = (
-        f"{k} {' | '.join(map(str, v)) if isinstance(v, tuple) else v}" for k, v in values.items() if v is not False
-    )
+    shown = (f"{k} {few(v, ' | ') if isinstance(v, tuple) else v}" for k, v in values.items() if v is not False)
     return f"For {algorithm.name} with {', '.join(shown)}"
 
 

@@ -37,7 +37,7 @@ from hearsay._version import VERSION
 from hearsay.base import Inbox
 from hearsay.certify import unit
 from hearsay.deploy import arithmetic, budget, greeting, steps
-from hearsay.deploy.host import Refused, Stopped, settle, stopping
+from hearsay.deploy.host import Refused, Stopped, settle
 from hearsay.deploy.ledger import Ledger
 from hearsay.deploy.mailbox import Fields, Mailbox
 from hearsay.deploy.messages import Format
@@ -45,6 +45,7 @@ from hearsay.deploy.plan import Plan, planned
 from hearsay.deploy.privatize import REHEARSAL, Lattice, Rehearsal
 from hearsay.deploy.settings import SCHEMA, Network
 from hearsay.deploy.transport import Transport
+from hearsay.interrupts import stopping
 from hearsay.mixing import listening, own_weight
 
 log = logging.getLogger("hearsay.agent")

@@ -83,7 +83,9 @@ def _cryptography() -> _Cryptography:
     try:
         return _Cryptography()
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("certificates need the cryptography package: pip install hearsay[network]") from error
+        raise ModuleNotFoundError(
+            "certificates need the cryptography package: pip install '.[network]' in a checkout of hearsay"
+        ) from error
 
 
 def _read(path: Path) -> Any:

@@ -95,6 +95,16 @@ class Certificate:
         return replace(self, budgets=tuple(b for b in self.budgets if b.agent == agent))
 
     @property
+    def patterns(self) -> str:
+        """How the agents use their records."""
+        return few([b.pattern for b in self.budgets], "; ")
+
+    @property
+    def bases(self) -> str:
+        """What the bounds come from."""
+        return few([b.basis for b in self.budgets], "; ")
+
+    @property
     def not_covered(self) -> str:
         return NOT_COVERED + ("" if self.deployed else FLOATING)
 
@@ -164,8 +174,7 @@ class Certificate:
             numbers = "".join(f"  {cell:>{width}}" for cell, width in zip(cells[:-1], widths, strict=True))
             lines.append(_Row(f"  {whose:>{wide}}{numbers}  {cells[-1]}"))
         lines += [f"  {rest}"] if rest else []
-        lines += ["", f"  pattern   {'; '.join(dict.fromkeys(b.pattern for b in self.budgets))}"]
-        lines += [f"  bound by  {'; '.join(dict.fromkeys(b.basis for b in self.budgets))}", "", "  rests on"]
+        lines += ["", f"  pattern   {self.patterns}", f"  bound by  {self.bases}", "", "  rests on"]
         for assumption, agents in self.shared_assumptions():
             whose = "" if len(agents) == len(self.budgets) else f" ({self.who(agents)})"
             lines.append(f"    [{assumption.kind:>8}] {assumption.text}{whose}")
@@ -219,6 +228,13 @@ def who(agents: Sequence[int], total: int, names: Sequence[str] = (), *, short: 
     return shown if short else ("agent " if len(agents) == 1 else "agents ") + shown
 
 
+def few(values: Sequence[object], between: str, most: int = 6) -> str:
+    """Different values in words, the first of them and how many more there are."""
+    distinct = list(dict.fromkeys(map(str, values)))
+    more = [f"... and {len(distinct) - most:,} more"] if len(distinct) > most else []
+    return between.join([*distinct[:most], *more])
+
+
 def _joined(agents: Sequence[int]) -> list[str]:
     """Runs of neighbours: "0–3", "7"."""
     runs: list[list[int]] = []
@@ -227,7 +243,7 @@ def _joined(agents: Sequence[int]) -> list[str]:
             runs[-1].append(agent)
         else:
             runs.append([agent])
-    parts = []
+    parts: list[str] = []
     for run in runs:
         parts += [f"{run[0]}–{run[-1]}"] if len(run) > 2 else map(str, run)
     return parts

@@ -41,8 +41,8 @@ def _scope(cert: Certificate) -> list[tuple[object, object]]:
         ("Against", f"someone who {ADVERSARY}"),
         ("Horizon", show_horizon(cert.horizon) + ("" if math.isinf(cert.horizon) else " from every agent")),
         ("Noise", noise),
-        ("Use of records", "; ".join(dict.fromkeys(b.pattern for b in cert.budgets))),
-        ("Bound by", "; ".join(dict.fromkeys(b.basis for b in cert.budgets))),
+        ("Use of records", cert.patterns),
+        ("Bound by", cert.bases),
     ]
 
 

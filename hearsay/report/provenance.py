@@ -19,6 +19,9 @@ from hearsay.schedules import Schedule
 if TYPE_CHECKING:
     from hearsay.run import Run
 
+_LINES = 20  # different schedules of one option that a page shows
+_LONGEST = 20_000  # characters of code
+
 
 def configuration(run: Run) -> Html:
     """Every field of the algorithm; schedules as formulas in the step k."""
@@ -36,7 +39,7 @@ def reproduction(run: Run) -> Html:
     code = (
         "import jax\nfrom hearsay import *\n\n"
         + f'jax.config.update("jax_enable_x64", {wide})\n'
-        + f"algorithm = {run.algorithm!r}\n"
+        + f"algorithm = {_written(run.algorithm)}\n"
         + f"run = simulate(algorithm, problem, graph, steps={steps}, seeds={_seeds(seeds)}, every={every}{extra})"
     )
     same = [
@@ -54,6 +57,12 @@ def reproduction(run: Run) -> Html:
     return section("How to reproduce", lead, tag("pre", tag("code", code)), facts(same))
 
 
+def _written(algorithm: object) -> str:
+    """As code that makes it; schedules of very many agents would fill the page."""
+    text = repr(algorithm)
+    return text if len(text) <= _LONGEST else f"...  # repr(run.algorithm), {len(text):,} characters"
+
+
 def _setting(value: object) -> Html:
     """A schedule by its formula, one line for each group of agents that share one."""
     if not (isinstance(value, tuple) and value and all(isinstance(v, Schedule) for v in value)):
@@ -61,10 +70,12 @@ def _setting(value: object) -> Html:
     groups: dict[str, list[int]] = {}
     for agent, schedule in enumerate(value):
         groups.setdefault(str(schedule), []).append(agent)
-    lines = (
-        tag("div", tag("code", law), " ", tag("span", who(a, len(value)), class_="soft")) for law, a in groups.items()
-    )
-    return join(lines)
+    lines = [
+        tag("div", tag("code", law), " ", tag("span", who(a, len(value)), class_="soft"))
+        for law, a in list(groups.items())[:_LINES]
+    ]
+    more = len(groups) - _LINES
+    return join([*lines, tag("div", f"… and {more:,} more", class_="soft") if more > 0 else ""])
 
 
 def _seeds(seeds: Sequence[int]) -> str:
