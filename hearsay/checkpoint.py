@@ -35,7 +35,7 @@ def write_atomically(path: Path, content: bytes, previous: Path | None = None) -
         with contextlib.suppress(OSError):
             beside.unlink()
         if isinstance(error, OSError):  # the system does not say which file has no room
-            raise OSError(error.errno, f"cannot write it: {error.strerror}", str(path)) from error
+            raise OSError(error.errno, f"cannot write it: {error.strerror or error}", str(path)) from error
         raise
 
 

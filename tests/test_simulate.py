@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 import textwrap
@@ -19,6 +20,7 @@ from hearsay.metrics import Reference
 from hearsay.privacy.convert import gaussian_epsilon
 from hearsay.problems.problem import Problem
 
+simulation = importlib.import_module("hearsay.simulate")  # hearsay.simulate itself is the function
 STEPS, EVERY = 30, 5
 GRAPH = hs.graphs.ring(3)
 ALGORITHM = hs.ldp_online(step=hs.PowerLaw(0.3, -0.7), noise=hs.PowerLaw(0.5, 0.1))
@@ -164,6 +166,15 @@ def test_resuming_something_else_is_refused(tmp_path):
         simulate(resume=True)
     with pytest.raises(FileNotFoundError, match="nothing to resume"):
         simulate(folder=tmp_path / "elsewhere", resume=True)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_resuming_over_other_trackers_is_refused():
+    """Two runs that differ in the second of two graphs only."""
+    tracking, graph = hs.GradientTracking(noise=1.0), hs.graphs.directed_ring(3)
+    other = replace(graph, push=graph.pushed * 0.9)
+    marks = {simulation.fingerprint(tracking, PROBLEM, one, ()) for one in (graph, other)}
+    assert len(marks) == 2
 
 
 def test_resuming_for_fewer_steps_than_were_done_is_refused(tmp_path):

@@ -13,8 +13,9 @@ import pytest
 
 import hearsay as hs
 from hearsay.base import Finding
-from hearsay.privacy.certificate import NOT_COVERED, show
-from hearsay.report import words
+from hearsay.privacy.certificate import FLOATING, NOT_COVERED, AgentBudget, Certificate, show
+from hearsay.privacy.recursion import Assumption
+from hearsay.report import guarantee, words
 from hearsay.report.html import comparison_report, run_report
 from hearsay.report.style import new_figure
 
@@ -172,6 +173,27 @@ def test_gaussian_noise_shows_rho_and_delta(problem, graph, tmp_path):
     assert ">rho</th>" in page
 
 
+def test_a_page_says_what_the_text_says():
+    """One layout for both: columns, names, what is not covered."""
+    budget = AgentBudget(
+        0, 0.0, "basis", "every step", "step 3", assumptions=(Assumption("declared", "a stream"),), delta=0.125
+    )
+    cert = Certificate(
+        "ternary-dsgd",
+        9,
+        "ternary",
+        (budget, replace(budget, agent=1, delta=0.25, assumptions=())),
+        names=("alice", "bob"),
+    )
+    for this in (cert, replace(cert, deployed=True)):
+        page = unescape(re.sub(r"<[^>]*>", "|", guarantee.certificate(this)))
+        for part in ("|delta|", "|0.1250|", "|0.2500|", "|alice|", "|bob|", "(agent alice)"):
+            assert part in page
+        assert (FLOATING in page) == (not this.deployed) == (FLOATING[2:20] in str(this))
+        for column in this.columns():
+            assert f"|{column.title}|" in page and f"  {column.name}" in str(this)
+
+
 def test_regression_reports_test_error(tmp_path):
     problem = hs.problems.ridge(agents=4, records=50)
     regression = hs.simulate(hs.Dsgd(), problem, hs.graphs.star(4), steps=10, seeds=2)
@@ -193,7 +215,8 @@ def test_large_network(tmp_path):
     problem = hs.problems.ridge(agents=200, records=5)
     wide = hs.simulate(hs.ldp_online(), problem, hs.graphs.random(200), steps=4, reference=False)
     page = written(wide, tmp_path)
-    assert page.count('<tr><th scope="row" class="n">') == 200
+    rows = page.partition("Budget of every agent")[2].partition("</table>")[0].count('<tr><th scope="row"')
+    assert rows == len({str(b.epsilon) for b in wide.certificate.budgets}) < 20, "equal budgets share a row"
     assert "Models are measured on 16 of the 200 agents" in page
 
 
