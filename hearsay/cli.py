@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
 import os
@@ -169,9 +168,7 @@ def compare(config: Any, algorithms: list[str], out: Out = None) -> None:
     built = {name: _build(config.merged({"algorithm": {"name": name}})) for name in algorithms}
     shared = built[algorithms[0]][1]
     reference = Reference(shared)
-    cut = False
-    with contextlib.suppress(KeyboardInterrupt):
-        cut = True  # until the last of them is whole
+    try:
         for name, (algorithm, problem, graph) in built.items():
             with progress_bar(unit(algorithm)) as show:
                 runs[name] = simulate(
@@ -179,16 +176,16 @@ def compare(config: Any, algorithms: list[str], out: Out = None) -> None:
                     delta=config.delta, reference=reference, progress=functools.partial(show, name),
                 )  # fmt: skip
             if runs[name].interrupted:
-                raise KeyboardInterrupt
-        cut = False
-    if not runs:
-        raise KeyboardInterrupt
+                break
+    except KeyboardInterrupt:
+        if not runs:
+            raise
     summary(runs)
     missing = [name for name in algorithms if name not in runs or runs[name].interrupted]
-    notes = [f"INTERRUPTED: {', '.join(missing)} did not come to the end."] if cut else []
+    notes = [f"INTERRUPTED: {', '.join(missing)} did not come to the end."] if missing else []
     report = comparison_report(runs, out, f"Comparison on {shared.name}", notes=notes)
     console.print(f"Report: {report}", soft_wrap=True)
-    if cut:
+    if missing:
         interrupted("The report has what is done.")
 
 

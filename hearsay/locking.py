@@ -21,7 +21,7 @@ except ImportError:  # not a Unix
 
 NAME = ".lock"
 _WITHOUT = (errno.ENOSYS, errno.ENOTSUP, errno.EINVAL, errno.ENOLCK)
-_mine: dict[str, tuple[int, int]] = {}  # folder -> (the thread that holds it, how many times)
+_mine: dict[str, tuple[tuple[int, int], int]] = {}  # folder -> (the process and thread that hold it, how many times)
 _guard = threading.Lock()
 
 
@@ -36,7 +36,7 @@ def held(folder: str | os.PathLike | None) -> Iterator[None]:
         yield
         return
     path = Path(folder)
-    key, me = os.path.realpath(path), threading.get_ident()
+    key, me = os.path.realpath(path), (os.getpid(), threading.get_ident())  # a fork is somebody else
     with _guard:
         owner, times = _mine.get(key, (me, 0))
         if owner != me:
