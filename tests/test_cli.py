@@ -380,21 +380,15 @@ def test_a_run_is_not_overwritten_unasked(tmp_path, monkeypatch, capsys):
     assert call("run", "ldp-online", *TINY, "--out", out, "--overwrite").exit_code == 0
 
 
-def test_a_model_that_only_guesses_is_called_so(tmp_path):
-    result = call(
-        "run",
-        "ldp-online",
-        "--steps",
-        "5",
-        "--seeds",
-        "1",
-        "--set",
-        "run.every=5",
-        "--epsilon",
-        "0.001",
-        "--out",
-        tmp_path / "run",
-    )
+def test_only_a_model_that_only_guesses_is_called_so(capsys):
+    for guessing, accuracy, called in ((0.5, 0.505, True), (0.5, 0.52, False), (None, 0.1, False)):
+        cli_screen.hint(SimpleNamespace(guessing=guessing, final=lambda metric, accuracy=accuracy: (accuracy, 0.0)))
+        assert ("no better than always naming" in plain(capsys.readouterr().out)) == called
+
+
+@pytest.mark.slow
+def test_a_run_that_only_guesses_is_called_so(tmp_path):
+    result = call("run", "ldp-online", "--steps", "5", "--epsilon", "0.001", "--out", tmp_path / "run")
     assert "no better than always naming the commoner label" in plain(result.output)
 
 
