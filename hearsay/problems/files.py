@@ -221,12 +221,15 @@ def _download(file: DataFile, url: str, target: Path, progress: Progress | None)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     part = Path(name)
     try:
-        with os.fdopen(handle, "wb") as out:
+        with os.fdopen(
+            handle, "wb", buffering=0
+        ) as out:  # what a buffer cannot get rid of it would complain of once more
 
             def keep(chunk: bytes) -> None:
+                left = memoryview(chunk)
                 try:
-                    out.write(chunk)
-                    out.flush()
+                    while left:
+                        left = left[out.write(left) :]
                 except OSError as error:  # a full disk says nothing of the file, and is not the fault of the address
                     raise OSError(error.errno, f"cannot write it: {error.strerror}", str(target)) from error
 
