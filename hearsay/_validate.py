@@ -7,9 +7,17 @@ import math
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
+_LONGEST = 300  # characters of a value that an error message repeats
+
 
 def fail(name: str, rule: str, value: Any) -> NoReturn:
-    raise ValueError(f"{name} must be {rule}, got {value!r}")
+    raise ValueError(f"{name} must be {rule}, got {said(value)}")
+
+
+def said(value: Any) -> str:
+    """A value as an error message has room for it."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text):,} characters)"
 
 
 def number(name: str, value: Any) -> float:

@@ -125,7 +125,8 @@ def planned(
 def spent_after(
     algorithm: Algorithm, problem: Problem, graph: Graph, messages: Sequence[int], agents: Sequence[int] | None = None
 ) -> np.ndarray:
-    """Budget used after those numbers of messages, shape (len(messages), agents): pure epsilon for Laplace noise, rho for Gaussian noise."""
+    """Budget used after those numbers of messages, shape (len(messages), agents): pure epsilon for Laplace noise, rho for Gaussian noise, delta for
+    ternary messages."""
     wanted, curves = tuple(int(m) for m in messages), []
     for agent in range(graph.agents) if agents is None else agents:
         options = [account_spent(account, wanted) for account in algorithm.accounts(graph, agent, problem)]
@@ -134,8 +135,13 @@ def spent_after(
     return np.stack(curves, axis=1)
 
 
+def unit(algorithm: Algorithm) -> str:
+    """What a budget is counted in: "epsilon", or "delta" for ternary messages, whose epsilon is 0 while their delta is below 1 and infinite from there on."""
+    return "delta" if algorithm.mechanism == "ternary" else "epsilon"
+
+
 def as_epsilon(algorithm: Algorithm, spent: np.ndarray, delta: float | None) -> np.ndarray:
-    """`spent_after` in the unit that people read: epsilon, at delta for Gaussian noise; delta itself for ternary messages."""
+    """`spent_after` in the unit that people read (`unit`): epsilon, at delta for Gaussian noise; delta itself for ternary messages."""
     if algorithm.mechanism != "gaussian":
         return spent
     delta = _required(delta)
@@ -143,33 +149,57 @@ def as_epsilon(algorithm: Algorithm, spent: np.ndarray, delta: float | None) -> 
     return np.array([convert.gaussian_epsilon(float(rho), delta) for rho in distinct])[where].reshape(spent.shape)
 
 
+def allowance(algorithm: Algorithm, budget: Sequence[float], delta: float | None) -> list[float]:
+    """What every agent may spend, in the algorithm's `unit`, so that its certificate is within its budget: an epsilon, at delta for Gaussian noise.
+
+    Ternary messages keep to every epsilon as long as their delta stays below 1. How much of it may be used up is for the user to say, so `delta` must be
+    given, and no agent's own may exceed it.
+    """
+    if algorithm.mechanism == "laplace":
+        return list(budget)
+    delta = check.fraction("delta", _required(delta, algorithm.mechanism))
+    return [delta] * len(budget) if algorithm.mechanism == "ternary" else list(budget)
+
+
 def messages_within(
     algorithm: Algorithm,
     problem: Problem,
     graph: Graph,
     horizon: int,
-    budget: Sequence[float],
+    budget: float | Sequence[float],
     delta: float | None = None,
 ) -> tuple[int, int]:
-    """(how many messages every agent can send within its budget, the agent that binds)."""
-    budget = check.per_agent("budget", budget, graph.agents)
-    limits = np.array(budget, dtype=float)
+    """(how many messages every agent can send within its `allowance`, the agent that binds)."""
+    within = allowance(algorithm, check.per_agent("budget", budget, graph.agents), delta)
+    limits = np.array(within, dtype=float)
     if algorithm.mechanism == "gaussian":
-        delta = _required(delta)
-        limits = np.array([rho_for(limit, delta) for limit in budget])
+        each = {limit: rho_for(limit, _required(delta)) for limit in set(within)}
+        limits = np.array([each[limit] for limit in within])
     # What is spent never falls with the number of messages: look for the last one that every agent can afford.
     low, high = 0, horizon + 1
     while high - low > 1:
         middle = (low + high) // 2
         affordable = bool(np.all(spent_after(algorithm, problem, graph, [middle])[0] <= limits))
         low, high = (middle, high) if affordable else (low, middle)
+    # A certificate sums in another order: where the two differ in their last digits, it is the certificate that must be within the budget.
+    while low and np.any(_certified(algorithm, problem, graph, low) > limits):
+        low -= 1
     if low == horizon:
         return horizon, 0
-    over = spent_after(algorithm, problem, graph, [low + 1])[0] - limits
-    return low, int(np.argmax(over > 0))
+    over = np.maximum(
+        spent_after(algorithm, problem, graph, [low + 1])[0], _certified(algorithm, problem, graph, low + 1)
+    )
+    return low, int(np.argmax(over > limits))
 
 
-def _required(delta: float | None) -> float:
+def _certified(algorithm: Algorithm, problem: Problem, graph: Graph, messages: int) -> np.ndarray:
+    """What the certificate of so many messages says of every agent, in the accounts' own unit."""
+    return np.array([best_account(algorithm, problem, graph, i, messages)[1].value for i in range(graph.agents)])
+
+
+def _required(delta: float | None, mechanism: str = "gaussian") -> float:
+    if delta is None and mechanism == "ternary":
+        raise ValueError("delta must be given for a budget of ternary messages: it is what they spend, at epsilon = 0")
     if delta is None:
         raise ValueError("delta must be given for Gaussian noise: it has no pure epsilon")
     return delta

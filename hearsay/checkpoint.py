@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import os
@@ -16,24 +17,39 @@ class DamagedCheckpoint(ValueError):
     """The file is truncated or altered."""
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside the target, flush to disk, then rename: a crash leaves the old file or the new one, never half of one."""
+def write_atomically(path: Path, content: bytes, previous: Path | None = None) -> None:
+    """Write beside the target, flush to disk, then rename: a crash or a full disk leaves the old file or the new one, never half of one.
+
+    previous: where the old file, if there is one, is moved first.
+    """
     beside = path.with_name(path.name + ".partial")
-    with open(beside, "wb") as handle:
-        handle.write(content)
-        handle.flush()
-        os.fsync(handle.fileno())
-    os.replace(beside, path)
+    try:
+        with open(beside, "wb") as handle:
+            handle.write(content)
+            handle.flush()
+            os.fsync(handle.fileno())
+        if previous is not None and path.exists():
+            os.replace(path, previous)
+        os.replace(beside, path)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        if isinstance(error, OSError):  # the system does not say which file has no room
+            raise OSError(error.errno, f"cannot write it: {error.strerror or error}", str(path)) from error
+        raise
 
 
 def save(folder: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Into the folder; the checkpoint before this one is kept beside it."""
+    write(folder / NAME, arrays, folder / PREVIOUS)
+
+
+def write(path: Path, arrays: dict[str, np.ndarray], previous: Path | None = None) -> None:
+    """Arrays and their checksum, as one file."""
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)  # type: ignore[arg-type]
     content = buffer.getvalue()
-    path = folder / NAME
-    if path.exists():
-        os.replace(path, folder / PREVIOUS)
-    write_atomically(path, content + hashlib.sha256(content).digest())
+    write_atomically(path, content + hashlib.sha256(content).digest(), previous)
 
 
 def load(folder: Path) -> dict[str, np.ndarray]:
@@ -43,13 +59,18 @@ def load(folder: Path) -> dict[str, np.ndarray]:
             path = folder / PREVIOUS  # the crash fell between the two renames
         else:
             raise FileNotFoundError(f"no checkpoint in {folder}: nothing to resume")
+    kept = folder / PREVIOUS
+    return read(path, kept if path.name == NAME else None)
+
+
+def read(path: Path, kept: Path | None = None) -> dict[str, np.ndarray]:
+    """What `write` wrote, or DamagedCheckpoint; `kept` may hold an earlier one."""
     content = path.read_bytes()
     body, digest = content[:-32], content[-32:]
     if len(content) < 64 or hashlib.sha256(body).digest() != digest:
-        kept = folder / PREVIOUS
         hint = (
             f"; the one before it is kept as {kept.name}: rename it to {NAME} to resume from there"
-            if kept.exists() and path.name == NAME
+            if kept is not None and kept.exists()
             else ""
         )
         raise DamagedCheckpoint(f"{path} is damaged (its checksum does not match): refusing to resume from it{hint}")

@@ -13,7 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hearsay import cli_network
+from hearsay import cli_folders, cli_network
+from hearsay.cli_folders import claim, interrupted, require_writable
 from hearsay.cli_options import configurable, word
 from hearsay.cli_screen import (
     algorithm_line,
@@ -50,7 +51,12 @@ Flag = typer.Option
 @configurable("algorithm")
 def run(
     config: Any,
-    budget: Annotated[float | None, typer.Option(help="Stop before any agent has spent more than this.")] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            help="Stop before any agent has spent more than this epsilon (ternary messages: before its delta exceeds --delta)."
+        ),
+    ] = None,
     out: Out = None,
     resume: Annotated[bool, Flag("--resume", help="Continue the run in --out from its checkpoint.")] = False,
     overwrite: Annotated[bool, Flag("--overwrite", help="Replace the run that is in --out.")] = False,
@@ -131,7 +137,7 @@ def plan(
         targets = [word(part) for part in epsilons.split(",")]
     if targets is None:
         raise ValueError("a plan needs a target: --epsilon, or --epsilons with one per agent")
-    _require_writable(out.parent)
+    require_writable(out.parent)
     algorithm, problem, graph = _build(config.without("privacy", "epsilon"))
     found = library_plan(
         algorithm, problem, graph, _horizon(horizon), targets, delta=config.delta, exponents=exponents, samples=samples
@@ -150,28 +156,37 @@ def compare(config: Any, algorithms: list[str], out: Out = None) -> None:
     """Run several algorithms on one problem and graph, at the same --noise or the same --epsilon, and compare them in one report."""
     if len(set(algorithms)) < 2 or len(set(algorithms)) < len(algorithms):
         raise ValueError(f"compare needs two or more different algorithms, got {' '.join(algorithms)}")
+    from hearsay.certify import unit
     from hearsay.metrics import Reference
     from hearsay.report.html import comparison_report
     from hearsay.simulate import simulate
 
     out = out or Path("out") / f"compare-{time.strftime('%Y%m%d-%H%M%S')}"
-    _require_writable(out)
+    claim(out)
     runs: dict[str, Any] = {}
     config = _with_noise(config, algorithms)
     built = {name: _build(config.merged({"algorithm": {"name": name}})) for name in algorithms}
     shared = built[algorithms[0]][1]
     reference = Reference(shared)
-    out.mkdir(parents=True, exist_ok=True)
-    for name, (algorithm, problem, graph) in built.items():
-        with progress_bar() as show:
-            runs[name] = simulate(
-                algorithm, problem, graph, steps=config.steps, seeds=config.seeds, every=config.every,
-                delta=config.delta, reference=reference, progress=functools.partial(show, name),
-            )  # fmt: skip
-        if runs[name].interrupted:
-            raise KeyboardInterrupt
+    try:
+        for name, (algorithm, problem, graph) in built.items():
+            with progress_bar(unit(algorithm)) as show:
+                runs[name] = simulate(
+                    algorithm, problem, graph, steps=config.steps, seeds=config.seeds, every=config.every,
+                    delta=config.delta, reference=reference, progress=functools.partial(show, name),
+                )  # fmt: skip
+            if runs[name].interrupted:
+                break
+    except KeyboardInterrupt:
+        if not runs:
+            raise
     summary(runs)
-    console.print(f"Report: {comparison_report(runs, out, f'Comparison on {shared.name}')}", soft_wrap=True)
+    missing = [name for name in algorithms if name not in runs or runs[name].interrupted]
+    notes = [f"INTERRUPTED: {', '.join(missing)} did not come to the end."] if missing else []
+    report = comparison_report(runs, out, f"Comparison on {shared.name}", notes=notes)
+    console.print(f"Report: {report}", soft_wrap=True)
+    if missing:
+        interrupted("The report has what is done.")
 
 
 @app.command()
@@ -194,7 +209,7 @@ def attack(
 
     config = _with_noise(config.merged({"problem": {"loss": "neural", "model": "cnn-p1", **config.problem}}))
     folder = out or Path("out") / f"attack-{time.strftime('%Y%m%d-%H%M%S')}"
-    _require_writable(folder)
+    claim(folder)
     enable_compilation_cache()
     algorithm, problem, graph = _build(config)
     with progress_bar() as show:
@@ -205,6 +220,8 @@ def attack(
         )  # fmt: skip
     attack_table(sweep)
     console.print(f"Report: {attack_report(sweep, folder)}", soft_wrap=True)
+    if sweep.left:
+        interrupted("The report has the noise levels that are done.")
 
 
 @app.command()
@@ -226,7 +243,7 @@ def audit(
 
     config = _with_noise(config.merged({"run": {"precision": 64, "steps": config.run.get("steps", 5)}}))
     folder = out or Path("out") / f"audit-{time.strftime('%Y%m%d-%H%M%S')}"
-    _require_writable(folder)
+    claim(folder)
     algorithm, problem, graph = _build(config)
     with progress_bar() as show:
         found = library_audit(
@@ -272,14 +289,23 @@ def reproduce(
 ) -> None:
     """Repeat a paper's experiment with its settings; the report says where our numbers differ, and why."""
     from hearsay.experiments import EXPERIMENTS, scale_and_seeds
+    from hearsay.experiments.parts import keeping
 
     options = scale_and_seeds(experiment, scale, seeds)
     folder = out or Path("out") / experiment
-    _require_writable(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with progress_bar() as show:
-        report = EXPERIMENTS[experiment](folder, data_dir=data_dir, progress=show, **options)
-    console.print(f"Report: {report}", soft_wrap=True)
+    with cli_folders.command():
+        claim(folder)
+        try:
+            with keeping(folder) as parts, progress_bar() as show:
+                report = EXPERIMENTS[experiment](folder, data_dir=data_dir, progress=show, **options)
+        except KeyboardInterrupt:
+            if not parts.done:
+                raise
+            page = parts.page(f"{experiment}, interrupted")
+            interrupted(f"{len(parts.done)} runs are kept and need not be repeated ({page}).")
+        if parts.found:
+            console.print(f"{parts.found} of {len(parts.done)} runs were there from before.")
+        console.print(f"Report: {report}", soft_wrap=True)
 
 
 @app.command()
@@ -314,7 +340,8 @@ def demo(out: Out = Path("out/demo")) -> None:
     """Five hospitals in a ring learn from private records, each with a budget of its own: well under a minute."""
     from hearsay.experiments.demo import CONFIG
 
-    _run(CONFIG, out or Path("out/demo"), resume=False, overwrite=True, no_privacy=False)
+    with cli_folders.command():
+        _run(CONFIG, out or Path("out/demo"), resume=False, overwrite=True, no_privacy=False)
 
 
 def _build(config: Any) -> tuple[Any, Any, Any]:
@@ -350,12 +377,12 @@ def _with_noise(config: Any, names: Sequence[str] = ()) -> Any:
 
 
 def _run(config: Any, out: Path, resume: bool, overwrite: bool, no_privacy: bool) -> None:
-    from hearsay.certify import certify
+    from hearsay.certify import certify, unit
     from hearsay.checkpoint import NAME, write_atomically
     from hearsay.config import dump
     from hearsay.simulate import simulate
 
-    _require_writable(out)
+    claim(out)
     if (out / NAME).exists() and not resume and not overwrite:
         raise ValueError(f"{out} holds a run: --resume continues it, --overwrite replaces it")
     algorithm, problem, graph = _build(config)
@@ -363,10 +390,9 @@ def _run(config: Any, out: Path, resume: bool, overwrite: bool, no_privacy: bool
     if not planned.finite and not no_privacy:
         reason = next(b.reason for b in planned.budgets if math.isinf(b.epsilon))
         raise ValueError(f"the privacy budget would be infinite ({reason}); use --no-privacy to run all the same")
-    out.mkdir(parents=True, exist_ok=True)
     if not resume:
         write_atomically(out / "config.toml", dump(config).encode())
-    with progress_bar() as show:
+    with progress_bar(unit(algorithm)) as show:
         result = simulate(
             algorithm, problem, graph, steps=config.steps, seeds=config.seeds, every=config.every,
             budget=config.privacy.get("budget"), delta=config.delta, folder=out, resume=resume,
@@ -384,15 +410,6 @@ def _run(config: Any, out: Path, resume: bool, overwrite: bool, no_privacy: bool
         raise typer.Exit(130)
 
 
-def _require_writable(folder: Path) -> None:
-    """Fail before the run, not after it; nothing is made yet, so that a typo leaves no empty folder behind."""
-    nearest = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())
-    if not nearest.is_dir():
-        raise ValueError(f"cannot write to {folder}: {nearest} is not a folder")
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        raise ValueError(f"cannot write to {folder}: no permission in {nearest}")
-
-
 def main() -> None:
     """Entry point: what the user got wrong is one clear line, not a traceback (set HEARSAY_DEBUG=1 to see one)."""
     try:
@@ -402,6 +419,8 @@ def main() -> None:
             raise
         errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)
+    except KeyboardInterrupt:  # before or between what the commands themselves catch
+        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -298,4 +298,6 @@ def _require_extra() -> None:
         except ImportError:
             missing.append(module)
     if missing:
-        raise ValueError(f"{', '.join(missing)} must be installed to run a network: pip install 'hearsay[network]'")
+        raise ValueError(
+            f"{', '.join(missing)} must be installed to run a network: pip install '.[network]' in a checkout of hearsay"
+        )

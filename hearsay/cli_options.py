@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hearsay import cli_folders
 from hearsay.config import Config, load
 
 # option name -> (table, key, type, help); laid over the file given with --config
@@ -93,8 +94,11 @@ def configurable(subject: str, without: tuple[str, ...] = ()) -> Callable[[Calla
 
         @functools.wraps(command)
         def wrapper(**words: Any) -> None:
-            config = _configuration(words, one=subject == "algorithm")
-            command(config, **{name: words[name] for name in (*own, *([subject] if subject == "algorithms" else []))})
+            with cli_folders.command():
+                config = _configuration(words, one=subject == "algorithm")
+                command(
+                    config, **{name: words[name] for name in (*own, *([subject] if subject == "algorithms" else []))}
+                )
 
         signature = inspect.Signature([p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters])
         wrapper.__signature__ = signature  # type: ignore[attr-defined]

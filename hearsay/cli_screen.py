@@ -14,15 +14,18 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from hearsay.privacy.certificate import few
 from hearsay.privacy.certificate import show as show_epsilon
 
 console = Console()
 errors = Console(stderr=True)
 
+_SIGNS = {"epsilon": "ε", "delta": "δ"}
+
 
 @contextmanager
-def progress_bar() -> Iterator[Callable[..., None]]:
-    """show(name, done, total[, epsilon]): one bar per name, with the time left and the largest budget spent so far."""
+def progress_bar(unit: str = "epsilon") -> Iterator[Callable[..., None]]:
+    """show(name, done, total[, spent]): one bar per name, with the time left and the largest budget spent so far, in its unit."""
     columns = (
         TextColumn("{task.description:>12}"),
         BarColumn(),
@@ -32,13 +35,14 @@ def progress_bar() -> Iterator[Callable[..., None]]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[spent]}"),
     )
+    sign = _SIGNS[unit]
     with Progress(*columns, console=errors) as progress:
         tasks: dict[str, Any] = {}
 
         def show(name: str, done: int, total: int | None, spent: float | None = None) -> None:
             if name not in tasks:
                 tasks[name] = progress.add_task(name, total=total, spent="")
-            text = "" if spent is None else f"spent {show_epsilon(spent)}"
+            text = "" if spent is None else f"spent {sign} {show_epsilon(spent)}"
             progress.update(tasks[name], completed=done, total=total, spent=text)
 
         yield show
@@ -55,8 +59,14 @@ def summary(runs: dict[str, Any]) -> None:
         table.add_column(column, justify="right")
     for name, result in runs.items():
         numbers = ["{:.4g} ± {:.2g}".format(*result.final(metric)) for metric in shown]
-        table.add_row(name, show_epsilon(max(result.certificate.epsilon)), *numbers, f"{result.seconds:.1f} s")
+        table.add_row(name, _largest(result.certificate), *numbers, f"{result.seconds:.1f} s")
     console.print(table)
+
+
+def _largest(certificate: Any) -> str:
+    """The largest epsilon, and at which delta where it is not pure."""
+    top = show_epsilon(max(certificate.epsilon))
+    return top if certificate.slack is None else f"{top} (δ = {certificate.slack:.3g})"
 
 
 def theory_table(findings: list[Any]) -> None:
@@ -75,8 +85,7 @@ def plan_table(plan: Any) -> None:
     algorithm = plan.algorithm
     for f in fields(algorithm):
         value = getattr(algorithm, f.name)
-        shown = list(dict.fromkeys(map(str, value))) if isinstance(value, tuple) else [str(value)]
-        table.add_row(f.name, "\n".join(shown))
+        table.add_row(f.name, few(value, "\n") if isinstance(value, tuple) else str(value))
     promise = (
         "no theorem promises one"
         if plan.rate is None
@@ -122,9 +131,7 @@ def hint(result: Any) -> None:
 def algorithm_line(algorithm: Any) -> str:
     """The configuration that a certificate speaks of."""
     values = {f.name: getattr(algorithm, f.name) for f in fields(algorithm)}
-    shown = (
-        f"{k} {' | '.join(map(str, v)) if isinstance(v, tuple) else v}" for k, v in values.items() if v is not False
-    )
+    shown = (f"{k} {few(v, ' | ') if isinstance(v, tuple) else v}" for k, v in values.items() if v is not False)
     return f"For {algorithm.name} with {', '.join(shown)}"
 
 
@@ -143,7 +150,7 @@ def network_table(
 ) -> Table:
     """One row per agent: (name, what it last said of itself, whether it answers now)."""
     table = Table(title=f"{network.run}: {network.config.algorithm.get('name', 'ldp-online')}, policy {network.policy}")
-    unit = "δ" if any(facts and facts["unit"] == "delta" for _, facts, _ in rows) else "ε"
+    unit = _SIGNS[next((facts["unit"] for _, facts, _ in rows if facts), "epsilon")]
     for column in (
         "agent",
         "round",

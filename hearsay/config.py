@@ -88,7 +88,7 @@ class Config:
 def load(path: str | Path) -> Config:
     try:
         tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid TOML: {error}") from error
     known = [f.name for f in fields(Config)]
     for name, table in tables.items():

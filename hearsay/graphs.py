@@ -18,6 +18,7 @@ An edge j -> i means that agent i hears agent j. `weight="degree"` shares evenly
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -86,6 +87,16 @@ class Graph:
         top = sparse.linalg.eigsh(sparse.csc_array(matrix), k=2, sigma=1e-3, return_eigenvectors=False, tol=1e-9)
         low = sparse.linalg.eigsh(matrix, k=1, which="SA", return_eigenvectors=False, tol=1e-9)
         return float(np.sort(top)[0]), float(low[0])
+
+    def digest(self) -> str:
+        """A fingerprint of all that a run depends on: who hears whom and with what weight, states and trackers, and whether messages may be lost."""
+        found = hashlib.sha256(f"{self.agents} lossy={self.lossy}".encode())
+        for matrix in (self.weights, self.pushed):
+            plain = matrix.copy()
+            plain.sum_duplicates()  # sorts too: the same weights in another order are the same graph
+            for array, kind in ((plain.indptr, np.int64), (plain.indices, np.int64), (plain.data, np.float64)):
+                found.update(np.ascontiguousarray(array, kind).tobytes())
+        return found.hexdigest()
 
     def unheard(self, agent: int) -> Graph:
         """The same graph in a round in which the agent hears nobody."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import signal
-import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,9 +22,11 @@ from hearsay import _validate as check
 from hearsay import checkpoint
 from hearsay._version import VERSION
 from hearsay.base import Algorithm
-from hearsay.certify import certify, messages_within
+from hearsay.certify import allowance, certify, messages_within, unit
 from hearsay.devices import facts, fitted
 from hearsay.graphs import Graph
+from hearsay.interrupts import stopping
+from hearsay.locking import held
 from hearsay.metrics import Reference
 from hearsay.problems.problem import Problem
 from hearsay.run import Run
@@ -59,13 +59,13 @@ def simulate(
     Args:
       seeds: how many noise seeds to run side by side (0, 1, ...), or a list of them. The data stream is the same for all.
       budget: epsilon that no agent may exceed (at `delta` for Gaussian noise), one number or one per agent: the run ends before the
-        first message that would.
-      delta: also certify epsilon at this delta (needed for Gaussian noise).
+        first message that would. Ternary messages have epsilon = 0 at a delta that grows: with a budget they end before it exceeds `delta`.
+      delta: also certify epsilon at this delta (needed for Gaussian noise, and for a budget of ternary messages).
       reference: measure against the running optimum; False skips it (large networks), a Reference shares it between runs.
       regret: measure regret too (it costs agents x all records at every measured step).
       spread: standard deviation of the agents' random start; 0 starts everybody at the origin.
       folder: where checkpoints go; `resume` continues from the one there.
-      progress: called with (steps done, steps to do, largest epsilon spent) after each chunk.
+      progress: called with (steps done, steps to do, largest budget spent in the unit of `certify.unit`) after each chunk.
       notify: called with a line of text: what computes where, in how much memory, how long it will take, and what had to be changed to fit.
 
     Ctrl-C saves a checkpoint (given a folder) and returns what has been measured so far; `Run.stopped` says why a run ended early.
@@ -79,48 +79,47 @@ def simulate(
     allowed, stopped = allowed_steps(algorithm, problem, graph, steps, budget, delta)
     if resume and folder is None:
         raise ValueError("folder must be given to resume a run")
-    home = None if folder is None else Path(folder)
-    if home is not None:
-        home.mkdir(parents=True, exist_ok=True)
-    enable_compilation_cache()
     spread = check.nonnegative("spread", spread)
-    tell = notify or (lambda text: None)
-    problem = fitted(algorithm, problem)
-    tell(facts(algorithm, problem, graph, len(seed_list)))
-    session = Session(algorithm, problem, graph, seed_list, reference, regret, spread, delta, tell)
-    fingerprint = "" if home is None else _fingerprint(algorithm, problem, graph, (seed_list, every, spread))
-    if resume and home is not None:
-        session.restore(checkpoint.load(home), fingerprint)
-        _require_at_most(allowed, steps, session.step)
-    session.allowed = allowed
-    began = time.perf_counter()
-    with _Interrupts() as interrupts:
-        try:
-            _loop(session, allowed, every, home, fingerprint, checkpoint_seconds, progress, interrupts)
-        except KeyboardInterrupt:
-            stopped = f"interrupted after {session.step} of {allowed} steps"
-            session.measure()
-        # Still under the guard: an impatient Ctrl-C now must not cost the result.
-        session.models.block_until_ready()
-        if home is not None:
-            checkpoint.save(home, session.arrays(fingerprint))
-        if not np.all(np.isfinite(session.models)):
-            lost = "the models are no longer finite numbers: smaller steps or less noise are needed"
-            stopped = f"{stopped}; {lost}" if stopped else lost
-        certificate = certify(algorithm, problem, graph, session.step, delta=delta)
-        measured = session.results()
-    seconds = time.perf_counter() - began
-    return Run(
-        algorithm,
-        session.problem,
-        graph,
-        certificate,
-        seed_list,
-        *measured,
-        np.asarray(session.models),
-        stopped,
-        seconds,
-    )
+    home = None if folder is None else Path(folder)
+    with held(home):
+        enable_compilation_cache()
+        tell = notify or (lambda text: None)
+        problem = fitted(algorithm, problem)
+        tell(facts(algorithm, problem, graph, len(seed_list)))
+        session = Session(algorithm, problem, graph, seed_list, reference, regret, spread, delta, tell)
+        mark = "" if home is None else fingerprint(algorithm, problem, graph, (seed_list, every, spread))
+        session.allowed = allowed
+        began = time.perf_counter()
+        with stopping() as interrupts:
+            if resume and home is not None:
+                session.restore(checkpoint.load(home), mark)
+                _require_at_most(allowed, steps, session.step)
+            try:
+                _loop(session, allowed, every, home, mark, checkpoint_seconds, progress, interrupts)
+            except KeyboardInterrupt:
+                stopped = f"interrupted after {session.step} of {allowed} steps"
+                session.measure()
+            # Still under the guard: an impatient Ctrl-C now must not cost the result.
+            session.models.block_until_ready()
+            if home is not None:
+                checkpoint.save(home, session.arrays(mark))
+            if not np.all(np.isfinite(session.models)):
+                lost = "the models are no longer finite numbers: smaller steps or less noise are needed"
+                stopped = f"{stopped}; {lost}" if stopped else lost
+            certificate = certify(algorithm, problem, graph, session.step, delta=delta)
+            measured = session.results()
+        seconds = time.perf_counter() - began
+        return Run(
+            algorithm,
+            session.problem,
+            graph,
+            certificate,
+            seed_list,
+            *measured,
+            np.asarray(session.models),
+            stopped,
+            seconds,
+        )
 
 
 def _require_at_most(allowed: int, steps: int, done: int) -> None:
@@ -134,10 +133,10 @@ def _loop(
     allowed: int,
     every: int,
     home: Path | None,
-    fingerprint: str,
+    mark: str,
     checkpoint_seconds: float,
     progress: Progress | None,
-    interrupts: _Interrupts,
+    interrupts: stopping,
 ) -> None:
     saved = time.perf_counter()
     ahead = sorted({*range(every, allowed, every), allowed})
@@ -150,32 +149,10 @@ def _loop(
         if progress is not None:
             progress(session.step, allowed, spent[session.step])
         if home is not None and time.perf_counter() - saved > checkpoint_seconds:
-            checkpoint.save(home, session.arrays(fingerprint))
+            checkpoint.save(home, session.arrays(mark))
             saved = time.perf_counter()
         if interrupts.requested and session.step < allowed:
             raise KeyboardInterrupt
-
-
-class _Interrupts:
-    """Ctrl-C (or a polite kill) asks for an end after the chunk in hand, so that no state is lost half-way; a second one ends at once."""
-
-    def __init__(self) -> None:
-        self.requested = False
-        self._outer: dict[signal.Signals, Any] = {}
-
-    def __enter__(self) -> _Interrupts:
-        if threading.current_thread() is threading.main_thread():
-            self._outer = {s: signal.signal(s, self._note) for s in (signal.SIGINT, signal.SIGTERM)}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._outer.items():
-            signal.signal(number, handler)
-
-    def _note(self, *_: object) -> None:
-        if self.requested:
-            raise KeyboardInterrupt
-        self.requested = True
 
 
 def enable_compilation_cache() -> None:
@@ -216,26 +193,37 @@ def allowed_steps(
         within, agent = messages_within(algorithm, problem, graph, allowed, limits, delta)
         if within < allowed:
             allowed = within
-            stopped = f"agent {agent} may spend {limits[agent]:g}: message {within} would exceed it and was not sent"
+            most = f"{unit(algorithm)} = {allowance(algorithm, limits, delta)[agent]:g}"
+            stopped = f"agent {agent} may spend {most}: message {within} would exceed it and was not sent"
     if allowed == 0:
         raise ValueError(f"nothing can be sent: {stopped}")
     return allowed, stopped
 
 
-def _fingerprint(algorithm: Algorithm, problem: Problem, graph: Graph, start: tuple) -> str:
+def fingerprint(algorithm: Algorithm, problem: Problem, graph: Graph, start: tuple) -> str:
+    """Two runs with the same one are the same run."""
     # Another version may draw other noise or round otherwise: its checkpoints are not ours.
     digest = hashlib.sha256(
         repr(
-            (VERSION, algorithm, problem.loss, problem.domain, problem.arrivals, problem.declared, problem.seed, start)
+            (
+                VERSION,
+                algorithm,
+                problem.loss,
+                problem.domain,
+                problem.arrivals,
+                problem.declared,
+                problem.seed,
+                graph.digest(),
+                start,
+            )
         ).encode()
     )
     for array in (
         problem.features,
         problem.labels,
         problem.counts,
-        graph.weights.data,
-        graph.weights.indices,
-        graph.weights.indptr,
+        problem.test_features,
+        problem.test_labels,
         *(problem.stream or ()),
         *(() if problem.start is None else (problem.start,)),
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 import numpy as np
@@ -101,7 +102,7 @@ def test_a_crash_while_saving_leaves_the_checkpoint_before(tmp_path, monkeypatch
     with pytest.raises(RuntimeError, match="power cut"):
         save(tmp_path, arrays(1))
     monkeypatch.undo()
-    assert not (tmp_path / NAME).exists(), "the crash fell between the two renames"
+    assert (tmp_path / NAME).exists() == (moment == "fsync"), "the other crash fell between the two renames"
     assert_holds(tmp_path, 0)
     save(tmp_path, arrays(2))
     assert_holds(tmp_path, 2)
@@ -116,12 +117,40 @@ def test_a_damaged_previous_checkpoint_does_not_recommend_itself(tmp_path):
     assert "rename" not in str(caught.value)
 
 
-def test_write_atomically_leaves_the_old_content_or_the_new(tmp_path, monkeypatch):
+def full(*_) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # as the system says it: without a name
+
+
+@pytest.mark.parametrize("moment", ["fsync", "replace"])
+def test_a_full_disk_leaves_the_old_file_whole_and_is_said_with_its_path(tmp_path, monkeypatch, moment):
     path = tmp_path / "file.txt"
     write_atomically(path, b"old")
     write_atomically(path, b"new")
-    assert path.read_bytes() == b"new"
-    monkeypatch.setattr(checkpoint.os, "fsync", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
+    monkeypatch.setattr(checkpoint.os, moment, full)
+    with pytest.raises(OSError, match=f"cannot write it: No space left on device: '{path}'") as caught:
         write_atomically(path, b"newer")
+    assert caught.value.errno == errno.ENOSPC
+    assert os.listdir(tmp_path) == ["file.txt"]
     assert path.read_bytes() == b"new"
+
+
+def test_a_checkpoint_that_finds_no_room_leaves_the_latest_one(tmp_path, monkeypatch):
+    for seed in range(2):
+        save(tmp_path, arrays(seed))
+    monkeypatch.setattr(checkpoint.os, "fsync", full)
+    with pytest.raises(OSError, match=NAME):
+        save(tmp_path, arrays(2))
+    assert sorted(os.listdir(tmp_path)) == sorted([NAME, PREVIOUS])
+    assert_holds(tmp_path, 1)
+
+
+def test_an_interrupt_while_writing_leaves_nothing_beside(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint.os, "fsync", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(tmp_path / "file.txt", b"some")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=str(tmp_path / "none" / "file.txt")):
+        write_atomically(tmp_path / "none" / "file.txt", b"some")

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import csv
+import errno
 import importlib
 import json
+import os
 import re
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from hearsay import checkpoint, cli, cli_options, config, engine
+from hearsay import checkpoint, cli, cli_options, cli_screen, config, engine
 from hearsay.algorithms import REGISTRY
 from hearsay.experiments import EXPERIMENTS, NETWORKS, scale_and_seeds
 from hearsay.graphs import BUILDERS
@@ -95,8 +98,12 @@ def test_a_run_is_repeated_exactly_by_its_own_config(finished, tmp_path):
     np.testing.assert_array_equal(models(tmp_path), models(folder))
 
 
-def test_options_are_laid_over_the_config(finished, tmp_path):
-    call("run", "dsgd", "--config", finished[0] / "config.toml", "--steps", "8", "--out", tmp_path)
+def test_options_are_laid_over_the_config(finished, tmp_path, monkeypatch):
+    def begun(*_, **__):
+        raise KeyboardInterrupt  # the configuration has been written by then
+
+    monkeypatch.setattr(simulation, "simulate", begun)
+    call("run", "dsgd", "--config", finished[0] / "config.toml", "--steps", "8", "--out", tmp_path, code=130)
     again = config.load(tmp_path / "config.toml")
     assert (again.algorithm["name"], again.steps, again.privacy["epsilon"]) == ("dsgd", 8, 4.0)
 
@@ -152,7 +159,8 @@ def test_without_noise_or_epsilon_every_agent_spends_ten(tmp_path):
 def test_a_budget_stops_the_run_and_says_so(tmp_path):
     result = call("run", *TINY, "--epsilon", "4", "--budget", "2", "--out", tmp_path)
     assert re.search(
-        r"Stopped early: agent \d may spend 2: message \d+ would exceed it and was not sent", plain(result.output)
+        r"Stopped early: agent \d may spend epsilon = 2: message \d+ would exceed it and was not sent",
+        plain(result.output),
     )
     certificate = json.loads((tmp_path / "certificate.json").read_text())
     assert certificate["horizon"] < 12
@@ -184,6 +192,35 @@ def test_a_folder_that_cannot_be_written_fails_before_any_computation(words, tmp
     out = tmp_path / "file" / "run"
     message = error_of(monkeypatch, capsys, *words, "--out", out)
     assert message == f"error: cannot write to {out}: {out.parent} is not a folder"
+
+
+def test_a_full_disk_is_said_with_the_path(tmp_path, monkeypatch, capsys):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # the system does not say which file
+
+    nothing_may_run(monkeypatch)
+    monkeypatch.setattr(checkpoint.os, "fsync", full)
+    message = error_of(monkeypatch, capsys, "run", *TINY, "--out", tmp_path / "new")
+    assert (
+        message == f"error: [Errno 28] cannot write it: No space left on device: '{tmp_path / 'new' / 'config.toml'}'"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_hundred_thousand_agents_are_refused_in_a_few_words(monkeypatch, capsys):
+    message = error_of(monkeypatch, capsys, "certify", "--data", "breast-cancer", "--agents", "100000")
+    assert "leaves agents" in message and len(message) < 300
+
+
+def test_ternary_messages_end_at_delta(tmp_path):
+    words = ["run", "ternary-dsgd", *TINY, "--noise", "500", "--budget", "2", "--out", tmp_path]
+    output = plain(call(*words, "--delta", "0.05", "--set", "algorithm.sampling=history").output)
+    assert re.search(r"agent \d may spend delta = 0.05: message \d+ would exceed it", output)
+    assert re.search(r"0\.0000 \(δ = 0\.04\d+\)", output), "the summary says at which delta"
+    certificate = json.loads((tmp_path / "certificate.json").read_text())
+    assert all(b["epsilon"] == 0 and b["delta"] <= 0.05 for b in certificate["budgets"])
+    page = (tmp_path / "report.html").read_text()
+    assert "delta spent per agent" in page and ">delta</th>" in page
 
 
 def test_certify_as_text():
@@ -344,12 +381,19 @@ def test_a_run_is_not_overwritten_unasked(tmp_path, monkeypatch, capsys):
     assert call("run", "ldp-online", *TINY, "--out", out, "--overwrite").exit_code == 0
 
 
-def test_a_model_that_only_guesses_is_called_so(tmp_path):
+def test_only_a_model_that_only_guesses_is_called_so(capsys):
+    for guessing, accuracy, called in ((0.5, 0.505, True), (0.5, 0.52, False), (None, 0.1, False)):
+        cli_screen.hint(SimpleNamespace(guessing=guessing, final=lambda metric, accuracy=accuracy: (accuracy, 0.0)))
+        assert ("no better than always naming" in plain(capsys.readouterr().out)) == called
+
+
+@pytest.mark.slow
+def test_a_run_that_only_guesses_is_called_so(tmp_path):
     result = call("run", "ldp-online", "--steps", "5", "--epsilon", "0.001", "--out", tmp_path / "run")
     assert "no better than always naming the commoner label" in plain(result.output)
 
 
-@pytest.mark.parametrize("name", ["adp2sgd", "correlated-federated"])
+@pytest.mark.parametrize("name", [pytest.param("adp2sgd", marks=pytest.mark.slow), "correlated-federated"])
 def test_gaussian_methods_run_without_a_delta(name, tmp_path):
     """A first run works: delta has a default that is said, and planned noise covers the run."""
     out = tmp_path / "run"

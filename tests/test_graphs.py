@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -240,3 +242,19 @@ def test_directed_networkx_graphs():
 def test_a_pair_needs_the_same_agents():
     with pytest.raises(ValueError, match="the graph has 4 agents and the problem has 5"):
         graphs.pair(graphs.directed_ring(5), graphs.directed_ring(4))
+
+
+def test_a_digest_covers_all_that_a_run_depends_on():
+    ring = graphs.directed_ring(4)
+    same = replace(ring, weights=ring.weights.copy(), name="another name")
+    assert same.digest() == ring.digest()
+    shuffled = sparse.csr_array(ring.weights.tocoo().tocsc().tocsr())
+    assert replace(ring, weights=shuffled).digest() == ring.digest()
+    others = [
+        replace(ring, weights=ring.weights * 0.5),
+        replace(ring, push=ring.pushed * 0.5),  # the trackers' graph
+        replace(ring, push=ring.pushed.T.tocsr()),
+        replace(ring, lossy=True),
+        graphs.directed_ring(5),
+    ]
+    assert len({graph.digest() for graph in [ring, *others]}) == 6

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -80,7 +81,12 @@ def test_importing_hearsay_is_light():
 
 
 def test_only_the_cli_files_know_typer_and_rich():
-    assert files_that_import("typer") == {"hearsay.cli", "hearsay.cli_options", "hearsay.cli_network"}
+    assert files_that_import("typer") == {
+        "hearsay.cli",
+        "hearsay.cli_folders",
+        "hearsay.cli_options",
+        "hearsay.cli_network",
+    }
     assert files_that_import("rich") == {"hearsay.cli", "hearsay.cli_screen"}
 
 
@@ -119,29 +125,34 @@ def test_the_accountant_knows_nothing_of_jax_problems_or_runs():
                 assert any(inside(name, layer) for layer in allowed), f"{path} imports {name}"
 
 
-# Lower layers first; a file may import, when it is imported itself, from its own layer and those above it in this list.
-LAYERS = [
-    ["_validate", "_version"],
-    ["schedules", "keys", "graphs", "checkpoint"],
-    ["privacy"],
-    ["noise", "mixing"],
-    ["problems"],
-    ["base"],
-    ["algorithms", "theory", "certify", "engine", "metrics", "run", "audit", "devices"],
-    ["session"],
-    ["simulate", "regret"],
-    ["config", "report"],
-    ["plan"],
-    ["experiments", "deploy"],
-    ["cli_options", "cli_screen", "cli_network", "cli"],
-]
+DOC = ROOT.parent / "docs" / "architecture.md"
+
+
+def layers() -> list[list[str]]:
+    """The list in docs/architecture.md: a paragraph is a layer, a line that begins at its margin names a file or a package."""
+    text = DOC.read_text(encoding="utf-8").partition("\n## Layers\n")[2].partition("\n## ")[0]
+    found: list[list[str]] = []
+    for paragraph in text.split("\n\n"):
+        names = [line.split()[0] for line in paragraph.splitlines() if re.match(r" {4}\S", line)]
+        if names:
+            found.append([name.removesuffix(".py").removesuffix("/") for name in names])
+    return found
+
+
+LAYERS = layers()
 
 
 def layer(module: str) -> int:
     for index, names in enumerate(LAYERS):
         if any(inside(module, f"hearsay.{name}") for name in names):
             return index
-    pytest.fail(f"{module} has no layer: add it to LAYERS")
+    pytest.fail(f"{module} has no layer: add it to {DOC}")
+
+
+def test_the_list_of_layers_names_every_file_once_and_nothing_else():
+    named = [name for names in LAYERS for name in names]
+    there = {p.stem for p in ROOT.glob("*.py")} | {p.parent.name for p in ROOT.glob("*/__init__.py")}
+    assert sorted(named) == sorted(there - {"__init__"})
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def test_regret_of_a_noiseless_run_by_hand():
     assert 0 <= found.gap < 1e-6
 
 
-@pytest.mark.parametrize("kind", ["tree", "toeplitz"])
+@pytest.mark.parametrize("kind", [pytest.param("tree", marks=pytest.mark.slow), "toeplitz"])
 def test_the_models_are_those_of_a_session(kind, monkeypatch):
     """Whatever the chunk: noise is keyed by the round."""
     monkeypatch.setattr(regret, "_CHUNK", 4)
@@ -122,6 +122,7 @@ def test_minima_of_squares_are_least_squares():
         np.testing.assert_allclose(found.params[k], exact, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_correlated_noise_has_less_regret_than_independent_noise():
     """P4's order at the same step and budget, over ten seeds: MF (ii), (iii) <= MF (i) <= independent. The seeds are fixed, so is the outcome."""
     rounds = 128

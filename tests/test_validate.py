@@ -91,3 +91,12 @@ def test_schedules_alone_do_not_compile_again():
     for step, noise in ((0.05, 1.0), (hs.Geometric(0.1, 0.9), [1.0, 2.0, 3.0])):
         hs.simulate(hs.ldp_online(step=step, noise=noise), problem, graph, steps=31, every=31)
     assert engine.TRACES["advance"] == before
+
+
+def test_a_very_long_value_is_cut():
+    with pytest.raises(
+        ValueError,
+        match=r"must be one number, or one for each of the 3 agents, got \[0, 1, .*\.\.\. \(\d+,\d+ characters\)",
+    ) as caught:
+        check.per_agent("epsilon", list(range(100_000)), 3)
+    assert len(str(caught.value)) < 500

@@ -83,6 +83,7 @@ class Sweep:
     options: Mapping[str, Any]
     levels: tuple[float, ...]
     found: tuple[tuple[Reconstruction, ...], ...]
+    left: tuple[float, ...] = ()  # levels that an interrupt left out
 
     @property
     def errors(self) -> np.ndarray:
@@ -158,19 +159,27 @@ def against_noise(
     """Attack the algorithm with its noise multiplied by each level. Targets are agents 0, 1, ... in turn, each with a noise seed of its own.
 
     options: step, restarts, iterations, labels and prior of `reconstruct`.
+
+    Ctrl-C ends the sweep after the last level that is whole; before the first one it is raised.
     """
     factors = tuple(check.nonnegative("levels", level) for level in levels)
     if not factors:
         check.fail("levels", "one or more noise factors", list(levels))
     total = len(factors) * check.count("targets", targets)
     rows: list[tuple[Reconstruction, ...]] = []
-    for factor in factors:
-        louder, row = algorithm.with_noise([factor] * graph.agents), []
-        for target in range(targets):
-            row.append(reconstruct(louder, problem, graph, agent=target % graph.agents, seed=seed + target, **options))
-            progress(len(rows) * targets + len(row), total)
-        rows.append(tuple(row))
-    return Sweep(algorithm, problem, options, factors, tuple(rows))
+    try:
+        for factor in factors:
+            louder, row = algorithm.with_noise([factor] * graph.agents), []
+            for target in range(targets):
+                agent = target % graph.agents
+                row.append(reconstruct(louder, problem, graph, agent=agent, seed=seed + target, **options))
+                progress(len(rows) * targets + len(row), total)
+            rows.append(tuple(row))
+    except KeyboardInterrupt:
+        if not rows:
+            raise
+    done = len(rows)
+    return Sweep(algorithm, problem, options, factors[:done], tuple(rows), factors[done:])
 
 
 def kind_of(problem: Problem) -> Kind:

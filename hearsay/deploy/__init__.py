@@ -1,4 +1,4 @@
-"""The network backend: every agent in a process of its own, peer to peer over Zenoh. Needs the extra `hearsay[network]`.
+"""The network backend: every agent in a process of its own, peer to peer over Zenoh. Needs the extra `network`.
 
 settings.py       net.toml: who takes part, what they compute together, and the hash by which they know that they agree
 records.py        an agent's own records, from a file on its own host

@@ -35,8 +35,9 @@ import numpy as np
 
 from hearsay._version import VERSION
 from hearsay.base import Inbox
+from hearsay.certify import unit
 from hearsay.deploy import arithmetic, budget, greeting, steps
-from hearsay.deploy.host import Refused, settle, stopping
+from hearsay.deploy.host import Refused, settle
 from hearsay.deploy.ledger import Ledger
 from hearsay.deploy.lifetime import Account
 from hearsay.deploy.mailbox import Fields, Mailbox, let_go
@@ -46,6 +47,7 @@ from hearsay.deploy.plan import Plan, planned
 from hearsay.deploy.privatize import REHEARSAL, Lattice, Rehearsal
 from hearsay.deploy.settings import SCHEMA, Network
 from hearsay.deploy.transport import Transport
+from hearsay.interrupts import stopping
 from hearsay.mixing import listening, own_weight
 
 log = logging.getLogger("hearsay.agent")
@@ -290,7 +292,7 @@ class Agent:
         status = {
             "schema": SCHEMA, "version": VERSION, "agent": self.name, "config": self.network.digest, "public": self.network.public,
             "round": self.total if self._done else step, "of": self.total, "done": self._done, "private": self.noise.private,
-            "spent": float(self.spent[sent - 1]) if sent else 0.0, "unit": budget.unit(self.plan.algorithm), "delta": self.plan.certificate.slack,
+            "spent": float(self.spent[sent - 1]) if sent else 0.0, "unit": unit(self.plan.algorithm), "delta": self.plan.certificate.slack,
             "instance": self.ledger.instance, "instances": self._instances, "heard": self.mailbox.heard, "alive": sorted(self.transport.alive()), "waiting_for": self.neighbours.waiting_for,
             "dropped": {**self.mailbox.dropped, **self.transport.refused}, "hears": self.hears, "subscribed": self.transport.subscribed(),
         }  # fmt: skip

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hearsay.base import Algorithm
-from hearsay.certify import account_spent, best_account, certify
+from hearsay.certify import account_spent, allowance, best_account, certify, unit
 from hearsay.deploy import arithmetic
 from hearsay.graphs import Graph
 from hearsay.privacy import rounding
@@ -59,11 +59,6 @@ _SKIP = (
 _REHEARSED = "NOT PRIVATE: this is a rehearsal, its noise comes from a seed"
 
 
-def unit(algorithm: Algorithm) -> str:
-    """What a budget is counted in: ternary messages have a delta at epsilon = 0."""
-    return "delta" if algorithm.mechanism == "ternary" else "epsilon"
-
-
 def certificate(
     algorithm: Algorithm, problem: Problem, graph: Graph, messages: int, delta: float | None, *, rehearsed: bool = False
 ) -> Certificate:
@@ -93,9 +88,10 @@ def sizes(found: Certificate) -> list[float]:
 
 
 def within(
-    algorithm: Algorithm, problem: Problem, graph: Graph, messages: int, limits: Sequence[float], delta: float | None
+    algorithm: Algorithm, problem: Problem, graph: Graph, messages: int, budget: Sequence[float], delta: float | None
 ) -> tuple[int, str]:
-    """How many messages every agent can send within its limit, and who binds."""
+    """How many messages every agent can send within its budget (as certify.allowance reads it), and who binds."""
+    limits, what = allowance(algorithm, budget, delta), unit(algorithm)
     low, high = 0, messages + 1
     while high - low > 1:
         middle = (low + high) // 2
@@ -105,9 +101,9 @@ def within(
     agent = int(np.argmax(np.array(spent) - np.array(limits)))
     if low == 0:
         raise ValueError(
-            f"nothing can be sent: agent {agent} may spend {limits[agent]:g}, and its first message costs {spent[agent]:.4g}"
+            f"nothing can be sent: agent {agent} may spend {what} = {limits[agent]:g}, and its first message costs {spent[agent]:.4g}"
         )
-    return low, f"agent {agent} may spend {limits[agent]:g}: message {low} would exceed it"
+    return low, f"agent {agent} may spend {what} = {limits[agent]:g}: message {low} would exceed it"
 
 
 class _Spending:

@@ -93,7 +93,9 @@ def _cryptography() -> _Cryptography:
     try:
         return _Cryptography()
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("certificates need the cryptography package: pip install hearsay[network]") from error
+        raise ModuleNotFoundError(
+            "certificates need the cryptography package: pip install '.[network]' in a checkout of hearsay"
+        ) from error
 
 
 def _read(path: Path) -> Any:
@@ -169,5 +171,8 @@ def _write(crypto: _Cryptography, stem: Path, certificate: Any, key: Any) -> Non
     ):
         # A new file: the mode of an old one would survive, and a link in its place would be followed.
         path.unlink(missing_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            file.write(data)
+        try:
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+                file.write(data)
+        except OSError as error:
+            raise OSError(error.errno, f"cannot write it: {error.strerror}", str(path)) from error

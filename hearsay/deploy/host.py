@@ -1,4 +1,4 @@
-"""What an agent is as a process: how it ends when it is asked to, what it keeps in memory, what it leaves behind."""
+"""What an agent is as a process: why it ends, what it keeps in memory, what it leaves behind."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import ctypes
 import io
 import os
 import resource
-import signal
-import threading
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -23,26 +20,6 @@ class Stopped(Exception):
 
 class Refused(Stopped):
     """The run cannot go on like this: trying again would change nothing."""
-
-
-class stopping:
-    """A polite kill or Ctrl-C ends the agent between two rounds; a second one at once."""
-
-    def __init__(self, event: threading.Event) -> None:
-        self._event, self._outer = event, dict[signal.Signals, Any]()
-
-    def __enter__(self) -> None:
-        if threading.current_thread() is threading.main_thread():
-            self._outer = {s: signal.signal(s, self._note) for s in (signal.SIGINT, signal.SIGTERM)}
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._outer.items():
-            signal.signal(number, handler)
-
-    def _note(self, *_: object) -> None:
-        if self._event.is_set():
-            raise KeyboardInterrupt
-        self._event.set()
 
 
 def settle() -> None:

@@ -5,6 +5,7 @@ Every agent is the very command that runs on a host of its own (`hearsay agent`)
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hearsay import _validate as check
+from hearsay.checkpoint import write_atomically
 from hearsay.deploy.settings import Network
 from hearsay.deploy.transport import Observer
 from hearsay.problems import datasets
@@ -155,7 +157,9 @@ def initialise(
     ]  # fmt: skip
     for i, (name, rows) in enumerate(zip(names, parts, strict=True)):
         file = folder / "data" / f"{name}.npz"
-        np.savez(file, features=known.features[rows], labels=known.labels[rows])
+        buffer = io.BytesIO()
+        np.savez(buffer, features=known.features[rows], labels=known.labels[rows])
+        write_atomically(file, buffer.getvalue())
         file.chmod(0o600)
         lines += [
             f"[agents.{name}]",
@@ -172,7 +176,7 @@ def initialise(
         "[privacy]", f"epsilon = {epsilon!r}", "delta = 1e-5", "",
         "[run]", f"steps = {steps}", "",
     ]  # fmt: skip
-    config.write_text("\n".join(lines), encoding="utf-8")
+    write_atomically(config, "\n".join(lines).encode())
     progress(f"wrote {config} and the records of {agents} agents")
     if secure:
         make_keys(folder / "keys", config)

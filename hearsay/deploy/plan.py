@@ -14,7 +14,7 @@ import numpy as np
 
 from hearsay import _validate as check
 from hearsay.base import Algorithm
-from hearsay.certify import calibrate
+from hearsay.certify import allowance, calibrate
 from hearsay.config import build_algorithm, build_graph
 from hearsay.deploy import budget
 from hearsay.deploy.records import own as own_records
@@ -87,7 +87,7 @@ def _calibrated(
 ) -> Algorithm:
     """Noise such that no agent spends more than its target, what rounding costs included."""
     ternary = algorithm.mechanism == "ternary"  # its budget is a delta
-    limits = [float(delta)] * len(targets) if ternary else targets
+    limits = allowance(algorithm, targets, delta)
     aims, most = list(targets), delta
     for attempt in range(12):
         found = calibrate(algorithm, problem, graph, steps, aims, delta=most)

@@ -12,21 +12,13 @@ from typing import Any
 import numpy as np
 
 from hearsay.checkpoint import write_atomically
+from hearsay.experiments.parts import complete, simulate
 from hearsay.graphs import Graph
 from hearsay.metrics import Reference
 from hearsay.problems.problem import Problem
-from hearsay.run import Run
-from hearsay.simulate import simulate
 
 Progress = Callable[[str, int, int], None]
 Table = tuple[str, list[str], list[list[str]]]
-
-
-def complete(run: Run) -> Run:
-    """An experiment made of cut-off runs would be a false report: an interrupted one ends it."""
-    if run.interrupted:
-        raise KeyboardInterrupt
-    return run
 
 
 def conditions(title: str, findings: list[Any]) -> Table:
@@ -70,3 +62,6 @@ def swept(
 def stepped(algorithm: Any, powers: range) -> dict[float, Any]:
     """The algorithm with its step size multiplied by powers of two."""
     return {2.0**p: replace(algorithm, step=algorithm.step.scaled(2.0**p)) for p in powers}
+
+
+__all__ = ["Progress", "Table", "complete", "conditions", "save_tables", "simulate", "stepped", "swept"]

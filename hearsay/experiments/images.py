@@ -23,7 +23,7 @@ from hearsay import _validate as check
 from hearsay.algorithms import GradientPerturbation
 from hearsay.base import Algorithm
 from hearsay.certify import calibrate, certify
-from hearsay.experiments.common import Progress, Table, complete
+from hearsay.experiments.common import Progress, Table, complete, simulate
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import show
 from hearsay.problems.models import Dense
@@ -32,7 +32,6 @@ from hearsay.problems.problem import Problem
 from hearsay.problems.sampling import Cyclic
 from hearsay.run import Run
 from hearsay.schedules import Constant, SampleSize
-from hearsay.simulate import simulate
 
 CLIP = 1.0
 EPSILON, DELTA = 8.0, 1e-5  # a budget that means something, for what is shown beside the papers' settings

@@ -19,14 +19,13 @@ from hearsay import graphs
 from hearsay.algorithms import Dola, Dsgd, LdpOnline, Pdop
 from hearsay.base import Algorithm
 from hearsay.certify import certify, spent_after
-from hearsay.experiments.common import Progress, complete, conditions, stepped, swept
+from hearsay.experiments.common import Progress, complete, conditions, simulate, stepped, swept
 from hearsay.graphs import Graph
 from hearsay.metrics import Reference
 from hearsay.privacy.certificate import show
 from hearsay.problems.problem import Problem, logistic
 from hearsay.run import Run
 from hearsay.schedules import Geometric, PowerLaw
-from hearsay.simulate import simulate
 
 LEVELS = (1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 5.5, 6)
 PAPER_ITERATIONS = (8, 11, 12, 34, 127, 269, 575, 934, 1119, 2292, 4999)

@@ -30,7 +30,7 @@ from hearsay import algorithms, graphs
 from hearsay.algorithms import GradientTracking
 from hearsay.base import Algorithm
 from hearsay.certify import Planned, calibrate, certify, planned
-from hearsay.experiments.common import Progress, Table, complete, conditions, save_tables, stepped
+from hearsay.experiments.common import Progress, Table, complete, conditions, save_tables, simulate, stepped
 from hearsay.graphs import Graph
 from hearsay.metrics import Reference
 from hearsay.privacy.certificate import show
@@ -38,7 +38,6 @@ from hearsay.problems.problem import Problem, estimation, logistic, ridge
 from hearsay.problems.sampling import Arrivals, Cyclic, History, Sized, Subset
 from hearsay.run import Run
 from hearsay.schedules import Constant, PowerLaw
-from hearsay.simulate import simulate
 from hearsay.theory import s1_findings, s2_findings
 
 HORIZON = 2000

@@ -23,7 +23,7 @@ import numpy as np
 from hearsay import graphs
 from hearsay.algorithms import Adp2sgd, Dola, GradientPerturbation, OutputPerturbation, SdmDsgd
 from hearsay.certify import calibrate, certify
-from hearsay.experiments.common import Progress, Table, complete, conditions, save_tables, stepped, swept
+from hearsay.experiments.common import Progress, Table, complete, conditions, save_tables, simulate, stepped, swept
 from hearsay.graphs import Graph
 from hearsay.metrics import Reference
 from hearsay.privacy.certificate import show
@@ -31,7 +31,6 @@ from hearsay.problems.problem import Problem, estimation
 from hearsay.problems.sampling import Fresh, Subset
 from hearsay.run import Run
 from hearsay.schedules import Constant, PowerLaw, SampleSize
-from hearsay.simulate import simulate
 
 PAPER = {"output": 0.864, "gradient": 0.488}
 BATCH = Subset(

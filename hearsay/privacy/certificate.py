@@ -9,15 +9,18 @@ from __future__ import annotations
 import json
 import math
 import textwrap
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from hearsay.privacy.recursion import Assumption
 
 _WIDTH = 118
+_ROWS = 20  # of the table; more agents than this are put together by what their rows say
 ADJACENCY = "two data sets of one agent that differ in one record (replaced by any other admissible record)"
 ADVERSARY = "sees every message of every agent; the other agents may behave arbitrarily"
 NOT_COVERED = "an agent's own model, which never leaves it: publish an average of its messages instead, that is free"
+PAPER = "the paper's formula, not a guarantee"
 FLOATING = "; floating-point noise, which is an idealisation outside deployed mode"
 
 
@@ -35,7 +38,7 @@ class Lifetime:
         at = f" at delta = {self.delta:.3g}" if self.delta else ""
         if not self.runs:
             return f"spent before nothing that this host knows of; with this run {show(self.total)}{at}"
-        runs = f"run{'s' if len(self.runs) > 1 else ''} {_listed(list(self.runs))}; {self.records:,} of these records"
+        runs = f"run{'s' if len(self.runs) > 1 else ''} {few(self.runs, ", ")}; {self.records:,} of these records"
         return f"spent before {show(self.before)} ({runs}); with this run {show(self.total)}{at}"
 
 
@@ -56,6 +59,14 @@ class AgentBudget:
     assumptions: tuple[Assumption, ...] = ()
     delta: float | None = None
     lifetime: Lifetime | None = None
+
+
+class Column(NamedTuple):
+    """A column of the table of budgets: its heading in text and on a page, and what it says of an agent."""
+
+    name: str
+    title: str
+    cell: Callable[[AgentBudget], str]
 
 
 @dataclass(frozen=True)
@@ -108,8 +119,58 @@ class Certificate:
         """The part of it that is about one agent."""
         return replace(self, budgets=tuple(b for b in self.budgets if b.agent == agent))
 
-    def _name(self, agent: int) -> str:
-        return self.names[agent] if self.names else str(agent)
+    @property
+    def patterns(self) -> str:
+        """How the agents use their records."""
+        return few([b.pattern for b in self.budgets], "; ")
+
+    @property
+    def bases(self) -> str:
+        """What the bounds come from."""
+        return few([b.basis for b in self.budgets], "; ")
+
+    @property
+    def not_covered(self) -> str:
+        return NOT_COVERED + ("" if self.deployed else FLOATING)
+
+    def who(self, agents: Sequence[int]) -> str:
+        """Some of its agents in words."""
+        return who(agents, len(self.budgets), self.names)
+
+    def columns(self) -> list[Column]:
+        """What the table of budgets says, in text and on a page."""
+        budgets = self.budgets
+        found = [Column("epsilon", "epsilon", lambda b: show(b.epsilon))]
+        if any(b.rho is not None for b in budgets):
+            found.append(Column("rho", "rho", lambda b: show(b.rho)))
+        if any(b.epsilon_at_delta is not None for b in budgets):
+            at = f"at delta={self.delta:g}"
+            found.append(Column(at, f"epsilon {at}", lambda b: show(b.epsilon_at_delta)))
+        if any(b.delta is not None for b in budgets):
+            found.append(Column("delta", "delta", lambda b: show(b.delta)))
+        if any(b.paper_epsilon is not None for b in budgets):
+            found.append(Column("paper formula*", PAPER, lambda b: show(b.paper_epsilon)))
+        return [*found, Column("dominated by", "what dominates it", lambda b: b.reason or b.dominated_by)]
+
+    def rows(self) -> tuple[list[tuple[str, list[str]]], str]:
+        """The table of budgets, as (whose, cells), and a line about those that are left out. Many agents are put together where their rows would be the
+        same, the largest budgets first."""
+        columns = self.columns()
+        told = [[column.cell(b) for column in columns] for b in self.budgets]
+        if len(told) <= _ROWS:
+            return [(_name(b.agent, self.names), cells) for b, cells in zip(self.budgets, told, strict=True)], ""
+        groups: dict[tuple[str, ...], list[AgentBudget]] = {}
+        for budget, cells in zip(self.budgets, told, strict=True):
+            groups.setdefault(tuple(cells), []).append(budget)
+        ordered = sorted(groups.items(), key=lambda group: -_size(group[1][0]))
+        rows = [
+            (who([b.agent for b in same], 0, self.names, short=True), list(cells)) for cells, same in ordered[:_ROWS]
+        ]
+        rest = [b for _, same in ordered[_ROWS:] for b in same]
+        if not rest:
+            return rows, ""
+        low, high, unit = _size(rest[-1]), _size(rest[0]), "epsilon" if rest[0].delta is None else "delta"
+        return rows, f"... and {len(rest):,} more agents, with {unit} between {show(low)} and {show(high)}"
 
     def shared_assumptions(self) -> list[tuple[Assumption, list[int]]]:
         """Every assumption with the agents it concerns, in order of first appearance."""
@@ -131,32 +192,22 @@ class Certificate:
             f"  against   someone who {ADVERSARY}",
             "",
         ]
-        at_delta = any(b.epsilon_at_delta is not None for b in self.budgets)
-        paper = any(b.paper_epsilon is not None for b in self.budgets)
-        wide = max(5, *(len(self._name(b.agent)) for b in self.budgets)) if self.budgets else 5
-        head = f"  {'agent':>{wide}}  {'epsilon':>10}"
-        head += f"  {f'at delta={self.delta:g}':>14}" if at_delta else ""
-        head += f"  {'delta':>10}" if ternary else ""
-        head += f"  {'paper formula*':>14}" if paper else ""
-        lines.append(head + "  dominated by")
-        shown = self.budgets if len(self.budgets) <= 20 else sorted(self.budgets, key=lambda b: -b.epsilon)[:20]
-        for b in shown:
-            row = f"  {self._name(b.agent):>{wide}}  {show(b.epsilon):>10}"
-            row += f"  {show(b.epsilon_at_delta):>14}" if at_delta else ""
-            row += f"  {show(b.delta):>10}" if ternary else ""
-            row += f"  {show(b.paper_epsilon):>14}" if paper else ""
-            lines.append(_Row(row + f"  {b.reason or b.dominated_by}"))
-        if len(self.budgets) > len(shown):
-            lines.append(f"  ... {len(self.budgets) - len(shown)} more agents, all with a smaller or equal epsilon")
-        lines += [f"  lifetime  {self._name(b.agent)}: {b.lifetime}" for b in shown if b.lifetime is not None]
-        lines += ["", f"  pattern   {'; '.join(dict.fromkeys(b.pattern for b in self.budgets))}"]
-        lines += [f"  bound by  {'; '.join(dict.fromkeys(b.basis for b in self.budgets))}", "", "  rests on"]
+        columns, (rows, rest) = self.columns(), self.rows()
+        wide = max(5, *(len(whose) for whose, _ in rows)) if rows else 5
+        widths = [max(10, len(c.name)) for c in columns[:-1]]
+        for whose, cells in [("agent", [c.name for c in columns]), *rows]:
+            numbers = "".join(f"  {cell:>{width}}" for cell, width in zip(cells[:-1], widths, strict=True))
+            lines.append(_Row(f"  {whose:>{wide}}{numbers}  {cells[-1]}"))
+        lines += [f"  {rest}"] if rest else []
+        known = [b for b in self.budgets if b.lifetime is not None]
+        lines += [f"  lifetime  {_name(b.agent, self.names)}: {b.lifetime}" for b in known[:20]]
+        lines += ["", f"  pattern   {self.patterns}", f"  bound by  {self.bases}", "", "  rests on"]
         for assumption, agents in self.shared_assumptions():
-            who = "" if len(agents) == len(self.budgets) else f" (agents {_listed([self._name(a) for a in agents])})"
-            lines.append(f"    [{assumption.kind:>8}] {assumption.text}{who}")
-        lines += ["", f"  not covered: {NOT_COVERED}{'' if self.deployed else FLOATING}"]
+            whose = "" if len(agents) == len(self.budgets) else f" ({self.who(agents)})"
+            lines.append(f"    [{assumption.kind:>8}] {assumption.text}{whose}")
+        lines += ["", f"  not covered: {self.not_covered}"]
         lines += [f"  warning: {w}" for w in self.warnings]
-        if paper:
+        if any(b.paper_epsilon is not None for b in self.budgets):
             lines.append("  * the source paper's formula with our constants, for comparison only: not a guarantee")
         return lines
 
@@ -193,8 +244,45 @@ def show_horizon(horizon: float) -> str:
     return f"{int(horizon):,} message{'' if horizon == 1 else 's'}"
 
 
-def _listed(agents: list[str]) -> str:
-    return ", ".join(agents[:12]) + (", ..." if len(agents) > 12 else "")
+def who(agents: Sequence[int], total: int, names: Sequence[str] = (), *, short: bool = False) -> str:
+    """Agents in words, runs of neighbours joined: "every agent", "agents 0–3, 7", "40 agents (0, 2, …)"; `short`: 0–3, 7."""
+    if len(agents) == total and total > 1:
+        return "every agent"
+    parts = [_name(a, names) for a in agents] if names else _joined(agents)
+    shown = ", ".join(parts[:6])
+    if len(parts) > 6:
+        return f"{len(agents):,} agents ({shown}, …)"
+    return shown if short else ("agent " if len(agents) == 1 else "agents ") + shown
+
+
+def few(values: Sequence[object], between: str, most: int = 6) -> str:
+    """Different values in words, the first of them and how many more there are."""
+    distinct = list(dict.fromkeys(map(str, values)))
+    more = [f"... and {len(distinct) - most:,} more"] if len(distinct) > most else []
+    return between.join([*distinct[:most], *more])
+
+
+def _joined(agents: Sequence[int]) -> list[str]:
+    """Runs of neighbours: "0–3", "7"."""
+    runs: list[list[int]] = []
+    for agent in sorted(agents):
+        if runs and agent == runs[-1][-1] + 1:
+            runs[-1].append(agent)
+        else:
+            runs.append([agent])
+    parts: list[str] = []
+    for run in runs:
+        parts += [f"{run[0]}–{run[-1]}"] if len(run) > 2 else map(str, run)
+    return parts
+
+
+def _name(agent: int, names: Sequence[str]) -> str:
+    return names[agent] if names else str(agent)
+
+
+def _size(budget: AgentBudget) -> float:
+    """The number that tells how much an agent has spent."""
+    return budget.epsilon if budget.delta is None else budget.delta
 
 
 def plain(value: Any) -> Any:

@@ -136,6 +136,8 @@ def locate(
     except (OSError, http.client.HTTPException) as error:
         if isinstance(error, urllib.error.HTTPError):
             error.close()  # it holds the connection, and lives on as the cause of the error below
+        elif isinstance(error, OSError) and error.filename == str(target):
+            raise
         reason = f"{file.url} failed ({type(error).__name__}: {error})"
         raise FileNotFoundError(_missing(file, data_dir, reason)) from error
     return target
@@ -219,8 +221,19 @@ def _download(file: DataFile, url: str, target: Path, progress: Progress | None)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     part = Path(name)
     try:
-        with os.fdopen(handle, "wb") as out:
-            digest, received = _fetch(url, file.size, out.write, progress)
+        with os.fdopen(
+            handle, "wb", buffering=0
+        ) as out:  # what a buffer cannot get rid of it would complain of once more
+
+            def keep(chunk: bytes) -> None:
+                left = memoryview(chunk)
+                try:
+                    while left:
+                        left = left[out.write(left) :]
+                except OSError as error:  # a full disk says nothing of the file, and is not the fault of the address
+                    raise OSError(error.errno, f"cannot write it: {error.strerror}", str(target)) from error
+
+            digest, received = _fetch(url, file.size, keep, progress)
         _compare(f"download of {file.path} from {url}", file, digest, received, "nothing was kept")
         # The name appears only once the content is known to be right, also when two processes race.
         os.replace(part, target)

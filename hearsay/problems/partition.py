@@ -14,6 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from hearsay import _validate as check
+from hearsay.privacy.certificate import who
 
 Indices = list[np.ndarray]
 
@@ -174,7 +175,7 @@ def _refuse_empty(parts: Indices, rule: str) -> Indices:
     empty = [agent for agent, rows in enumerate(parts) if rows.size == 0]
     if empty:
         raise ValueError(
-            f"every agent must hold at least one record, but partition {rule!r} leaves agents {empty} empty; "
+            f"every agent must hold at least one record, but partition {rule!r} leaves {who(empty, 0)} empty; "
             "use fewer agents, another seed or a milder rule"
         )
     return parts

@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 
 from hearsay._version import VERSION
 from hearsay.checkpoint import write_atomically
-from hearsay.report.page import Html, page, picture, section, table, tag
+from hearsay.privacy.certificate import few
+from hearsay.report.page import Html, notice, page, picture, section, table, tag
 from hearsay.report.style import FAINT, SOFT, axes_or_new, line_style, new_figure, styled
 from hearsay.report.words import count, quantity, spread
 
@@ -38,6 +39,9 @@ def attack_report(sweep: Sweep, folder: str | Path) -> Path:
     shown = "Error of the reconstruction: mean over targets, bars of one standard error. Dashed: the mean of public images, which knows nothing of the run."
     content = (
         header,
+        notice("alert", tag("p", tag("strong", "Interrupted: "), f"not attacked at noise × {few(sweep.left, ', ')}."))
+        if sweep.left
+        else "",
         _lead(sweep),
         section("What the eavesdropper sees", _pictures(sweep)),
         section("Error against noise", picture("errors", figure, shown, shown), _table(sweep)),

@@ -1,28 +1,18 @@
-"""The certificate in words."""
+"""The certificate as a section of a page; what it says is laid out by the certificate itself (privacy/certificate.py), as for its text."""
 
 from __future__ import annotations
 
 import math
 
-from hearsay.privacy.certificate import (
-    ADJACENCY,
-    ADVERSARY,
-    FLOATING,
-    NOT_COVERED,
-    AgentBudget,
-    Certificate,
-    show,
-    show_horizon,
-)
+from hearsay.privacy.certificate import ADJACENCY, ADVERSARY, PAPER, Certificate, show, show_horizon
 from hearsay.report.page import Html, facts, join, notice, section, table, tag
-from hearsay.report.words import largest, quantity, who
+from hearsay.report.words import largest, quantity
 
 _KINDS = {
     "enforced": "the code makes it so",
     "derived": "proved from the model",
     "declared": "taken on the user's word",
 }
-PAPER = "the paper's formula, not a guarantee"
 _WEAK = 10.0  # beyond this even a sceptical reader of the literature speaks of no meaningful protection
 
 
@@ -38,7 +28,7 @@ def certificate(cert: Certificate) -> Html:
         tag("h3", "What this rests on"),
         _assumptions(cert),
         tag("h3", "What this does not cover"),
-        tag("p", NOT_COVERED[0].upper() + NOT_COVERED[1:] + FLOATING + "."),
+        tag("p", cert.not_covered[0].upper() + cert.not_covered[1:] + "."),
     )
 
 
@@ -51,14 +41,14 @@ def _scope(cert: Certificate) -> list[tuple[object, object]]:
         ("Against", f"someone who {ADVERSARY}"),
         ("Horizon", show_horizon(cert.horizon) + ("" if math.isinf(cert.horizon) else " from every agent")),
         ("Noise", noise),
-        ("Use of records", "; ".join(dict.fromkeys(b.pattern for b in cert.budgets))),
-        ("Bound by", "; ".join(dict.fromkeys(b.basis for b in cert.budgets))),
+        ("Use of records", cert.patterns),
+        ("Bound by", cert.bases),
     ]
 
 
 def _meaning(cert: Certificate) -> Html:
     """The largest budget as odds, and a plain word when it is too large to protect anyone."""
-    worst, (top, of) = max(cert.epsilon), largest(cert.epsilon)
+    worst, (top, of) = max(cert.epsilon), largest(cert.epsilon, cert.names)
     if math.isinf(worst):
         return tag("p", "An infinite epsilon is no guarantee at all: nothing bounds what the messages reveal.")
     factor = show(math.exp(worst)) if worst <= _WEAK else f"exp({top})"
@@ -72,36 +62,25 @@ def _meaning(cert: Certificate) -> Html:
     if worst <= _WEAK:
         return said
     weak = [b.agent for b in cert.budgets if b.epsilon > _WEAK]
-    plain = f"Epsilon is above {_WEAK:g} for {who(weak, len(cert.budgets))}: a true bound, but little protection in practice."
+    plain = f"Epsilon is above {_WEAK:g} for {cert.who(weak)}: a true bound, but little protection in practice."
     return join([said, notice("note", tag("p", plain))])
 
 
 def _budgets(cert: Certificate) -> Html:
-    pairs = _columns(cert)
-    rows = [[b.agent, *(cell(b) for _, cell in pairs)] for b in cert.budgets]
-    return table("Budget of every agent, rounded up", ("agent", *(head for head, _ in pairs)), rows)
-
-
-def _columns(cert: Certificate):
-    columns = [("epsilon", lambda b: show(b.epsilon))]
-    if any(b.rho is not None for b in cert.budgets):
-        columns.append(("rho", lambda b: show(b.rho)))
-    if any(b.epsilon_at_delta is not None for b in cert.budgets):
-        columns.append((f"epsilon at delta = {quantity(cert.delta or 0)}", lambda b: show(b.epsilon_at_delta)))
-    if any(b.paper_epsilon is not None for b in cert.budgets):
-        columns.append((PAPER, lambda b: show(b.paper_epsilon)))
-    return [*columns, ("what dominates it", _dominant)]
-
-
-def _dominant(budget: AgentBudget) -> str:
-    return budget.reason or budget.dominated_by
+    rows, rest = cert.rows()
+    heads = ("agent", *(column.title for column in cert.columns()))
+    caption = "Budget of every agent, rounded up"
+    return join([table(caption, heads, [[whose, *cells] for whose, cells in rows]), tag("p", rest) if rest else ""])
 
 
 def _assumptions(cert: Certificate) -> Html:
     items = []
     for assumption, agents in cert.shared_assumptions():
         badge = tag("span", assumption.kind, class_=f"badge {assumption.kind}")
-        whose = tag("span", f" ({who(agents, len(cert.budgets))})", class_="soft")
+        whose = tag("span", f" ({cert.who(agents)})", class_="soft")
         items.append(tag("li", badge, tag("span", assumption.text, whose)))
     key = "; ".join(f"{kind}: {meaning}" for kind, meaning in _KINDS.items())
     return join([tag("ul", *items, class_="rests"), tag("p", f"{key[0].upper()}{key[1:]}.", class_="soft")])
+
+
+__all__ = ["PAPER", "certificate"]

@@ -56,8 +56,9 @@ def comparison_report(
     notes: Sequence[str] = (),
     tables: Sequence[Table] = (),
     figures: Sequence[tuple[str, Figure]] = (),
+    name: str = NAME,
 ) -> Path:
-    """Write `report.html` that sets runs side by side, with extra tables (caption, header, rows) and figures (caption, figure)."""
+    """Write `report.html` (or another `name`) that sets runs side by side, with extra tables (caption, header, rows) and figures (caption, figure)."""
     about = " · ".join(
         dict.fromkeys(f"{r.problem.name}, {count(r.graph.agents, 'agent')}, {r.graph.name}" for r in runs.values())
     )
@@ -72,6 +73,7 @@ def comparison_report(
         _curves(runs),
         section("More figures" if runs else "Figures", sections.grid(extra)) if extra else "",
         section("More tables" if runs else "Tables", *(table(*t) for t in tables)) if tables else "",
+        name=name,
     )
 
 
@@ -148,9 +150,9 @@ def _header(kind: str, title: str, about: str) -> Html:
     )
 
 
-def _write(folder: Path, title: str, *content: object) -> Path:
+def _write(folder: Path, title: str, *content: object, name: str = NAME) -> Path:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     footer = tag("footer", f"Written by hearsay {VERSION}.")
-    write_atomically(folder / NAME, page(f"{title} · hearsay", *content, footer))
-    return folder / NAME
+    write_atomically(folder / name, page(f"{title} · hearsay", *content, footer))
+    return folder / name

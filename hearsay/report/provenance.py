@@ -19,6 +19,9 @@ from hearsay.schedules import Schedule
 if TYPE_CHECKING:
     from hearsay.run import Run
 
+_LINES = 20  # different schedules of one option that a page shows
+_LONGEST = 20_000  # characters of code
+
 
 def configuration(run: Run) -> Html:
     """Every field of the algorithm; schedules as formulas in the step k."""
@@ -36,13 +39,12 @@ def reproduction(run: Run) -> Html:
     code = (
         "import jax\nfrom hearsay import *\n\n"
         + f'jax.config.update("jax_enable_x64", {wide})\n'
-        + f"algorithm = {run.algorithm!r}\n"
+        + f"algorithm = {_written(run.algorithm)}\n"
         + f"run = simulate(algorithm, problem, graph, steps={steps}, seeds={_seeds(seeds)}, every={every}{extra})"
     )
-    weights = run.graph.weights
     same = [
         ("Data", _fingerprint(run.problem.features, run.problem.labels, run.problem.counts)),
-        ("Weights", _fingerprint(weights.data, weights.indices, weights.indptr)),
+        ("Weights", _shown(run.graph.digest())),
         ("Seeds", ", ".join(map(str, seeds))),
         ("Precision", str(run.models.dtype)),
         ("Software", f"hearsay {VERSION}, jax {jax.__version__}, numpy {np.__version__}, Python {platform.python_version()}"),
@@ -55,6 +57,12 @@ def reproduction(run: Run) -> Html:
     return section("How to reproduce", lead, tag("pre", tag("code", code)), facts(same))
 
 
+def _written(algorithm: object) -> str:
+    """As code that makes it; schedules of very many agents would fill the page."""
+    text = repr(algorithm)
+    return text if len(text) <= _LONGEST else f"...  # repr(run.algorithm), {len(text):,} characters"
+
+
 def _setting(value: object) -> Html:
     """A schedule by its formula, one line for each group of agents that share one."""
     if not (isinstance(value, tuple) and value and all(isinstance(v, Schedule) for v in value)):
@@ -62,10 +70,12 @@ def _setting(value: object) -> Html:
     groups: dict[str, list[int]] = {}
     for agent, schedule in enumerate(value):
         groups.setdefault(str(schedule), []).append(agent)
-    lines = (
-        tag("div", tag("code", law), " ", tag("span", who(a, len(value)), class_="soft")) for law, a in groups.items()
-    )
-    return join(lines)
+    lines = [
+        tag("div", tag("code", law), " ", tag("span", who(a, len(value)), class_="soft"))
+        for law, a in list(groups.items())[:_LINES]
+    ]
+    more = len(groups) - _LINES
+    return join([*lines, tag("div", f"… and {more:,} more", class_="soft") if more > 0 else ""])
 
 
 def _seeds(seeds: Sequence[int]) -> str:
@@ -76,4 +86,8 @@ def _fingerprint(*arrays: np.ndarray) -> Html:
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(np.ascontiguousarray(array).tobytes())
-    return tag("code", f"sha256 {digest.hexdigest()[:32]}")
+    return _shown(digest.hexdigest())
+
+
+def _shown(digest: str) -> Html:
+    return tag("code", f"sha256 {digest[:32]}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.figure import Figure
 
+from hearsay.certify import unit
 from hearsay.privacy.certificate import show
 from hearsay.problems.sampling import Arrivals
 from hearsay.report import plots
@@ -133,8 +134,9 @@ def budget(run: Run) -> Html:
     figure, ax = new_figure(5.0, 3.4)
     plots.budget(run, ax)
     top = show(float(run.spent[-1].max()))
-    described = f"epsilon spent per agent over {int(run.steps[-1])} steps, at most {top} at the end"
-    caption = "Certified epsilon of the messages sent so far. Agents with equal budgets share a line."
+    what = unit(run.algorithm)
+    described = f"{what} spent per agent over {int(run.steps[-1])} steps, at most {top} at the end"
+    caption = f"Certified {what} of the messages sent so far. Agents with equal budgets share a line."
     drawn = picture("budget", figure, caption, described)
     return section("Privacy over time", tag("div", drawn, facts(_spending(run)), class_="pair"))
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hearsay.privacy.certificate import show
+from hearsay.privacy.certificate import show, who
 
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -61,30 +61,11 @@ def between(values: np.ndarray) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def who(agents: Sequence[int], total: int) -> str:
-    """Agents in words, runs of neighbours joined: "every agent", "agents 0–3, 7", "40 agents"."""
-    if len(agents) == total and total > 1:
-        return "every agent"
-    runs: list[list[int]] = []
-    for agent in sorted(agents):
-        if runs and agent == runs[-1][-1] + 1:
-            runs[-1].append(agent)
-        else:
-            runs.append([agent])
-    if len(runs) > 6:
-        return f"{len(agents)} agents ({', '.join(map(_run, runs[:6]))}, …)"
-    return ("agent " if len(agents) == 1 else "agents ") + ", ".join(map(_run, runs))
-
-
-def largest(budgets: Sequence[float]) -> tuple[str, str]:
+def largest(budgets: Sequence[float], names: Sequence[str] = ()) -> tuple[str, str]:
     """The largest budget as it is printed, and the agents for whom the same is printed."""
     shown = [show(b) for b in budgets]
     top = shown[int(np.argmax(budgets))]
-    return top, who([agent for agent, text in enumerate(shown) if text == top], len(shown))
-
-
-def _run(run: list[int]) -> str:
-    return str(run[0]) if len(run) == 1 else f"{run[0]}–{run[-1]}" if len(run) > 2 else f"{run[0]}, {run[1]}"
+    return top, who([agent for agent, text in enumerate(shown) if text == top], len(shown), names)
 
 
 def _trimmed(text: str) -> str:

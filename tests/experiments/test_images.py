@@ -1,6 +1,6 @@
 """The experiments with neural networks, with tiny arguments: they run, their reports say the important things, their settings are the printed ones.
 
-Nothing here needs a data file but the one test that says so: the digits of scikit-learn and a small network stand in.
+They share their machinery, so one of them stands for all by default and the others are slow tests. Nothing here needs a data file but the one test that says so: the digits of scikit-learn and a small network stand in.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ def test_scales():
             scale_of(wrong, small, paper)
 
 
+@pytest.mark.slow
 def test_p1(tmp_path, light):
     page, stages = run("p1-mnist", tmp_path)
     assert stages == ["as printed", "same budget", "small budget"]
@@ -82,6 +83,7 @@ def test_p1(tmp_path, light):
         assert text in page
 
 
+@pytest.mark.slow
 def test_p1_table_2(tmp_path, light):
     page, stages = run("p1-table2", tmp_path)
     assert set(stages) == {"attack", "training"}
@@ -106,6 +108,7 @@ def test_p1_settings():
     assert EXPERIMENTS["p1-cifar"].keywords == {"data": "cifar10"}
 
 
+@pytest.mark.slow
 def test_p2(tmp_path):
     only = [p2_images.S1, p2_images.S2, "dsgd", p2_images.OWN]
     page, stages = run("p2-mnist", tmp_path, data="digits", only=only)
@@ -143,6 +146,7 @@ def test_p2_settings():
     assert ring.symmetric
 
 
+@pytest.mark.slow
 def test_p3(tmp_path):
     only = [p3_mnist.PRINTED, p3_mnist.OTHER, *p3_mnist.FASTER, p3_mnist.OWN]
     page, stages = run("p3-mnist", tmp_path, data="digits", only=only)
@@ -226,6 +230,7 @@ def test_an_unknown_run_is_named(name, tmp_path):
         run(name, tmp_path, only=["nothing"], data="digits")
 
 
+@pytest.mark.slow
 def test_on_mnist_itself(tmp_path):
     if not all(s.found for s in files.status(None) if s.key.startswith("mnist")):
         pytest.skip("MNIST is not here")

@@ -108,6 +108,7 @@ def test_peaks_of_the_planned_budget():
     assert [curves[k]["certified, cyclic"].peak for k in ("S1", "S2")] == [50, 4000]
 
 
+@pytest.mark.slow
 def test_the_agents_update_stops_short():
     _, _, rows = p2_convex.two_forms(2000, None, quiet)
     for row in rows:

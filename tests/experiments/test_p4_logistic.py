@@ -28,6 +28,7 @@ def rows(folder, name):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_it_runs_to_the_end_and_says_what_was_chosen(tiny):
     _, report, stages = tiny
     assert list(stages) == ["optima", "Fig. 3", "best steps", "bounds"]
@@ -37,6 +38,7 @@ def test_it_runs_to_the_end_and_says_what_was_chosen(tiny):
         assert text in page
 
 
+@pytest.mark.slow
 def test_every_method_meets_its_budget(tiny):
     folder, *_ = tiny
     found = rows(folder, "finals")
@@ -51,12 +53,14 @@ def test_every_method_meets_its_budget(tiny):
     assert steps["independent, smaller step"] == steps["independent"] / 4
 
 
+@pytest.mark.slow
 def test_the_bound_lies_above_the_measured_regret(tiny):
     folder, *_ = tiny
     for row in rows(folder, "bounds"):
         assert float(row["dynamic regret / Rτ"].split(" ")[0]) < float(row["bound"])
 
 
+@pytest.mark.slow
 def test_the_curves_are_there(tiny):
     folder, *_ = tiny
     for epsilon in ("0.5", "2"):

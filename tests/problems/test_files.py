@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -125,6 +126,16 @@ def test_download_lands_in_the_cache_and_is_used_again(places, server, monkeypat
     assert files.locate("toy") == path
     assert server.requests == ["/good"]
     assert left_in(places["cache"]) == [path]
+
+
+def test_a_full_disk_names_the_file_and_not_the_address(places, server, monkeypatch):
+    monkeypatch.setattr(files, "FILES", at(server, "good"))
+    full = str(places["cache"] / "part")
+    monkeypatch.setattr(files.tempfile, "mkstemp", lambda **_: (os.open("/dev/full", os.O_WRONLY), full))
+    target = places["cache"] / "toys" / "toy.csv"
+    with pytest.raises(OSError, match=f"cannot write it: No space left on device: '{target}'"):
+        files.locate("toy")
+    assert left_in(places["cache"]) == []
 
 
 @pytest.mark.parametrize("page", ["corrupted", "truncated", "endless"])

@@ -13,8 +13,9 @@ import pytest
 
 import hearsay as hs
 from hearsay.base import Finding
-from hearsay.privacy.certificate import NOT_COVERED, show
-from hearsay.report import words
+from hearsay.privacy.certificate import FLOATING, NOT_COVERED, AgentBudget, Certificate, show
+from hearsay.privacy.recursion import Assumption
+from hearsay.report import guarantee, words
 from hearsay.report.html import comparison_report, run_report
 from hearsay.report.style import new_figure
 
@@ -132,7 +133,7 @@ def test_names_are_escaped(run, tmp_path):
 
 def test_early_end_is_visible(problem, graph, tmp_path):
     first = hs.certify(hs.ldp_online(), problem, graph, 5)
-    stopped = hs.simulate(hs.ldp_online(), problem, graph, steps=30, budget=max(first.epsilon))
+    stopped = hs.simulate(hs.ldp_online(), problem, graph, steps=30, seeds=3, budget=max(first.epsilon))
     assert stopped.stopped
     page = written(stopped, tmp_path)
     assert "The run ended early" in page
@@ -140,7 +141,7 @@ def test_early_end_is_visible(problem, graph, tmp_path):
 
 
 def test_no_noise_is_no_guarantee(problem, graph, tmp_path):
-    noiseless = hs.simulate(hs.ldp_online(noise=None), problem, graph, steps=10)
+    noiseless = hs.simulate(hs.ldp_online(noise=None), problem, graph, steps=10, seeds=3)
     page = written(noiseless, tmp_path)
     assert "No privacy guarantee" in page
     assert page.count(">infinite</td>") >= 5
@@ -157,7 +158,7 @@ def test_one_unbounded_agent_is_named(run, tmp_path):
 
 
 def test_without_a_reference_its_figures_are_left_out(problem, graph, tmp_path):
-    blind = hs.simulate(hs.ldp_online(), problem, graph, steps=10, reference=False)
+    blind = hs.simulate(hs.ldp_online(), problem, graph, steps=10, seeds=3, reference=False)
     page = written(blind, tmp_path)
     assert "Tracking error" not in page
     assert "nan" not in re.sub(r"<[^>]*>", " ", page).lower().split()
@@ -166,15 +167,36 @@ def test_without_a_reference_its_figures_are_left_out(problem, graph, tmp_path):
 
 def test_gaussian_noise_shows_rho_and_delta(problem, graph, tmp_path):
     algorithm = hs.ldp_online(mechanism="gaussian", noise=hs.Constant(50.0))
-    page = written(hs.simulate(algorithm, problem, graph, steps=10, delta=1e-5), tmp_path)
+    page = written(hs.simulate(algorithm, problem, graph, steps=2, seeds=3, delta=1e-5), tmp_path)
     assert "epsilon spent (delta = " in page
     assert "epsilon holds at delta = 10⁻⁵" in page
     assert ">rho</th>" in page
 
 
+def test_a_page_says_what_the_text_says():
+    """One layout for both: columns, names, what is not covered."""
+    budget = AgentBudget(
+        0, 0.0, "basis", "every step", "step 3", assumptions=(Assumption("declared", "a stream"),), delta=0.125
+    )
+    cert = Certificate(
+        "ternary-dsgd",
+        9,
+        "ternary",
+        (budget, replace(budget, agent=1, delta=0.25, assumptions=())),
+        names=("alice", "bob"),
+    )
+    for this in (cert, replace(cert, deployed=True)):
+        page = unescape(re.sub(r"<[^>]*>", "|", guarantee.certificate(this)))
+        for part in ("|delta|", "|0.1250|", "|0.2500|", "|alice|", "|bob|", "(agent alice)"):
+            assert part in page
+        assert (FLOATING in page) == (not this.deployed) == (FLOATING[2:20] in str(this))
+        for column in this.columns():
+            assert f"|{column.title}|" in page and f"  {column.name}" in str(this)
+
+
 def test_regression_reports_test_error(tmp_path):
     problem = hs.problems.ridge(agents=4, records=50)
-    regression = hs.simulate(hs.Dsgd(), problem, hs.graphs.star(4), steps=10, seeds=2)
+    regression = hs.simulate(hs.Dsgd(), problem, hs.graphs.star(4), steps=2, seeds=2, reference=False)
     assert "<h3>Test error</h3>" in written(regression, tmp_path)
 
 
@@ -189,16 +211,23 @@ def test_theory_findings_are_listed(run, tmp_path, monkeypatch):
     assert "conditions</h2>" not in written(run, tmp_path / "none")
 
 
-def test_large_network(tmp_path):
-    problem = hs.problems.ridge(agents=200, records=5)
-    wide = hs.simulate(hs.ldp_online(), problem, hs.graphs.random(200), steps=4, reference=False)
+def test_large_network(run, tmp_path):
+    """The numbers are those of five agents, over and over: what is looked at is how much a page says."""
+    graph, problem = hs.graphs.random(400), hs.problems.ridge(agents=400, records=5)
+    cert = hs.certify(hs.ldp_online(), problem, graph, 30)
+    raw = {name: np.repeat(v, 4, axis=2)[:, :, :16] if v.ndim == 3 else v for name, v in run.raw.items()}
+    wide = replace(
+        run, algorithm=hs.ldp_online(), problem=replace(problem, loss=run.problem.loss), graph=graph, certificate=cert, raw=raw,
+        spent=np.tile(run.spent, 80),
+    )  # fmt: skip
     page = written(wide, tmp_path)
-    assert page.count('<tr><th scope="row" class="n">') == 200
-    assert "Models are measured on 16 of the 200 agents" in page
+    rows = page.partition("Budget of every agent")[2].partition("</table>")[0].count('<tr><th scope="row"')
+    assert rows == len({str(b.epsilon) for b in wide.certificate.budgets}) < 20, "equal budgets share a row"
+    assert "Models are measured on 16 of the 400 agents" in page
 
 
 def test_comparison_sets_runs_side_by_side(run, problem, graph, tmp_path):
-    other = hs.simulate(hs.Dsgd(), problem, graph, steps=10, reference=False)
+    other = hs.simulate(hs.Dsgd(), problem, graph, steps=10, seeds=3, reference=False)
     figure, ax = new_figure()
     ax.plot([0, 1], [0, 1])
     path = comparison_report(

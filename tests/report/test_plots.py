@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from dataclasses import replace
 
@@ -30,11 +28,6 @@ def axes():
 def spending(run: hs.Run, spent: np.ndarray) -> hs.Run:
     """The same run with other budgets, on as many agents as they have columns."""
     return replace(run, spent=spent, graph=hs.graphs.ring(spent.shape[1]))
-
-
-def test_importing_hearsay_does_not_import_matplotlib():
-    code = "import sys, hearsay; sys.exit('matplotlib' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
 def test_curve_draws_the_mean_and_the_band_from_lowest_to_highest_seed(run):

@@ -1,0 +1,173 @@
+"""Ctrl-C: the first one asks, the second one ends; and what the commands keep."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import signal
+import sys
+import threading
+
+import pytest
+from typer.testing import CliRunner
+
+import hearsay as hs
+from hearsay import cli, config
+from hearsay.audit import dlg
+from hearsay.experiments import EXPERIMENTS, parts
+from hearsay.interrupts import stopping
+from hearsay.locking import held
+
+simulation = importlib.import_module("hearsay.simulate")  # hearsay.simulate itself is the function
+TINY = ["--loss", "ridge", "--agents", "3", "--set", "problem.records=20", "--set", "problem.dimension=2", "--steps", "4", "--seeds", "1", "--epsilon", "4"]  # fmt: skip
+PROBLEM = hs.problems.ridge(agents=3, records=20, dimension=2)
+GRAPH = hs.graphs.ring(3)
+
+
+def call(monkeypatch, *words: str):
+    monkeypatch.setattr(sys, "argv", ["hearsay", *map(str, words)])
+    return CliRunner().invoke(cli.app, [str(w) for w in words])
+
+
+def stop(*_, **__):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_asks_and_the_second_one_ends(number):
+    event, outer = threading.Event(), signal.getsignal(number)
+    with stopping(event) as asked:
+        assert not asked.requested
+        signal.raise_signal(number)
+        assert asked.requested and event.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+    assert signal.getsignal(number) is outer
+
+
+@pytest.mark.parametrize("words", [["certify"], ["plan"], ["run"], ["attack"], ["compare", "dsgd", "dola"], ["demo"]], ids=lambda w: w[0])  # fmt: skip
+def test_an_interrupted_command_says_how_to_start_it_again(words, tmp_path, monkeypatch):
+    monkeypatch.setattr(config, "build", stop)
+    options = {"certify": [], "plan": ["--epsilon", "1", "--out", str(tmp_path / "x" / "plan.toml")]}
+    given = [*words, *options.get(words[0], ["--out", f"{tmp_path / 'a b'}"])]
+    result = call(monkeypatch, *given)
+    assert result.exit_code == 130, result.output
+    assert "Traceback" not in result.output
+    assert f"Interrupted. Nothing is left of it. To start it again: hearsay {words[0]}" in result.output
+    assert "plan" in words or "certify" in words or f"'{tmp_path / 'a b'}'" in result.output
+    assert list(tmp_path.iterdir()) == [], "nor does an empty folder stay behind"
+
+
+def test_an_interrupted_comparison_reports_what_is_done(tmp_path, monkeypatch):
+    original = simulation.simulate
+
+    def second_is_cut(algorithm, *rest, **options):
+        if algorithm.name == "dola":
+            raise KeyboardInterrupt
+        return original(algorithm, *rest, **options)
+
+    monkeypatch.setattr(simulation, "simulate", second_is_cut)
+    result = call(monkeypatch, "compare", "dsgd", "dola", "pdop", *TINY, "--out", tmp_path)
+    assert result.exit_code == 130
+    assert "The report has what is done. To start it again: hearsay compare dsgd dola pdop" in result.output
+    page = (tmp_path / "report.html").read_text()
+    assert "INTERRUPTED: dola, pdop did not come to the end." in page and "dsgd" in page
+
+
+def test_an_interrupted_sweep_keeps_its_whole_levels(monkeypatch):
+    done = []
+
+    def reconstruct(algorithm, *_, **__):
+        done.append(algorithm)
+        if len(done) == 4:
+            raise KeyboardInterrupt
+        return "found"
+
+    monkeypatch.setattr(dlg, "reconstruct", reconstruct)
+    sweep = dlg.against_noise(hs.Dsgd(), PROBLEM, GRAPH, levels=(0, 1, 2), targets=2)
+    assert (sweep.levels, sweep.found, sweep.left) == ((0.0,), (("found", "found"),), (1.0, 2.0))
+    done.clear()
+    with pytest.raises(KeyboardInterrupt):
+        dlg.against_noise(hs.Dsgd(), PROBLEM, GRAPH, levels=(0, 1), targets=5)
+
+
+def experiment(folder, *, data_dir, seeds, scale, progress):
+    """Two runs and a page, as the real ones."""
+    runs = [parts.simulate(hs.Dsgd(noise=n), PROBLEM, GRAPH, steps=4, seeds=seeds, reference=False) for n in (1, 2)]
+    page = folder / "report.html"
+    page.write_text(" ".join(repr(float(run.models.sum())) for run in runs))
+    return page
+
+
+def test_reproduce_goes_on_where_it_was_interrupted(tmp_path, monkeypatch):
+    monkeypatch.setitem(EXPERIMENTS, "p1-mushrooms", experiment)
+    calls, original = [], parts.library_simulate
+
+    def counted(*args, **options):
+        calls.append(args[0])
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return original(*args, **options)
+
+    monkeypatch.setattr(parts, "library_simulate", counted)
+    words = ["reproduce", "p1-mushrooms", "--seeds", "1", "--out", tmp_path / "cut"]
+    result = call(monkeypatch, *words)
+    assert result.exit_code == 130
+    assert "1 runs are kept" in result.output and "To start it again: hearsay reproduce p1-mushrooms" in result.output
+    assert "INTERRUPTED: this is no report" in (tmp_path / "cut" / parts.PAGE).read_text()
+    assert not (tmp_path / "cut" / "report.html").exists()
+
+    result = call(monkeypatch, *words)
+    assert result.exit_code == 0, result.output
+    assert "1 of 2 runs were there from before" in result.output
+    assert len(calls) == 3, "the first run was not repeated"
+    assert [p.name for p in (tmp_path / "cut").iterdir()] == ["report.html"]
+    call(monkeypatch, *words[:-1], tmp_path / "whole")
+    assert (tmp_path / "cut" / "report.html").read_text() == (tmp_path / "whole" / "report.html").read_text()
+
+
+def test_a_kept_run_is_the_run_itself(tmp_path, monkeypatch):
+    algorithm = hs.ldp_online(noise=0.5)
+    with pytest.raises(KeyboardInterrupt), parts.keeping(tmp_path):
+        first = parts.simulate(algorithm, PROBLEM, GRAPH, steps=4, seeds=2)
+        raise KeyboardInterrupt
+    with parts.keeping(tmp_path) as kept:
+        again = parts.simulate(algorithm, PROBLEM, GRAPH, steps=4, seeds=2)
+        assert kept.found == 1
+        parts.simulate(algorithm, PROBLEM, GRAPH, steps=5, seeds=2)
+        assert kept.found == 1 and len(kept.done) == 2
+    assert again.certificate == first.certificate and again.seeds == first.seeds and again.stopped is None
+    assert again.to_csv() == first.to_csv() and again.spent_csv() == first.spent_csv()
+    assert (again.models == first.models).all()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [["run", *TINY], ["compare", "dsgd", "dola", *TINY], ["attack"], ["audit"], ["reproduce", "p1-mushrooms"], ["demo"]], ids=lambda w: w[0])  # fmt: skip
+def test_two_commands_do_not_share_a_folder(words, tmp_path, monkeypatch):
+    monkeypatch.setattr(config, "build", lambda *_: pytest.fail("the second command has begun"))
+    monkeypatch.setitem(EXPERIMENTS, "p1-mushrooms", lambda *_, **__: pytest.fail("the second command has begun"))
+    found = []
+
+    def second():
+        found.append(CliRunner().invoke(cli.app, [*words, "--out", str(tmp_path)]))
+
+    with held(tmp_path):
+        thread = threading.Thread(target=second)  # a folder is held by a thread, or by another process
+        thread.start()
+        thread.join()
+    assert re.search(f"the folder must be free, got {tmp_path}, into which .* is writing", str(found[0].exception))
+
+
+def test_a_library_run_holds_its_folder(tmp_path):
+    found = []
+
+    def second():
+        with pytest.raises(ValueError, match="the folder must be free"):
+            hs.simulate(hs.Dsgd(), PROBLEM, GRAPH, steps=2, folder=tmp_path)
+        found.append(True)
+
+    with held(tmp_path):
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join()
+    assert found
