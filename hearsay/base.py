@@ -209,7 +209,9 @@ class Algorithm(ABC):
 
     def with_noise(self, factors: Sequence[float]) -> Algorithm:
         """The same algorithm with agent i's noise scale multiplied by factors[i]."""
-        scaled = tuple(self.noise_for(i).scaled(f) for i, f in enumerate(factors))
+        scaled = tuple(
+            self.noise_for(i).scaled(f) for i, f in enumerate(check.each(check.nonnegative)("factors", factors))
+        )
         return replace(self, noise=scaled[0] if len(set(scaled)) == 1 else scaled)
 
     @property

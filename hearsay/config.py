@@ -46,14 +46,11 @@ class Config:
             check.one_of("key in [run]", key, RUN_KEYS)
         for key in self.privacy:
             check.one_of("key in [privacy]", key, PRIVACY_KEYS)
-        for name in ("epsilon", "budget"):  # one number, or a list with one per agent
-            value = self.privacy.get(name, 1.0)
-            for number in value if isinstance(value, list) else [value]:
-                check.positive(f"{name} in [privacy]", number)
-        if "delta" in self.privacy:
-            check.fraction("delta in [privacy]", self.privacy["delta"])
+        rules = {"epsilon": _one_or_several, "budget": _one_or_several, "delta": check.fraction}
+        privacy = {key: rules[key](f"{key} in [privacy]", value) for key, value in self.privacy.items()}
+        object.__setattr__(self, "privacy", privacy)
         _ = self.seeds, self.steps, self.every  # a wrong value is said at once, not when it is used
-        if "precision" in self.run and self.run["precision"] not in (32, 64):
+        if "precision" in self.run and check.count("precision", self.run["precision"]) not in (32, 64):
             check.fail("precision", "32 or 64", self.run["precision"])
 
     def merged(self, tables: Mapping[str, Mapping[str, Any]]) -> Config:
@@ -70,7 +67,8 @@ class Config:
     @property
     def seeds(self) -> int | list[int]:
         seeds = self.run.get("seeds", 5)
-        return [check.count("seeds", s, 0) for s in seeds] if isinstance(seeds, list) else check.count("seeds", seeds)
+        several = check.is_sequence(seeds)
+        return list(check.each(check.natural)("seeds", seeds)) if several else check.count("seeds", seeds)
 
     @property
     def every(self) -> int | None:
@@ -83,6 +81,11 @@ class Config:
     @property
     def delta(self) -> float | None:
         return self.privacy.get("delta")
+
+
+def _one_or_several(name: str, value: Any) -> float | list[float]:
+    """One number, or a list with one per agent."""
+    return list(check.each(check.positive)(name, value)) if check.is_sequence(value) else check.positive(name, value)
 
 
 def load(path: str | Path) -> Config:
@@ -182,8 +185,8 @@ def dump(config: Config) -> str:
 def _toml(value: Any) -> str:
     if isinstance(value, Schedule):
         return _toml(value.to_dict())
-    if hasattr(value, "item"):  # a NumPy number
-        value = value.item()
+    if hasattr(value, "tolist"):  # a NumPy number, or an array of them
+        value = value.tolist()
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float)):

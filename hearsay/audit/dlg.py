@@ -105,6 +105,7 @@ class Sweep:
         return float(np.mean([one.blind for one in self.found[0]]))
 
 
+@check.plain_arguments
 def reconstruct(
     algorithm: Algorithm,
     problem: Problem,
@@ -145,6 +146,7 @@ def reconstruct(
     return Reconstruction(agent, step, seed, truth, true_labels, guess, *errors, seconds)
 
 
+@check.plain_arguments
 def against_noise(
     algorithm: Algorithm,
     problem: Problem,

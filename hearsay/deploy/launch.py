@@ -98,6 +98,7 @@ class Fleet:
                 process.wait()
 
 
+@check.plain_arguments
 def look(network: Network, observer: Observer, seconds: float = 2.0) -> list[Status]:
     """What every agent says of itself now; all are asked at once."""
 

@@ -46,6 +46,9 @@ class Member:
     state: Path
     credentials: Credentials | None
 
+    def __post_init__(self) -> None:
+        check.settle(self, records=check.optional(check.count))
+
     @property
     def peer(self) -> Peer:
         return Peer(self.name, self.endpoint)
@@ -67,6 +70,9 @@ class Network:
     patience: float = 5.0
     keys: Path | None = None
     state: Path = Path("state")
+
+    def __post_init__(self) -> None:
+        check.settle(self, deadline=check.positive, patience=check.positive)
 
     @property
     def names(self) -> list[str]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
+from hearsay import _validate as check
 from hearsay.privacy.recursion import Assumption
 
 _WIDTH = 118
@@ -41,6 +42,12 @@ class AgentBudget:
     assumptions: tuple[Assumption, ...] = ()
     delta: float | None = None
 
+    def __post_init__(self) -> None:
+        spent, maybe = check.budget, check.optional(check.budget)
+        check.settle(self, agent=check.natural, epsilon=spent, epsilon_at_delta=maybe, rho=maybe, delta=maybe)
+        # The paper's formula may be anything, undefined too: it is no guarantee.
+        check.settle(self, paper_epsilon=check.optional(_formula))
+
 
 class Column(NamedTuple):
     """A column of the table of budgets: its heading in text and on a page, and what it says of an agent."""
@@ -60,6 +67,9 @@ class Certificate:
     warnings: tuple[str, ...] = ()
     names: tuple[str, ...] = ()  # of the agents, where they have any
     deployed: bool = False  # the noise is exact, on a lattice
+
+    def __post_init__(self) -> None:
+        check.settle(self, horizon=check.horizon, delta=check.optional(check.fraction), deployed=check.flag)
 
     @property
     def epsilon(self) -> list[float]:
@@ -256,6 +266,10 @@ def _name(agent: int, names: Sequence[str]) -> str:
 def _size(budget: AgentBudget) -> float:
     """The number that tells how much an agent has spent."""
     return budget.epsilon if budget.delta is None else budget.delta
+
+
+def _formula(name: str, value: Any) -> float:
+    return math.nan if isinstance(value, float) and math.isnan(value) else check.real(name, value)
 
 
 def _plain(value: Any) -> Any:

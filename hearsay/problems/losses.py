@@ -89,14 +89,9 @@ class LinearLoss(Loss):
     clip: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("feature_bound", "label_bound"):
-            if (
-                getattr(self, name) != math.inf
-            ):  # infinity: no bound is known, and only a clip or a declaration can give a budget
-                check.positive(name, getattr(self, name))
-        check.nonnegative("ridge", self.ridge)
-        if self.clip is not None:
-            check.positive("clip", self.clip)
+        # Infinity: no bound is known, and only a clip or a declaration can give a budget.
+        check.settle(self, feature_bound=check.bound_or_infinite, label_bound=check.bound_or_infinite)
+        check.settle(self, ridge=check.nonnegative, clip=check.optional(check.bound))
 
     @abstractmethod
     def residual(self, margin: Any, labels: Any) -> Any:
@@ -131,10 +126,11 @@ class LinearLoss(Loss):
             return residual
         xp = namespace(margin)
         # Scaled by the largest entry first, so that the square of a tiny or huge feature does not vanish or overflow; what still has no size counts nothing.
-        largest = xp.maximum(xp.max(xp.abs(features), axis=-1), 1e-30)
+        # A clip is never below the floor (_validate.bound), so nothing that is shorter needs it.
+        largest = xp.maximum(xp.max(xp.abs(features), axis=-1), check.SMALLEST_BOUND)
         scaled = features / largest[..., None]
         norm = largest * xp.sqrt(xp.sum(scaled * scaled, axis=-1)) * abs(residual)
-        clipped = residual * xp.minimum(1.0, self.clip / xp.maximum(norm, 1e-30))
+        clipped = residual * xp.minimum(1.0, self.clip / xp.maximum(norm, check.SMALLEST_BOUND))
         return xp.where(xp.isfinite(clipped) & xp.isfinite(norm), clipped, 0.0)
 
     def predict(self, margin: jax.Array) -> jax.Array:
@@ -213,7 +209,7 @@ class PolynomialLogistic(LinearLoss):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check.positive("margin_bound", self.margin_bound)
+        check.settle(self, margin_bound=check.bound)
         if self.clip is not None:
             check.fail(
                 "clip", "None for the polynomial loss (its gradients come from statistics, not records)", self.clip

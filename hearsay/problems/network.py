@@ -66,12 +66,9 @@ class Network(Loss):
 
     def __post_init__(self) -> None:
         check.instance("model", self.model, Model, "a Model (hearsay.problems.from_module or from_function makes one)")
-        check.nonnegative("ridge", self.ridge)
-        if self.clip is not None:
-            check.positive("clip", self.clip)
+        check.settle(self, ridge=check.nonnegative, clip=check.optional(check.bound))
+        check.settle(self, microbatch=check.optional(check.count))
         check.one_of("norm", self.norm, ["l2", "l1"])
-        if self.microbatch is not None:
-            check.count("microbatch", self.microbatch)
         check.one_of("compute", self.compute, COMPUTE)
 
     def dimension(self, record: tuple[int, ...]) -> int:
