@@ -130,7 +130,7 @@ def bound(name: str, value: Any) -> float:
 
 def bound_or_infinite(name: str, value: Any) -> float:
     """Infinity: no bound is known."""
-    return math.inf if real(name, value) == math.inf else bound(name, value)
+    return math.inf if _nearest(name, value) == math.inf else bound(name, value)
 
 
 def count(name: str, value: Any, least: int = 1) -> int:
@@ -226,6 +226,7 @@ def plain_arguments(function: F) -> F:
             bound.arguments[name] = plain(name, bound.arguments[name])
         return function(*bound.args, **bound.kwargs)
 
+    call.plain_arguments = known  # type: ignore[attr-defined]  # for the test that every number is seen to
     return call  # type: ignore[return-value]
 
 

@@ -285,6 +285,7 @@ class Algorithm(ABC):
         return Account(recursion, releases, pattern, dimension, self.mechanism, basis, facts, self.uncertified)
 
 
+@check.plain_arguments
 def per_agent_rates(law: Noise, steps: np.ndarray, agents: int) -> np.ndarray:
     """One schedule for all or one per agent, evaluated: (time, agent)."""
     if isinstance(law, tuple):

@@ -124,6 +124,7 @@ def build_problem(config: Config, **replaced: Any) -> Problem:
     return _call("[problem]", PROBLEMS[loss_of(config)], {**keys, **replaced})
 
 
+@check.plain_arguments
 def build_graph(config: Config, agents: int) -> Graph:
     keys, builders = dict(config.graph), {**BUILDERS, "edges": edges}
     kind = check.one_of("kind in [graph]", keys.pop("kind", "edges" if "edges" in keys else "ring"), builders)

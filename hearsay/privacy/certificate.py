@@ -208,6 +208,7 @@ def _wrapped(line: str) -> str:
     return textwrap.fill(line, _WIDTH, subsequent_indent=" " * hang)
 
 
+@check.plain_arguments
 def show(value: float | None) -> str:
     if value is None:
         return "-"
@@ -221,6 +222,7 @@ def show(value: float | None) -> str:
     return f"{math.ceil(value / unit - 1e-9) * unit:,.{digits}f}" if value < 1e6 else f"{value * 1.0005:.3e}"
 
 
+@check.plain_arguments
 def show_horizon(horizon: float) -> str:
     if math.isinf(horizon):
         return "infinite horizon"

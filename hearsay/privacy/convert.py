@@ -109,5 +109,8 @@ def _loss_distribution(parameters: np.ndarray, delta: float) -> float:
             composed = many if composed is None else composed.compose(many)
         assert composed is not None
         return float(composed.get_epsilon_for_delta(delta))
-    except ValueError:  # single losses so large that the library's sums lose their order: no bound from here
+    except (
+        ValueError,
+        OverflowError,
+    ):  # single losses so large that the library's sums lose their order, or a cell its range: no bound from here
         return math.inf

@@ -156,6 +156,7 @@ def _with_slack(curve: Callable[[float], float], delta: float, numbers: int, oth
     return otherwise
 
 
+@check.plain_arguments
 def row(factorization: Factorization, r: int) -> tuple[float, np.ndarray, np.ndarray]:
     """(D_rr, the earlier rounds w that round r uses the noise of, their D_rw), with D square: noise w is the one that
     round w brings in.

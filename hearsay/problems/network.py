@@ -44,6 +44,9 @@ class Model:
     value: Callable[[Any, jax.Array, jax.Array], jax.Array]
     scores: Callable[[Any, jax.Array], jax.Array] | None
 
+    def __post_init__(self) -> None:
+        check.settle(self, size=check.count)
+
     def __repr__(self) -> str:
         return f"{self.name} with {self.size:,} parameters"
 
@@ -138,6 +141,7 @@ def _named(name: str, shape: tuple[int, ...], classes: int) -> Model:
     return from_module(MODELS[name](jax.random.key(0), shape, classes), name=name)[0]
 
 
+@check.plain_arguments
 def named(name: str, shape: tuple[int, ...], classes: int, seed: int) -> tuple[Model, np.ndarray]:
     """One of models.py, and its first parameters."""
     check.one_of("model", name, MODELS)
