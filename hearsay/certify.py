@@ -211,6 +211,8 @@ def best_account(
 ) -> tuple[Account | OneMechanism, Bound]:
     """The account with the smallest bound, and that bound."""
     agent, horizon = check.natural("agent", agent), as_horizon(horizon)
+    if agent >= graph.agents:
+        check.fail("agent", f"below the {graph.agents} agents of the graph", agent)
     accounts = algorithm.accounts(graph, agent, problem, endless=math.isinf(horizon))
     return min(((a, _cost(a, horizon)) for a in accounts), key=lambda pair: pair[1].value)
 

@@ -205,11 +205,13 @@ def _check_target(known: Public, agent: int, step: int) -> None:
         check.fail("the batch", f"at most {MOST} records (per_step, or the sampler's size)", f"{size} at step {step}")
 
 
+@check.plain_arguments
 def _check_effort(restarts: int, iterations: int) -> None:
     check.count("restarts", restarts)
     check.count("iterations", iterations)
 
 
+@check.plain_arguments
 def invert(
     known: Public,
     heard: list[Any],

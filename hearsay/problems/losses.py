@@ -125,13 +125,17 @@ class LinearLoss(Loss):
         if self.clip is None:
             return residual
         xp = namespace(margin)
-        # Scaled by the largest entry first, so that the square of a tiny or huge feature does not vanish or overflow; what still has no size counts nothing.
-        # A clip is never below the floor (_validate.bound), so nothing that is shorter needs it.
-        largest = xp.maximum(xp.max(xp.abs(features), axis=-1), check.SMALLEST_BOUND)
-        scaled = features / largest[..., None]
-        norm = largest * xp.sqrt(xp.sum(scaled * scaled, axis=-1)) * abs(residual)
-        clipped = residual * xp.minimum(1.0, self.clip / xp.maximum(norm, check.SMALLEST_BOUND))
-        return xp.where(xp.isfinite(clipped) & xp.isfinite(norm), clipped, 0.0)
+        tiny = float(xp.finfo(margin.dtype).tiny)
+        with np.errstate(over="ignore", divide="ignore"):  # no limit at all, for features of no length
+            # |a| in two factors, as in domains.shortened: squares of tiny or huge features do not vanish or overflow.
+            eighth = features * 0.125
+            largest = xp.maximum(xp.max(xp.abs(eighth), axis=-1), tiny)
+            scaled = eighth / largest[..., None]
+            limit = self.clip / 8 / xp.sqrt(xp.sum(scaled * scaled, axis=-1)) / largest
+        # A limit below the smallest normal number has too few digits to be trusted.
+        limit = xp.where(limit >= tiny, limit, 0.0)
+        clipped = xp.clip(residual, -limit, limit)
+        return xp.where(xp.isfinite(clipped), clipped, 0.0)
 
     def predict(self, margin: jax.Array) -> jax.Array:
         """The label that a margin stands for."""
@@ -258,6 +262,7 @@ class PolynomialLogistic(LinearLoss):
 
 def polynomial(loss: Logistic, domain: Domain, dimension: int) -> PolynomialLogistic:
     """The polynomial stand-in for a logistic loss on a domain small enough for it (margins up to 30)."""
+    dimension = check.count("dimension", dimension)
     margin = loss.feature_bound * domain.reach(dimension)
     if not margin <= 30 or not math.isfinite(margin):
         check.fail(
