@@ -49,7 +49,7 @@ class Adp2sgd(GradientPerturbation):
 
     activity: float = 0.5
     step: Schedule = Constant(0.05)
-    coupling: ClassVar[Schedule] = Constant(0.5)  # type: ignore[misc]  # no option: update does not use it
+    coupling: ClassVar[Schedule] = Constant(0.5)  # type: ignore[misc,assignment]  # no option: update does not use it
     noise: Noise = Constant(1.0)
     mechanism: str = "gaussian"
     sampling: Sampling = field(default_factory=Cyclic)
