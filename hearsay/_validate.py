@@ -137,7 +137,7 @@ def count(name: str, value: Any, least: int = 1) -> int:
     """A whole number that is at least `least`."""
     if not _is_one_number(value, "iu") or not hasattr(value, "__index__"):
         raise TypeError(f"{name} must be a whole number, got {value!r:.80}")
-    value = operator.index(value)
+    value = int(operator.index(value))  # an index may be of a class of its own
     if value < least:
         fail(name, f"at least {least}", value)
     return value
@@ -200,15 +200,15 @@ def each(rule: Callable[[str, Any], T]) -> Callable[[str, Any], tuple[T, ...]]:
 
 def plain(name: str, value: Any) -> Any:
     """A number of Python's own, whole where it was whole, or several of them; what is no number is refused."""
-    if value is None or value is math.inf:
-        return value
+    if value is None:
+        return None
     if getattr(value, "ndim", 0) > 0:
         return np.asarray(value, np.int64) if value.dtype.kind in "iu" else array(name, value)
     if is_sequence(value):
         return tuple(plain(name, one) for one in value)
     if _is_one_number(value, "iu") and hasattr(value, "__index__"):
-        return operator.index(value)
-    return value if isinstance(value, float) and math.isnan(value) else real(name, value)
+        return int(operator.index(value))
+    return _nearest(name, value)
 
 
 _NUMBERS = re.compile(r"(?:float|int|None|Sequence|tuple|list|[\s|,.\[\]])+")

@@ -49,9 +49,9 @@ class Config:
         rules = {"epsilon": _one_or_several, "budget": _one_or_several, "delta": check.fraction}
         privacy = {key: rules[key](f"{key} in [privacy]", value) for key, value in self.privacy.items()}
         object.__setattr__(self, "privacy", privacy)
-        _ = self.seeds, self.steps, self.every  # a wrong value is said at once, not when it is used
-        if "precision" in self.run and check.count("precision", self.run["precision"]) not in (32, 64):
-            check.fail("precision", "32 or 64", self.run["precision"])
+        usual = lambda name, value: value  # noqa: E731  # a device is a word
+        rules = {"steps": check.count, "seeds": _seeds, "every": check.optional(check.count), "precision": _precision}
+        object.__setattr__(self, "run", {key: rules.get(key, usual)(key, value) for key, value in self.run.items()})
 
     def merged(self, tables: Mapping[str, Mapping[str, Any]]) -> Config:
         """This configuration with the given keys replaced; keys set to None are left as they are."""
@@ -66,17 +66,15 @@ class Config:
 
     @property
     def seeds(self) -> int | list[int]:
-        seeds = self.run.get("seeds", 5)
-        several = check.is_sequence(seeds)
-        return list(check.each(check.natural)("seeds", seeds)) if several else check.count("seeds", seeds)
+        return self.run.get("seeds", 5)
 
     @property
     def every(self) -> int | None:
-        return None if self.run.get("every") is None else check.count("every", self.run["every"])
+        return self.run.get("every")
 
     @property
     def steps(self) -> int:
-        return check.count("steps", self.run.get("steps", 1000))
+        return self.run.get("steps", 1000)
 
     @property
     def delta(self) -> float | None:
@@ -86,6 +84,18 @@ class Config:
 def _one_or_several(name: str, value: Any) -> float | list[float]:
     """One number, or a list with one per agent."""
     return list(check.each(check.positive)(name, value)) if check.is_sequence(value) else check.positive(name, value)
+
+
+def _seeds(name: str, value: Any) -> int | list[int]:
+    """How many seeds, or a list of them."""
+    return list(check.each(check.natural)(name, value)) if check.is_sequence(value) else check.count(name, value)
+
+
+def _precision(name: str, value: Any) -> int:
+    bits = check.count(name, value)
+    if bits not in (32, 64):
+        check.fail(name, "32 or 64", bits)
+    return bits
 
 
 def load(path: str | Path) -> Config:
