@@ -46,12 +46,10 @@ class Config:
             check.one_of("key in [run]", key, RUN_KEYS)
         for key in self.privacy:
             check.one_of("key in [privacy]", key, PRIVACY_KEYS)
-        rules = {"epsilon": _one_or_several, "budget": _one_or_several, "delta": check.fraction}
-        privacy = {key: rules[key](f"{key} in [privacy]", value) for key, value in self.privacy.items()}
+        privacy = {key: _RULES[key](f"{key} in [privacy]", value) for key, value in self.privacy.items()}
+        run = {key: _RULES[key](key, value) if key in _RULES else value for key, value in self.run.items()}
         object.__setattr__(self, "privacy", privacy)
-        usual = lambda name, value: value  # noqa: E731  # a device is a word
-        rules = {"steps": check.count, "seeds": _seeds, "every": check.optional(check.count), "precision": _precision}
-        object.__setattr__(self, "run", {key: rules.get(key, usual)(key, value) for key, value in self.run.items()})
+        object.__setattr__(self, "run", run)
 
     def merged(self, tables: Mapping[str, Mapping[str, Any]]) -> Config:
         """This configuration with the given keys replaced; keys set to None are left as they are."""
@@ -96,6 +94,17 @@ def _precision(name: str, value: Any) -> int:
     if bits not in (32, 64):
         check.fail(name, "32 or 64", bits)
     return bits
+
+
+_RULES: dict[str, check.Rule] = {
+    "epsilon": _one_or_several,
+    "budget": _one_or_several,
+    "delta": check.fraction,
+    "steps": check.count,
+    "seeds": _seeds,
+    "every": check.optional(check.count),
+    "precision": _precision,
+}
 
 
 def load(path: str | Path) -> Config:
