@@ -25,6 +25,7 @@ import numpy as np
 
 import hearsay as hs
 from hearsay.audit.search import search
+from hearsay.certify import messages_within
 from hearsay.problems import from_arrays
 
 FLOATS: dict[str, Callable[[float], Any]] = {
@@ -130,6 +131,8 @@ def drawn(draw: Draw) -> dict[str, Any]:
     found["sampler"] = str(rng.choice(["Fresh", "Cyclic", "Subset", *([] if "federated" in name else ["Resample", "History"])]))  # fmt: skip
     found["horizon"], found["epsilon"] = draw.whole(2, 6), draw.number(0.1, 100)
     found["delta"] = draw._as(FLOATS, str(rng.choice(list(FLOATS))), 2.0**-12)
+    found["budget"] = [draw.number(0.1, 100) for _ in range(AGENTS)]
+    found["endless"] = np.float16("inf") if rng.random() < 0.1 else None
     found["also_at_delta"] = bool(rng.random() < 0.2)  # of Laplace noise, where it takes a while
     return found
 
@@ -152,7 +155,9 @@ def statements(case: dict[str, Any]) -> tuple[Any, ...]:
         quieter: Any = hs.calibrate(algorithm, problem, graph, case["horizon"], case["epsilon"], delta=delta)
     except ValueError as error:
         quieter = str(error)
-    return certificate, quieter
+    lasts = messages_within(algorithm, problem, graph, case["horizon"], case["budget"], delta)
+    endless = None if case["endless"] is None else hs.certify(algorithm, problem, graph, case["endless"], delta=delta)
+    return certificate, quieter, lasts, endless
 
 
 def judged(case: dict[str, Any]) -> tuple[str, str]:

@@ -79,7 +79,9 @@ def _is_one_number(value: Any, kinds: str) -> bool:
     if dtype is None:
         return isinstance(value, (numbers.Real, Decimal))
     # bfloat16 and its like have no kind of their own; a timedelta64 is "m", although NumPy counts it among the integers.
-    known = dtype.kind in kinds or ("f" in kinds and dtype.kind == "V" and str(dtype).startswith(("bfloat", "float")))
+    kind = getattr(dtype, "kind", "")
+    known = kind != "" and kind in kinds
+    known = known or ("f" in kinds and kind == "V" and str(dtype).startswith(("bfloat", "float")))
     return known and getattr(value, "ndim", 0) == 0
 
 
