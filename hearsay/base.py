@@ -275,14 +275,14 @@ class Algorithm(ABC):
         if not found:
             reason = "no bound on the gradients is known: give the problem a clip"
             none = Recursion(*shared, Constant(0.0), (0.0, 0.0))
-            found.append(replace(self._account(none, agent, FromFirstUse(), 1, "nothing", facts), void=reason))
+            found.append(self._account(none, agent, FromFirstUse(), 1, "nothing", facts, reason))
         return tuple(found)
 
     def _account(
-        self, recursion: Recursion, agent: int, pattern: Any, dimension: int, basis: str, facts: tuple
+        self, recursion: Recursion, agent: int, pattern: Any, dimension: int, basis: str, facts: tuple, void: str = ""
     ) -> Account:
         releases = self.releases(agent, recursion.curvature)
-        return Account(recursion, releases, pattern, dimension, self.mechanism, basis, facts, self.uncertified)
+        return Account(recursion, releases, pattern, dimension, self.mechanism, basis, facts, void or self.uncertified)
 
 
 @check.plain_arguments
