@@ -154,6 +154,8 @@ def horizon(name: str, value: Any) -> int | float:
     """A number of messages, or infinity."""
     if _is_one_number(value, "iu") and hasattr(value, "__index__"):
         return natural(name, value)
+    if not _is_one_number(value, "f"):
+        raise TypeError(f"{name} must be a whole number, got {value!r:.80}")
     found = real(name, value)
     if found < 0 or not (math.isinf(found) or found.is_integer()):
         fail(name, "a whole number of messages, or inf", found)
