@@ -155,10 +155,11 @@ def allowance(algorithm: Algorithm, budget: Sequence[float], delta: float | None
     Ternary messages keep to every epsilon as long as their delta stays below 1. How much of it may be used up is for the user to say, so `delta` must be
     given, and no agent's own may exceed it.
     """
+    limits, delta = list(check.each(check.positive)("budget", budget)), check.optional(check.fraction)("delta", delta)
     if algorithm.mechanism == "laplace":
-        return list(budget)
-    delta = check.fraction("delta", _required(delta, algorithm.mechanism))
-    return [delta] * len(budget) if algorithm.mechanism == "ternary" else list(budget)
+        return limits
+    delta = _required(delta, algorithm.mechanism)
+    return [delta] * len(limits) if algorithm.mechanism == "ternary" else limits
 
 
 def messages_within(

@@ -208,6 +208,7 @@ CALLS = {
     certificates.certify: {**COMMON, "horizon": 8, "delta": 0.1}, certificates.calibrate: {**COMMON, "horizon": 8, "epsilon": 1.0, "delta": 0.1},
     certificates.planned: {"make": lambda h: hs.scheme_s1(h), **COMMON, "horizons": [3, 5], "delta": 0.1},
     certificates.as_epsilon: {"algorithm": hs.ldp_online(mechanism="gaussian"), "spent": np.ones((1, 1)), "delta": 0.1},
+    certificates.allowance: {"algorithm": hs.ternary_dsgd(), "budget": [1.0], "delta": 0.1},
     certificates.messages_within: {**COMMON, "horizon": 8, "budget": [0.1, 0.1, 0.1], "delta": 0.1},
     certificates.best_account: {**COMMON, "agent": 1, "horizon": 8}, certificates.spent_after: {**COMMON, "messages": [3]},
     plan: {**COMMON, "horizon": 8, "epsilon": 1.0, "delta": 0.1, "samples": 100},

@@ -229,6 +229,7 @@ def show_horizon(horizon: float) -> str:
     return f"{int(horizon):,} message{'' if horizon == 1 else 's'}"
 
 
+@check.plain_arguments
 def who(agents: Sequence[int], total: int, names: Sequence[str] = (), *, short: bool = False) -> str:
     """Agents in words, runs of neighbours joined: "every agent", "agents 0–3, 7", "40 agents (0, 2, …)"; `short`: 0–3, 7."""
     if len(agents) == total and total > 1:
@@ -240,6 +241,7 @@ def who(agents: Sequence[int], total: int, names: Sequence[str] = (), *, short: 
     return shown if short else ("agent " if len(agents) == 1 else "agents ") + shown
 
 
+@check.plain_arguments
 def few(values: Sequence[object], between: str, most: int = 6) -> str:
     """Different values in words, the first of them and how many more there are."""
     distinct = list(dict.fromkeys(map(str, values)))
