@@ -1,11 +1,33 @@
-"""Checks for public constructors: every message reads "NAME must be RULE, got VALUE"."""
+"""Checks for public constructors and functions: every message reads "NAME must be RULE, got VALUE".
+
+A rule takes the name and the value that somebody gave, refuses it or returns it as a plain Python number (arrays: float64). The caller goes on with what the rule
+returned, never with what was given: NumPy's int8 overflows in 2 * clip, its float16 rounds every product, and a bound computed from either is no bound. So
+`clip = check.positive("clip", clip)` in a function, and `check.settle(self, clip=check.positive)` for the fields of a frozen dataclass.
+
+A float16 or a fraction becomes the float nearest to it, and that float is what the run uses and the certificate speaks of.
+"""
 
 from __future__ import annotations
 
 import difflib
+import functools
+import inspect
 import math
-from collections.abc import Iterable
-from typing import Any, NoReturn
+import numbers
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+
+Rule = Callable[[str, Any], Any]
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Bounds on records, gradients and models. Within these no square, product or quotient that a bound or a projection needs is lost, in float32 either.
+SMALLEST_BOUND, LARGEST_BOUND = 1e-30, 1e30
 
 _LONGEST = 300  # characters of a value that an error message repeats
 
@@ -20,11 +42,52 @@ def said(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text):,} characters)"
 
 
+def settle(record: Any, **rules: Rule) -> None:
+    """Replace fields of a frozen dataclass by what their rules return."""
+    for name, rule in rules.items():
+        object.__setattr__(record, name, rule(name, getattr(record, name)))
+
+
+def optional(rule: Callable[[str, Any], T]) -> Callable[[str, Any], T | None]:
+    """The same rule, where nothing may be given either."""
+    return lambda name, value: None if value is None else rule(name, value)
+
+
+def real(name: str, value: Any) -> float:
+    """A real number, or infinity, as the nearest float: Python's numbers, NumPy's, JAX's, and arrays without an axis."""
+    found = _nearest(name, value)
+    if math.isnan(found):
+        fail(name, "a number", found)
+    return found
+
+
+def _nearest(name: str, value: Any) -> float:
+    if not _is_one_number(value, "iuf"):
+        raise TypeError(f"{name} must be a number, got {value!r:.80}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"{name} must be at most 1.797e308 in size, got a larger number") from None
+    except (TypeError, ValueError) as error:  # a traced number, a signalling nan
+        raise TypeError(f"{name} must be a number, got {value!r:.80}") from error
+
+
+def _is_one_number(value: Any, kinds: str) -> bool:
+    if isinstance(value, bool):
+        return False
+    dtype = getattr(value, "dtype", None)
+    if dtype is None:
+        return isinstance(value, (numbers.Real, Decimal))
+    # bfloat16 and its like have no kind of their own; a timedelta64 is "m", although NumPy counts it among the integers.
+    kind = getattr(dtype, "kind", "")
+    known = kind != "" and kind in kinds
+    known = known or ("f" in kinds and kind == "V" and str(dtype).startswith(("bfloat", "float")))
+    return known and getattr(value, "ndim", 0) == 0
+
+
 def number(name: str, value: Any) -> float:
     """A finite real number (not a bool, not a string)."""
-    if isinstance(value, bool) or (not isinstance(value, (int, float)) and not hasattr(value, "__float__")):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    value = float(value)
+    value = _nearest(name, value)
     if not math.isfinite(value):
         fail(name, "finite", value)
     return value
@@ -44,14 +107,59 @@ def nonnegative(name: str, value: Any) -> float:
     return value
 
 
+def budget(name: str, value: Any) -> float:
+    """What has been or may be spent: zero or positive, or infinity where there is no guarantee."""
+    value = real(name, value)
+    if value < 0:
+        fail(name, "zero or positive", value)
+    return value
+
+
+def positive_or_infinite(name: str, value: Any) -> float:
+    value = real(name, value)
+    if value <= 0:
+        fail(name, "positive", value)
+    return value
+
+
+def bound(name: str, value: Any) -> float:
+    """How long a record, a gradient or a model may be."""
+    value = positive(name, value)
+    if not SMALLEST_BOUND <= value <= LARGEST_BOUND:
+        fail(name, f"between {SMALLEST_BOUND:g} and {LARGEST_BOUND:g} (scale the data)", value)
+    return value
+
+
+def bound_or_infinite(name: str, value: Any) -> float:
+    """Infinity: no bound is known."""
+    return math.inf if _nearest(name, value) == math.inf else bound(name, value)
+
+
 def count(name: str, value: Any, least: int = 1) -> int:
     """A whole number that is at least `least`."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} must be a whole number, got {value!r}")
-    value = int(value.__index__())
+    if not _is_one_number(value, "iu") or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be a whole number, got {value!r:.80}")
+    value = int(operator.index(value))  # an index may be of a class of its own
     if value < least:
         fail(name, f"at least {least}", value)
     return value
+
+
+def natural(name: str, value: Any) -> int:
+    """A whole number from 0 on: a seed, an agent, a step."""
+    return count(name, value, 0)
+
+
+def horizon(name: str, value: Any) -> int | float:
+    """A number of messages, or infinity."""
+    if _is_one_number(value, "iu") and hasattr(value, "__index__"):
+        return natural(name, value)
+    if not _is_one_number(value, "f"):
+        raise TypeError(f"{name} must be a whole number, got {value!r:.80}")
+    found = real(name, value)
+    if found < 0 or not (math.isinf(found) or found.is_integer()):
+        fail(name, "a whole number of messages, or inf", found)
+    return math.inf if math.isinf(found) else int(found)
 
 
 def fraction(name: str, value: Any) -> float:
@@ -59,6 +167,85 @@ def fraction(name: str, value: Any) -> float:
     if not 0 < value < 1:
         fail(name, "strictly between 0 and 1", value)
     return value
+
+
+def share(name: str, value: Any) -> float:
+    value = number(name, value)
+    if not 0 < value <= 1:
+        fail(name, "above 0 and at most 1", value)
+    return value
+
+
+def interval(name: str, value: Any) -> tuple[float, float]:
+    """Two numbers in order, infinities included."""
+    if not is_sequence(value) or len(value) != 2:
+        fail(name, "two numbers, the lower one first", value)
+    low, high = (real(name, end) for end in value)
+    if low > high:
+        fail(name, "two numbers, the lower one first", (low, high))
+    return low, high
+
+
+def is_sequence(value: Any) -> bool:
+    """Several values in order: a list, a tuple, an array with an axis."""
+    return isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) > 0
+
+
+def each(rule: Callable[[str, Any], T]) -> Callable[[str, Any], tuple[T, ...]]:
+    """The rule for every one of several values."""
+
+    def apply(name: str, values: Any) -> tuple[T, ...]:
+        if isinstance(values, (str, Mapping)) or not isinstance(values, Iterable) or getattr(values, "ndim", 1) == 0:
+            fail(name, "a list", values)
+        return tuple(rule(name, value) for value in values)
+
+    return apply
+
+
+def plain(name: str, value: Any) -> Any:
+    """A number of Python's own, whole where it was whole, or several of them; what is no number is refused."""
+    if value is None:
+        return None
+    if getattr(value, "ndim", 0) > 0:
+        return np.asarray(value, np.int64) if value.dtype.kind in "iu" else array(name, value)
+    if is_sequence(value):
+        return tuple(plain(name, one) for one in value)
+    if _is_one_number(value, "iu") and hasattr(value, "__index__"):
+        return int(operator.index(value))
+    return _nearest(name, value)
+
+
+_NUMBERS = re.compile(r"(?:float|int|None|Sequence|tuple|list|[\s|,.\[\]])+")
+
+
+def plain_arguments(function: F) -> F:
+    """Arguments that are annotated as numbers reach the function as Python's own: for formulas, which go on to use them as they come."""
+    signature = inspect.signature(function)
+    known = {name for name, p in signature.parameters.items() if _NUMBERS.fullmatch(str(p.annotation))}
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        for name in known & bound.arguments.keys():
+            bound.arguments[name] = plain(name, bound.arguments[name])
+        return function(*bound.args, **bound.kwargs)
+
+    call.plain_arguments = known  # type: ignore[attr-defined]  # for the test that every number is seen to
+    return call  # type: ignore[return-value]
+
+
+def array(name: str, values: Any) -> np.ndarray:
+    """Real numbers (or yes and no, as 1 and 0) as float64: whatever is computed from them is computed in that."""
+    try:
+        found = np.asarray(values)
+        if found.dtype.kind == "O":  # fractions, decimals, or something else altogether
+            found = np.array([real(name, value) for value in found.ravel()], np.float64).reshape(found.shape)
+        if found.dtype.kind not in "biufV":
+            raise TypeError(f"{found.dtype} is no type of real numbers")
+        with np.errstate(over="ignore"):  # what float64 cannot hold becomes infinite, and is refused where it matters
+            return np.asarray(found, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be an array of real numbers: {error}") from error
 
 
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
@@ -86,7 +273,7 @@ def instance(name: str, value: Any, kind: type, hint: str) -> None:
 
 def per_agent(name: str, value: Any, agents: int) -> list[float]:
     """One positive number for all agents, or one for each."""
-    if isinstance(value, str) or not hasattr(value, "__len__") or getattr(value, "ndim", 1) == 0:
+    if not is_sequence(value):
         return [positive(name, value)] * agents
     if len(value) != agents:
         fail(name, f"one number, or one for each of the {agents} agents", list(value))

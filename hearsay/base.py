@@ -209,7 +209,9 @@ class Algorithm(ABC):
 
     def with_noise(self, factors: Sequence[float]) -> Algorithm:
         """The same algorithm with agent i's noise scale multiplied by factors[i]."""
-        scaled = tuple(self.noise_for(i).scaled(f) for i, f in enumerate(factors))
+        scaled = tuple(
+            self.noise_for(i).scaled(f) for i, f in enumerate(check.each(check.nonnegative)("factors", factors))
+        )
         return replace(self, noise=scaled[0] if len(set(scaled)) == 1 else scaled)
 
     @property
@@ -273,16 +275,17 @@ class Algorithm(ABC):
         if not found:
             reason = "no bound on the gradients is known: give the problem a clip"
             none = Recursion(*shared, Constant(0.0), (0.0, 0.0))
-            found.append(replace(self._account(none, agent, FromFirstUse(), 1, "nothing", facts), void=reason))
+            found.append(self._account(none, agent, FromFirstUse(), 1, "nothing", facts, reason))
         return tuple(found)
 
     def _account(
-        self, recursion: Recursion, agent: int, pattern: Any, dimension: int, basis: str, facts: tuple
+        self, recursion: Recursion, agent: int, pattern: Any, dimension: int, basis: str, facts: tuple, void: str = ""
     ) -> Account:
         releases = self.releases(agent, recursion.curvature)
-        return Account(recursion, releases, pattern, dimension, self.mechanism, basis, facts, self.uncertified)
+        return Account(recursion, releases, pattern, dimension, self.mechanism, basis, facts, void or self.uncertified)
 
 
+@check.plain_arguments
 def per_agent_rates(law: Noise, steps: np.ndarray, agents: int) -> np.ndarray:
     """One schedule for all or one per agent, evaluated: (time, agent)."""
     if isinstance(law, tuple):

@@ -43,8 +43,7 @@ def certify(
     check.instance("algorithm", algorithm, Algorithm, "an algorithm such as hearsay.ldp_online(...)")
     algorithm.check(graph, problem)
     horizon = as_horizon(horizon)
-    if delta is not None:
-        check.fraction("delta", delta)
+    delta = check.optional(check.fraction)("delta", delta)
     if algorithm.mechanism == "gaussian":
         delta = _required(delta)
     budgets, warnings = [], []
@@ -76,6 +75,7 @@ def calibrate(
     algorithm.check(graph, problem)
     horizon = as_horizon(horizon)
     targets = check.per_agent("epsilon", epsilon, graph.agents)
+    delta = check.optional(check.fraction)("delta", delta)
     factors = []
     for agent, target in enumerate(targets):
         account, _ = best_account(algorithm, problem, graph, agent, horizon)
@@ -115,7 +115,7 @@ def planned(
     delta: float | None = None,
 ) -> Planned:
     """The budget as a function of the planned horizon, for schemes whose steps, sample sizes and noise depend on it (paper P2, Remark 22)."""
-    lengths = [check.count("horizons", h) for h in horizons]
+    lengths = list(check.each(check.count)("horizons", horizons))
     if len(lengths) < 2 or sorted(set(lengths)) != lengths:
         check.fail("horizons", "two or more increasing numbers", lengths)
     costs = [max(certify(make(h), problem, graph, h, delta=delta).epsilon) for h in lengths]
@@ -127,8 +127,8 @@ def spent_after(
 ) -> np.ndarray:
     """Budget used after those numbers of messages, shape (len(messages), agents): pure epsilon for Laplace noise, rho for Gaussian noise, delta for
     ternary messages."""
-    wanted, curves = tuple(int(m) for m in messages), []
-    for agent in range(graph.agents) if agents is None else agents:
+    wanted, curves = check.each(check.natural)("messages", messages), []
+    for agent in range(graph.agents) if agents is None else check.each(check.natural)("agents", agents):
         options = [account_spent(account, wanted) for account in algorithm.accounts(graph, agent, problem)]
         # Each bound holds for the whole run, so the smaller of them holds at every step.
         curves.append(np.minimum.reduce([np.nan_to_num(o, nan=np.inf, posinf=np.inf) for o in options]))
@@ -155,10 +155,11 @@ def allowance(algorithm: Algorithm, budget: Sequence[float], delta: float | None
     Ternary messages keep to every epsilon as long as their delta stays below 1. How much of it may be used up is for the user to say, so `delta` must be
     given, and no agent's own may exceed it.
     """
+    limits, delta = list(check.each(check.positive)("budget", budget)), check.optional(check.fraction)("delta", delta)
     if algorithm.mechanism == "laplace":
-        return list(budget)
-    delta = check.fraction("delta", _required(delta, algorithm.mechanism))
-    return [delta] * len(budget) if algorithm.mechanism == "ternary" else list(budget)
+        return limits
+    delta = _required(delta, algorithm.mechanism)
+    return [delta] * len(limits) if algorithm.mechanism == "ternary" else limits
 
 
 def messages_within(
@@ -170,6 +171,7 @@ def messages_within(
     delta: float | None = None,
 ) -> tuple[int, int]:
     """(how many messages every agent can send within its `allowance`, the agent that binds)."""
+    horizon, delta = check.natural("horizon", horizon), check.optional(check.fraction)("delta", delta)
     within = allowance(algorithm, check.per_agent("budget", budget, graph.agents), delta)
     limits = np.array(within, dtype=float)
     if algorithm.mechanism == "gaussian":
@@ -202,13 +204,16 @@ def _required(delta: float | None, mechanism: str = "gaussian") -> float:
         raise ValueError("delta must be given for a budget of ternary messages: it is what they spend, at epsilon = 0")
     if delta is None:
         raise ValueError("delta must be given for Gaussian noise: it has no pure epsilon")
-    return delta
+    return check.fraction("delta", delta)
 
 
 def best_account(
     algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, horizon: float
 ) -> tuple[Account | OneMechanism, Bound]:
     """The account with the smallest bound, and that bound."""
+    agent, horizon = check.natural("agent", agent), as_horizon(horizon)
+    if agent >= graph.agents:
+        check.fail("agent", f"below the {graph.agents} agents of the graph", agent)
     accounts = algorithm.accounts(graph, agent, problem, endless=math.isinf(horizon))
     return min(((a, _cost(a, horizon)) for a in accounts), key=lambda pair: pair[1].value)
 

@@ -46,15 +46,10 @@ class Config:
             check.one_of("key in [run]", key, RUN_KEYS)
         for key in self.privacy:
             check.one_of("key in [privacy]", key, PRIVACY_KEYS)
-        for name in ("epsilon", "budget"):  # one number, or a list with one per agent
-            value = self.privacy.get(name, 1.0)
-            for number in value if isinstance(value, list) else [value]:
-                check.positive(f"{name} in [privacy]", number)
-        if "delta" in self.privacy:
-            check.fraction("delta in [privacy]", self.privacy["delta"])
-        _ = self.seeds, self.steps, self.every  # a wrong value is said at once, not when it is used
-        if "precision" in self.run and self.run["precision"] not in (32, 64):
-            check.fail("precision", "32 or 64", self.run["precision"])
+        privacy = {key: _RULES[key](f"{key} in [privacy]", value) for key, value in self.privacy.items()}
+        run = {key: _RULES[key](key, value) if key in _RULES else value for key, value in self.run.items()}
+        object.__setattr__(self, "privacy", privacy)
+        object.__setattr__(self, "run", run)
 
     def merged(self, tables: Mapping[str, Mapping[str, Any]]) -> Config:
         """This configuration with the given keys replaced; keys set to None are left as they are."""
@@ -69,20 +64,47 @@ class Config:
 
     @property
     def seeds(self) -> int | list[int]:
-        seeds = self.run.get("seeds", 5)
-        return [check.count("seeds", s, 0) for s in seeds] if isinstance(seeds, list) else check.count("seeds", seeds)
+        return self.run.get("seeds", 5)
 
     @property
     def every(self) -> int | None:
-        return None if self.run.get("every") is None else check.count("every", self.run["every"])
+        return self.run.get("every")
 
     @property
     def steps(self) -> int:
-        return check.count("steps", self.run.get("steps", 1000))
+        return self.run.get("steps", 1000)
 
     @property
     def delta(self) -> float | None:
         return self.privacy.get("delta")
+
+
+def _one_or_several(name: str, value: Any) -> float | list[float]:
+    """One number, or a list with one per agent."""
+    return list(check.each(check.positive)(name, value)) if check.is_sequence(value) else check.positive(name, value)
+
+
+def _seeds(name: str, value: Any) -> int | list[int]:
+    """How many seeds, or a list of them."""
+    return list(check.each(check.natural)(name, value)) if check.is_sequence(value) else check.count(name, value)
+
+
+def _precision(name: str, value: Any) -> int:
+    bits = check.count(name, value)
+    if bits not in (32, 64):
+        check.fail(name, "32 or 64", bits)
+    return bits
+
+
+_RULES: dict[str, check.Rule] = {
+    "epsilon": _one_or_several,
+    "budget": _one_or_several,
+    "delta": check.fraction,
+    "steps": check.count,
+    "seeds": _seeds,
+    "every": check.optional(check.count),
+    "precision": _precision,
+}
 
 
 def load(path: str | Path) -> Config:
@@ -121,6 +143,7 @@ def build_problem(config: Config, **replaced: Any) -> Problem:
     return _call("[problem]", PROBLEMS[loss_of(config)], {**keys, **replaced})
 
 
+@check.plain_arguments
 def build_graph(config: Config, agents: int) -> Graph:
     keys, builders = dict(config.graph), {**BUILDERS, "edges": edges}
     kind = check.one_of("kind in [graph]", keys.pop("kind", "edges" if "edges" in keys else "ring"), builders)
@@ -182,8 +205,8 @@ def dump(config: Config) -> str:
 def _toml(value: Any) -> str:
     if isinstance(value, Schedule):
         return _toml(value.to_dict())
-    if hasattr(value, "item"):  # a NumPy number
-        value = value.item()
+    if hasattr(value, "tolist"):  # a NumPy number, or an array of them
+        value = value.tolist()
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float)):

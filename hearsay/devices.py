@@ -59,6 +59,7 @@ def record_bytes(problem: Problem) -> int:
     return per_record.record_bytes(loss.value, params, feature, jax.ShapeDtypeStruct((), problem.dtype))
 
 
+@check.plain_arguments
 def fitted(algorithm: Algorithm, problem: Problem, free: int | None = None) -> Problem:
     """The problem with a microbatch that fits into memory, unless it has one: a neural network holds a gradient for every record of it."""
     loss = problem.loss
@@ -78,6 +79,7 @@ def halved(problem: Problem, algorithm: Algorithm) -> Problem | None:
     return replace(problem, loss=replace(loss, microbatch=now // 2)) if now > 1 else None
 
 
+@check.plain_arguments
 def facts(algorithm: Algorithm, problem: Problem, graph: Graph, seeds: int = 1) -> str:
     """One line: what will run, where, and the memory that it needs."""
     device = jax.devices()[0]

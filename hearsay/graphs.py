@@ -44,6 +44,9 @@ class Graph:
         False  # any edge may fail to deliver in any round: its term is then left out, and certificates allow for it
     )
 
+    def __post_init__(self) -> None:
+        check.settle(self, weights=_float64, push=check.optional(_float64), lossy=check.flag)
+
     @property
     def pushed(self) -> sparse.csr_array:
         """C: over which trackers travel."""
@@ -179,7 +182,7 @@ def from_weights(matrix: Any, name: str = "custom") -> Graph:
     shape = np.shape(matrix) if not sparse.issparse(matrix) else matrix.shape
     if len(shape) != 2 or shape[0] != shape[1]:
         check.fail("weights", "a square matrix", shape)
-    weights = sparse.csr_array(matrix, dtype=np.float64, copy=True)
+    weights = _float64("weights", matrix).copy()
     weights.setdiag(0.0)
     weights.eliminate_zeros()
     weights.sort_indices()
@@ -203,7 +206,7 @@ def pair(states: Graph, trackers: Graph, name: str | None = None) -> Graph:
 
 def from_mixing(matrix: Any, name: str = "custom") -> Graph:
     """A graph from a full mixing matrix A, diagonal included; checked row by row for being stochastic (paper P3, Assumption 3, needs the columns too)."""
-    dense = matrix.toarray() if sparse.issparse(matrix) else np.asarray(matrix, dtype=np.float64)
+    dense = check.array("matrix", matrix.toarray() if sparse.issparse(matrix) else matrix)
     if dense.ndim != 2 or dense.shape[0] != dense.shape[1]:
         check.fail("matrix", "square", dense.shape)
     if not np.all(np.isfinite(dense)):
@@ -225,13 +228,15 @@ def from_networkx(graph: nx.Graph, weight: Rule = "metropolis", name: str = "cus
     A directed graph (edge j -> i: agent i hears agent j) gives the pair R and C that gradient tracking needs; its rule is "degree" or a number.
     """
     if graph.is_directed():
-        return _from_digraph(graph, "degree" if weight == "metropolis" else weight, name)
+        return _from_digraph(graph, "degree" if isinstance(weight, str) and weight == "metropolis" else weight, name)
     if graph.number_of_nodes() == 0:
         raise ValueError("graph must have at least one agent, got none")
     plain = nx.convert_node_labels_to_integers(nx.Graph(graph))
     plain.remove_edges_from(list(nx.selfloop_edges(plain)))
     _require_connected(plain)
-    if weight != "given":
+    if isinstance(weight, str) and weight == "given":
+        _check_given(plain)
+    else:
         rule = _rule(weight, plain)
         for i, j in plain.edges:
             plain.edges[i, j]["weight"] = rule(i, j)
@@ -243,9 +248,10 @@ def _from_digraph(graph: nx.DiGraph, weight: Rule, name: str) -> Graph:
         raise ValueError("graph must have at least one agent, got none")
     plain = nx.convert_node_labels_to_integers(nx.DiGraph(graph))
     plain.remove_edges_from(list(nx.selfloop_edges(plain)))
-    if weight == "given":
+    if isinstance(weight, str) and weight == "given":
+        _check_given(plain)
         return from_weights(nx.to_scipy_sparse_array(plain, nodelist=range(len(plain)), dtype=np.float64).T, name)
-    if weight != "degree" and isinstance(weight, str):
+    if isinstance(weight, str) and weight != "degree":
         check.fail("weight", 'a positive number, "degree" or "given" for a directed graph', weight)
     ones = sparse.csr_array(
         nx.to_scipy_sparse_array(plain, nodelist=range(len(plain)), weight=None, dtype=np.float64).T
@@ -258,39 +264,39 @@ def _from_digraph(graph: nx.DiGraph, weight: Rule, name: str) -> Graph:
 
 
 def ring(agents: int, weight: Rule = "metropolis") -> Graph:
-    check.count("agents", agents, 2)
+    agents = check.count("agents", agents, 2)
     return from_networkx(nx.cycle_graph(agents) if agents > 2 else nx.path_graph(2), weight, "ring")
 
 
 def star(agents: int, weight: Rule = "metropolis") -> Graph:
     """Agent 0 in the middle."""
-    check.count("agents", agents, 2)
+    agents = check.count("agents", agents, 2)
     return from_networkx(nx.star_graph(agents - 1), weight, "star")
 
 
 def complete(agents: int, weight: Rule = "metropolis") -> Graph:
-    check.count("agents", agents, 2)
+    agents = check.count("agents", agents, 2)
     return from_networkx(nx.complete_graph(agents), weight, "complete")
 
 
 def grid(agents: int, weight: Rule = "metropolis") -> Graph:
     """The most square grid with that many agents."""
-    check.count("agents", agents, 2)
+    agents = check.count("agents", agents, 2)
     rows = max(r for r in range(1, int(agents**0.5) + 1) if agents % r == 0)
     return from_networkx(nx.grid_2d_graph(rows, agents // rows), weight, "grid")
 
 
 def exponential(agents: int, weight: Rule = "metropolis") -> Graph:
     """Every agent talks to those 1, 2, 4, ... places further round the ring."""
-    check.count("agents", agents, 2)
+    agents = check.count("agents", agents, 2)
     hops = [2**h for h in range(max(1, (agents - 1).bit_length()))]
     return from_networkx(nx.circulant_graph(agents, hops), weight, "exponential")
 
 
 def random(agents: int, weight: Rule = "metropolis", *, degree: int = 4, seed: int = 0) -> Graph:
     """A random graph in which every agent has `degree` neighbours; drawn again until it is connected."""
-    check.count("agents", agents, 2)
-    degree = min(check.count("degree", degree, 2), agents - 1)
+    agents = check.count("agents", agents, 2)
+    degree, seed = min(check.count("degree", degree, 2), agents - 1), check.natural("seed", seed)
     if agents * degree % 2:
         raise ValueError(f"agents * degree must be even (no such graph exists otherwise), got {agents} * {degree}")
     for attempt in range(100):
@@ -302,16 +308,16 @@ def random(agents: int, weight: Rule = "metropolis", *, degree: int = 4, seed: i
 
 def directed_ring(agents: int, weight: Rule = "degree") -> Graph:
     """Everybody hears the one before it."""
-    check.count("agents", agents, 2)
+    agents = check.count("agents", agents, 2)
     return from_networkx(nx.cycle_graph(agents, create_using=nx.DiGraph), weight, "directed-ring")
 
 
 def random_digraph(agents: int, weight: Rule = "degree", *, degree: int = 3, seed: int = 0) -> Graph:
     """A random directed graph, unbalanced on purpose: a directed ring in random order, so that everybody reaches everybody, and in the mean
     `degree` - 1 more edges per agent, drawn with preference for some agents."""
-    check.count("agents", agents, 2)
-    check.count("degree", degree)
-    rng = np.random.default_rng([seed, *b"digraph"])
+    agents = check.count("agents", agents, 2)
+    degree = check.count("degree", degree)
+    rng = np.random.default_rng([check.natural("seed", seed), *b"digraph"])
     order = rng.permutation(agents)
     graph = nx.DiGraph()
     graph.add_nodes_from(range(agents))
@@ -328,7 +334,7 @@ def random_digraph(agents: int, weight: Rule = "degree", *, degree: int = 3, see
 def edges(agents: int, edges: list, weight: Rule | None = None, *, directed: bool = False) -> Graph:
     """Any graph, edge by edge: [i, j] or [i, j, weight]. `directed`: agent j hears agent i. Edges without a weight of their own take `weight`, by
     default "metropolis", or "degree" where directed."""
-    check.count("agents", agents, 2)
+    agents = check.count("agents", agents, 2)
     links = []
     for edge in edges:
         if not isinstance(edge, (list, tuple)) or len(edge) not in (2, 3):
@@ -351,7 +357,7 @@ def edges(agents: int, edges: list, weight: Rule | None = None, *, directed: boo
 def five_agents(agents: int = 5, weight: Rule = 1.0) -> Graph:
     """Two different directed graphs on five agents in the style of paper P2's Fig. 1 (which prints no weights): agent 0 is the common root, neither is
     strongly connected, and both are unbalanced."""
-    if agents != 5:
+    if check.count("agents", agents) != 5:  # the number itself is not used
         check.fail("agents", "5 for this pair of graphs", agents)
     edges = (
         [(0, 1), (1, 0), (0, 2), (1, 3), (2, 4), (0, 4)],  # states flow away from agents 0 and 1
@@ -379,14 +385,28 @@ BUILDERS: dict[str, Callable[..., Graph]] = {
 }
 
 
+def _float64(name: str, matrix: Any) -> sparse.csr_array:
+    """Sums of float16 or int8 weights are no sums of weights."""
+    if not sparse.issparse(matrix):
+        return sparse.csr_array(check.array(name, matrix))
+    found = sparse.csr_array(matrix)
+    data = check.array(name, found.data)
+    return found if data is found.data else sparse.csr_array((data, found.indices, found.indptr), shape=found.shape)
+
+
+def _check_given(graph: nx.Graph) -> None:
+    for i, j, data in graph.edges(data=True):
+        data["weight"] = check.nonnegative(f"weight of the edge from {i} to {j}", data.get("weight", 1.0))
+
+
 def _rule(weight: Rule, graph: nx.Graph) -> Callable[[int, int], float]:
     degree = dict(graph.degree)
     if isinstance(weight, str) and weight not in ("uniform", "metropolis"):
         check.fail("weight", 'a positive number, "uniform" or "metropolis"', weight)
-    if weight == "uniform":
+    if isinstance(weight, str) and weight == "uniform":
         largest = max(degree.values())
         return lambda i, j: 1.0 / (1 + largest)
-    if weight == "metropolis":
+    if isinstance(weight, str):
         return lambda i, j: 1.0 / (1 + max(degree[i], degree[j]))
     value = check.positive("weight", weight)
     return lambda i, j: value

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import linalg
 
+from hearsay import _validate as check
 from hearsay.engine import full_precision
 from hearsay.problems.losses import LinearLoss, Loss
 from hearsay.problems.problem import Problem, as_features
@@ -220,6 +221,7 @@ def blocked(features: np.ndarray, labels: np.ndarray, dtype: jnp.dtype, width: i
     return as_features(features[padded], dtype), jnp.asarray(labels[padded], dtype), jnp.asarray(weights, dtype)
 
 
+@check.plain_arguments
 def training_sample(problem: Problem, count: int = 1000) -> tuple[np.ndarray, np.ndarray]:
     """The first records of every agent's stream, about so many in all."""
     each = np.minimum(problem.counts, -(-count // problem.agents)).astype(int)
@@ -243,5 +245,6 @@ def risk(loss: Loss, records: Records | Stream, arrived: jax.Array, params: jax.
     return jnp.sum(weights * data) + regulariser
 
 
+@check.plain_arguments
 def watched_agents(agents: int) -> np.ndarray:
     return np.unique(np.linspace(0, agents - 1, min(agents, WATCHED)).astype(int))

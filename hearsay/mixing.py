@@ -82,6 +82,7 @@ def mixer(graph: Graph, channel: str, dtype: Any) -> Mixer:
     return Mixer(_others(graph.weights, dtype), jnp.asarray(own, dtype))
 
 
+@check.plain_arguments
 def listening(graph: Graph, channel: str, agent: int) -> dict[int, float]:
     """The agents that one agent hears over that channel, with their weights: its row of `mixer`."""
     if channel == "average":
@@ -91,6 +92,7 @@ def listening(graph: Graph, channel: str, agent: int) -> dict[int, float]:
     return dict(zip(weights.indices[row].tolist(), weights.data[row].tolist(), strict=True))
 
 
+@check.plain_arguments
 def own_weight(graph: Graph, channel: str, agent: int, heard: float) -> float:
     """The agent's own weight in that channel once it has heard others with so much weight in all."""
     if channel == "average":

@@ -67,6 +67,7 @@ class Plan:
     def config(self, described: Config, steps: int | None = None) -> Config:
         """The configuration that runs this plan, from the one that described its problem and graph."""
         tables = replace(described, algorithm=as_table(self.algorithm)).without("privacy", "epsilon")
+        steps = check.optional(check.count)("steps", steps)
         length = int(self.horizon) if math.isfinite(self.horizon) else (steps or described.steps)
         return tables.merged({"run": {"steps": length}})
 
@@ -96,12 +97,11 @@ def plan(
     targets = check.per_agent("epsilon", epsilon, graph.agents)
     if horizon == 0:
         check.fail("horizon", "at least 1 message, or inf", 0)
-    if samples is not None:
-        check.positive("samples", samples)
-        if samples < horizon < math.inf:
-            raise ValueError(
-                f"samples must be at least {int(horizon)}, one record for each of {int(horizon)} steps, got {samples:g}"
-            )
+    delta, samples = check.optional(check.fraction)("delta", delta), check.optional(check.positive)("samples", samples)
+    if samples is not None and samples < horizon < math.inf:
+        raise ValueError(
+            f"samples must be at least {int(horizon)}, one record for each of {int(horizon)} steps, got {samples:g}"
+        )
     if exponents:
         algorithm = _chosen(algorithm, problem, graph, horizon, targets, delta, samples)
     elif samples is not None and (used := _records(algorithm, problem, horizon)) > samples:

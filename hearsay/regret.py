@@ -37,7 +37,7 @@ from hearsay.problems.losses import LinearLoss, Loss
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling import Arrivals, Fresh, Window
 from hearsay.session import Session
-from hearsay.simulate import enable_compilation_cache
+from hearsay.simulate import as_seeds, enable_compilation_cache
 
 TOLERANCE = 1e-6  # of a minimum, in units of the mean loss of a record
 _CHUNK = 128  # rounds per call: correlated noise is drawn for all of them at once
@@ -112,11 +112,10 @@ def online_regret(
     against: Comparators | None = None,
 ) -> Regret:
     """Run the algorithm and measure every model that it releases. `against`: from `comparators`, to share it between runs."""
+    rounds = check.count("rounds", rounds)
     _require_online(algorithm, rounds)
     algorithm.check(graph, problem)
-    found = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
-    if not found:
-        check.fail("seeds", "a number or a list with at least one seed", seeds)
+    found = as_seeds(seeds)
     against = comparators(problem, rounds, algorithm.local_steps) if against is None else against
     if against.labels.shape != (rounds, problem.agents * algorithm.local_steps):
         check.fail("against", "comparators for the same rounds and local steps", against.labels.shape)
@@ -134,7 +133,8 @@ def online_regret(
 
 def comparators(problem: Problem, rounds: int, local_steps: int, tolerance: float = TOLERANCE) -> Comparators:
     """The minima of every round and of all rounds together."""
-    used = check.count("rounds", rounds) * check.count("local_steps", local_steps)
+    rounds, local_steps = check.count("rounds", rounds), check.count("local_steps", local_steps)
+    used = rounds * local_steps
     if used > problem.counts.min():
         check.fail("rounds", f"at most the {problem.counts.min() // local_steps:g} that the records last for", rounds)
     shape = (problem.agents, rounds, local_steps)
@@ -155,6 +155,7 @@ def minima(
     loss: LinearLoss, domain: Domain, features: np.ndarray, labels: np.ndarray, tolerance: float = TOLERANCE
 ) -> Minima:
     """The minima over a ball of k mean losses, features (k, m, d) and labels (k, m)."""
+    tolerance = check.positive("tolerance", tolerance)
     if not isinstance(domain, Ball):
         check.fail("domain", "a Ball where regret is measured", domain)
     assert isinstance(domain, Ball)
@@ -229,6 +230,7 @@ def released(
     algorithm: CorrelatedFederated, problem: Problem, graph: Graph, rounds: int, seeds: list[int]
 ) -> np.ndarray:
     """x(0), ..., x(rounds-1) of every seed, (rounds, seeds, d): all learners hold the same, so these are learner 0's."""
+    rounds = check.count("rounds", rounds)
     enable_compilation_cache()
     session = Session(algorithm, problem, graph, seeds, False, False, 0.0, None)
     carry, found = session.carry, []
@@ -285,5 +287,5 @@ def _require_online(algorithm: CorrelatedFederated, rounds: int) -> None:
     )
     if not isinstance(algorithm.sampling, Fresh):
         check.fail("sampling", "fresh where regret is measured: each record is seen once", str(algorithm.sampling))
-    if check.count("rounds", rounds) > algorithm.rounds:
+    if rounds > algorithm.rounds:
         check.fail("rounds", f"at most the {algorithm.rounds:g} that the noise is planned for", rounds)

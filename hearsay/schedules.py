@@ -50,13 +50,13 @@ class Constant(Schedule):
     value: float
 
     def __post_init__(self) -> None:
-        check.number("value", self.value)
+        check.settle(self, value=check.number)
 
     def __call__(self, k: Any) -> np.ndarray:
-        return np.full(np.shape(k), float(self.value))
+        return np.full(np.shape(k), self.value)
 
     def scaled(self, factor: float) -> Constant:
-        return Constant(self.value * factor)
+        return Constant(self.value * check.number("factor", factor))
 
     def upper(self) -> PowerLaw:
         return PowerLaw(self.value, 0.0)
@@ -74,15 +74,13 @@ class PowerLaw(Schedule):
     shift: float = 1.0
 
     def __post_init__(self) -> None:
-        check.number("scale", self.scale)
-        check.number("exponent", self.exponent)
-        check.positive("shift", self.shift)
+        check.settle(self, scale=check.number, exponent=check.number, shift=check.positive)
 
     def __call__(self, k: Any) -> np.ndarray:
         return self.scale * (np.asarray(k, dtype=np.float64) + self.shift) ** self.exponent
 
     def scaled(self, factor: float) -> PowerLaw:
-        return replace(self, scale=self.scale * factor)
+        return replace(self, scale=self.scale * check.number("factor", factor))
 
     def upper(self) -> PowerLaw:
         return self
@@ -99,14 +97,13 @@ class Geometric(Schedule):
     ratio: float
 
     def __post_init__(self) -> None:
-        check.number("scale", self.scale)
-        check.positive("ratio", self.ratio)
+        check.settle(self, scale=check.number, ratio=check.positive)
 
     def __call__(self, k: Any) -> np.ndarray:
         return self.scale * self.ratio ** np.asarray(k, dtype=np.float64)
 
     def scaled(self, factor: float) -> Geometric:
-        return replace(self, scale=self.scale * factor)
+        return replace(self, scale=self.scale * check.number("factor", factor))
 
     def upper(self) -> PowerLaw | None:
         return PowerLaw(self.scale, 0.0) if self.ratio <= 1 and self.scale >= 0 else None
@@ -124,6 +121,7 @@ class SampleSize(Schedule):
 
     def __post_init__(self) -> None:
         check.one_of("rounding", self.rounding, ["ceil", "floor+1"])
+        check.settle(self, law=schedule)
         first = float(self.law(0))
         if first < 0 or (first == 0 and self.rounding == "ceil"):
             check.fail("law", "positive at step 0", first)
@@ -153,6 +151,9 @@ class Share(Schedule):
     held: float = math.inf
     repeats: bool = False
 
+    def __post_init__(self) -> None:
+        check.settle(self, scale=check.nonnegative, size=schedule, held=check.positive_or_infinite, repeats=check.flag)
+
     def __call__(self, k: Any) -> np.ndarray:
         size = self.size(k)
         if self.repeats:
@@ -160,7 +161,7 @@ class Share(Schedule):
         return self.scale / np.minimum(size, self.held)
 
     def scaled(self, factor: float) -> Share:
-        return replace(self, scale=self.scale * factor)
+        return replace(self, scale=self.scale * check.number("factor", factor))
 
     def upper(self) -> PowerLaw | None:
         if self.repeats:

@@ -70,11 +70,12 @@ def simulate(
 
     Ctrl-C saves a checkpoint (given a folder) and returns what has been measured so far; `Run.stopped` says why a run ended early.
     """
-    steps = check.count("steps", steps)
+    steps, delta = check.count("steps", steps), check.optional(check.fraction)("delta", delta)
+    checkpoint_seconds = check.nonnegative("checkpoint_seconds", checkpoint_seconds)
     certify(algorithm, problem, graph, 0, delta=delta)  # what a certificate lacks is said before the run, not after it
     if graph.lossy:
         raise ValueError("a simulation delivers every message: lossy graphs are for deployed agents (policy skip)")
-    seed_list = _seeds(seeds)
+    seed_list = as_seeds(seeds)
     every = max(1, math.ceil(steps / 100)) if every is None else check.count("every", every)
     allowed, stopped = allowed_steps(algorithm, problem, graph, steps, budget, delta)
     if resume and folder is None:
@@ -165,10 +166,11 @@ def enable_compilation_cache() -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
-def _seeds(seeds: int | Sequence[int]) -> list[int]:
-    if hasattr(seeds, "__index__"):
+def as_seeds(seeds: int | Sequence[int]) -> list[int]:
+    """So many of them, from 0 on, or those that a list names."""
+    if not check.is_sequence(seeds) and not isinstance(seeds, range):
         return list(range(check.count("seeds", seeds)))
-    found = [check.count("seeds", seed, 0) for seed in seeds]  # type: ignore[union-attr]
+    found = list(check.each(check.natural)("seeds", seeds))
     if found and max(found) >= 2**31:
         check.fail("seeds", "below 2^31", max(found))
     if not found:
@@ -180,6 +182,7 @@ def allowed_steps(
     algorithm: Algorithm, problem: Problem, graph: Graph, steps: int, budget: Any, delta: float | None
 ) -> tuple[int, str | None]:
     """How many steps may run: the stream must last and no agent may pass its budget."""
+    steps = check.count("steps", steps)
     allowed, stopped = steps, None
     lasts = [algorithm.sampling.lasts(held, problem.arrivals) for held in problem.counts.tolist()]
     if min(lasts) < allowed:

@@ -13,6 +13,7 @@ import pytest
 import hearsay as hs
 from hearsay import engine, keys
 from hearsay.base import Inbox
+from hearsay.config import Config, build
 from hearsay.metrics import Reference
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling import Window
@@ -30,7 +31,8 @@ def small_problem(seed: int = 0, agents: int = 4, records: int = 12, per_step: i
 
 
 # A growing fresh stream would run dry on these few records; the rest makes the random forms do something in every step.
-FEDERATED = ("correlated-federated", "federated-independent", "federated-noiseless")
+NOISELESS = "federated-noiseless"  # takes no noise
+FEDERATED = ("correlated-federated", "federated-independent", NOISELESS)
 OPTIONS = {
     **{name: {"sampling": hs.Cyclic(1), "horizon": 40} for name in FEDERATED},
     "output-perturbation": {"sampling": hs.Cyclic("(k+1)^0.6")},
@@ -46,7 +48,8 @@ DELTA = 1e-5
 
 def with_noise(name: str, level: float, **more):
     law = hs.Constant(level) if name in FEDERATED else hs.PowerLaw(level, 0.1)
-    return hs.REGISTRY[name](noise=None if level == 0 else law, **OPTIONS.get(name, {}), **more)
+    noise = {} if name == NOISELESS else {"noise": None if level == 0 else law}
+    return hs.REGISTRY[name](**noise, **OPTIONS.get(name, {}), **more)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -156,10 +159,27 @@ def test_seeds_side_by_side_equal_seeds_one_by_one(name):
     for index, seed in enumerate((4, 9)):
         alone = hs.simulate(algorithm, problem, graph, steps=8, seeds=[seed], **BARE)
         np.testing.assert_allclose(together.models[index], alone.models[0], atol=1e-12)
-    assert np.abs(together.models[0] - together.models[1]).max() > 1e-3
+    assert (np.abs(together.models[0] - together.models[1]).max() > 1e-3) == (name != NOISELESS)
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+def test_an_algorithm_without_noise_has_no_budget_and_takes_no_noise():
+    problem, graph, algorithm = small_problem(), hs.graphs.ring(4), with_noise(NOISELESS, 0)
+    assert not hs.certify(algorithm, problem, graph, 12, delta=DELTA).finite
+    for given in (1, np.float32(0.5), [1.0, 0.0, 0.0, 0.0]):
+        with pytest.raises(ValueError, match="noise must be left out for federated-noiseless"):
+            hs.federated_noiseless(noise=given)
+    with pytest.raises(ValueError, match="no amount of noise"):
+        hs.calibrate(algorithm, problem, graph, 12, 1.0, delta=DELTA)
+
+
+def test_an_option_that_nothing_reads_is_not_there():
+    with pytest.raises(TypeError, match="coupling"):
+        hs.adp2sgd(coupling=0.1)
+    with pytest.raises(ValueError, match=r"key in \[algorithm\] must be one of .*, got 'coupling'"):
+        build(Config(problem={"loss": "ridge"}, algorithm={"name": "adp2sgd", "coupling": 0.1}))
+
+
+@pytest.mark.parametrize("name", [n for n in ALGORITHMS if n != NOISELESS])
 def test_every_algorithm_certifies_and_calibrates(name):
     problem, graph = small_problem(), hs.graphs.ring(4)
     algorithm = with_noise(name, 0.5)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import hearsay as hs
 from hearsay import _validate as check
+from hearsay.problems.domains import Box
 
 
 def test_numbers():
@@ -74,7 +77,8 @@ def test_an_infinite_horizon_on_data_that_end_is_warned_of():
 
 
 def test_a_run_says_when_models_are_no_longer_numbers():
-    problem, graph = hs.problems.ridge(agents=3, records=9, dimension=2, radius=1e300), hs.graphs.ring(3)
+    problem, graph = hs.problems.ridge(agents=3, records=9, dimension=2), hs.graphs.ring(3)
+    problem = replace(problem, domain=Box(-1e300, 1e300))
     run = hs.simulate(
         hs.ldp_online(step=1e3, coupling=0.0, noise=1e160), problem, graph, steps=300, reference=False, regret=False
     )

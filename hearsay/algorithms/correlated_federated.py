@@ -86,13 +86,10 @@ class CorrelatedFederated(Algorithm):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "step", nonnegative("step", self.step))
-        check.positive("server", self.server)
-        check.count("horizon", self.horizon)
+        check.settle(self, server=check.positive, horizon=check.count, width=check.optional(check.count))
         check.one_of("factorization", self.factorization, FACTORIZATIONS)
         if self.width is not None and self.factorization not in ("banded", "blt"):
             check.fail("width", f"left out for {self.factorization}: only banded and blt have one", self.width)
-        if self.width is not None:
-            check.count("width", self.width)
         if self.mechanism != "gaussian":
             check.fail("mechanism", "gaussian: correlated noise has no other here", self.mechanism)
         levels = self.noise if isinstance(self.noise, tuple) else (self.noise,)
@@ -209,13 +206,15 @@ class CorrelatedFederated(Algorithm):
 
     def accounts(self, graph: Graph, agent: int, problem: Problem, endless: bool = False) -> tuple[OneMechanism, ...]:
         level = float(self.noise_for(agent)(0))
+
+        def rho(moved: float) -> float:
+            ratio = moved * column / level if level > 0 else math.inf
+            return ratio * ratio / 2  # a power would raise where this becomes infinite
+
         pattern = self.sampling.pattern(float(problem.counts[agent]), problem.arrivals)
         column = self._column(float(problem.counts[agent]))
         return tuple(
-            OneMechanism(
-                (s * column) ** 2 / (2 * level**2) if level > 0 else math.inf, self.horizon, pattern, basis, facts
-            )
-            for s, basis, facts in self.sensitivities(problem)
+            OneMechanism(rho(s), self.horizon, pattern, basis, facts) for s, basis, facts in self.sensitivities(problem)
         )
 
     def _column(self, held: float) -> float:
@@ -271,9 +270,15 @@ class FederatedIndependent(CorrelatedFederated):
 
 @dataclass(frozen=True, kw_only=True)
 class FederatedNoiseless(CorrelatedFederated):
-    """The same without noise (Mitra et al. 2021): no privacy."""
+    """The same without noise (Mitra et al. 2021): no privacy, and no option to add any."""
 
     name: ClassVar[str] = "federated-noiseless"
 
     factorization: str = "identity"
     noise: Noise = Constant(0.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.noise != Constant(0.0):
+            given = [str(level) for level in self.noise] if isinstance(self.noise, tuple) else str(self.noise)
+            check.fail("noise", "left out for federated-noiseless (federated-independent adds noise)", given)

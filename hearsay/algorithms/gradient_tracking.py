@@ -86,8 +86,7 @@ class GradientTracking(Algorithm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("step", "coupling", "tracking"):
-            object.__setattr__(self, name, nonnegative(name, getattr(self, name)))
+        check.settle(self, step=nonnegative, coupling=nonnegative, tracking=nonnegative)
         other = self.noise if self.tracker_noise is None else as_noise(self.tracker_noise)
         object.__setattr__(self, "tracker_noise", other)
         check.one_of("variant", self.variant, ["compact", "printed"])
@@ -218,13 +217,12 @@ def scheme_s1(
     The defaults are the paper's experiment. sampling: the kind of sampler that takes m records per step.
     """
     horizon = check.count("horizon", horizon)
-    for name, value in zip(("a[0]", "a[1]", "a[2]", "a[3]", "p[0]", "p[1]", "p[2]"), (*a, *p), strict=False):
-        check.positive(name, value)
-    check.nonnegative("p[3]", p[3])
+    scales = [check.positive(f"a[{i}]", value) for i, value in enumerate(a)]
+    powers = [(check.nonnegative if i == 3 else check.positive)(f"p[{i}]", value) for i, value in enumerate(p)]
     coupling, tracking, step = (
-        Constant(scale / (horizon + 1) ** power) for scale, power in zip(a[:3], p[:3], strict=True)
+        Constant(scale / (horizon + 1) ** power) for scale, power in zip(scales[:3], powers[:3], strict=True)
     )
-    size = math.floor(a[3] * horizon ** p[3]) + 1
+    size = math.floor(scales[3] * horizon ** powers[3]) + 1
     return GradientTracking(
         step=step, coupling=coupling, tracking=tracking, sampling=sampling(SampleSize(Constant(float(size)))),
         noise=PowerLaw(1.0, noise[0]), tracker_noise=PowerLaw(1.0, noise[1]), **options,
@@ -244,11 +242,11 @@ def scheme_s2(
 ) -> GradientTracking:
     """Scheme (S2) for a planned horizon K: constant alpha, beta, gamma, m = floor(growth^K) + 1, noise p^K (constant in k) on states and trackers."""
     horizon = check.count("horizon", horizon)
-    if check.number("growth", growth) <= 1:
+    growth = check.number("growth", growth)
+    if growth <= 1:
         check.fail("growth", "above 1", growth)
-    for name, p in zip(("noise[0]", "noise[1]"), noise, strict=True):
-        if not 0 < check.number(name, p) < 1:
-            check.fail(name, "strictly between 0 and 1 (Assumption 5)", p)
+    levels = [check.fraction(name, p) for name, p in zip(("noise[0]", "noise[1]"), noise, strict=True)]  # Assumption 5
+    for name, p in zip(("noise[0]", "noise[1]"), levels, strict=True):
         if p <= 1 / growth:
             raise ValueError(
                 f"{name} must be above 1/growth = {1 / growth:.6g}, or the budget grows with the horizon (Theorem 5), got {p}: too small by {1 / growth - p:.3g}"
@@ -257,5 +255,5 @@ def scheme_s2(
     return GradientTracking(
         step=Constant(step), coupling=Constant(coupling), tracking=Constant(tracking),
         sampling=sampling(SampleSize(Constant(float(size)))),
-        noise=Constant(noise[0] ** horizon), tracker_noise=Constant(noise[1] ** horizon), **options,
+        noise=Constant(levels[0] ** horizon), tracker_noise=Constant(levels[1] ** horizon), **options,
     )  # fmt: skip

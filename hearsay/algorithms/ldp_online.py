@@ -77,8 +77,7 @@ class LdpOnline(Algorithm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "step", nonnegative("step", self.step))
-        object.__setattr__(self, "coupling", nonnegative("coupling", self.coupling))
+        check.settle(self, step=nonnegative, coupling=nonnegative)
         check.flag("feedback", self.feedback)
 
     def init(self, params: jax.Array) -> State:

@@ -68,8 +68,7 @@ class _TwoTimeScale(Algorithm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "step", nonnegative("step", self.step))
-        object.__setattr__(self, "coupling", nonnegative("coupling", self.coupling))
+        check.settle(self, step=nonnegative, coupling=nonnegative)
         worst = max((0, 1, 10**6), key=lambda k: float(self.coupling(k)))
         if float(self.coupling(worst)) >= 1:
             check.fail("coupling", "below 1 at every step", f"{float(self.coupling(worst)):g} at step {worst}")

@@ -34,17 +34,20 @@ from hearsay import _validate as check
 _THRESHOLDS, _STRICTER = 2000, 200
 
 
+@check.plain_arguments
 def at_least(hits: Any, trials: int, error: float) -> Any:
     """The probability of a hit is at least this, except with probability `error`."""
     hits = np.asarray(hits)
     return np.where(hits == 0, 0.0, stats.beta.ppf(error, np.maximum(hits, 1), trials - hits + 1))
 
 
+@check.plain_arguments
 def at_most(hits: Any, trials: int, error: float) -> Any:
     hits = np.asarray(hits)
     return np.where(hits == trials, 1.0, stats.beta.ppf(1 - error, hits + 1, np.maximum(trials - hits, 1)))
 
 
+@check.plain_arguments
 def epsilon_shown(low: Any, high: Any, delta: float = 0.0) -> Any:
     """Of a true positive rate of at least `low` and a false positive rate of at most `high`; never negative."""
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -70,6 +73,7 @@ class Shown(NamedTuple):
     false_positives: float
 
 
+@check.plain_arguments
 def strongest(first: np.ndarray, second: np.ndarray, measure: Callable[[Any, Any], Any], error: float) -> Shown:
     """The bound that scores (run, kind) under two data sets show; large scores speak for the first."""
     chosen = max(
@@ -105,6 +109,7 @@ def _best_threshold(
     return float(found[best]), float(levels[best])
 
 
+@check.plain_arguments
 def trade_off(first: np.ndarray, second: np.ndarray, points: int = 400) -> tuple[np.ndarray, np.ndarray]:
     """(false positive rates, false negative rates) of "the first data set", over thresholds, from all to none."""
     levels = np.unique(np.concatenate([first, second]))
@@ -113,12 +118,14 @@ def trade_off(first: np.ndarray, second: np.ndarray, points: int = 400) -> tuple
     return positives[0], 1 - positives[1]
 
 
+@check.plain_arguments
 def pure_curve(epsilon: float, rates: np.ndarray, delta: float = 0.0) -> np.ndarray:
     """The lowest false negative rate at each false positive rate under (epsilon, delta)."""
     factor = math.exp(min(epsilon, 700.0))
     return np.maximum(0.0, np.maximum(1 - delta - factor * rates, (1 - delta - rates) / factor))
 
 
+@check.plain_arguments
 def gaussian_curve(mu: float, rates: np.ndarray) -> np.ndarray:
     """The same under mu-Gaussian privacy."""
     if math.isinf(mu):
@@ -126,6 +133,7 @@ def gaussian_curve(mu: float, rates: np.ndarray) -> np.ndarray:
     return stats.norm.cdf(stats.norm.ppf(1 - rates) - mu)
 
 
+@check.plain_arguments
 def lucky(epsilon: float, canaries: int, guesses: int, right: int, delta: float = 0.0) -> float:
     """At most how likely `right` or more right guesses are under (epsilon, delta), with a fair coin for each of the canaries."""
     q = 1 / (1 + math.exp(-epsilon))
@@ -136,6 +144,7 @@ def lucky(epsilon: float, canaries: int, guesses: int, right: int, delta: float 
     return min(1.0, chance)
 
 
+@check.plain_arguments
 def one_run_epsilon(canaries: int, guesses: int, right: int, error: float, delta: float = 0.0) -> float:
     """The largest epsilon that the outcome rules out, except with probability `error`."""
     check.count("guesses", guesses, 0)

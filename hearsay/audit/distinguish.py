@@ -79,6 +79,7 @@ class AgentAudit:
         return all(claim.holds for claim in self.claims)
 
 
+@check.plain_arguments
 def distinguish(
     algorithm: Algorithm,
     problem: Problem,
@@ -130,6 +131,7 @@ def distinguish(
     return AgentAudit(agent, claims, 1 - error, runs, words, curve, _limit(budget, algorithm.mechanism))
 
 
+@check.plain_arguments
 def audit(
     algorithm: Algorithm,
     problem: Problem,

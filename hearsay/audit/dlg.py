@@ -105,6 +105,7 @@ class Sweep:
         return float(np.mean([one.blind for one in self.found[0]]))
 
 
+@check.plain_arguments
 def reconstruct(
     algorithm: Algorithm,
     problem: Problem,
@@ -145,6 +146,7 @@ def reconstruct(
     return Reconstruction(agent, step, seed, truth, true_labels, guess, *errors, seconds)
 
 
+@check.plain_arguments
 def against_noise(
     algorithm: Algorithm,
     problem: Problem,
@@ -203,11 +205,13 @@ def _check_target(known: Public, agent: int, step: int) -> None:
         check.fail("the batch", f"at most {MOST} records (per_step, or the sampler's size)", f"{size} at step {step}")
 
 
+@check.plain_arguments
 def _check_effort(restarts: int, iterations: int) -> None:
     check.count("restarts", restarts)
     check.count("iterations", iterations)
 
 
+@check.plain_arguments
 def invert(
     known: Public,
     heard: list[Any],

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hearsay import _validate as check
 from hearsay import keys
 from hearsay.algorithms import CorrelatedFederated, Dsgd, QuantizedDsgd
 from hearsay.base import Algorithm, Inbox
@@ -59,6 +60,7 @@ class Scene(NamedTuple):
     constants: Any
 
 
+@check.plain_arguments
 def scene(algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int) -> Scene:
     k, dtype = np.arange(steps), problem.dtype
     windows = algorithm.sampling.windows(k, problem.counts, problem.arrivals)
@@ -128,6 +130,7 @@ def bare(algorithm: Algorithm) -> Algorithm:
     return replace(algorithm, **options) if options else algorithm
 
 
+@check.plain_arguments
 def whitener(algorithm: Algorithm, steps: int) -> np.ndarray:
     """The matrix (time, time) that makes noise of the steps independent, of variance 1: the inverse Cholesky factor of its covariance D D'."""
     if not isinstance(algorithm, CorrelatedFederated):
@@ -158,6 +161,7 @@ class _Counted(Loss):
         raise NotImplementedError
 
 
+@check.plain_arguments
 def membership(algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int) -> np.ndarray:
     """(time, row): the weight of every record in every batch, as the sampler really forms them."""
     public = scene(algorithm, problem, graph, agent, steps)

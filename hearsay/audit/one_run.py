@@ -53,6 +53,7 @@ class OneRun:
         return self.lower <= self.certified
 
 
+@check.plain_arguments
 def one_run(
     algorithm: Algorithm,
     problem: Problem,

@@ -54,6 +54,7 @@ def public(algorithm: Algorithm, problem: Problem, graph: Graph) -> Public:
     return Public(algorithm, problem.loss, problem.domain, problem.arrivals, graph, problem.counts, start)
 
 
+@check.plain_arguments
 def overhear(algorithm: Algorithm, problem: Problem, graph: Graph, rounds: int, seed: int = 0) -> list[Any]:
     """The messages of every round of a run with that noise seed, each field an array (agents, ...)."""
     algorithm.check(graph, problem)
@@ -116,6 +117,7 @@ def _round(
     return states, sampler, sent
 
 
+@check.plain_arguments
 def batch_records(known: Public, problem: Problem, agent: int, step: int) -> tuple[np.ndarray, np.ndarray]:
     """PRIVATE: the features and labels of that batch, to hold a reconstruction against. Nothing that attacks may call this."""
     sampling, dtype, size = known.algorithm.sampling, problem.dtype, known.size(agent, step)

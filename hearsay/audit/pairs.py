@@ -33,6 +33,7 @@ class Pair(NamedTuple):
     words: str
 
 
+@check.plain_arguments
 def candidates(
     algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int, seed: int = 0
 ) -> list[Pair]:
@@ -70,6 +71,7 @@ def candidates(
     return found
 
 
+@check.plain_arguments
 def dearest_row(
     algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, weights: np.ndarray, step: int
 ) -> int:

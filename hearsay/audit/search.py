@@ -45,6 +45,7 @@ from hearsay.base import Algorithm
 from hearsay.certify import spent_after
 from hearsay.engine import full_precision
 from hearsay.graphs import Graph
+from hearsay.problems.domains import shortened
 from hearsay.problems.losses import LinearLoss
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling import Records
@@ -85,6 +86,7 @@ class Found:
         return float(self.ratio[self.allowed > 0].min())
 
 
+@check.plain_arguments
 def search(
     algorithm: Algorithm,
     problem: Problem,
@@ -229,12 +231,9 @@ def _admissible(loss: LinearLoss, found: Variables) -> Variables:
     """Records put back where records may be; a transcript may be anything."""
     low, top = label_range(loss)
 
-    def ball(features: jax.Array) -> jax.Array:
-        norm = jnp.linalg.norm(features, axis=-1, keepdims=True)
-        return features * jnp.minimum(1.0, loss.feature_bound / jnp.maximum(norm, 1e-30))
-
     labels, other = jnp.clip(found.labels, low, top), jnp.clip(found.other_label, low, top)
-    return Variables(ball(found.features), labels, ball(found.other_feature), other, found.transcript)
+    features, other_feature = (shortened(part, loss.feature_bound) for part in (found.features, found.other_feature))
+    return Variables(features, labels, other_feature, other, found.transcript)
 
 
 @partial(jax.jit, static_argnames="game")

@@ -98,6 +98,7 @@ class Fleet:
                 process.wait()
 
 
+@check.plain_arguments
 def look(network: Network, observer: Observer, seconds: float = 2.0) -> list[Status]:
     """What every agent says of itself now; all are asked at once."""
 
@@ -136,7 +137,7 @@ def initialise(
     progress: Callable[[str], None] = lambda text: None,
 ) -> Path:
     """A folder to start from: net.toml, a file of records for every agent, certificates. The records are a public data set, dealt out."""
-    check.count("agents", agents, 2)
+    agents = check.count("agents", agents, 2)
     config = folder / "net.toml"
     if config.exists():
         raise ValueError(f"{config} is there already: choose another folder")

@@ -134,11 +134,11 @@ def _bounded(network: Network, features: np.ndarray, labels: np.ndarray) -> tupl
             f"0 to {keys['classes'] - 1}",
         )
     else:
-        kept = datasets.shorten(features.astype(np.float64, copy=False), float(keys["feature_bound"]))
+        kept = datasets.shorten(features, keys["feature_bound"])
         allowed, rule = (np.isin(labels, (0, 1)), "0 or 1") if loss == "logistic" else (np.ones(len(labels), bool), "")
     if not allowed.all():
         raise ValueError(f"labels must be {rule}, and that of row {int(np.argmin(allowed))} is not")
-    bound = keys.get("label_bound")
+    bound = check.optional(check.bound)("label_bound in [problem]", keys.get("label_bound"))
     return kept, labels if bound is None else np.clip(labels, -bound, bound)
 
 
@@ -178,8 +178,8 @@ def _empty(network: Network) -> tuple[Problem, tuple[int, ...]]:
         data = Images(network.run, zeros, np.zeros(rows, np.int64), zeros[:0], np.zeros(0, np.int64), keys["classes"])
     else:
         shape = (check.count("dimension in [problem]", keys["dimension"]),)
-        zeros, bound = np.zeros((rows, *shape)), check.positive("feature_bound in [problem]", keys["feature_bound"])
-        size = 1.0 if loss == "logistic" else check.positive("label_bound in [problem]", keys["label_bound"])
+        zeros, bound = np.zeros((rows, *shape)), check.bound("feature_bound in [problem]", keys["feature_bound"])
+        size = 1.0 if loss == "logistic" else check.bound("label_bound in [problem]", keys["label_bound"])
         reason = f"each agent scales a record with an l2 norm above {bound:g} down to it"
         reason += "" if loss == "logistic" else f" and clips labels to {size:g} in size"
         data = datasets.Dataset(

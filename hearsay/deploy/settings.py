@@ -52,6 +52,9 @@ class Member:
     state: Path
     credentials: Credentials | None
 
+    def __post_init__(self) -> None:
+        check.settle(self, records=check.optional(check.count))
+
     @property
     def peer(self) -> Peer:
         return Peer(self.name, self.endpoint)
@@ -80,6 +83,9 @@ class Network:
     state: Path = Path("state")
     keep: int = 10 * 2**30
     lifetime: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        check.settle(self, deadline=check.positive, patience=check.positive)
 
     @property
     def names(self) -> list[str]:

@@ -268,9 +268,10 @@ def privatize(value: Any, scale: float, mechanism: str, key: Key) -> np.ndarray:
     check.one_of("mechanism", mechanism, (*SAMPLERS, "ternary"))
     if mechanism == "ternary":
         return ternary(value, scale, key)
+    scale = check.positive("scale", scale)
     step = grid(scale)
     steps = quantize(value, step)
-    noise = SAMPLERS[mechanism](key, float(scale) / step, steps.size).reshape(steps.shape)
+    noise = SAMPLERS[mechanism](key, scale / step, steps.size).reshape(steps.shape)
     return np.clip(steps + noise, -SATURATION, SATURATION) * step
 
 

@@ -13,25 +13,21 @@ from hearsay.privacy.recursion import OUTWARD, Account, prices, spent
 
 def as_horizon(horizon: float) -> int | float:
     """A number of messages, or infinity."""
-    if isinstance(horizon, float) and horizon == math.inf:
-        return horizon
-    if isinstance(horizon, float) and horizon.is_integer():
-        horizon = int(horizon)
-    return check.count("horizon", horizon, 0)
+    return check.horizon("horizon", horizon)
 
 
 def cost(account: Account | OneMechanism, horizon: float) -> Bound:
     """Pure epsilon (Laplace) or rho (Gaussian) of one account over a finite or infinite horizon."""
+    horizon = as_horizon(horizon)
     if isinstance(account, OneMechanism):
-        messages = as_horizon(horizon)
-        if messages > account.rounds:
+        if horizon > account.rounds:
             return Bound(math.inf, reason=f"the noise is planned for {account.rounds} rounds")
-        return Bound(float(account.spent(1)[0]) if messages > 0 else 0.0, int(messages))
+        return Bound(float(account.spent(1)[0]) if horizon > 0 else 0.0, int(horizon))
     if account.void and horizon > 0:
         return Bound(math.inf, reason=account.void)
-    if math.isinf(as_horizon(horizon)):
+    if math.isinf(horizon):
         return infinite(account)
-    messages = int(as_horizon(horizon))
+    messages = int(horizon)
     if messages == 0:
         return Bound(0.0)
     if account.mechanism == "gaussian":
@@ -47,7 +43,7 @@ def noise_factor(account: Account | OneMechanism, epsilon: float, horizon: float
 
     Pure epsilon is proportional to 1/scale and rho to 1/scale^2, so this is a closed form for Laplace noise and one root search for Gaussian noise.
     """
-    check.positive("epsilon", epsilon)
+    epsilon, delta = check.positive("epsilon", epsilon), check.optional(check.fraction)("delta", delta)
     now = cost(account, horizon)
     if not math.isfinite(now.value):
         raise ValueError(f"no amount of noise on this schedule gives a finite budget: {now.reason}")
@@ -65,6 +61,7 @@ def noise_factor(account: Account | OneMechanism, epsilon: float, horizon: float
 
 def rho_for(epsilon: float, delta: float) -> float:
     """The largest rho (to one part in 10^6, from below) whose epsilon at `delta` is at most `epsilon`."""
+    epsilon, delta = check.positive("epsilon", epsilon), check.fraction("delta", delta)
     low, high = 0.0, 1.0
     while gaussian_epsilon(high, delta) <= epsilon:
         low, high = high, 2 * high

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
+from hearsay import _validate as check
 from hearsay.privacy.recursion import Assumption
 
 _WIDTH = 118
@@ -33,6 +34,9 @@ class Lifetime:
     delta: float
     runs: tuple[str, ...] = ()
     records: int = 0  # how many of this run's records were in other runs
+
+    def __post_init__(self) -> None:
+        check.settle(self, before=check.budget, total=check.budget, delta=check.budget, records=check.natural)
 
     def __str__(self) -> str:
         at = f" at delta = {self.delta:.3g}" if self.delta else ""
@@ -60,6 +64,12 @@ class AgentBudget:
     delta: float | None = None
     lifetime: Lifetime | None = None
 
+    def __post_init__(self) -> None:
+        spent, maybe = check.budget, check.optional(check.budget)
+        check.settle(self, agent=check.natural, epsilon=spent, epsilon_at_delta=maybe, rho=maybe, delta=maybe)
+        # The paper's formula may be anything, undefined too: it is no guarantee.
+        check.settle(self, paper_epsilon=check.optional(_formula))
+
 
 class Column(NamedTuple):
     """A column of the table of budgets: its heading in text and on a page, and what it says of an agent."""
@@ -79,6 +89,9 @@ class Certificate:
     warnings: tuple[str, ...] = ()
     names: tuple[str, ...] = ()  # of the agents, where they have any
     deployed: bool = False  # the noise is exact, on a lattice
+
+    def __post_init__(self) -> None:
+        check.settle(self, horizon=check.horizon, delta=check.optional(check.fraction), deployed=check.flag)
 
     @property
     def epsilon(self) -> list[float]:
@@ -225,6 +238,7 @@ def _wrapped(line: str) -> str:
     return textwrap.fill(line, _WIDTH, subsequent_indent=" " * hang)
 
 
+@check.plain_arguments
 def show(value: float | None) -> str:
     if value is None:
         return "-"
@@ -238,12 +252,14 @@ def show(value: float | None) -> str:
     return f"{math.ceil(value / unit - 1e-9) * unit:,.{digits}f}" if value < 1e6 else f"{value * 1.0005:.3e}"
 
 
+@check.plain_arguments
 def show_horizon(horizon: float) -> str:
     if math.isinf(horizon):
         return "infinite horizon"
     return f"{int(horizon):,} message{'' if horizon == 1 else 's'}"
 
 
+@check.plain_arguments
 def who(agents: Sequence[int], total: int, names: Sequence[str] = (), *, short: bool = False) -> str:
     """Agents in words, runs of neighbours joined: "every agent", "agents 0–3, 7", "40 agents (0, 2, …)"; `short`: 0–3, 7."""
     if len(agents) == total and total > 1:
@@ -255,6 +271,7 @@ def who(agents: Sequence[int], total: int, names: Sequence[str] = (), *, short: 
     return shown if short else ("agent " if len(agents) == 1 else "agents ") + shown
 
 
+@check.plain_arguments
 def few(values: Sequence[object], between: str, most: int = 6) -> str:
     """Different values in words, the first of them and how many more there are."""
     distinct = list(dict.fromkeys(map(str, values)))
@@ -283,6 +300,10 @@ def _name(agent: int, names: Sequence[str]) -> str:
 def _size(budget: AgentBudget) -> float:
     """The number that tells how much an agent has spent."""
     return budget.epsilon if budget.delta is None else budget.delta
+
+
+def _formula(name: str, value: Any) -> float:
+    return math.nan if isinstance(value, float) and math.isnan(value) else check.real(name, value)
 
 
 def plain(value: Any) -> Any:

@@ -31,8 +31,9 @@ def laplace_epsilon(parameters: np.ndarray, delta: float) -> float:
     The smallest of the bounds that apply: the plain sum, Renyi composition (worst pattern at every order), and, where there is one pattern
     only, the discretised privacy loss distribution.
     """
-    check.fraction("delta", delta)
-    parameters = np.atleast_2d(np.asarray(parameters, dtype=np.float64))
+    delta, parameters = check.fraction("delta", delta), np.atleast_2d(check.array("parameters", parameters))
+    if not np.all(parameters >= 0):
+        check.fail("parameters", "zero or positive", float(np.min(parameters)))
     pure = float(np.sum(parameters, axis=1).max(initial=0.0))
     if pure == 0 or not math.isfinite(pure):
         return pure
@@ -50,7 +51,10 @@ def gaussian_epsilon(rho: float, delta: float) -> float:
     Their composition is as private as one Gaussian mechanism with mu = sqrt(2 rho) (Dong, Roth and Su 2022), whose exact trade-off is
     delta(epsilon) = N(mu/2 - epsilon/mu) - e^epsilon N(-mu/2 - epsilon/mu) (Balle and Wang 2018). Rounded outward.
     """
-    check.fraction("delta", delta)
+    delta = check.fraction("delta", delta)
+    if isinstance(rho, float) and math.isnan(rho):  # infinity less infinity, on the way here: no budget
+        return math.inf
+    rho = check.budget("rho", rho)
     if rho == 0:
         return 0.0
     if not math.isfinite(rho):
@@ -105,5 +109,8 @@ def _loss_distribution(parameters: np.ndarray, delta: float) -> float:
             composed = many if composed is None else composed.compose(many)
         assert composed is not None
         return float(composed.get_epsilon_for_delta(delta))
-    except ValueError:  # single losses so large that the library's sums lose their order: no bound from here
+    except (
+        ValueError,
+        OverflowError,
+    ):  # single losses so large that the library's sums lose their order, or a cell its range: no bound from here
         return math.inf

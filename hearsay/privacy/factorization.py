@@ -44,7 +44,7 @@ class Factorization(ABC):
     rounds: int
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rounds", check.count("rounds", self.rounds))
+        check.settle(self, rounds=check.count)
 
     @abstractmethod
     def encoder(self) -> np.ndarray:
@@ -155,7 +155,7 @@ class Banded(_LowerToeplitz):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "bands", check.count("bands", self.bands))
+        check.settle(self, bands=check.count)
         if self.bands > self.rounds:
             check.fail("bands", f"at most the {self.rounds} rounds", self.bands)
         check.one_of("objective", self.objective, fit.OBJECTIVES)
@@ -181,7 +181,7 @@ class Blt(_LowerToeplitz):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "buffers", check.count("buffers", self.buffers))
+        check.settle(self, buffers=check.count)
         check.one_of("objective", self.objective, fit.OBJECTIVES)
 
     def poles(self) -> tuple[np.ndarray, np.ndarray]:

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hearsay import _validate as check
 from hearsay.privacy.participation import Once
 from hearsay.privacy.recursion import MEMORYLESS, OUTWARD, Account, forward, prices
 from hearsay.schedules import Constant, Geometric, PowerLaw, Schedule
@@ -49,6 +50,9 @@ class Bound:
     summed_to: int = 0
     tail: float = 0.0
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        check.settle(self, value=check.budget, summed_to=check.natural, tail=check.budget)
 
 
 class _NoBound(Exception):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hearsay import _validate as check
 from hearsay.privacy.participation import Participation
 from hearsay.privacy.recursion import OUTWARD, Assumption
 
@@ -26,8 +27,11 @@ class OneMechanism:
     assumptions: tuple[Assumption, ...] = ()
     mechanism: str = "gaussian"
 
+    def __post_init__(self) -> None:
+        check.settle(self, rho=check.positive_or_infinite, rounds=check.count)
+
     def spent(self, messages: int) -> np.ndarray:
         """After each of the messages."""
-        curve = np.full(messages, self.rho * OUTWARD)
+        curve = np.full(check.natural("messages", messages), self.rho * OUTWARD)
         curve[self.rounds :] = np.inf  # no noise was planned for these
         return curve

@@ -21,7 +21,7 @@ from functools import lru_cache
 import numpy as np
 
 from hearsay import _validate as check
-from hearsay.schedules import Schedule
+from hearsay.schedules import Schedule, schedule
 
 
 class Participation(ABC):
@@ -97,7 +97,7 @@ class Cyclic(Participation):
     period: int
 
     def __post_init__(self) -> None:
-        check.count("period", self.period)
+        check.settle(self, period=check.count)
 
     def total(self, prices: np.ndarray) -> float:
         padded = np.zeros(-(-len(prices) // self.period) * self.period)
@@ -125,7 +125,7 @@ class Rolling(Participation):
     held: int
 
     def __post_init__(self) -> None:
-        check.count("held", self.held)
+        check.settle(self, size=schedule, held=check.count)
 
     def windows(self, horizon: int) -> tuple[np.ndarray, np.ndarray]:
         """(first record, number of records) of every step."""

@@ -34,8 +34,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from hearsay import _validate as check
 from hearsay.privacy.participation import Every, Participation
-from hearsay.schedules import Constant, Schedule
+from hearsay.schedules import Constant, Schedule, nonnegative, schedule
 
 # Every printed budget is multiplied by this, so that float64 rounding can never print less than the true value.
 OUTWARD = 1 + 1e-9
@@ -63,6 +64,10 @@ class Recursion:
     curvature: tuple[float, float]
     least: Schedule | None = None
 
+    def __post_init__(self) -> None:
+        check.settle(self, leak=schedule, step=nonnegative, exposure=nonnegative, least=check.optional(schedule))
+        check.settle(self, curvature=check.interval)
+
     def contraction(self, k: np.ndarray) -> np.ndarray:
         """l_k."""
         ends = [self.leak] if self.least is None else [self.leak, self.least]
@@ -85,6 +90,9 @@ class Release:
     state: float = 1.0
     fresh: float = 0.0
 
+    def __post_init__(self) -> None:
+        check.settle(self, scale=nonnegative, state=check.budget, fresh=check.budget)
+
 
 @dataclass(frozen=True)
 class Account:
@@ -99,12 +107,19 @@ class Account:
     assumptions: tuple[Assumption, ...] = ()
     void: str = ""  # why there is no budget, where there is none whatever the noise
 
+    def __post_init__(self) -> None:
+        check.settle(self, dimension=check.count)
+        if not self.void and not float(self.recursion.exposure(0)) > 0:
+            # A record that moves nothing would cost nothing: no sensitivity is zero, so something was lost on the way here.
+            check.fail("exposure", "positive at step 0", float(self.recursion.exposure(0)))
+
     def with_noise_scaled(self, factor: float) -> Account:
         return replace(self, releases=tuple(replace(r, scale=r.scale.scaled(factor)) for r in self.releases))
 
 
 def prices(account: Account, horizon: int, terminal: float = 0.0) -> np.ndarray:
     """w(l) for l = 0 .. horizon-1, times sqrt(d). `terminal` stands for q(horizon), what later messages cost."""
+    horizon, terminal = check.natural("horizon", horizon), check.budget("terminal", terminal)
     k = np.arange(horizon)
     contraction, jump, exposure = account.recursion.coefficients(horizon)
     through, fresh = np.zeros(horizon), np.zeros(horizon)
@@ -120,6 +135,7 @@ def prices(account: Account, horizon: int, terminal: float = 0.0) -> np.ndarray:
 
 def spent(account: Account, horizon: int) -> np.ndarray:
     """The budget used after each message: pure epsilon (Laplace) or rho (Gaussian), shape (horizon,), never decreasing."""
+    horizon = check.natural("horizon", horizon)
     if account.void:
         return np.full(horizon, np.inf)
     if isinstance(account.pattern, Every):
@@ -134,6 +150,7 @@ def spent(account: Account, horizon: int) -> np.ndarray:
 
 def spent_at(account: Account, horizons: Sequence[int]) -> np.ndarray:
     """`spent` after the given numbers of messages only: prices find each of them without following every pattern."""
+    horizons = check.each(check.natural)("horizons", horizons)
     longest = max(horizons, default=0)
     if account.void:
         return np.where(np.asarray(horizons) > 0, np.inf, 0.0)
@@ -146,6 +163,7 @@ def spent_at(account: Account, horizons: Sequence[int]) -> np.ndarray:
 
 def message_costs(account: Account, horizon: int) -> np.ndarray | None:
     """What each message costs under each candidate pattern, shape (candidate, step); None where that table would be too large."""
+    horizon = check.natural("horizon", horizon)
     if isinstance(account.pattern, Every):
         return _all_uses(account, horizon)[None, :]
     if horizon * account.pattern.candidates(horizon) > 2**24:

@@ -71,17 +71,17 @@ _UP = 1 + 2.0**-50  # more than the few float64 operations of a formula here can
 
 def laplace(epsilon: float, numbers: int) -> float:
     """Pure epsilon of lattice Laplace noise, from that of ideal noise."""
-    return (_budget("epsilon", epsilon) + _numbers(numbers) * 2.0**-GRID_BITS) * _UP
+    return (check.budget("epsilon", epsilon) + _numbers(numbers) * 2.0**-GRID_BITS) * _UP
 
 
 def gaussian(rho: float, numbers: int) -> float:
     """rho of lattice Gaussian noise, independent in all numbers."""
-    return (math.sqrt(2 * _budget("rho", rho)) + math.sqrt(_numbers(numbers)) * 2.0**-GRID_BITS) ** 2 / 2 * _UP
+    return (math.sqrt(2 * check.budget("rho", rho)) + math.sqrt(_numbers(numbers)) * 2.0**-GRID_BITS) ** 2 / 2 * _UP
 
 
 def ternary(delta: float, numbers: int) -> float:
     """delta of the lattice ternary quantizer; 1 or more means no guarantee, as for the ideal one."""
-    return (_budget("delta", delta) + _numbers(numbers) * 2.0 ** (1 - TERNARY_BITS)) * _UP
+    return (check.budget("delta", delta) + _numbers(numbers) * 2.0 ** (1 - TERNARY_BITS)) * _UP
 
 
 def factorized(rho: float, factorization: Factorization, dimension: int) -> float:
@@ -94,7 +94,7 @@ def factorized(rho: float, factorization: Factorization, dimension: int) -> floa
     floated = root * encoded(factorization, (terms + 4) * 2.0**-53 * others)
     if not floated < 0.5:
         return math.inf
-    mu = (math.sqrt(2 * _budget("rho", rho)) + rounded + 2 * _TAIL * floated) / (1 - floated)
+    mu = (math.sqrt(2 * check.budget("rho", rho)) + rounded + 2 * _TAIL * floated) / (1 - floated)
     reach = _TAIL + mu
     # Up to here float64 holds eta exactly, and S_r does not saturate (at 2^60 steps; a scale has up to 2^37).
     if not (reach <= 2.0**16 and reach * float(np.max(others / np.abs(diagonal))) <= 2.0**23):
@@ -122,8 +122,9 @@ def curve_slack(coordinates: int, epsilon: float) -> float:
 def gaussian_epsilon(rho: float, delta: float, numbers: int) -> float:
     """epsilon at delta for the rho that `gaussian` or `factorized` returned: by the exact curve of continuous noise,
     less `curve_slack`, or by zCDP alone."""
-    spare = check.fraction("delta", delta) - _numbers(numbers) * 2.0**-_TAIL_BITS
-    if not (math.isfinite(_budget("rho", rho)) and spare > 0):
+    rho, delta, numbers = check.budget("rho", rho), check.fraction("delta", delta), _numbers(numbers)
+    spare = delta - numbers * 2.0**-_TAIL_BITS
+    if not (math.isfinite(rho) and spare > 0):
         return math.inf
     plain = (rho + 2 * math.sqrt(rho * math.log(1 / spare))) * _UP
     return _with_slack(lambda left: convert.gaussian_epsilon(rho, left), delta, numbers, plain)
@@ -132,8 +133,8 @@ def gaussian_epsilon(rho: float, delta: float, numbers: int) -> float:
 def laplace_epsilon(parameters: np.ndarray, delta: float, numbers: int) -> float:
     """epsilon at delta for messages of lattice Laplace noise with ideal parameters Delta_k / b_k, shape (pattern,
     message), `numbers` numbers in each message."""
-    check.fraction("delta", delta)
-    rounded = (np.atleast_2d(np.asarray(parameters, np.float64)) + _numbers(numbers) * 2.0**-GRID_BITS) * _UP
+    delta, numbers = check.fraction("delta", delta), _numbers(numbers)
+    rounded = (np.atleast_2d(check.array("parameters", parameters)) + numbers * 2.0**-GRID_BITS) * _UP
     pure = float(np.sum(rounded, axis=1).max(initial=0.0)) * OUTWARD
     if not math.isfinite(pure):
         return math.inf
@@ -155,6 +156,7 @@ def _with_slack(curve: Callable[[float], float], delta: float, numbers: int, oth
     return otherwise
 
 
+@check.plain_arguments
 def row(factorization: Factorization, r: int) -> tuple[float, np.ndarray, np.ndarray]:
     """(D_rr, the earlier rounds w that round r uses the noise of, their D_rw), with D square: noise w is the one that
     round w brings in.
@@ -206,11 +208,6 @@ def _node(rounds: int) -> np.ndarray:
     """How many rounds the tree node covers that each round completes: the lowest binary digit 1 of r + 1."""
     ends = np.arange(1, rounds + 1)
     return ends & -ends
-
-
-def _budget(name: str, value: float) -> float:
-    """A budget may be infinite."""
-    return math.inf if isinstance(value, float) and value == math.inf else check.nonnegative(name, value)
 
 
 def _numbers(numbers: int) -> int:

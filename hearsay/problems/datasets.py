@@ -8,7 +8,8 @@ constants, and a record that is too long is shortened on its own. `bound_kind` s
     "derived"    the encoding cannot produce a longer record
     "declared"   somebody promises it, and nothing checks the records that are not here
 
-Everything is float64; a cast to float32 may lengthen a record by a relative 6e-8.
+Everything is float64, whatever type of number was given; a cast to float32 may lengthen a record by a relative 6e-8. Bounds lie between 1e-30
+and 1e30 (_validate.py): beyond these the lengths of records could not be told.
 """
 
 from __future__ import annotations
@@ -73,10 +74,13 @@ class Dataset:
     def __post_init__(self) -> None:
         if self.bound_kind not in BOUND_KINDS:
             raise ValueError(f"bound_kind must be one of {', '.join(BOUND_KINDS)}, got {self.bound_kind!r}")
-        _check_positive(feature_bound=self.feature_bound, label_bound=self.label_bound)
+        check.settle(self, feature_bound=check.bound, label_bound=check.bound, truth=check.optional(check.array))
         for part in ("", "test_"):
             features, labels = _arrays(getattr(self, f"{part}features"), getattr(self, f"{part}labels"))
-            norms, slack = np.linalg.norm(features, axis=1), 1 + _rounding(features)
+            object.__setattr__(self, f"{part}features", features)
+            object.__setattr__(self, f"{part}labels", labels)
+            with np.errstate(over="ignore"):
+                norms, slack = np.linalg.norm(features, axis=1), 1 + _rounding(features)
             _check_bounded(f"{part}features", norms, "feature_bound", self.feature_bound * slack)
             _check_bounded(f"{part}labels", np.abs(labels), "label_bound", self.label_bound)
 
@@ -115,7 +119,8 @@ def from_arrays(
             "the data, so it cannot be measured from those that are (their largest norm is itself private); "
             "choose it from what the features mean, and longer records are scaled down to it"
         )
-    _check_positive(feature_bound=feature_bound, label_bound=1.0 if label_bound is None else label_bound)
+    feature_bound = check.bound("feature_bound", feature_bound)
+    label_bound = check.optional(check.bound)("label_bound", label_bound)
     reason = f"By the caller's choice of bound, {_shortened(feature_bound)}"
     features, labels = _arrays(features, labels, binary=label_bound is None)
     if label_bound is None:
@@ -143,13 +148,10 @@ def linear_stream(
     label_bound, feature_bound + 4 noise, clips less than one label in 10,000. The weights and the test part
     depend on `seed` and `dimension` but not on `records`.
     """
-    for argument, count in (("records", records), ("dimension", dimension), ("test_records", test_records)):
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-            raise ValueError(f"{argument} must be an integer of at least 1, got {count!r}")
-    if not (np.isfinite(noise) and noise >= 0):
-        raise ValueError(f"noise must be finite and at least 0, got {noise!r}")
-    bound = feature_bound + 4 * noise if label_bound is None else label_bound
-    _check_positive(feature_bound=feature_bound, label_bound=bound)
+    records, dimension = check.count("records", records), check.count("dimension", dimension)
+    test_records, noise = check.count("test_records", test_records), check.nonnegative("noise", noise)
+    feature_bound = check.bound("feature_bound", feature_bound)
+    bound = check.bound("label_bound", feature_bound + 4 * noise if label_bound is None else label_bound)
     truth = _rng(seed, b"truth").standard_normal(dimension)
     truth /= np.linalg.norm(truth)
 
@@ -232,7 +234,9 @@ def _rounding(features: np.ndarray) -> float:
     return (features.shape[1] + 8) * float(np.finfo(np.float64).eps)
 
 
-def shorten(features: np.ndarray, bound: float) -> np.ndarray:
+def shorten(features: Any, bound: float) -> np.ndarray:
+    """Rows with an l2 norm above `bound` scaled down to it. Entries whose squares vanish are far below any bound that is allowed."""
+    features, bound = check.array("features", features), check.bound("bound", bound)
     with np.errstate(over="ignore"):
         above = np.linalg.norm(features, axis=1) > bound
     long = features[above]
@@ -244,10 +248,7 @@ def shorten(features: np.ndarray, bound: float) -> np.ndarray:
 
 
 def _arrays(features: Any, labels: Any, *, binary: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    try:
-        features, labels = np.asarray(features, dtype=np.float64), np.asarray(labels, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"features and labels must be numeric arrays: {error}") from error
+    features, labels = check.array("features", features), check.array("labels", labels)
     if features.ndim != 2 or features.shape[1] == 0:
         raise ValueError(f"features must have shape (records, columns), got {features.shape}")
     if labels.shape != features.shape[:1]:
@@ -265,8 +266,9 @@ def _arrays(features: Any, labels: Any, *, binary: bool = False) -> tuple[np.nda
 
 
 def _split(features: np.ndarray, labels: np.ndarray, test_fraction: float, seed: int) -> _Parts:
-    if not 0 <= test_fraction < 1:
-        raise ValueError(f"test_fraction must be at least 0 and below 1, got {test_fraction!r}")
+    test_fraction = check.nonnegative("test_fraction", test_fraction)
+    if test_fraction >= 1:
+        check.fail("test_fraction", "at least 0 and below 1", test_fraction)
     held_out = round(test_fraction * len(labels))
     if held_out >= len(labels):
         raise ValueError(f"test_fraction must leave a training record, got {test_fraction} of {len(labels)}")
@@ -276,16 +278,8 @@ def _split(features: np.ndarray, labels: np.ndarray, test_fraction: float, seed:
 
 
 def _rng(seed: int, purpose: bytes) -> np.random.Generator:
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ValueError(f"seed must be an integer of at least 0, got {seed!r}")
     # The purpose is part of the seed: other draws from the same user seed must not repeat these.
-    return np.random.default_rng([int(seed), *purpose])
-
-
-def _check_positive(**bounds: float) -> None:
-    for argument, value in bounds.items():
-        if not (np.isfinite(value) and value > 0):
-            raise ValueError(f"{argument} must be finite and above 0, got {value!r}")
+    return np.random.default_rng([check.natural("seed", seed), *purpose])
 
 
 def _check_bounded(argument: str, sizes: np.ndarray, bound_name: str, bound: float) -> None:

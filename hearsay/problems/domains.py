@@ -17,6 +17,20 @@ def namespace(array: Any) -> Any:
     return np if isinstance(array, np.ndarray) else jnp
 
 
+def shortened(vectors: Any, bound: Any) -> Any:
+    """Vectors (..., d) with those longer than `bound` brought down to it; up to a rounding or two, whatever their entries and whatever a bound may be (_validate.bound)."""
+    xp = namespace(vectors)
+    # Scaled by the largest entry first: the square of a tiny or huge entry vanishes or overflows, and a length of 0 or infinity is not the vector's. By an eighth
+    # before that: a compiled program divides by way of the reciprocal, and that of the largest numbers is flushed to 0. Entries below the floor are no matter, because
+    # a bound is never smaller.
+    eighth = vectors * 0.125
+    largest = xp.maximum(xp.max(xp.abs(eighth), axis=-1, keepdims=True), check.SMALLEST_BOUND / 8)
+    scaled = eighth / largest
+    size = xp.sqrt(xp.sum(scaled * scaled, axis=-1, keepdims=True))
+    # size lies between 1 and sqrt(d) where a vector is too long: neither side of the comparison nor the quotient is lost.
+    return xp.where(size > bound / 8 / largest, scaled * (bound / xp.maximum(size, 1.0)), vectors)
+
+
 @dataclass(frozen=True)
 class Ball:
     """All parameters of l2 norm at most `radius`."""
@@ -24,15 +38,10 @@ class Ball:
     radius: float = 1e5
 
     def __post_init__(self) -> None:
-        check.positive("radius", self.radius)
+        check.settle(self, radius=check.bound)
 
     def project(self, params: Any) -> Any:
-        xp = namespace(params)
-        # Scaled by the largest entry first: the square of a far-away point must not overflow, or it would be projected to the origin.
-        largest = xp.maximum(xp.max(xp.abs(params)), 1e-30)
-        scaled = params / largest
-        norm = largest * xp.sqrt(xp.sum(scaled * scaled))
-        return params * xp.minimum(1.0, self.radius / xp.maximum(norm, 1e-30))
+        return shortened(params, self.radius)
 
     def reach(self, dimension: int) -> float:
         """The largest l2 norm in the set."""
@@ -50,7 +59,8 @@ class Box:
     high: float
 
     def __post_init__(self) -> None:
-        if check.number("high", self.high) <= check.number("low", self.low):
+        check.settle(self, low=check.number, high=check.number)
+        if self.high <= self.low:
             check.fail("high", f"above low = {self.low:g}", self.high)
 
     def project(self, params: Any) -> Any:

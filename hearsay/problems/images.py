@@ -37,7 +37,7 @@ class Images:
     classes: int
 
     def __post_init__(self) -> None:
-        check.count("classes", self.classes, 2)
+        check.settle(self, classes=lambda name, value: check.count(name, value, 2))
         for part in ("", "test_"):
             features, labels = getattr(self, f"{part}features"), getattr(self, f"{part}labels")
             if features.ndim < 2 or features.shape[1:] != self.features.shape[1:]:
@@ -61,14 +61,18 @@ class Images:
 
     def thinned(self, records: int | None, test_records: int | None, seed: int) -> Images:
         """So many records of each part, drawn at random; None keeps all."""
-        rng = np.random.default_rng([seed, *b"thinned"])
+        records, test_records = (
+            check.optional(check.count)(name, wanted)
+            for name, wanted in (("records", records), ("test_records", test_records))
+        )
+        rng = np.random.default_rng([check.natural("seed", seed), *b"thinned"])
         kept = []
         for features, labels, wanted, name in (
             (self.features, self.labels, records, "records"),
             (self.test_features, self.test_labels, test_records, "test_records"),
         ):
             order = rng.permutation(len(labels))
-            if wanted is not None and check.count(name, wanted) > len(labels):
+            if wanted is not None and wanted > len(labels):
                 check.fail(name, f"at most the {len(labels):,} of {self.name}", wanted)
             rows = np.sort(order[:wanted]) if wanted is not None else slice(None)
             kept += [features[rows], labels[rows]]
@@ -85,11 +89,10 @@ def from_records(
     features: Any, labels: Any, *, classes: int | None = None, name: str = "custom", test_fraction: float = 0.2, seed: int = 0
 ) -> Images:  # fmt: skip
     """A user's own records: features (records, ...), bytes (read as v / 255) or numbers (read as they are); labels 0, 1, ... (records,)."""
-    features, labels = np.asarray(features), np.asarray(labels)
+    features, labels = np.asarray(features), check.array("labels", labels)
     if features.dtype != np.uint8:
-        features = features.astype(np.float32)
-    if not 0 < test_fraction < 1:
-        check.fail("test_fraction", "strictly between 0 and 1", test_fraction)
+        features = check.array("features", features).astype(np.float32)
+    test_fraction, seed = check.fraction("test_fraction", test_fraction), check.natural("seed", seed)
     if labels.shape != features.shape[:1]:
         check.fail("labels", f"one per record ({len(features)})", f"shape {labels.shape}")
     order = np.random.default_rng([seed, *b"split"]).permutation(len(labels))

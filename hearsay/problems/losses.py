@@ -89,14 +89,9 @@ class LinearLoss(Loss):
     clip: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("feature_bound", "label_bound"):
-            if (
-                getattr(self, name) != math.inf
-            ):  # infinity: no bound is known, and only a clip or a declaration can give a budget
-                check.positive(name, getattr(self, name))
-        check.nonnegative("ridge", self.ridge)
-        if self.clip is not None:
-            check.positive("clip", self.clip)
+        # Infinity: no bound is known, and only a clip or a declaration can give a budget.
+        check.settle(self, feature_bound=check.bound_or_infinite, label_bound=check.bound_or_infinite)
+        check.settle(self, ridge=check.nonnegative, clip=check.optional(check.bound))
 
     @abstractmethod
     def residual(self, margin: Any, labels: Any) -> Any:
@@ -130,12 +125,17 @@ class LinearLoss(Loss):
         if self.clip is None:
             return residual
         xp = namespace(margin)
-        # Scaled by the largest entry first, so that the square of a tiny or huge feature does not vanish or overflow; what still has no size counts nothing.
-        largest = xp.maximum(xp.max(xp.abs(features), axis=-1), 1e-30)
-        scaled = features / largest[..., None]
-        norm = largest * xp.sqrt(xp.sum(scaled * scaled, axis=-1)) * abs(residual)
-        clipped = residual * xp.minimum(1.0, self.clip / xp.maximum(norm, 1e-30))
-        return xp.where(xp.isfinite(clipped) & xp.isfinite(norm), clipped, 0.0)
+        tiny = float(xp.finfo(margin.dtype).tiny)
+        with np.errstate(over="ignore", divide="ignore"):  # no limit at all, for features of no length
+            # |a| in two factors, as in domains.shortened: squares of tiny or huge features do not vanish or overflow.
+            eighth = features * 0.125
+            largest = xp.maximum(xp.max(xp.abs(eighth), axis=-1), tiny)
+            scaled = eighth / largest[..., None]
+            limit = self.clip / 8 / xp.sqrt(xp.sum(scaled * scaled, axis=-1)) / largest
+        # A limit below the smallest normal number has too few digits to be trusted.
+        limit = xp.where(limit >= tiny, limit, 0.0)
+        clipped = xp.clip(residual, -limit, limit)
+        return xp.where(xp.isfinite(clipped), clipped, 0.0)
 
     def predict(self, margin: jax.Array) -> jax.Array:
         """The label that a margin stands for."""
@@ -213,7 +213,7 @@ class PolynomialLogistic(LinearLoss):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check.positive("margin_bound", self.margin_bound)
+        check.settle(self, margin_bound=check.bound)
         if self.clip is not None:
             check.fail(
                 "clip", "None for the polynomial loss (its gradients come from statistics, not records)", self.clip
@@ -262,6 +262,7 @@ class PolynomialLogistic(LinearLoss):
 
 def polynomial(loss: Logistic, domain: Domain, dimension: int) -> PolynomialLogistic:
     """The polynomial stand-in for a logistic loss on a domain small enough for it (margins up to 30)."""
+    dimension = check.count("dimension", dimension)
     margin = loss.feature_bound * domain.reach(dimension)
     if not margin <= 30 or not math.isfinite(margin):
         check.fail(

@@ -44,6 +44,9 @@ class Model:
     value: Callable[[Any, jax.Array, jax.Array], jax.Array]
     scores: Callable[[Any, jax.Array], jax.Array] | None
 
+    def __post_init__(self) -> None:
+        check.settle(self, size=check.count)
+
     def __repr__(self) -> str:
         return f"{self.name} with {self.size:,} parameters"
 
@@ -66,12 +69,9 @@ class Network(Loss):
 
     def __post_init__(self) -> None:
         check.instance("model", self.model, Model, "a Model (hearsay.problems.from_module or from_function makes one)")
-        check.nonnegative("ridge", self.ridge)
-        if self.clip is not None:
-            check.positive("clip", self.clip)
+        check.settle(self, ridge=check.nonnegative, clip=check.optional(check.bound))
+        check.settle(self, microbatch=check.optional(check.count))
         check.one_of("norm", self.norm, ["l2", "l1"])
-        if self.microbatch is not None:
-            check.count("microbatch", self.microbatch)
         check.one_of("compute", self.compute, COMPUTE)
 
     def dimension(self, record: tuple[int, ...]) -> int:
@@ -141,6 +141,7 @@ def _named(name: str, shape: tuple[int, ...], classes: int) -> Model:
     return from_module(MODELS[name](jax.random.key(0), shape, classes), name=name)[0]
 
 
+@check.plain_arguments
 def named(name: str, shape: tuple[int, ...], classes: int, seed: int) -> tuple[Model, np.ndarray]:
     """One of models.py, and its first parameters."""
     check.one_of("model", name, MODELS)

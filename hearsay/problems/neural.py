@@ -56,13 +56,14 @@ def neural(
         check.one_of("model", model, MODELS)  # before a large file is read
     images = load_images(data, data_dir=data_dir) if isinstance(data, str) else data
     check.instance("data", images, Images, "the name of an image data set, or Images (hearsay.problems.from_records)")
-    images = images.thinned(records, test_records, check.count("seed", seed, 0))
+    seed = check.natural("seed", seed)
+    images = images.thinned(records, test_records, seed)
     built, start = _model(model, images, seed)
     unbounded = clip is None or (isinstance(clip, str) and clip.lower() == "none")
-    bound = None if unbounded else check.positive("clip", clip)
-    loss = Network(built, ridge, bound, norm, microbatch, compute)
+    loss = Network(built, ridge, None if unbounded else check.bound("clip", clip), norm, microbatch, compute)
     _try(loss, start, images)
-    domain: Domain = Ball(radius) if norm == "l2" else Box(-check.positive("radius", radius), radius)
+    radius = check.bound("radius", radius)
+    domain: Domain = Ball(radius) if norm == "l2" else Box(-radius, radius)
     parts = split(partition, images.labels, check.count("agents", agents), seed)
     arrivals = Arrivals(per_step, head_start, _BLOCK.get(jax.default_backend(), 1024))
     features, labels, counts = held_by(parts, images.features, images.labels, arrivals)

@@ -21,7 +21,7 @@ Indices = list[np.ndarray]
 
 def iid(labels: np.ndarray, agents: int, rng: np.random.Generator) -> Indices:
     """Rows dealt out at random, in shares that differ by at most one row."""
-    labels = _check(labels, agents)
+    labels, agents = _check(labels, agents)
     return _refuse_empty(np.array_split(rng.permutation(labels.size), agents), "iid")
 
 
@@ -32,7 +32,7 @@ def by_label(labels: np.ndarray, agents: int, rng: np.random.Generator) -> Indic
     agents 0-2 hold the first label and agents 3-4 the second, as in P1, Section VII-A). With fewer agents
     than labels it is labels that are given to agents, the first agents taking the extra labels.
     """
-    labels = _check(labels, agents)
+    labels, agents = _check(labels, agents)
     classes = _shuffled_classes(labels, rng)
     held: list[list[np.ndarray]] = [[] for _ in range(agents)]
     if agents >= len(classes):
@@ -50,12 +50,11 @@ def dirichlet(labels: np.ndarray, agents: int, rng: np.random.Generator, alpha: 
     A large `alpha` is close to `iid`; a small one gives each label to few agents and may leave an agent with
     nothing, which is an error and not redrawn, because redrawing would change the distribution.
     """
-    labels = _check(labels, agents)
-    if not (np.isfinite(alpha) and alpha > 0):
-        raise ValueError(f"alpha must be finite and above 0, got {alpha!r}")
+    labels, agents = _check(labels, agents)
+    alpha = check.positive("alpha", alpha)
     held: list[list[np.ndarray]] = [[] for _ in range(agents)]
     for rows in _shuffled_classes(labels, rng):
-        shares = np.cumsum(rng.dirichlet(np.full(agents, float(alpha))))[:-1]
+        shares = np.cumsum(rng.dirichlet(np.full(agents, alpha)))[:-1]
         cuts = np.minimum(np.floor(shares * rows.size).astype(np.intp), rows.size)
         for agent, part in enumerate(np.split(rows, cuts)):
             held[agent].append(part)
@@ -67,9 +66,8 @@ def dominant(labels: np.ndarray, agents: int, rng: np.random.Generator, share: f
 
     Class i is the i-th label in increasing order. A class with no agent of that index is split over all.
     """
-    labels = _check(labels, agents)
-    if not 0 < share <= 1:
-        raise ValueError(f"share must be above 0 and at most 1, got {share!r}")
+    labels, agents = _check(labels, agents)
+    share = check.share("share", share)
     if agents < 2:
         raise ValueError(f"agents must be at least 2 for dominant, which gives the rest to others, got {agents}")
     held: list[list[np.ndarray]] = [[] for _ in range(agents)]
@@ -86,7 +84,7 @@ def dominant(labels: np.ndarray, agents: int, rng: np.random.Generator, share: f
 
 def half_by_label(labels: np.ndarray, agents: int, rng: np.random.Generator) -> Indices:
     """Half of all rows dealt out evenly, of the other half all rows of class i at agent i modulo agents (P4, Section V-B)."""
-    labels = _check(labels, agents)
+    labels, agents = _check(labels, agents)
     order = rng.permutation(labels.size)
     even, rest = np.split(order, [labels.size // 2])
     held: list[list[np.ndarray]] = [[] for _ in range(agents)]
@@ -127,10 +125,8 @@ def partition(rule: str, labels: np.ndarray, agents: int, seed: int, **options: 
         options = {**options, **_number(rule, name, value, option, options)}
     if name == "dirichlet" and not options:
         raise ValueError(f"partition 'dirichlet' needs alpha, as in 'dirichlet:0.5', got {rule!r}")
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise ValueError(f"seed must be an integer of at least 0, got {seed!r}")
     # The purpose is part of the seed: other draws from the same user seed must not repeat these.
-    rng = np.random.default_rng([int(seed), *b"partition"])
+    rng = np.random.default_rng([check.natural("seed", seed), *b"partition"])
     return RULES[name](labels, agents, rng, **options)
 
 
@@ -145,15 +141,14 @@ def _number(rule: str, name: str, value: str, option: str | None, options: dict[
         raise ValueError(f"{option} must be a number, got {value!r} in partition {rule!r}") from None
 
 
-def _check(labels: np.ndarray, agents: int) -> np.ndarray:
-    if isinstance(agents, bool) or not isinstance(agents, int | np.integer) or agents < 1:
-        raise ValueError(f"agents must be an integer of at least 1, got {agents!r}")
+def _check(labels: np.ndarray, agents: int) -> tuple[np.ndarray, int]:
+    agents = check.count("agents", agents)
     labels = np.asarray(labels)
     if labels.ndim != 1:
         raise ValueError(f"labels must have one axis (records), got shape {labels.shape}")
     if labels.size == 0:
         raise ValueError("labels must hold at least one record, got none")
-    return labels
+    return labels, agents
 
 
 def _shuffled_classes(labels: np.ndarray, rng: np.random.Generator) -> Indices:

@@ -50,10 +50,8 @@ def gradient_sum(
     `microbatch` records are worked on at a time; None takes as many as suit the machine.
     """
     check.one_of("norm", norm, ("l1", "l2"))
-    if clip is not None:
-        check.positive("clip", clip)
-    if microbatch is not None:
-        check.count("microbatch", microbatch)
+    clip = check.optional(check.bound)("clip", clip)
+    microbatch = check.optional(check.count)("microbatch", microbatch)
     size = min(microbatch or suited(value, params, features, labels), weights.shape[0])
 
     def block(features: jax.Array, labels: jax.Array, weights: jax.Array) -> Any:
@@ -215,5 +213,5 @@ def _bytes(jaxpr: Any) -> int:
 
 def fitting_microbatch(bytes_per_record: int, available_bytes: int) -> int:
     """The largest power of two of records that fit, at least 1."""
-    check.count("bytes_per_record", bytes_per_record)
-    return 1 << max(0, (available_bytes // bytes_per_record).bit_length() - 1)
+    held = check.natural("available_bytes", available_bytes) // check.count("bytes_per_record", bytes_per_record)
+    return 1 << max(0, held.bit_length() - 1)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +23,8 @@ from hearsay.problems.stream import Stream
 from hearsay.problems.synthetic import synthetic
 
 
-class Declared(NamedTuple):
+@dataclass(frozen=True)
+class Declared:
     """The user's word for how far replacing one record moves its gradient, in l1 norm, wherever the gradient is taken.
 
     `frozen` adds paper P3's adjacency (its Definition 1), in which the sampled gradients ARE the data: all other gradients are then the same in both
@@ -32,6 +33,9 @@ class Declared(NamedTuple):
 
     change: float
     frozen: bool = False
+
+    def __post_init__(self) -> None:
+        check.settle(self, change=check.bound, frozen=check.flag)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +68,14 @@ class Problem:
     def __post_init__(self) -> None:
         if math.isnan(self.smoothness[0]):
             object.__setattr__(self, "smoothness", self.loss.curvature)
+        check.settle(self, seed=check.natural, smoothness=check.interval, labels=check.array, test_labels=check.array)
+        check.settle(self, optimum=check.optional(check.array), start=check.optional(check.array), counts=_counts)
+        if isinstance(
+            self.loss, LinearLoss
+        ):  # a network clips what it makes of its records, and may read them as bytes
+            check.settle(self, features=check.array, test_features=check.array)
+        if self.stream is not None:
+            object.__setattr__(self, "stream", Stream(*map(check.array, Stream._fields, self.stream)))
         if self.declared and not isinstance(self.domain, Box):
             # Projecting onto a ball may lengthen a distance in l1; clipping coordinates never does.
             check.fail("domain", "a Box where the change of a gradient is declared in l1", self.domain)
@@ -123,7 +135,10 @@ class Problem:
     @property
     def change(self) -> float:
         """C: how far one record's gradient moves, at most, when the record is replaced."""
-        return self.declared.change if self.declared else self.loss.change(self.domain, self.dimension)
+        if self.declared:
+            return self.declared.change
+        # A loss may be anybody's: what it says is held to what a sensitivity can be.
+        return check.positive_or_infinite("the loss's change", self.loss.change(self.domain, self.dimension))
 
     @property
     def frozen(self) -> bool:
@@ -212,7 +227,7 @@ def ridge(
     seed: int = 0,
 ) -> Problem:
     """Ridge regression, by default on a stream of linear measurements (`records` per agent in `dimension` dimensions)."""
-    check.count("agents", agents)
+    agents, records = check.count("agents", agents), check.count("records", records)
     if isinstance(data, str) and data == "linear":
         data = datasets.linear_stream(records=agents * records, dimension=dimension, seed=seed)
     data = _dataset(data, data_dir, seed)
@@ -264,27 +279,27 @@ def estimation(
         raise ValueError(
             "frozen must be left out when records are clipped: it is a declaration, and a clip is enforced"
         )
-    check.positive("radius", radius)
-    bound = math.inf if feature_bound is None else check.positive("feature_bound", feature_bound)
+    radius, noise, seed = check.bound("radius", radius), check.nonnegative("noise", noise), check.natural("seed", seed)
+    bound = math.inf if feature_bound is None else check.bound("feature_bound", feature_bound)
     loss = HalfSquared(bound, 0.0, math.inf, clip)
     truth = np.full(dimension, check.number("target", target))
     factor = np.linalg.cholesky(_COVARIANCE)
     everyone = (agents, *(1,) * 2)
     stream = Stream(
         np.tile(factor, everyone), np.tile(truth, (agents, 1)),
-        np.full(agents, check.nonnegative("noise", noise)), np.full(agents, bound),
+        np.full(agents, noise), np.full(agents, bound),
     )  # fmt: skip
     rng = np.random.default_rng([seed, *b"estimation"])
     features = rng.normal(size=(1000, dimension)) @ factor.T
-    features *= np.minimum(1.0, bound / np.linalg.norm(features, axis=1, keepdims=True))
+    features = features if feature_bound is None else datasets.shorten(features, bound)
     kind = "enforced" if feature_bound is not None else "derived"
     length = f"of l2 norm at most {bound:g}" if feature_bound is not None else "normal regressors of any length"
     values = np.linalg.eigvalsh(_COVARIANCE)
     return Problem(
         "estimation", loss, Box(-radius, radius) if clip is None else Ball(radius), np.zeros((agents, 0, dimension)), np.zeros((agents, 0)), np.full(agents, np.inf),
         features, features @ truth + noise * rng.normal(size=1000), classification=False,
-        assumptions=(Assumption(kind, f"records are made up on the spot, {length}"),), seed=check.count("seed", seed, 0), stream=stream, optimum=truth,
-        start=np.array(_FIRST), declared=None if clip is not None else Declared(check.positive("change", 0.2 if change is None else change), check.flag("frozen", frozen)),
+        assumptions=(Assumption(kind, f"records are made up on the spot, {length}"),), seed=seed, stream=stream, optimum=truth,
+        start=np.array(_FIRST), declared=None if clip is not None else Declared(0.2 if change is None else change, frozen),
         smoothness=(float(values[0]), float(values[-1])),
     )  # fmt: skip
 
@@ -314,12 +329,18 @@ def as_features(features: np.ndarray, dtype: jnp.dtype) -> jnp.ndarray:
     return jnp.asarray(features) if features.dtype == np.uint8 else jnp.asarray(features, dtype)
 
 
+def _counts(name: str, given: Any) -> np.ndarray:
+    """How many records each agent holds: whole numbers, or infinite for a stream that never ends."""
+    found = check.array(name, given)
+    if found.ndim != 1 or not np.all((found >= 1) & (found == np.floor(found))):
+        check.fail(name, "one whole number of at least 1 for each agent", given)
+    return found if np.isinf(found).any() else found.astype(np.int64)
+
+
 def held_by(
     parts: list[np.ndarray], features: np.ndarray, labels: np.ndarray, arrivals: Arrivals
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """features (agents, most, ...), labels (agents, most) and counts (agents,) of agents that hold those rows, padded to the longest stream."""
-    check.count("per_step", arrivals.per_step)
-    check.count("head_start", arrivals.head_start, 0)
     counts = np.array([len(p) for p in parts])
     if counts.min() < arrivals.per_step:
         short = int(np.argmin(counts))

@@ -23,7 +23,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -39,12 +39,16 @@ from hearsay.schedules import Constant, PowerLaw, SampleSize, Schedule, Share, s
 _STATISTICS = 64  # up to so many parameters, two moments of a batch are cheaper than its records (they serve all seeds)
 
 
-class Arrivals(NamedTuple):
+@dataclass(frozen=True)
+class Arrivals:
     """How records reach an agent: `head_start` of them before step 0, then `per_step` with every step; large batches are worked through `block` at a time."""
 
     per_step: int = 1
     head_start: int = 0
     block: int = BLOCK
+
+    def __post_init__(self) -> None:
+        check.settle(self, per_step=check.count, head_start=check.natural, block=check.count)
 
 
 @dataclass(frozen=True)
@@ -174,7 +178,7 @@ class History(Sampling):
         return participation.History()
 
     def exposure(self, change: float, held: float, arrivals: Arrivals) -> Schedule:
-        n = arrivals.per_step
+        change, held, n = check.positive("change", change), _held(held), arrivals.per_step
         return Share(change, PowerLaw(float(n), 1.0, 1.0 + arrivals.head_start / n), held)
 
     def arrived(self, step: int, held: np.ndarray, arrivals: Arrivals) -> np.ndarray:
@@ -264,6 +268,7 @@ class Sized(Sampling):
         return np.zeros((len(steps), len(held)))
 
     def exposure(self, change: float, held: float, arrivals: Arrivals) -> Schedule:
+        change, held = check.positive("change", change), _held(held)
         if (size := self.constant(arrivals)) is not None:
             return Constant(change / min(size, held))
         assert self.size is not None
@@ -303,10 +308,11 @@ class Fresh(Sized):
         return np.minimum(self._consumed(step + 1, arrivals)[step + 1], held)
 
     def lasts(self, held: float, arrivals: Arrivals) -> float:
+        held = _held(held)
         if math.isinf(held):
             return math.inf
         if (size := self.constant(arrivals)) is not None:
-            return held // size
+            return int(held // size)
         many = 64
         while (used := self._consumed(many, arrivals))[-1] <= held:
             many *= 4
@@ -331,6 +337,7 @@ class Cyclic(Sized):
         return np.stack([_cumulative(self.size, h, length)[steps] % h for h in held.tolist()], axis=1)
 
     def pattern(self, held: float, arrivals: Arrivals) -> participation.Participation:
+        held = _held(held)
         self.check(np.asarray([held]))
         if (size := self.constant(arrivals)) is None:
             assert self.size is not None
@@ -369,6 +376,7 @@ class Resample(Sized):
         return participation.Every()
 
     def exposure(self, change: float, held: float, arrivals: Arrivals) -> Schedule:
+        change, held = check.positive("change", change), _held(held)
         # Nothing stops all draws from hitting the same record; a bound that holds surely must allow it.
         if (size := self.constant(arrivals)) is not None:
             return Constant(change if size < held else change / held)
@@ -383,6 +391,10 @@ SAMPLERS: dict[str, type[Sampling]] = {
     "subset": Subset,
     "resample": Resample,
 }
+
+
+def _held(held: float) -> float:
+    return check.positive_or_infinite("held", held)
 
 
 def _arrived(step: int, held: np.ndarray, arrivals: Arrivals) -> np.ndarray:

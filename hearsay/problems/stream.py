@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from hearsay.noise import MECHANISMS
+from hearsay.problems.domains import shortened
 
 
 class Stream(NamedTuple):
@@ -34,7 +35,5 @@ class Stream(NamedTuple):
     def draw(self, key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
         """That many records from a key: features (count, d) and labels (count,)."""
         normal = MECHANISMS["gaussian"].draw(key, (count, self.dimension + 1), self.dtype)
-        features = normal[:, :-1] @ self.factor.T
-        norm = jnp.sqrt(jnp.sum(features * features, axis=1, keepdims=True))
-        features = features * jnp.minimum(1.0, self.bound / jnp.maximum(norm, 1e-30))
+        features = shortened(normal[:, :-1] @ self.factor.T, self.bound)
         return features, features @ self.target + self.spread * normal[:, -1]

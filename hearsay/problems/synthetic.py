@@ -54,14 +54,15 @@ def synthetic(
     from hearsay.problems.problem import Problem
 
     agents, records = check.count("agents", agents), check.count("records", records)
-    dimension, seed = check.count("dimension", dimension), check.count("seed", seed, 0)
-    spread = check.nonnegative("alpha", alpha), check.nonnegative("beta", beta)
-    bound = check.positive("feature_bound", feature_bound)
-    arrivals = Arrivals(check.count("per_step", per_step), check.count("head_start", head_start, 0))
+    dimension, seed = check.count("dimension", dimension), check.natural("seed", seed)
+    alpha, beta = check.nonnegative("alpha", alpha), check.nonnegative("beta", beta)
+    bound = check.bound("feature_bound", feature_bound)
+    arrivals = Arrivals(per_step, head_start)
     if arrivals.per_step > records:
-        check.fail("per_step", f"at most the {records} records of a learner", per_step)
+        check.fail("per_step", f"at most the {records} records of a learner", arrivals.per_step)
     drawn = [
-        _learner(np.random.default_rng([seed, k, *b"synthetic"]), records, dimension, *spread) for k in range(agents)
+        _learner(np.random.default_rng([seed, k, *b"synthetic"]), records, dimension, alpha, beta)
+        for k in range(agents)
     ]
     features, labels, test_features, test_labels = (np.stack(part) for part in zip(*drawn, strict=True))
     reason = f"every record has features of l2 norm at most {bound:.4g}: each record with an l2 norm above {bound:g} is scaled down to it."

@@ -45,6 +45,7 @@ class Terms(NamedTuple):
         return sum(self)
 
 
+@check.plain_arguments
 def regret_bound(
     *,
     smoothness: float,
@@ -79,6 +80,7 @@ def regret_bound(
     return Terms(start, drift, noise, environment)
 
 
+@check.plain_arguments
 def independent_bound(
     *,
     smoothness: float,
@@ -117,16 +119,19 @@ def _require_step(rate: float, limit: float) -> None:
         check.fail("rate", f"above 0 and at most alpha / 8L = {limit:.4g} (Lemma IV.9)", rate)
 
 
+@check.plain_arguments
 def rate_step(rounds: int) -> float:
     """The order of eta tilde in Theorem IV.10, R^(-1/3) (ln R)^(-2/3)."""
     return rounds ** (-1 / 3) * math.log(rounds) ** (-2 / 3)
 
 
+@check.plain_arguments
 def static_step(rounds: int) -> float:
     """The order of eta tilde in Corollary IV.12, (R ln R)^(-1/2)."""
     return (rounds * math.log(rounds)) ** -0.5
 
 
+@check.plain_arguments
 def private_variance(
     gradient_bound: float, dimension: int, agents: int, local_steps: int, epsilon: float, delta: float
 ) -> float:
@@ -134,6 +139,7 @@ def private_variance(
     return dimension * gradient_bound**2 * math.log(1 / delta) / (agents * local_steps**2 * epsilon**2)
 
 
+@check.plain_arguments
 def correlated_rate(
     rounds: int, rate: float, server: float, gradient_bound: float, price: float, variation: float
 ) -> Terms:
@@ -142,6 +148,7 @@ def correlated_rate(
     return Terms(1 / (rounds * rate), (rate / server * gradient_bound) ** 2, noise, variation / rounds)
 
 
+@check.plain_arguments
 def independent_rate(
     rounds: int, rate: float, server: float, gradient_bound: float, price: float, variation: float
 ) -> Terms:
@@ -149,6 +156,7 @@ def independent_rate(
     return correlated_rate(rounds, rate, server, gradient_bound, price, variation)._replace(noise=rate * price)
 
 
+@check.plain_arguments
 def static_rate(rounds: int, server: float, gradient_bound: float, price: float, variation: float) -> Terms:
     """Corollary IV.12 (static regret, strongly convex losses) without its constants."""
     order = math.sqrt(math.log(rounds) / rounds)
@@ -167,6 +175,7 @@ def gradient_bound(problem: Problem) -> float:
     return min(data, math.inf if loss.clip is None else loss.clip) + loss.regulariser * reach
 
 
+@check.plain_arguments
 def bound_of(algorithm: CorrelatedFederated, problem: Problem, variation: float, distance: float) -> Terms:
     """Lemma IV.9 for an instance; (39) where its noise is independent. variation and distance come from the data."""
     strength, smoothness = problem.loss.curvature

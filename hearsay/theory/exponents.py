@@ -8,9 +8,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from hearsay import _validate as check
 from hearsay.schedules import PowerLaw
 
 
+@check.plain_arguments
 def output_rate(alpha: float, beta: float, eta: float) -> float:
     """Theorem 4, alpha < 1: the expected squared error falls at least like k^-rate (alpha = 1: times ln k, and see `forgetting_rate`).
 
@@ -19,31 +21,37 @@ def output_rate(alpha: float, beta: float, eta: float) -> float:
     return exact(min(3 * beta - 2 * alpha - 2 * eta, alpha - beta))
 
 
+@check.plain_arguments
 def gradient_rate(alpha: float, beta: float, eta: float) -> float:
     """Theorem 7, in the same way."""
     return exact(min(beta - 2 * eta, alpha - beta - 2 * eta))
 
 
+@check.plain_arguments
 def forgetting_rate(beta: float, scale: float, mu: float) -> float:
     """a_1 mu - 1 + beta: how fast the start is forgotten when alpha = 1, which the rate does not pass (Theorems 4 and 7)."""
     return exact(scale * mu - 1 + beta)
 
 
+@check.plain_arguments
 def oracle_exponent(rate: float, gamma: float) -> float:
     """Corollary 3 for any schedule: an expected squared error e takes K ~ e^(-1/rate) steps, which is K^(1 + gamma) sampled gradients, e^-exponent."""
     return (1 + gamma) / rate if rate > 0 else math.inf
 
 
+@check.plain_arguments
 def output_noise_limit(alpha: float, beta: float) -> float:
     """Theorem 4: the largest eta."""
     return exact((3 * beta - 2) / 2)
 
 
+@check.plain_arguments
 def gradient_noise_limit(alpha: float, beta: float) -> float:
     """Theorem 7: the largest eta."""
     return exact(min(beta, alpha - beta) / 2)
 
 
+@check.plain_arguments
 def output_series(alpha: float, beta: float, gamma: float, eta: float) -> dict[str, float]:
     """The sums of Assumption 4: terms fall like k^-p, and the sum is finite when p > 1."""
     falls = {
@@ -55,6 +63,7 @@ def output_series(alpha: float, beta: float, gamma: float, eta: float) -> dict[s
     return {name: exact(p) for name, p in falls.items()}
 
 
+@check.plain_arguments
 def gradient_series(alpha: float, beta: float, gamma: float, eta: float) -> dict[str, float]:
     """The sums of Assumption 5, as printed (its step/size is step^2/size in the proof, which is weaker)."""
     falls = {
@@ -75,6 +84,7 @@ class Case(NamedTuple):
     margin: float
 
 
+@check.plain_arguments
 def output_budget(alpha: float, beta: float, gamma: float, eta: float, scale: float) -> Case:
     """Theorem 2: the case that applies; with a margin above 0 the paper's budget is finite for ever. scale: a_1 of the coupling."""
     if beta < 1:
@@ -87,6 +97,7 @@ def output_budget(alpha: float, beta: float, gamma: float, eta: float, scale: fl
     return Case("(ii)", -inside, exact(scale + eta - 1))
 
 
+@check.plain_arguments
 def gradient_budget(gamma: float, eta: float) -> float:
     """Theorem 5: with a margin above 0 the paper's budget is finite for ever."""
     return exact(gamma + eta - 1)
@@ -103,6 +114,7 @@ def largest_ratio(step: PowerLaw, coupling: PowerLaw) -> float:
     return max(first, *(float(step(k) / coupling(k)) for k in (math.floor(top), math.ceil(top))))
 
 
+@check.plain_arguments
 def ratio_limits(
     step0: float, coupling0: float, agents: int, second: float, mu: float, largest: float
 ) -> tuple[float, float]:
@@ -121,6 +133,7 @@ def peak(step: PowerLaw, coupling: PowerLaw) -> float:
     return max(0.0, (beta * step.shift - alpha * coupling.shift) / (alpha - beta))
 
 
+@check.plain_arguments
 def exact(value: float) -> float:
     """Without the last digits: 3 * 0.9 - 2 - 2 * 0.35 is 0, not 2e-16, and a condition met with equality must read so."""
     return round(value, 12)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from hearsay import _validate as check
 from hearsay.base import Finding
 
 
+@check.plain_arguments
 def below(name: str, left: float, right: float, text: str, strict: bool = True) -> Finding:
     """left < right (or <=), with the margin right - left."""
     holds = left < right if strict else left <= right

@@ -75,6 +75,7 @@ def gradient_tracking(algorithm: GradientTracking, graph: Graph, problem: Proble
     return [*found, Finding("Theorems 1-5", False, detail)]
 
 
+@check.plain_arguments
 def s1_findings(
     horizon: int, a: Exponents, p: Exponents, noise: NoiseExponents, graph: Graph, problem: Problem
 ) -> list[Finding]:
@@ -102,6 +103,7 @@ def s1_findings(
     ]  # fmt: skip
 
 
+@check.plain_arguments
 def s2_findings(
     horizon: int, coupling: float, tracking: float, step: float, growth: float, noise: NoiseExponents, graph: Graph, problem: Problem
 ) -> list[Finding]:  # fmt: skip

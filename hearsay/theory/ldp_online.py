@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from hearsay import _validate as check
 from hearsay.base import Finding
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
@@ -53,6 +54,7 @@ def ldp_online(algorithm: LdpOnline, graph: Graph, problem: Problem) -> list[Fin
     return [*findings, *_private(algorithm, problem, noise, u, v)]
 
 
+@check.plain_arguments
 def rate(u: float, v: float, grow: float) -> float:
     """beta of Theorems 1 and 3: the expected squared tracking error falls at least like t^-beta."""
     return min(1 - v, 2 * u - 2 * grow - 1)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from hearsay import _validate as check
 from hearsay.base import Finding
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
@@ -203,6 +204,7 @@ def _limit(form: _Form, laws: _Laws, graph: Graph, problem: Problem, premises: l
     return [*bounds, *series, burn_in, _conclusion(form.limit, claim, [*premises, *series, burn_in])]
 
 
+@check.plain_arguments
 def first_step(holds: Callable[[float], bool], start: float) -> float:
     """The first step, from `start` on, at which a condition holds that stays true once it is; infinite where no float reaches it."""
     low, high = math.ceil(start) - 1.0, float(math.ceil(start))

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg, sparse
 
+from hearsay import _validate as check
 from hearsay.graphs import Graph
 from hearsay.theory.exponents import exact
 from hearsay.theory.sample_sizes import first_step
@@ -77,6 +78,7 @@ def _null(matrix: np.ndarray, roots: list[int]) -> np.ndarray:
     return vector
 
 
+@check.plain_arguments
 def constants(graph: Graph, coupling: float, tracking: float) -> Constants:
     """What makes (35), (50) and the bounds with rho true. Where r is 0 or less the Euclidean norm does not contract, and the lemmas say nothing."""
     (v1, v2), (first, second) = stationary(graph), laplacians(graph)
@@ -104,6 +106,7 @@ def _root(least: float, step: float, laplacian: np.ndarray) -> float:
     return least / (1 + math.sqrt(max(0.0, 1 - step * least)))
 
 
+@check.plain_arguments
 def printed_constants(graph: Graph, coupling: float, tracking: float) -> Constants:
     """The constants as the paper defines them."""
     one, two = laplacians(graph)
@@ -123,6 +126,7 @@ def _eigenvalues(laplacian: np.ndarray) -> np.ndarray:
     return np.delete(values, np.argmin(np.abs(values)))
 
 
+@check.plain_arguments
 def deficits(c: Constants, s: Steps, mu: float, smooth: float, printed: bool = False) -> np.ndarray:
     """I - A_K of Appendix A: 1 minus a number close to 1 would lose what is asked for. Needs r above 0."""
     n, alpha, beta, gamma = c.agents, *s
@@ -160,6 +164,7 @@ def contracts(matrix: np.ndarray) -> bool:
     return float(np.abs(np.linalg.eigvals(np.eye(3) - matrix / diagonal[:, None])).max()) < 1
 
 
+@check.plain_arguments
 def descent(matrix: np.ndarray, c: Constants, s: Steps, smooth: float) -> tuple[float, float]:
     """(83): what disagreement costs, c'(I - M)^-1 b, and what a step gains; Theorem 1 under (S2) needs the first below the second."""
     pace = c.overlap * s.step / c.agents
@@ -170,11 +175,13 @@ def descent(matrix: np.ndarray, c: Constants, s: Steps, smooth: float) -> tuple[
     return float(matrix[2, :2] @ np.linalg.solve(part, matrix[:2, 2])) / (2 * smooth), gain
 
 
+@check.plain_arguments
 def coupling_limit(c: Constants, tracking: float) -> float:
     """Assumption 5: the third bound on alpha."""
     return math.sqrt(330 * c.agents) * c.overlap * c.r2 * tracking / (66 * c.agents * c.v1 * c.w2 * c.l1)
 
 
+@check.plain_arguments
 def step_limits(c: Constants, mu: float, smooth: float) -> tuple[float, float]:
     """Assumption 5: Q_1 and Q_2 (with sqrt(n) r_L1, as the proof of (84) has it). Both contain mu, which Theorem 1 says it does without."""
     mu = max(0.0, mu)
@@ -195,6 +202,7 @@ Exponents = tuple[float, float, float, float]  # p_alpha, p_beta, p_gamma, p_m
 NoiseExponents = tuple[float, float]  # p_zeta, p_eta
 
 
+@check.plain_arguments
 def s1_steps(horizon: float, a: Exponents, p: Exponents) -> Steps:
     return Steps._make(scale / (horizon + 1) ** power for scale, power in zip(a[:3], p[:3], strict=True))
 
@@ -232,6 +240,7 @@ def s1_budget(p: Exponents, noise: NoiseExponents) -> tuple[float, float]:
     return exact(size - beta - max(0.0, 1 - eta)), exact(states)
 
 
+@check.plain_arguments
 def first_horizon(a: Exponents, p: Exponents, graph: Graph, mu: float, smooth: float) -> float:
     """K_0 of (88), with rho(A_K) < 1 for 1 - omega_K: infinite where no float reaches it. Uses r(alpha) >= r(0) - alpha |L|^2 / 2."""
     c = constants(graph, 0.0, 0.0)
@@ -246,12 +255,14 @@ def first_horizon(a: Exponents, p: Exponents, graph: Graph, mu: float, smooth: f
     return first_step(holds, 0.0)
 
 
+@check.plain_arguments
 def s2_oracle_exponent(growth: float, spare: float) -> float:
     """Theorem 3 for any schedule with the factor 1 - spare: error e takes K = ln(1/e) / -ln(1 - spare) steps of growth^K records each, which is
     e^-exponent ln(1/e) sampled gradients."""
     return math.log(growth) / -math.log1p(-spare) if spare > 0 else math.inf
 
 
+@check.plain_arguments
 def budget_peak_s1(q: float) -> float:
     """Remark 22: the t from which on ln(t+2) / (t+1)^q falls; infinite where it never does."""
     if q <= 0:
@@ -269,6 +280,7 @@ def budget_peak_s1(q: float) -> float:
     return high
 
 
+@check.plain_arguments
 def budget_peak_s2(ratio: float) -> float:
     """Remark 22: the t from which on t / ratio^t falls, with ratio = p_m times the smaller of p_zeta and p_eta."""
     return 1 / math.log(ratio) if ratio > 1 else math.inf

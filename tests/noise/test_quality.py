@@ -31,7 +31,8 @@ AGENTS, SEEDS = 3, [3, 5]
 
 
 def algorithm_of(name: str):
-    return hs.REGISTRY[name](noise=hs.Constant(0.1), **({"horizon": 40} if name in FEDERATED else {}))
+    noise = {} if name == "federated-noiseless" else {"noise": hs.Constant(0.1)}
+    return hs.REGISTRY[name](**noise, **({"horizon": 40} if name in FEDERATED else {}))
 
 
 def block_of_draws(algorithm, steps: np.ndarray, dimension: int):

@@ -195,13 +195,20 @@ def test_two_quadratics_move_apart_by_no_more_than_phi_and_reach_it():
     assert np.all(worst[1:] >= 0.999 * phi[1:])
 
 
-def test_no_noise_costs_everything_and_an_unused_record_nothing():
+def test_no_noise_costs_everything():
     silent = Account(account().recursion, (Release("x", Constant(0.0)),), Every(), 1)
     assert cost(silent, 1).value == 0  # message 0 is sent before any record is used
     assert cost(silent, 2).value == np.inf and cost(silent, 2).reason == "messages carry no noise"
-    unused = Account(account(exposure=Constant(0.0)).recursion, silent.releases, Every(), 1)
-    assert cost(unused, 50).value == 0
     assert cost(silent, 0).value == 0
+    still = replace(silent, recursion=account(step=Constant(0.0)).recursion)
+    assert cost(still, 50).value == 0  # no gradient is ever used: the messages say nothing of any record
+
+
+def test_a_record_that_moves_nothing_is_a_mistake():
+    """A sensitivity of zero is what an overflow, an underflow or a wrong sign leaves behind, and it would cost nothing."""
+    for exposure in (Constant(0.0), Constant(-1.0), Share(0.0, Constant(3.0))):
+        with pytest.raises(ValueError, match="exposure must be"):
+            Account(replace(account().recursion, exposure=exposure), (Release("x", Constant(1.0)),), Every(), 1)
 
 
 P3_OUTPUT = Account(

@@ -195,7 +195,7 @@ def test_bad_arguments_are_refused_by_name():
     for call, message in (
         (lambda: rounding.laplace(-1.0, 3), "epsilon must be zero or positive, got -1"),
         (lambda: rounding.gaussian(1.0, -3), "numbers must be at least 0, got -3"),
-        (lambda: rounding.ternary(math.nan, 3), "delta must be finite, got nan"),
+        (lambda: rounding.ternary(math.nan, 3), "delta must be a number, got nan"),
         (lambda: rounding.factorized(1.0, factors, 0), "dimension must be at least 1, got 0"),
         (lambda: rounding.gaussian_epsilon(1.0, 0.0, 3), "delta must be strictly between 0 and 1, got 0"),
         (lambda: rounding.laplace_epsilon(np.ones(3), 1.0, 3), "delta must be strictly between 0 and 1, got 1"),

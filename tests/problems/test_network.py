@@ -51,7 +51,9 @@ def test_a_network_that_is_a_linear_model_takes_its_path(name):
     """Agents one after the other instead of as one array, gradients by automatic differentiation: the same trajectory for every algorithm."""
     linear, network = linear_pair(clip=0.3)
     options = {"sampling": hs.Cyclic(2), **({"horizon": 9} if name in FEDERATED else {})}
-    algorithm = hs.REGISTRY[name](noise=hs.Constant(0.1), **options)
+    if name != "federated-noiseless":
+        options["noise"] = hs.Constant(0.1)
+    algorithm = hs.REGISTRY[name](**options)
     graph = hs.graphs.ring(AGENTS)
     runs = [
         hs.simulate(algorithm, p, graph, steps=7, seeds=2, every=3, reference=False, regret=False, delta=1e-5)

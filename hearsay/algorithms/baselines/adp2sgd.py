@@ -49,15 +49,14 @@ class Adp2sgd(GradientPerturbation):
 
     activity: float = 0.5
     step: Schedule = Constant(0.05)
-    coupling: Schedule = Constant(0.5)
+    coupling: ClassVar[Schedule] = Constant(0.5)  # type: ignore[misc,assignment]  # no option: update does not use it
     noise: Noise = Constant(1.0)
     mechanism: str = "gaussian"
     sampling: Sampling = field(default_factory=Cyclic)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < check.number("activity", self.activity) <= 1:
-            check.fail("activity", "above 0 and at most 1", self.activity)
+        check.settle(self, activity=check.share)
 
     def draw(self, key: jax.Array, params: jax.Array) -> Draws:
         noise = self.fresh_noise(key, params)

@@ -34,7 +34,7 @@ class QuantizedDsgd(Dsgd):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check.positive("resolution", self.resolution)
+        check.settle(self, resolution=check.positive)
 
     def draw(self, key: jax.Array, params: jax.Array) -> Draws:  # type: ignore[override]
         return Draws(

@@ -57,8 +57,7 @@ class SdmDsgd(GradientPerturbation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < check.number("keep", self.keep) <= 1:
-            check.fail("keep", "above 0 and at most 1", self.keep)
+        check.settle(self, keep=check.share)
         largest = max(float(self.coupling(k)) for k in (0, 10**6))
         if largest > self.keep:
             check.fail("coupling", f"at most keep = {self.keep:g}, or single moves overshoot", largest)

@@ -40,8 +40,7 @@ class WeightedErm(GradientPerturbation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.weights is not None:
-            object.__setattr__(self, "weights", tuple(check.positive("weights", w) for w in self.weights))
+        check.settle(self, weights=check.optional(check.each(check.positive)))
 
     def rates(self, steps: np.ndarray, agents: int) -> Rates:
         plain = super().rates(steps, agents)

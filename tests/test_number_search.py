@@ -1,0 +1,44 @@
+"""The search of benchmarks/number_search.py, for a few seconds; and what it would say of code that keeps the numbers it was given."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchmarks import number_search
+from hearsay import _validate as check
+
+
+def test_a_short_search_finds_nothing():
+    """Forty random configurations against their plain twins, one attack."""
+    draw, outcomes = number_search.Draw(7), []
+    cases = [number_search.drawn(draw) for _ in range(40)]
+    for case in cases:
+        outcome, details = number_search.judged(case)
+        assert not outcome.startswith("FAULT"), (outcome, case, details)
+        outcomes.append(outcome)
+    assert outcomes.count("same as in plain numbers") >= 20
+    quick = next(c for c, o in zip(cases, outcomes, strict=True) if o.startswith("same") and c["name"] == "dsgd")
+    found, ratio = number_search.attacked(quick, 0)
+    assert found == "attack within the certificate" and ratio > 0.1
+
+
+def test_it_finds_numbers_that_are_kept_as_given(monkeypatch):
+    """As it was before: the fields of a dataclass are checked, and stay what they were."""
+
+    def checked_only(record, **rules):
+        for name, rule in rules.items():
+            rule(name, getattr(record, name))
+
+    draw = number_search.Draw(7)
+    cases = [number_search.drawn(draw) for _ in range(40)]
+    monkeypatch.setattr(check, "settle", checked_only)
+    with np.errstate(all="ignore"):
+        seen = {_outcome(case) for case in cases}
+    assert any(outcome.startswith("FAULT") for outcome in seen)
+
+
+def _outcome(case: dict) -> str:
+    try:
+        return number_search.judged(case)[0]
+    except Exception as error:  # numbers that were not converted break in many ways
+        return type(error).__name__

@@ -1,0 +1,500 @@
+"""Every number that anybody can give, in every type of number there is: what is computed from it is what is computed from the plain float of the same value.
+
+Parameters are found, not listed: all fields of all public dataclasses and all arguments of all public functions that are annotated as numbers. A new field or
+argument of a known class or function is tested at once; a new class or function makes `test_nothing_is_left_out` fail until it has an example here.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import inspect
+import math
+import pkgutil
+import re
+import warnings
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import jax.numpy as jnp
+import networkx as nx
+import numpy as np
+import pytest
+from scipy import sparse
+
+import hearsay as hs
+from hearsay import _validate as check
+from hearsay import graphs, problems, regret
+from hearsay.config import Config
+from hearsay.noise import lattice
+from hearsay.plan import plan
+from hearsay.privacy import (
+    calibrate,
+    convert,
+    factorization,
+    horizon,
+    one_mechanism,
+    participation,
+    recursion,
+    rounding,
+)
+from hearsay.privacy.certificate import AgentBudget
+from hearsay.problems import datasets, domains, images, losses, partition, per_record, problem, sampling
+from hearsay.schedules import Schedule, Share
+
+certificates = importlib.import_module("hearsay.certify")  # the name in the package is the function
+
+# The types, each with a value that its own arithmetic gets wrong: doubled it overflows, or it is not the decimal that was typed.
+KINDS = {
+    "int8": (np.int8, 100),
+    "uint8": (np.uint8, 200),
+    "int16": (np.int16, 30_000),
+    "int32": (np.int32, 2_000_000_000),
+    "float16": (np.float16, 0.1),
+    "float32": (np.float32, 0.1),
+    "longdouble": (np.longdouble, 0.1),
+    "array": (np.array, 0.3),
+    "int8 array": (lambda v: np.array(int(v), np.int8), 100),
+    "jax array": (jnp.asarray, 0.3),
+    "jax int8": (lambda v: jnp.asarray(int(v), jnp.int8), 100),
+    "int": (int, 7),
+    "Fraction": (lambda v: Fraction(v).limit_denominator(1000), 1 / 3),
+    "Decimal": (lambda v: Decimal(str(v)), 0.1),
+}
+REFUSED = (True, np.True_, np.array(True), "1", b"1", 1j, np.complex64(1), np.timedelta64(1), np.array([1.0]), math.nan, object())  # fmt: skip
+NUMBER = re.compile(r"(?:float|int|None|Rule|[\s|])+")
+SCHEDULE = re.compile(r"(?:Schedule|Noise|None|[\s|])+")
+
+
+def plain(given):
+    """The same value as Python's own number."""
+    whole = isinstance(given, int) or getattr(getattr(given, "dtype", None), "kind", "") in ("i", "u")
+    return int(given) if whole else float(given)
+
+
+def values(base, kind):
+    """Of that type: the value that a parameter has now, and the one that is awkward."""
+    make, awkward = KINDS[kind]
+    found = [make(awkward)]
+    if isinstance(base, (int, float)) and not isinstance(base, bool) and math.isfinite(base) and abs(base) <= 100:
+        unsigned = base < 0 and kind == "uint8"
+        found += [] if unsigned else [make(base)]
+    return found
+
+
+def outcome(call):
+    try:
+        return call(), None
+    except (TypeError, ValueError) as error:
+        return None, error
+
+
+def same(one, two) -> bool:
+    if dataclasses.is_dataclass(one):
+        names = [f.name for f in dataclasses.fields(one)]
+        return type(one) is type(two) and all(same(getattr(one, n), getattr(two, n)) for n in names)
+    if sparse.issparse(one):
+        return same(one.toarray(), two.toarray())
+    if isinstance(one, dict):
+        return one.keys() == two.keys() and all(same(one[k], two[k]) for k in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(two) and all(map(same, one, two))
+    if hasattr(one, "shape"):
+        return one.dtype == two.dtype and np.array_equal(one, two, equal_nan=one.dtype.kind == "f")
+    if callable(one) and not isinstance(one, Schedule):
+        return True
+    return one == two or (one != one and two != two)
+
+
+def numbers_are_plain(value) -> bool:
+    """No number of NumPy's or JAX's anywhere inside."""
+    if dataclasses.is_dataclass(value):
+        return all(numbers_are_plain(getattr(value, f.name)) for f in dataclasses.fields(value))
+    if isinstance(value, (list, tuple)):
+        return all(map(numbers_are_plain, value))
+    return not hasattr(value, "dtype") or value.ndim > 0
+
+
+def hold(name, build, base, kind):
+    """`build(value)` is the same for a value of that type as for the plain number, or it names the parameter in refusing the type."""
+    for given in values(base, kind):
+        expected, wrong = outcome(lambda given=given: build(plain(given)))
+        found, refused = outcome(lambda given=given: build(given))
+        if wrong is not None and refused is not None:
+            # `replace` may trip over another field first, so the words are not compared.
+            assert type(refused) in (TypeError, ValueError)
+        elif refused is not None:
+            assert re.search(rf"\b{re.escape(name)}\b.* must be a (whole )?number", str(refused)), (given, refused)
+        else:
+            assert wrong is None, (name, given, wrong)
+            assert same(found, expected), (name, given, found, expected)
+
+
+def public(skipped=r"hearsay\.(cli|report|experiments|deploy|_validate)"):
+    for module in pkgutil.walk_packages(hs.__path__, "hearsay."):
+        if re.match(skipped, module.name):
+            continue
+        for name, item in vars(importlib.import_module(module.name)).items():
+            if not name.startswith("_") and getattr(item, "__module__", None) == module.name:
+                yield item
+
+
+def parameters(item) -> dict[str, str]:
+    """The numbers (or schedules) that it takes, with their annotations."""
+    if inspect.isclass(item):
+        found = {f.name: str(f.type) for f in dataclasses.fields(item) if f.init}
+    else:
+        named = [p for p in inspect.signature(item).parameters.values() if p.kind is not p.VAR_KEYWORD]
+        found = {p.name: str(p.annotation) for p in named}
+    return {n: a for n, a in found.items() if a != "None" and (NUMBER.fullmatch(a) or SCHEDULE.fullmatch(a))}
+
+
+CLASSES = [c for c in public() if inspect.isclass(c) and dataclasses.is_dataclass(c) and parameters(c)]
+FUNCTIONS = [f for f in public() if inspect.isfunction(f) and parameters(f)]
+
+GRAPH = graphs.ring(3)
+FEATURES, LABELS = np.linspace(-1, 1, 60).reshape(30, 2), np.arange(30.0) % 2
+DATA = datasets.from_arrays(FEATURES, LABELS, feature_bound=2.0, test_fraction=0.2)
+PROBLEM = problems.logistic(DATA, agents=3, clip=0.5)
+IMAGES = images.from_records(np.zeros((40, 4, 4, 1), np.uint8), np.arange(40) % 2)
+NETWORK = problems.neural(IMAGES, model="mlp", agents=3)
+ACCOUNT = hs.ldp_online().accounts(GRAPH, 0, PROBLEM)[0]
+ONLINE = hs.federated_independent(horizon=4, sampling=hs.Fresh(2), noise=1.0)
+BUDGET = AgentBudget(0, 1.0, "basis", "pattern", "dominated", 2.0, 0.5, 0.1, delta=0.1)
+EXAMPLES = [
+    *(cls() for cls in hs.REGISTRY.values()),
+    hs.correlated_federated(factorization="banded", width=3), hs.weighted_erm(weights=(1.0, 2.0)),
+    hs.Constant(0.3), hs.PowerLaw(0.3, -0.7, 2.0), hs.Geometric(0.3, 0.9), Share(0.3, hs.Constant(4.0), 20.0), hs.SampleSize(hs.Constant(3.0)),
+    hs.Fresh(2), hs.Cyclic(2), hs.Subset(2), hs.Resample(2), sampling.Arrivals(2, 3, 16),
+    domains.Ball(3.0), domains.Box(-1.0, 2.0), problem.Declared(0.3), PROBLEM, DATA, IMAGES, NETWORK.loss, NETWORK.loss.model,
+    losses.Logistic(1.5, 0.1, 1.0, 0.5), losses.Squared(1.5, 0.1, 2.0, 0.5), losses.HalfSquared(1.5, 0.1, 2.0, 0.5),
+    losses.PolynomialLogistic(1.5, 0.1, 1.0, margin_bound=3.0),
+    *(factorization.factorization(n, 6, **({"bands": 3} if n == "banded" else {})) for n in factorization.FACTORIZATIONS),
+    horizon.Bound(1.0, 3, 0.5), one_mechanism.OneMechanism(0.3, 5, participation.Every(), "basis"), participation.Cyclic(3),
+    participation.Rolling(hs.Constant(2.0), 9), ACCOUNT, ACCOUNT.recursion, ACCOUNT.releases[0], BUDGET,
+    hs.Certificate("a", 5, "laplace", (BUDGET,), 0.1),
+]  # fmt: skip
+# What functions return and nobody gives; a model that is traced, and the abstract parents of the above.
+RESULTS = {"AgentAudit", "Claim", "DataFile", "Found", "GradientPerturbation", "OneRun", "Plan", "Prefix", "Reconstruction", "Regret", "Run", "Sweep"}  # fmt: skip
+PARENTS = {"Algorithm", "Factorization", "LinearLoss", "Sampling", "Sized", "Conv", "GroupNorm"}
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: type(e).__name__)
+def test_fields(example):
+    for name, annotation in parameters(type(example)).items():
+        base = getattr(example, name)
+        for kind in KINDS:
+            hold(name, lambda value, name=name: dataclasses.replace(example, **{name: value}), base, kind)
+            for given in values(base, kind):
+                found, _ = outcome(lambda given=given, name=name: dataclasses.replace(example, **{name: given}))
+                if found is not None:
+                    stored = getattr(found, name)
+                    assert numbers_are_plain(stored), (name, kind, stored)
+                    assert type(stored) in (int, float) or SCHEDULE.fullmatch(annotation), (name, kind, stored)
+        for bad in REFUSED:
+            text = isinstance(bad, str) and SCHEDULE.fullmatch(annotation)  # schedules may be written so
+            if text or ("Noise" in annotation and np.ndim(bad)) or (name == "paper_epsilon" and bad is math.nan):
+                continue
+            with pytest.raises((TypeError, ValueError), match=r"must be|needs"):
+                dataclasses.replace(example, **{name: bad})
+
+
+DIRECTED = nx.cycle_graph(3, create_using=nx.DiGraph)
+COMMON = {"algorithm": hs.ldp_online(), "problem": PROBLEM, "graph": GRAPH}
+CALLS = {
+    hs.scheme_s1: {"horizon": 20}, hs.scheme_s2: {"horizon": 20},
+    certificates.certify: {**COMMON, "horizon": 8, "delta": 0.1}, certificates.calibrate: {**COMMON, "horizon": 8, "epsilon": 1.0, "delta": 0.1},
+    certificates.planned: {"make": lambda h: hs.scheme_s1(h), **COMMON, "horizons": [3, 5], "delta": 0.1},
+    certificates.as_epsilon: {"algorithm": hs.ldp_online(mechanism="gaussian"), "spent": np.ones((1, 1)), "delta": 0.1},
+    certificates.allowance: {"algorithm": hs.ternary_dsgd(), "budget": [1.0], "delta": 0.1},
+    certificates.messages_within: {**COMMON, "horizon": 8, "budget": [0.1, 0.1, 0.1], "delta": 0.1},
+    certificates.best_account: {**COMMON, "agent": 1, "horizon": 8}, certificates.spent_after: {**COMMON, "messages": [3]},
+    plan: {**COMMON, "horizon": 8, "epsilon": 1.0, "delta": 0.1, "samples": 100},
+    graphs.from_networkx: {"graph": DIRECTED, "weight": 0.3},
+    **{b: {"agents": 5, "weight": 0.1} for b in graphs.BUILDERS.values()}, graphs.edges: {"agents": 3, "edges": [[0, 1], [1, 2]], "weight": 0.2},
+    graphs.random: {"agents": 6, "weight": 0.1, "degree": 3, "seed": 1},
+    lattice.grid: {"scale": 0.3}, lattice.quantize: {"value": np.ones(2), "grid": 0.5}, lattice.rounding_sensitivity: {"grid": 0.5, "dimension": 3, "norm": "l2"},
+    calibrate.as_horizon: {"horizon": 8}, calibrate.cost: {"account": ACCOUNT, "horizon": 8},
+    calibrate.noise_factor: {"account": ACCOUNT, "epsilon": 0.5, "horizon": 8, "delta": 0.1}, calibrate.rho_for: {"epsilon": 0.5, "delta": 0.1},
+    convert.laplace_epsilon: {"parameters": np.full((2, 3), 0.1), "delta": 0.1}, convert.gaussian_epsilon: {"rho": 0.5, "delta": 0.1},
+    factorization.factorization: {"name": "tree", "rounds": 6},
+    recursion.prices: {"account": ACCOUNT, "horizon": 8, "terminal": 0.5}, recursion.spent: {"account": ACCOUNT, "horizon": 8},
+    recursion.message_costs: {"account": ACCOUNT, "horizon": 8}, recursion.spent_at: {"account": ACCOUNT, "horizons": [3, 8]},
+    rounding.laplace: {"epsilon": 0.5, "numbers": 8}, rounding.gaussian: {"rho": 0.5, "numbers": 8}, rounding.ternary: {"delta": 0.1, "numbers": 8},
+    rounding.factorized: {"rho": 0.5, "factorization": factorization.factorization("tree", 6), "dimension": 3},
+    rounding.curve_slack: {"coordinates": 8, "epsilon": 0.5}, rounding.gaussian_epsilon: {"rho": 0.5, "delta": 0.1, "numbers": 8},
+    rounding.laplace_epsilon: {"parameters": np.full((2, 3), 0.1), "delta": 0.1, "numbers": 8},
+    datasets.load: {"name": "digits", "seed": 1, "test_fraction": 0.3},
+    datasets.from_arrays: {"features": FEATURES, "labels": LABELS, "feature_bound": 0.5, "label_bound": 0.5, "test_fraction": 0.2, "seed": 1},
+    datasets.linear_stream: {"records": 9, "dimension": 2, "noise": 0.1, "seed": 1, "feature_bound": 0.7, "label_bound": 0.5, "test_records": 3},
+    datasets.shorten: {"features": FEATURES, "bound": 0.5}, images.from_records: {"features": np.zeros((9, 2), np.uint8), "labels": np.arange(9) % 2, "classes": 2},
+    losses.polynomial: {"loss": losses.Logistic(1.0), "domain": domains.Ball(2.0), "dimension": 2},
+    **{r: {"labels": LABELS, "agents": 3} for r in (partition.iid, partition.by_label, partition.half_by_label)},
+    partition.dirichlet: {"labels": LABELS, "agents": 3, "alpha": 9.0}, partition.dominant: {"labels": LABELS, "agents": 3, "share": 0.4},
+    partition.partition: {"rule": "iid", "labels": LABELS, "agents": 3, "seed": 1},
+    per_record.fitting_microbatch: {"bytes_per_record": 10, "available_bytes": 99},
+    problem.logistic: {"data": DATA, "agents": 3, "ridge": 0.1, "per_step": 2, "head_start": 1, "radius": 3.0, "clip": 0.5, "seed": 1},
+    problem.ridge: {"agents": 3, "ridge": 0.1, "per_step": 2, "head_start": 1, "radius": 3.0, "clip": 0.5, "dimension": 2, "records": 20, "seed": 1},
+    problem.estimation: {"agents": 3, "target": 0.5, "noise": 0.3, "change": 0.4, "feature_bound": 0.5, "radius": 3.0, "seed": 1},
+    problems.synthetic: {"agents": 2, "records": 9, "dimension": 2, "clip": 0.5, "feature_bound": 0.5, "radius": 3.0, "seed": 1},
+    problems.neural: {"data": IMAGES, "model": "mlp", "agents": 3, "records": 20, "test_records": 5, "microbatch": 2},
+    regret.comparators: {"problem": problems.synthetic(agents=2, records=9, dimension=2), "rounds": 2, "local_steps": 2},
+    hs.simulate: {**COMMON, "steps": 4, "every": 2, "budget": 1.0, "delta": 0.1, "spread": 0.5, "reference": False, "regret": False},
+}  # fmt: skip
+COSTLY = (
+    hs.simulate,
+    problems.neural,
+    datasets.load,
+    calibrate.rho_for,
+    regret.comparators,
+)  # the types differ in nothing but time there
+# Large counts are refused late, or would be followed: what is awkward about them is left to the others.
+SMALL = {"agents", "records", "dimension", "test_records", "rounds", "local_steps", "steps", "horizon", "horizons", "messages", "degree", "head_start", "numbers", "coordinates"}  # fmt: skip
+# They work on traced values inside compiled programs, on shapes, or on what a public function has checked before; or they draw and are tested where they are.
+INTERNAL = {
+    "hearsay.audit.likelihood", "hearsay.audit.matching", "hearsay.engine", "hearsay.keys", "hearsay.metrics", "hearsay.noise.factorized", "hearsay.noise.words", "hearsay.privacy.factorization_fit",
+    "hearsay.problems.layers", "hearsay.problems.models", "hearsay.problems.per_record", "hearsay.schedules", "hearsay.base",
+}  # fmt: skip
+ALSO_INTERNAL = {"backward", "with_noise_draws", "allowed_steps", "minima", "released", "online_regret", "as_seeds", "exp_bounds", "discrete_laplace", "discrete_gaussian", "ternary", "privatize"}  # fmt: skip
+
+
+@pytest.mark.parametrize("function", CALLS, ids=lambda f: f.__name__)
+def test_arguments(function):
+    base = CALLS[function]
+    seeded = (partition.iid, partition.by_label, partition.half_by_label, partition.dirichlet, partition.dominant)
+    if function is certificates.planned:
+        base = {**base, "problem": PROBLEM}
+        base.pop("algorithm")
+    wanted = {n: a for n, a in parameters(function).items() if NUMBER.fullmatch(a)}
+    for name in wanted:
+        default = inspect.signature(function).parameters[name].default
+        value = base.get(name, None if default is inspect.Parameter.empty else default)
+
+        def call(given, name=name):
+            extra = {"rng": np.random.default_rng(0)} if function in seeded else {}
+            result = function(**{**base, name: given}, **extra)
+            return (result.models, result.certificate) if function is hs.simulate else result
+
+        for kind in ("int8", "float32") if function in COSTLY else KINDS:
+            if name in SMALL and values(None, kind)[0] >= 1000:
+                continue
+            hold(name, call, value, kind)
+        for bad in REFUSED[:2] if function in COSTLY else REFUSED:
+            word = isinstance(bad, str) and "Rule" in wanted[name]  # a rule for weights
+            if word or (name == "rho" and bad is math.nan and function is convert.gaussian_epsilon):
+                continue  # an undefined rho is no budget
+            with pytest.raises((TypeError, ValueError), match=r"must be|needs"):
+                call(bad)
+
+
+def test_nothing_is_left_out():
+    classes = {c.__name__ for c in CLASSES} - {type(e).__name__ for e in EXAMPLES} - RESULTS - PARENTS
+    assert not classes, "give each an example in EXAMPLES"
+    plainly = [f for f in FUNCTIONS if not set(parameters(f)) <= getattr(f, "plain_arguments", set())]
+    missing = {
+        f"{f.__module__}.{f.__name__}"
+        for f in plainly
+        if f not in CALLS and not f.__module__.startswith(tuple(INTERNAL)) and f.__name__ not in ALSO_INTERNAL
+    }
+    assert not missing, "give each a call in CALLS, or let check.plain_arguments see to its numbers"
+
+
+def test_a_checked_number_is_never_thrown_away():
+    """`check.positive("clip", clip)` on a line of its own checks one number and leaves another in use. Where check.plain_arguments has been before, the two are the same."""
+    rules = "real|number|positive|nonnegative|budget|positive_or_infinite|bound|bound_or_infinite|count|natural|horizon|fraction|share|interval|array|per_agent"
+    thrown = re.compile(rf"check\.({rules})\(.*")
+    found = []
+    for path in Path(hs.__file__).parent.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        seen_to = {
+            id(inner)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.FunctionDef)
+            and any("plain_arguments" in ast.unparse(d) for d in node.decorator_list)
+            for inner in ast.walk(node)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Expr) and id(node) not in seen_to:
+                found += [f"{path.name}:{node.lineno}: {m[0]}" for m in [thrown.match(ast.unparse(node))] if m]
+    assert not found
+
+
+def test_numbers_that_no_float_can_hold():
+    for huge in (10**400, Fraction(10**400), np.longdouble("1e400"), Decimal("1e400")):
+        with pytest.raises(ValueError, match="clip must be"):
+            losses.Logistic(1.0, clip=huge)
+    assert hs.Constant(2**53 + 1).value == 2.0**53
+    assert hs.Constant(np.float16(0.1)).value == 0.0999755859375
+    for bad in (Decimal("sNaN"), np.ma.masked):
+        with warnings.catch_warnings(), pytest.raises((TypeError, ValueError), match="value must be"):
+            warnings.simplefilter("ignore")
+            hs.Constant(bad)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.float16, np.float32, np.longdouble, bool, object])
+def test_arrays_are_widened_before_anything_is_computed_from_them(dtype):
+    whole = np.array([[0, 1], [1, 1], [1, 0], [0, 1]] * 5)
+    given, wide = whole.astype(dtype), whole.astype(dtype).astype(np.float64)
+    labels = np.arange(20) % 2
+    for data in (datasets.from_arrays(given, labels.astype(dtype), feature_bound=1.2), datasets.Dataset("d", given, labels.astype(dtype), given, labels.astype(dtype), 2.0, 1.0, "declared", "")):  # fmt: skip
+        assert {a.dtype for a in (data.features, data.labels, data.test_features, data.test_labels)} == {
+            np.dtype(float)
+        }
+    one = dataclasses.replace(PROBLEM, features=np.stack([given] * 3), labels=np.stack([labels.astype(dtype)] * 3), counts=np.array([20] * 3, np.int8))  # fmt: skip
+    assert one.features.dtype == one.labels.dtype == np.float64 and one.counts.dtype == np.int64
+    assert same(one.features[0], wide)
+    matrix = (np.ones((3, 3)) - np.eye(3)).astype(dtype)
+    for built in (graphs.from_weights(matrix), graphs.Graph(sparse.csr_array(matrix.astype(float)).astype(bool))):
+        assert built.weights.dtype == np.float64 and built.row_sums.tolist() == [2.0, 2.0, 2.0]
+    with pytest.raises(ValueError, match="features must be an array of real numbers"):
+        datasets.from_arrays(given.astype(complex), labels, feature_bound=1.0)
+    with pytest.raises(ValueError, match="labels must be an array of real numbers"):
+        datasets.from_arrays(wide, labels.astype(str), feature_bound=1.0)
+    with pytest.raises(ValueError, match="weights must be an array of real numbers"):
+        graphs.from_weights(matrix.astype(complex))
+
+
+def test_sums_of_narrow_weights():
+    """Nine weights of 1/8 + 1/1024 add up to more than 1; in float16 they would not all count."""
+    matrix = np.full((10, 10), 0.125 + 2**-10, np.float16)
+    with pytest.raises(ValueError, match="doubly stochastic"):
+        graphs.from_mixing(sparse.csr_array(matrix.astype(np.float32)))
+    given = nx.complete_graph(3)
+    nx.set_edge_attributes(given, np.uint8(200), "weight")
+    assert graphs.from_networkx(given, "given").row_sums.tolist() == [400.0] * 3
+    nx.set_edge_attributes(given, "heavy", "weight")
+    with pytest.raises(TypeError, match="weight of the edge from 0 to 1 must be a number"):
+        graphs.from_networkx(given, "given")
+
+
+def test_lists_of_numbers():
+    noise = [np.int8(100), np.float16(0.1), Fraction(1, 3)]
+    algorithm = hs.dsgd(noise=noise)
+    assert algorithm == hs.dsgd(noise=[100.0, 0.0999755859375, 1 / 3]) and numbers_are_plain(algorithm)
+    assert numbers_are_plain(algorithm.with_noise(np.array([2, 3, 4], np.float32)))
+    assert numbers_are_plain(hs.weighted_erm(weights=np.array([1, 2], np.int8)))
+    targets = hs.calibrate(algorithm, PROBLEM, GRAPH, np.int8(8), np.array([1, 2, 3], np.uint8))
+    assert targets == hs.calibrate(algorithm, PROBLEM, GRAPH, 8, [1.0, 2.0, 3.0])
+    config = Config(privacy={"epsilon": np.array([1, 2], np.int8), "delta": np.float32(0.1)}, run={"seeds": np.array([1, 2]), "steps": np.int8(9)})  # fmt: skip
+    assert config.privacy["epsilon"] == [1.0, 2.0] and type(config.delta) is float and config.seeds == [1, 2]
+    assert type(config.steps) is int
+
+
+# What was reported: each of these certified less than an attack takes.
+
+
+def test_a_narrow_clip():
+    certified = [
+        hs.certify(hs.ldp_online(noise=1.0), problems.logistic(DATA, agents=3, clip=clip), GRAPH, 20).epsilon
+        for clip in (np.int8(100), 100.0)
+    ]
+    assert certified[0] == certified[1] and min(certified[0]) > 1
+
+
+@pytest.mark.parametrize("bound", [np.uint8(255), np.float16(255), np.int16(255)])
+def test_narrow_bounds(bound):
+    def boxed(high):
+        return dataclasses.replace(PROBLEM, loss=losses.Squared(2.0), domain=domains.Box(np.int8(-3), high))
+
+    def ridge(size):
+        data = datasets.from_arrays(FEATURES, LABELS, feature_bound=size, label_bound=size)
+        return problems.ridge(data, agents=3, radius=size)
+
+    def estimation(size):
+        return problems.estimation(agents=3, change=size, feature_bound=size, radius=size)
+
+    for build in (boxed, ridge, estimation):
+        assert build(bound).change == build(255.0).change >= 255
+
+
+@pytest.mark.parametrize("name", ["feature_bound", "label_bound", "clip", "radius"])
+@pytest.mark.parametrize("value", [1e-160, 1e-40, 1e-31, 1e31, 1e300])
+def test_bounds_whose_squares_would_be_lost_are_refused(name, value):
+    with pytest.raises(ValueError, match=rf"{name} must be between 1e-30 and 1e\+30 .*, got {re.escape(repr(value))}"):
+        if name in ("feature_bound", "label_bound"):
+            datasets.from_arrays(FEATURES, LABELS, **{"feature_bound": 1.0, name: value})
+        else:
+            problems.logistic(DATA, agents=3, **{name: value})
+
+
+@pytest.mark.parametrize("bound", [1e-30, 1e-3, 1.0, 1e30])
+@pytest.mark.parametrize("size", [1e-320, 1e-200, 1e-31, 1.0, 1e200, 1.7e308])
+def test_nothing_is_longer_than_its_bound(bound, size):
+    """Lengths by way of whole-number ratios, which neither vanish nor overflow: after shortening no row is longer, and short rows are as they were."""
+    rows = size * np.array([[1.0, -0.7, 0.3], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0], [1.0, 1e-3, 1e-9]])
+    limit = Fraction(bound) ** 2
+
+    def squared(row):
+        return sum(Fraction(float(x)) ** 2 for x in row)
+
+    device = np.stack([np.asarray(domains.shortened(jnp.asarray(row), bound)) for row in rows])
+    for found, slack in (
+        (datasets.shorten(rows, bound), 0),
+        (domains.shortened(rows, bound), 2**-50),
+        (device, 2**-50),
+    ):
+        for before, after in zip(rows, found, strict=True):
+            # A compiled program may flush numbers below 2e-308 to zero.
+            assert squared(after) <= limit * (1 + Fraction(slack))
+            assert squared(before) > limit or np.allclose(after, before, rtol=0, atol=2.3e-308)
+            if squared(before) > limit:
+                assert squared(after) >= limit * (1 - Fraction(1, 10**12))
+
+
+def test_a_clip_holds_for_tiny_and_huge_records():
+    rng = np.random.default_rng(0)
+    for clip in (1e-30, 1e-3, 1e30):
+        loss = losses.Squared(math.inf, 0.0, math.inf, clip)
+        for size in 10.0 ** np.array([-300, -200, -100, -31, 0, 31, 100, 140]):
+            features, labels = size * rng.normal(size=(20, 3)), rng.normal(size=20) / size
+            residual = loss.clipped_residual(features @ np.ones(3), labels, features)
+            length = [
+                abs(Fraction(float(r))) ** 2 * sum(Fraction(float(x)) ** 2 for x in f)
+                for r, f in zip(residual, features, strict=True)
+            ]
+            assert max(length) <= Fraction(clip) ** 2 * (1 + Fraction(1, 2**48))
+
+
+def test_no_sensitivity_is_zero_and_no_budget_negative():
+    for bad in (0, -1.0, math.nan, np.int8(-5)):
+        with pytest.raises(ValueError, match="change must be"):
+            problem.Declared(bad)
+        with pytest.raises((ValueError, TypeError), match="epsilon must be"):
+            hs.calibrate(hs.ldp_online(), PROBLEM, GRAPH, 5, bad)
+
+        @dataclasses.dataclass(frozen=True)
+        class Wrong(losses.Logistic):
+            def change(self, domain, dimension, bad=bad):
+                return bad
+
+        with pytest.raises(ValueError, match="the loss's change must be"):
+            hs.certify(hs.ldp_online(), dataclasses.replace(PROBLEM, loss=Wrong(1.0)), GRAPH, 5)
+    for name in ("epsilon", "rho", "epsilon_at_delta", "delta"):
+        for bad in (-0.1, math.nan):
+            with pytest.raises(ValueError, match=f"{name} must be"):
+                dataclasses.replace(BUDGET, **{name: bad})
+    certificate = hs.certify(hs.ldp_online(), PROBLEM, GRAPH, 5)
+    assert hs.Certificate.from_json(certificate.to_json()) == certificate
+    for written in ("-1.0", '"nan"'):
+        with pytest.raises(ValueError, match="epsilon must be"):
+            hs.Certificate.from_json(
+                re.sub(r'"epsilon": [0-9.e+-]+', f'"epsilon": {written}', certificate.to_json(), count=1)
+            )
+    for rho in (0.0, -1.0, math.nan):
+        with pytest.raises(ValueError, match="rho must be"):
+            one_mechanism.OneMechanism(rho, 5, participation.Every(), "basis")
+    with pytest.raises(ValueError, match="parameters must be zero or positive"):
+        convert.laplace_epsilon(np.array([0.1, -0.1]), 0.1)
+
+
+def test_settle_and_plain_arguments():
+    @check.plain_arguments
+    def formula(a: float, b: int | None, *, c: tuple[float, ...] = (1.0,), d: str = "") -> tuple:
+        return a, b, c, d
+
+    found = formula(np.float16(0.1), np.int8(100), c=[np.float32(0.5), np.int8(3)], d="text")
+    assert found == (0.0999755859375, 100, (0.5, 3), "text") and numbers_are_plain(found)
+    with pytest.raises(TypeError, match="a must be a number, got 'x'"):
+        formula("x", 1)
