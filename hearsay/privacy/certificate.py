@@ -42,7 +42,7 @@ class Lifetime:
         at = f" at delta = {self.delta:.3g}" if self.delta else ""
         if not self.runs:
             return f"spent before nothing that this host knows of; with this run {show(self.total)}{at}"
-        runs = f"run{'s' if len(self.runs) > 1 else ''} {few(self.runs, ", ")}; {self.records:,} of these records"
+        runs = f"run{'s' if len(self.runs) > 1 else ''} {few(self.runs, ', ')}; {self.records:,} of these records"
         return f"spent before {show(self.before)} ({runs}); with this run {show(self.total)}{at}"
 
 
