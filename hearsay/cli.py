@@ -230,36 +230,27 @@ def audit(
     config: Any,
     runs: Annotated[int, typer.Option(help="Runs per agent, half of them on either data set.")] = 20_000,
     agent: Annotated[list[int] | None, typer.Option(help="Only this agent; repeatable (default: every one).")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Only this part: noise, search or runs; repeatable (default: all three).")
+    ] = None,
     out: Out = None,
 ) -> None:
-    """Attack a configuration: tell two data sets that differ in one record apart by the messages, and hold the result against the certificate.
+    """Attack a configuration: test its noise, search for the worst case, and tell two data sets that differ in one record apart by the messages.
 
-    Without --steps 5 messages are audited (pure epsilon adds up worst cases that grow rare: few messages give tight bounds). Exit code 4: a certificate is exceeded.
+    Without --steps 5 messages are audited (pure epsilon adds up worst cases that grow rare: few messages give tight bounds). Exit code 4: the noise is not the
+    claimed one, or a certificate is exceeded. Ctrl-C keeps what is finished (exit code 130).
     """
-    from rich.table import Table
-
-    from hearsay.audit.distinguish import audit as library_audit
-    from hearsay.report.audit import audit_report, rows
+    from hearsay.audit.whole import PARTS
+    from hearsay.cli_audit import run_audit
 
     config = _with_noise(config.merged({"run": {"precision": 64, "steps": config.run.get("steps", 5)}}))
     folder = out or Path("out") / f"audit-{time.strftime('%Y%m%d-%H%M%S')}"
     claim(folder)
-    algorithm, problem, graph = _build(config)
-    with progress_bar() as show:
-        found = library_audit(
-            algorithm, problem, graph, agents=agent, steps=config.steps, runs=runs, delta=config.delta,
-            progress=functools.partial(show, "auditing"),
-        )  # fmt: skip
-    table = Table(
-        "agent", "what", "lower bound", "certificate", "verdict", title=f"{algorithm.name}: {config.steps} messages"
-    )
-    for number, what, lower, certified, verdict, _ in rows(found):
-        colour = "red" if verdict == "EXCEEDED" else "green" if verdict == "holds" else "yellow"
-        table.add_row(str(number), str(what), f"{lower:.4g}", f"{certified:.4g}", f"[{colour}]{verdict}[/{colour}]")
-    console.print(table)
-    console.print(f"Report: {audit_report(found, algorithm, problem, config.steps, folder)}", soft_wrap=True)
-    if not all(one.holds for one in found):
-        raise typer.Exit(4)
+    code = run_audit(
+        _build(config), folder=folder, steps=config.steps, runs=runs, delta=config.delta, agents=agent, parts=only or PARTS
+    )  # fmt: skip
+    if code:
+        raise typer.Exit(code)
 
 
 @app.command()

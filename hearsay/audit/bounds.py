@@ -97,6 +97,12 @@ def strongest(first: np.ndarray, second: np.ndarray, measure: Callable[[Any, Any
     return Shown(float(measure(low, high)), kind, bool(swapped), float(threshold), *rates)
 
 
+def most_shown(runs: int, measure: Callable[[Any, Any], Any], error: float) -> float:
+    """The largest bound that so many runs on either data set could show: every judged one told right."""
+    judged = runs - runs // 2
+    return float(measure(at_least(judged, judged, error / 2), at_most(0, judged, error / 2)))
+
+
 def _best_threshold(
     a: np.ndarray, b: np.ndarray, measure: Callable[[Any, Any], Any], error: float
 ) -> tuple[float, float]:

@@ -18,7 +18,7 @@ reach it in a share 2^-K of the runs. Audit a few dominant messages where a tigh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,7 +28,6 @@ import numpy as np
 from hearsay import _validate as check
 from hearsay.audit import bounds
 from hearsay.audit.likelihood import SCORES, runner
-from hearsay.audit.one_run import OneRun, one_run
 from hearsay.audit.pairs import Pair, candidates
 from hearsay.base import Algorithm
 from hearsay.certify import certify
@@ -37,17 +36,19 @@ from hearsay.privacy.certificate import AgentBudget
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling import Records
 
-_PILOT = 1000  # runs to choose a pair with
+_PILOT = 250  # runs to choose a pair with
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One certified number and what the audit shows of it. what: "epsilon", "epsilon at delta", "mu" or "delta"."""
+    """One certified number and what the audit shows of it. what: "epsilon", "epsilon at delta", "mu" or "delta"; most: the largest bound that so many runs
+    could have shown, had every run been told right."""
 
     what: str
     lower: float
     certified: float
     score: str
+    most: float
 
     @property
     def holds(self) -> bool:
@@ -110,53 +111,39 @@ def distinguish(
     algorithm.check(graph, problem)
     budget = certify(certified or algorithm, problem, graph, check.count("steps", steps), delta=delta).budgets[agent]
     run = runner(algorithm, problem, graph, agent, steps, runs // 2)
+    options = candidates(algorithm, problem, graph, agent, steps, seed) if pair is None else []
+    before = 2 * _PILOT * len(options)
     if pair is None:
-        options = candidates(algorithm, problem, graph, agent, steps, seed)
-        pair = max(options, key=lambda one: _told_apart(run, one, seed))
+        told = []
+        for tried, one in enumerate(options):
+            progress(2 * _PILOT * tried, before + 2 * (runs // 2))
+            told.append(_told_apart(run, one, seed))
+        pair = options[int(np.argmax(told))]
     first, second = (pair.first, pair.second) if isinstance(pair, Pair) else pair
     words = pair.words if isinstance(pair, Pair) else "given"
     each = runs // 2
     scores = [
-        run(records, first, second, seed, side, each, lambda done, side=side: progress(side * each + done, 2 * each))
+        run(
+            records,
+            first,
+            second,
+            seed,
+            side,
+            each,
+            lambda done, side=side: progress(before + side * each + done, before + 2 * each),
+        )
         for side, records in enumerate((first, second))
     ]
     wanted = _claimed(budget, algorithm.mechanism, delta)
     shown = [bounds.strongest(scores[0], scores[1], measure, error / len(wanted)) for _, measure, _ in wanted]
     claims = tuple(
-        Claim(what, s.value, limit, SCORES[s.score]) for (what, _, limit), s in zip(wanted, shown, strict=True)
+        Claim(what, s.value, limit, SCORES[s.score], bounds.most_shown(each, measure, error / len(wanted)))
+        for (what, measure, limit), s in zip(wanted, shown, strict=True)
     )
     curve = bounds.trade_off(
         scores[0][:, shown[0].score], scores[1][:, shown[0].score]
     )  # all runs: it is a picture, not a bound
     return AgentAudit(agent, claims, 1 - error, runs, words, curve, _limit(budget, algorithm.mechanism))
-
-
-@check.plain_arguments
-def audit(
-    algorithm: Algorithm,
-    problem: Problem,
-    graph: Graph,
-    *,
-    agents: Sequence[int] | None = None,
-    error: float = 1e-3,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-    **options: Any,
-) -> list[AgentAudit | OneRun]:
-    """`distinguish` for every agent (or those given), `one_run` where the model is a neural network; all statements together are wrong with probability
-    `error` at most."""
-    chosen = range(graph.agents) if agents is None else [check.count("agents", a, 0) for a in agents]
-    found: list[AgentAudit | OneRun] = []
-    for place, agent in enumerate(chosen):
-        if problem.loss.unrolled:
-            kept = {name: value for name, value in options.items() if name != "runs"}
-            found.append(one_run(algorithm, problem, graph, agent=agent, error=error / len(chosen), **kept))
-            progress(place + 1, len(chosen))
-            continue
-        show = lambda done, total, place=place: progress(place * total + done, len(chosen) * total)  # noqa: E731
-        found.append(
-            distinguish(algorithm, problem, graph, agent=agent, error=error / len(chosen), progress=show, **options)
-        )
-    return found
 
 
 def _claimed(budget: AgentBudget, mechanism: str, delta: float | None) -> list[tuple[str, Callable[..., Any], float]]:

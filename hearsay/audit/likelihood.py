@@ -24,7 +24,7 @@ from hearsay.problems.problem import Problem
 from hearsay.problems.sampling import Records
 
 SCORES = ("likelihood ratio", "repeated noise")
-_CHUNK, _BYTES = 1000, 2**28  # runs at once
+_CHUNK, _BYTES = 250, 2**28  # runs at once
 _LAGS = 16  # how many messages back repeated noise is looked for
 
 

@@ -52,6 +52,11 @@ class OneRun:
     def holds(self) -> bool:
         return self.lower <= self.certified
 
+    @property
+    def most(self) -> float:
+        """The largest bound that so many guesses could have shown: all of them right."""
+        return one_run_epsilon(self.canaries, self.guesses, self.guesses, 1 - self.confidence, self.delta)
+
 
 @check.plain_arguments
 def one_run(

@@ -162,7 +162,7 @@ def collect(
     shaped = jax.tree.map(lambda x: np.asarray(x, np.float64).reshape(runs, steps, agents, -1), every)
     sent, values, scales, coin = shaped
     return {
-        name: Field(*(np.broadcast_to(part[i], sent[i].shape) for part in (sent, values, scales)), coin)
+        name: Field(sent[i], np.broadcast_to(values[i], sent[i].shape), np.broadcast_to(scales[i], sent[i].shape), coin)
         for i, name in enumerate(algorithm.channels)
     }
 
@@ -261,8 +261,8 @@ def standard(claimed: Algorithm, field: Field, seed: int = 0) -> np.ndarray:
         if isinstance(claimed, QuantizedDsgd):
             assert field.coin is not None
             edge = field.sent - claimed.resolution * field.coin - field.value
-            cells = [LAWS[claimed.mechanism].cdf((edge + width) / field.scale) for width in (0.0, claimed.resolution)]
-            return np.where(loud, _within(claimed.mechanism, *cells, seed), np.nan)
+            low, high = (LAWS[claimed.mechanism].cdf((edge + w) / field.scale) for w in (0.0, claimed.resolution))
+            return np.where(loud, _within(claimed.mechanism, low, high, seed), np.nan)
         x = np.where(loud, (field.sent - field.value) / field.scale, np.nan)
     if claimed.factors is None:
         return x

@@ -53,6 +53,7 @@ from hearsay.problems.sampling import Records
 _DIRECTIONS = 128  # coordinates that one step of the climb looks along; more variables than that take turns
 _NUDGE = 1e-6  # of a variable's range: enough in float64 to see which way is up
 _KINDS = 6
+_BYTES = 2**28  # of nudged variables at once
 
 
 class Variables(NamedTuple):
@@ -107,23 +108,26 @@ def search(
     check.count("steps", steps)
     check.count("starts", starts)
     check.count("iterations", iterations)
-    _require_records(problem)
+    if rule := unsearchable(problem):
+        check.fail("problem", rule, problem.name)
     algorithm.check(graph, problem)
     plain = bare(algorithm)
     limit = allowed(plain, problem, graph, agent, steps)
     budget = float(spent_after(plain, problem, graph, [steps])[0, agent])
     targets = [*zip(*np.nonzero(limit), strict=True), (0, -1)]
     weights = membership(plain, problem, graph, agent, steps)
+    used = np.flatnonzero(weights.any(axis=0))  # what no step looks at changes nothing
     rows = [dearest_row(plain, problem, graph, agent, weights, int(k)) for _, k in targets]
     repeated = [(t, r) for t, r in zip(targets, rows, strict=True) for _ in range(_KINDS * starts)]
     rng = np.random.default_rng([seed, *b"search"])
-    begin = _starts(plain, problem, graph, agent, steps, len(repeated), rng)
+    begin = _starts(plain, problem, graph, agent, steps, (len(repeated), len(used)), rng)
     ranges = _ranges(plain, problem, begin)
-    held = jnp.asarray(problem.counts[agent], jnp.int32)
+    held = Held(jax.tree.map(lambda x: jnp.asarray(x[agent]), problem.records), jnp.asarray(used))
     limits = Limits(jnp.asarray(limit), jnp.asarray(budget), jnp.asarray(whitener(plain, steps)), held)
+    nudged = 8 * (_DIRECTIONS + 1) * sum(part[0].size for part in jax.tree.leaves(begin))
     outcome = _climb(
         begin, jnp.asarray([t for t, _ in repeated]), jnp.asarray([r for _, r in repeated]), ranges, _turns(ranges, iterations, rng),
-        scene(plain, problem, graph, agent, steps), limits, game=game(plain, problem),
+        scene(plain, problem, graph, agent, steps), limits, game=game(plain, problem), together=max(1, min(len(repeated), _BYTES // nudged)),
     )  # fmt: skip
     ratios, totals, best = (jax.tree.map(np.asarray, part) for part in outcome)
     place = int(np.argmax(totals))
@@ -134,20 +138,21 @@ def search(
     return Found(ratios.max(axis=0), float(totals.max()), limit, row, *_neighbours(reached, row, held))
 
 
-def _require_records(problem: Problem) -> None:
+def unsearchable(problem: Problem) -> str:
+    """Why there is nothing to search over, if so."""
     loss = problem.loss
     known = isinstance(loss, LinearLoss) and np.isfinite(loss.feature_bound) and not problem.declared
-    if problem.stream is not None or not known:
-        rule = "a linear model's, with a data set and a bound on its features: only then is it known which records there may be"
-        check.fail("problem", rule, problem.name)
+    if problem.stream is None and known:
+        return ""
+    return "a linear model's, with a data set and a bound on its features: only then is it known which records there may be"
 
 
 def _starts(
-    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int, count: int, rng: np.random.Generator
-) -> Variables:
+    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int, sizes: tuple[int, int], rng: np.random.Generator
+) -> Variables:  # fmt: skip
     """Six kinds in turn. The other records have no features (they contract least), or full ones along one line (most), or anything; the two records
     are opposite in their labels, or in their features, or one of them has none."""
-    loss, d, rows = problem.linear, problem.dimension, problem.features.shape[1]
+    loss, d, (count, rows) = problem.linear, problem.dimension, sizes
     low, top = label_range(loss)
     kind = np.arange(count) % _KINDS
     line = rng.normal(size=(count, d))
@@ -194,21 +199,29 @@ def _turns(ranges: Variables, iterations: int, rng: np.random.Generator) -> jax.
     return jnp.asarray([rng.permutation(free)[:_DIRECTIONS] for _ in range(iterations)])
 
 
-def _neighbours(found: Variables, row: Any, held: jax.Array) -> tuple[tuple[Records, Records], Transcript]:
+class Held(NamedTuple):
+    """The agent's own records, and the rows that the search may change."""
+
+    own: Records
+    used: jax.Array
+
+
+def _neighbours(found: Variables, row: Any, held: Held) -> tuple[tuple[Records, Records], Transcript]:
     """Two data sets that differ in that row."""
-    features, labels = found.features[:-1], found.labels[:-1]
-    first = Records(features.at[row].set(found.features[-1]), labels.at[row].set(found.labels[-1]), held)
-    second = Records(features.at[row].set(found.other_feature), labels.at[row].set(found.other_label), held)
+    own = held.own
+    features, labels = own.features.at[held.used].set(found.features[:-1]), own.labels.at[held.used].set(found.labels[:-1])  # fmt: skip
+    first = Records(features.at[row].set(found.features[-1]), labels.at[row].set(found.labels[-1]), own.held)
+    second = Records(features.at[row].set(found.other_feature), labels.at[row].set(found.other_label), own.held)
     return (first, second), found.transcript
 
 
 class Limits(NamedTuple):
-    """The certified gaps in units of noise (field, time), the certified budget, what makes noise independent, and how many records there are."""
+    """The certified gaps in units of noise (field, time), the certified budget, what makes noise independent, and what the agent holds."""
 
     each: jax.Array
     total: jax.Array
     white: jax.Array
-    held: jax.Array
+    held: Held
 
 
 def _measure(
@@ -236,10 +249,10 @@ def _admissible(loss: LinearLoss, found: Variables) -> Variables:
     return Variables(features, labels, other_feature, other, found.transcript)
 
 
-@partial(jax.jit, static_argnames="game")
+@partial(jax.jit, static_argnames=("game", "together"))
 @full_precision
 def _climb(
-    begin: Variables, targets: jax.Array, rows: jax.Array, ranges: Variables, along: jax.Array, scene: Scene, limits: Limits, *, game: Game
+    begin: Variables, targets: jax.Array, rows: jax.Array, ranges: Variables, along: jax.Array, scene: Scene, limits: Limits, *, game: Game, together: int
 ) -> tuple[jax.Array, jax.Array, Variables]:  # fmt: skip
     """(ratios (start, field, time), totals (start,), the variables that were best for each start's target): the largest on the way."""
     (reach, unravel), iterations = ravel_pytree(ranges), len(along)
@@ -268,7 +281,10 @@ def _climb(
         (_, best, _, ratios, totals), _ = jax.lax.scan(step, first, (rates, along))
         return ratios, totals, unravel(best)
 
-    return jax.vmap(climb)(jax.vmap(lambda v: ravel_pytree(v)[0])(begin), rows, targets)
+    flat = jax.vmap(lambda v: ravel_pytree(v)[0])(begin)
+    if together == len(flat):
+        return jax.vmap(climb)(flat, rows, targets)
+    return jax.lax.map(lambda start: climb(*start), (flat, rows, targets), batch_size=together)
 
 
 def _over(gap: jax.Array, scale: jax.Array) -> jax.Array:

@@ -1,45 +1,210 @@
-"""The report of an audit: lower bound against certificate for every agent, and the trade-off of errors that was measured against the one that is certified."""
+"""The report of an audit: the noise beside the one that is claimed, how near a search came to every bound, lower bounds against certificates, and what none of it shows."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from hearsay._version import VERSION
-from hearsay.audit.distinguish import AgentAudit
+from hearsay.audit.distinguish import AgentAudit, Claim
+from hearsay.audit.noise_tests import KINDS, LAWS
 from hearsay.audit.one_run import OneRun
 from hearsay.checkpoint import write_atomically
 from hearsay.report.page import Html, notice, page, picture, section, table, tag
 from hearsay.report.style import SOFT, axes_or_new, line_style, new_figure, styled
-from hearsay.report.words import count, who
+from hearsay.report.words import count, quantity, who
 
 if TYPE_CHECKING:
+    from hearsay.audit.residuals import Residuals
+    from hearsay.audit.whole import Audit, Searched
     from hearsay.base import Algorithm
     from hearsay.problems.problem import Problem
 
-NAME, CSV, CURVE = "report.html", "audit.csv", "trade_off.csv"
-_HEADER = ["agent", "what", "lower bound", "certificate", "verdict", "how"]
+NAME, CSV, CURVE, NOISE, JSON = "report.html", "audit.csv", "trade_off.csv", "noise.csv", "audit.json"
+_HEADER = ["agent", "what", "lower bound", "certificate", "could have shown", "verdict", "how"]
+_TITLES = {"noise": "The noise", "search": "The worst case", "runs": "Lower bound and certificate"}
 
 
-def audit_report(
-    found: Sequence[AgentAudit | OneRun], algorithm: Algorithm, problem: Problem, steps: int, folder: str | Path
-) -> Path:
-    """Write report.html, audit.csv and (where there is a curve) trade_off.csv into the folder; returns the page's path."""
+def audit_report(audit: Audit, algorithm: Algorithm, problem: Problem, folder: str | Path) -> Path:
+    """Write report.html, audit.json, audit.csv, noise.csv and (where there is a curve) trade_off.csv into the folder; returns the page's path."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     title = f"Audit of {algorithm.name}, {problem.name}"
-    about = f"{count(steps, 'message')}, {algorithm.mechanism} noise, {count(len(found), 'agent')}"
+    about = f"{count(audit.steps, 'message')}, {algorithm.mechanism} noise, {count(len(audit.agents), 'agent')}"
     header = tag(
         "header", tag("p", "hearsay · Audit", class_="kicker"), tag("h1", title), tag("p", about, class_="sub")
     )
-    parts = [header, _lead(found), section("Lower bound and certificate", table(_caption(found), _HEADER, rows(found)))]
+    parts = [header, _lead(audit)]
+    parts += [section(_TITLES[part], tag("p", f"Not done: {why}.")) for part, why in audit.skipped.items()]
+    if audit.noise is not None:
+        parts.append(_noise_section(audit.noise))
+        write_atomically(folder / NOISE, noise_csv(audit.noise).encode())
+    if audit.searched:
+        parts.append(_search_section(audit.searched))
+    if audit.found:
+        parts += _runs_sections(audit.found, folder)
+    parts.append(tag("footer", f"Written by hearsay {VERSION}."))
+    write_atomically(folder / CSV, to_csv(audit.found).encode())
+    write_atomically(folder / JSON, (json.dumps(as_data(audit, algorithm, problem), indent=1) + "\n").encode())
+    write_atomically(folder / NAME, page(f"{title} · hearsay", *parts))
+    return folder / NAME
+
+
+# What it means, in sentences; the terminal prints the same.
+
+
+def verdicts(audit: Audit) -> list[str]:
+    """What failed, one sentence each."""
+    lines = []
+    if audit.noise is not None and not audit.noise.holds:
+        worst = audit.noise.failed[0]
+        lines.append(f"The noise is NOT what the certificate takes it for: {worst.where}: {worst.effect} (p = {audit.noise.adjusted(worst):.2g} among {len(audit.noise.tests)} tests).")  # fmt: skip
+    over = [one.agent for one in audit.searched if not one.holds]
+    if over:
+        lines.append(f"The search moved messages of {who(over, max(over) + 2)} further than the certificate allows: it is EXCEEDED.")  # fmt: skip
+    broken = [one.agent for one in audit.found if not one.holds]
+    if broken:
+        lines.append(f"The certificate of {who(broken, max(broken) + 2)} is EXCEEDED: the messages give away more than it says.")  # fmt: skip
+    return lines
+
+
+def noise_words(noise: Residuals) -> str:
+    if not noise.numbers:
+        return "The messages carry no noise: there is none to test."
+    return (
+        f"{noise.numbers:,} residuals (what was sent less the value before its noise, in units of the claimed scale) of {count(noise.runs, 'run')} went through {len(noise.tests)} tests. "
+        f"If the noise is {noise.mechanism} noise as claimed, any of them fails with probability {noise.level:g} at most."
+    )
+
+
+def search_words(searched: Sequence[Searched]) -> str:
+    best = max(one.most for one in searched)
+    return (
+        f"Records and transcripts were changed step by step so that one record moves the messages as far as possible: up to {best:.1%} of what the certificate allows for a message. "
+        "Above 100 % disproves the certificate; below, it says how loose the bound may be, or that the search could not find the worst case."
+    )
+
+
+def runs_words(found: Sequence[AgentAudit | OneRun]) -> list[str]:
+    """What lower bounds do and do not say; a bound of 0 never stands alone."""
+    lines = []
+    for words, agents in _together(found).items():
+        lines.append(f"{who(agents, max(agents) + 2).capitalize()}: {words}")
+    return lines
+
+
+def _together(found: Sequence[AgentAudit | OneRun]) -> dict[str, list[int]]:
+    said: dict[str, list[int]] = {}
+    for one in found:
+        first: Claim | OneRun
+        if isinstance(one, AgentAudit):
+            first, named, much = one.claims[0], one.claims[0].what, f"{one.runs:,} runs"
+        else:
+            first, named, much = one, "epsilon", f"{one.guesses} guesses"
+        words = []
+        if first.lower == 0:
+            words.append(f"no attack found. This does not prove privacy: {much} of this attack showed nothing, and a better one may. The largest {named} that it could have shown is {first.most:.3g}")  # fmt: skip
+        elif first.holds:
+            words.append(f"the attack shows a part of the certificate; a better one may show more. The largest {named} that {much} could have shown is {first.most:.3g}")  # fmt: skip
+        if first.most < first.certified:
+            words.append(f"that is below the certificate of {first.certified:.4g}, so this part could not have failed: use more runs or a smaller epsilon")  # fmt: skip
+        if words:
+            said.setdefault("; ".join(words) + ".", []).append(one.agent)
+    return said
+
+
+# Sections.
+
+
+def _lead(audit: Audit) -> Html:
+    alarm = [notice("alert", *(tag("p", line) for line in verdicts(audit)))] if not audit.holds else []
+    if audit.missing:
+        left = "; ".join(f"{part}: {who(agents, max(agents) + 2)}" for part, agents in audit.missing.items())
+        alarm.append(notice("note", tag("p", f"This audit was interrupted and is PARTIAL. Not finished: {left}.")))
+    text = "Three attacks, each of which sees what the others cannot: the noise is taken out of the messages and tested; records and transcripts are searched for the worst case; thousands of runs are told apart."
+    end = "Nothing failed. An audit can disprove a certificate, never prove it: that is what the proofs are for." if audit.holds else ""  # fmt: skip
+    return Html("".join(alarm) + tag("p", f"{text} {end}".strip()))
+
+
+def _noise_section(noise: Residuals) -> Html:
+    parts: list[object] = [tag("p", noise_words(noise))]
+    if noise.numbers:
+        header = ["what was tested", "tests", "numbers", "worst", "p of the worst, among all", "verdict"]
+        parts.append(table("Tests of the noise", header, noise_rows(noise)))
+        shown = f"Left: how often residuals of each size were seen (bars, {len(noise.shown):,} of them) and the claimed density (line), on a logarithmic scale. Right: quantiles; on the line the noise is as claimed."
+        parts.append(picture("noise", noise_figure(noise), shown, shown))
+    return section(_TITLES["noise"], *parts)
+
+
+def noise_rows(noise: Residuals) -> list[list[object]]:
+    lines: list[list[object]] = []
+    for kind, test in noise.worst().items():
+        same = [t for t in noise.tests if t.kind == kind]
+        p = noise.adjusted(test)
+        said = "FAILS" if p <= noise.level else "passes"
+        largest = max(t.numbers for t in same)
+        lines.append([KINDS[kind], len(same), largest, f"{test.where}: {test.effect}", f"{p:.2g}", said])
+    return lines
+
+
+def noise_figure(noise: Residuals) -> Figure:
+    law, x = LAWS[noise.law], np.sort(noise.shown)
+    with styled():
+        figure = Figure(figsize=(7.2, 3.1), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        reach = float(max(np.abs(x).max(), law.isf(0.5 / len(x))))
+        edges = np.linspace(-reach, reach, 61)
+        heights, _ = np.histogram(x, edges, density=True)
+        left.stairs(heights, edges, fill=True, color=line_style(0)["color"], alpha=0.35, label="seen", baseline=1e-9)
+        grid = np.linspace(-reach, reach, 400)
+        left.plot(grid, law.pdf(grid), color=line_style(1)["color"], label="claimed")
+        left.set_yscale("log")
+        left.set_ylim(0.3 / len(x), 1.5)
+        left.set_xlabel("residual, in claimed scales")
+        left.set_ylabel("density")
+        left.legend(loc="upper right")
+        level = (np.arange(len(x)) + 0.5) / len(x)
+        some = np.unique(np.r_[: min(50, len(x)), np.linspace(0, len(x) - 1, 300).astype(int), max(0, len(x) - 50) : len(x)])  # fmt: skip
+        right.plot(grid, grid, color=line_style(1)["color"], linewidth=1.0, label="claimed")
+        right.plot(law.ppf(level[some]), x[some], ".", markersize=3.5, color=line_style(0)["color"], label="seen")
+        right.set_xlabel("quantile of the claimed law")
+        right.set_ylabel("quantile of the residuals")
+        right.legend(loc="upper left")
+    return figure
+
+
+def _search_section(searched: Sequence[Searched]) -> Html:
+    header = ["agent", "whole budget reached", "least of a message", "most of a message", "searched", "verdict"]
+    return section(
+        _TITLES["search"], tag("p", search_words(searched)), table("Shares of the certified bounds that were reached", header, search_rows(searched))
+    )  # fmt: skip
+
+
+def search_rows(searched: Sequence[Searched]) -> list[list[object]]:
+    """Shares as percentages."""
+    return [
+        [
+            s.agent,
+            *(f"{100 * part:.4g} %" for part in (s.budget, s.least, s.most)),
+            "itself" if s.like == s.agent else f"agent {s.like}, same situation",
+            "holds" if s.holds else "EXCEEDED",
+        ]
+        for s in searched
+    ]
+
+
+def _runs_sections(found: Sequence[AgentAudit | OneRun], folder: Path) -> list[Html]:
+    words = [tag("p", line) for line in runs_words(found)]
+    parts = [section(_TITLES["runs"], _how(found), *words, table(_caption(found), _HEADER, rows(found)))]
     drawn = _tightest(found)
     if drawn is not None:
         figure, ax = new_figure(4.6, 3.6)
@@ -49,10 +214,7 @@ def audit_report(
             section("What the certificate allows, and what was reached", picture("errors", figure, shown, shown))
         )
         write_atomically(folder / CURVE, _curve_csv(drawn).encode())
-    parts.append(tag("footer", f"Written by hearsay {VERSION}."))
-    write_atomically(folder / CSV, to_csv(found).encode())
-    write_atomically(folder / NAME, page(f"{title} · hearsay", *parts))
-    return folder / NAME
+    return parts
 
 
 def trade_off(audit: AgentAudit, ax: Axes | None = None) -> Axes:
@@ -74,18 +236,18 @@ def trade_off(audit: AgentAudit, ax: Axes | None = None) -> Axes:
 
 
 def rows(found: Sequence[AgentAudit | OneRun]) -> list[list[object]]:
-    """One line per agent and certified number: agent, what, lower bound, certificate, verdict, how it was found."""
+    """One line per agent and certified number: agent, what, lower bound, certificate, the most that could have been shown, verdict, how it was found."""
     lines: list[list[object]] = []
     for one in found:
         if isinstance(one, AgentAudit):
             lines += [
-                [one.agent, c.what, c.lower, c.certified, verdict(c.lower, c.certified), f"{c.score}; {one.pair}"]
+                [one.agent, c.what, c.lower, c.certified, c.most, verdict(c.lower, c.certified), f"{c.score}; {one.pair}"]
                 for c in one.claims
-            ]
+            ]  # fmt: skip
         else:
             what = f"epsilon at delta={one.delta:g}" if one.delta else "epsilon"
             how = f"one run: {one.right} of {one.guesses} guesses right about {one.canaries} canaries"
-            lines.append([one.agent, what, one.lower, one.certified, verdict(one.lower, one.certified), how])
+            lines.append([one.agent, what, one.lower, one.certified, one.most, verdict(one.lower, one.certified), how])
     return lines
 
 
@@ -105,31 +267,50 @@ def _caption(found: Sequence[AgentAudit | OneRun]) -> str:
     return f"All lower bounds together hold with {sure:.4g} % confidence"
 
 
-def _lead(found: Sequence[AgentAudit | OneRun]) -> Html:
-    broken = [one.agent for one in found if not one.holds]
+def _how(found: Sequence[AgentAudit | OneRun]) -> Html:
     runs = sum(one.runs for one in found if isinstance(one, AgentAudit))
     how = f"The network was run {runs:,} times on two data sets that differ in one record, and the best test there is said which it was. " if runs else (
         "The network was run once with records that were swapped or not by a coin, and the messages were used to guess the coins. "
     )  # fmt: skip
     note = "A lower bound below the certificate disproves nothing; it shows how much of the certificate this attack reaches, and a better one may reach more."
-    text = Html(tag("p", how + note))
-    if broken:
-        named = who(broken, max(broken) + 2)
-        return Html(
-            notice(
-                "alert", tag("p", f"The certificate of {named} is EXCEEDED: the messages give away more than it says.")
-            )
-            + text
-        )
-    return text
+    return tag("p", how + note)
+
+
+# Files.
+
+
+def as_data(audit: Audit, algorithm: Algorithm, problem: Problem) -> dict[str, Any]:
+    """Everything as plain values for audit.json."""
+    noise = audit.noise
+    tests = [] if noise is None else [{"kind": t.kind, "where": t.where, "numbers": t.numbers, "p": float(t.p), "p_among_all": float(noise.adjusted(t)), "seen": t.effect} for t in noise.tests]  # fmt: skip
+    return {
+        "hearsay": VERSION, "algorithm": algorithm.name, "problem": problem.name, "messages": audit.steps, "agents": list(audit.agents),
+        "holds": audit.holds, "failed": verdicts(audit), "skipped": audit.skipped, "not_finished": audit.missing,
+        "noise": noise and {"holds": noise.holds, "false_alarm": noise.level, "mechanism": noise.mechanism, "runs": noise.runs, "residuals": noise.numbers, "tests": tests},
+        "search": [{"agent": s.agent, "budget": s.budget, "least_message": s.least, "most_message": s.most, "searched_agent": s.like, "holds": s.holds} for s in audit.searched],
+        "runs": [dict(zip(("agent", "what", "lower_bound", "certificate", "could_have_shown", "verdict", "how"), map(_plain, row), strict=True)) for row in rows(audit.found)],
+    }  # fmt: skip
+
+
+def _plain(value: object) -> object:
+    """JSON has no infinity."""
+    return quantity(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def to_csv(found: Sequence[AgentAudit | OneRun]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["agent", "what", "lower_bound", "certificate", "verdict", "how"])
-    for agent, what, lower, certified, said, how in rows(found):
-        writer.writerow([agent, what, f"{lower:.6g}", f"{certified:.6g}", said, how])
+    writer.writerow(["agent", "what", "lower_bound", "certificate", "could_have_shown", "verdict", "how"])
+    for agent, what, lower, certified, most, said, how in rows(found):
+        writer.writerow([agent, what, f"{lower:.6g}", f"{certified:.6g}", f"{most:.6g}", said, how])
+    return text.getvalue()
+
+
+def noise_csv(noise: Residuals) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["kind", "where", "numbers", "p", "p_among_all", "seen"])
+    writer.writerows([t.kind, t.where, t.numbers, f"{t.p:.6g}", f"{noise.adjusted(t):.6g}", t.effect] for t in noise.tests)  # fmt: skip
     return text.getvalue()
 
 
@@ -139,4 +320,4 @@ def _curve_csv(audit: AgentAudit) -> str:
     return "\n".join(["false_positives,false_negatives,certified", *lines]) + "\n"
 
 
-__all__ = ["CSV", "CURVE", "NAME", "audit_report", "rows", "to_csv", "trade_off", "verdict"]
+__all__ = ["CSV", "CURVE", "JSON", "NAME", "NOISE", "audit_report", "noise_rows", "noise_words", "rows", "runs_words", "search_rows", "search_words", "to_csv", "trade_off", "verdict", "verdicts"]  # fmt: skip

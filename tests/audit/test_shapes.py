@@ -151,7 +151,7 @@ def shared_words(monkeypatch):
     monkeypatch.setattr(keys, "noise_keys", noise_keys)
 
 
-def tested(fault: str, mechanism: str, d: int, seed: int = 0):
+def audited(fault: str, mechanism: str, d: int, seed: int = 0):
     right = sound(mechanism)
     values = {f.name: getattr(right, f.name) for f in fields(right)}
     planted = Shaped(**values, fault=hs.Constant(float(SHAPES[fault])))
@@ -165,9 +165,9 @@ def possible(fault: str, d: int) -> bool:
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 def test_wrong_shapes_are_caught_and_named_and_right_ones_pass(mechanism, shared_words):
     """Two dimensions, one seed; what fails says what is wrong. The sound one fails by chance once in 1,000 seeds."""
-    assert tested("as it is", mechanism, 2).holds
+    assert audited("as it is", mechanism, 2).holds
     for fault, kinds in KINDS_SEEN.items():
-        failed = {test.kind for test in tested(fault, mechanism, 2).failed}
+        failed = {test.kind for test in audited(fault, mechanism, 2).failed}
         assert kinds & failed, fault
 
 
@@ -179,11 +179,11 @@ CAMPAIGN = [(m, d) for m in ("laplace", "gaussian") for d in (1, 4, 64)]
 def test_every_shape_is_caught_with_nearly_any_seed(mechanism, d, shared_words):
     """49 of 50 seeds at least, and at most one false alarm in 100 audits of sound noise (expected: fewer than LEVEL 100 = 0.1; two have probability 0.005)."""
     caught = {
-        fault: sum(not tested(fault, mechanism, d, seed).holds for seed in range(50))
+        fault: sum(not audited(fault, mechanism, d, seed).holds for seed in range(50))
         for fault in KINDS_SEEN
         if possible(fault, d)
     }
-    alarms = sum(not tested("as it is", mechanism, d, seed).holds for seed in range(1000, 1100))
+    alarms = sum(not audited("as it is", mechanism, d, seed).holds for seed in range(1000, 1100))
     print(f"{mechanism}, {d} dimensions: caught of 50: {caught}; false alarms of 100: {alarms}")
     assert min(caught.values()) >= 49
     assert alarms <= 1

@@ -1,0 +1,193 @@
+"""A whole audit in three parts, each of which can fail in its own way:
+
+    noise     residuals.py    is the noise what the certificate takes it for? Fails with a stated chance of a false alarm
+    search    search.py       do worst-case records and transcripts move a message further than the certificate allows? No chance is involved
+    runs      distinguish.py  is a lower bound on epsilon, from thousands of runs, above the certificate? (one_run.py for neural networks)
+
+None can replace another: the search takes the noise for granted, the runs look at one pair of data sets, and the residuals say nothing about states. What is finished when somebody interrupts stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from hearsay import _validate as check
+from hearsay.audit.brute_force import allowed
+from hearsay.audit.distinguish import AgentAudit, distinguish
+from hearsay.audit.messages import bare, membership, scene
+from hearsay.audit.one_run import OneRun, one_run
+from hearsay.audit.residuals import Residuals, residuals
+from hearsay.audit.search import Found, search, unsearchable
+from hearsay.base import Algorithm
+from hearsay.certify import certify
+from hearsay.graphs import Graph
+from hearsay.problems.losses import LinearLoss
+from hearsay.problems.problem import Problem
+
+PARTS = ("noise", "search", "runs")
+_EXACT = 1e-9  # what float64 may add to a ratio of 1
+_ITERATIONS = 8  # of the climb: most of the way in a third of the time
+
+
+@dataclass(frozen=True, eq=False)
+class Searched:
+    """What the search reached of one agent's bounds: of the whole budget, and of the message where it came least and most near. like: the agent in the same
+    situation that was searched for it, or itself."""
+
+    agent: int
+    budget: float
+    least: float
+    most: float
+    like: int
+
+    @property
+    def holds(self) -> bool:
+        return max(self.budget, self.most) <= 1 + _EXACT
+
+
+@dataclass(eq=False)
+class Audit:
+    """What was found so far. skipped: parts that cannot be done here, and why; missing: parts that were interrupted, and the agents that are left."""
+
+    steps: int
+    error: float
+    agents: tuple[int, ...]
+    noise: Residuals | None = None
+    searched: list[Searched] = field(default_factory=list)
+    found: list[AgentAudit | OneRun] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, list[int]] = field(default_factory=dict)
+
+    @property
+    def holds(self) -> bool:
+        return all(one.holds for one in (*([self.noise] if self.noise else []), *self.searched, *self.found))
+
+
+def audit(
+    algorithm: Algorithm,
+    problem: Problem,
+    graph: Graph,
+    *,
+    steps: int = 5,
+    runs: int = 20_000,
+    delta: float | None = None,
+    agents: Sequence[int] | None = None,
+    parts: Sequence[str] = PARTS,
+    error: float = 1e-3,
+    seed: int = 0,
+    progress: Callable[[str, int, int], None] = lambda part, done, total: None,
+) -> Audit:
+    """Every part for every agent (or those given; the noise is always everybody's).
+
+    All lower bounds together are wrong with probability `error` at most, and all tests of the noise together raise a false alarm with probability `error` at most.
+    An interrupt (Ctrl-C) ends the audit; what is finished by then is returned, and `missing` says what is not.
+    """
+    chosen = tuple(range(graph.agents)) if agents is None else tuple(dict.fromkeys(agents))
+    for agent in chosen:
+        if check.count("agents", agent, 0) >= graph.agents:
+            check.fail("agents", f"numbers of agents, 0 to {graph.agents - 1}", agent)
+    for part in parts:
+        check.one_of("parts", part, PARTS)
+    check.fraction("error", error)
+    found = Audit(check.count("steps", steps), error, chosen)
+    known: dict[bytes, Searched] = {}
+    work: dict[str, Callable[[int], Any]] = {
+        "search": lambda agent: found.searched.append(_searched(algorithm, problem, graph, agent, found, seed, known)),
+        "runs": lambda agent: found.found.append(
+            _told_apart(algorithm, problem, graph, agent, found, runs, delta, seed, progress)
+        ),
+    }
+    wanted = [part for part in PARTS if part in parts]
+    try:
+        for part in wanted:
+            if reason := unavailable(part, algorithm, problem, graph, steps, delta):
+                found.skipped[part] = reason
+                continue
+            found.missing = {later: list(chosen) for later in wanted[wanted.index(part) :] if later not in found.skipped}  # fmt: skip
+            if part == "noise":
+                show = lambda done, total: progress("noise", done, total)  # noqa: E731
+                found.noise = residuals(algorithm, problem, graph, steps=steps, level=error, seed=seed, progress=show)
+            else:
+                for place, agent in enumerate(chosen):
+                    if part == "search":
+                        progress(part, place, len(chosen))
+                    work[part](agent)
+                    found.missing[part].remove(agent)
+                progress(part, len(chosen), len(chosen)) if part == "search" else None
+            del found.missing[part]
+    except KeyboardInterrupt:
+        pass
+    return found
+
+
+def unavailable(
+    part: str, algorithm: Algorithm, problem: Problem, graph: Graph, steps: int, delta: float | None
+) -> str:
+    """Why a part says nothing about this configuration, if so."""
+    if part == "search":
+        if rule := unsearchable(problem):
+            return f"the problem would have to be {rule}"
+        if not certify(algorithm, problem, graph, steps, delta=delta).finite:
+            return "there is no certificate to hold a search against"
+    if part == "runs":
+        if problem.stream is not None:
+            return "neighbouring data sets need a data set, and this is an endless stream"
+        if problem.loss.unrolled:
+            models = "params" in algorithm.channels and algorithm.mechanism != "ternary"
+            return "" if models else "canaries are looked for in messages that are models with noise"
+        if not isinstance(problem.loss, LinearLoss) or problem.declared:
+            return "only a linear model's loss says which records there may be"
+    return ""
+
+
+def _searched(
+    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, audit: Audit, seed: int, known: dict[bytes, Searched]
+) -> Searched:  # fmt: skip
+    here = situation(algorithm, problem, graph, agent, audit.steps)
+    if here not in known:
+        reached: Found = search(
+            algorithm, problem, graph, agent=agent, steps=audit.steps, iterations=_ITERATIONS, seed=seed
+        )
+        known[here] = Searched(agent, reached.total, reached.tightness, float(reached.ratio.max()), agent)
+    return replace(known[here], agent=agent)
+
+
+def situation(algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int) -> bytes:
+    """All that the search depends on, except what multiplies gaps and bounds alike: agents with the same one need one search."""
+    plain = bare(algorithm)
+    limit = allowed(plain, problem, graph, agent, steps)
+    public = scene(plain, problem, graph, agent, steps)
+    weights = membership(plain, problem, graph, agent, steps)
+    rates = [
+        np.asarray(rate) / (np.max(rate) or 1.0) if "noise" in name else np.asarray(rate)
+        for name, rate in public.rates._asdict().items()
+    ]
+    used = np.flatnonzero(weights.any(axis=0))
+    parts = (limit / (limit.max() or 1.0), *rates, *public.own, public.start, weights[:, used], used)
+    return b"".join(np.round(np.asarray(part, np.float64), 9).tobytes() for part in parts)
+
+
+def _told_apart(
+    algorithm: Algorithm,
+    problem: Problem,
+    graph: Graph,
+    agent: int,
+    audit: Audit,
+    runs: int,
+    delta: float | None,
+    seed: int,
+    progress: Callable[[str, int, int], None],
+) -> AgentAudit | OneRun:
+    each, place, count = audit.error / len(audit.agents), audit.agents.index(agent), len(audit.agents)
+    if problem.loss.unrolled:
+        done = one_run(algorithm, problem, graph, agent=agent, steps=audit.steps, delta=delta, error=each, seed=seed)
+        progress("runs", place + 1, count)
+        return done
+    return distinguish(
+        algorithm, problem, graph, agent=agent, steps=audit.steps, runs=runs, delta=delta, error=each, seed=seed,
+        progress=lambda done, total: progress("runs", place * total + done, count * total),
+    )  # fmt: skip
