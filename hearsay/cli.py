@@ -228,7 +228,7 @@ def attack(
 @configurable("algorithm", without=("seeds",))
 def audit(
     config: Any,
-    runs: Annotated[int, typer.Option(help="Runs per agent, half of them on either data set.")] = 20_000,
+    runs: Annotated[int, typer.Option(help="Runs per agent, half of them on either data set.")] = 10_000,
     agent: Annotated[list[int] | None, typer.Option(help="Only this agent; repeatable (default: every one).")] = None,
     only: Annotated[
         list[str] | None, typer.Option(help="Only this part: noise, search or runs; repeatable (default: all three).")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import csv
 import importlib
+import json
 
+import jax
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from hearsay import cli
+from hearsay.audit.residuals import Residuals
 
 SMALL = ["--data", "digits", "--model", "mlp", "--agents", "3", "--set", "problem.records=60", "--set", "problem.test_records=20"]  # fmt: skip
 SCALAR = ["--loss", "ridge", "--agents", "3", "--set", "problem.records=6", "--set", "problem.dimension=1", "--clip", "1"]  # fmt: skip
@@ -47,25 +51,52 @@ def test_a_gpu_that_is_not_there_is_refused():
     assert isinstance(result.exception, ValueError) and "device must be one that jax finds" in str(result.exception)
 
 
-def test_an_audit_holds_bounds_against_certificates(tmp_path):
-    result = call("audit", "gradient-perturbation", *SCALAR, "--sample-size", "2", "--epsilon", "2", "--steps", "2", "--runs", "2000", "--agent", "0", "--out", tmp_path)  # fmt: skip
+AUDIT = ["audit", "gradient-perturbation", *SCALAR, "--sample-size", "3", "--epsilon", "1.01", "--steps", "2", "--runs", "4000", "--agent", "0"]  # fmt: skip
+
+
+def test_an_audit_says_what_it_tested_and_what_that_means(tmp_path):
+    result = call(*AUDIT, "--out", tmp_path)
     assert result.exit_code == 0, result.output
-    assert "holds" in result.output
+    for text in ("holds", "passes", "residuals", "what the certificate allows", "could have shown", "never prove it"):
+        assert text in result.output
     with open(tmp_path / "audit.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    shown = float(rows[0]["lower_bound"] if "lower_bound" in rows[0] else rows[0]["lower bound"])
-    assert 0.3 < shown <= 2.0
+    assert 0.3 < float(rows[0]["lower_bound"]) <= 1.01
 
 
 def test_an_audit_that_finds_too_much_ends_with_code_4(tmp_path, monkeypatch):
-    """Noise of half the scale that the certificate speaks of."""
+    """Noise of a third of the scale that the certificate speaks of: every part sees it."""
     from hearsay.noise import MECHANISMS
 
     law = MECHANISMS["laplace"]
     monkeypatch.setattr(importlib.import_module("hearsay.algorithms.sample_sizes").GradientPerturbation, "privatize", lambda self, value, draw, scale: law.add(value, draw, scale / 3))  # fmt: skip
-    result = call("audit", "gradient-perturbation", *SCALAR, "--sample-size", "3", "--epsilon", "1.01", "--steps", "2", "--runs", "4000", "--agent", "0", "--out", tmp_path)  # fmt: skip
+    jax.clear_caches()  # compiled with the right noise
+    result = call(*AUDIT, "--out", tmp_path)
+    jax.clear_caches()
     assert result.exit_code == 4, result.output
-    assert "EXCEEDED" in result.output
+    said = " ".join(result.output.split())
+    assert "EXCEEDED" in said and "The noise is NOT what" in said and "scale 33" in said
+    data = json.loads((tmp_path / "audit.json").read_text(encoding="utf-8"))
+    assert len(data["failed"]) == 3 and not data["noise"]["holds"] and not data["search"][0]["holds"]
+
+
+def test_an_interrupted_audit_keeps_what_is_done(tmp_path, monkeypatch):
+    """Ctrl-C while the second agent is told apart."""
+    from hearsay.audit import whole
+
+    def interrupted(*args, agent, **options):
+        raise KeyboardInterrupt
+
+    noise = Residuals((), 1e-3, "laplace", "laplace", 2, 2, 0, np.empty(0))
+    monkeypatch.setattr(whole, "residuals", lambda *args, **options: noise)
+    monkeypatch.setattr(whole, "_searched", lambda *args: whole.Searched(args[3], 0.5, 0.5, 0.5, 0))
+    monkeypatch.setattr(whole, "distinguish", interrupted)
+    result = call(*AUDIT, "--agent", "2", "--out", tmp_path)
+    assert result.exit_code == 130, result.output
+    assert "this audit is partial" in result.output and "--only runs --agent 0 --agent 2" in result.output
+    assert "PARTIAL" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    data = json.loads((tmp_path / "audit.json").read_text(encoding="utf-8"))
+    assert data["not_finished"] == {"runs": [0, 2]} and len(data["search"]) == 2
 
 
 @pytest.mark.slow

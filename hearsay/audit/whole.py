@@ -73,7 +73,7 @@ def audit(
     graph: Graph,
     *,
     steps: int = 5,
-    runs: int = 20_000,
+    runs: int = 10_000,
     delta: float | None = None,
     agents: Sequence[int] | None = None,
     parts: Sequence[str] = PARTS,

@@ -195,7 +195,7 @@ def search_rows(searched: Sequence[Searched]) -> list[list[object]]:
         [
             s.agent,
             *(f"{100 * part:.4g} %" for part in (s.budget, s.least, s.most)),
-            "itself" if s.like == s.agent else f"agent {s.like}, same situation",
+            "itself" if s.like == s.agent else f"as agent {s.like}",
             "holds" if s.holds else "EXCEEDED",
         ]
         for s in searched

@@ -6,6 +6,7 @@ Every random test has fixed seeds and says how likely it would be to fail by cha
 from __future__ import annotations
 
 import csv
+import json
 import math
 from functools import partial
 
@@ -17,15 +18,16 @@ from scipy import stats
 
 import hearsay as hs
 from hearsay.audit import bounds
-from hearsay.audit.distinguish import AgentAudit, Claim, audit, distinguish
+from hearsay.audit.distinguish import AgentAudit, Claim, distinguish
 from hearsay.audit.likelihood import log_likelihood, runner
 from hearsay.audit.one_run import one_run
 from hearsay.audit.pairs import candidates
 from hearsay.audit.search import search
+from hearsay.audit.whole import Audit, Searched, audit
 from hearsay.problems import Ball, Squared
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling import Arrivals
-from hearsay.report.audit import audit_report
+from hearsay.report.audit import audit_report, runs_words, verdicts
 
 AGENTS, HELD = 3, 12
 GRAPH = hs.graphs.ring(AGENTS, weight=0.3)
@@ -207,28 +209,58 @@ def test_a_pair_that_the_search_has_found_can_be_audited():
 
 
 def test_everybody_is_audited_and_the_report_says_so(tmp_path):
+    """Noise and bounds fail by chance once in 1,000 each; the search never does. Agents differ in the size of their noise only: one search serves all."""
     problem, algorithm = problem_of(), hs.ldp_online(step=0.5, noise=[0.5, 1.0, 2.0])
-    found = audit(algorithm, problem, GRAPH, steps=2, runs=4000, delta=1e-3)
-    assert [one.agent for one in found] == [0, 1, 2]
-    assert all(one.holds and one.confidence == pytest.approx(1 - 1e-3 / 3) for one in found)
-    assert [c.what for c in found[0].claims] == ["epsilon", "epsilon at delta=0.001"]
-    page = audit_report(found, algorithm, problem, 2, tmp_path).read_text()
-    assert "EXCEEDED" not in page
-    assert "99.9 % confidence" in page
+    seen = []
+    found = audit(algorithm, problem, GRAPH, steps=2, runs=4000, delta=1e-3, progress=lambda *at: seen.append(at))
+    assert found.holds and not found.missing and not found.skipped
+    assert [one.agent for one in found.found] == [one.agent for one in found.searched] == [0, 1, 2]
+    assert {one.like for one in found.searched} == {0} and found.searched[0].most > 0.9
+    assert all(one.holds and one.confidence == pytest.approx(1 - 1e-3 / 3) for one in found.found)
+    assert [c.what for c in found.found[0].claims] == ["epsilon", "epsilon at delta=0.001"]
+    for part in ("noise", "search", "runs"):
+        counts = [(done, total) for name, done, total in seen if name == part]
+        assert counts == sorted(counts) and counts[-1][0] == counts[-1][1]
+    page = audit_report(found, algorithm, problem, tmp_path).read_text()
+    assert "EXCEEDED" not in page and "FAILS" not in page
+    assert "99.9 % confidence" in page and page.count("<svg") == 2
     lines = list(csv.DictReader((tmp_path / "audit.csv").read_text().splitlines()))
     assert [(line["agent"], line["verdict"]) for line in lines] == [(str(a), "holds") for a in (0, 0, 1, 1, 2, 2)]
     curve = np.genfromtxt(tmp_path / "trade_off.csv", delimiter=",", names=True)
     assert curve["false_positives"][0] == curve["false_negatives"][-1] == 1
+    data = json.loads((tmp_path / "audit.json").read_text())
+    assert data["holds"] and len(data["noise"]["tests"]) == len((tmp_path / "noise.csv").read_text().splitlines()) - 1
+
+
+def test_the_most_that_runs_can_show_is_what_perfect_scores_show():
+    """No outcome shows more, and the one where every run is told right shows exactly that."""
+    for measure in (bounds.epsilon_shown, bounds.mu_shown, bounds.delta_shown):
+        told = np.repeat([[1.0], [0.0]], 500, axis=0)
+        most = bounds.most_shown(500, measure, 1e-3)
+        assert bounds.strongest(told[:500], told[500:], measure, 1e-3).value == pytest.approx(most)
+        assert most > 0
+
+
+def broken_audit(lower: float) -> Audit:
+    curve = (np.array([1.0, 0.0]), np.array([0.0, 1.0]))
+    claims = (Claim("epsilon", lower, 1.0, "likelihood ratio", 0.9),)
+    one = AgentAudit(0, claims, 0.999, 100, "given", curve, partial(bounds.pure_curve, 1.0))
+    return Audit(2, 1e-3, (0,), searched=[Searched(0, 0.5, 0.5, 1.1 if lower else 0.9, 0)], found=[one])
 
 
 def test_a_broken_certificate_is_said_where_it_cannot_be_missed(tmp_path):
-    curve = (np.array([1.0, 0.0]), np.array([0.0, 1.0]))
-    claims = (Claim("epsilon", 2.5, 1.0, "likelihood ratio"),)
-    broken = AgentAudit(0, claims, 0.999, 100, "given", curve, partial(bounds.pure_curve, 1.0))
+    broken = broken_audit(2.5)
     assert not broken.holds
-    page = audit_report([broken], hs.ldp_online(), problem_of(), 2, tmp_path).read_text()
+    page = audit_report(broken, hs.ldp_online(), problem_of(), tmp_path).read_text()
     assert 'class="notice alert"' in page
+    assert len(verdicts(broken)) == 2 and all("EXCEEDED" in line for line in verdicts(broken))
     assert "EXCEEDED" in (tmp_path / "audit.csv").read_text()
+
+
+def test_a_bound_of_zero_never_stands_alone():
+    (line,) = runs_words(broken_audit(0.0).found)
+    for words in ("no attack found", "does not prove privacy", "could have shown is 0.9", "could not have failed"):
+        assert words in line
 
 
 def test_what_cannot_be_audited_says_why():
@@ -237,6 +269,10 @@ def test_what_cannot_be_audited_says_why():
         distinguish(hs.ldp_online(), problem, GRAPH, runs=4)
     with pytest.raises(ValueError, match="problem must be one with a data set"):
         distinguish(hs.gradient_perturbation(sampling=hs.Fresh("(k+1)^1.2")), hs.problems.estimation(agents=3), GRAPH)
+    with pytest.raises(ValueError, match="agents must be numbers of agents, 0 to 2, got 3"):
+        audit(hs.ldp_online(), problem, GRAPH, agents=[3])
+    with pytest.raises(ValueError, match="parts must be one of noise, search, runs"):
+        audit(hs.ldp_online(), problem, GRAPH, parts=["sound"])
     with pytest.raises(ValueError, match="algorithm must be one whose messages are models"):
         one_run(hs.correlated_federated(), problem, GRAPH)
     with pytest.raises(ValueError, match="right must be at most the guesses"):
