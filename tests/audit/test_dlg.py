@@ -58,9 +58,8 @@ def algorithm(name: str, noise=None):
 @pytest.mark.parametrize(
     "name",
     [
-        "ldp-online",
         "dsgd",
-        *(pytest.param(n, marks=pytest.mark.slow) for n in ("gradient-tracking", "correlated-federated")),
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("ldp-online", "gradient-tracking", "correlated-federated")),
     ],
 )
 def test_without_noise_the_record_is_found(name):
@@ -112,7 +111,7 @@ def test_what_attacks_sees_nothing_private():
     assert all(array.shape[1:] != data.features.shape[1:] and array.shape != data.labels.shape for array in held)
 
 
-@pytest.mark.parametrize("name", ["ldp-online", "correlated-federated"])
+@pytest.mark.parametrize("name", ["ldp-online", pytest.param("correlated-federated", marks=pytest.mark.slow)])
 def test_messages_are_those_of_a_simulation(name):
     """A model that a simulation reads out, plus nothing: the last noiseless message of ldp-online; the state that updates follow from for the other."""
     data, chosen, seed = problem(), algorithm(name, 0.3), 5
@@ -128,6 +127,7 @@ def test_messages_are_those_of_a_simulation(name):
         np.testing.assert_allclose(run.models[0][0], data.start - 0.1 * mean, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_batch_of_two_records_and_a_later_step():
     two = reconstruct(algorithm("dsgd"), problem(per_step=2), GRAPH, labels="known", restarts=2, iterations=300)
     assert two.guess.images.shape == two.truth.shape == (2, 8, 8, 1)

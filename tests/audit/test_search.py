@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -53,11 +54,12 @@ GRID = [
     for name, pattern in itertools.product(hs.REGISTRY, SAMPLERS)
     if "federated" not in name or pattern in FEDERATED
 ]
-# By default one pattern for each algorithm that is more than another one with other schedules or noise; the rest (a few seconds each) are marked slow.
-ALIKE = ("dola", "ternary-dsgd", "quantized-dsgd", "weighted-erm", "federated-independent", "federated-noiseless")
+# By default what no other test here or in test_faults.py searches; the rest (a few seconds each) are marked slow.
 QUICK = {
-    (name, "cyclic" if "federated" in name else list(SAMPLERS)[i % len(SAMPLERS)])
-    for i, name in enumerate(n for n in hs.REGISTRY if n not in ALIKE)
+    ("gradient-tracking", "fresh"),
+    ("correlated-federated", "cyclic"),
+    ("adp2sgd", "growing"),
+    ("output-perturbation", "resample"),
 }
 # A record that is in several gradients in a row cannot push one way for all of them where the state that it moved comes back with the other sign (DSGD: a_k = 0), nor
 # can the same records have the curvature that keeps two states apart (the smallest) and the one that the tracker reacts with (the largest). What is reached instead:
@@ -77,7 +79,9 @@ def test_no_search_passes_the_certificate_and_scalar_quadratics_reach_it(name, p
     assert found.tightness >= LOOSE.get((name, pattern), 0.95)
 
 
-@pytest.mark.parametrize(("name", "step"), [("dsgd", 0.02), ("gradient-tracking", 0.002)])
+@pytest.mark.parametrize(
+    ("name", "step"), [("dsgd", 0.02), pytest.param("gradient-tracking", 0.002, marks=pytest.mark.slow)]
+)
 def test_small_steps_reach_the_certificate_on_a_history_too(name, step):
     """Nothing is clipped and labels hardly matter, so the sign of a record's push follows the state, which the transcript steers; and steps are so small that
     the curvature matters little."""
@@ -104,10 +108,15 @@ OTHERS = {
     ],
 )  # fmt: skip
 def test_no_search_passes_the_certificate_in_three_dimensions(loss, name, pattern):
-    algorithm = replace(algorithm_of(name, pattern), step=hs.PowerLaw(0.6, -0.5))
-    found = search(algorithm, problem_of(OTHERS[loss], d=3, radius=4.0), GRAPH, agent=1, steps=STEPS)
+    found = searched_in_three(loss, name, pattern)
     assert found.worst <= 1 + 1e-9
     assert found.worst > 0.5  # it is a search, not a random walk
+
+
+@cache
+def searched_in_three(loss: str, name: str, pattern: str):
+    algorithm = replace(algorithm_of(name, pattern), step=hs.PowerLaw(0.6, -0.5))
+    return search(algorithm, problem_of(OTHERS[loss], d=3, radius=4.0), GRAPH, agent=1, steps=STEPS)
 
 
 def test_local_steps_keep_to_the_certificate_where_a_quadratic_loss_is_not_clipped():
@@ -117,8 +126,7 @@ def test_local_steps_keep_to_the_certificate_where_a_quadratic_loss_is_not_clipp
 
 
 def test_what_was_found_is_a_pair_of_adjacent_data_sets():
-    problem = problem_of(Logistic(2.0, 0.05), d=2)
-    found = search(algorithm_of("ldp-online", "cyclic"), problem, GRAPH, agent=1, steps=3, iterations=5)
+    found = searched_in_three("logistic", "gradient-tracking", "cyclic")
     first, second = found.pair
     differ = np.any(np.asarray(first.features != second.features), axis=1) | np.asarray(first.labels != second.labels)
     assert np.flatnonzero(differ).tolist() == [found.row]
