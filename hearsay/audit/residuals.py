@@ -79,6 +79,7 @@ class Residuals:
         return min(1.0, test.p * len(self.tests))
 
 
+@check.plain_arguments
 def residuals(
     algorithm: Algorithm,
     problem: Problem,

@@ -67,6 +67,7 @@ class Audit:
         return all(one.holds for one in (*([self.noise] if self.noise else []), *self.searched, *self.found))
 
 
+@check.plain_arguments
 def audit(
     algorithm: Algorithm,
     problem: Problem,
