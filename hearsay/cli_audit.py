@@ -44,7 +44,7 @@ def run_audit(
 
 
 def _noise(found: Any) -> None:
-    from hearsay.report.audit import noise_rows, noise_words
+    from hearsay.report.noise import noise_rows, noise_words
 
     if found.noise is None:
         return

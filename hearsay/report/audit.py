@@ -12,19 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from hearsay._version import VERSION
 from hearsay.audit.distinguish import AgentAudit, Claim
-from hearsay.audit.noise_tests import KINDS, LAWS
 from hearsay.audit.one_run import OneRun
 from hearsay.checkpoint import write_atomically
+from hearsay.report.noise import noise_csv, noise_section
 from hearsay.report.page import Html, notice, page, picture, section, table, tag
 from hearsay.report.style import SOFT, axes_or_new, line_style, new_figure, styled
 from hearsay.report.words import count, quantity, who
 
 if TYPE_CHECKING:
-    from hearsay.audit.residuals import Residuals
     from hearsay.audit.whole import Audit, Searched
     from hearsay.base import Algorithm
     from hearsay.problems.problem import Problem
@@ -46,7 +44,7 @@ def audit_report(audit: Audit, algorithm: Algorithm, problem: Problem, folder: s
     parts = [header, _lead(audit)]
     parts += [section(_TITLES[part], tag("p", f"Not done: {why}.")) for part, why in audit.skipped.items()]
     if audit.noise is not None:
-        parts.append(_noise_section(audit.noise))
+        parts.append(noise_section(audit.noise))
         write_atomically(folder / NOISE, noise_csv(audit.noise).encode())
     if audit.searched:
         parts.append(_search_section(audit.searched))
@@ -75,15 +73,6 @@ def verdicts(audit: Audit) -> list[str]:
     if broken:
         lines.append(f"The certificate of {who(broken, max(broken) + 2)} is EXCEEDED: the messages give away more than it says.")  # fmt: skip
     return lines
-
-
-def noise_words(noise: Residuals) -> str:
-    if not noise.numbers:
-        return "The messages carry no noise: there is none to test."
-    return (
-        f"{noise.numbers:,} residuals (what was sent less the value before its noise, in units of the claimed scale) of {count(noise.runs, 'run')} went through {len(noise.tests)} tests. "
-        f"If the noise is {noise.mechanism} noise as claimed, any of them fails with probability {noise.level:g} at most."
-    )
 
 
 def search_words(searched: Sequence[Searched]) -> str:
@@ -133,53 +122,6 @@ def _lead(audit: Audit) -> Html:
     text = "Three attacks, each of which sees what the others cannot: the noise is taken out of the messages and tested; records and transcripts are searched for the worst case; thousands of runs are told apart."
     end = "Nothing failed. An audit can disprove a certificate, never prove it: that is what the proofs are for." if audit.holds else ""  # fmt: skip
     return Html("".join(alarm) + tag("p", f"{text} {end}".strip()))
-
-
-def _noise_section(noise: Residuals) -> Html:
-    parts: list[object] = [tag("p", noise_words(noise))]
-    if noise.numbers:
-        header = ["what was tested", "tests", "numbers", "worst", "p of the worst, among all", "verdict"]
-        parts.append(table("Tests of the noise", header, noise_rows(noise)))
-        shown = f"Left: how often residuals of each size were seen (bars, {len(noise.shown):,} of them) and the claimed density (line), on a logarithmic scale. Right: quantiles; on the line the noise is as claimed."
-        parts.append(picture("noise", noise_figure(noise), shown, shown))
-    return section(_TITLES["noise"], *parts)
-
-
-def noise_rows(noise: Residuals) -> list[list[object]]:
-    lines: list[list[object]] = []
-    for kind, test in noise.worst().items():
-        same = [t for t in noise.tests if t.kind == kind]
-        p = noise.adjusted(test)
-        said = "FAILS" if p <= noise.level else "passes"
-        largest = max(t.numbers for t in same)
-        lines.append([KINDS[kind], len(same), largest, f"{test.where}: {test.effect}", f"{p:.2g}", said])
-    return lines
-
-
-def noise_figure(noise: Residuals) -> Figure:
-    law, x = LAWS[noise.law], np.sort(noise.shown)
-    with styled():
-        figure = Figure(figsize=(7.2, 3.1), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        reach = float(max(np.abs(x).max(), law.isf(0.5 / len(x))))
-        edges = np.linspace(-reach, reach, 61)
-        heights, _ = np.histogram(x, edges, density=True)
-        left.stairs(heights, edges, fill=True, color=line_style(0)["color"], alpha=0.35, label="seen", baseline=1e-9)
-        grid = np.linspace(-reach, reach, 400)
-        left.plot(grid, law.pdf(grid), color=line_style(1)["color"], label="claimed")
-        left.set_yscale("log")
-        left.set_ylim(0.3 / len(x), 1.5)
-        left.set_xlabel("residual, in claimed scales")
-        left.set_ylabel("density")
-        left.legend(loc="upper right")
-        level = (np.arange(len(x)) + 0.5) / len(x)
-        some = np.unique(np.r_[: min(50, len(x)), np.linspace(0, len(x) - 1, 300).astype(int), max(0, len(x) - 50) : len(x)])  # fmt: skip
-        right.plot(grid, grid, color=line_style(1)["color"], linewidth=1.0, label="claimed")
-        right.plot(law.ppf(level[some]), x[some], ".", markersize=3.5, color=line_style(0)["color"], label="seen")
-        right.set_xlabel("quantile of the claimed law")
-        right.set_ylabel("quantile of the residuals")
-        right.legend(loc="upper left")
-    return figure
 
 
 def _search_section(searched: Sequence[Searched]) -> Html:
@@ -306,18 +248,10 @@ def to_csv(found: Sequence[AgentAudit | OneRun]) -> str:
     return text.getvalue()
 
 
-def noise_csv(noise: Residuals) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["kind", "where", "numbers", "p", "p_among_all", "seen"])
-    writer.writerows([t.kind, t.where, t.numbers, f"{t.p:.6g}", f"{noise.adjusted(t):.6g}", t.effect] for t in noise.tests)  # fmt: skip
-    return text.getvalue()
-
-
 def _curve_csv(audit: AgentAudit) -> str:
     positives, negatives = audit.curve
     lines = [f"{p:.6g},{n:.6g},{a:.6g}" for p, n, a in zip(positives, negatives, audit.allowed(positives), strict=True)]
     return "\n".join(["false_positives,false_negatives,certified", *lines]) + "\n"
 
 
-__all__ = ["CSV", "CURVE", "JSON", "NAME", "NOISE", "audit_report", "noise_rows", "noise_words", "rows", "runs_words", "search_rows", "search_words", "to_csv", "trade_off", "verdict", "verdicts"]  # fmt: skip
+__all__ = ["CSV", "CURVE", "JSON", "NAME", "NOISE", "audit_report", "rows", "runs_words", "search_rows", "search_words", "to_csv", "trade_off", "verdict", "verdicts"]  # fmt: skip

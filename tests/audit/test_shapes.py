@@ -24,7 +24,7 @@ from hearsay.audit.residuals import Residuals, residuals
 from hearsay.problems import Ball, Squared
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling import Arrivals
-from hearsay.report.audit import noise_words
+from hearsay.report.noise import noise_words
 
 AGENTS, HELD, STEPS, LEVEL = 3, 8, 4, 1e-3
 GRAPH = hs.graphs.ring(AGENTS, weight=0.3)

@@ -1,0 +1,88 @@
+"""The part of an audit's report that is about the noise: what was tested, on how many numbers, and a picture beside the claimed law."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+
+from hearsay.audit.noise_tests import KINDS, LAWS
+from hearsay.report.page import Html, picture, section, table, tag
+from hearsay.report.style import line_style, styled
+from hearsay.report.words import count, power_of_ten
+
+if TYPE_CHECKING:
+    from hearsay.audit.residuals import Residuals
+
+
+def noise_words(noise: Residuals) -> str:
+    if not noise.numbers:
+        return "The messages carry no noise: there is none to test."
+    return (
+        f"{noise.numbers:,} residuals (what was sent less the value before its noise, in units of the claimed scale) of {count(noise.runs, 'run')} went through {len(noise.tests)} tests. "
+        f"If the noise is {noise.mechanism} noise as claimed, any of them fails with probability {noise.level:g} at most."
+    )
+
+
+def noise_section(noise: Residuals) -> Html:
+    parts: list[object] = [tag("p", noise_words(noise))]
+    if noise.numbers:
+        header = ["what was tested", "tests", "numbers", "worst", "p of the worst, among all", "verdict"]
+        parts.append(table("Tests of the noise", header, noise_rows(noise)))
+        shown = f"Left: how often residuals of each size were seen (bars, {len(noise.shown):,} of them) and the claimed density (line), on a logarithmic scale. Right: quantiles; on the line the noise is as claimed."
+        parts.append(picture("noise", noise_figure(noise), shown, shown))
+    return section("The noise", *parts)
+
+
+def noise_rows(noise: Residuals) -> list[list[object]]:
+    lines: list[list[object]] = []
+    for kind, test in noise.worst().items():
+        same = [t for t in noise.tests if t.kind == kind]
+        p = noise.adjusted(test)
+        said = "FAILS" if p <= noise.level else "passes"
+        largest = max(t.numbers for t in same)
+        lines.append([KINDS[kind], len(same), largest, f"{test.where}: {test.effect}", f"{p:.2g}", said])
+    return lines
+
+
+def noise_figure(noise: Residuals) -> Figure:
+    law, x = LAWS[noise.law], np.sort(noise.shown)
+    with styled():
+        figure = Figure(figsize=(7.2, 3.1), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        reach = float(max(np.abs(x).max(), law.isf(0.5 / len(x))))
+        edges = np.linspace(-reach, reach, 61)
+        heights, _ = np.histogram(x, edges, density=True)
+        left.stairs(heights, edges, fill=True, color=line_style(0)["color"], alpha=0.35, label="seen", baseline=1e-9)
+        grid = np.linspace(-reach, reach, 400)
+        left.plot(grid, law.pdf(grid), color=line_style(1)["color"], label="claimed")
+        left.set_yscale("log")
+        left.set_ylim(0.3 / len(x), 1.5)
+        left.yaxis.set_major_formatter(FuncFormatter(lambda y, _: power_of_ten(round(math.log10(y)))))
+        left.yaxis.set_minor_locator(NullLocator())
+        left.set_xlabel("residual, in claimed scales")
+        left.set_ylabel("density")
+        left.legend(loc="upper right")
+        level = (np.arange(len(x)) + 0.5) / len(x)
+        some = np.unique(np.r_[: min(50, len(x)), np.linspace(0, len(x) - 1, 300).astype(int), max(0, len(x) - 50) : len(x)])  # fmt: skip
+        right.plot(grid, grid, color=line_style(1)["color"], linewidth=1.0, label="claimed")
+        right.plot(law.ppf(level[some]), x[some], ".", markersize=3.5, color=line_style(0)["color"], label="seen")
+        right.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        right.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+        right.set_xlabel("quantile of the claimed law")
+        right.set_ylabel("quantile of the residuals")
+        right.legend(loc="upper left")
+    return figure
+
+
+def noise_csv(noise: Residuals) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["kind", "where", "numbers", "p", "p_among_all", "seen"])
+    writer.writerows([t.kind, t.where, t.numbers, f"{t.p:.6g}", f"{noise.adjusted(t):.6g}", t.effect] for t in noise.tests)  # fmt: skip
+    return text.getvalue()
