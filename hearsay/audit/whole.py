@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -102,23 +103,22 @@ def audit(
             _told_apart(algorithm, problem, graph, agent, found, runs, delta, seed, progress)
         ),
     }
-    wanted = [part for part in PARTS if part in parts]
+    reasons = {part: unavailable(part, algorithm, problem, graph, steps, delta) for part in PARTS if part in parts}
+    found.skipped = {part: why for part, why in reasons.items() if why}
+    found.missing = {part: list(chosen) for part, why in reasons.items() if not why}
     try:
-        for part in wanted:
-            if reason := unavailable(part, algorithm, problem, graph, steps, delta):
-                found.skipped[part] = reason
-                continue
-            found.missing = {later: list(chosen) for later in wanted[wanted.index(part) :] if later not in found.skipped}  # fmt: skip
+        for part in list(found.missing):
             if part == "noise":
-                show = lambda done, total: progress("noise", done, total)  # noqa: E731
-                found.noise = residuals(algorithm, problem, graph, steps=steps, level=error, seed=seed, progress=show)
+                found.noise = residuals(
+                    algorithm, problem, graph, steps=steps, level=error, seed=seed, progress=partial(progress, part)
+                )
             else:
-                for place, agent in enumerate(chosen):
-                    if part == "search":
-                        progress(part, place, len(chosen))
+                progress(part, 0, len(chosen))
+                for agent in chosen:
                     work[part](agent)
                     found.missing[part].remove(agent)
-                progress(part, len(chosen), len(chosen)) if part == "search" else None
+                    if part == "search":
+                        progress(part, len(found.searched), len(chosen))
             del found.missing[part]
     except KeyboardInterrupt:
         pass

@@ -17,7 +17,7 @@ import pytest
 from scipy import stats
 
 import hearsay as hs
-from hearsay.audit import bounds
+from hearsay.audit import bounds, whole
 from hearsay.audit.distinguish import AgentAudit, Claim, distinguish
 from hearsay.audit.likelihood import log_likelihood, runner
 from hearsay.audit.one_run import one_run
@@ -278,6 +278,15 @@ def test_what_cannot_be_audited_says_why():
         one_run(hs.correlated_federated(), problem, GRAPH)
     with pytest.raises(ValueError, match="right must be at most the guesses"):
         bounds.one_run_epsilon(10, 5, 6, 0.01)
+
+
+def test_parts_that_cannot_be_done_say_why_and_do_not_count_as_unfinished(monkeypatch):
+    """An endless stream has no data sets to tell apart; its noise is tested all the same."""
+    monkeypatch.setattr(whole, "residuals", lambda *args, **options: "tested")
+    algorithm = hs.gradient_perturbation(sampling=hs.Fresh("(k+1)^1.2"))
+    found = audit(algorithm, hs.problems.estimation(agents=3), GRAPH)
+    assert found.noise == "tested" and not found.missing
+    assert list(found.skipped) == ["search", "runs"] and "endless stream" in found.skipped["runs"]
 
 
 # One run with many canaries.
