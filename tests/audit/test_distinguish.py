@@ -128,19 +128,20 @@ def test_chances_of_ternary_values_and_rounding_cells_add_up_to_one():
         for mechanism in ("laplace", "gaussian"):
             algorithm = hs.quantized_dsgd(resolution=0.5, mechanism=mechanism)
             coin = type(algorithm.draw(jax.random.key(0), jnp.zeros(1)))(None, jnp.array([[0.7]]))
-            cells = [
-                log_likelihood(algorithm, (jnp.array([[m]]),), (value[k : k + 1],), (jnp.ones((1, 1)),), coin, white)
-                for m in np.arange(-40, 40) * 0.5
-            ]
+
+            def cell(m, algorithm=algorithm, coin=coin, k=k):
+                return log_likelihood(algorithm, (m,), (value[k : k + 1],), (jnp.ones((1, 1)),), coin, white)
+
+            cells = jax.vmap(cell)(jnp.arange(-40, 40).reshape(-1, 1, 1) * 0.5)
             np.testing.assert_allclose(np.exp(np.array(cells)).sum(), 1.0, rtol=1e-5)
 
 
 def test_the_ratio_of_one_laplace_message_is_what_one_writes_down():
     """Message 1 is theta(1) + noise, theta(1) = -step gradient at 0: the ratio is the difference of two absolute values over b."""
-    algorithm, problem = hs.ldp_online(step=0.5, noise=0.7, sampling=hs.Fresh()), problem_of()
+    algorithm, problem = hs.ldp_online(step=0.5, noise=0.7), problem_of()
     pair = pair_of(algorithm, problem, 2)
-    scores = runner(algorithm, problem, GRAPH, 1, 2, 50)(pair.first, *pair[:2], 3, 0, 50)[:, 0]
-    keys = hs.keys.noise_keys(6 * 2**24 + jnp.arange(50), AGENTS)[:, 1]
+    scores = runner(algorithm, problem, GRAPH, 1, 2, 250)(pair.first, *pair[:2], 3, 0, 250)[:, 0]
+    keys = hs.keys.noise_keys(6 * 2**24 + jnp.arange(250), AGENTS)[:, 1]
     noise = jax.vmap(lambda key: algorithm.draws(key, jnp.arange(2), jnp.zeros(1), ()).params)(keys)[:, 1, 0]
     states = [0.5 * np.clip(2 * label, -1, 1) for label in (1.0, -1.0)]
     sent = states[0] + 0.7 * np.asarray(noise)
