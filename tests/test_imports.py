@@ -125,7 +125,6 @@ def test_the_accountant_knows_nothing_of_jax_problems_or_runs():
                 assert any(inside(name, layer) for layer in allowed), f"{path} imports {name}"
 
 
-<<<<<<< HEAD
 DOC = ROOT.parent / "docs" / "architecture.md"
 
 
@@ -141,24 +140,6 @@ def layers() -> list[list[str]]:
 
 
 LAYERS = layers()
-=======
-# Lower layers first; a file may import, when it is imported itself, from its own layer and those above it in this list.
-LAYERS = [
-    ["_validate", "_version"],
-    ["schedules", "keys", "graphs", "checkpoint"],
-    ["privacy"],
-    ["noise", "mixing"],
-    ["problems"],
-    ["base"],
-    ["algorithms", "theory", "certify", "engine", "metrics", "run", "audit", "devices"],
-    ["session"],
-    ["simulate", "regret"],
-    ["config", "report"],
-    ["plan"],
-    ["experiments", "deploy"],
-    ["cli_options", "cli_screen", "cli_network", "cli_audit", "cli"],
-]
->>>>>>> 84073de (cli_audit.py has its place in the layers)
 
 
 def layer(module: str) -> int:
