@@ -56,7 +56,7 @@ def test_a_network_that_is_a_linear_model_takes_its_path(name):
     algorithm = hs.REGISTRY[name](**options)
     graph = hs.graphs.ring(AGENTS)
     runs = [
-        hs.simulate(algorithm, p, graph, steps=7, seeds=2, every=3, reference=False, regret=False, delta=1e-5)
+        hs.simulate(algorithm, p, graph, steps=6, seeds=2, every=3, reference=False, regret=False, delta=1e-5)
         for p in (linear, network)
     ]
     assert np.abs(runs[0].models).max() > 0
