@@ -212,6 +212,7 @@ def _size(path: Path) -> int:
 
 
 @LINUX
+@pytest.mark.slow
 def test_the_rehearsal_and_the_code_of_the_page(terminal, monkeypatch):
     terminal.folder = initialise(terminal.folder / "wards", agents=2).parent
     terminal.run(REHEARSE)

@@ -42,7 +42,7 @@ FEDERATED = ("correlated-federated", "federated-independent", "federated-noisele
 
 
 # One of each kind by default; the others share their code.
-DISTINCT = ("ldp-online", "gradient-tracking", "gradient-perturbation", "correlated-federated", "adp2sgd", "dsgd")
+DISTINCT = ("gradient-tracking", "correlated-federated", "adp2sgd")
 EVERY = [pytest.param(n, marks=() if n in DISTINCT else pytest.mark.slow) for n in hs.REGISTRY]
 
 
