@@ -17,7 +17,8 @@ PROBLEM = hs.problems.ridge(agents=3, records=40, dimension=2, ridge=0.3, radius
 GRAPH = hs.graphs.ring(3)
 NOISE = [40.0, 60.0, 50.0]
 ONE_MECHANISM = ("correlated-federated", "federated-independent", "federated-noiseless")
-PAIRS = [(n, m) for n in hs.REGISTRY for m in MECHANISMS if m == "gaussian" or n not in ONE_MECHANISM]
+NOISY = [n for n in hs.REGISTRY if n != "federated-noiseless"]
+PAIRS = [(n, m) for n in NOISY for m in MECHANISMS if m == "gaussian" or n not in ONE_MECHANISM]
 
 
 def spent(algorithm, messages: int, delta: float) -> np.ndarray:

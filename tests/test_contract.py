@@ -214,7 +214,8 @@ def test_bad_options_name_their_argument(name):
         cls(sampling="history")
     with pytest.raises(ValueError, match="step must be a number"):
         cls(step="fast")
-    with pytest.raises(ValueError, match="noise must be one schedule, or one for each of the 4 agents"):
+    per_agent = "left out" if name == "federated-noiseless" else "one schedule, or one for each of the 4 agents"
+    with pytest.raises(ValueError, match=f"noise must be {per_agent}"):
         hs.certify(cls(noise=[1.0, 2.0]), problem, hs.graphs.ring(4), 5)
     with pytest.raises(ValueError, match="the graph has 5 agents and the problem has 4"):
         hs.simulate(cls(), problem, hs.graphs.ring(5), steps=5)

@@ -40,7 +40,7 @@ from hearsay.privacy import (
     recursion,
     rounding,
 )
-from hearsay.privacy.certificate import AgentBudget
+from hearsay.privacy.certificate import AgentBudget, Lifetime
 from hearsay.problems import datasets, domains, images, losses, partition, per_record, problem, sampling
 from hearsay.schedules import Schedule, Share
 
@@ -174,10 +174,13 @@ EXAMPLES = [
     *(factorization.factorization(n, 6, **({"bands": 3} if n == "banded" else {})) for n in factorization.FACTORIZATIONS),
     horizon.Bound(1.0, 3, 0.5), one_mechanism.OneMechanism(0.3, 5, participation.Every(), "basis"), participation.Cyclic(3),
     participation.Rolling(hs.Constant(2.0), 9), ACCOUNT, ACCOUNT.recursion, ACCOUNT.releases[0], BUDGET,
-    hs.Certificate("a", 5, "laplace", (BUDGET,), 0.1),
+    hs.Certificate("a", 5, "laplace", (BUDGET,), 0.1), Lifetime(0.5, 1.5, 0.1, ("one",), 3),
 ]  # fmt: skip
 # What functions return and nobody gives; a model that is traced, and the abstract parents of the above.
-RESULTS = {"AgentAudit", "Claim", "DataFile", "Found", "GradientPerturbation", "OneRun", "Plan", "Prefix", "Reconstruction", "Regret", "Run", "Sweep"}  # fmt: skip
+RESULTS = {
+    "AgentAudit", "Audit", "Claim", "DataFile", "Found", "GradientPerturbation", "OneRun", "Plan", "Prefix", "Reconstruction", "Regret", "Residuals", "Run", "Searched",
+    "Sweep", "Test",
+}  # fmt: skip
 PARENTS = {"Algorithm", "Factorization", "LinearLoss", "Sampling", "Sized", "Conv", "GroupNorm"}
 
 
@@ -254,7 +257,7 @@ COSTLY = (
 SMALL = {"agents", "records", "dimension", "test_records", "rounds", "local_steps", "steps", "horizon", "horizons", "messages", "degree", "head_start", "numbers", "coordinates"}  # fmt: skip
 # They work on traced values inside compiled programs, on shapes, or on what a public function has checked before; or they draw and are tested where they are.
 INTERNAL = {
-    "hearsay.audit.likelihood", "hearsay.audit.matching", "hearsay.engine", "hearsay.keys", "hearsay.metrics", "hearsay.noise.factorized", "hearsay.noise.words", "hearsay.privacy.factorization_fit",
+    "hearsay.audit.likelihood", "hearsay.audit.matching", "hearsay.audit.noise_tests", "hearsay.audit.standard_form", "hearsay.engine", "hearsay.keys", "hearsay.metrics", "hearsay.noise.factorized", "hearsay.noise.words", "hearsay.privacy.factorization_fit",
     "hearsay.problems.layers", "hearsay.problems.models", "hearsay.problems.per_record", "hearsay.schedules", "hearsay.base",
 }  # fmt: skip
 ALSO_INTERNAL = {"backward", "with_noise_draws", "allowed_steps", "minima", "released", "online_regret", "as_seeds", "exp_bounds", "discrete_laplace", "discrete_gaussian", "ternary", "privatize"}  # fmt: skip

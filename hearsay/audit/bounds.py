@@ -97,6 +97,7 @@ def strongest(first: np.ndarray, second: np.ndarray, measure: Callable[[Any, Any
     return Shown(float(measure(low, high)), kind, bool(swapped), float(threshold), *rates)
 
 
+@check.plain_arguments
 def most_shown(runs: int, measure: Callable[[Any, Any], Any], error: float) -> float:
     """The largest bound that so many runs on either data set could show: every judged one told right."""
     judged = runs - runs // 2

@@ -124,6 +124,7 @@ def residuals(
     return Residuals(tuple(tests), level, law, claimed.mechanism, runs, steps, count, shown)
 
 
+@check.plain_arguments
 def collect(
     algorithm: Algorithm, claimed: Algorithm, problem: Problem, graph: Graph, steps: int, runs: int, seed: int, progress: Callable[[int, int], None]
 ) -> dict[str, Field]:  # fmt: skip

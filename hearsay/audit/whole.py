@@ -125,6 +125,7 @@ def audit(
     return found
 
 
+@check.plain_arguments
 def unavailable(
     part: str, algorithm: Algorithm, problem: Problem, graph: Graph, steps: int, delta: float | None
 ) -> str:
@@ -157,6 +158,7 @@ def _searched(
     return replace(known[here], agent=agent)
 
 
+@check.plain_arguments
 def situation(algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int) -> bytes:
     """All that the search depends on, except what multiplies gaps and bounds alike: agents with the same one need one search."""
     plain = bare(algorithm)

@@ -72,9 +72,7 @@ def test_errors_name_their_argument(make):
         make(given, agents=0)
     with pytest.raises(TypeError, match="agents must be a whole number, got 2.5"):
         make(given, agents=2.5)
-    with pytest.raises(
-        ValueError, match=r"every agent must hold at least one record, .* leaves agents \[32, 33, 34\] empty"
-    ):
+    with pytest.raises(ValueError, match=r"every agent must hold at least one record, .* leaves agents 32–34 empty"):
         make(given, agents=35)
     with pytest.raises(ValueError, match="partition must be one of .* did you mean 'dirichlet'"):
         make(given, agents=3, partition="dirichlt:0.5")
