@@ -43,7 +43,9 @@ from hearsay.deploy.links import (
 )
 
 CLOSE_SECONDS, CLOSER = 3.0, "hearsay-close-at-exit"
+LAST_SECONDS = 60.0  # longer than a lease, after which Zenoh gives a silent peer up
 _sessions: set[zenoh.Session] = set()
+_closing: set[threading.Thread] = set()
 _guard = threading.Lock()
 
 
@@ -312,6 +314,9 @@ def _close_at_exit() -> None:
     threading.main_thread().join()
     for session in list(_sessions):
         _close(session)
+    # A thread that comes back from Zenoh when Python has been taken down aborts the process: its exit code would be a crash's.
+    for closer in list(_closing):
+        closer.join(LAST_SECONDS)
 
 
 def _get(session: zenoh.Session, key: str, timeout: float, handler: Any = None) -> Any:
@@ -346,6 +351,7 @@ def _close(session: zenoh.Session) -> None:
         _sessions.discard(session)
     # Zenoh waits for its links to say goodbye; a dead peer must not keep this process from ending.
     closer = threading.Thread(target=_shut, args=(session,), name="hearsay-close", daemon=True)
+    _closing.add(closer)
     closer.start()
     closer.join(CLOSE_SECONDS)
 
@@ -353,3 +359,4 @@ def _close(session: zenoh.Session) -> None:
 def _shut(session: zenoh.Session) -> None:
     with suppress(zenoh.ZError):  # a goodbye that nobody hears
         session.close()
+    _closing.discard(threading.current_thread())

@@ -234,8 +234,10 @@ def pair(world, *names):
 
 CHILD = """
 import json, sys, time
+from hearsay.deploy import transport
 from hearsay.deploy.links import Peer
 from hearsay.deploy.transport import Transport
+transport.CLOSE_SECONDS = float(sys.argv[2])
 me, other = (Peer(*p) for p in json.loads(sys.argv[1]))
 use = dict(on_message=print, outbox=lambda k: b"child", hello=lambda what: b"child", largest=1000)
 kept = Transport("run", me, [other], [other], None, **use)
@@ -245,9 +247,11 @@ print("together", flush=True)
 """
 
 
-def test_a_process_that_forgets_to_close_still_ends(world):
+@pytest.mark.parametrize("patience", [3.0, 0.0], ids=["a while", "not at all"])
+def test_a_process_that_forgets_to_close_still_ends(world, patience):
+    """With its own exit code, also where closing takes longer than it is waited for."""
     world.start("ann", ["bob"])
-    words = [sys.executable, "-c", CHILD, json.dumps(pair(world, "bob", "ann"))]
+    words = [sys.executable, "-c", CHILD, json.dumps(pair(world, "bob", "ann")), str(patience)]
     ended = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=SECONDS)
     assert (ended.returncode, ended.stdout) == (0, "together\n")
 
