@@ -65,7 +65,7 @@ def _nearest(name: str, value: Any) -> float:
     if not _is_one_number(value, "iuf"):
         raise TypeError(f"{name} must be a number, got {value!r:.80}")
     try:
-        return float(value)
+        return float(value) + 0.0  # no zero has a sign: 1 / -0.0 would be an epsilon of minus infinity
     except OverflowError:
         raise ValueError(f"{name} must be at most 1.797e308 in size, got a larger number") from None
     except (TypeError, ValueError) as error:  # a traced number, a signalling nan
@@ -246,6 +246,13 @@ def array(name: str, values: Any) -> np.ndarray:
             return np.asarray(found, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be an array of real numbers: {error}") from error
+
+
+def kept(values: np.ndarray) -> np.ndarray:
+    """The same numbers, which nobody can write to by this name."""
+    view = values.view()
+    view.flags.writeable = False
+    return view
 
 
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:

@@ -293,6 +293,17 @@ def per_agent_rates(law: Noise, steps: np.ndarray, agents: int) -> np.ndarray:
     return np.broadcast_to(law(steps)[:, None], (len(steps), agents))
 
 
+def held_rates(rates: Any, dtype: Any) -> Any:
+    """Rates as the run's precision holds them. Noise that compiled programs would flush to 0 is raised to what they keep: never less than a certificate counts."""
+    least = float(np.finfo(dtype).tiny) * 2.0**24
+
+    def held(name: str, law: np.ndarray) -> np.ndarray:
+        raised = np.where(law > 0, np.maximum(law, least), law) if "noise" in name else law
+        return np.ascontiguousarray(raised, dtype)
+
+    return type(rates)(**{name: held(name, law) for name, law in rates._asdict().items()})
+
+
 def _is_noise(value: Any) -> bool:
     """A schedule, or one per agent; other tuples (weights) are structure."""
     return isinstance(value, Schedule) or (isinstance(value, tuple) and all(isinstance(v, Schedule) for v in value))

@@ -206,7 +206,7 @@ def pair(states: Graph, trackers: Graph, name: str | None = None) -> Graph:
 
 def from_mixing(matrix: Any, name: str = "custom") -> Graph:
     """A graph from a full mixing matrix A, diagonal included; checked row by row for being stochastic (paper P3, Assumption 3, needs the columns too)."""
-    dense = check.array("matrix", matrix.toarray() if sparse.issparse(matrix) else matrix)
+    dense = check.array("matrix", _float64("matrix", matrix).toarray() if sparse.issparse(matrix) else matrix)
     if dense.ndim != 2 or dense.shape[0] != dense.shape[1]:
         check.fail("matrix", "square", dense.shape)
     if not np.all(np.isfinite(dense)):
@@ -389,9 +389,9 @@ def _float64(name: str, matrix: Any) -> sparse.csr_array:
     """Sums of float16 or int8 weights are no sums of weights."""
     if not sparse.issparse(matrix):
         return sparse.csr_array(check.array(name, matrix))
-    found = sparse.csr_array(matrix)
-    data = check.array(name, found.data)
-    return found if data is found.data else sparse.csr_array((data, found.indices, found.indptr), shape=found.shape)
+    if matrix.dtype.kind not in "biuf":
+        check.fail(name, "a matrix of real numbers", matrix.dtype)
+    return sparse.csr_array(matrix.astype(np.float64))  # before entries that are there twice are added up
 
 
 def _check_given(graph: nx.Graph) -> None:

@@ -30,6 +30,7 @@ from threadpoolctl import threadpool_limits
 from hearsay import _validate as check
 from hearsay import engine
 from hearsay.algorithms.correlated_federated import CorrelatedFederated
+from hearsay.base import held_rates
 from hearsay.engine import Carry, Setting, full_precision
 from hearsay.graphs import Graph
 from hearsay.problems.domains import Ball, Domain
@@ -236,7 +237,7 @@ def released(
     carry, found = session.carry, []
     for start in range(0, rounds, _CHUNK):
         steps = np.arange(start, min(start + _CHUNK, rounds), dtype=np.int32)
-        rates = jax.tree.map(lambda r: np.ascontiguousarray(r, session.dtype), algorithm.rates(steps, graph.agents))
+        rates = held_rates(algorithm.rates(steps, graph.agents), session.dtype)
         windows = algorithm.sampling.windows(steps, problem.counts, problem.arrivals)
         carry, models = _recorded(
             carry, session.setting, steps, rates, windows,

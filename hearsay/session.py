@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hearsay import engine, keys
-from hearsay.base import Algorithm
+from hearsay.base import Algorithm, held_rates
 from hearsay.certify import as_epsilon, spent_after
 from hearsay.devices import halved
 from hearsay.graphs import Graph
@@ -102,8 +102,7 @@ class Session:
 
     def _advance(self, chunk: int) -> None:
         steps = np.arange(self.step, self.step + chunk, dtype=np.int32)
-        rates = self.algorithm.rates(steps, self.graph.agents)
-        rates = jax.tree.map(lambda r: np.ascontiguousarray(r, self.dtype), rates)
+        rates = held_rates(self.algorithm.rates(steps, self.graph.agents), self.dtype)
         block = engine.block_length(
             chunk, len(self.seeds), self.graph.agents, self.problem.dimension, self.dtype.itemsize
         )

@@ -28,6 +28,7 @@ from hearsay.graphs import Graph
 from hearsay.interrupts import stopping
 from hearsay.locking import held
 from hearsay.metrics import Reference
+from hearsay.problems.network import Network
 from hearsay.problems.problem import Problem
 from hearsay.run import Run
 from hearsay.session import Session
@@ -230,6 +231,9 @@ def fingerprint(algorithm: Algorithm, problem: Problem, graph: Graph, start: tup
         *(problem.stream or ()),
         *(() if problem.start is None else (problem.start,)),
     ):
+        digest.update(f"{array.shape} {array.dtype}".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
+    if isinstance(problem.loss, Network):  # two models may have one name
+        digest.update(problem.loss.program(problem.features.shape[2:], problem.features.dtype))
     digest.update(str(jnp.result_type(float)).encode())
     return digest.hexdigest()

@@ -258,3 +258,8 @@ def test_a_digest_covers_all_that_a_run_depends_on():
         graphs.directed_ring(5),
     ]
     assert len({graph.digest() for graph in [ring, *others]}) == 6
+
+
+def test_weights_that_are_there_twice_are_added_up_as_floats():
+    twice = np.array([200, 100, 200, 100], np.uint8), ([0, 0, 1, 1], [1, 1, 0, 0])
+    assert graphs.from_weights(sparse.coo_array(twice, shape=(2, 2))).weights[0, 1] == 300

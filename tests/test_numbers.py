@@ -473,7 +473,7 @@ def test_no_sensitivity_is_zero_and_no_budget_negative():
                 return bad
 
         with pytest.raises(ValueError, match="the loss's change must be"):
-            hs.certify(hs.ldp_online(), dataclasses.replace(PROBLEM, loss=Wrong(1.0)), GRAPH, 5)
+            hs.certify(hs.ldp_online(), dataclasses.replace(PROBLEM, loss=Wrong(10.0, clip=1.0)), GRAPH, 5)
     for name in ("epsilon", "rho", "epsilon_at_delta", "delta"):
         for bad in (-0.1, math.nan):
             with pytest.raises(ValueError, match=f"{name} must be"):

@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize, Schedule, Share, sample_size, schedule
+from hearsay.schedules import (
+    Constant,
+    Geometric,
+    PowerLaw,
+    SampleSize,
+    Schedule,
+    Share,
+    nonnegative,
+    sample_size,
+    schedule,
+)
 
 STEPS = np.arange(3000)
 
@@ -305,3 +315,9 @@ def test_repeats_can_be_read_from_what_a_share_prints():
     """A certificate that prints its exposure must not show c / size where the bound is c."""
     size = SampleSize(PowerLaw(2.0, 1.0))
     assert str(Share(3.0, size, 10.0, repeats=True)) != str(Share(3.0, size, 10.0))
+
+
+def test_zero_has_no_sign():
+    """1 / -0.0 was an epsilon of minus infinity on the way to a budget."""
+    for zero in (-0.0, "-0", {"scale": -0.0, "exponent": 0.5}):
+        assert not np.signbit(nonnegative("noise", zero)(0))

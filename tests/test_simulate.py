@@ -410,3 +410,15 @@ def test_a_saved_run_can_be_read_back(whole, tmp_path):
     assert float(last["tracking_error"]) == pytest.approx(whole.metrics["tracking_error"][-1, 1], rel=1e-9)
     budget = np.loadtxt(folder / "budget.csv", delimiter=",", skiprows=1)
     np.testing.assert_allclose(budget[:, 1:], whole.spent, rtol=1e-9)
+
+
+def test_models_of_one_name_and_size_are_told_apart():
+    """Two plain functions are both called <lambda>."""
+    data = hs.problems.from_records(np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2)
+    marks = set()
+    for sign in (1.0, -1.0, np.full(3, 2.0), np.full(3, 3.0)):
+        for _ in range(2):  # the same model, made twice, is the same run
+            model = hs.problems.from_function(lambda p, r, s=sign: jnp.sum((s * r[0] * p - r[1]) ** 2), jnp.zeros(3))
+            problem = hs.problems.neural(data, model=model, agents=2)
+            marks.add(simulation.fingerprint(ALGORITHM, problem, hs.graphs.complete(2), ()))
+    assert len(marks) == 4

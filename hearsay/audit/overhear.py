@@ -16,7 +16,7 @@ import numpy as np
 
 from hearsay import _validate as check
 from hearsay import engine, keys
-from hearsay.base import Algorithm
+from hearsay.base import Algorithm, held_rates
 from hearsay.graphs import Graph
 from hearsay.mixing import mixer
 from hearsay.problems.batches import Blocks, Prefix, Window
@@ -67,7 +67,7 @@ def overhear(algorithm: Algorithm, problem: Problem, graph: Graph, rounds: int, 
     carry = engine.start(algorithm.kernel, problem, setting, seeds, 0.0)
     states, sampler, heard = engine.pick(carry.states, 0), carry.sampler, []
     steps = np.arange(check.count("rounds", rounds), dtype=np.int32)
-    rates = jax.tree.map(lambda r: np.ascontiguousarray(r, dtype), algorithm.rates(steps, agents))
+    rates = held_rates(algorithm.rates(steps, agents), dtype)
     windows = algorithm.sampling.windows(steps, problem.counts, problem.arrivals)
     for k in steps:
         rate, window = engine.pick((rates, windows), int(k))

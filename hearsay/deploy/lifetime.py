@@ -160,21 +160,24 @@ def together(book: Book, own: Spent, own_set: np.ndarray, delta: float | None) -
     others = [run for run in others if inside[run.records].any()]
     shared = np.array([inside[run.records] for run in others], bool).reshape(len(others), len(own_set))
     worst = Lifetime(0.0, *compose([own], delta))
+    most = worst.delta
     for pattern in np.unique(shared, axis=1).T if others else ():
         before = [run for run, there in zip(others, pattern, strict=True) if there]
         total, slack = compose([*before, own], delta)
+        most = max(most, slack)
         if (total, slack) > (worst.total, worst.delta):
             worst = Lifetime(compose(before, delta)[0], total, slack, tuple(run.run for run in before))
-    return replace(worst, records=int(shared.any(axis=0).sum()))
+    # One record may have the largest epsilon and another the largest delta: the two together hold for all.
+    return replace(worst, delta=most, records=int(shared.any(axis=0).sum()))
 
 
 def worst(book: Book) -> tuple[float, float]:
-    """(epsilon, delta) of the record that has spent most, Gaussian runs at the smallest delta of theirs."""
+    """(epsilon, delta) that hold for every record, the largest of either, Gaussian runs at the smallest delta of theirs."""
     every = np.unique(np.concatenate(book.sets)) if book.sets else np.empty(0, np.uint64)
     shared = np.array([np.isin(every, book.sets[run.records]) for run in book.runs], bool)
     patterns = list(np.unique(shared, axis=1).T) if book.runs else list[np.ndarray]()
     totals = [compose([run for run, there in zip(book.runs, one, strict=True) if there], None) for one in patterns]
-    return max(totals, default=(0.0, 0.0))
+    return max((e for e, _ in totals), default=0.0), max((d for _, d in totals), default=0.0)
 
 
 def _same(run: Spent, own: Spent) -> bool:

@@ -10,7 +10,7 @@ import json
 import math
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import Any, NamedTuple
 
 from hearsay import _validate as check
@@ -67,6 +67,8 @@ class AgentBudget:
     def __post_init__(self) -> None:
         spent, maybe = check.budget, check.optional(check.budget)
         check.settle(self, agent=check.natural, epsilon=spent, epsilon_at_delta=maybe, rho=maybe, delta=maybe)
+        if self.delta is not None and self.delta > 1:
+            check.fail("delta", "at most 1", self.delta)
         # The paper's formula may be anything, undefined too: it is no guarantee.
         check.settle(self, paper_epsilon=check.optional(_formula))
 
@@ -92,6 +94,14 @@ class Certificate:
 
     def __post_init__(self) -> None:
         check.settle(self, horizon=check.horizon, delta=check.optional(check.fraction), deployed=check.flag)
+        check.one_of("mechanism", self.mechanism, ["laplace", "gaussian", "ternary"])
+        # An epsilon without the delta that it holds at would read as a pure one.
+        at_delta = self.mechanism == "gaussian" or any(b.epsilon_at_delta is not None for b in self.budgets)
+        own = self.mechanism == "ternary" and any(b.delta is None for b in self.budgets)
+        if own or (at_delta and self.delta is None):
+            check.fail("delta", "given where an epsilon holds at one", None)
+        if self.names and any(b.agent >= len(self.names) for b in self.budgets):
+            check.fail("names", "one for each agent", self.names)
 
     @property
     def epsilon(self) -> list[float]:
@@ -114,19 +124,13 @@ class Certificate:
 
     @staticmethod
     def from_json(text: str) -> Certificate:
-        data = _unplain(json.loads(text))
-        budgets = tuple(
-            AgentBudget(
-                **{
-                    **b,
-                    "assumptions": tuple(Assumption(**a) for a in b["assumptions"]),
-                    "lifetime": (known := b.get("lifetime")) and Lifetime(**{**known, "runs": tuple(known["runs"])}),
-                }
-            )
-            for b in data.pop("budgets")
-        )
-        lists = {name: tuple(data.get(name, ())) for name in ("warnings", "names")}
-        return Certificate(**{**data, "budgets": budgets, **lists})
+        """What `to_json` wrote; ValueError for anything else."""
+        try:
+            data = json.loads(text, object_pairs_hook=_once)
+        except ValueError as error:
+            raise ValueError(f"a certificate must be JSON as to_json writes it: {error}") from error
+        found: Certificate = _record("certificate", Certificate, data)
+        return found
 
     def of(self, agent: int) -> Certificate:
         """The part of it that is about one agent."""
@@ -157,7 +161,7 @@ class Certificate:
         if any(b.rho is not None for b in budgets):
             found.append(Column("rho", "rho", lambda b: show(b.rho)))
         if any(b.epsilon_at_delta is not None for b in budgets):
-            at = f"at delta={self.delta:g}"
+            at = f"at delta={self.delta!r}"
             found.append(Column(at, f"epsilon {at}", lambda b: show(b.epsilon_at_delta)))
         if any(b.delta is not None for b in budgets):
             found.append(Column("delta", "delta", lambda b: show(b.delta)))
@@ -197,7 +201,7 @@ class Certificate:
         return "\n".join(_wrapped(line) for line in self._lines())
 
     def _lines(self) -> list[str]:
-        delta = f", delta = {self.delta:g}" if self.delta is not None and self.mechanism == "gaussian" else ""
+        delta = f", delta = {self.delta!r}" if self.delta is not None and self.mechanism == "gaussian" else ""
         ternary = any(b.delta is not None for b in self.budgets)
         lines = [
             f"Privacy certificate: {self.algorithm}, {show_horizon(self.horizon)}, {self.mechanism} {'messages' if ternary else 'noise'}{delta}",
@@ -244,12 +248,20 @@ def show(value: float | None) -> str:
         return "-"
     if math.isnan(value):
         return "undefined"
+    if value < 0:  # a paper's formula may be
+        return f"-{show(-value)}"
     if math.isinf(value):
         return "infinite"
+    if 0 < value < 1e-300:  # digits that no power of ten of theirs can hold
+        return "1e-300"
     # Rounded up in the last printed digit: a printed budget must not lie below the computed one.
     digits = 4 if value == 0 else max(0, 3 - math.floor(math.log10(value)))
     unit = 10.0**-digits
-    return f"{math.ceil(value / unit - 1e-9) * unit:,.{digits}f}" if value < 1e6 else f"{value * 1.0005:.3e}"
+    return (
+        f"{math.ceil(value / unit - 1e-9) * unit:,.{digits}f}"
+        if value < 1e6
+        else f"{min(value * 1.0005, 1.797e308):.3e}"
+    )
 
 
 @check.plain_arguments
@@ -309,7 +321,7 @@ def _formula(name: str, value: Any) -> float:
 def plain(value: Any) -> Any:
     """As JSON can have it, which has no infinity."""
     if isinstance(value, float) and not math.isfinite(value):
-        return "infinite" if value > 0 else "nan"
+        return "nan" if math.isnan(value) else "infinite" if value > 0 else "-infinite"
     if isinstance(value, dict):
         return {k: plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -317,13 +329,54 @@ def plain(value: Any) -> Any:
     return value
 
 
-def _unplain(value: Any) -> Any:
-    if value == "infinite":
-        return math.inf
-    if value == "nan":
-        return math.nan
-    if isinstance(value, dict):
-        return {k: _unplain(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_unplain(v) for v in value]
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; a key that is there twice says two things."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(f"a key must be there once, got {', '.join(key for key, _ in pairs)}")
+    return found
+
+
+_NUMBERS = {"infinite": math.inf, "-infinite": -math.inf, "nan": math.nan}
+_PARTS = {"budgets": "AgentBudget", "assumptions": "Assumption", "lifetime": "Lifetime"}
+
+
+def _record(name: str, kind: type, data: Any) -> Any:
+    """A dataclass from the object of JSON that `plain` made of it. What a field is annotated with says which strings are numbers and which are words."""
+    if not isinstance(data, dict):
+        check.fail(name, "an object with the fields of a certificate", data)
+    known = {f.name: f for f in fields(kind)}
+    for key in data:
+        check.one_of(f"key of a {name}", key, known)
+    needed = [key for key, f in known.items() if f.default is MISSING and key not in data]
+    if needed:
+        raise ValueError(f"a key is missing from {name}: {', '.join(needed)}")
+    return kind(**{key: _field(key, str(known[key].type), value) for key, value in data.items()})
+
+
+def _field(name: str, annotation: str, value: Any) -> Any:
+    if value is None and "None" in annotation:
+        return None
+    if name in _PARTS:
+        kinds = {"AgentBudget": AgentBudget, "Assumption": Assumption, "Lifetime": Lifetime}
+        kind = kinds[_PARTS[name]]
+        if not annotation.startswith("tuple"):
+            return _record(name, kind, value)
+        return tuple(_record(name, kind, one) for one in _list(name, value))
+    if annotation.startswith("tuple"):
+        return tuple(_word(name, one) for one in _list(name, value))
+    if annotation == "str":
+        return _word(name, value)
+    return _NUMBERS.get(value, value) if isinstance(value, str) else value
+
+
+def _list(name: str, value: Any) -> list:
+    if not isinstance(value, list):
+        check.fail(name, "a list", value)
+    return value
+
+
+def _word(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be text, got {value!r:.80}")
     return value

@@ -11,6 +11,8 @@ import numpy as np
 
 from hearsay import _validate as check
 
+FAR = 1e36  # beyond every bound, and its reciprocal is a normal number of float32
+
 
 def namespace(array: Any) -> Any:
     """jax.numpy for a run, NumPy for the float64 reference on the host: one formula serves both."""
@@ -20,15 +22,16 @@ def namespace(array: Any) -> Any:
 def shortened(vectors: Any, bound: Any) -> Any:
     """Vectors (..., d) with those longer than `bound` brought down to it; up to a rounding or two, whatever their entries and whatever a bound may be (_validate.bound)."""
     xp = namespace(vectors)
-    # Scaled by the largest entry first: the square of a tiny or huge entry vanishes or overflows, and a length of 0 or infinity is not the vector's. By an eighth
-    # before that: a compiled program divides by way of the reciprocal, and that of the largest numbers is flushed to 0. Entries below the floor are no matter, because
-    # a bound is never smaller.
-    eighth = vectors * 0.125
-    largest = xp.maximum(xp.max(xp.abs(eighth), axis=-1, keepdims=True), check.SMALLEST_BOUND / 8)
-    scaled = eighth / largest
+    # A compiled program divides by way of the reciprocal, in an order of its own, and flushes that of a number beyond 8.5e37 to 0: nothing below may be as large. Clipping
+    # coordinates far beyond every bound moves no point of the ball, and no two points apart.
+    vectors = xp.clip(vectors, -FAR, FAR)
+    # Scaled by the largest entry: the square of a tiny or huge entry vanishes or overflows, and a length of 0 or infinity is not the vector's. Entries below the
+    # floor are no matter, because a bound is never smaller.
+    largest = xp.maximum(xp.max(xp.abs(vectors), axis=-1, keepdims=True), check.SMALLEST_BOUND)
+    scaled = vectors / largest
     size = xp.sqrt(xp.sum(scaled * scaled, axis=-1, keepdims=True))
     # size lies between 1 and sqrt(d) where a vector is too long: neither side of the comparison nor the quotient is lost.
-    return xp.where(size > bound / 8 / largest, scaled * (bound / xp.maximum(size, 1.0)), vectors)
+    return xp.where(size > bound / largest, scaled * (bound / xp.maximum(size, 1.0)), vectors)
 
 
 @dataclass(frozen=True)

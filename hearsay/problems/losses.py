@@ -31,7 +31,9 @@ import jax
 import numpy as np
 
 from hearsay import _validate as check
-from hearsay.problems.domains import Domain, namespace
+from hearsay.problems.domains import FAR, Domain, namespace
+
+_SLACK = 1 + 1e-6  # of a bound, for records that were shortened in float32
 
 
 class Loss(ABC):
@@ -104,6 +106,33 @@ class LinearLoss(Loss):
     @abstractmethod
     def unclipped_change(self, reach: float) -> float: ...
 
+    @property
+    def label_range(self) -> tuple[float, float]:
+        """What `unclipped_change` takes labels to be."""
+        return -self.label_bound, self.label_bound
+
+    def require_admissible(self, features: np.ndarray, labels: np.ndarray) -> None:
+        """Records that the bounds speak of, up to the rounding of float32: a problem need not come from a Dataset."""
+        sizes = np.abs(features).max(axis=-1, initial=0.0)
+        if not np.all(np.isfinite(sizes)) or not np.all(np.isfinite(labels)):
+            raise ValueError("features and labels must be finite, got a record with NaN or infinity")
+        with np.errstate(over="ignore"):
+            longest = float(np.linalg.norm(features, axis=-1).max(initial=0.0))
+        if longest > self.feature_bound * _SLACK:
+            check.fail("features", f"within the loss's feature_bound {self.feature_bound:g}", longest)
+        low, high = self.label_range
+        if self.clip is None and labels.size and not (low * _SLACK <= labels.min() and labels.max() <= high * _SLACK):
+            check.fail("labels", f"between {low:g} and {high:g} for {self}", (float(labels.min()), float(labels.max())))
+
+    def require_range(self, reach: float, most: float) -> None:
+        """No margin, moment or gradient of an admissible record, over a domain that reaches so far, may overflow in a precision that holds numbers up to `most`: what
+        is not a number tells one record from all others."""
+        moments = () if self.clip is not None else (self.feature_bound**2, self.unclipped_change(reach))
+        largest = max((size for size in (self.feature_bound * reach, *moments) if math.isfinite(size)), default=0.0)
+        if largest > most / 1000:
+            rule = f"so small that gradients ({largest:.2g} in size) stay below {most / 1000:.2g} (scale the data, choose a smaller domain or 64-bit precision)"
+            check.fail("feature_bound", rule, self.feature_bound)
+
     def dimension(self, record: tuple[int, ...]) -> int:
         return record[-1]
 
@@ -128,12 +157,11 @@ class LinearLoss(Loss):
         tiny = float(xp.finfo(margin.dtype).tiny)
         with np.errstate(over="ignore", divide="ignore"):  # no limit at all, for features of no length
             # |a| in two factors, as in domains.shortened: squares of tiny or huge features do not vanish or overflow.
-            eighth = features * 0.125
-            largest = xp.maximum(xp.max(xp.abs(eighth), axis=-1), tiny)
-            scaled = eighth / largest[..., None]
-            limit = self.clip / 8 / xp.sqrt(xp.sum(scaled * scaled, axis=-1)) / largest
-        # A limit below the smallest normal number has too few digits to be trusted.
-        limit = xp.where(limit >= tiny, limit, 0.0)
+            largest = xp.maximum(xp.max(xp.abs(features), axis=-1), tiny)
+            scaled = features / largest[..., None]
+            limit = self.clip / xp.sqrt(xp.sum(scaled * scaled, axis=-1)) / largest
+        # A limit below the smallest normal number has too few digits to be trusted, and the reciprocal of features beyond FAR may be flushed to 0.
+        limit = xp.where((limit >= tiny) & (largest <= FAR), limit, 0.0)
         clipped = xp.clip(residual, -limit, limit)
         return xp.where(xp.isfinite(clipped), clipped, 0.0)
 
@@ -144,6 +172,10 @@ class LinearLoss(Loss):
 
 @dataclass(frozen=True)
 class Logistic(LinearLoss):
+    @property
+    def label_range(self) -> tuple[float, float]:
+        return 0.0, 1.0
+
     def residual(self, margin: Any, labels: Any) -> Any:
         return 0.5 + 0.5 * namespace(margin).tanh(margin / 2) - labels
 
@@ -241,6 +273,10 @@ class PolynomialLogistic(LinearLoss):
     def note(self) -> str:
         value, slope = self.approximation_error
         return f"stands in for the logistic loss: off by at most {value:.3g}, its slope by {slope:.3g}, on margins up to {self.margin_bound:g}"
+
+    @property
+    def label_range(self) -> tuple[float, float]:
+        return 0.0, 1.0
 
     def residual(self, margin: Any, labels: Any) -> Any:
         return 0.5 + self.coefficients[1] * margin - labels

@@ -13,7 +13,9 @@ An l1 clip costs Laplace noise no factor sqrt(d); an l2 clip does.
 
 from __future__ import annotations
 
+import hashlib
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -83,6 +85,20 @@ class Network(Loss):
                 self.value, self.model.unravel(params), features, labels, weights, clip=self.clip, norm=self.norm, microbatch=self.microbatch,
             )  # fmt: skip
         return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(tree)]).astype(params.dtype)
+
+    def program(self, record: tuple[int, ...], kind: np.dtype) -> bytes:
+        """A fingerprint of what the model computes for records of that shape: its program and the constants in it."""
+        dtype = jnp.result_type(float)
+        shapes = ((self.model.size,), dtype), (record, kind if kind == np.uint8 else dtype), ((), dtype)
+        traced = jax.make_jaxpr(lambda vector, *one: self.value(self.model.unravel(vector), *one))(
+            *(jax.ShapeDtypeStruct(*shape) for shape in shapes)
+        )
+        found = hashlib.sha256(
+            re.sub(r"0x[0-9a-f]+", "", str(traced.jaxpr)).encode()
+        )  # addresses are another process's
+        for constant in jax.tree.leaves(traced.consts):
+            found.update(np.asarray(constant).tobytes())
+        return found.digest()
 
     def value(self, params: Any, feature: jax.Array, label: jax.Array) -> jax.Array:
         """The loss of one record."""

@@ -6,7 +6,7 @@ Every record counts with norm at most B, whatever its data: a sensitivity rests 
 in blocks of at most BLOCK terms, level by level, so that each level adds a relative error of at most BLOCK roundings, however many parameters there
 are (one running sum would lose small terms beside a large one: with 11 million parameters a norm could come out 20 % short). The norm is
 then raised by `margin`, the sum of all those errors, about 1e-4 for 11 million parameters in float32, and by what squares rounded to 0 may hide. Where a
-sum overflows, the records are taken one by one with entries scaled by their largest. A record whose gradient is not finite counts nothing.
+sum overflows, the records are taken one by one with entries scaled by their largest. A record whose gradient is not finite, beyond 1e36 or 1e30 clips long counts nothing.
 
 What is added up is what was measured: the very arrays whose norms were taken, scaled and summed in the parameters' precision. The usual shortcut, norms first and then one gradient of the
 reweighted sum of losses, computes those gradients a second time: in other roundings (with bfloat16 a cancellation in the first pass came out 20 times the clip in the
@@ -25,6 +25,7 @@ from jax import lax
 
 from hearsay import _validate as check
 from hearsay.problems import layers
+from hearsay.problems.domains import FAR
 
 Value = Callable[[Any, Any, Any], jax.Array]
 
@@ -151,21 +152,27 @@ def size_of(gradient: Any, norm: str) -> jax.Array:
     return jnp.stack([_blocked_sum(term.ravel()) for term in terms]).sum()
 
 
-def factor_of(size: jax.Array, params: Any, clip: Any, norm: str) -> jax.Array:
-    """What brings a gradient of that (finite) size to norm `clip` or less."""
+def factor_of(size: jax.Array, params: Any, clip: Any, norm: str, unit: Any = 1.0) -> jax.Array:
+    """What brings a gradient of that (finite) size, in that unit, to norm `clip` or less."""
     # Squares below the smallest number may have been rounded to 0: so much each of them may hide.
     hidden = sum(leaf.size for leaf in jax.tree.leaves(params)) * float(jnp.finfo(size.dtype).tiny)
     length = size + hidden if norm == "l1" else jnp.sqrt(size + hidden)
-    return jnp.minimum(1, clip / (length * (1 + margin(params))))
+    factor = jnp.minimum(1, clip / (length * (1 + margin(params))) / unit)
+    # A factor near the smallest normal number has too few digits to be trusted once it is weighted: such a gradient counts nothing.
+    return jnp.where(factor >= check.SMALLEST_BOUND, factor, 0)
 
 
 def careful(gradient: Any, clip: float, norm: str) -> tuple[jax.Array, jax.Array]:
-    """Whether a gradient is finite, and its factor (else 0), with entries scaled by the largest so that no sum overflows."""
+    """Whether a gradient is finite (as good as: below FAR), and its factor (else 0), with entries scaled by the largest so that no sum overflows."""
     largest = jnp.stack([jnp.max(jnp.abs(leaf), initial=0) for leaf in jax.tree.leaves(gradient)]).max()
-    finite = jnp.isfinite(largest)
+    finite = (
+        largest <= FAR
+    )  # a compiled program may flush the reciprocal of more to 0, and the length with it; not a number counts as more
     unit = jnp.where(finite, jnp.maximum(largest, 1), 1)
     size = size_of(jax.tree.map(lambda leaf: leaf / unit, gradient), norm)
-    return finite, jnp.where(finite, factor_of(size, gradient, clip / unit, norm), 0)
+    # Scaled back last: a clip over a unit could be below the smallest normal number.
+    factor = factor_of(size, gradient, clip, norm, unit)
+    return finite, jnp.where(finite, factor, 0)
 
 
 def _blocked_sum(terms: jax.Array) -> jax.Array:

@@ -74,6 +74,9 @@ class Problem:
             self.loss, LinearLoss
         ):  # a network clips what it makes of its records, and may read them as bytes
             check.settle(self, features=check.array, test_features=check.array)
+            self.loss.require_admissible(self.features, self.labels)
+        for name in ("features", "labels", "counts"):  # a certificate speaks of what was checked here
+            object.__setattr__(self, name, check.kept(getattr(self, name)))
         if self.stream is not None:
             object.__setattr__(self, "stream", Stream(*map(check.array, Stream._fields, self.stream)))
         if self.declared and not isinstance(self.domain, Box):
@@ -137,6 +140,8 @@ class Problem:
         """C: how far one record's gradient moves, at most, when the record is replaced."""
         if self.declared:
             return self.declared.change
+        if isinstance(self.loss, LinearLoss):
+            self.loss.require_range(self.domain.reach(self.dimension), float(jnp.finfo(self.dtype).max))
         # A loss may be anybody's: what it says is held to what a sensitivity can be.
         return check.positive_or_infinite("the loss's change", self.loss.change(self.domain, self.dimension))
 

@@ -34,7 +34,7 @@ def certificate(cert: Certificate) -> Html:
 
 def _scope(cert: Certificate) -> list[tuple[object, object]]:
     noise = f"{cert.mechanism.capitalize()}, " + (
-        f"epsilon holds at delta = {quantity(cert.slack)}" if cert.slack else "pure epsilon (delta = 0)"
+        f"epsilon holds at delta = {_slack(cert.slack)}" if cert.slack else "pure epsilon (delta = 0)"
     )
     return [
         ("Protects", f"one record: epsilon bounds how well anyone can tell apart {ADJACENCY}"),
@@ -52,7 +52,7 @@ def _meaning(cert: Certificate) -> Html:
     if math.isinf(worst):
         return tag("p", "An infinite epsilon is no guarantee at all: nothing bounds what the messages reveal.")
     factor = show(math.exp(worst)) if worst <= _WEAK else f"exp({top})"
-    slack = f", up to a slack of delta = {quantity(cert.slack)}" if cert.slack else ""
+    slack = f", up to a slack of delta = {_slack(cert.slack)}" if cert.slack else ""
     whose = "any agent" if of == "every agent" else f"{of}, the least protected,"
     said = tag(
         "p",
@@ -64,6 +64,12 @@ def _meaning(cert: Certificate) -> Html:
     weak = [b.agent for b in cert.budgets if b.epsilon > _WEAK]
     plain = f"Epsilon is above {_WEAK:g} for {cert.who(weak)}: a true bound, but little protection in practice."
     return join([said, notice("note", tag("p", plain))])
+
+
+def _slack(delta: float) -> str:
+    """Rounded up, as budgets are."""
+    up = 0.0 if float(f"{delta:.3e}") >= delta else 0.5 * 10.0 ** (math.floor(math.log10(delta)) - 3)
+    return quantity(delta + up)
 
 
 def _budgets(cert: Certificate) -> Html:

@@ -34,7 +34,7 @@ FEDERATED = {"fresh": hs.Fresh(2), "cyclic": hs.Cyclic(2), "subset": hs.Subset(2
 def problem_of(loss, d: int = 1, held: int = HELD, radius: float = 50.0, head_start: int = 0, start=None) -> Problem:
     rng = np.random.default_rng(0)
     features = rng.uniform(-1, 1, (AGENTS, held, d)) * loss.feature_bound / np.sqrt(d)
-    labels, counts = rng.integers(0, 2, (AGENTS, held)).astype(float), np.full(AGENTS, held)
+    labels, counts = rng.integers(0, 2, (AGENTS, held)) * min(1.0, loss.label_bound), np.full(AGENTS, held)
     arrivals = Arrivals(1, head_start)
     return Problem("random", loss, Ball(radius), features, labels, counts, features[0], labels[0], arrivals, False, start=start)  # fmt: skip
 

@@ -84,6 +84,15 @@ def test_budgets_of_several_kinds_add_up():
     assert compose([GAUSSIAN, PURE._replace(epsilon=math.inf)], 1e-5)[0] == math.inf
 
 
+def test_one_record_has_the_largest_epsilon_and_another_the_largest_delta():
+    sets = [np.array([1], np.uint64), np.array([2], np.uint64), np.array([1, 2], np.uint64)]
+    runs = [PURE._replace(instance="a", records=0), TERNARY._replace(instance="b", records=1)]
+    own = PURE._replace(instance="c", epsilon=0.1)
+    found = lifetime.together(lifetime.Book(b"key", runs, sets), own, sets[2], None)
+    assert (found.total, found.delta) == (pytest.approx(2.1), pytest.approx(0.3)), "what holds for both"
+    assert lifetime.worst(lifetime.Book(b"key", runs, sets)) == (pytest.approx(2.0), pytest.approx(0.3))
+
+
 def test_a_second_run_on_the_same_records(tmp_path, plan):
     first = account(tmp_path, plan)
     epsilon, rho = plan.certificate.budgets[0].epsilon, plan.certificate.budgets[0].rho

@@ -100,3 +100,11 @@ def test_a_tiny_epsilon_is_met():
     account = Account(rec, (Release("x", Constant(1.0)),), Every(), 1, "gaussian")
     scaled = account.with_noise_scaled(noise_factor(account, 1e-9, 10, 1e-12))
     assert gaussian_epsilon(cost(scaled, 10).value, 1e-12) <= 1e-9 + 1e-11
+
+
+def test_no_smaller_rho_passes_the_budget():
+    """The epsilon of a rho that the search meets: a rho next to it came out 1e-12 larger."""
+    rho = 2.0**-20
+    epsilon = gaussian_epsilon(rho, 1e-8)
+    found = rho_for(epsilon, 1e-8)
+    assert all(gaussian_epsilon(found * (1 - u), 1e-8) <= epsilon for u in np.logspace(-16, -8, 200))

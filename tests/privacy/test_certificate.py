@@ -51,6 +51,49 @@ def test_json_round_trip(horizon):
     assert json.loads(text)["budgets"][1]["epsilon"] == "infinite"
 
 
+def test_words_that_look_like_numbers_are_words():
+    this = certificate(names=("nan", "infinite"), algorithm="infinite")
+    assert Certificate.from_json(this.to_json()) == this
+    low = replace(this.budgets[0], paper_epsilon=-math.inf)
+    assert Certificate.from_json(certificate(budgets=(low,)).to_json()) == certificate(budgets=(low,))
+
+
+def test_a_formula_below_zero_is_shown():
+    """A paper's formula with a coupling above 1 may be."""
+    assert show(-0.1234) == "-0.1234" and show(1e-321) == "1e-300" and show(1.797e308) == "1.797e+308"
+    negative = replace(certificate().budgets[0], paper_epsilon=-0.5)
+    assert "-0.5000" in str(certificate(budgets=(negative,)))
+
+
+def test_damaged_json_is_refused_in_words():
+    whole = certificate().to_json()
+    for text in ("", "null", "[]", "3", whole[:100], whole.replace('"epsilon": ', '"epsilon": 0.1, "epsilon": ', 1)):
+        with pytest.raises(ValueError, match="certificate must be"):
+            Certificate.from_json(text)
+    refused = "must be|is missing from"
+    for key in json.loads(whole):
+        missing = {k: v for k, v in json.loads(whole).items() if k != key}
+        if key in ("algorithm", "horizon", "mechanism", "budgets"):
+            with pytest.raises(ValueError, match=f"missing from certificate: {key}"):
+                Certificate.from_json(json.dumps(missing))
+        for wrong in (-1, {}):
+            with pytest.raises((TypeError, ValueError), match=refused):
+                Certificate.from_json(json.dumps({**missing, key: wrong}))
+    first, *rest = json.loads(whole)["budgets"]
+    for key in first:
+        for wrong in (-1, {}, True) if key != "paper_epsilon" else ({}, True, "x"):
+            damaged = {**json.loads(whole), "budgets": [{**first, key: wrong}, *rest]}
+            with pytest.raises((TypeError, ValueError), match=refused):
+                Certificate.from_json(json.dumps(damaged))
+
+
+def test_an_epsilon_without_its_delta_is_no_certificate():
+    plain = replace(certificate().budgets[0], epsilon_at_delta=None)
+    for mechanism in ("gaussian", "ternary"):
+        with pytest.raises(ValueError, match="delta must be given"):
+            certificate(mechanism=mechanism, delta=None, budgets=(plain,))
+
+
 def test_infinite_budgets_are_shown_as_such_with_their_reason():
     this = certificate()
     row = next(line for line in str(this).splitlines() if line.split()[:1] == ["1"])

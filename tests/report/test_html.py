@@ -217,7 +217,7 @@ def test_large_network(run, tmp_path):
     cert = hs.certify(hs.ldp_online(), problem, graph, 30)
     raw = {name: np.repeat(v, 4, axis=2)[:, :, :16] if v.ndim == 3 else v for name, v in run.raw.items()}
     wide = replace(
-        run, algorithm=hs.ldp_online(), problem=replace(problem, loss=run.problem.loss), graph=graph, certificate=cert, raw=raw,
+        run, algorithm=hs.ldp_online(), problem=replace(problem, loss=run.problem.loss, labels=1.0 * (problem.labels > 0)), graph=graph, certificate=cert, raw=raw,
         spent=np.tile(run.spent, 80),
     )  # fmt: skip
     page = written(wide, tmp_path)
