@@ -70,9 +70,15 @@ def make(ledger: Path, instance: str) -> None:
 
 def instance_of(ledger: Path) -> str | None:
     """Which ledger lies there, without opening it; None where there is none."""
+    found = standing_of(ledger)
+    return None if found is None else found.instance
+
+
+def standing_of(ledger: Path) -> Standing | None:
+    """The last message that is known to have been marked, without opening anything; None where there is no mark."""
     path = place(ledger)
     try:
-        return _read(path, path.read_bytes())[0].instance
+        return _read(path, path.read_bytes())[0]
     except FileNotFoundError:
         return None
     except OSError as error:

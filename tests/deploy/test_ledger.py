@@ -274,6 +274,31 @@ def test_two_ledgers_of_one_process(path):
     Ledger(path, ABOUT).close()
 
 
+def test_two_processes_whose_lock_file_was_deleted_write_over_nothing(path, monkeypatch):
+    monkeypatch.setattr(module, "_LARGE", 8)  # messages and states in files, which no transaction takes back
+    with Ledger(path, ABOUT) as one:
+        commit(one, 0)
+        path.with_name(path.name + ".lock").unlink()
+        with Ledger(path, ABOUT) as two:
+            commit(one, 1)
+            with pytest.raises(LedgerError, match="has message 1, which this process has not written"):
+                two.commit(1, b"another message", 1.0, {}, arrays(7))
+            with pytest.raises(LedgerError, match="its lock file is gone"):
+                two.finish(0, arrays(7))
+        assert one.message(1) == payload(1)
+    with Ledger(path, ABOUT) as again:
+        assert_stands_at(again, 1)
+
+
+@pytest.mark.parametrize("answer", [b'{"round": 1e999}', b'{"round": null}', b'{"round": "far"}', b"[]", b"", None])
+def test_what_a_neighbour_says_of_its_round_ends_no_agent(answer):
+    ledger = SimpleNamespace(size=lambda: 2**31, forget=lambda before: pytest.fail("nobody said that it has them"))
+    agent = SimpleNamespace(
+        ledger=ledger, heard_by=["mallory"], transport=SimpleNamespace(ask=lambda *_, **__: answer), _round=5
+    )
+    Agent._tidy(agent)  # type: ignore[arg-type]
+
+
 def test_closing_twice_is_no_mistake(path):
     ledger = Ledger(path, ABOUT)
     ledger.close()
