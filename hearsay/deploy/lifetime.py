@@ -18,6 +18,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import logging
 import math
 import os
 import time
@@ -33,12 +34,13 @@ import numpy as np
 from hearsay.checkpoint import write_atomically
 from hearsay.deploy import mark
 from hearsay.deploy.rows import LedgerError, LedgerUnavailable
-from hearsay.privacy.certificate import Lifetime, show
+from hearsay.privacy.certificate import Lifetime, few, show
 
 if TYPE_CHECKING:
     from hearsay.deploy.plan import Plan
     from hearsay.deploy.settings import Member
 
+log = logging.getLogger("hearsay.agent")
 _KIND = b"hearsay budget 1\n"
 _UP = 1 + 2.0**-50  # more than adding up loses
 _HASH = 32
@@ -201,7 +203,15 @@ class Account:
         self._delta = plan.certificate.delta if plan.certificate.mechanism == "gaussian" else None
         instance = mark.instance_of(member.ledger) or ""
         self._own = planned_spending(plan, agent, run, instance, rehearsed=rehearsed)
-        self.lifetime = self._look(read(self._path), self._own)
+        book = read(self._path)
+        self.lifetime = self._look(book, self._own)
+        others = {one.run for one in book.runs if (one.instance, one.run) != (instance, run)}
+        if others and not self.lifetime.records:
+            log.warning(
+                "none of these records was in the earlier runs of %s (%s): if they are the same in another form (rounded, rescaled, with another column), what they spent there is not counted",
+                member.name,
+                few(sorted(others), ", "),
+            )
         if why := self._exceeded():
             raise ValueError(why)
 
