@@ -132,7 +132,7 @@ class Ledger:
             for statement in filter(str.strip, SCHEMA.split(";")):
                 self._db.execute(statement)
             note(self._db, rows | about)
-        mark.sync_folder(self.path.parent)
+        mark.sync(self.path.parent)
 
     def _require_latest(self, before: bytes) -> None:
         """The mark names the last row, or, after a crash between the two, the one before it."""
@@ -150,6 +150,11 @@ class Ledger:
                 f"{self.path} and its mark disagree about message {marked.round}: one of them was replaced. {TREAT}"
             )
         if ahead:
+            # Its commit may have died before its sync: what is only in memory would be lost with the power, and its mark would not.
+            # Of SQLite's files only the log: closing another handle of the main file would take SQLite's locks away.
+            if (log := self.path.with_name(self.path.name + "-wal")).exists():
+                mark.sync(log)
+            mark.sync(self.path.parent)
             self._mark.write(newest, self._seal)
 
     def commit(

@@ -106,7 +106,7 @@ def _write(path: Path, book: Book) -> None:
         write_atomically(path, body + hashlib.sha256(body).digest())
     finally:
         os.umask(outer)
-    mark.sync_folder(path.parent)
+    mark.sync(path.parent)
 
 
 @contextmanager

@@ -65,7 +65,7 @@ def make(ledger: Path, instance: str) -> None:
         write_atomically(place(ledger), b"".join(_packed(slot).ljust(_SLOT, b"\0") for slot in slots))
     finally:
         os.umask(outer)
-    sync_folder(ledger.parent)
+    sync(ledger.parent)
 
 
 def instance_of(ledger: Path) -> str | None:
@@ -89,8 +89,9 @@ def place(ledger: Path) -> Path:
     return ledger.with_name(ledger.name + ".mark")
 
 
-def sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """A folder, or a file whoever has written to it."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

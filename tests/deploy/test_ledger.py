@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import stat
@@ -179,6 +180,27 @@ def test_commits_are_synced_to_disk(path):
     with Ledger(path, ABOUT) as ledger:
         assert ledger._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert ledger._db.execute("PRAGMA synchronous").fetchone() == (2,)
+
+
+def test_a_commit_that_died_before_its_mark_is_synced_before_it_is_marked(path, tmp_path, monkeypatch):
+    """It may have died before its own sync: then only the system's memory has it, and with the power it would be gone, but not its mark."""
+    ledger = Ledger(path, ABOUT)
+    commit(ledger, 0)
+    monkeypatch.setattr(ledger._mark, "write", lambda *_: None)
+    commit(ledger, 1)
+    shutil.copytree(path.parent, tmp_path / "killed")
+    ledger.close()
+    synced: list[str] = []
+    for name in ("fsync", "fdatasync"):
+        plain = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda handle, plain=plain: (synced.append(handle_of(handle)), plain(handle)))
+    with Ledger(tmp_path / "killed" / path.name, ABOUT) as again:
+        assert_stands_at(again, 1)
+    assert synced == [f"{path.name}-wal", "killed", f"{path.name}.mark"]
+
+
+def handle_of(handle: int) -> str:
+    return Path(os.readlink(f"/proc/self/fd/{handle}")).name
 
 
 def test_the_instance_is_drawn_once_and_kept(path, tmp_path):
