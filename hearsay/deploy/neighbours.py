@@ -4,7 +4,7 @@
 
 - when its sender's link was made anew since the last one was heard: what was under way then is lost,
 - when a later round of the same sender has been heard,
-- when it has not come in four times the time that rounds have taken here, and not before a second; then after twice that time, and so on.
+- when it has not come in four times the time that rounds have taken here, and not before a second (but by half the deadline); then after twice that time, and so on.
 
 A question is a few bytes, but its answer is the whole message: on a slow line a question too many costs a round. No message is asked for twice at a time, and a question has no time limit of
 its own: it ends with an answer (the message, or that there is none yet) or with the link.
@@ -102,7 +102,9 @@ class Neighbours:
 
     def gather(self, step: int) -> tuple[dict[str, Fields], list[str]]:
         """The neighbours' messages of that round, and who is left out."""
-        clock, first, parted, pause = _Clock(self), max(_ASK, 4 * self._usual), False, 0.0
+        # Nobody stops at a deadline without having asked, however long one slow neighbour has made rounds last.
+        first = max(_ASK, min(4 * self._usual, self.network.deadline / 2))
+        clock, parted, pause = _Clock(self), False, 0.0
         pace, overtaken = _Pace(first, 2 * first), set[str]()
         while missing := self.mailbox.wait(step, pause, worth := self._worth_waiting_for(step)):
             self.waiting_for = missing

@@ -10,6 +10,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from hearsay.deploy import greeting
 from hearsay.deploy import neighbours as module
 from hearsay.deploy.host import Stopped
 from hearsay.deploy.links import Peer
@@ -181,6 +182,24 @@ def test_the_first_question_waits_for_four_times_what_rounds_take(world):
         mailbox.begin(step + 1)
         usual.append(alice._usual)
     assert usual[-1] > 0.015, "a smoothed time"
+
+
+def test_nobody_stops_at_a_deadline_without_having_asked(world):
+    """However long rounds have taken: one slow neighbour must not keep others from being asked for what was lost."""
+    alice, line, _ = world(ask=0.01, deadline=4.0)
+    alice._usual = 1000.0
+    going = Round(alice, 0)
+    wait_for(lambda: len(line.asked) == 2)
+    for name in HEARS:
+        line.answer(name, "0", message(name, 0))
+    assert going.result()[1] == []
+
+
+@pytest.mark.parametrize("length", [32, 1_000_000])
+def test_an_instance_that_would_crowd_out_what_this_agent_says_is_nonsense(length):
+    """It is kept for good and told to all neighbours, who hear no answer of more than a megabyte."""
+    answer = {"config": "c", "public": {}, "instance": "a" * length, "instances": {}, "heard": {}}
+    assert (greeting.read("mallory", json.dumps(answer).encode()) is not None) == (length == 32)
 
 
 def test_who_was_away_says_nothing_of_how_long_messages_take(world):
