@@ -40,6 +40,7 @@ _BREATH = 0.01  # seconds between two looks at the same thing
 _MOST = 4  # questions that one neighbour may leave open: under "skip" a liar would collect one in every round
 _SMOOTH = 8  # rounds
 _WORD = 10.0  # seconds between two words in the log; the first comes after half of them
+_GONE = 2.0  # seconds without a link after which one who said that it is done has left, and not only lost its link
 _DIAL = 2.0  # seconds before the endpoint of one who is not connected is dialled
 
 
@@ -143,9 +144,13 @@ class Neighbours:
     def part(self) -> None:
         """Answer for the messages until all who hear this agent are done, and tell those it hears that it is."""
         told, clock, pace = dict[str, bytes](), _Clock(self), _Pace(0.0, _NUDGE, _LOOK)
+        away, what = dict[str, float](), f"done/{self.name}"
         while not self._stop.is_set():
-            untold = self._hears - set(told)
-            asked, what = untold & self.transport.alive(), f"done/{self.name}"
+            untold, alive = self._hears - set(told), self.transport.alive()
+            # Who has said that it is done and then left needs no word any more: its answer was lost with its link.
+            away = {name: away.get(name, clock.passed) for name in (untold & self._told) - alive}
+            untold -= {name for name, since in away.items() if clock.passed - since >= _GONE}
+            asked = untold & alive
             for name in pace.due(self._unasked(asked, what)):
                 self._ask(name, what, partial(told.__setitem__, name))
             missing = self._heard_by - self._told

@@ -243,6 +243,21 @@ def test_a_deadline_says_who_is_connected(world):
     )
 
 
+def test_who_was_done_and_left_is_not_waited_for(world, monkeypatch):
+    """The last word of two can always be lost: carol has heard all she needs, and her answer went with her link."""
+    monkeypatch.setattr(module, "_GONE", 0.0)
+    alice, line, _ = world()
+    thread = threading.Thread(target=alice.part)
+    thread.start()
+    for name in HEARS:
+        wait_for(lambda name=name: (name, "done/alice") in line.open)
+        assert alice.hear_done(name) == b"heard"
+    line.here.discard("carol")
+    line.answer("bob", "done/alice", b"heard")
+    thread.join(SECONDS)
+    assert not thread.is_alive()
+
+
 def test_the_end_is_told_and_heard(world):
     alice, line, _ = world()
     thread = threading.Thread(target=alice.part)
