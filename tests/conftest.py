@@ -15,10 +15,22 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # before jax reads
 import jax
 import pytest
 
+from tests.spared import left_to_the_slow
+
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    found: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("slow") is None:
+            found.setdefault(item.nodeid.split("[")[0], []).append(item)
+    for item in left_to_the_slow(found):
+        item.add_marker("slow")
 
 
 _tests = itertools.count(1)

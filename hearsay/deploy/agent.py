@@ -271,7 +271,7 @@ class Agent:
             answer = self.transport.ask(name, "hello", timeout=2.0)
             try:
                 reached.append(int(json.loads(answer or b"{}")["round"]))
-            except (ValueError, KeyError, TypeError, RecursionError):
+            except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
                 return
         self.ledger.forget(min([*reached, self._round]))
 

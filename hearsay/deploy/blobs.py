@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from hearsay.deploy.mark import sync_folder
+from hearsay.deploy.mark import sync
 
 _NAME = re.compile(r"message-[0-9]{1,18}|state-[01]")
 
@@ -40,9 +40,9 @@ class Blobs:
         finally:
             os.close(handle)
         if fresh_file:
-            sync_folder(self._folder)
+            sync(self._folder)
         if fresh:
-            sync_folder(self._folder.parent)
+            sync(self._folder.parent)
 
     def get(self, name: str) -> bytes | None:
         """None where there is no such file, as also where a damaged row gives a name that none ever had."""

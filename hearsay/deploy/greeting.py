@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from hearsay.deploy.settings import difference
 
 log = logging.getLogger("hearsay.agent")
+_LONGEST = 64  # characters of an instance, which is kept and told to others: theirs would not be heard over a long one
 
 
 class Hello(NamedTuple):
@@ -33,7 +34,7 @@ def read(name: str, answer: bytes) -> Hello | None:
         given = json.loads(answer)
         found = Hello(*(given[field] for field in Hello._fields))
         texts = all(isinstance(text, str) for text in (found.config, found.instance, *found.instances.values()))
-        if not texts or not all(type(step) is int for step in found.heard.values()):
+        if not texts or len(found.instance) > _LONGEST or not all(type(step) is int for step in found.heard.values()):
             raise TypeError
         return found
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError):

@@ -132,7 +132,7 @@ class Ledger:
             for statement in filter(str.strip, SCHEMA.split(";")):
                 self._db.execute(statement)
             note(self._db, rows | about)
-        mark.sync_folder(self.path.parent)
+        mark.sync(self.path.parent)
 
     def _require_latest(self, before: bytes) -> None:
         """The mark names the last row, or, after a crash between the two, the one before it."""
@@ -150,6 +150,11 @@ class Ledger:
                 f"{self.path} and its mark disagree about message {marked.round}: one of them was replaced. {TREAT}"
             )
         if ahead:
+            # Its commit may have died before its sync: what is only in memory would be lost with the power, and its mark would not.
+            # Of SQLite's files only the log: closing another handle of the main file would take SQLite's locks away.
+            if (log := self.path.with_name(self.path.name + "-wal")).exists():
+                mark.sync(log)
+            mark.sync(self.path.parent)
             self._mark.write(newest, self._seal)
 
     def commit(
@@ -172,6 +177,7 @@ class Ledger:
                     raise sqlite3.IntegrityError(
                         f"message {self._newest + 1} comes next in the ledger, and not {round}"
                     )
+                self._require_alone()  # before any file is written over
                 blob, place = self._put(f"message-{round}", [payload])
                 at, state = self._store(round, False, arrays)
                 facts = (checksum(payload), len(payload), float(epsilon), json.dumps(notes), time.time(), secret, state)
@@ -187,9 +193,18 @@ class Ledger:
             self._blobs.spare += [place for place, _ in freed]  # only now: until then a row names them
             self._mark.write(round, sealed)
 
+    def _require_alone(self) -> None:
+        """Somebody may have deleted the lock file: two processes that share a ledger must not write over each other's files."""
+        found = self._db.execute("SELECT coalesce(max(round), -1) FROM rounds").fetchone()[0]
+        if found != self._newest:
+            raise LedgerError(
+                f"{self.path} has message {found}, which this process has not written: it is in use by another one, and its lock file is gone. Nothing was sent; end this one"
+            )
+
     def finish(self, round: int, arrays: dict[str, np.ndarray]) -> None:
         """The state after the last update: no message follows it."""
-        with self._writing("the last state is not on disk"):
+        with self._writing("the last state is not on disk"), transaction(self._db):
+            self._require_alone()
             self._state_at, _ = self._store(round, True, arrays)
 
     def _store(self, round: int, done: bool, arrays: dict[str, np.ndarray]) -> tuple[str, bytes]:

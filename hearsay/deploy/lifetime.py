@@ -1,11 +1,11 @@
 """What an agent's records have spent in all runs on this host, in a file beside the runs' folders: NAME.budget.
 
 A second run on the same records adds to what the first one spent, whatever it is called. So every run is entered here, with a fingerprint of each of its records, before its first message is committed: with its
-whole plan, as if all its messages had been sent. A run that ends early is over-counted, and none is ever under-counted, whatever moment a process dies at. The same ledger (by its `instance`) is entered once; a run that was
+whole plan, as if all its messages had been sent. A run that ends early is over-counted, and none is ever under-counted, whatever moment a process dies at. The same ledger (by its `instance` and run) is entered once; a run that was
 deleted and begun again under the same name has another ledger, and counts again. A rehearsal's noise can be subtracted by anybody who knows the seed: it counts as infinite.
 
 **Records** are known again by their numbers as they are in the file, before scaling and clipping, in any order and any company: what a record has spent is the composition of the runs that it was in, and the largest over the records of
-this run is what is printed. A record that was edited or rescaled is another one: that they are not is *declared*. Fingerprints are keyed, the key is drawn with the file, and without it they confirm no guess.
+this run is what is printed: the largest epsilon and the largest delta, be they those of different records. A record that was edited or rescaled is another one: that they are not is *declared*. Fingerprints are keyed, the key is drawn with the file, and without it they confirm no guess.
 
 **Composition** (adaptive: later runs may be chosen by what earlier ones gave). Laplace: epsilons add up. Gaussian: rho adds up, and is converted at this run's delta (privacy/rounding.py). Ternary: deltas add up. Kinds together:
 epsilons and deltas add up.
@@ -18,6 +18,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import logging
 import math
 import os
 import time
@@ -33,12 +34,13 @@ import numpy as np
 from hearsay.checkpoint import write_atomically
 from hearsay.deploy import mark
 from hearsay.deploy.rows import LedgerError, LedgerUnavailable
-from hearsay.privacy.certificate import Lifetime, show
+from hearsay.privacy.certificate import Lifetime, few, show
 
 if TYPE_CHECKING:
     from hearsay.deploy.plan import Plan
     from hearsay.deploy.settings import Member
 
+log = logging.getLogger("hearsay.agent")
 _KIND = b"hearsay budget 1\n"
 _UP = 1 + 2.0**-50  # more than adding up loses
 _HASH = 32
@@ -104,7 +106,7 @@ def _write(path: Path, book: Book) -> None:
         write_atomically(path, body + hashlib.sha256(body).digest())
     finally:
         os.umask(outer)
-    mark.sync_folder(path.parent)
+    mark.sync(path.parent)
 
 
 @contextmanager
@@ -155,7 +157,8 @@ def planned_spending(plan: Plan, agent: int, run: str, instance: str, *, rehears
 
 def together(book: Book, own: Spent, own_set: np.ndarray, delta: float | None) -> Lifetime:
     """What the records of this run have spent in others and with this one."""
-    others = [run for run in book.runs if run.instance != own.instance]
+    # A ledger that was copied before its first message has the instance of the other, but never its run.
+    others = [run for run in book.runs if (run.instance, run.run) != (own.instance, own.run)]
     inside = {number: np.isin(own_set, book.sets[number]) for number in {run.records for run in others}}
     others = [run for run in others if inside[run.records].any()]
     shared = np.array([inside[run.records] for run in others], bool).reshape(len(others), len(own_set))
@@ -167,17 +170,16 @@ def together(book: Book, own: Spent, own_set: np.ndarray, delta: float | None) -
         most = max(most, slack)
         if (total, slack) > (worst.total, worst.delta):
             worst = Lifetime(compose(before, delta)[0], total, slack, tuple(run.run for run in before))
-    # One record may have the largest epsilon and another the largest delta: the two together hold for all.
     return replace(worst, delta=most, records=int(shared.any(axis=0).sum()))
 
 
 def worst(book: Book) -> tuple[float, float]:
-    """(epsilon, delta) that hold for every record, the largest of either, Gaussian runs at the smallest delta of theirs."""
+    """(epsilon, delta) that no record has passed, Gaussian runs at the smallest delta of theirs."""
     every = np.unique(np.concatenate(book.sets)) if book.sets else np.empty(0, np.uint64)
     shared = np.array([np.isin(every, book.sets[run.records]) for run in book.runs], bool)
     patterns = list(np.unique(shared, axis=1).T) if book.runs else list[np.ndarray]()
     totals = [compose([run for run, there in zip(book.runs, one, strict=True) if there], None) for one in patterns]
-    return max((e for e, _ in totals), default=0.0), max((d for _, d in totals), default=0.0)
+    return max((epsilon for epsilon, _ in totals), default=0.0), max((delta for _, delta in totals), default=0.0)
 
 
 def _same(run: Spent, own: Spent) -> bool:
@@ -186,7 +188,8 @@ def _same(run: Spent, own: Spent) -> bool:
         math.isclose(a or 0.0, b or 0.0, rel_tol=1e-8)
         for a, b in ((run.epsilon, own.epsilon), (run.delta, own.delta), (run.rho, own.rho))
     )
-    return numbers and (run.instance, run.mechanism, run.numbers) == (own.instance, own.mechanism, own.numbers)
+    facts = ((one.instance, one.run, one.mechanism, one.numbers) for one in (run, own))
+    return numbers and len(set(facts)) == 1
 
 
 class Account:
@@ -200,7 +203,15 @@ class Account:
         self._delta = plan.certificate.delta if plan.certificate.mechanism == "gaussian" else None
         instance = mark.instance_of(member.ledger) or ""
         self._own = planned_spending(plan, agent, run, instance, rehearsed=rehearsed)
-        self.lifetime = self._look(read(self._path), self._own)
+        book = read(self._path)
+        self.lifetime = self._look(book, self._own)
+        others = {one.run for one in book.runs if (one.instance, one.run) != (instance, run)}
+        if others and not self.lifetime.records:
+            log.warning(
+                "none of these records was in the earlier runs of %s (%s): if they are the same in another form (rounded, rescaled, with another column), what they spent there is not counted",
+                member.name,
+                few(sorted(others), ", "),
+            )
         if why := self._exceeded():
             raise ValueError(why)
 
@@ -230,7 +241,7 @@ class Account:
 
     def _exceeded(self) -> str:
         found, limit = self.lifetime, self._limit
-        size = found.delta if found.total == 0 else found.total  # ternary messages have a delta alone
+        size = max(found.total, found.delta)  # ternary messages have a delta alone, and other runs may add an epsilon
         if limit is None or size <= limit:
             return ""
         return (

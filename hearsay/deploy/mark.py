@@ -65,14 +65,20 @@ def make(ledger: Path, instance: str) -> None:
         write_atomically(place(ledger), b"".join(_packed(slot).ljust(_SLOT, b"\0") for slot in slots))
     finally:
         os.umask(outer)
-    sync_folder(ledger.parent)
+    sync(ledger.parent)
 
 
 def instance_of(ledger: Path) -> str | None:
     """Which ledger lies there, without opening it; None where there is none."""
+    found = standing_of(ledger)
+    return None if found is None else found.instance
+
+
+def standing_of(ledger: Path) -> Standing | None:
+    """The last message that is known to have been marked, without opening anything; None where there is no mark."""
     path = place(ledger)
     try:
-        return _read(path, path.read_bytes())[0].instance
+        return _read(path, path.read_bytes())[0]
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -83,8 +89,9 @@ def place(ledger: Path) -> Path:
     return ledger.with_name(ledger.name + ".mark")
 
 
-def sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """A folder, or a file whoever has written to it."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

@@ -4,7 +4,7 @@
 
 - when its sender's link was made anew since the last one was heard: what was under way then is lost,
 - when a later round of the same sender has been heard,
-- when it has not come in four times the time that rounds have taken here, and not before a second; then after twice that time, and so on.
+- when it has not come in four times the time that rounds have taken here, and not before a second (but by half the deadline); then after twice that time, and so on.
 
 A question is a few bytes, but its answer is the whole message: on a slow line a question too many costs a round. No message is asked for twice at a time, and a question has no time limit of
 its own: it ends with an answer (the message, or that there is none yet) or with the link.
@@ -40,6 +40,7 @@ _BREATH = 0.01  # seconds between two looks at the same thing
 _MOST = 4  # questions that one neighbour may leave open: under "skip" a liar would collect one in every round
 _SMOOTH = 8  # rounds
 _WORD = 10.0  # seconds between two words in the log; the first comes after half of them
+_GONE = 2.0  # seconds without a link after which one who said that it is done has left, and not only lost its link
 _DIAL = 2.0  # seconds before the endpoint of one who is not connected is dialled
 
 
@@ -102,7 +103,9 @@ class Neighbours:
 
     def gather(self, step: int) -> tuple[dict[str, Fields], list[str]]:
         """The neighbours' messages of that round, and who is left out."""
-        clock, first, parted, pause = _Clock(self), max(_ASK, 4 * self._usual), False, 0.0
+        # Nobody stops at a deadline without having asked, however long one slow neighbour has made rounds last.
+        first = max(_ASK, min(4 * self._usual, self.network.deadline / 2))
+        clock, parted, pause = _Clock(self), False, 0.0
         pace, overtaken = _Pace(first, 2 * first), set[str]()
         while missing := self.mailbox.wait(step, pause, worth := self._worth_waiting_for(step)):
             self.waiting_for = missing
@@ -141,9 +144,13 @@ class Neighbours:
     def part(self) -> None:
         """Answer for the messages until all who hear this agent are done, and tell those it hears that it is."""
         told, clock, pace = dict[str, bytes](), _Clock(self), _Pace(0.0, _NUDGE, _LOOK)
+        away, what = dict[str, float](), f"done/{self.name}"
         while not self._stop.is_set():
-            untold = self._hears - set(told)
-            asked, what = untold & self.transport.alive(), f"done/{self.name}"
+            untold, alive = self._hears - set(told), self.transport.alive()
+            # Who has said that it is done and then left needs no word any more: its answer was lost with its link.
+            away = {name: away.get(name, clock.passed) for name in (untold & self._told) - alive}
+            untold -= {name for name, since in away.items() if clock.passed - since >= _GONE}
+            asked = untold & alive
             for name in pace.due(self._unasked(asked, what)):
                 self._ask(name, what, partial(told.__setitem__, name))
             missing = self._heard_by - self._told

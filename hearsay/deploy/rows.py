@@ -83,8 +83,10 @@ def about_seal(stored: dict[str, Any]) -> bytes:
 
 def overview(path: Path) -> Overview:
     """Also while the agent runs: nothing is written, nothing is locked."""
+    # Whoever has it open has a log beside it. Without one SQLite would make files, which fails on a medium that is read-only.
+    still = "" if path.with_name(path.name + "-wal").exists() else "&immutable=1"
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10)) as db:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{still}", uri=True, timeout=10)) as db:
             db.execute("BEGIN")
             if not db.execute("SELECT 1 FROM sqlite_master").fetchone():
                 return Overview({}, [], False)  # it is only being made

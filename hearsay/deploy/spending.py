@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hearsay.deploy import lifetime
+from hearsay.deploy import lifetime, mark
 from hearsay.deploy.rows import LedgerError, Overview, overview
 
 
@@ -33,7 +33,12 @@ def spent(folders: list[Path]) -> tuple[dict[str, dict[str, Any]], list[str]]:
                 if path.suffix == ".budget":
                     books[path.stem] = lifetime.read(path)
                 else:
-                    ledgers.setdefault(path.stem, []).append(overview(path))
+                    marked = mark.standing_of(path)  # first: a running agent goes on meanwhile
+                    ledgers.setdefault(path.stem, []).append(ledger := overview(path))
+                    if marked is not None and marked.round >= len(ledger.rows):
+                        wrong.append(
+                            f"{path} has {len(ledger.rows)} messages, and message {marked.round} may have left: more was spent than it says"
+                        )
             except LedgerError as error:
                 wrong.append(str(error))
         for name in sorted({*books, *ledgers}):
@@ -45,10 +50,10 @@ def spent(folders: list[Path]) -> tuple[dict[str, dict[str, Any]], list[str]]:
 
 
 def _runs(entered: list[lifetime.Spent], ledgers: list[Overview]) -> list[dict[str, Any]]:
-    by_instance = {ledger.about.get("instance", ""): ledger for ledger in ledgers if ledger.rows}
+    by_instance = {(ledger.about["instance"], ledger.about.get("run")): ledger for ledger in ledgers if ledger.rows}
     rows = []
     for run in entered:
-        ledger = by_instance.pop(run.instance, None)
+        ledger = by_instance.pop((run.instance, run.run), None)
         counted = {"run": run.run, "of": run.messages, "counted": run.epsilon, "delta": run.delta, "began": run.at}
         rows.append({**counted, "mechanism": run.mechanism, **_measured(ledger)})
     for ledger in by_instance.values():

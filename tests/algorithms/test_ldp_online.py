@@ -38,6 +38,7 @@ def test_tracking_error_falls_at_least_at_the_promised_rate(v, u, grow):
     assert upper <= -rate(u, v, max(grow))
 
 
+@pytest.mark.slow
 def test_beats_the_other_methods_at_equal_noise():
     """Fig. 1's setting in small: growing noise on every message, data split by label; 10 seeds, every seed of P1 below every other one."""
     problem = hs.problems.logistic("breast-cancer", agents=5, partition="by_label", ridge=0.3)

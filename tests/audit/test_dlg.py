@@ -77,6 +77,7 @@ def test_every_algorithm_gives_its_record_away_without_noise(name):
     assert reconstruct(chosen, problem(clip=0.5), GRAPH, agent=2, iterations=300).error < 0.05
 
 
+@pytest.mark.slow
 def test_error_rises_with_the_noise_until_a_guess_is_as_good():
     levels = (0.0, 0.5, 2.0, 10.0)
     sweep = against_noise(algorithm("ldp-online", 0.02), problem(), GRAPH, levels=levels, targets=4, restarts=1)

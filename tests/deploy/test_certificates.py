@@ -11,6 +11,7 @@ pytest.importorskip("cryptography")
 from cryptography import x509
 
 from hearsay.deploy import certificates
+from hearsay.deploy.links import Credentials
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +81,23 @@ def test_openssl_accepts_a_member_on_its_hosts_and_nowhere_else(folder):
     assert handshake(folder, "observer", "ann", "127.0.0.1")
     with pytest.raises(ssl.SSLCertVerificationError, match="mismatch"):
         handshake(folder, "bob", "ann", "bob.example")
+
+
+def test_an_authority_need_not_be_a_root_and_a_host_is_an_alternative_name(tmp_path):
+    """As Zenoh has it: what it connects with is not refused, and what it would never connect with is."""
+    crypto = certificates._cryptography()
+    root, authority, key = (crypto.ec.generate_private_key(crypto.ec.SECP256R1()) for _ in range(3))
+    names = {name: certificates._named(crypto, name) for name in ("root", "authority", "ann")}
+    between = certificates._certificate(crypto, names["authority"], names["root"], authority, root, 30, None)
+    certificates._write(crypto, tmp_path / "ca", between, authority)
+    found = Credentials(tmp_path / "ca.pem", tmp_path / "ann.pem", tmp_path / "ann.key")
+    for hosts in (["ann.example"], ["10.0.0.7"]):  # OpenSSL would take a common name where no host has a name
+        member = certificates._certificate(crypto, names["ann"], names["authority"], key, authority, 30, hosts)
+        certificates._write(crypto, tmp_path / "ann", member, key)
+        for host in (*hosts, "[::]", "0.0.0.0"):
+            found.verify("ann", host)
+        with pytest.raises(ValueError, match="must include the host of the agent's endpoint, 'ann'"):
+            found.verify("ann", "ann")
 
 
 def test_expiry_is_known(folder):

@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import stat
@@ -181,6 +182,27 @@ def test_commits_are_synced_to_disk(path):
         assert ledger._db.execute("PRAGMA synchronous").fetchone() == (2,)
 
 
+def test_a_commit_that_died_before_its_mark_is_synced_before_it_is_marked(path, tmp_path, monkeypatch):
+    """It may have died before its own sync: then only the system's memory has it, and with the power it would be gone, but not its mark."""
+    ledger = Ledger(path, ABOUT)
+    commit(ledger, 0)
+    monkeypatch.setattr(ledger._mark, "write", lambda *_: None)
+    commit(ledger, 1)
+    shutil.copytree(path.parent, tmp_path / "killed")
+    ledger.close()
+    synced: list[str] = []
+    for name in ("fsync", "fdatasync"):
+        plain = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda handle, plain=plain: (synced.append(handle_of(handle)), plain(handle)))
+    with Ledger(tmp_path / "killed" / path.name, ABOUT) as again:
+        assert_stands_at(again, 1)
+    assert synced == [f"{path.name}-wal", "killed", f"{path.name}.mark"]
+
+
+def handle_of(handle: int) -> str:
+    return Path(os.readlink(f"/proc/self/fd/{handle}")).name
+
+
 def test_the_instance_is_drawn_once_and_kept(path, tmp_path):
     with Ledger(path, ABOUT) as ledger:
         instance = ledger.instance
@@ -272,6 +294,31 @@ def test_two_ledgers_of_one_process(path):
         with Ledger(path.with_name("bob.ledger"), ABOUT):
             pass
     Ledger(path, ABOUT).close()
+
+
+def test_two_processes_whose_lock_file_was_deleted_write_over_nothing(path, monkeypatch):
+    monkeypatch.setattr(module, "_LARGE", 8)  # messages and states in files, which no transaction takes back
+    with Ledger(path, ABOUT) as one:
+        commit(one, 0)
+        path.with_name(path.name + ".lock").unlink()
+        with Ledger(path, ABOUT) as two:
+            commit(one, 1)
+            with pytest.raises(LedgerError, match="has message 1, which this process has not written"):
+                two.commit(1, b"another message", 1.0, {}, arrays(7))
+            with pytest.raises(LedgerError, match="its lock file is gone"):
+                two.finish(0, arrays(7))
+        assert one.message(1) == payload(1)
+    with Ledger(path, ABOUT) as again:
+        assert_stands_at(again, 1)
+
+
+@pytest.mark.parametrize("answer", [b'{"round": 1e999}', b'{"round": null}', b'{"round": "far"}', b"[]", b"", None])
+def test_what_a_neighbour_says_of_its_round_ends_no_agent(answer):
+    ledger = SimpleNamespace(size=lambda: 2**31, forget=lambda before: pytest.fail("nobody said that it has them"))
+    agent = SimpleNamespace(
+        ledger=ledger, heard_by=["mallory"], transport=SimpleNamespace(ask=lambda *_, **__: answer), _round=5
+    )
+    Agent._tidy(agent)  # type: ignore[arg-type]
 
 
 def test_closing_twice_is_no_mistake(path):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from hearsay import cli
-from hearsay.deploy import lifetime, mark
+from hearsay.deploy import lifetime, mark, spending
 from hearsay.deploy.agent import Agent
 from hearsay.deploy.host import keep
 from hearsay.deploy.ledger import Ledger, LedgerError
@@ -84,13 +84,47 @@ def test_budgets_of_several_kinds_add_up():
     assert compose([GAUSSIAN, PURE._replace(epsilon=math.inf)], 1e-5)[0] == math.inf
 
 
-def test_one_record_has_the_largest_epsilon_and_another_the_largest_delta():
-    sets = [np.array([1], np.uint64), np.array([2], np.uint64), np.array([1, 2], np.uint64)]
-    runs = [PURE._replace(instance="a", records=0), TERNARY._replace(instance="b", records=1)]
-    own = PURE._replace(instance="c", epsilon=0.1)
-    found = lifetime.together(lifetime.Book(b"key", runs, sets), own, sets[2], None)
-    assert (found.total, found.delta) == (pytest.approx(2.1), pytest.approx(0.3)), "what holds for both"
-    assert lifetime.worst(lifetime.Book(b"key", runs, sets)) == (pytest.approx(2.0), pytest.approx(0.3))
+def test_the_largest_epsilon_and_the_largest_delta_may_be_of_different_records(tmp_path, plan):
+    """A delta must not vanish because another record has spent a hair more epsilon without one."""
+    one, two = np.array([1], np.uint64), np.array([2], np.uint64)
+    book = lifetime.Book(b"k" * 32, [PURE._replace(records=0), TERNARY._replace(records=1)], [one, two])
+    found = lifetime.together(book, PURE._replace(instance="own", run="own"), np.append(one, two), None)
+    assert (found.total, found.delta) == (pytest.approx(4.0), pytest.approx(0.3)) and found.runs == ("pure",)
+    assert lifetime.worst(book) == (2.0, 0.3)
+    ternary = account(tmp_path, plan, limit=9.0)
+    ternary._limit = 0.5
+    ternary.lifetime = replace(ternary.lifetime, total=0.1, delta=0.6)
+    assert "must be at least 0.6" in ternary._exceeded(), "an epsilon besides does not hide it"
+
+
+def test_a_ledger_that_was_copied_before_its_first_message_is_another_run(tmp_path, plan):
+    one = account(tmp_path, plan, "one")
+    ledger = load(tmp_path / "one.toml").members[0].ledger
+    with Ledger(ledger, {}) as found:
+        instance = found.instance
+    shutil.copytree(ledger.parent, ledger.parent.with_name("two"))
+    one.enter(instance)
+    two = account(tmp_path, plan, "two")
+    assert mark.instance_of(load(tmp_path / "two.toml").members[0].ledger) == instance
+    assert two.lifetime.runs == ("one",) and two.enter(instance) == ""
+    assert [run.run for run in lifetime.read(tmp_path / "state" / "alice.budget").runs] == ["one", "two"]
+
+
+def test_a_ledger_that_has_lost_messages_is_said_where_spending_is_printed(tmp_path):
+    path = tmp_path / "state" / "one" / "alice.ledger"
+    with Ledger(path, {"run": "one"}) as ledger:
+        ledger.commit(0, b"message", 0.5, {}, {"x": np.zeros(1)})
+    shutil.copy(path, tmp_path)
+    with Ledger(path, {"run": "one"}) as ledger:
+        ledger.commit(1, b"message", 1.0, {}, {"x": np.zeros(1)})
+        found, wrong = spending.spent([path.parent.parent])
+        assert found["alice"]["runs"][0]["spent"] == 1.0 and wrong == []
+    shutil.copy(tmp_path / path.name, path)
+    there = sorted(path.parent.iterdir())
+    found, wrong = spending.spent([path.parent.parent])
+    assert sorted(path.parent.iterdir()) == there, "looking leaves nothing behind"
+    assert found["alice"]["runs"][0]["spent"] == 0.5
+    assert len(wrong) == 1 and "has 1 messages, and message 1 may have left: more was spent" in wrong[0]
 
 
 def test_a_second_run_on_the_same_records(tmp_path, plan):
@@ -244,6 +278,14 @@ def test_a_record_is_known_by_its_numbers(tmp_path):
     (one, rows), (two, same) = own(loose, 0), own(tight, 0)
     assert not np.array_equal(one.features[0], two.features[0])
     np.testing.assert_array_equal(rows, same)
+
+
+def test_records_that_come_in_another_form_are_not_known_again_and_that_is_said(tmp_path, plan, caplog):
+    account(tmp_path, plan).enter("a" * 32)
+    assert "none of these records" not in caplog.text
+    rounded = replace(plan, rows=plan.rows[::-1] ^ 1)
+    assert account(tmp_path, rounded, "two").lifetime.before == 0
+    assert "none of these records was in the earlier runs of alice (one): if they are the same in" in caplog.text
 
 
 def test_fingerprints_confirm_no_guess(tmp_path, plan):

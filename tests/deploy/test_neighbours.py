@@ -10,6 +10,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from hearsay.deploy import greeting
 from hearsay.deploy import neighbours as module
 from hearsay.deploy.host import Stopped
 from hearsay.deploy.links import Peer
@@ -183,6 +184,24 @@ def test_the_first_question_waits_for_four_times_what_rounds_take(world):
     assert usual[-1] > 0.015, "a smoothed time"
 
 
+def test_nobody_stops_at_a_deadline_without_having_asked(world):
+    """However long rounds have taken: one slow neighbour must not keep others from being asked for what was lost."""
+    alice, line, _ = world(ask=0.01, deadline=4.0)
+    alice._usual = 1000.0
+    going = Round(alice, 0)
+    wait_for(lambda: len(line.asked) == 2)
+    for name in HEARS:
+        line.answer(name, "0", message(name, 0))
+    assert going.result()[1] == []
+
+
+@pytest.mark.parametrize("length", [32, 1_000_000])
+def test_an_instance_that_would_crowd_out_what_this_agent_says_is_nonsense(length):
+    """It is kept for good and told to all neighbours, who hear no answer of more than a megabyte."""
+    answer = {"config": "c", "public": {}, "instance": "a" * length, "instances": {}, "heard": {}}
+    assert (greeting.read("mallory", json.dumps(answer).encode()) is not None) == (length == 32)
+
+
 def test_who_was_away_says_nothing_of_how_long_messages_take(world):
     alice, line, mailbox = world()
     before = alice._usual
@@ -222,6 +241,21 @@ def test_a_deadline_says_who_is_connected(world):
         f"no message 0 from bob (connected, but silent), carol (not connected) within 0.1 s ({where}: connection refused)"
         in said
     )
+
+
+def test_who_was_done_and_left_is_not_waited_for(world, monkeypatch):
+    """The last word of two can always be lost: carol has heard all she needs, and her answer went with her link."""
+    monkeypatch.setattr(module, "_GONE", 0.0)
+    alice, line, _ = world()
+    thread = threading.Thread(target=alice.part)
+    thread.start()
+    for name in HEARS:
+        wait_for(lambda name=name: (name, "done/alice") in line.open)
+        assert alice.hear_done(name) == b"heard"
+    line.here.discard("carol")
+    line.answer("bob", "done/alice", b"heard")
+    thread.join(SECONDS)
+    assert not thread.is_alive()
 
 
 def test_the_end_is_told_and_heard(world):

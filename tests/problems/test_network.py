@@ -41,12 +41,7 @@ def linear_pair(clip: float | None, norm: str = "l2") -> tuple[Problem, Problem]
 FEDERATED = ("correlated-federated", "federated-independent", "federated-noiseless")
 
 
-# One of each kind by default; the others share their code.
-DISTINCT = ("gradient-tracking", "correlated-federated", "adp2sgd")
-EVERY = [pytest.param(n, marks=() if n in DISTINCT else pytest.mark.slow) for n in hs.REGISTRY]
-
-
-@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("name", hs.REGISTRY)
 def test_a_network_that_is_a_linear_model_takes_its_path(name):
     """Agents one after the other instead of as one array, gradients by automatic differentiation: the same trajectory for every algorithm."""
     linear, network = linear_pair(clip=0.3)

@@ -1,0 +1,37 @@
+"""Cases of one idea: so many of a test's parameters, evenly spread, are run by default; `make test-slow` runs the rest."""
+
+from __future__ import annotations
+
+import numpy as np
+
+CASES = {
+    "tests/algorithms/test_correlated_federated.py::test_the_model_carries_the_stream_noise": 3,
+    "tests/algorithms/test_gradient_tracking.py::test_no_transcript_moves_a_message_further_than_certified": 6,
+    "tests/algorithms/test_gradient_tracking.py::test_noise_free_error_vanishes_on_unbalanced_digraphs": 3,
+    "tests/audit/test_brute_force.py::test_a_scalar_quadratic_comes_close_to_the_certificate": 3,
+    "tests/audit/test_faults.py::test_brute_force_catches_wrong_gaps": 4,
+    "tests/deploy/test_arithmetic.py::test_no_update_is_off_by_more_than_is_counted": 6,
+    "tests/deploy/test_equivalence.py::test_every_algorithm_deployed_equals_simulated": 6,
+    "tests/noise/test_quality.py::test_streams_of_an_algorithm": 3,
+    "tests/problems/test_layers.py::test_convolution_and_its_derivatives_are_the_librarys": 4,
+    "tests/problems/test_network.py::test_a_network_that_is_a_linear_model_takes_its_path": 2,
+    "tests/problems/test_per_record.py::test_the_sum_is_that_of_a_plain_loop": 4,
+    "tests/problems/test_sampling.py::test_drawn_batches_have_the_right_number_of_real_records": 4,
+    "tests/problems/test_sampling.py::test_exposure_and_pattern_are_what_replacing_a_record_shows": 8,
+    "tests/problems/test_sampling.py::test_exposure_and_pattern_of_a_size_are_what_replacing_a_record_shows": 4,
+    "tests/problems/test_stream.py::test_a_batch_is_the_plain_mean_of_the_first_records_of_its_blocks": 3,
+    "tests/test_contract.py::test_seeds_side_by_side_equal_seeds_one_by_one": 6,
+    "tests/test_contract.py::test_traced_once_however_many_chunks": 6,
+    "tests/test_plan.py::test_never_less_privacy_than_asked": 8,
+    "tests/theory/test_correlated_federated.py::test_the_measured_regret_stays_below_the_bound": 1,
+}
+
+
+def left_to_the_slow(found: dict[str, list]) -> list:
+    """The items of `found` (test -> its cases) that are not among the first choice."""
+    left = []
+    for name, most in CASES.items():
+        cases = found.get(name, [])
+        kept = set(np.linspace(0, len(cases) - 1, min(most, len(cases))).round().astype(int).tolist())
+        left += [case for number, case in enumerate(cases) if number not in kept]
+    return left
