@@ -207,7 +207,11 @@ def plain(name: str, value: Any) -> Any:
     if value is None:
         return None
     if getattr(value, "ndim", 0) > 0:
-        return np.asarray(value, np.int64) if value.dtype.kind in "iu" else array(name, value)
+        if value.dtype.kind not in "iu":
+            return array(name, value)
+        if value.size and int(np.max(value)) >= 2**63:
+            fail(name, "below 2^63", int(np.max(value)))
+        return np.asarray(value, np.int64)
     if is_sequence(value):
         return tuple(plain(name, one) for one in value)
     if _is_one_number(value, "iu") and hasattr(value, "__index__"):

@@ -45,7 +45,7 @@ class Graph:
     )
 
     def __post_init__(self) -> None:
-        check.settle(self, weights=_float64, push=check.optional(_float64), lossy=check.flag)
+        check.settle(self, weights=_kept, push=check.optional(_kept), lossy=check.flag)
 
     @property
     def pushed(self) -> sparse.csr_array:
@@ -383,6 +383,12 @@ BUILDERS: dict[str, Callable[..., Graph]] = {
     "random-digraph": random_digraph,
     "five-agents": five_agents,
 }
+
+
+def _kept(name: str, matrix: Any) -> sparse.csr_array:
+    """Weights that nobody can write to: a certificate speaks of what was checked."""
+    found = _float64(name, matrix)
+    return sparse.csr_array((check.kept(found.data), found.indices, found.indptr), shape=found.shape)
 
 
 def _float64(name: str, matrix: Any) -> sparse.csr_array:
