@@ -104,4 +104,5 @@ def test_an_attack_leaves_pictures(tmp_path):
     result = call("attack", "dsgd", *SMALL, "--noise", "0.01", "--levels", "0,2", "--targets", "1", "--restarts", "1", "--iterations", "20", "--out", tmp_path)  # fmt: skip
     assert result.exit_code == 0, result.output
     assert "blind guess" in result.output and (tmp_path / "reconstructions.csv").exists()
-    assert "<img" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<svg" in page and "<image" in page, "a curve, and the images themselves"

@@ -52,7 +52,7 @@ def held_for(pattern: str) -> int:
 GRID = [
     (name, pattern)
     for name, pattern in itertools.product(hs.REGISTRY, SAMPLERS)
-    if "federated" not in name or pattern in FEDERATED
+    if name != "federated-noiseless" and ("federated" not in name or pattern in FEDERATED)
 ]
 # By default what no other test here or in test_faults.py searches; the rest (a few seconds each) are marked slow.
 QUICK = {
