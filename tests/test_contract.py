@@ -97,7 +97,7 @@ def test_simulator_equals_a_plain_loop_over_agents(name):
 
 # Not asked of these: their quantisation, ternary values, weights or server steps have other limits.
 OTHERS = ("dola", "ternary-dsgd", "quantized-dsgd", "weighted-erm", *FEDERATED)
-SHORT = ("ldp-online", "gradient-tracking")  # half a minute each for those that draw for every step
+SHORT = ("ldp-online",)  # half a minute each for those that draw for every step
 ARRIVING = [pytest.param(n, marks=() if n in SHORT else pytest.mark.slow) for n in ALGORITHMS if n not in OTHERS]
 
 

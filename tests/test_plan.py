@@ -79,6 +79,7 @@ def test_a_step_that_never_leaves_the_start_is_not_chosen():
     assert math.exp(-2 * steps.sum()) <= 2000**-slow.rate * 1.1
 
 
+@pytest.mark.slow
 def test_a_sample_budget_is_kept():
     problem, graph = hs.problems.estimation(frozen=True), hs.graphs.ring(6)
     algorithm = hs.output_perturbation(sampling=hs.Subset("(k+1)^1.1"))

@@ -61,6 +61,7 @@ def test_trackers_sum_to_gradients_at_every_step_noise_or_not(noise):
     assert np.abs(tracker - gradient).max() > 1e-6  # single trackers are not the agents' own gradients
 
 
+@pytest.mark.slow
 def test_the_printed_variant_stops_short():
     """On the five-agent pair, without noise: the compact form arrives, the printed agents' update never does."""
     problem = hs.problems.ridge(agents=5, records=8, dimension=3, ridge=0.3, radius=50.0, partition="iid", seed=2)

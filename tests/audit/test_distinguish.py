@@ -210,6 +210,7 @@ def test_a_pair_that_the_search_has_found_can_be_audited():
     assert 1.2 <= distinguish(algorithm, problem, GRAPH, agent=1, pair=found.pair, steps=2).lower <= 2.0
 
 
+@pytest.mark.slow
 def test_everybody_is_audited_and_the_report_says_so(tmp_path):
     """Noise and bounds fail by chance once in 1,000 each; the search never does. Agents differ in the size of their noise only: one search serves all."""
     problem, algorithm = problem_of(), hs.ldp_online(step=0.5, noise=[0.5, 1.0, 2.0])

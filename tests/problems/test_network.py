@@ -59,6 +59,7 @@ def test_a_network_that_is_a_linear_model_takes_its_path(name):
     np.testing.assert_allclose(runs[1].models, runs[0].models, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_growing_history_of_a_network_is_that_of_the_linear_model():
     linear, network = linear_pair(clip=0.3)
     algorithm = hs.ldp_online(noise=0.1)
@@ -95,6 +96,7 @@ def tiny(classes: int = 10, width: int = 64) -> Tiny:
     return Tiny(eqx.nn.Linear(width, classes, key=jax.random.key(0)))
 
 
+@pytest.mark.slow
 def test_a_module_and_a_plain_function_are_the_same_model():
     module = tiny()
 
@@ -305,6 +307,7 @@ def test_a_run_resumes_where_it_was(tmp_path):
     np.testing.assert_allclose(rest.metrics["test_loss"], whole.metrics["test_loss"], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_lower_precision_changes_little():
     def value(compute: str) -> np.ndarray:
         problem = hs.problems.neural("digits", model=tiny(), agents=3, records=60, test_records=10, compute=compute)

@@ -159,6 +159,7 @@ def run(steps: int, every: int = 4, seed: int = 0, **options):
     return hs.simulate(algorithm(**options), problem, GRAPH, steps=steps, every=every, seeds=[0, 3])
 
 
+@pytest.mark.slow
 def test_neither_chunks_nor_the_length_of_a_run_change_its_records():
     """Measured at other steps, or stopped early: wherever two runs measure the same step they found the same models."""
     whole = run(16)
