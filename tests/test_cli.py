@@ -257,6 +257,7 @@ def test_certify_calibrates_to_a_target():
         assert all(b["epsilon"] <= 3.0 for b in budgets)
 
 
+@pytest.mark.slow
 def test_compare_two_algorithms(tmp_path):
     result = call("compare", "ldp-online", "dsgd", *TINY, "--epsilon", "4", "--out", tmp_path)
     page = (tmp_path / "report.html").read_text()

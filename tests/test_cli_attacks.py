@@ -22,6 +22,7 @@ def call(*words: str):
     return CliRunner().invoke(cli.app, [str(w) for w in words])
 
 
+@pytest.mark.slow
 def test_a_network_trains_and_states_device_memory_and_time(tmp_path):
     result = call("run", "dsgd", *SMALL, "--noise", "0.1", "--steps", "5", "--seeds", "1", "--out", tmp_path)
     assert result.exit_code == 0, result.output

@@ -9,14 +9,14 @@ from hearsay import _validate as check
 
 
 def test_a_short_search_finds_nothing():
-    """Twenty random configurations against their plain twins, one attack."""
+    """Ten random configurations against their plain twins, one attack."""
     draw, outcomes = number_search.Draw(7), []
-    cases = [number_search.drawn(draw) for _ in range(20)]
+    cases = [number_search.drawn(draw) for _ in range(10)]
     for case in cases:
         outcome, details = number_search.judged(case)
         assert not outcome.startswith("FAULT"), (outcome, case, details)
         outcomes.append(outcome)
-    assert outcomes.count("same as in plain numbers") >= 10
+    assert outcomes.count("same as in plain numbers") >= 5
     quick = next(c for c, o in zip(cases, outcomes, strict=True) if o.startswith("same") and c["name"] == "dsgd")
     found, ratio = number_search.attacked(quick, 0)
     assert found == "attack within the certificate" and ratio > 0.1

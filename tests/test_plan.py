@@ -135,6 +135,7 @@ def load_text(text: str) -> Config:
     return Config(**tomllib.loads(text))
 
 
+@pytest.mark.slow
 def test_the_command_writes_what_run_accepts(tmp_path):
     out = tmp_path / "sub" / "plan.toml"
     words = [

@@ -119,6 +119,7 @@ def searched_in_three(loss: str, name: str, pattern: str):
     return search(algorithm, problem_of(OTHERS[loss], d=3, radius=4.0), GRAPH, agent=1, steps=STEPS)
 
 
+@pytest.mark.slow
 def test_local_steps_keep_to_the_certificate_where_a_quadratic_loss_is_not_clipped():
     problem = problem_of(Squared(1.0, 0.0, label_bound=2.0), held=32, radius=0.1)
     algorithm = hs.correlated_federated(step=0.4, horizon=4, sampling=hs.Fresh(8))

@@ -176,6 +176,7 @@ def test_p3_settings(digits):
     assert images.certified(faster, digits, graph, 20) == pytest.approx(100 * images.certified(scheme, digits, graph, 20), rel=1e-6)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_p4(tmp_path):
     only = [f"τ = 5: {p4_mnist.BEST}, as printed", f"τ = 5: {p4_mnist.BEST}, certified", "τ = 5: noiseless"]
     page, stages = run("p4-mnist", tmp_path, data="digits", only=only, learners=3)

@@ -189,6 +189,7 @@ def test_spent_ends_at_the_certificate(setting, sampling):
     np.testing.assert_allclose(curve[-1], certify(algorithm, problem, graph, 40).epsilon, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_run_that_never_ends_costs_more_and_says_what_it_takes_for_granted(setting):
     problem, graph = setting
     algorithm = options()

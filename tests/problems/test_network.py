@@ -254,6 +254,7 @@ def test_a_microbatch_is_chosen_from_the_memory_and_stated():
     assert "cpu device" in devices.facts(algorithm, tight, hs.graphs.ring(3))
 
 
+@pytest.mark.slow
 def test_a_microbatch_that_does_not_fit_is_halved_and_said(monkeypatch):
     from hearsay import engine
 
