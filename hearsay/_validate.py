@@ -107,8 +107,8 @@ def nonnegative(name: str, value: Any) -> float:
     return value
 
 
-def budget(name: str, value: Any) -> float:
-    """What has been or may be spent: zero or positive, or infinity where there is no guarantee."""
+def nonnegative_or_infinite(name: str, value: Any) -> float:
+    """What has been or may be spent, among others: infinity where there is no guarantee."""
     value = real(name, value)
     if value < 0:
         fail(name, "zero or positive", value)

@@ -36,7 +36,13 @@ class Lifetime:
     records: int = 0  # how many of this run's records were in other runs
 
     def __post_init__(self) -> None:
-        check.settle(self, before=check.budget, total=check.budget, delta=check.budget, records=check.natural)
+        check.settle(
+            self,
+            before=check.nonnegative_or_infinite,
+            total=check.nonnegative_or_infinite,
+            delta=check.nonnegative_or_infinite,
+            records=check.natural,
+        )
 
     def __str__(self) -> str:
         at = f" at delta = {self.delta:.3g}" if self.delta else ""
@@ -65,7 +71,7 @@ class AgentBudget:
     lifetime: Lifetime | None = None
 
     def __post_init__(self) -> None:
-        spent, maybe = check.budget, check.optional(check.budget)
+        spent, maybe = check.nonnegative_or_infinite, check.optional(check.nonnegative_or_infinite)
         check.settle(self, agent=check.natural, epsilon=spent, epsilon_at_delta=maybe, rho=maybe, delta=maybe)
         if self.delta is not None and self.delta > 1:
             check.fail("delta", "at most 1", self.delta)

@@ -54,7 +54,7 @@ def gaussian_epsilon(rho: float, delta: float) -> float:
     delta = check.fraction("delta", delta)
     if isinstance(rho, float) and math.isnan(rho):  # infinity less infinity, on the way here: no budget
         return math.inf
-    rho = check.budget("rho", rho)
+    rho = check.nonnegative_or_infinite("rho", rho)
     if rho == 0:
         return 0.0
     if not math.isfinite(rho):

@@ -52,7 +52,9 @@ class Bound:
     reason: str = ""
 
     def __post_init__(self) -> None:
-        check.settle(self, value=check.budget, summed_to=check.natural, tail=check.budget)
+        check.settle(
+            self, value=check.nonnegative_or_infinite, summed_to=check.natural, tail=check.nonnegative_or_infinite
+        )
 
 
 class _NoBound(Exception):

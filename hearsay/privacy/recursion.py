@@ -91,7 +91,7 @@ class Release:
     fresh: float = 0.0
 
     def __post_init__(self) -> None:
-        check.settle(self, scale=nonnegative, state=check.budget, fresh=check.budget)
+        check.settle(self, scale=nonnegative, state=check.nonnegative_or_infinite, fresh=check.nonnegative_or_infinite)
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Account:
 
 def prices(account: Account, horizon: int, terminal: float = 0.0) -> np.ndarray:
     """w(l) for l = 0 .. horizon-1, times sqrt(d). `terminal` stands for q(horizon), what later messages cost."""
-    horizon, terminal = check.natural("horizon", horizon), check.budget("terminal", terminal)
+    horizon, terminal = check.natural("horizon", horizon), check.nonnegative_or_infinite("terminal", terminal)
     k = np.arange(horizon)
     contraction, jump, exposure = account.recursion.coefficients(horizon)
     through, fresh = np.zeros(horizon), np.zeros(horizon)

@@ -71,17 +71,21 @@ _UP = 1 + 2.0**-50  # more than the few float64 operations of a formula here can
 
 def laplace(epsilon: float, numbers: int) -> float:
     """Pure epsilon of lattice Laplace noise, from that of ideal noise."""
-    return (check.budget("epsilon", epsilon) + _numbers(numbers) * 2.0**-GRID_BITS) * _UP
+    return (check.nonnegative_or_infinite("epsilon", epsilon) + _numbers(numbers) * 2.0**-GRID_BITS) * _UP
 
 
 def gaussian(rho: float, numbers: int) -> float:
     """rho of lattice Gaussian noise, independent in all numbers."""
-    return (math.sqrt(2 * check.budget("rho", rho)) + math.sqrt(_numbers(numbers)) * 2.0**-GRID_BITS) ** 2 / 2 * _UP
+    return (
+        (math.sqrt(2 * check.nonnegative_or_infinite("rho", rho)) + math.sqrt(_numbers(numbers)) * 2.0**-GRID_BITS) ** 2
+        / 2
+        * _UP
+    )
 
 
 def ternary(delta: float, numbers: int) -> float:
     """delta of the lattice ternary quantizer; 1 or more means no guarantee, as for the ideal one."""
-    return (check.budget("delta", delta) + _numbers(numbers) * 2.0 ** (1 - TERNARY_BITS)) * _UP
+    return (check.nonnegative_or_infinite("delta", delta) + _numbers(numbers) * 2.0 ** (1 - TERNARY_BITS)) * _UP
 
 
 def factorized(rho: float, factorization: Factorization, dimension: int) -> float:
@@ -94,7 +98,7 @@ def factorized(rho: float, factorization: Factorization, dimension: int) -> floa
     floated = root * encoded(factorization, (terms + 4) * 2.0**-53 * others)
     if not floated < 0.5:
         return math.inf
-    mu = (math.sqrt(2 * check.budget("rho", rho)) + rounded + 2 * _TAIL * floated) / (1 - floated)
+    mu = (math.sqrt(2 * check.nonnegative_or_infinite("rho", rho)) + rounded + 2 * _TAIL * floated) / (1 - floated)
     reach = _TAIL + mu
     # Up to here float64 holds eta exactly, and S_r does not saturate (at 2^60 steps; a scale has up to 2^37).
     if not (reach <= 2.0**16 and reach * float(np.max(others / np.abs(diagonal))) <= 2.0**23):
@@ -122,7 +126,7 @@ def curve_slack(coordinates: int, epsilon: float) -> float:
 def gaussian_epsilon(rho: float, delta: float, numbers: int) -> float:
     """epsilon at delta for the rho that `gaussian` or `factorized` returned: by the exact curve of continuous noise,
     less `curve_slack`, or by zCDP alone."""
-    rho, delta, numbers = check.budget("rho", rho), check.fraction("delta", delta), _numbers(numbers)
+    rho, delta, numbers = check.nonnegative_or_infinite("rho", rho), check.fraction("delta", delta), _numbers(numbers)
     spare = delta - numbers * 2.0**-_TAIL_BITS
     if not (math.isfinite(rho) and spare > 0):
         return math.inf

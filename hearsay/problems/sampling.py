@@ -308,7 +308,7 @@ class Fresh(Sized):
         return np.minimum(self._consumed(step + 1, arrivals)[step + 1], held)
 
     def lasts(self, held: float, arrivals: Arrivals) -> float:
-        held = check.budget("held", held)  # none at all last for no step
+        held = check.nonnegative_or_infinite("held", held)  # none at all last for no step
         if math.isinf(held):
             return math.inf
         if (size := self.constant(arrivals)) is not None:
