@@ -18,9 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hearsay.problems import per_record
-from hearsay.problems.domains import shortened
-from hearsay.problems.losses import Squared
+from hearsay.problems.losses import per_record
+from hearsay.problems.losses.domains import shortened
+from hearsay.problems.losses.linear import Squared
 
 COUNT = 4000
 BOUNDS = (1e-30, 1e-25, 1e-15, 3e-7, 1e-3, 1.0, 1e15, 1e30)

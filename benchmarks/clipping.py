@@ -19,9 +19,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hearsay.problems import layers
-from hearsay.problems.models import MODELS
-from hearsay.problems.per_record import gradient_sum
+from hearsay.problems.losses import layers
+from hearsay.problems.losses.models import MODELS
+from hearsay.problems.losses.per_record import gradient_sum
 
 OPACUS = r"""
 import sys, time, warnings

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 import hearsay as hs
-from hearsay.problems.datasets import from_arrays
+from hearsay.problems.data.datasets import from_arrays
 
 
 def problem(agents: int, records: int, d: int) -> hs.problems.Problem:

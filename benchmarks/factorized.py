@@ -21,8 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hearsay.noise.factorized import noise_stream
-from hearsay.privacy.factorization import FACTORIZATIONS, factorization
+from hearsay.mechanisms.factorized.kinds import FACTORIZATIONS, factorization
+from hearsay.mechanisms.factorized.stream import noise_stream
 
 D, R, BANDS = 62_000, 1000, 16
 QUICK = "--quick" in sys.argv

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hearsay.noise.lattice import SAMPLERS, Key, privatize
+from hearsay.mechanisms.lattice import SAMPLERS, Key, privatize
 
 QUICK = "--quick" in sys.argv
 SCALE, COUNT, THEIRS, DIMENSION = 2.0**36 * 1.3, 10**6, 20_000, 62_000

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import hearsay as hs
-from hearsay.problems.images import Images
-from hearsay.session import Session
+from hearsay.problems.data.images import Images
+from hearsay.simulation.session import Session
 
 
 def milliseconds(function, *args, repeat: int = 5) -> float:

@@ -25,7 +25,7 @@ import numpy as np
 
 import hearsay as hs
 from hearsay.audit.search import search
-from hearsay.certify import messages_within
+from hearsay.certification import messages_within
 from hearsay.problems import from_arrays
 
 FLOATS: dict[str, Callable[[float], Any]] = {

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import hearsay as hs
-from hearsay.mixing import Dense, mixer
-from hearsay.problems.datasets import from_arrays
+from hearsay.graphs.channels import Dense, mixer
+from hearsay.problems.data.datasets import from_arrays
 
 D, STEPS = 100, 200
 

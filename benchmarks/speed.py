@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import hearsay as hs
-from hearsay import engine, keys
-from hearsay.certify import _cost
-from hearsay.problems.datasets import from_arrays
+from hearsay.certification import _cost
+from hearsay.problems.data.datasets import from_arrays
+from hearsay.simulation import engine, keys
 
 AGENTS, D, STEPS = 5, 117, 2000
 REPEATS = 3 if "--quick" in sys.argv else 9
@@ -133,7 +133,7 @@ def statistics() -> None:
     """Ridge with sufficient statistics: the cost of a step must not depend on how long the history is."""
     problem = hs.problems.ridge(agents=AGENTS, dimension=50, records=10_000)
     algorithm, graph = hs.ldp_online(noise=hs.PowerLaw(1.0, 0.1)), hs.graphs.ring(AGENTS)
-    from hearsay.session import Session
+    from hearsay.simulation.session import Session
 
     ratios = []
     for _ in range(REPEATS):

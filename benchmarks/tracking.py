@@ -17,9 +17,9 @@ os.environ["HEARSAY_CACHE"] = tempfile.mkdtemp(prefix="hearsay-bench-")
 import numpy as np
 
 import hearsay as hs
-from hearsay import engine
 from hearsay.experiments.p3_estimation import forms
-from hearsay.problems.datasets import from_arrays
+from hearsay.problems.data.datasets import from_arrays
+from hearsay.simulation import engine
 
 
 def timed(name: str, call: Callable[[], object]) -> None:

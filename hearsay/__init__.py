@@ -37,12 +37,12 @@ from hearsay.algorithms import (
     ternary_dsgd,
     weighted_erm,
 )
-from hearsay.certify import calibrate, certify, planned
+from hearsay.certification import calibrate, certify, planned
 from hearsay.privacy.certificate import Certificate
-from hearsay.problems.sampling import Cyclic, Fresh, History, Resample, Subset
-from hearsay.run import Run
+from hearsay.problems.sampling.samplers import Cyclic, Fresh, History, Resample, Subset
 from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize
-from hearsay.simulate import simulate
+from hearsay.simulation.result import Run
+from hearsay.simulation.simulating import simulate
 
 __all__ = [
     "REGISTRY",

@@ -11,11 +11,11 @@ a deployed agent calls the very same functions in its own process.
     predict(state)                                -> params               the model an agent reads out for itself
 
 `send(draws, state, batch, rates)` is the one place where noise goes in, between `prepare` and `finish`: a simulation adds the draws in floating point, a deployed
-agent the noise of a lattice (deploy/privatize.py). What comes out of `finish` is all that ever leaves an agent. `batch.gradient(params)` is the mean gradient of the step's records (problems/sampling.py);
+agent the noise of a lattice (deploy/privatize.py). What comes out of `finish` is all that ever leaves an agent. `batch.gradient(params)` is the mean gradient of the step's records (problems/sampling/samplers.py);
 `prepare` has it too, for algorithms that share gradients or trackers.
 
 Every algorithm here is linear in what it hears, so `Inbox` holds, per message field, `total` = sum over the in-neighbours j of w_ij message_j,
-and `own`, the agent's own weight in that field's matrix: -sum_j w_ij for a "coupling" field, 1 - sum_j w_ij for a "mixing" field (graphs.py).
+and `own`, the agent's own weight in that field's matrix: -sum_j w_ij for a "coupling" field, 1 - sum_j w_ij for a "mixing" field (graphs/).
 
 The proof lives next to the update: `leak`, `step_size` and `releases` hand the privacy engine (privacy/recursion.py) the coefficients of
 the recursion, read from the same schedules that drive the run.
@@ -32,16 +32,16 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import numpy as np
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.graphs import Graph
-from hearsay.noise import MECHANISMS
-from hearsay.privacy.factorization import Factorization
+from hearsay.mechanisms import MECHANISMS
+from hearsay.mechanisms.factorized.kinds import Factorization
 from hearsay.privacy.one_mechanism import OneMechanism
 from hearsay.privacy.participation import History as FromFirstUse
 from hearsay.privacy.recursion import Account, Assumption, Recursion, Release
-from hearsay.problems.domains import Domain
+from hearsay.problems.losses.domains import Domain
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import Sampling
+from hearsay.problems.sampling.samplers import Sampling
 from hearsay.schedules import Constant, Schedule, nonnegative
 
 
@@ -88,10 +88,10 @@ class Algorithm(ABC):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise", as_noise(self.noise))
-        check.flag("average", self.average)
-        check.one_of("mechanism", self.mechanism, MECHANISMS)
+        require.flag("average", self.average)
+        require.one_of("mechanism", self.mechanism, MECHANISMS)
         if not isinstance(self.sampling, Sampling):
-            check.fail("sampling", "a sampler such as hearsay.History()", self.sampling)
+            require.fail("sampling", "a sampler such as hearsay.History()", self.sampling)
 
     # What one agent does.
 
@@ -169,8 +169,8 @@ class Algorithm(ABC):
 
     def check(self, graph: Graph, problem: Problem) -> None:
         """Raise ValueError for what cannot be run."""
-        check.instance("problem", problem, Problem, "a problem such as hearsay.problems.logistic(...)")
-        check.instance("graph", graph, Graph, "a graph such as hearsay.graphs.ring(5), or from_networkx(...) of one")
+        require.instance("problem", problem, Problem, "a problem such as hearsay.problems.logistic(...)")
+        require.instance("graph", graph, Graph, "a graph such as hearsay.graphs.ring(5), or from_networkx(...) of one")
         graph.require_agents(problem.agents)
         if graph.lossy and (stuck := set(self.channels.values()) - {"coupling", "mixing"}):
             why = (
@@ -181,7 +181,7 @@ class Algorithm(ABC):
             raise ValueError(f"{self.name} cannot do without a message (policy skip): {why}")
         self.sampling.check(problem.counts)
         if isinstance(self.noise, tuple) and len(self.noise) != graph.agents:
-            check.fail(
+            require.fail(
                 "noise", f"one schedule, or one for each of the {graph.agents} agents", f"{len(self.noise)} schedules"
             )
 
@@ -210,7 +210,7 @@ class Algorithm(ABC):
     def with_noise(self, factors: Sequence[float]) -> Algorithm:
         """The same algorithm with agent i's noise scale multiplied by factors[i]."""
         scaled = tuple(
-            self.noise_for(i).scaled(f) for i, f in enumerate(check.each(check.nonnegative)("factors", factors))
+            self.noise_for(i).scaled(f) for i, f in enumerate(require.each(require.nonnegative)("factors", factors))
         )
         return replace(self, noise=scaled[0] if len(set(scaled)) == 1 else scaled)
 
@@ -285,7 +285,7 @@ class Algorithm(ABC):
         return Account(recursion, releases, pattern, dimension, self.mechanism, basis, facts, void or self.uncertified)
 
 
-@check.plain_arguments
+@require.plain_arguments
 def per_agent_rates(law: Noise, steps: np.ndarray, agents: int) -> np.ndarray:
     """One schedule for all or one per agent, evaluated: (time, agent)."""
     if isinstance(law, tuple):

@@ -1,7 +1,7 @@
 """A run described as data: five small tables, from a TOML file or the command line.
 
     [problem]     loss = "logistic", "ridge", "estimation", "synthetic" or "neural", and the arguments of that function in problems/problem.py
-    [graph]       kind = "ring", ..., and the arguments of that builder in graphs.py; kind = "edges" with edges = [[0, 1, 0.3], ...] for any other
+    [graph]       kind = "ring", ..., and the arguments of that builder in graphs/; kind = "edges" with edges = [[0, 1, 0.3], ...] for any other
     [algorithm]   name = "ldp-online", ..., and the fields of that algorithm; sampling = "fresh", ..., with sample_size = "(k+1)^1.1" where it takes one
     [privacy]     epsilon (calibrate the noise to it), delta, budget (stop before it is exceeded)
     [run]         steps, seeds, every, precision, device
@@ -20,13 +20,13 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.algorithms import REGISTRY
 from hearsay.base import Algorithm
-from hearsay.certify import calibrate
+from hearsay.certification import calibrate
 from hearsay.graphs import BUILDERS, Graph, edges
 from hearsay.problems.problem import PROBLEMS, Problem
-from hearsay.problems.sampling import SAMPLERS, Fresh, Sampling, Sized
+from hearsay.problems.sampling.samplers import SAMPLERS, Fresh, Sampling, Sized
 from hearsay.schedules import Schedule
 
 RUN_KEYS = ("steps", "seeds", "every", "precision", "device")
@@ -43,9 +43,9 @@ class Config:
 
     def __post_init__(self) -> None:
         for key in self.run:
-            check.one_of("key in [run]", key, RUN_KEYS)
+            require.one_of("key in [run]", key, RUN_KEYS)
         for key in self.privacy:
-            check.one_of("key in [privacy]", key, PRIVACY_KEYS)
+            require.one_of("key in [privacy]", key, PRIVACY_KEYS)
         privacy = {key: _RULES[key](f"{key} in [privacy]", value) for key, value in self.privacy.items()}
         run = {key: _RULES[key](key, value) if key in _RULES else value for key, value in self.run.items()}
         object.__setattr__(self, "privacy", privacy)
@@ -81,28 +81,34 @@ class Config:
 
 def _one_or_several(name: str, value: Any) -> float | list[float]:
     """One number, or a list with one per agent."""
-    return list(check.each(check.positive)(name, value)) if check.is_sequence(value) else check.positive(name, value)
+    return (
+        list(require.each(require.positive)(name, value))
+        if require.is_sequence(value)
+        else require.positive(name, value)
+    )
 
 
 def _seeds(name: str, value: Any) -> int | list[int]:
     """How many seeds, or a list of them."""
-    return list(check.each(check.natural)(name, value)) if check.is_sequence(value) else check.count(name, value)
+    return (
+        list(require.each(require.natural)(name, value)) if require.is_sequence(value) else require.count(name, value)
+    )
 
 
 def _precision(name: str, value: Any) -> int:
-    bits = check.count(name, value)
+    bits = require.count(name, value)
     if bits not in (32, 64):
-        check.fail(name, "32 or 64", bits)
+        require.fail(name, "32 or 64", bits)
     return bits
 
 
-_RULES: dict[str, check.Rule] = {
+_RULES: dict[str, require.Rule] = {
     "epsilon": _one_or_several,
     "budget": _one_or_several,
-    "delta": check.fraction,
-    "steps": check.count,
+    "delta": require.fraction,
+    "steps": require.count,
     "seeds": _seeds,
-    "every": check.optional(check.count),
+    "every": require.optional(require.count),
     "precision": _precision,
 }
 
@@ -114,9 +120,9 @@ def load(path: str | Path) -> Config:
         raise ValueError(f"{path} is not valid TOML: {error}") from error
     known = [f.name for f in fields(Config)]
     for name, table in tables.items():
-        check.one_of(f"table in {path}", name, known)
+        require.one_of(f"table in {path}", name, known)
         if not isinstance(table, dict):
-            check.fail(f"{name} in {path}", "a table of keys", table)
+            require.fail(f"{name} in {path}", "a table of keys", table)
     return Config(**tables)
 
 
@@ -134,7 +140,7 @@ def loss_of(config: Config) -> str:
     """The key of PROBLEMS that the table means."""
     keys = config.problem
     usual = "neural" if "model" in keys or keys.get("data") in ("mnist", "cifar10") else "logistic"
-    return check.one_of("loss in [problem]", keys.get("loss", usual), PROBLEMS)
+    return require.one_of("loss in [problem]", keys.get("loss", usual), PROBLEMS)
 
 
 def build_problem(config: Config, **replaced: Any) -> Problem:
@@ -143,10 +149,10 @@ def build_problem(config: Config, **replaced: Any) -> Problem:
     return _call("[problem]", PROBLEMS[loss_of(config)], {**keys, **replaced})
 
 
-@check.plain_arguments
+@require.plain_arguments
 def build_graph(config: Config, agents: int) -> Graph:
     keys, builders = dict(config.graph), {**BUILDERS, "edges": edges}
-    kind = check.one_of("kind in [graph]", keys.pop("kind", "edges" if "edges" in keys else "ring"), builders)
+    kind = require.one_of("kind in [graph]", keys.pop("kind", "edges" if "edges" in keys else "ring"), builders)
     return _call("[graph]", builders[kind], {"agents": agents, **keys})
 
 
@@ -160,7 +166,7 @@ def build_algorithm(config: Config, problem: Problem, graph: Graph) -> Algorithm
 
 
 def _algorithm(keys: dict[str, Any], steps: int) -> Algorithm:
-    name = check.one_of("name in [algorithm]", keys.pop("name", "ldp-online"), REGISTRY)
+    name = require.one_of("name in [algorithm]", keys.pop("name", "ldp-online"), REGISTRY)
     if "horizon" in {
         f.name for f in fields(REGISTRY[name])
     }:  # noise that is planned for a number of rounds: those of the run
@@ -175,7 +181,7 @@ def _sampling(default: Sampling, kind: Any, size: Any) -> Sampling:
     """The sampler of that kind; sizes that are not given stay what the algorithm's own sampler has."""
     if isinstance(kind, Sampling) and size is None:
         return kind
-    chosen = type(default) if kind is None else SAMPLERS[check.one_of("sampling in [algorithm]", kind, SAMPLERS)]
+    chosen = type(default) if kind is None else SAMPLERS[require.one_of("sampling in [algorithm]", kind, SAMPLERS)]
     if not issubclass(chosen, Sized):
         if size is not None:
             raise ValueError(
@@ -188,7 +194,7 @@ def _sampling(default: Sampling, kind: Any, size: Any) -> Sampling:
 def _call(table: str, function: Callable[..., Any], keys: Mapping[str, Any]) -> Any:
     known = list(inspect.signature(function).parameters)
     for key in keys:
-        check.one_of(f"key in {table}", key, known)
+        require.one_of(f"key in {table}", key, known)
     return function(**keys)
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 
 
 class Schedule(ABC):
@@ -50,13 +50,13 @@ class Constant(Schedule):
     value: float
 
     def __post_init__(self) -> None:
-        check.settle(self, value=check.number)
+        require.settle(self, value=require.number)
 
     def __call__(self, k: Any) -> np.ndarray:
         return np.full(np.shape(k), self.value)
 
     def scaled(self, factor: float) -> Constant:
-        return Constant(self.value * check.number("factor", factor))
+        return Constant(self.value * require.number("factor", factor))
 
     def upper(self) -> PowerLaw:
         return PowerLaw(self.value, 0.0)
@@ -74,13 +74,13 @@ class PowerLaw(Schedule):
     shift: float = 1.0
 
     def __post_init__(self) -> None:
-        check.settle(self, scale=check.number, exponent=check.number, shift=check.positive)
+        require.settle(self, scale=require.number, exponent=require.number, shift=require.positive)
 
     def __call__(self, k: Any) -> np.ndarray:
         return self.scale * (np.asarray(k, dtype=np.float64) + self.shift) ** self.exponent
 
     def scaled(self, factor: float) -> PowerLaw:
-        return replace(self, scale=self.scale * check.number("factor", factor))
+        return replace(self, scale=self.scale * require.number("factor", factor))
 
     def upper(self) -> PowerLaw:
         return self
@@ -97,13 +97,13 @@ class Geometric(Schedule):
     ratio: float
 
     def __post_init__(self) -> None:
-        check.settle(self, scale=check.number, ratio=check.positive)
+        require.settle(self, scale=require.number, ratio=require.positive)
 
     def __call__(self, k: Any) -> np.ndarray:
         return self.scale * self.ratio ** np.asarray(k, dtype=np.float64)
 
     def scaled(self, factor: float) -> Geometric:
-        return replace(self, scale=self.scale * check.number("factor", factor))
+        return replace(self, scale=self.scale * require.number("factor", factor))
 
     def upper(self) -> PowerLaw | None:
         return PowerLaw(self.scale, 0.0) if self.ratio <= 1 and self.scale >= 0 else None
@@ -120,11 +120,11 @@ class SampleSize(Schedule):
     rounding: str = "ceil"
 
     def __post_init__(self) -> None:
-        check.one_of("rounding", self.rounding, ["ceil", "floor+1"])
-        check.settle(self, law=schedule)
+        require.one_of("rounding", self.rounding, ["ceil", "floor+1"])
+        require.settle(self, law=schedule)
         first = float(self.law(0))
         if first < 0 or (first == 0 and self.rounding == "ceil"):
-            check.fail("law", "positive at step 0", first)
+            require.fail("law", "positive at step 0", first)
 
     def __call__(self, k: Any) -> np.ndarray:
         # A power of an integer that is a whole number comes out of pow a hair above it; without the nudge ceil would add a record.
@@ -152,7 +152,9 @@ class Share(Schedule):
     repeats: bool = False
 
     def __post_init__(self) -> None:
-        check.settle(self, scale=check.nonnegative, size=schedule, held=check.positive_or_infinite, repeats=check.flag)
+        require.settle(
+            self, scale=require.nonnegative, size=schedule, held=require.positive_or_infinite, repeats=require.flag
+        )
 
     def __call__(self, k: Any) -> np.ndarray:
         size = self.size(k)
@@ -161,7 +163,7 @@ class Share(Schedule):
         return self.scale / np.minimum(size, self.held)
 
     def scaled(self, factor: float) -> Share:
-        return replace(self, scale=self.scale * check.number("factor", factor))
+        return replace(self, scale=self.scale * require.number("factor", factor))
 
     def upper(self) -> PowerLaw | None:
         if self.repeats:
@@ -195,7 +197,7 @@ def sample_size(name: str, value: Any) -> SampleSize:
         law, rounding = value.law, value.rounding
     elif isinstance(value, dict) and value.get("kind") == "SampleSize":
         for key in value.keys() - {"kind"}:
-            check.one_of(f"{name} key", key, ["law", "rounding"])
+            require.one_of(f"{name} key", key, ["law", "rounding"])
         if "law" not in value:
             raise ValueError(f"{name} needs a law to be a SampleSize, got {value!r}")
         law, rounding = schedule(name, value["law"]), value.get("rounding", "ceil")
@@ -204,12 +206,12 @@ def sample_size(name: str, value: Any) -> SampleSize:
         text = ceil[1] if ceil else floor[1] if floor else value
         law, rounding = schedule(name, text), "floor+1" if floor else "ceil"
         if not ceil and not floor and isinstance(law, Constant) and law.value >= 1 and law.value != int(law.value):
-            check.fail(name, "a whole number of records, or a law that grows", law.value)
+            require.fail(name, "a whole number of records, or a law that grows", law.value)
     first = float(law(0))
     if first < (0 if rounding == "floor+1" else 1):
-        check.fail(name, "at least 1 record at every step", f"{first:g} at step 0")
+        require.fail(name, "at least 1 record at every step", f"{first:g} at step 0")
     if float(law(1)) < first * (1 - 1e-12):
-        check.fail(name, "at least 1 record at every step, so it must not fall", law)
+        require.fail(name, "at least 1 record at every step, so it must not fall", law)
     return value if isinstance(value, SampleSize) else SampleSize(law, rounding)
 
 
@@ -218,7 +220,7 @@ def nonnegative(name: str, value: Any) -> Schedule:
     found = schedule(name, value)
     first = float(found(0))
     if not first >= 0:
-        check.fail(name, "zero or positive", first)
+        require.fail(name, "zero or positive", first)
     return found
 
 
@@ -236,10 +238,10 @@ def schedule(name: str, value: Any) -> Schedule:
         kinds: dict[str, type[Schedule]] = {"Constant": Constant, "PowerLaw": PowerLaw, "Geometric": Geometric}
         given = dict(value)
         kind = given.pop("kind", "Geometric" if "ratio" in given else "Constant" if "value" in given else "PowerLaw")
-        kind = check.one_of(f"{name}.kind", kind, kinds)
+        kind = require.one_of(f"{name}.kind", kind, kinds)
         known = [f.name for f in fields(kinds[kind])]  # type: ignore[arg-type]
         for key in given:
-            check.one_of(f"{name} key", key, known)
+            require.one_of(f"{name} key", key, known)
         missing = [f.name for f in fields(kinds[kind]) if f.default is MISSING and f.name not in given]  # type: ignore[arg-type]
         if missing:
             raise ValueError(f"{name} needs {' and '.join(missing)} to be a {kind}, got {value!r}")
@@ -252,5 +254,5 @@ def schedule(name: str, value: Any) -> Schedule:
         try:
             value = float(value)
         except ValueError:
-            check.fail(name, 'a number, "c*(k+s)^p" or "c*r^k"', value)
-    return Constant(check.number(name, value))
+            require.fail(name, 'a number, "c*(k+s)^p" or "c*r^k"', value)
+    return Constant(require.number(name, value))

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import hearsay as hs
-from hearsay import engine, keys
 from hearsay.base import Inbox
 from hearsay.config import Config, build
-from hearsay.metrics import Reference
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import Window
+from hearsay.problems.sampling.samplers import Window
+from hearsay.simulation import engine, keys
+from hearsay.simulation.metrics import Reference
 
 # What is measured on the way is not looked at. Chunks of one length, on problems of one shape: tests of an algorithm share a compiled program.
 BARE = {"delta": 1e-5, "reference": False, "regret": False, "every": 4}

@@ -12,13 +12,14 @@ import pytest
 from typer.testing import CliRunner
 
 import hearsay as hs
-from hearsay import cli, config
+from hearsay import config
+from hearsay._files import held
+from hearsay._interrupts import stopping
 from hearsay.audit import dlg
+from hearsay.cli import commands
 from hearsay.experiments import EXPERIMENTS, parts
-from hearsay.interrupts import stopping
-from hearsay.locking import held
 
-simulation = importlib.import_module("hearsay.simulate")  # hearsay.simulate itself is the function
+simulation = importlib.import_module("hearsay.simulation.simulating")  # hearsay.simulate itself is the function
 TINY = ["--loss", "ridge", "--agents", "3", "--set", "problem.records=20", "--set", "problem.dimension=2", "--steps", "4", "--seeds", "1", "--epsilon", "4"]  # fmt: skip
 PROBLEM = hs.problems.ridge(agents=3, records=20, dimension=2)
 GRAPH = hs.graphs.ring(3)
@@ -26,7 +27,7 @@ GRAPH = hs.graphs.ring(3)
 
 def call(monkeypatch, *words: str):
     monkeypatch.setattr(sys, "argv", ["hearsay", *map(str, words)])
-    return CliRunner().invoke(cli.app, [str(w) for w in words])
+    return CliRunner().invoke(commands.app, [str(w) for w in words])
 
 
 def stop(*_, **__):
@@ -149,7 +150,7 @@ def test_two_commands_do_not_share_a_folder(words, tmp_path, monkeypatch):
     found = []
 
     def second():
-        found.append(CliRunner().invoke(cli.app, [*words, "--out", str(tmp_path)]))
+        found.append(CliRunner().invoke(commands.app, [*words, "--out", str(tmp_path)]))
 
     with held(tmp_path):
         thread = threading.Thread(target=second)  # a folder is held by a thread, or by another process

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks import number_search
-from hearsay import _validate as check
+from hearsay import _validate as require
 
 
 def test_a_short_search_finds_nothing():
@@ -31,7 +31,7 @@ def test_it_finds_numbers_that_are_kept_as_given(monkeypatch):
 
     draw = number_search.Draw(7)
     cases = [number_search.drawn(draw) for _ in range(40)]
-    monkeypatch.setattr(check, "settle", checked_only)
+    monkeypatch.setattr(require, "settle", checked_only)
     with np.errstate(all="ignore"):
         seen = {_outcome(case) for case in cases}
     assert any(outcome.startswith("FAULT") for outcome in seen)

@@ -25,26 +25,22 @@ import pytest
 from scipy import sparse
 
 import hearsay as hs
-from hearsay import _validate as check
-from hearsay import graphs, problems, regret
+from hearsay import _validate as require
+from hearsay import graphs, problems
 from hearsay.config import Config
-from hearsay.noise import lattice
-from hearsay.plan import plan
-from hearsay.privacy import (
-    calibrate,
-    convert,
-    factorization,
-    horizon,
-    one_mechanism,
-    participation,
-    recursion,
-    rounding,
-)
+from hearsay.mechanisms import lattice
+from hearsay.mechanisms.factorized import kinds
+from hearsay.planning import plan
+from hearsay.privacy import calibrate, convert, horizon, one_mechanism, participation, recursion, rounding
 from hearsay.privacy.certificate import AgentBudget, Lifetime
-from hearsay.problems import datasets, domains, images, losses, partition, per_record, problem, sampling
+from hearsay.problems import problem
+from hearsay.problems.data import datasets, images, partition
+from hearsay.problems.losses import domains, linear, per_record
+from hearsay.problems.sampling import samplers
 from hearsay.schedules import Schedule, Share
+from hearsay.simulation import regret
 
-certificates = importlib.import_module("hearsay.certify")  # the name in the package is the function
+certificates = importlib.import_module("hearsay.certification")  # the name in the package is the function
 
 # The types, each with a value that its own arithmetic gets wrong: doubled it overflows, or it is not the decimal that was typed.
 KINDS = {
@@ -167,11 +163,11 @@ EXAMPLES = [
     *(cls() for cls in hs.REGISTRY.values()),
     hs.correlated_federated(factorization="banded", width=3), hs.weighted_erm(weights=(1.0, 2.0)),
     hs.Constant(0.3), hs.PowerLaw(0.3, -0.7, 2.0), hs.Geometric(0.3, 0.9), Share(0.3, hs.Constant(4.0), 20.0), hs.SampleSize(hs.Constant(3.0)),
-    hs.Fresh(2), hs.Cyclic(2), hs.Subset(2), hs.Resample(2), sampling.Arrivals(2, 3, 16),
+    hs.Fresh(2), hs.Cyclic(2), hs.Subset(2), hs.Resample(2), samplers.Arrivals(2, 3, 16),
     domains.Ball(3.0), domains.Box(-1.0, 2.0), problem.Declared(0.3), PROBLEM, DATA, IMAGES, NETWORK.loss, NETWORK.loss.model,
-    losses.Logistic(1.5, 0.1, 1.0, 0.5), losses.Squared(1.5, 0.1, 2.0, 0.5), losses.HalfSquared(1.5, 0.1, 2.0, 0.5),
-    losses.PolynomialLogistic(1.5, 0.1, 1.0, margin_bound=3.0),
-    *(factorization.factorization(n, 6, **({"bands": 3} if n == "banded" else {})) for n in factorization.FACTORIZATIONS),
+    linear.Logistic(1.5, 0.1, 1.0, 0.5), linear.Squared(1.5, 0.1, 2.0, 0.5), linear.HalfSquared(1.5, 0.1, 2.0, 0.5),
+    linear.PolynomialLogistic(1.5, 0.1, 1.0, margin_bound=3.0),
+    *(kinds.factorization(n, 6, **({"bands": 3} if n == "banded" else {})) for n in kinds.FACTORIZATIONS),
     horizon.Bound(1.0, 3, 0.5), one_mechanism.OneMechanism(0.3, 5, participation.Every(), "basis"), participation.Cyclic(3),
     participation.Rolling(hs.Constant(2.0), 9), ACCOUNT, ACCOUNT.recursion, ACCOUNT.releases[0], BUDGET,
     hs.Certificate("a", 5, "laplace", (BUDGET,), 0.1), Lifetime(0.5, 1.5, 0.1, ("one",), 3),
@@ -222,18 +218,18 @@ CALLS = {
     calibrate.as_horizon: {"horizon": 8}, calibrate.cost: {"account": ACCOUNT, "horizon": 8},
     calibrate.noise_factor: {"account": ACCOUNT, "epsilon": 0.5, "horizon": 8, "delta": 0.1}, calibrate.rho_for: {"epsilon": 0.5, "delta": 0.1},
     convert.laplace_epsilon: {"parameters": np.full((2, 3), 0.1), "delta": 0.1}, convert.gaussian_epsilon: {"rho": 0.5, "delta": 0.1},
-    factorization.factorization: {"name": "tree", "rounds": 6},
+    kinds.factorization: {"name": "tree", "rounds": 6},
     recursion.prices: {"account": ACCOUNT, "horizon": 8, "terminal": 0.5}, recursion.spent: {"account": ACCOUNT, "horizon": 8},
     recursion.message_costs: {"account": ACCOUNT, "horizon": 8}, recursion.spent_at: {"account": ACCOUNT, "horizons": [3, 8]},
     rounding.laplace: {"epsilon": 0.5, "numbers": 8}, rounding.gaussian: {"rho": 0.5, "numbers": 8}, rounding.ternary: {"delta": 0.1, "numbers": 8},
-    rounding.factorized: {"rho": 0.5, "factorization": factorization.factorization("tree", 6), "dimension": 3},
+    rounding.factorized: {"rho": 0.5, "factorization": kinds.factorization("tree", 6), "dimension": 3},
     rounding.curve_slack: {"coordinates": 8, "epsilon": 0.5}, rounding.gaussian_epsilon: {"rho": 0.5, "delta": 0.1, "numbers": 8},
     rounding.laplace_epsilon: {"parameters": np.full((2, 3), 0.1), "delta": 0.1, "numbers": 8},
     datasets.load: {"name": "digits", "seed": 1, "test_fraction": 0.3},
     datasets.from_arrays: {"features": FEATURES, "labels": LABELS, "feature_bound": 0.5, "label_bound": 0.5, "test_fraction": 0.2, "seed": 1},
     datasets.linear_stream: {"records": 9, "dimension": 2, "noise": 0.1, "seed": 1, "feature_bound": 0.7, "label_bound": 0.5, "test_records": 3},
     datasets.shorten: {"features": FEATURES, "bound": 0.5}, images.from_records: {"features": np.zeros((9, 2), np.uint8), "labels": np.arange(9) % 2, "classes": 2},
-    losses.polynomial: {"loss": losses.Logistic(1.0), "domain": domains.Ball(2.0), "dimension": 2},
+    linear.polynomial: {"loss": linear.Logistic(1.0), "domain": domains.Ball(2.0), "dimension": 2},
     **{r: {"labels": LABELS, "agents": 3} for r in (partition.iid, partition.by_label, partition.half_by_label)},
     partition.dirichlet: {"labels": LABELS, "agents": 3, "alpha": 9.0}, partition.dominant: {"labels": LABELS, "agents": 3, "share": 0.4},
     partition.partition: {"rule": "iid", "labels": LABELS, "agents": 3, "seed": 1},
@@ -257,8 +253,8 @@ COSTLY = (
 SMALL = {"agents", "records", "dimension", "test_records", "rounds", "local_steps", "steps", "horizon", "horizons", "messages", "degree", "head_start", "numbers", "coordinates"}  # fmt: skip
 # They work on traced values inside compiled programs, on shapes, or on what a public function has checked before; or they draw and are tested where they are.
 INTERNAL = {
-    "hearsay.audit.likelihood", "hearsay.audit.matching", "hearsay.audit.noise_tests", "hearsay.audit.standard_form", "hearsay.engine", "hearsay.keys", "hearsay.metrics", "hearsay.noise.factorized", "hearsay.noise.words", "hearsay.privacy.factorization_fit",
-    "hearsay.problems.layers", "hearsay.problems.models", "hearsay.problems.per_record", "hearsay.schedules", "hearsay.base",
+    "hearsay.audit.likelihood", "hearsay.audit.matching", "hearsay.audit.noise_tests", "hearsay.audit.standard_form", "hearsay.simulation.engine", "hearsay.simulation.keys", "hearsay.simulation.metrics", "hearsay.mechanisms.factorized.stream", "hearsay.mechanisms.words", "hearsay.mechanisms.factorized.fit",
+    "hearsay.problems.losses.layers", "hearsay.problems.losses.models", "hearsay.problems.losses.per_record", "hearsay.schedules", "hearsay.base",
 }  # fmt: skip
 ALSO_INTERNAL = {"backward", "with_noise_draws", "allowed_steps", "minima", "released", "online_regret", "as_seeds", "exp_bounds", "discrete_laplace", "discrete_gaussian", "ternary", "privatize"}  # fmt: skip
 
@@ -301,11 +297,11 @@ def test_nothing_is_left_out():
         for f in plainly
         if f not in CALLS and not f.__module__.startswith(tuple(INTERNAL)) and f.__name__ not in ALSO_INTERNAL
     }
-    assert not missing, "give each a call in CALLS, or let check.plain_arguments see to its numbers"
+    assert not missing, "give each a call in CALLS, or let require.plain_arguments see to its numbers"
 
 
 def test_a_checked_number_is_never_thrown_away():
-    """`check.positive("clip", clip)` on a line of its own checks one number and leaves another in use. Where check.plain_arguments has been before, the two are the same."""
+    """`require.positive("clip", clip)` on a line of its own checks one number and leaves another in use. Where require.plain_arguments has been before, the two are the same."""
     rules = "real|number|positive|nonnegative|budget|positive_or_infinite|bound|bound_or_infinite|count|natural|horizon|fraction|share|interval|array|per_agent"
     thrown = re.compile(rf"check\.({rules})\(.*")
     found = []
@@ -327,7 +323,7 @@ def test_a_checked_number_is_never_thrown_away():
 def test_numbers_that_no_float_can_hold():
     for huge in (10**400, Fraction(10**400), np.longdouble("1e400"), Decimal("1e400")):
         with pytest.raises(ValueError, match="clip must be"):
-            losses.Logistic(1.0, clip=huge)
+            linear.Logistic(1.0, clip=huge)
     assert hs.Constant(2**53 + 1).value == 2.0**53
     assert hs.Constant(np.float16(0.1)).value == 0.0999755859375
     for bad in (Decimal("sNaN"), np.ma.masked):
@@ -399,7 +395,7 @@ def test_a_narrow_clip():
 @pytest.mark.parametrize("bound", [np.uint8(255), np.float16(255), np.int16(255)])
 def test_narrow_bounds(bound):
     def boxed(high):
-        return dataclasses.replace(PROBLEM, loss=losses.Squared(2.0), domain=domains.Box(np.int8(-3), high))
+        return dataclasses.replace(PROBLEM, loss=linear.Squared(2.0), domain=domains.Box(np.int8(-3), high))
 
     def ridge(size):
         data = datasets.from_arrays(FEATURES, LABELS, feature_bound=size, label_bound=size)
@@ -449,7 +445,7 @@ def test_nothing_is_longer_than_its_bound(bound, size):
 def test_a_clip_holds_for_tiny_and_huge_records():
     rng = np.random.default_rng(0)
     for clip in (1e-30, 1e-3, 1e30):
-        loss = losses.Squared(math.inf, 0.0, math.inf, clip)
+        loss = linear.Squared(math.inf, 0.0, math.inf, clip)
         for size in 10.0 ** np.array([-300, -200, -100, -31, 0, 31, 100, 140]):
             features, labels = size * rng.normal(size=(20, 3)), rng.normal(size=20) / size
             residual = loss.clipped_residual(features @ np.ones(3), labels, features)
@@ -468,7 +464,7 @@ def test_no_sensitivity_is_zero_and_no_budget_negative():
             hs.calibrate(hs.ldp_online(), PROBLEM, GRAPH, 5, bad)
 
         @dataclasses.dataclass(frozen=True)
-        class Wrong(losses.Logistic):
+        class Wrong(linear.Logistic):
             def change(self, domain, dimension, bad=bad):
                 return bad
 
@@ -493,7 +489,7 @@ def test_no_sensitivity_is_zero_and_no_budget_negative():
 
 
 def test_settle_and_plain_arguments():
-    @check.plain_arguments
+    @require.plain_arguments
     def formula(a: float, b: int | None, *, c: tuple[float, ...] = (1.0,), d: str = "") -> tuple:
         return a, b, c, d
 

@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 
 import hearsay as hs
-from hearsay import _validate as check
-from hearsay.problems.domains import Box
+from hearsay import _validate as require
+from hearsay.problems.losses.domains import Box
 
 
 def test_numbers():
-    assert check.number("x", np.float32(2)) == 2.0
+    assert require.number("x", np.float32(2)) == 2.0
     for bad in (True, "1", None):
         with pytest.raises(TypeError, match="x must be a number, got"):
-            check.number("x", bad)
+            require.number("x", bad)
     with pytest.raises(ValueError, match="x must be finite, got nan"):
-        check.number("x", float("nan"))
+        require.number("x", float("nan"))
     with pytest.raises(ValueError, match="n must be at least 1, got 0"):
-        check.count("n", 0)
+        require.count("n", 0)
     with pytest.raises(TypeError, match="n must be a whole number, got 1.5"):
-        check.count("n", 1.5)
+        require.count("n", 1.5)
 
 
 def test_flags_are_not_truthy_words():
@@ -35,12 +35,12 @@ def test_flags_are_not_truthy_words():
 
 
 def test_one_number_or_one_per_agent():
-    assert check.per_agent("epsilon", np.int64(2), 3) == [2.0] * 3
-    assert check.per_agent("epsilon", np.array([1, 2]), 2) == [1.0, 2.0]
+    assert require.per_agent("epsilon", np.int64(2), 3) == [2.0] * 3
+    assert require.per_agent("epsilon", np.array([1, 2]), 2) == [1.0, 2.0]
     with pytest.raises(ValueError, match="epsilon must be one number, or one for each of the 3 agents, got"):
-        check.per_agent("epsilon", [1, 2], 3)
+        require.per_agent("epsilon", [1, 2], 3)
     with pytest.raises(TypeError, match="epsilon must be a number, got 'abc'"):
-        check.per_agent("epsilon", "abc", 3)
+        require.per_agent("epsilon", "abc", 3)
 
 
 def test_the_wrong_kind_of_thing_is_named():
@@ -87,7 +87,7 @@ def test_a_run_says_when_models_are_no_longer_numbers():
 
 def test_schedules_alone_do_not_compile_again():
     """A sweep over step sizes, or calibrated noise, reuses the compiled program."""
-    from hearsay import engine
+    from hearsay.simulation import engine
 
     problem, graph = hs.problems.ridge(agents=3, records=31, dimension=2), hs.graphs.ring(3)
     hs.simulate(hs.ldp_online(step=hs.PowerLaw(0.1, -0.7)), problem, graph, steps=31, every=31)
@@ -102,5 +102,5 @@ def test_a_very_long_value_is_cut():
         ValueError,
         match=r"must be one number, or one for each of the 3 agents, got \[0, 1, .*\.\.\. \(\d+,\d+ characters\)",
     ) as caught:
-        check.per_agent("epsilon", list(range(100_000)), 3)
+        require.per_agent("epsilon", list(range(100_000)), 3)
     assert len(str(caught.value)) < 500

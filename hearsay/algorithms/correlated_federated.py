@@ -9,7 +9,7 @@ n learners and a server; in round r everybody holds the same model x(r), learner
 The server only averages, so it needs no code of its own: every learner applies the same step to the same mean (channel "average").
 
 Noise of later rounds takes back part of the noise of earlier ones: the sum of all messages so far carries B xi instead of a sum of independent noises, which
-is far smaller for the same privacy. The factorizations are in privacy/factorization.py, their noise streams in noise/factorized.py.
+is far smaller for the same privacy. The factorizations are in mechanisms/factorized/kinds.py, their noise streams in mechanisms/factorized/stream.py.
 
 Sensitivity. x(r) is on the transcript, so a record of round r moves g_i(r) alone. If it is used at local step t it moves z by eta C there, and the steps
 after it stretch that by at most l = max(|1 - eta mu|, |1 - eta L|) each:
@@ -33,17 +33,17 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import numpy as np
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.base import Algorithm, Finding, Inbox, Noise, Private, per_agent_rates
 from hearsay.graphs import Graph
-from hearsay.noise.factorized import device_rows, draw_rounds
-from hearsay.privacy.factorization import FACTORIZATIONS, Factorization, factorization
+from hearsay.mechanisms.factorized.kinds import FACTORIZATIONS, Factorization, factorization
+from hearsay.mechanisms.factorized.stream import device_rows, draw_rounds
 from hearsay.privacy.one_mechanism import OneMechanism
 from hearsay.privacy.recursion import Assumption, Release
-from hearsay.problems.domains import Domain
-from hearsay.problems.losses import LinearLoss
+from hearsay.problems.losses.domains import Domain
+from hearsay.problems.losses.linear import LinearLoss
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import Arrivals, Cyclic, Fresh, Sampling, Sized, Subset
+from hearsay.problems.sampling.samplers import Arrivals, Cyclic, Fresh, Sampling, Sized, Subset
 from hearsay.schedules import Constant, SampleSize, Schedule, nonnegative
 
 
@@ -86,16 +86,16 @@ class CorrelatedFederated(Algorithm):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "step", nonnegative("step", self.step))
-        check.settle(self, server=check.positive, horizon=check.count, width=check.optional(check.count))
-        check.one_of("factorization", self.factorization, FACTORIZATIONS)
+        require.settle(self, server=require.positive, horizon=require.count, width=require.optional(require.count))
+        require.one_of("factorization", self.factorization, FACTORIZATIONS)
         if self.width is not None and self.factorization not in ("banded", "blt"):
-            check.fail("width", f"left out for {self.factorization}: only banded and blt have one", self.width)
+            require.fail("width", f"left out for {self.factorization}: only banded and blt have one", self.width)
         if self.mechanism != "gaussian":
-            check.fail("mechanism", "gaussian: correlated noise has no other here", self.mechanism)
+            require.fail("mechanism", "gaussian: correlated noise has no other here", self.mechanism)
         levels = self.noise if isinstance(self.noise, tuple) else (self.noise,)
         for name, law in (("step", self.step), *(("noise", level) for level in levels)):
             if not isinstance(law, Constant):
-                check.fail(name, "a constant: the factorization shapes the noise over time", str(law))
+                require.fail(name, "a constant: the factorization shapes the noise over time", str(law))
 
     @cached_property
     def factors(self) -> Factorization:  # type: ignore[override]
@@ -118,7 +118,7 @@ class CorrelatedFederated(Algorithm):
             else None
         )
         if size is None or size > 256 or not isinstance(self.sampling, (Fresh, Cyclic, Subset)):
-            check.fail(
+            require.fail(
                 "sampling",
                 "fresh, cyclic or subset with a constant size of at most 256 (the local steps of a round)",
                 str(self.sampling),
@@ -232,7 +232,7 @@ class CorrelatedFederated(Algorithm):
                 "a declared change is about gradients at one point; local steps need a curvature interval or a clip"
             )
         if tau > problem.arrivals.block:
-            check.fail(
+            require.fail(
                 "sampling",
                 f"at most {problem.arrivals.block} records a round for this problem (they are taken one after the other)",
                 tau,
@@ -244,7 +244,7 @@ class CorrelatedFederated(Algorithm):
             )
 
     def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
-        from hearsay.theory.correlated_federated import correlated_federated
+        from hearsay.algorithms.theory.correlated_federated import correlated_federated
 
         return correlated_federated(self, graph, problem)
 
@@ -281,4 +281,4 @@ class FederatedNoiseless(CorrelatedFederated):
         super().__post_init__()
         if self.noise != Constant(0.0):
             given = [str(level) for level in self.noise] if isinstance(self.noise, tuple) else str(self.noise)
-            check.fail("noise", "left out for federated-noiseless (federated-independent adds noise)", given)
+            require.fail("noise", "left out for federated-noiseless (federated-independent adds noise)", given)

@@ -1,6 +1,6 @@
 """Gradient tracking over directed graphs (paper P2), in the form that converges.
 
-Agent i keeps a model x_i and a tracker y_i of the network's mean gradient. States travel over R, trackers over C (graphs.py), and
+Agent i keeps a model x_i and a tracker y_i of the network's mean gradient. States travel over R, trackers over C (graphs/), and
 
     xn_i = x_i + zeta_i,  yn_i = y_i + eta_i                                              (the two messages)
     x_i(k+1) = x_i(k) + alpha sum_j R_ij (xn_j - xn_i) - gamma y_i(k)                     (7)
@@ -33,13 +33,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.base import Algorithm, Finding, Inbox, Noise, Private, as_noise, per_agent_rates
 from hearsay.graphs import Graph
 from hearsay.privacy.recursion import Release, forward
-from hearsay.problems.domains import Domain
+from hearsay.problems.losses.domains import Domain
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import Cyclic, Sampling, Sized
+from hearsay.problems.sampling.samplers import Cyclic, Sampling, Sized
 from hearsay.schedules import Constant, PowerLaw, SampleSize, Schedule, nonnegative
 
 
@@ -86,10 +86,10 @@ class GradientTracking(Algorithm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check.settle(self, step=nonnegative, coupling=nonnegative, tracking=nonnegative)
+        require.settle(self, step=nonnegative, coupling=nonnegative, tracking=nonnegative)
         other = self.noise if self.tracker_noise is None else as_noise(self.tracker_noise)
         object.__setattr__(self, "tracker_noise", other)
-        check.one_of("variant", self.variant, ["compact", "printed"])
+        require.one_of("variant", self.variant, ["compact", "printed"])
 
     @property
     def channels(self) -> Mapping[str, str]:  # type: ignore[override]
@@ -157,7 +157,7 @@ class GradientTracking(Algorithm):
                 "variant='printed' does not converge on unbalanced graphs and has no certificate", stacklevel=3
             )
         if isinstance(self.tracker_noise, tuple) and len(self.tracker_noise) != graph.agents:
-            check.fail(
+            require.fail(
                 "tracker_noise",
                 f"one schedule, or one for each of the {graph.agents} agents",
                 f"{len(self.tracker_noise)} schedules",
@@ -181,7 +181,7 @@ class GradientTracking(Algorithm):
             )
 
     def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
-        from hearsay.theory import gradient_tracking
+        from hearsay.algorithms.theory import gradient_tracking
 
         return gradient_tracking(self, graph, problem)
 
@@ -216,9 +216,9 @@ def scheme_s1(
 
     The defaults are the paper's experiment. sampling: the kind of sampler that takes m records per step.
     """
-    horizon = check.count("horizon", horizon)
-    scales = [check.positive(f"a[{i}]", value) for i, value in enumerate(a)]
-    powers = [(check.nonnegative if i == 3 else check.positive)(f"p[{i}]", value) for i, value in enumerate(p)]
+    horizon = require.count("horizon", horizon)
+    scales = [require.positive(f"a[{i}]", value) for i, value in enumerate(a)]
+    powers = [(require.nonnegative if i == 3 else require.positive)(f"p[{i}]", value) for i, value in enumerate(p)]
     coupling, tracking, step = (
         Constant(scale / (horizon + 1) ** power) for scale, power in zip(scales[:3], powers[:3], strict=True)
     )
@@ -241,11 +241,13 @@ def scheme_s2(
     **options: Any,
 ) -> GradientTracking:
     """Scheme (S2) for a planned horizon K: constant alpha, beta, gamma, m = floor(growth^K) + 1, noise p^K (constant in k) on states and trackers."""
-    horizon = check.count("horizon", horizon)
-    growth = check.number("growth", growth)
+    horizon = require.count("horizon", horizon)
+    growth = require.number("growth", growth)
     if growth <= 1:
-        check.fail("growth", "above 1", growth)
-    levels = [check.fraction(name, p) for name, p in zip(("noise[0]", "noise[1]"), noise, strict=True)]  # Assumption 5
+        require.fail("growth", "above 1", growth)
+    levels = [
+        require.fraction(name, p) for name, p in zip(("noise[0]", "noise[1]"), noise, strict=True)
+    ]  # Assumption 5
     for name, p in zip(("noise[0]", "noise[1]"), levels, strict=True):
         if p <= 1 / growth:
             raise ValueError(

@@ -16,7 +16,7 @@ The paper's formula (20) drops the 1/(t+1) of the history and adds L lambda_t wh
 it is what `paper_epsilon` evaluates.
 
 The paper's two-point interpolation of past gradients (its (5)-(7)) divides vectors by vectors: it is exact for one parameter or a diagonal
-Hessian only. The exact ways are in problems/sampling.py: a chunked history, or two statistics where the loss is quadratic in the margin.
+Hessian only. The exact ways are in problems/sampling/samplers.py: a chunked history, or two statistics where the loss is quadratic in the margin.
 
 Reference: Z. Chen and Y. Wang, Locally Differentially Private Distributed Online Learning with Guaranteed Optimality.
 """
@@ -30,13 +30,13 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import numpy as np
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.base import Algorithm, Finding, Inbox, Noise, Private, per_agent_rates
 from hearsay.graphs import Graph
 from hearsay.privacy.recursion import Release, forward
-from hearsay.problems.domains import Domain
+from hearsay.problems.losses.domains import Domain
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import History, Sampling
+from hearsay.problems.sampling.samplers import History, Sampling
 from hearsay.schedules import Constant, PowerLaw, Schedule, nonnegative
 
 
@@ -77,8 +77,8 @@ class LdpOnline(Algorithm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check.settle(self, step=nonnegative, coupling=nonnegative)
-        check.flag("feedback", self.feedback)
+        require.settle(self, step=nonnegative, coupling=nonnegative)
+        require.flag("feedback", self.feedback)
 
     def init(self, params: jax.Array) -> State:
         return State(params)
@@ -117,7 +117,7 @@ class LdpOnline(Algorithm):
         graph.require_symmetric()
 
     def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
-        from hearsay.theory import ldp_online
+        from hearsay.algorithms.theory import ldp_online
 
         return ldp_online(self, graph, problem)
 

@@ -34,13 +34,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.base import Algorithm, Finding, Inbox, Noise, Private, per_agent_rates
 from hearsay.graphs import Graph
 from hearsay.privacy.recursion import MEMORYLESS, Release, forward
-from hearsay.problems.domains import Domain
+from hearsay.problems.losses.domains import Domain
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import Cyclic, Sampling
+from hearsay.problems.sampling.samplers import Cyclic, Sampling
 from hearsay.schedules import Constant, PowerLaw, SampleSize, Schedule, nonnegative
 
 
@@ -68,10 +68,10 @@ class _TwoTimeScale(Algorithm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check.settle(self, step=nonnegative, coupling=nonnegative)
+        require.settle(self, step=nonnegative, coupling=nonnegative)
         worst = max((0, 1, 10**6), key=lambda k: float(self.coupling(k)))
         if float(self.coupling(worst)) >= 1:
-            check.fail("coupling", "below 1 at every step", f"{float(self.coupling(worst)):g} at step {worst}")
+            require.fail("coupling", "below 1 at every step", f"{float(self.coupling(worst)):g} at step {worst}")
 
     def draw(self, key: jax.Array, params: jax.Array) -> Any:
         return Message(self.fresh_noise(key, params))
@@ -110,7 +110,7 @@ class OutputPerturbation(_TwoTimeScale):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check.flag("feedback", self.feedback)
+        require.flag("feedback", self.feedback)
 
     def init(self, params: jax.Array) -> State:
         return State(params)
@@ -134,7 +134,7 @@ class OutputPerturbation(_TwoTimeScale):
         return (Release("params", self.noise_for(agent)),)
 
     def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
-        from hearsay.theory import sample_sizes
+        from hearsay.algorithms.theory import sample_sizes
 
         return sample_sizes(self, graph, problem)
 
@@ -209,7 +209,7 @@ class GradientPerturbation(_TwoTimeScale):
         return (Release("gradient", self.noise_for(agent), state=0.0, fresh=1.0),)
 
     def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
-        from hearsay.theory import sample_sizes
+        from hearsay.algorithms.theory import sample_sizes
 
         return sample_sizes(self, graph, problem)
 

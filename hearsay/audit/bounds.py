@@ -29,25 +29,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import optimize, stats
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 
 _THRESHOLDS, _STRICTER = 2000, 200
 
 
-@check.plain_arguments
+@require.plain_arguments
 def at_least(hits: Any, trials: int, error: float) -> Any:
     """The probability of a hit is at least this, except with probability `error`."""
     hits = np.asarray(hits)
     return np.where(hits == 0, 0.0, stats.beta.ppf(error, np.maximum(hits, 1), trials - hits + 1))
 
 
-@check.plain_arguments
+@require.plain_arguments
 def at_most(hits: Any, trials: int, error: float) -> Any:
     hits = np.asarray(hits)
     return np.where(hits == trials, 1.0, stats.beta.ppf(1 - error, hits + 1, np.maximum(trials - hits, 1)))
 
 
-@check.plain_arguments
+@require.plain_arguments
 def epsilon_shown(low: Any, high: Any, delta: float = 0.0) -> Any:
     """Of a true positive rate of at least `low` and a false positive rate of at most `high`; never negative."""
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -73,7 +73,7 @@ class Shown(NamedTuple):
     false_positives: float
 
 
-@check.plain_arguments
+@require.plain_arguments
 def strongest(first: np.ndarray, second: np.ndarray, measure: Callable[[Any, Any], Any], error: float) -> Shown:
     """The bound that scores (run, kind) under two data sets show; large scores speak for the first."""
     chosen = max(
@@ -97,7 +97,7 @@ def strongest(first: np.ndarray, second: np.ndarray, measure: Callable[[Any, Any
     return Shown(float(measure(low, high)), kind, bool(swapped), float(threshold), *rates)
 
 
-@check.plain_arguments
+@require.plain_arguments
 def most_shown(runs: int, measure: Callable[[Any, Any], Any], error: float) -> float:
     """The largest bound that so many runs on either data set could show: every judged one told right."""
     judged = runs - runs // 2
@@ -116,7 +116,7 @@ def _best_threshold(
     return float(found[best]), float(levels[best])
 
 
-@check.plain_arguments
+@require.plain_arguments
 def trade_off(first: np.ndarray, second: np.ndarray, points: int = 400) -> tuple[np.ndarray, np.ndarray]:
     """(false positive rates, false negative rates) of "the first data set", over thresholds, from all to none."""
     levels = np.unique(np.concatenate([first, second]))
@@ -125,14 +125,14 @@ def trade_off(first: np.ndarray, second: np.ndarray, points: int = 400) -> tuple
     return positives[0], 1 - positives[1]
 
 
-@check.plain_arguments
+@require.plain_arguments
 def pure_curve(epsilon: float, rates: np.ndarray, delta: float = 0.0) -> np.ndarray:
     """The lowest false negative rate at each false positive rate under (epsilon, delta)."""
     factor = math.exp(min(epsilon, 700.0))
     return np.maximum(0.0, np.maximum(1 - delta - factor * rates, (1 - delta - rates) / factor))
 
 
-@check.plain_arguments
+@require.plain_arguments
 def gaussian_curve(mu: float, rates: np.ndarray) -> np.ndarray:
     """The same under mu-Gaussian privacy."""
     if math.isinf(mu):
@@ -140,7 +140,7 @@ def gaussian_curve(mu: float, rates: np.ndarray) -> np.ndarray:
     return stats.norm.cdf(stats.norm.ppf(1 - rates) - mu)
 
 
-@check.plain_arguments
+@require.plain_arguments
 def lucky(epsilon: float, canaries: int, guesses: int, right: int, delta: float = 0.0) -> float:
     """At most how likely `right` or more right guesses are under (epsilon, delta), with a fair coin for each of the canaries."""
     q = 1 / (1 + math.exp(-epsilon))
@@ -151,12 +151,12 @@ def lucky(epsilon: float, canaries: int, guesses: int, right: int, delta: float 
     return min(1.0, chance)
 
 
-@check.plain_arguments
+@require.plain_arguments
 def one_run_epsilon(canaries: int, guesses: int, right: int, error: float, delta: float = 0.0) -> float:
     """The largest epsilon that the outcome rules out, except with probability `error`."""
-    check.count("guesses", guesses, 0)
+    require.count("guesses", guesses, 0)
     if not 0 <= right <= guesses <= canaries:
-        check.fail("right", f"at most the guesses, and those at most the {canaries} canaries", (right, guesses))
+        require.fail("right", f"at most the guesses, and those at most the {canaries} canaries", (right, guesses))
     if lucky(0.0, canaries, guesses, right, delta) > error:
         return 0.0
     excess = lambda epsilon: lucky(epsilon, canaries, guesses, right, delta) - error  # noqa: E731

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.algorithms import CorrelatedFederated
 from hearsay.audit.messages import Game, Scene, Transcript, follow, game, scene, silent_draws
 from hearsay.base import Algorithm
@@ -21,12 +21,12 @@ from hearsay.graphs import Graph
 from hearsay.privacy.one_mechanism import OneMechanism
 from hearsay.privacy.recursion import Account, forward
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import Records
+from hearsay.problems.sampling.samplers import Records
 
 __all__ = ["Transcript", "allowed", "certified", "gaps", "random_transcripts", "replay"]
 
 
-@check.plain_arguments
+@require.plain_arguments
 def gaps(
     algorithm: Algorithm,
     problem: Problem,
@@ -46,7 +46,7 @@ def gaps(
     )
 
 
-@check.plain_arguments
+@require.plain_arguments
 def replay(
     algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, records: Records, transcripts: Transcript
 ) -> tuple:
@@ -61,7 +61,7 @@ def _replay(records: Records, transcripts: Transcript, scene: Scene, *, game: Ga
     return jax.vmap(lambda transcript: follow(game, scene, records, transcript, draws)[0])(transcripts)
 
 
-@check.plain_arguments
+@require.plain_arguments
 def certified(account: Account, steps: int) -> np.ndarray:
     """The certified l2 gap of every release, (field, time): the worst over the participation pattern at each step."""
     contraction, jump, exposure = account.recursion.coefficients(steps)
@@ -71,7 +71,7 @@ def certified(account: Account, steps: int) -> np.ndarray:
     return np.stack([bound.max(axis=0) for bound in bounds])
 
 
-@check.plain_arguments
+@require.plain_arguments
 def allowed(algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int) -> np.ndarray:
     """(field, time): how far the certificate lets each message move, in units of its noise; the smallest of all its bounds."""
     names, k, found = list(algorithm.channels), np.arange(steps), []
@@ -91,7 +91,7 @@ def allowed(algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, st
     return np.minimum.reduce(found)
 
 
-@check.plain_arguments
+@require.plain_arguments
 def random_transcripts(seed: int, count: int, steps: int, fields: int, dimension: int, size: float) -> Transcript:
     """Heavy-tailed noise around a drifting point: transcripts that an honest run would never produce are the interesting ones."""
     rng = np.random.default_rng(seed)

@@ -25,16 +25,16 @@ from typing import Any
 
 import numpy as np
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.audit import bounds
 from hearsay.audit.likelihood import SCORES, runner
 from hearsay.audit.pairs import Pair, candidates
 from hearsay.base import Algorithm
-from hearsay.certify import certify
+from hearsay.certification import certify
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import AgentBudget
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import Records
+from hearsay.problems.sampling.samplers import Records
 
 _PILOT = 250  # runs to choose a pair with
 
@@ -80,7 +80,7 @@ class AgentAudit:
         return all(claim.holds for claim in self.claims)
 
 
-@check.plain_arguments
+@require.plain_arguments
 def distinguish(
     algorithm: Algorithm,
     problem: Problem,
@@ -103,13 +103,13 @@ def distinguish(
       error: the probability that some claim's lower bound is above the truth.
       certified: the algorithm whose certificate is held against the runs, where that is another one (planted faults).
     """
-    if check.count("runs", runs) < 8:
-        check.fail("runs", "at least 8: half of them choose, half of them judge", runs)
-    check.fraction("error", error)
+    if require.count("runs", runs) < 8:
+        require.fail("runs", "at least 8: half of them choose, half of them judge", runs)
+    require.fraction("error", error)
     if problem.stream is not None or problem.loss.unrolled:
-        check.fail("problem", "one with a data set and a linear model (one_run audits the others)", problem.name)
+        require.fail("problem", "one with a data set and a linear model (one_run audits the others)", problem.name)
     algorithm.check(graph, problem)
-    budget = certify(certified or algorithm, problem, graph, check.count("steps", steps), delta=delta).budgets[agent]
+    budget = certify(certified or algorithm, problem, graph, require.count("steps", steps), delta=delta).budgets[agent]
     run = runner(algorithm, problem, graph, agent, steps, runs // 2)
     options = candidates(algorithm, problem, graph, agent, steps, seed) if pair is None else []
     before = 2 * _PILOT * len(options)

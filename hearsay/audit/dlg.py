@@ -28,7 +28,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment, minimize
 from threadpoolctl import threadpool_limits
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.audit.matching import scene_of, score, target_of
 from hearsay.audit.overhear import Public, as_numbers, batch_records, overhear, public
 from hearsay.base import Algorithm
@@ -105,7 +105,7 @@ class Sweep:
         return float(np.mean([one.blind for one in self.found[0]]))
 
 
-@check.plain_arguments
+@require.plain_arguments
 def reconstruct(
     algorithm: Algorithm,
     problem: Problem,
@@ -126,8 +126,8 @@ def reconstruct(
       labels: "inferred", or "known" to an attacker who has them from elsewhere.
       prior: also use what public images look like.
     """
-    check.instance("problem", problem, Problem, "a problem such as hearsay.problems.neural(...)")
-    check.one_of("labels", labels, ["inferred", "known"])
+    require.instance("problem", problem, Problem, "a problem such as hearsay.problems.neural(...)")
+    require.one_of("labels", labels, ["inferred", "known"])
     _check_effort(restarts, iterations)
     kind = kind_of(problem)
     algorithm.check(graph, problem)
@@ -146,7 +146,7 @@ def reconstruct(
     return Reconstruction(agent, step, seed, truth, true_labels, guess, *errors, seconds)
 
 
-@check.plain_arguments
+@require.plain_arguments
 def against_noise(
     algorithm: Algorithm,
     problem: Problem,
@@ -164,10 +164,10 @@ def against_noise(
 
     Ctrl-C ends the sweep after the last level that is whole; before the first one it is raised.
     """
-    factors = tuple(check.nonnegative("levels", level) for level in levels)
+    factors = tuple(require.nonnegative("levels", level) for level in levels)
     if not factors:
-        check.fail("levels", "one or more noise factors", list(levels))
-    total = len(factors) * check.count("targets", targets)
+        require.fail("levels", "one or more noise factors", list(levels))
+    total = len(factors) * require.count("targets", targets)
     rows: list[tuple[Reconstruction, ...]] = []
     try:
         for factor in factors:
@@ -188,7 +188,7 @@ def kind_of(problem: Problem) -> Kind:
     images, shape = problem.test_features[:_LIKELY], problem.test_features.shape[1:]
     if problem.stream is not None or len(shape) not in (2, 3) or not len(images):
         rule = "one about images, with some to test on (hearsay.problems.neural)"
-        check.fail("problem", rule, f"{problem.name}, whose records have shape {shape}")
+        require.fail("problem", rule, f"{problem.name}, whose records have shape {shape}")
     numbers = as_numbers(images)
     low, high = (0.0, 1.0) if images.dtype == np.uint8 else (float(numbers.min()), float(numbers.max()))
     return Kind(shape, low, high, int(problem.test_labels.max()) + 1, numbers.mean(axis=0), numbers.std(axis=0))
@@ -196,22 +196,22 @@ def kind_of(problem: Problem) -> Kind:
 
 def _check_target(known: Public, agent: int, step: int) -> None:
     agents, last = known.graph.agents, known.rounds - 2
-    if check.count("agent", agent, 0) >= agents:
-        check.fail("agent", f"one of 0 to {agents - 1}", agent)
-    if check.count("step", step, 0) > last:
+    if require.count("agent", agent, 0) >= agents:
+        require.fail("agent", f"one of 0 to {agents - 1}", agent)
+    if require.count("step", step, 0) > last:
         rule = f"at most {last:g} (the attack compares two messages, and the run ends after {last + 2:g})"
-        check.fail("step", rule, step)
+        require.fail("step", rule, step)
     if (size := known.size(agent, step)) > MOST:
-        check.fail("the batch", f"at most {MOST} records (per_step, or the sampler's size)", f"{size} at step {step}")
+        require.fail("the batch", f"at most {MOST} records (per_step, or the sampler's size)", f"{size} at step {step}")
 
 
-@check.plain_arguments
+@require.plain_arguments
 def _check_effort(restarts: int, iterations: int) -> None:
-    check.count("restarts", restarts)
-    check.count("iterations", iterations)
+    require.count("restarts", restarts)
+    require.count("iterations", iterations)
 
 
-@check.plain_arguments
+@require.plain_arguments
 def invert(
     known: Public,
     heard: list[Any],
@@ -229,7 +229,9 @@ def invert(
     _check_effort(restarts, iterations)
     _check_target(known, agent, step)
     if len(heard) < step + 2:
-        check.fail("heard", f"the messages of at least {step + 2} rounds to attack step {step}", f"{len(heard)} rounds")
+        require.fail(
+            "heard", f"the messages of at least {step + 2} rounds to attack step {step}", f"{len(heard)} rounds"
+        )
     rng = np.random.default_rng([seed, *b"attack"])
     many = (known.size(agent, step), *kind.shape)
     with jax.enable_x64(True), threadpool_limits(1):  # threads would wait for each other in products of this size

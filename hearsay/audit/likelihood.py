@@ -14,14 +14,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hearsay import engine, keys
 from hearsay.algorithms import QuantizedDsgd
 from hearsay.audit.messages import COINS, Game, Scene, Transcript, bare, follow, game, scene, whitener
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
-from hearsay.mixing import mixer
+from hearsay.graphs.channels import mixer
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import Records
+from hearsay.problems.sampling.samplers import Records
+from hearsay.simulation import engine, keys
 
 SCORES = ("likelihood ratio", "repeated noise")
 _CHUNK, _BYTES = 250, 2**28  # runs at once

@@ -25,14 +25,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hearsay import _validate as check
-from hearsay import engine
+from hearsay import _validate as require
 from hearsay.audit.overhear import Public
 from hearsay.base import Algorithm, Inbox
-from hearsay.mixing import mixer
-from hearsay.problems.batches import Batch
-from hearsay.problems.domains import Domain
-from hearsay.problems.losses import Loss
+from hearsay.graphs.channels import mixer
+from hearsay.problems.losses.domains import Domain
+from hearsay.problems.losses.linear import Loss
+from hearsay.problems.sampling.batches import Batch
+from hearsay.simulation import engine
 
 _FLOOR = 1e-4  # of a message's own size: what counts as no noise at all
 
@@ -157,7 +157,7 @@ def _settled(name: str, states: list[Any], sent: Any) -> Any:
         if bool(jnp.all(one == two)):
             continue
         if part not in sent._fields:
-            check.fail("step", f"0 for {name}: later its {part} is private and in no message", "a later one")
+            require.fail("step", f"0 for {name}: later its {part} is private and in no message", "a later one")
         state = state._replace(**{part: getattr(sent, part)})
     return state
 

@@ -14,17 +14,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hearsay import _validate as check
-from hearsay import keys
+from hearsay import _validate as require
 from hearsay.algorithms import CorrelatedFederated, Dsgd, QuantizedDsgd
 from hearsay.base import Algorithm, Inbox
 from hearsay.graphs import Graph
-from hearsay.mixing import mixer
-from hearsay.problems.domains import Domain
-from hearsay.problems.losses import Loss
+from hearsay.graphs.channels import mixer
+from hearsay.problems.losses.domains import Domain
+from hearsay.problems.losses.linear import Loss
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import Arrivals, Records, Sampling, Window
+from hearsay.problems.sampling.samplers import Arrivals, Records, Sampling, Window
 from hearsay.schedules import Constant
+from hearsay.simulation import keys
 
 
 class Transcript(NamedTuple):
@@ -60,7 +60,7 @@ class Scene(NamedTuple):
     constants: Any
 
 
-@check.plain_arguments
+@require.plain_arguments
 def scene(algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int) -> Scene:
     k, dtype = np.arange(steps), problem.dtype
     windows = algorithm.sampling.windows(k, problem.counts, problem.arrivals)
@@ -130,7 +130,7 @@ def bare(algorithm: Algorithm) -> Algorithm:
     return replace(algorithm, **options) if options else algorithm
 
 
-@check.plain_arguments
+@require.plain_arguments
 def whitener(algorithm: Algorithm, steps: int) -> np.ndarray:
     """The matrix (time, time) that makes noise of the steps independent, of variance 1: the inverse Cholesky factor of its covariance D D'."""
     if not isinstance(algorithm, CorrelatedFederated):
@@ -161,7 +161,7 @@ class _Counted(Loss):
         raise NotImplementedError
 
 
-@check.plain_arguments
+@require.plain_arguments
 def membership(algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int) -> np.ndarray:
     """(time, row): the weight of every record in every batch, as the sampler really forms them."""
     public = scene(algorithm, problem, graph, agent, steps)

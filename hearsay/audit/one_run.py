@@ -22,16 +22,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.audit.bounds import one_run_epsilon
 from hearsay.audit.messages import bare, membership, scene
 from hearsay.audit.overhear import overhear
 from hearsay.base import Algorithm, Inbox
-from hearsay.certify import certify
+from hearsay.certification import certify
 from hearsay.graphs import Graph
-from hearsay.mixing import mixer
-from hearsay.problems.domains import Domain
-from hearsay.problems.losses import Loss
+from hearsay.graphs.channels import mixer
+from hearsay.problems.losses.domains import Domain
+from hearsay.problems.losses.linear import Loss
 from hearsay.problems.problem import Problem, as_features
 
 
@@ -58,7 +58,7 @@ class OneRun:
         return one_run_epsilon(self.canaries, self.guesses, self.guesses, 1 - self.confidence, self.delta)
 
 
-@check.plain_arguments
+@require.plain_arguments
 def one_run(
     algorithm: Algorithm,
     problem: Problem,
@@ -79,18 +79,18 @@ def one_run(
       guesses: how many coins are guessed (two thirds); fixed before the run, because choosing the best number afterwards would have to be paid for.
       delta: at which epsilon is bounded and certified; needed for Gaussian noise.
     """
-    check.fraction("error", error)
+    require.fraction("error", error)
     if "params" not in algorithm.channels or algorithm.mechanism == "ternary":
-        check.fail("algorithm", "one whose messages are models with noise", algorithm.name)
+        require.fail("algorithm", "one whose messages are models with noise", algorithm.name)
     if problem.stream is not None or not problem.classification:
-        check.fail(
+        require.fail(
             "problem", "a classification with a data set: a canary is a record under another label", problem.name
         )
-    weights = membership(algorithm, problem, graph, agent, check.count("steps", steps))
-    used = np.flatnonzero(weights[:-1].any(axis=0))[: check.count("canaries", canaries)]
+    weights = membership(algorithm, problem, graph, agent, require.count("steps", steps))
+    used = np.flatnonzero(weights[:-1].any(axis=0))[: require.count("canaries", canaries)]
     if len(used) == 0:
-        check.fail("steps", "at least 2, so that a message shows what a record did", steps)
-    most = 2 * len(used) // 3 if guesses is None else min(check.count("guesses", guesses), len(used))
+        require.fail("steps", "at least 2, so that a message shows what a record did", steps)
+    most = 2 * len(used) // 3 if guesses is None else min(require.count("guesses", guesses), len(used))
     rng = np.random.default_rng([seed, *b"canaries"])
     coins = rng.integers(0, 2, len(used)).astype(bool)
     classes = int(problem.labels.max()) + 1

@@ -14,16 +14,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hearsay import _validate as check
-from hearsay import engine, keys
+from hearsay import _validate as require
 from hearsay.base import Algorithm, held_rates
 from hearsay.graphs import Graph
-from hearsay.mixing import mixer
-from hearsay.problems.batches import Blocks, Prefix, Window
-from hearsay.problems.domains import Domain
-from hearsay.problems.losses import Loss
+from hearsay.graphs.channels import mixer
+from hearsay.problems.losses.domains import Domain
+from hearsay.problems.losses.linear import Loss
 from hearsay.problems.problem import Problem, as_features
-from hearsay.problems.sampling import Arrivals, Records
+from hearsay.problems.sampling.batches import Blocks, Prefix, Window
+from hearsay.problems.sampling.samplers import Arrivals, Records
+from hearsay.simulation import engine, keys
 
 
 class Public(NamedTuple):
@@ -54,19 +54,19 @@ def public(algorithm: Algorithm, problem: Problem, graph: Graph) -> Public:
     return Public(algorithm, problem.loss, problem.domain, problem.arrivals, graph, problem.counts, start)
 
 
-@check.plain_arguments
+@require.plain_arguments
 def overhear(algorithm: Algorithm, problem: Problem, graph: Graph, rounds: int, seed: int = 0) -> list[Any]:
     """The messages of every round of a run with that noise seed, each field an array (agents, ...)."""
     algorithm.check(graph, problem)
     dtype, agents = problem.dtype, graph.agents
-    seeds = jnp.asarray([check.count("seed", seed, 0)])
+    seeds = jnp.asarray([require.count("seed", seed, 0)])
     setting = engine.Setting(
         engine.placed(problem), tuple(mixer(graph, kind, dtype) for kind in algorithm.channels.values()),
         keys.noise_keys(seeds, agents), keys.sampling_keys(problem.seed, agents), algorithm.constants(dtype),
     )  # fmt: skip
     carry = engine.start(algorithm.kernel, problem, setting, seeds, 0.0)
     states, sampler, heard = engine.pick(carry.states, 0), carry.sampler, []
-    steps = np.arange(check.count("rounds", rounds), dtype=np.int32)
+    steps = np.arange(require.count("rounds", rounds), dtype=np.int32)
     rates = held_rates(algorithm.rates(steps, agents), dtype)
     windows = algorithm.sampling.windows(steps, problem.counts, problem.arrivals)
     for k in steps:
@@ -117,7 +117,7 @@ def _round(
     return states, sampler, sent
 
 
-@check.plain_arguments
+@require.plain_arguments
 def batch_records(known: Public, problem: Problem, agent: int, step: int) -> tuple[np.ndarray, np.ndarray]:
     """PRIVATE: the features and labels of that batch, to hold a reconstruction against. Nothing that attacks may call this."""
     sampling, dtype, size = known.algorithm.sampling, problem.dtype, known.size(agent, step)

@@ -13,16 +13,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.algorithms import CorrelatedFederated
 from hearsay.audit.messages import bare, membership
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.privacy.one_mechanism import OneMechanism
 from hearsay.privacy.recursion import forward
-from hearsay.problems.losses import HalfSquared, LinearLoss, Squared
+from hearsay.problems.losses.linear import HalfSquared, LinearLoss, Squared
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import Records
+from hearsay.problems.sampling.samplers import Records
 
 _ENDLESS = 1e3  # features where nothing bounds them: a clip does
 
@@ -33,14 +33,14 @@ class Pair(NamedTuple):
     words: str
 
 
-@check.plain_arguments
+@require.plain_arguments
 def candidates(
     algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int, seed: int = 0
 ) -> list[Pair]:
     """A few dozen pairs: kinds of the two records, times lines along which they lie, times what the agent holds beside them."""
     loss = problem.loss
     if not isinstance(loss, LinearLoss) or problem.declared:
-        check.fail(
+        require.fail(
             "problem",
             "a linear model's whose loss bounds the records: only then is it known which there may be",
             problem.name,
@@ -71,7 +71,7 @@ def candidates(
     return found
 
 
-@check.plain_arguments
+@require.plain_arguments
 def dearest_row(
     algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, weights: np.ndarray, step: int
 ) -> int:

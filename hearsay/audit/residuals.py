@@ -11,7 +11,7 @@ standard Laplace or normal numbers (standard_form.py: also where noise is correl
 Coins that do not look at the data (who is awake, which coordinates are kept, which way to round) are known. Where they leave a message without noise there is no residual.
 
 All tests together raise a false alarm with probability `level` at most. What they cannot see: states that are wrong (search.py does), faults smaller than the number of residuals shows, and the
-noise of deployed agents, which is drawn on a lattice by other code (noise/lattice.py, with tests of its own): there repeated values are what the law says, and simulated noise is not on a lattice.
+noise of deployed agents, which is drawn on a lattice by other code (mechanisms/lattice.py, with tests of its own): there repeated values are what the law says, and simulated noise is not on a lattice.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hearsay import _validate as check
-from hearsay import engine, keys
+from hearsay import _validate as require
 from hearsay.algorithms import QuantizedDsgd
 from hearsay.audit import noise_tests
 from hearsay.audit.messages import Game, game
@@ -34,8 +33,9 @@ from hearsay.audit.noise_tests import KINDS, Test
 from hearsay.audit.standard_form import Field, grid_tests, rounding, standard, ternary_tests
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
-from hearsay.mixing import mixer
+from hearsay.graphs.channels import mixer
 from hearsay.problems.problem import Problem
+from hearsay.simulation import engine, keys
 
 _NUMBERS, _MOST_RUNS = 400_000, 2000  # residuals that are wanted, and the most runs for them
 _BYTES, _SHOWN = 2**27, 20_000
@@ -76,7 +76,7 @@ class Residuals:
         return min(1.0, test.p * len(self.tests))
 
 
-@check.plain_arguments
+@require.plain_arguments
 def residuals(
     algorithm: Algorithm,
     problem: Problem,
@@ -95,13 +95,13 @@ def residuals(
       runs: how often the network is run; without it, until there are 400,000 residuals or 2,000 runs.
       certified: the algorithm whose noise is claimed, where that is another one (planted faults).
     """
-    check.fraction("level", level)
+    require.fraction("level", level)
     claimed = certified or algorithm
     algorithm.check(graph, problem)
     if list(claimed.channels) != list(algorithm.channels):
-        check.fail("certified", f"an algorithm with the messages {', '.join(algorithm.channels)}", claimed.name)
-    each = check.count("steps", steps) * graph.agents * problem.dimension * len(algorithm.channels)
-    runs = max(2, min(_MOST_RUNS, -(-_NUMBERS // each))) if runs is None else check.count("runs", runs, 2)
+        require.fail("certified", f"an algorithm with the messages {', '.join(algorithm.channels)}", claimed.name)
+    each = require.count("steps", steps) * graph.agents * problem.dimension * len(algorithm.channels)
+    runs = max(2, min(_MOST_RUNS, -(-_NUMBERS // each))) if runs is None else require.count("runs", runs, 2)
     heard = collect(algorithm, claimed, problem, graph, steps, runs, seed, progress)
     tests = [*asked(claimed, problem, graph, heard)]
     fields: dict[str, np.ndarray] = {}
@@ -124,7 +124,7 @@ def residuals(
     return Residuals(tuple(tests), level, law, claimed.mechanism, runs, steps, count, shown)
 
 
-@check.plain_arguments
+@require.plain_arguments
 def collect(
     algorithm: Algorithm, claimed: Algorithm, problem: Problem, graph: Graph, steps: int, runs: int, seed: int, progress: Callable[[int, int], None]
 ) -> dict[str, Field]:  # fmt: skip

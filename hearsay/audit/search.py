@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.audit.brute_force import allowed
 from hearsay.audit.messages import (
     COINS,
@@ -42,13 +42,13 @@ from hearsay.audit.messages import (
 )
 from hearsay.audit.pairs import dearest_row, label_range
 from hearsay.base import Algorithm
-from hearsay.certify import spent_after
-from hearsay.engine import full_precision
+from hearsay.certification import spent_after
 from hearsay.graphs import Graph
-from hearsay.problems.domains import shortened
-from hearsay.problems.losses import LinearLoss
+from hearsay.problems.losses.domains import shortened
+from hearsay.problems.losses.linear import LinearLoss
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import Records
+from hearsay.problems.sampling.samplers import Records
+from hearsay.simulation.engine import full_precision
 
 _DIRECTIONS = 128  # coordinates that one step of the climb looks along; more variables than that take turns
 _NUDGE = 1e-6  # of a variable's range: enough in float64 to see which way is up
@@ -87,7 +87,7 @@ class Found:
         return float(self.ratio[self.allowed > 0].min())
 
 
-@check.plain_arguments
+@require.plain_arguments
 def search(
     algorithm: Algorithm,
     problem: Problem,
@@ -105,11 +105,11 @@ def search(
       starts: searches per message and kind of start (six kinds).
       iterations: points on every climb; 1 leaves the starts as they are.
     """
-    check.count("steps", steps)
-    check.count("starts", starts)
-    check.count("iterations", iterations)
+    require.count("steps", steps)
+    require.count("starts", starts)
+    require.count("iterations", iterations)
     if rule := unsearchable(problem):
-        check.fail("problem", rule, problem.name)
+        require.fail("problem", rule, problem.name)
     algorithm.check(graph, problem)
     plain = bare(algorithm)
     limit = allowed(plain, problem, graph, agent, steps)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.audit.brute_force import allowed
 from hearsay.audit.distinguish import AgentAudit, distinguish
 from hearsay.audit.messages import bare, membership, scene
@@ -24,9 +24,9 @@ from hearsay.audit.one_run import OneRun, one_run
 from hearsay.audit.residuals import Residuals, residuals
 from hearsay.audit.search import Found, search, unsearchable
 from hearsay.base import Algorithm
-from hearsay.certify import certify
+from hearsay.certification import certify
 from hearsay.graphs import Graph
-from hearsay.problems.losses import LinearLoss
+from hearsay.problems.losses.linear import LinearLoss
 from hearsay.problems.problem import Problem
 
 PARTS = ("noise", "search", "runs")
@@ -68,7 +68,7 @@ class Audit:
         return all(one.holds for one in (*([self.noise] if self.noise else []), *self.searched, *self.found))
 
 
-@check.plain_arguments
+@require.plain_arguments
 def audit(
     algorithm: Algorithm,
     problem: Problem,
@@ -90,12 +90,12 @@ def audit(
     """
     chosen = tuple(range(graph.agents)) if agents is None else tuple(dict.fromkeys(agents))
     for agent in chosen:
-        if check.count("agents", agent, 0) >= graph.agents:
-            check.fail("agents", f"numbers of agents, 0 to {graph.agents - 1}", agent)
+        if require.count("agents", agent, 0) >= graph.agents:
+            require.fail("agents", f"numbers of agents, 0 to {graph.agents - 1}", agent)
     for part in parts:
-        check.one_of("parts", part, PARTS)
-    check.fraction("error", error)
-    found = Audit(check.count("steps", steps), error, chosen)
+        require.one_of("parts", part, PARTS)
+    require.fraction("error", error)
+    found = Audit(require.count("steps", steps), error, chosen)
     known: dict[bytes, Searched] = {}
     work: dict[str, Callable[[int], Any]] = {
         "search": lambda agent: found.searched.append(_searched(algorithm, problem, graph, agent, found, seed, known)),
@@ -125,7 +125,7 @@ def audit(
     return found
 
 
-@check.plain_arguments
+@require.plain_arguments
 def unavailable(
     part: str, algorithm: Algorithm, problem: Problem, graph: Graph, steps: int, delta: float | None
 ) -> str:
@@ -158,7 +158,7 @@ def _searched(
     return replace(known[here], agent=agent)
 
 
-@check.plain_arguments
+@require.plain_arguments
 def situation(algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int) -> bytes:
     """All that the search depends on, except what multiplies gaps and bounds alike: agents with the same one need one search."""
     plain = bare(algorithm)

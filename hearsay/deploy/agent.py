@@ -16,7 +16,7 @@ noise rounds a second time: the agent refuses. So it does when its records or it
 **What is heard** is clipped to a bound that no honest agent passes before it is used (arithmetic.py): it keeps rounding errors, which are counted, small.
 
 **A silent neighbour.** Policy "wait": go on waiting, with a word in the log, and stop when the deadline is over; nothing is lost, the same command continues. Policy "skip":
-after `patience` seconds (at once, if it is known to be gone) its term is left out of the sum, with its weight (mixing.py), and the certificate allows for that in
+after `patience` seconds (at once, if it is known to be gone) its term is left out of the sum, with its weight (graphs/channels.py), and the certificate allows for that in
 every round.
 
 **The end.** An agent that is done still answers for its messages until all who hear it have said that they are done too.
@@ -33,9 +33,10 @@ from pathlib import Path
 
 import numpy as np
 
+from hearsay._interrupts import stopping
 from hearsay._version import VERSION
 from hearsay.base import Inbox
-from hearsay.certify import unit
+from hearsay.certification import unit
 from hearsay.deploy import arithmetic, budget, greeting, steps
 from hearsay.deploy.host import Refused, settle
 from hearsay.deploy.ledger import Ledger
@@ -47,8 +48,7 @@ from hearsay.deploy.plan import Plan, planned
 from hearsay.deploy.privatize import REHEARSAL, Lattice, Rehearsal
 from hearsay.deploy.settings import SCHEMA, Network
 from hearsay.deploy.transport import Transport
-from hearsay.interrupts import stopping
-from hearsay.mixing import listening, own_weight
+from hearsay.graphs.channels import listening, own_weight
 
 log = logging.getLogger("hearsay.agent")
 _OUTBOX = 2**30  # bytes of messages that are kept before those that everybody has are let go

@@ -24,7 +24,7 @@ the same in both runs, and rounds alike; it only makes other numbers round more 
 P4's update (x - z) / (eta tau) is off by u l^tau (16 (R + tau eta G) / eta + P) per coordinate and run, in every round: it goes into C e of privacy/rounding.py.
 
 All of it grows with the radius of the domain: a smaller one (problem's `radius`) costs less. float32 would lose 2^29 times as much: deployed runs that are to be
-private use float64. Clipped gradients of neural networks have margins of their own (problems/per_record.py). Where no bound on gradients is known (a declared change), G
+private use float64. Clipped gradients of neural networks have margins of their own (problems/losses/per_record.py). Where no bound on gradients is known (a declared change), G
 counts as 0 here and the certificate says so.
 """
 
@@ -38,7 +38,7 @@ from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.privacy import rounding
 from hearsay.privacy.recursion import Account, forward
-from hearsay.problems.losses import LinearLoss
+from hearsay.problems.losses.linear import LinearLoss
 from hearsay.problems.problem import Problem
 
 _U = 2.0**-53

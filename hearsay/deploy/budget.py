@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hearsay.base import Algorithm
-from hearsay.certify import account_spent, allowance, best_account, certify, unit
+from hearsay.certification import account_spent, allowance, best_account, certify, unit
 from hearsay.deploy import arithmetic
 from hearsay.graphs import Graph
 from hearsay.privacy import rounding

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hearsay.deploy import certificates
+from hearsay.deploy import tls
 from hearsay.deploy.links import Credentials, Peer
 
 log = logging.getLogger("hearsay.agent")
@@ -102,7 +102,7 @@ class Expiry:
     """Warns once a day, from thirty days before a certificate ends, and says so when it has ended: its links are closed then, and nobody else says why."""
 
     def __init__(self, name: str, certificate: Path | None) -> None:
-        self._name, self._end = name, None if certificate is None else certificates.expiry(certificate)
+        self._name, self._end = name, None if certificate is None else tls.expiry(certificate)
         self._next = -float("inf")
 
     def watch(self) -> None:

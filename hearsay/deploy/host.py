@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hearsay.checkpoint import write_atomically
+from hearsay._files import write_atomically
 from hearsay.deploy.plan import Plan
 
 

@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hearsay import _validate as check
-from hearsay.checkpoint import write_atomically
+from hearsay import _validate as require
+from hearsay._files import write_atomically
 from hearsay.deploy.settings import Network
 from hearsay.deploy.transport import Observer
-from hearsay.problems import datasets
-from hearsay.problems.partition import partition as split
+from hearsay.problems.data import datasets
+from hearsay.problems.data.partition import partition as split
 
 NAMES = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy")
 _RESTARTS = 100
@@ -56,7 +56,7 @@ class Fleet:
         command = [
             sys.executable,
             "-m",
-            "hearsay.cli",
+            "hearsay.cli.app",
             "agent",
             "--config",
             str(self.config),
@@ -98,7 +98,7 @@ class Fleet:
                 process.wait()
 
 
-@check.plain_arguments
+@require.plain_arguments
 def look(network: Network, observer: Observer, seconds: float = 2.0) -> list[Status]:
     """What every agent says of itself now; all are asked at once."""
 
@@ -137,7 +137,7 @@ def initialise(
     progress: Callable[[str], None] = lambda text: None,
 ) -> Path:
     """A folder to start from: net.toml, a file of records for every agent, certificates. The records are a public data set, dealt out."""
-    agents = check.count("agents", agents, 2)
+    agents = require.count("agents", agents, 2)
     config = folder / "net.toml"
     if config.exists():
         raise ValueError(f"{config} is there already: choose another folder")
@@ -187,9 +187,9 @@ def initialise(
 
 def make_keys(folder: Path, config: Path, *, overwrite: bool = False) -> None:
     """A test certificate authority, and a certificate for every agent in the file."""
-    from hearsay.deploy import certificates
+    from hearsay.deploy import tls
     from hearsay.deploy.settings import load
 
     network = load(config)
     hosts = {m.name: sorted({m.peer.host.strip("[]"), "127.0.0.1", "localhost"}) for m in network.members}
-    certificates.make(folder, hosts, overwrite=overwrite)
+    tls.make(folder, hosts, overwrite=overwrite)

@@ -39,18 +39,7 @@ from hearsay.deploy import mark
 from hearsay.deploy.about import About, note
 from hearsay.deploy.blobs import Blobs
 from hearsay.deploy.checksums import checksum, seal
-from hearsay.deploy.rows import (
-    FORMAT,
-    NO_SEAL,
-    SCHEMA,
-    TREAT,
-    LedgerError,
-    Row,
-    broken,
-    transaction,
-    trouble,
-    verified,
-)
+from hearsay.deploy.rows import FORMAT, NO_SEAL, SCHEMA, TREAT, LedgerError, Row, broken, transaction, trouble, verified
 from hearsay.deploy.rows import LedgerUnavailable as LedgerUnavailable
 from hearsay.deploy.tensors import pack
 

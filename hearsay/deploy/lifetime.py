@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hearsay.checkpoint import write_atomically
+from hearsay._files import write_atomically
 from hearsay.deploy import mark
 from hearsay.deploy.rows import LedgerError, LedgerUnavailable
 from hearsay.privacy.certificate import Lifetime, few, show

@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from hearsay import _validate as check
-from hearsay.deploy import certificates
+from hearsay import _validate as require
+from hearsay.deploy import tls
 
 OBSERVER = "observer"
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -70,10 +70,10 @@ class Credentials:
                 pass
         listening, connecting = self.context(ssl.PROTOCOL_TLS_SERVER), self.context(ssl.PROTOCOL_TLS_CLIENT)
         mine = f"certificate {str(self.certificate)!r}"
-        if (common := certificates.common_name(self.certificate)) != name:
-            check.fail(f"common name in {str(self.certificate)!r}", f"the agent's name {name!r}", common)
-        if (end := certificates.expiry(self.certificate)) <= datetime.now(UTC):
-            check.fail(mine, "valid today", f"one that expired on {end:%Y-%m-%d}")
+        if (common := tls.common_name(self.certificate)) != name:
+            require.fail(f"common name in {str(self.certificate)!r}", f"the agent's name {name!r}", common)
+        if (end := tls.expiry(self.certificate)) <= datetime.now(UTC):
+            require.fail(mine, "valid today", f"one that expired on {end:%Y-%m-%d}")
         connecting.check_hostname = host is not None and host not in EVERYWHERE
         try:
             _shake_hands(connecting, listening, host)
@@ -82,9 +82,9 @@ class Credentials:
             if getattr(error, "verify_code", 0) in (62, 64):  # OpenSSL's numbers for a name and for an address
                 raise ValueError(
                     f"alternative names of {mine} must include the host of the agent's endpoint, {host!r}, "
-                    f"got {certificates.hosts(self.certificate)!r}"
+                    f"got {tls.hosts(self.certificate)!r}"
                 ) from None
-            check.fail(
+            require.fail(
                 mine,
                 f"signed by the authority in {str(self.ca)!r}, for listening and connecting",
                 f"one that is not ({why})",
@@ -126,29 +126,29 @@ def _shake_hands(connecting: ssl.SSLContext, listening: ssl.SSLContext, host: st
 
 def valid_name(what: str, value: Any) -> str:
     if not isinstance(value, str) or not NAME.fullmatch(value):
-        check.fail(what, "1 to 64 letters, digits, _ or -", value)
+        require.fail(what, "1 to 64 letters, digits, _ or -", value)
     return value
 
 
 def valid_endpoint(what: str, value: Any) -> str:
     match = ENDPOINT.fullmatch(value) if isinstance(value, str) else None
     if match is None or not 0 < int(match[3]) < 65536:
-        check.fail(what, 'like "tcp/127.0.0.1:7447" or "tls/bob.example:7447"', value)
+        require.fail(what, 'like "tcp/127.0.0.1:7447" or "tls/bob.example:7447"', value)
     if match[1] == "tls" and match[2].startswith("[") and match[2] not in EVERYWHERE:
         rule = "a host name and a port under TLS, where Zenoh connects to no IPv6 address (a name that resolves to one will do)"
-        check.fail(what, rule, value)
+        require.fail(what, rule, value)
     return value
 
 
 def neighbours_of(me: Peer, hears: Iterable[Peer], heard_by: Iterable[Peer]) -> dict[str, Peer]:
     found: dict[str, Peer] = {}
     if me.name == OBSERVER:
-        check.fail("agent name", f"other than {OBSERVER!r}", me.name)
+        require.fail("agent name", f"other than {OBSERVER!r}", me.name)
     for peer in (*hears, *heard_by):
         if peer.name in (me.name, OBSERVER):
-            check.fail("neighbour", f"another agent, and not called {OBSERVER!r}", peer.name)
+            require.fail("neighbour", f"another agent, and not called {OBSERVER!r}", peer.name)
         if found.setdefault(peer.name, peer) != peer:
-            check.fail(
+            require.fail(
                 f"endpoint of {peer.name}",
                 f"the same in hears and heard_by ({found[peer.name].endpoint})",
                 peer.endpoint,
@@ -163,7 +163,7 @@ def session_config(
     for peer in peers:
         if peer.protocol != protocol:
             rule = "tls/… with credentials" if credentials is not None else "tcp/… without credentials"
-            check.fail(f"endpoint of {peer.name}", rule, peer.endpoint)
+            require.fail(f"endpoint of {peer.name}", rule, peer.endpoint)
     link: dict[str, Any] = {
         "protocols": [protocol],
         # Four keep-alives to a lease: a neighbour that falls silent is given up after one lease.

@@ -19,7 +19,7 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
-from hearsay.checkpoint import write_atomically
+from hearsay._files import write_atomically
 from hearsay.deploy.checksums import SIZE, checksum
 from hearsay.deploy.rows import TREAT, LedgerError, trouble
 

@@ -12,9 +12,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.base import Algorithm
-from hearsay.certify import allowance, calibrate
+from hearsay.certification import allowance, calibrate
 from hearsay.config import build_algorithm, build_graph
 from hearsay.deploy import budget
 from hearsay.deploy.records import own as own_records
@@ -22,7 +22,7 @@ from hearsay.deploy.settings import Network
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import Certificate
 from hearsay.problems.problem import Problem
-from hearsay.simulate import allowed_steps
+from hearsay.simulation.simulating import allowed_steps
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _DELTA = 1e-5
@@ -43,7 +43,7 @@ def planned(network: Network, agent: int | None, data: Path | None = None, *, re
     """The plan of that agent; None: of all of them, with nobody's records. `rehearsed`: the noise will be the simulator's."""
     config, own = network.config, network
     if network.precision != 64 and not rehearsed:
-        check.fail(
+        require.fail(
             "precision in [run]",
             "64 in a private run: the rounding of float32 gives states away (see docs/threat-model.md)",
             32,
@@ -61,10 +61,10 @@ def planned(network: Network, agent: int | None, data: Path | None = None, *, re
     delta = config.delta if config.delta is not None or algorithm.mechanism == "laplace" else _DELTA
     steps, why = allowed_steps(algorithm, problem, graph, config.steps, None, None)
     if "epsilon" in config.privacy:
-        targets = check.per_agent("epsilon in [privacy]", config.privacy["epsilon"], graph.agents)
+        targets = require.per_agent("epsilon in [privacy]", config.privacy["epsilon"], graph.agents)
         algorithm = _calibrated(algorithm, problem, graph, steps, targets, delta)
     if (most := config.privacy.get("budget")) is not None:
-        limits = check.per_agent("budget in [privacy]", most, graph.agents)
+        limits = require.per_agent("budget in [privacy]", most, graph.agents)
         shorter, reason = budget.within(algorithm, problem, graph, steps, limits, delta)
         steps, why = (shorter, reason) if shorter < steps else (steps, why)
     certificate = budget.certificate(algorithm, problem, graph, steps, delta, rehearsed=rehearsed)

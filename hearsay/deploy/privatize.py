@@ -1,7 +1,7 @@
 """Where a deployed agent's noise comes from.
 
 `Lattice` is the real thing: the algorithm's `prepare` gives the values that must not leave and the scales of their noise; each is rounded to a grid and noised in whole
-numbers, from the operating system's random numbers (noise/lattice.py, noise/lattice_factorized.py). No seed of anybody's enters. A value whose scale is 0 is public
+numbers, from the operating system's random numbers (mechanisms/lattice.py, mechanisms/factorized/lattice.py). No seed of anybody's enters. A value whose scale is 0 is public
 by the algorithm's own account (the common starting point, coordinates that are not sent) and goes as it is.
 
 `Rehearsal` draws the simulator's noise from the simulator's keys, so that a deployed run can be held against a simulated one. Anybody who knows the seed can subtract
@@ -17,11 +17,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hearsay import keys
 from hearsay.base import Private
 from hearsay.deploy.steps import Carry, Steps
-from hearsay.noise import lattice
-from hearsay.noise.lattice_factorized import FactorizedNoise
+from hearsay.mechanisms import lattice
+from hearsay.mechanisms.factorized.lattice import FactorizedNoise
+from hearsay.simulation import keys
 
 REHEARSAL = "NOT PRIVATE: noise from seed {seed} can be subtracted by anybody who knows it. Use --simulate-noise for tests only, never with real records."
 

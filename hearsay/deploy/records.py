@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.config import build_problem, loss_of
 from hearsay.deploy.settings import Network
-from hearsay.problems import datasets
-from hearsay.problems.images import Images
+from hearsay.problems.data import datasets
+from hearsay.problems.data.images import Images
 from hearsay.problems.problem import Problem
 
 log = logging.getLogger("hearsay.agent")
@@ -138,7 +138,7 @@ def _bounded(network: Network, features: np.ndarray, labels: np.ndarray) -> tupl
         allowed, rule = (np.isin(labels, (0, 1)), "0 or 1") if loss == "logistic" else (np.ones(len(labels), bool), "")
     if not allowed.all():
         raise ValueError(f"labels must be {rule}, and that of row {int(np.argmin(allowed))} is not")
-    bound = check.optional(check.bound)("label_bound in [problem]", keys.get("label_bound"))
+    bound = require.optional(require.bound)("label_bound in [problem]", keys.get("label_bound"))
     return kept, labels if bound is None else np.clip(labels, -bound, bound)
 
 
@@ -160,26 +160,26 @@ def _as_bytes(features: np.ndarray) -> np.ndarray:
 def _empty(network: Network) -> tuple[Problem, tuple[int, ...]]:
     """The problem of one agent whose records are all zero, and the shape of a record."""
     keys, loss = network.config.problem, loss_of(network.config)
-    check.one_of("loss in [problem] where agents read files of their own", loss, _FILE_KEYS)
+    require.one_of("loss in [problem] where agents read files of their own", loss, _FILE_KEYS)
     for key in _FILE_KEYS[loss]:
         if key not in keys:
             raise ValueError(
                 f"{key} in [problem] must be given where agents read files of their own: it must hold for all of them"
             )
-    rows = check.count("per_step in [problem]", keys.get("per_step", 1))
+    rows = require.count("per_step in [problem]", keys.get("per_step", 1))
     config = network.config
     for key in _FILE_KEYS[loss]:
         config = config.without("problem", key)
     data: Any
     if loss == "neural":
-        shape = tuple(check.count("shape in [problem]", size) for size in keys["shape"])
+        shape = tuple(require.count("shape in [problem]", size) for size in keys["shape"])
         kind = np.uint8 if keys.get("bytes", True) else np.float64
         zeros, config = np.zeros((rows, *shape), kind), config.without("problem", "bytes")
         data = Images(network.run, zeros, np.zeros(rows, np.int64), zeros[:0], np.zeros(0, np.int64), keys["classes"])
     else:
-        shape = (check.count("dimension in [problem]", keys["dimension"]),)
-        zeros, bound = np.zeros((rows, *shape)), check.bound("feature_bound in [problem]", keys["feature_bound"])
-        size = 1.0 if loss == "logistic" else check.bound("label_bound in [problem]", keys["label_bound"])
+        shape = (require.count("dimension in [problem]", keys["dimension"]),)
+        zeros, bound = np.zeros((rows, *shape)), require.bound("feature_bound in [problem]", keys["feature_bound"])
+        size = 1.0 if loss == "logistic" else require.bound("label_bound in [problem]", keys["label_bound"])
         reason = f"each agent scales a record with an l2 norm above {bound:g} down to it"
         reason += "" if loss == "logistic" else f" and clips labels to {size:g} in size"
         data = datasets.Dataset(
@@ -192,7 +192,7 @@ def _holding(problem: Problem, features: np.ndarray, labels: np.ndarray, counts:
     """The problem of len(counts) agents in which every one's records are views of the same."""
     if counts.min() < problem.arrivals.per_step:
         short = int(np.argmin(counts))
-        check.fail(
+        require.fail(
             "per_step in [problem]", f"at most the {counts[short]} records of agent {short}", problem.arrivals.per_step
         )
     agents = len(counts)

@@ -26,7 +26,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.config import PRIVACY_KEYS as RUN_PRIVACY_KEYS
 from hearsay.config import Config
 from hearsay.deploy.links import Credentials, Peer, valid_endpoint
@@ -53,7 +53,7 @@ class Member:
     credentials: Credentials | None
 
     def __post_init__(self) -> None:
-        check.settle(self, records=check.optional(check.count))
+        require.settle(self, records=require.optional(require.count))
 
     @property
     def peer(self) -> Peer:
@@ -85,14 +85,14 @@ class Network:
     lifetime: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        check.settle(self, deadline=check.positive, patience=check.positive)
+        require.settle(self, deadline=require.positive, patience=require.positive)
 
     @property
     def names(self) -> list[str]:
         return [member.name for member in self.members]
 
     def index(self, name: str) -> int:
-        return self.names.index(check.one_of("name", name, self.names))
+        return self.names.index(require.one_of("name", name, self.names))
 
     @property
     def from_files(self) -> bool:
@@ -148,30 +148,30 @@ def read(tables: Mapping[str, Any], folder: Path) -> Network:
     """From parsed tables; paths are taken from `folder` on."""
     known = ["network", "agents", *(f.name for f in fields(Config))]
     for name, table in tables.items():
-        check.one_of("table in net.toml", name, known)
+        require.one_of("table in net.toml", name, known)
         if not isinstance(table, dict):
-            check.fail(f"{name} in net.toml", "a table of keys", table)
+            require.fail(f"{name} in net.toml", "a table of keys", table)
     network = _known("[network]", tables.get("network", {}), _NETWORK_KEYS)
     run = network.get("run")
     if not isinstance(run, str) or not NAME.fullmatch(run):
-        check.fail("run in [network]", "a name of letters, digits, - and _ (a new one for every run)", run)
+        require.fail("run in [network]", "a name of letters, digits, - and _ (a new one for every run)", run)
     keys = _path("keys in [network]", network.get("keys"), folder)
     state = (_path("state in [network]", network.get("state", "state"), folder) or folder) / run
     agents = tables.get("agents", {})
     if len(agents) < 2:
-        check.fail("[agents.NAME]", "two or more tables, one for each agent", sorted(agents))
+        require.fail("[agents.NAME]", "two or more tables, one for each agent", sorted(agents))
     members = tuple(_member(name, table, folder, state, keys) for name, table in agents.items())
     _require_distinct(members)
     found = Network(
         run,
         members,
         _config(tables, [m.name for m in members], members[0].records is not None),
-        check.one_of("policy in [network]", network.get("policy", "wait"), POLICIES),
-        check.positive("deadline in [network]", network.get("deadline", 300.0)),
-        check.positive("patience in [network]", network.get("patience", 5.0)),
+        require.one_of("policy in [network]", network.get("policy", "wait"), POLICIES),
+        require.positive("deadline in [network]", network.get("deadline", 300.0)),
+        require.positive("patience in [network]", network.get("patience", 5.0)),
         keys,
         state,
-        check.count("keep in [network]", network.get("keep", Network.keep)),
+        require.count("keep in [network]", network.get("keep", Network.keep)),
         _lifetime(tables.get("privacy", {}), len(members)),
     )
     return found
@@ -180,7 +180,7 @@ def read(tables: Mapping[str, Any], folder: Path) -> Network:
 def _lifetime(privacy: Mapping[str, Any], agents: int) -> tuple[float, ...] | None:
     if "lifetime" not in privacy:
         return None
-    return tuple(check.per_agent("lifetime in [privacy]", privacy["lifetime"], agents))
+    return tuple(require.per_agent("lifetime in [privacy]", privacy["lifetime"], agents))
 
 
 def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
@@ -216,7 +216,7 @@ def _same(here: Any, there: Any) -> bool:
 def _member(name: str, table: Any, folder: Path, state: Path, keys: Path | None) -> Member:
     where = f"[agents.{name}]"
     if not NAME.fullmatch(name) or name == "observer":
-        check.fail("the name of an agent", "letters, digits, - and _ (and not observer)", name)
+        require.fail("the name of an agent", "letters, digits, - and _ (and not observer)", name)
     table = _known(where, table, _AGENT_KEYS)
     endpoint = valid_endpoint(f"endpoint in {where}", table.get("endpoint"))
     secure, own = endpoint.startswith("tls/"), {k: table[k] for k in ("certificate", "key", "ca") if k in table}
@@ -232,7 +232,7 @@ def _member(name: str, table: Any, folder: Path, state: Path, keys: Path | None)
     return Member(
         name,
         endpoint,
-        None if table.get("records") is None else check.count(f"records in {where}", table["records"]),
+        None if table.get("records") is None else require.count(f"records in {where}", table["records"]),
         paths["data"],
         state if paths["state"] is None else paths["state"] / state.name,
         _credentials(keys, name, own, folder) if secure else None,
@@ -256,7 +256,7 @@ def _require_distinct(members: tuple[Member, ...]) -> None:
         raise ValueError("endpoints must be tls for all agents, or for none")
     without = [member.name for member in members if member.records is None]
     if without and len(without) < len(members):
-        check.fail("records", "given for every agent or for none", f"none for {', '.join(without)}")
+        require.fail("records", "given for every agent or for none", f"none for {', '.join(without)}")
 
 
 def _config(tables: Mapping[str, Any], names: list[str], from_files: bool) -> Config:
@@ -264,32 +264,32 @@ def _config(tables: Mapping[str, Any], names: list[str], from_files: bool) -> Co
     if "edges" in graph:
         numbered = {name: number for number, name in enumerate(names)}
         if not isinstance(graph["edges"], list) or not all(isinstance(edge, list) for edge in graph["edges"]):
-            check.fail("edges in [graph]", "a list of pairs of agents, or of triples with a weight", graph["edges"])
+            require.fail("edges in [graph]", "a list of pairs of agents, or of triples with a weight", graph["edges"])
         graph["edges"] = [[*(_numbered(end, numbered) for end in edge[:2]), *edge[2:]] for edge in graph["edges"]]
     for key in ("agents", *(("data", "partition") if from_files else ())):
         if key in problem:
             raise ValueError(f"{key} in [problem] must be left out: the [agents.NAME] tables say it")
     run = dict(tables.get("run", {}))
     for key in run:
-        check.one_of("key in [run]", key, ("steps", "precision", *_LOCAL_RUN_KEYS))
+        require.one_of("key in [run]", key, ("steps", "precision", *_LOCAL_RUN_KEYS))
     privacy = _known("[privacy]", tables.get("privacy", {}), (*RUN_PRIVACY_KEYS, *PRIVACY_KEYS))
     privacy = {key: value for key, value in privacy.items() if key not in PRIVACY_KEYS}
     return Config(problem, graph, tables.get("algorithm", {}), privacy, run)
 
 
 def _numbered(end: Any, numbered: Mapping[str, int]) -> Any:
-    return numbered[check.one_of("edges in [graph]", end, numbered)] if isinstance(end, str) else end
+    return numbered[require.one_of("edges in [graph]", end, numbered)] if isinstance(end, str) else end
 
 
 def _path(where: str, given: Any, folder: Path) -> Path | None:
     if given is not None and not isinstance(given, str):
-        check.fail(where, "a path", given)
+        require.fail(where, "a path", given)
     return None if given is None else folder / given
 
 
 def _known(where: str, table: Any, keys: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(table, dict):
-        check.fail(where, "a table of keys", table)
+        require.fail(where, "a table of keys", table)
     for key in table:
-        check.one_of(f"key in {where}", key, keys)
+        require.one_of(f"key in {where}", key, keys)
     return table

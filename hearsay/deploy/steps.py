@@ -1,4 +1,4 @@
-"""An algorithm's functions compiled for one agent: what engine.py does for all agents at once.
+"""An algorithm's functions compiled for one agent: what simulation/engine.py does for all agents at once.
 
 The same functions of the same algorithm files, with the same batches; a round is `prepare`, noise (privatize.py), `finish`, and, when the neighbours have been
 heard, `update`. In a rehearsal (noise from a seed) `send` draws the simulator's noise from the simulator's keys.
@@ -13,10 +13,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hearsay import engine, keys
 from hearsay.base import Algorithm, Inbox
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import Window
+from hearsay.problems.sampling.samplers import Window
+from hearsay.simulation import engine, keys
 
 _BLOCK = 256  # steps whose rates are worked out at once
 _STATIC = ("algorithm", "loss", "domain", "arrivals")

@@ -30,7 +30,7 @@ from typing import Any
 
 import zenoh
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.deploy.links import (
     OBSERVER,
     WORD,
@@ -81,7 +81,7 @@ class Transport:
         self.hears, self.heard_by = tuple(p.name for p in hears), tuple(p.name for p in heard_by)
         neighbours = neighbours_of(me, hears, heard_by)
         self.neighbours = tuple(sorted(neighbours))
-        self.largest = check.count("largest", largest)
+        self.largest = require.count("largest", largest)
         self.refused: Counter[str] = Counter()
         self.last_error: Exception | None = None
         self._on_message, self._outbox, self._hello, self._on_link = on_message, outbox, hello, on_link
@@ -122,8 +122,8 @@ class Transport:
         Blocks while the queue to a neighbour is full; one that takes nothing for a whole lease loses its link instead.
         """
         if len(payload) > self.largest:
-            check.fail("payload", f"at most {self.largest} bytes", f"{len(payload)} bytes")
-        key, session = self._key(self.me.name, str(check.count("round", round, 0))), self._opened()
+            require.fail("payload", f"at most {self.largest} bytes", f"{len(payload)} bytes")
+        key, session = self._key(self.me.name, str(require.count("round", round, 0))), self._opened()
         try:
             session.put(key, payload, congestion_control=zenoh.CongestionControl.BLOCK, express=True)
         except zenoh.ZError as error:
@@ -131,12 +131,12 @@ class Transport:
 
     def fetch(self, agent: str, round: int, timeout: float) -> bytes | None:
         """The message of a round from its sender's outbox; None, at once, if the sender is away or no longer has it."""
-        return self.ask(agent, str(check.count("round", round, 0)), timeout)
+        return self.ask(agent, str(require.count("round", round, 0)), timeout)
 
     def ask(self, agent: str, what: str, timeout: float) -> bytes | None:
         """What `agent` answers to a query for `what`, such as "hello"; None if it is away or has no answer."""
         key = self._question(agent, what)
-        return _ask(self._opened(), key, self.largest, check.positive("timeout", timeout), self._refuse)
+        return _ask(self._opened(), key, self.largest, require.positive("timeout", timeout), self._refuse)
 
     def inquire(
         self, agent: str, what: str, timeout: float, answered: Callable[[bytes], None], ended: Callable[[], None]
@@ -154,12 +154,12 @@ class Transport:
             except Exception as error:
                 self._refuse("error", error)
 
-        _get(session, key, check.positive("timeout", timeout), zenoh.handlers.Callback(heard, ended))
+        _get(session, key, require.positive("timeout", timeout), zenoh.handlers.Callback(heard, ended))
 
     def _question(self, agent: str, what: str) -> str:
-        check.one_of("agent", agent, self.neighbours)
+        require.one_of("agent", agent, self.neighbours)
         if not isinstance(what, str) or not (WORD.fullmatch(what) or what == f"done/{self.me.name}"):
-            check.fail("what", f'1 to 128 letters, digits, _ or -, or "done/{self.me.name}"', what)
+            require.fail("what", f'1 to 128 letters, digits, _ or -, or "done/{self.me.name}"', what)
         return self._key(agent, what)
 
     def alive(self) -> set[str]:
@@ -257,7 +257,7 @@ class Observer:
 
     def __init__(self, run: str, peers: Sequence[Peer], credentials: Credentials | None, *, largest: int = 1 << 20):
         self.run, self.peers = valid_name("run", run), {peer.name: peer for peer in peers}
-        self.largest = check.count("largest", largest)
+        self.largest = require.count("largest", largest)
         self.refused: Counter[str] = Counter()
         if credentials is not None:
             credentials.verify(OBSERVER)
@@ -266,8 +266,8 @@ class Observer:
 
     def hello(self, agent: str, timeout: float = 2.0) -> bytes | None:
         """The agent's answer to "hello"; None if it cannot be reached within the time."""
-        check.one_of("agent", agent, self.peers)
-        end = time.monotonic() + check.positive("timeout", timeout)
+        require.one_of("agent", agent, self.peers)
+        end = time.monotonic() + require.positive("timeout", timeout)
         while (left := end - time.monotonic()) > 0:
             answer = _ask(
                 self._session,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.experiments import (
     p1_images,
     p1_mushrooms,
@@ -37,17 +37,17 @@ NETWORKS = ("p1-mnist", "p1-cifar", "p1-table2", "p2-mnist", "p2-cifar", "p3-mni
 
 def scale_and_seeds(name: str, scale: str | float | None = None, seeds: int | None = None) -> dict[str, Any]:
     """What `reproduce` is called with: the scale in the experiment's own terms, and as many seeds as that scale can afford."""
-    network = check.one_of("experiment", name, EXPERIMENTS) in NETWORKS
+    network = require.one_of("experiment", name, EXPERIMENTS) in NETWORKS
     found: str | float = ("small" if network else 1.0) if scale is None else scale
     if found not in ("small", "paper"):
         rule = "small, paper, or a number above 0 and at most 1"
         try:
             found = float(found)
         except ValueError:
-            check.fail("scale", rule, scale)
+            require.fail("scale", rule, scale)
         if not 0 < found <= 1:
-            check.fail("scale", rule, scale)
+            require.fail("scale", rule, scale)
     elif not network:
         found = {"small": 0.1, "paper": 1.0}[str(found)]
     usual = 10 if not network else 3 if found == "paper" else 1
-    return {"scale": found, "seeds": usual if seeds is None else check.count("seeds", seeds)}
+    return {"scale": found, "seeds": usual if seeds is None else require.count("seeds", seeds)}

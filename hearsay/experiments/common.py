@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from hearsay.checkpoint import write_atomically
+from hearsay._files import write_atomically
 from hearsay.experiments.parts import complete, simulate
 from hearsay.graphs import Graph
-from hearsay.metrics import Reference
 from hearsay.problems.problem import Problem
+from hearsay.simulation.metrics import Reference
 
 Progress = Callable[[str, int, int], None]
 Table = tuple[str, list[str], list[list[str]]]

@@ -19,19 +19,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.algorithms import GradientPerturbation
 from hearsay.base import Algorithm
-from hearsay.certify import calibrate, certify
+from hearsay.certification import calibrate, certify
 from hearsay.experiments.common import Progress, Table, complete, simulate
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import show
-from hearsay.problems.models import Dense
-from hearsay.problems.network import Model, from_module
+from hearsay.problems.losses.models import Dense
+from hearsay.problems.losses.neural_loss import Model, from_module
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import Cyclic
-from hearsay.run import Run
+from hearsay.problems.sampling.samplers import Cyclic
 from hearsay.schedules import Constant, SampleSize
+from hearsay.simulation.result import Run
 
 CLIP = 1.0
 EPSILON, DELTA = 8.0, 1e-5  # a budget that means something, for what is shown beside the papers' settings
@@ -56,9 +56,9 @@ class Scale:
 def scale_of(scale: str | float, small: Scale, paper: Scale) -> Scale:
     """ "small", "paper", or a number: that share of the small one's steps and records, for a test."""
     if isinstance(scale, str):
-        return {"small": small, "paper": paper}[check.one_of("scale", scale, ["small", "paper"])]
-    if not 0 < check.number("scale", scale) <= 1:
-        check.fail("scale", "small, paper, or a number above 0 and at most 1", scale)
+        return {"small": small, "paper": paper}[require.one_of("scale", scale, ["small", "paper"])]
+    if not 0 < require.number("scale", scale) <= 1:
+        require.fail("scale", "small, paper, or a number above 0 and at most 1", scale)
     cut: Callable[[int | None, int], int] = lambda many, least: max(least, round((many or least) * float(scale)))  # noqa: E731
     return Scale(cut(small.steps, 2), cut(small.records, 300), cut(small.test_records, 50))
 

@@ -42,7 +42,7 @@ from hearsay.experiments.images import (
     scale_of,
     steps_times,
     train,
-)  # fmt: skip
+)
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import show
 from hearsay.problems.neural import neural
@@ -114,7 +114,7 @@ def figure(data: str, scale: Scale, data_dir: str | None, seeds: int, progress: 
 def reproduce(
     folder: Path, *, data_dir: str | None, seeds: int, scale: str | float, progress: Progress, data: str = "mnist"
 ) -> Path:
-    from hearsay.report.html import comparison_report
+    from hearsay.report.run import comparison_report
 
     chosen = scale_of(scale, SMALL, PAPER)
     runs = figure(data, chosen, data_dir, seeds, progress)
@@ -170,7 +170,7 @@ def reproduce_table_2(
     folder: Path, *, data_dir: str | None, seeds: int, scale: str | float, progress: Progress
 ) -> Path:
     from hearsay.report.attack import error_against_noise, gallery
-    from hearsay.report.html import comparison_report
+    from hearsay.report.run import comparison_report
     from hearsay.report.style import new_figure
 
     chosen = scale_of(scale, SMALL_TABLE, PAPER_TABLE)

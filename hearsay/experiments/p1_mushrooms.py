@@ -18,14 +18,14 @@ import numpy as np
 from hearsay import graphs
 from hearsay.algorithms import Dola, Dsgd, LdpOnline, Pdop
 from hearsay.base import Algorithm
-from hearsay.certify import certify, spent_after
+from hearsay.certification import certify, spent_after
 from hearsay.experiments.common import Progress, complete, conditions, simulate, stepped, swept
 from hearsay.graphs import Graph
-from hearsay.metrics import Reference
 from hearsay.privacy.certificate import show
 from hearsay.problems.problem import Problem, logistic
-from hearsay.run import Run
 from hearsay.schedules import Geometric, PowerLaw
+from hearsay.simulation.metrics import Reference
+from hearsay.simulation.result import Run
 
 LEVELS = (1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 5.5, 6)
 PAPER_ITERATIONS = (8, 11, 12, 34, 127, 269, 575, 934, 1119, 2292, 4999)
@@ -104,7 +104,7 @@ def table_1(
 
 def reproduce(folder: Path, *, data_dir: str | None, seeds: int, scale: float, progress: Progress) -> Path:
     """Run the experiment and write folder/report.html, with one sub-folder per run."""
-    from hearsay.report.html import comparison_report
+    from hearsay.report.run import comparison_report
 
     problem, graph = problem_and_graph(data_dir)
     reference = Reference(problem)

@@ -28,17 +28,17 @@ import numpy as np
 
 from hearsay import algorithms, graphs
 from hearsay.algorithms import GradientTracking
+from hearsay.algorithms.theory import s1_findings, s2_findings
 from hearsay.base import Algorithm
-from hearsay.certify import Planned, calibrate, certify, planned
+from hearsay.certification import Planned, calibrate, certify, planned
 from hearsay.experiments.common import Progress, Table, complete, conditions, save_tables, simulate, stepped
 from hearsay.graphs import Graph
-from hearsay.metrics import Reference
 from hearsay.privacy.certificate import show
 from hearsay.problems.problem import Problem, estimation, logistic, ridge
-from hearsay.problems.sampling import Arrivals, Cyclic, History, Sized, Subset
-from hearsay.run import Run
+from hearsay.problems.sampling.samplers import Arrivals, Cyclic, History, Sized, Subset
 from hearsay.schedules import Constant, PowerLaw
-from hearsay.theory import s1_findings, s2_findings
+from hearsay.simulation.metrics import Reference
+from hearsay.simulation.result import Run
 
 HORIZON = 2000
 RECORDS = 12_000
@@ -267,7 +267,7 @@ def two_forms(steps: int, data_dir: str | None, progress: Progress) -> Table:
 
 def reproduce(folder: Path, *, data_dir: str | None, seeds: int, scale: float, progress: Progress) -> Path:
     """Run the experiment and write folder/report.html, with one sub-folder per problem and run."""
-    from hearsay.report.html import comparison_report
+    from hearsay.report.run import comparison_report
 
     steps = max(20, round(HORIZON * scale))
     found, full, (pair, _) = problems(data_dir, steps), problems(data_dir), networks()

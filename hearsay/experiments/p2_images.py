@@ -18,9 +18,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.base import Algorithm
-from hearsay.certify import certify
+from hearsay.certification import certify
 from hearsay.experiments import p2_convex
 from hearsay.experiments.common import Progress, Table, save_tables
 from hearsay.experiments.images import (
@@ -42,14 +42,14 @@ from hearsay.experiments.images import (
     small_model,
     steps_times,
     train,
-)  # fmt: skip
+)
 from hearsay.experiments.p2_convex import HORIZON, S1, S2
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import show
-from hearsay.problems.images import load_images
+from hearsay.problems.data.images import load_images
 from hearsay.problems.neural import neural
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import Cyclic
+from hearsay.problems.sampling.samplers import Cyclic
 
 AGENTS = 5
 SMALL, PAPER = Scale(60, 1500, 300), Scale(HORIZON)
@@ -127,9 +127,9 @@ def reproduce(
     model: str | None = None,
 ) -> Path:
     """only: the names in RUNS to run (all); model: another network than the scale's own."""
-    from hearsay.report.html import comparison_report
+    from hearsay.report.run import comparison_report
 
-    wanted = [check.one_of("only", name, RUNS) for name in (RUNS if only is None else only)]
+    wanted = [require.one_of("only", name, RUNS) for name in (RUNS if only is None else only)]
     chosen = scale_of(scale, SMALL, PAPER)
     found = setting(data, chosen, model or ("resnet18" if scale == "paper" else None), data_dir)
     runs = figures_2_to_6(found, chosen.steps, seeds, wanted, progress)

@@ -22,15 +22,15 @@ import numpy as np
 
 from hearsay import graphs
 from hearsay.algorithms import Adp2sgd, Dola, GradientPerturbation, OutputPerturbation, SdmDsgd
-from hearsay.certify import calibrate, certify
+from hearsay.certification import calibrate, certify
 from hearsay.experiments.common import Progress, Table, complete, conditions, save_tables, simulate, stepped, swept
 from hearsay.graphs import Graph
-from hearsay.metrics import Reference
 from hearsay.privacy.certificate import show
 from hearsay.problems.problem import Problem, estimation
-from hearsay.problems.sampling import Fresh, Subset
-from hearsay.run import Run
+from hearsay.problems.sampling.samplers import Fresh, Subset
 from hearsay.schedules import Constant, PowerLaw, SampleSize
+from hearsay.simulation.metrics import Reference
+from hearsay.simulation.result import Run
 
 PAPER = {"output": 0.864, "gradient": 0.488}
 BATCH = Subset(
@@ -191,7 +191,7 @@ def equal_budgets(problem: Problem, graph: Graph, steps: int, seeds: int, progre
 def reproduce(folder: Path, *, data_dir: str | None, seeds: int, scale: float, progress: Progress) -> Path:
     """Run the experiment and write folder/report.html, with one sub-folder per run."""
     from hearsay.report import plots
-    from hearsay.report.html import comparison_report
+    from hearsay.report.run import comparison_report
     from hearsay.report.style import new_figure
 
     problem, graph = problem_and_graph()

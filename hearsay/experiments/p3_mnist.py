@@ -19,10 +19,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay import graphs
 from hearsay.algorithms import Dola, OutputPerturbation
-from hearsay.certify import certify
+from hearsay.certification import certify
 from hearsay.experiments.common import Progress, Table, save_tables
 from hearsay.experiments.images import (
     CLIP,
@@ -41,13 +41,13 @@ from hearsay.experiments.images import (
     small_model,
     steps_times,
     train,
-)  # fmt: skip
+)
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import show
-from hearsay.problems.images import load_images
+from hearsay.problems.data.images import load_images
 from hearsay.problems.neural import neural
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import Cyclic, Resample, Sized, Subset
+from hearsay.problems.sampling.samplers import Cyclic, Resample, Sized, Subset
 from hearsay.schedules import Constant, PowerLaw, SampleSize
 
 AGENTS, HORIZON, PROMISED = 5, 2000, 0.8
@@ -141,9 +141,9 @@ def reproduce(
     only: Sequence[str] | None = None,
 ) -> Path:
     """only: the names in RUNS to run (all)."""
-    from hearsay.report.html import comparison_report
+    from hearsay.report.run import comparison_report
 
-    wanted = [check.one_of("only", name, RUNS) for name in (RUNS if only is None else only)]
+    wanted = [require.one_of("only", name, RUNS) for name in (RUNS if only is None else only)]
     chosen = scale_of(scale, SMALL, PAPER)
     found = setting(data, chosen, "cnn-p3" if scale == "paper" else None, data_dir)
     runs = figure_5(found, chosen.steps, seeds, wanted, progress)

@@ -18,16 +18,16 @@ import numpy as np
 
 from hearsay import graphs
 from hearsay.algorithms import CorrelatedFederated, FederatedIndependent, FederatedNoiseless
-from hearsay.certify import calibrate, certify
+from hearsay.algorithms.theory.correlated_federated import bound_of, correlated_federated
+from hearsay.certification import calibrate, certify
 from hearsay.experiments.common import Progress, Table, conditions, save_tables
 from hearsay.graphs import Graph
+from hearsay.mechanisms.factorized.kinds import factorization
 from hearsay.privacy.certificate import show
-from hearsay.privacy.factorization import factorization
 from hearsay.problems.problem import Problem
 from hearsay.problems.synthetic import synthetic
-from hearsay.regret import Comparators, Regret, comparators, online_regret
 from hearsay.schedules import Constant
-from hearsay.theory.correlated_federated import bound_of, correlated_federated
+from hearsay.simulation.regret import Comparators, Regret, comparators, online_regret
 
 EPSILONS, DELTA, TAU, STEP, SMALLER = (0.5, 2.0), 1e-3, 5, 0.001, 0.25
 LENGTHS = (64, 128, 256, 512, 1000, 2048, 4096, 8192)
@@ -162,7 +162,7 @@ def bounds(rounds: int, seeds: int, progress: Progress, ridge: float = 0.1) -> T
 
 def reproduce(folder: Path, *, data_dir: str | None, seeds: int, scale: float, progress: Progress) -> Path:
     """Run the experiment and write folder/report.html, with the curves and tables as CSV files."""
-    from hearsay.report.html import comparison_report
+    from hearsay.report.run import comparison_report
 
     rounds = max(20, round(1000 * scale))
     problem, graph = problem_and_graph(rounds)

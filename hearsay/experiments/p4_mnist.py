@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay import graphs
 from hearsay.algorithms import CorrelatedFederated, FederatedIndependent, FederatedNoiseless
-from hearsay.certify import calibrate
+from hearsay.certification import calibrate
 from hearsay.experiments import images
 from hearsay.experiments.common import Progress, Table, save_tables
 from hearsay.experiments.images import (
@@ -40,10 +40,10 @@ from hearsay.experiments.images import (
 )
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import show
-from hearsay.problems.images import load_images
+from hearsay.problems.data.images import load_images
 from hearsay.problems.neural import neural
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import Fresh
+from hearsay.problems.sampling.samplers import Fresh
 from hearsay.schedules import Constant, SampleSize
 
 LEARNERS, TAUS, EPSILON, DELTA = 10, (5, 10), 2.0, 1e-3
@@ -145,10 +145,10 @@ def reproduce(
     learners: int = LEARNERS,
 ) -> Path:
     """only: the names in names() to run (all; a small run leaves out the dense factorization); step: eta, instead of the best of STEPS."""
-    from hearsay.report.html import comparison_report
+    from hearsay.report.run import comparison_report
 
     chosen, full = scale_of(scale, SMALL, PAPER), scale == "paper"
-    wanted = names(full) if only is None else [check.one_of("only", name, names()) for name in only]
+    wanted = names(full) if only is None else [require.one_of("only", name, names()) for name in only]
     problem, graph = problem_and_graph(data, chosen, "cnn-p4" if full else None, learners, data_dir)
     scores: dict[float, float] = {}
     if step is None:

@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from hearsay import checkpoint
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import Certificate, show
 from hearsay.problems.problem import Problem
-from hearsay.run import Run
-from hearsay.simulate import fingerprint
-from hearsay.simulate import simulate as library_simulate
+from hearsay.simulation import checkpoint
+from hearsay.simulation.result import Run
+from hearsay.simulation.simulating import fingerprint
+from hearsay.simulation.simulating import simulate as library_simulate
 
 FOLDER, PAGE = "parts", "interrupted.html"
 
@@ -38,7 +38,7 @@ class Parts:
 
     def page(self, title: str) -> Path:
         """What there is so far, marked as no more than that."""
-        from hearsay.report.html import comparison_report
+        from hearsay.report.run import comparison_report
 
         rows = [
             [r.algorithm.name, r.problem.name, int(r.steps[-1]), len(r.seeds), show(max(r.certificate.epsilon))]

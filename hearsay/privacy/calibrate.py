@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.privacy.convert import gaussian_epsilon
 from hearsay.privacy.horizon import UNBOUNDED, Bound, infinite
 from hearsay.privacy.one_mechanism import OneMechanism
@@ -13,7 +13,7 @@ from hearsay.privacy.recursion import OUTWARD, Account, prices, spent
 
 def as_horizon(horizon: float) -> int | float:
     """A number of messages, or infinity."""
-    return check.horizon("horizon", horizon)
+    return require.horizon("horizon", horizon)
 
 
 def cost(account: Account | OneMechanism, horizon: float) -> Bound:
@@ -43,7 +43,7 @@ def noise_factor(account: Account | OneMechanism, epsilon: float, horizon: float
 
     Pure epsilon is proportional to 1/scale and rho to 1/scale^2, so this is a closed form for Laplace noise and one root search for Gaussian noise.
     """
-    epsilon, delta = check.positive("epsilon", epsilon), check.optional(check.fraction)("delta", delta)
+    epsilon, delta = require.positive("epsilon", epsilon), require.optional(require.fraction)("delta", delta)
     now = cost(account, horizon)
     if not math.isfinite(now.value):
         raise ValueError(f"no amount of noise on this schedule gives a finite budget: {now.reason}")
@@ -62,7 +62,7 @@ def noise_factor(account: Account | OneMechanism, epsilon: float, horizon: float
 def rho_for(epsilon: float, delta: float) -> float:
     """The largest rho (to one part in 10^6, from below) whose epsilon at `delta` is at most `epsilon`."""
     # A conversion is a root search, whose last digits do not always grow with rho: the margin covers every smaller rho too.
-    epsilon, delta = check.positive("epsilon", epsilon) * (1 - 1e-8), check.fraction("delta", delta)
+    epsilon, delta = require.positive("epsilon", epsilon) * (1 - 1e-8), require.fraction("delta", delta)
     low, high = 0.0, 1.0
     while gaussian_epsilon(high, delta) <= epsilon:
         low, high = high, 2 * high

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import Any, NamedTuple
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.privacy.recursion import Assumption
 
 _WIDTH = 118
@@ -36,12 +36,12 @@ class Lifetime:
     records: int = 0  # how many of this run's records were in other runs
 
     def __post_init__(self) -> None:
-        check.settle(
+        require.settle(
             self,
-            before=check.nonnegative_or_infinite,
-            total=check.nonnegative_or_infinite,
-            delta=check.nonnegative_or_infinite,
-            records=check.natural,
+            before=require.nonnegative_or_infinite,
+            total=require.nonnegative_or_infinite,
+            delta=require.nonnegative_or_infinite,
+            records=require.natural,
         )
 
     def __str__(self) -> str:
@@ -71,12 +71,12 @@ class AgentBudget:
     lifetime: Lifetime | None = None
 
     def __post_init__(self) -> None:
-        spent, maybe = check.nonnegative_or_infinite, check.optional(check.nonnegative_or_infinite)
-        check.settle(self, agent=check.natural, epsilon=spent, epsilon_at_delta=maybe, rho=maybe, delta=maybe)
+        spent, maybe = require.nonnegative_or_infinite, require.optional(require.nonnegative_or_infinite)
+        require.settle(self, agent=require.natural, epsilon=spent, epsilon_at_delta=maybe, rho=maybe, delta=maybe)
         if self.delta is not None and self.delta > 1:
-            check.fail("delta", "at most 1", self.delta)
+            require.fail("delta", "at most 1", self.delta)
         # The paper's formula may be anything, undefined too: it is no guarantee.
-        check.settle(self, paper_epsilon=check.optional(_formula))
+        require.settle(self, paper_epsilon=require.optional(_formula))
 
 
 class Column(NamedTuple):
@@ -99,15 +99,15 @@ class Certificate:
     deployed: bool = False  # the noise is exact, on a lattice
 
     def __post_init__(self) -> None:
-        check.settle(self, horizon=check.horizon, delta=check.optional(check.fraction), deployed=check.flag)
-        check.one_of("mechanism", self.mechanism, ["laplace", "gaussian", "ternary"])
+        require.settle(self, horizon=require.horizon, delta=require.optional(require.fraction), deployed=require.flag)
+        require.one_of("mechanism", self.mechanism, ["laplace", "gaussian", "ternary"])
         # An epsilon without the delta that it holds at would read as a pure one.
         at_delta = self.mechanism == "gaussian" or any(b.epsilon_at_delta is not None for b in self.budgets)
         own = self.mechanism == "ternary" and any(b.delta is None for b in self.budgets)
         if own or (at_delta and self.delta is None):
-            check.fail("delta", "given where an epsilon holds at one", None)
+            require.fail("delta", "given where an epsilon holds at one", None)
         if self.names and any(b.agent >= len(self.names) for b in self.budgets):
-            check.fail("names", "one for each agent", self.names)
+            require.fail("names", "one for each agent", self.names)
 
     @property
     def epsilon(self) -> list[float]:
@@ -248,7 +248,7 @@ def _wrapped(line: str) -> str:
     return textwrap.fill(line, _WIDTH, subsequent_indent=" " * hang)
 
 
-@check.plain_arguments
+@require.plain_arguments
 def show(value: float | None) -> str:
     if value is None:
         return "-"
@@ -270,14 +270,14 @@ def show(value: float | None) -> str:
     )
 
 
-@check.plain_arguments
+@require.plain_arguments
 def show_horizon(horizon: float) -> str:
     if math.isinf(horizon):
         return "infinite horizon"
     return f"{int(horizon):,} message{'' if horizon == 1 else 's'}"
 
 
-@check.plain_arguments
+@require.plain_arguments
 def who(agents: Sequence[int], total: int, names: Sequence[str] = (), *, short: bool = False) -> str:
     """Agents in words, runs of neighbours joined: "every agent", "agents 0–3, 7", "40 agents (0, 2, …)"; `short`: 0–3, 7."""
     if len(agents) == total and total > 1:
@@ -289,7 +289,7 @@ def who(agents: Sequence[int], total: int, names: Sequence[str] = (), *, short: 
     return shown if short else ("agent " if len(agents) == 1 else "agents ") + shown
 
 
-@check.plain_arguments
+@require.plain_arguments
 def few(values: Sequence[object], between: str, most: int = 6) -> str:
     """Different values in words, the first of them and how many more there are."""
     distinct = list(dict.fromkeys(map(str, values)))
@@ -321,7 +321,7 @@ def _size(budget: AgentBudget) -> float:
 
 
 def _formula(name: str, value: Any) -> float:
-    return math.nan if isinstance(value, float) and math.isnan(value) else check.real(name, value)
+    return math.nan if isinstance(value, float) and math.isnan(value) else require.real(name, value)
 
 
 def plain(value: Any) -> Any:
@@ -350,10 +350,10 @@ _PARTS = {"budgets": "AgentBudget", "assumptions": "Assumption", "lifetime": "Li
 def _record(name: str, kind: type, data: Any) -> Any:
     """A dataclass from the object of JSON that `plain` made of it. What a field is annotated with says which strings are numbers and which are words."""
     if not isinstance(data, dict):
-        check.fail(name, "an object with the fields of a certificate", data)
+        require.fail(name, "an object with the fields of a certificate", data)
     known = {f.name: f for f in fields(kind)}
     for key in data:
-        check.one_of(f"key of a {name}", key, known)
+        require.one_of(f"key of a {name}", key, known)
     needed = [key for key, f in known.items() if f.default is MISSING and key not in data]
     if needed:
         raise ValueError(f"a key is missing from {name}: {', '.join(needed)}")
@@ -378,7 +378,7 @@ def _field(name: str, annotation: str, value: Any) -> Any:
 
 def _list(name: str, value: Any) -> list:
     if not isinstance(value, list):
-        check.fail(name, "a list", value)
+        require.fail(name, "a list", value)
     return value
 
 

@@ -17,7 +17,7 @@ import math
 import numpy as np
 from scipy import optimize, stats
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 
 # Parameters are rounded up to a grid of this ratio so that equal ones compose in one step; it costs at most this much of epsilon.
 _BUCKET = 1.01
@@ -31,9 +31,9 @@ def laplace_epsilon(parameters: np.ndarray, delta: float) -> float:
     The smallest of the bounds that apply: the plain sum, Renyi composition (worst pattern at every order), and, where there is one pattern
     only, the discretised privacy loss distribution.
     """
-    delta, parameters = check.fraction("delta", delta), np.atleast_2d(check.array("parameters", parameters))
+    delta, parameters = require.fraction("delta", delta), np.atleast_2d(require.array("parameters", parameters))
     if not np.all(parameters >= 0):
-        check.fail("parameters", "zero or positive", float(np.min(parameters)))
+        require.fail("parameters", "zero or positive", float(np.min(parameters)))
     pure = float(np.sum(parameters, axis=1).max(initial=0.0))
     if pure == 0 or not math.isfinite(pure):
         return pure
@@ -51,10 +51,10 @@ def gaussian_epsilon(rho: float, delta: float) -> float:
     Their composition is as private as one Gaussian mechanism with mu = sqrt(2 rho) (Dong, Roth and Su 2022), whose exact trade-off is
     delta(epsilon) = N(mu/2 - epsilon/mu) - e^epsilon N(-mu/2 - epsilon/mu) (Balle and Wang 2018). Rounded outward.
     """
-    delta = check.fraction("delta", delta)
+    delta = require.fraction("delta", delta)
     if isinstance(rho, float) and math.isnan(rho):  # infinity less infinity, on the way here: no budget
         return math.inf
-    rho = check.nonnegative_or_infinite("rho", rho)
+    rho = require.nonnegative_or_infinite("rho", rho)
     if rho == 0:
         return 0.0
     if not math.isfinite(rho):

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.privacy.participation import Once
 from hearsay.privacy.recursion import MEMORYLESS, OUTWARD, Account, forward, prices
 from hearsay.schedules import Constant, Geometric, PowerLaw, Schedule
@@ -52,8 +52,8 @@ class Bound:
     reason: str = ""
 
     def __post_init__(self) -> None:
-        check.settle(
-            self, value=check.nonnegative_or_infinite, summed_to=check.natural, tail=check.nonnegative_or_infinite
+        require.settle(
+            self, value=require.nonnegative_or_infinite, summed_to=require.natural, tail=require.nonnegative_or_infinite
         )
 
 

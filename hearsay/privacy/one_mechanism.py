@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.privacy.participation import Participation
 from hearsay.privacy.recursion import OUTWARD, Assumption
 
@@ -28,10 +28,10 @@ class OneMechanism:
     mechanism: str = "gaussian"
 
     def __post_init__(self) -> None:
-        check.settle(self, rho=check.positive_or_infinite, rounds=check.count)
+        require.settle(self, rho=require.positive_or_infinite, rounds=require.count)
 
     def spent(self, messages: int) -> np.ndarray:
         """After each of the messages."""
-        curve = np.full(check.natural("messages", messages), self.rho * OUTWARD)
+        curve = np.full(require.natural("messages", messages), self.rho * OUTWARD)
         curve[self.rounds :] = np.inf  # no noise was planned for these
         return curve

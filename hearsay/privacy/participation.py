@@ -9,7 +9,7 @@ costs the largest sum of prices over the sets of steps it allows.
     Cyclic(T)        every T-th step from some offset        max_o sum_j w(o + j T)
     Rolling(m, n)    when the window passes over it          max_r sum_{k: r in window k} w(k)    windows of m(k) of n records, end to end, round and round
 
-A sampler (problems/sampling.py) carries its pattern, so the batches of a run and its certificate cannot disagree.
+A sampler (problems/sampling/samplers.py) carries its pattern, so the batches of a run and its certificate cannot disagree.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.schedules import Schedule, schedule
 
 
@@ -97,7 +97,7 @@ class Cyclic(Participation):
     period: int
 
     def __post_init__(self) -> None:
-        check.settle(self, period=check.count)
+        require.settle(self, period=require.count)
 
     def total(self, prices: np.ndarray) -> float:
         padded = np.zeros(-(-len(prices) // self.period) * self.period)
@@ -125,7 +125,7 @@ class Rolling(Participation):
     held: int
 
     def __post_init__(self) -> None:
-        check.settle(self, size=schedule, held=check.count)
+        require.settle(self, size=schedule, held=require.count)
 
     def windows(self, horizon: int) -> tuple[np.ndarray, np.ndarray]:
         """(first record, number of records) of every step."""

@@ -19,7 +19,7 @@ Phi is linear in the uses of the record, so the whole budget is a sum of prices,
     q(k) = sum_r state_r / b_r(k) + l_k q(k+1)                      (backward; 0 after the last message)
     w(l) = step_l c_l q(l+1) + c_l sum_r fresh_r / b_r(l)           epsilon = sqrt(d) max_pattern sum_{l in pattern} w(l)
 
-The total variation distance that a ternary quantizer leaves (noise/ternary.py) has the same form, with delta in the place of epsilon.
+The total variation distance that a ternary quantizer leaves (mechanisms/ternary.py) has the same form, with delta in the place of epsilon.
 
 Gaussian noise of standard deviation sigma costs zero-concentrated privacy rho = max_pattern sum_k Phi(k)^2 / 2 sigma_k^2, which is not
 additive in the uses and is found by running Phi forward for each pattern.
@@ -34,7 +34,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.privacy.participation import Every, Participation
 from hearsay.schedules import Constant, Schedule, nonnegative, schedule
 
@@ -65,8 +65,8 @@ class Recursion:
     least: Schedule | None = None
 
     def __post_init__(self) -> None:
-        check.settle(self, leak=schedule, step=nonnegative, exposure=nonnegative, least=check.optional(schedule))
-        check.settle(self, curvature=check.interval)
+        require.settle(self, leak=schedule, step=nonnegative, exposure=nonnegative, least=require.optional(schedule))
+        require.settle(self, curvature=require.interval)
 
     def contraction(self, k: np.ndarray) -> np.ndarray:
         """l_k."""
@@ -91,7 +91,9 @@ class Release:
     fresh: float = 0.0
 
     def __post_init__(self) -> None:
-        check.settle(self, scale=nonnegative, state=check.nonnegative_or_infinite, fresh=check.nonnegative_or_infinite)
+        require.settle(
+            self, scale=nonnegative, state=require.nonnegative_or_infinite, fresh=require.nonnegative_or_infinite
+        )
 
 
 @dataclass(frozen=True)
@@ -108,10 +110,10 @@ class Account:
     void: str = ""  # why there is no budget, where there is none whatever the noise
 
     def __post_init__(self) -> None:
-        check.settle(self, dimension=check.count)
+        require.settle(self, dimension=require.count)
         if not self.void and not float(self.recursion.exposure(0)) > 0:
             # A record that moves nothing would cost nothing: no sensitivity is zero, so something was lost on the way here.
-            check.fail("exposure", "positive at step 0", float(self.recursion.exposure(0)))
+            require.fail("exposure", "positive at step 0", float(self.recursion.exposure(0)))
 
     def with_noise_scaled(self, factor: float) -> Account:
         return replace(self, releases=tuple(replace(r, scale=r.scale.scaled(factor)) for r in self.releases))
@@ -119,7 +121,7 @@ class Account:
 
 def prices(account: Account, horizon: int, terminal: float = 0.0) -> np.ndarray:
     """w(l) for l = 0 .. horizon-1, times sqrt(d). `terminal` stands for q(horizon), what later messages cost."""
-    horizon, terminal = check.natural("horizon", horizon), check.nonnegative_or_infinite("terminal", terminal)
+    horizon, terminal = require.natural("horizon", horizon), require.nonnegative_or_infinite("terminal", terminal)
     k = np.arange(horizon)
     contraction, jump, exposure = account.recursion.coefficients(horizon)
     through, fresh = np.zeros(horizon), np.zeros(horizon)
@@ -135,7 +137,7 @@ def prices(account: Account, horizon: int, terminal: float = 0.0) -> np.ndarray:
 
 def spent(account: Account, horizon: int) -> np.ndarray:
     """The budget used after each message: pure epsilon (Laplace) or rho (Gaussian), shape (horizon,), never decreasing."""
-    horizon = check.natural("horizon", horizon)
+    horizon = require.natural("horizon", horizon)
     if account.void:
         return np.full(horizon, np.inf)
     if isinstance(account.pattern, Every):
@@ -150,7 +152,7 @@ def spent(account: Account, horizon: int) -> np.ndarray:
 
 def spent_at(account: Account, horizons: Sequence[int]) -> np.ndarray:
     """`spent` after the given numbers of messages only: prices find each of them without following every pattern."""
-    horizons = check.each(check.natural)("horizons", horizons)
+    horizons = require.each(require.natural)("horizons", horizons)
     longest = max(horizons, default=0)
     if account.void:
         return np.where(np.asarray(horizons) > 0, np.inf, 0.0)
@@ -163,7 +165,7 @@ def spent_at(account: Account, horizons: Sequence[int]) -> np.ndarray:
 
 def message_costs(account: Account, horizon: int) -> np.ndarray | None:
     """What each message costs under each candidate pattern, shape (candidate, step); None where that table would be too large."""
-    horizon = check.natural("horizon", horizon)
+    horizon = require.natural("horizon", horizon)
     if isinstance(account.pattern, Every):
         return _all_uses(account, horizon)[None, :]
     if horizon * account.pattern.candidates(horizon) > 2**24:

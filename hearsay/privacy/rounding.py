@@ -1,4 +1,4 @@
-"""What a budget computed for ideal noise becomes when the noise lies on a lattice (noise/lattice*.py).
+"""What a budget computed for ideal noise becomes when the noise lies on a lattice (mechanisms/lattice*.py).
 
 Everything sent is rounded to a grid g of at most 2^-36 of the noise scale, and two vectors move apart by at most g in
 each number when both are rounded. With n = all numbers that an agent sends, in all its messages together, the ideal
@@ -6,7 +6,7 @@ budget grows to
 
     laplace      epsilon + n 2^-36                        each number adds g / b
     gaussian     (sqrt(2 rho) + sqrt(n) 2^-36)^2 / 2      all shifts over sigma are one vector of norm sqrt(2 rho)
-    ternary      delta + n 2^-52                          two probabilities, each off by 3 2^-55 (noise/lattice.py)
+    ternary      delta + n 2^-52                          two probabilities, each off by 3 2^-55 (mechanisms/lattice.py)
     factorized   (sqrt(2 rho) + extra)^2 / 2              below
 
 **Shifts that depend on the past.** Fix two neighbouring data sets. Given the messages so far, the next is a lattice
@@ -58,9 +58,9 @@ from typing import Any
 import numpy as np
 from scipy import signal
 
-from hearsay import _validate as check
+from hearsay import _validate as require
+from hearsay.mechanisms.factorized.kinds import Factorization
 from hearsay.privacy import convert
-from hearsay.privacy.factorization import Factorization
 from hearsay.privacy.recursion import OUTWARD
 
 GRID_BITS = 36  # the grid is 2^-36 of the scale: that much epsilon per number, and values reach 2^24 scales
@@ -71,13 +71,14 @@ _UP = 1 + 2.0**-50  # more than the few float64 operations of a formula here can
 
 def laplace(epsilon: float, numbers: int) -> float:
     """Pure epsilon of lattice Laplace noise, from that of ideal noise."""
-    return (check.nonnegative_or_infinite("epsilon", epsilon) + _numbers(numbers) * 2.0**-GRID_BITS) * _UP
+    return (require.nonnegative_or_infinite("epsilon", epsilon) + _numbers(numbers) * 2.0**-GRID_BITS) * _UP
 
 
 def gaussian(rho: float, numbers: int) -> float:
     """rho of lattice Gaussian noise, independent in all numbers."""
     return (
-        (math.sqrt(2 * check.nonnegative_or_infinite("rho", rho)) + math.sqrt(_numbers(numbers)) * 2.0**-GRID_BITS) ** 2
+        (math.sqrt(2 * require.nonnegative_or_infinite("rho", rho)) + math.sqrt(_numbers(numbers)) * 2.0**-GRID_BITS)
+        ** 2
         / 2
         * _UP
     )
@@ -85,20 +86,20 @@ def gaussian(rho: float, numbers: int) -> float:
 
 def ternary(delta: float, numbers: int) -> float:
     """delta of the lattice ternary quantizer; 1 or more means no guarantee, as for the ideal one."""
-    return (check.nonnegative_or_infinite("delta", delta) + _numbers(numbers) * 2.0 ** (1 - TERNARY_BITS)) * _UP
+    return (require.nonnegative_or_infinite("delta", delta) + _numbers(numbers) * 2.0 ** (1 - TERNARY_BITS)) * _UP
 
 
 def factorized(rho: float, factorization: Factorization, dimension: int) -> float:
     """rho of lattice factorized noise over all rounds of the factorization, d = `dimension` numbers each (but for a
     probability of n 2^-180)."""
-    check.instance("factorization", factorization, Factorization, "one of privacy/factorization.py")
-    root = math.sqrt(check.count("dimension", dimension))
+    require.instance("factorization", factorization, Factorization, "one of mechanisms/factorized/kinds.py")
+    root = math.sqrt(require.count("dimension", dimension))
     diagonal, terms, others = rows(factorization)
     rounded = root * encoded(factorization, np.abs(diagonal) * 2.0**-GRID_BITS * (1 + (terms > 0)))
     floated = root * encoded(factorization, (terms + 4) * 2.0**-53 * others)
     if not floated < 0.5:
         return math.inf
-    mu = (math.sqrt(2 * check.nonnegative_or_infinite("rho", rho)) + rounded + 2 * _TAIL * floated) / (1 - floated)
+    mu = (math.sqrt(2 * require.nonnegative_or_infinite("rho", rho)) + rounded + 2 * _TAIL * floated) / (1 - floated)
     reach = _TAIL + mu
     # Up to here float64 holds eta exactly, and S_r does not saturate (at 2^60 steps; a scale has up to 2^37).
     if not (reach <= 2.0**16 and reach * float(np.max(others / np.abs(diagonal))) <= 2.0**23):
@@ -119,14 +120,18 @@ def curve_slack(coordinates: int, epsilon: float) -> float:
     distance of T to the private mechanism costs (1 + e^epsilon) T of delta. The n 2^-180 of factorized noise fit into
     the 3 % between 0.97 and 1.
     """
-    epsilon = check.nonnegative("epsilon", epsilon)
-    return (1 + math.exp(min(epsilon, 700.0))) * check.count("coordinates", coordinates) * 2.0 ** (-3 - 2 * GRID_BITS)
+    epsilon = require.nonnegative("epsilon", epsilon)
+    return (1 + math.exp(min(epsilon, 700.0))) * require.count("coordinates", coordinates) * 2.0 ** (-3 - 2 * GRID_BITS)
 
 
 def gaussian_epsilon(rho: float, delta: float, numbers: int) -> float:
     """epsilon at delta for the rho that `gaussian` or `factorized` returned: by the exact curve of continuous noise,
     less `curve_slack`, or by zCDP alone."""
-    rho, delta, numbers = check.nonnegative_or_infinite("rho", rho), check.fraction("delta", delta), _numbers(numbers)
+    rho, delta, numbers = (
+        require.nonnegative_or_infinite("rho", rho),
+        require.fraction("delta", delta),
+        _numbers(numbers),
+    )
     spare = delta - numbers * 2.0**-_TAIL_BITS
     if not (math.isfinite(rho) and spare > 0):
         return math.inf
@@ -137,8 +142,8 @@ def gaussian_epsilon(rho: float, delta: float, numbers: int) -> float:
 def laplace_epsilon(parameters: np.ndarray, delta: float, numbers: int) -> float:
     """epsilon at delta for messages of lattice Laplace noise with ideal parameters Delta_k / b_k, shape (pattern,
     message), `numbers` numbers in each message."""
-    delta, numbers = check.fraction("delta", delta), _numbers(numbers)
-    rounded = (np.atleast_2d(check.array("parameters", parameters)) + numbers * 2.0**-GRID_BITS) * _UP
+    delta, numbers = require.fraction("delta", delta), _numbers(numbers)
+    rounded = (np.atleast_2d(require.array("parameters", parameters)) + numbers * 2.0**-GRID_BITS) * _UP
     pure = float(np.sum(rounded, axis=1).max(initial=0.0)) * OUTWARD
     if not math.isfinite(pure):
         return math.inf
@@ -160,7 +165,7 @@ def _with_slack(curve: Callable[[float], float], delta: float, numbers: int, oth
     return otherwise
 
 
-@check.plain_arguments
+@require.plain_arguments
 def row(factorization: Factorization, r: int) -> tuple[float, np.ndarray, np.ndarray]:
     """(D_rr, the earlier rounds w that round r uses the noise of, their D_rw), with D square: noise w is the one that
     round w brings in.
@@ -215,4 +220,4 @@ def _node(rounds: int) -> np.ndarray:
 
 
 def _numbers(numbers: int) -> int:
-    return check.count("numbers", numbers, least=0)
+    return require.count("numbers", numbers, least=0)

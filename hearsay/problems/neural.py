@@ -8,13 +8,13 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from hearsay import _validate as check
-from hearsay.problems.domains import Ball, Box, Domain
-from hearsay.problems.images import Images, load_images
-from hearsay.problems.models import MODELS
-from hearsay.problems.network import Model, Network, from_module, named
-from hearsay.problems.partition import partition as split
-from hearsay.problems.sampling import Arrivals
+from hearsay import _validate as require
+from hearsay.problems.data.images import Images, load_images
+from hearsay.problems.data.partition import partition as split
+from hearsay.problems.losses.domains import Ball, Box, Domain
+from hearsay.problems.losses.models import MODELS
+from hearsay.problems.losses.neural_loss import Model, Network, from_module, named
+from hearsay.problems.sampling.samplers import Arrivals
 
 _BLOCK = {"cpu": 32}  # records at a time: no more than a batch needs on a CPU, enough to fill a GPU
 
@@ -53,18 +53,18 @@ def neural(
     from hearsay.problems.problem import Problem, held_by
 
     if isinstance(model, str):
-        check.one_of("model", model, MODELS)  # before a large file is read
+        require.one_of("model", model, MODELS)  # before a large file is read
     images = load_images(data, data_dir=data_dir) if isinstance(data, str) else data
-    check.instance("data", images, Images, "the name of an image data set, or Images (hearsay.problems.from_records)")
-    seed = check.natural("seed", seed)
+    require.instance("data", images, Images, "the name of an image data set, or Images (hearsay.problems.from_records)")
+    seed = require.natural("seed", seed)
     images = images.thinned(records, test_records, seed)
     built, start = _model(model, images, seed)
     unbounded = clip is None or (isinstance(clip, str) and clip.lower() == "none")
-    loss = Network(built, ridge, None if unbounded else check.bound("clip", clip), norm, microbatch, compute)
+    loss = Network(built, ridge, None if unbounded else require.bound("clip", clip), norm, microbatch, compute)
     _try(loss, start, images)
-    radius = check.bound("radius", radius)
+    radius = require.bound("radius", radius)
     domain: Domain = Ball(radius) if norm == "l2" else Box(-radius, radius)
-    parts = split(partition, images.labels, check.count("agents", agents), seed)
+    parts = split(partition, images.labels, require.count("agents", agents), seed)
     arrivals = Arrivals(per_step, head_start, _BLOCK.get(jax.default_backend(), 1024))
     features, labels, counts = held_by(parts, images.features, images.labels, arrivals)
     return Problem(
@@ -81,12 +81,12 @@ def _model(model: Any, images: Images, seed: int) -> tuple[Model, np.ndarray]:
     if isinstance(model, tuple) and len(model) == 2 and isinstance(model[0], Model):
         return model
     if callable(model):
-        check.fail(
+        require.fail(
             "model",
             "a pair (Model, parameters) for a plain function: hearsay.problems.from_function(loss, params) makes one",
             model,
         )
-    check.fail("model", "a name, an Equinox module, or what hearsay.problems.from_function gives", model)
+    require.fail("model", "a name, an Equinox module, or what hearsay.problems.from_function gives", model)
 
 
 def _try(loss: Network, start: np.ndarray, images: Images) -> None:
@@ -103,4 +103,4 @@ def _try(loss: Network, start: np.ndarray, images: Images) -> None:
             f"model must take records of shape {shape} ({images.name}), but {loss.model} does not: {reason}"
         ) from error
     if scores not in (None, (images.classes,)):
-        check.fail("model", f"one that gives {images.classes} scores, one per class", f"{loss.model}, shape {scores}")
+        require.fail("model", f"one that gives {images.classes} scores, one per class", f"{loss.model}, shape {scores}")

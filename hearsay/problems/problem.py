@@ -11,15 +11,15 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.privacy.recursion import Assumption
-from hearsay.problems import datasets
-from hearsay.problems.domains import Ball, Box, Domain
-from hearsay.problems.losses import HalfSquared, LinearLoss, Logistic, Loss, Squared, polynomial
+from hearsay.problems.data import datasets
+from hearsay.problems.data.partition import partition as split
+from hearsay.problems.data.stream import Stream
+from hearsay.problems.losses.domains import Ball, Box, Domain
+from hearsay.problems.losses.linear import HalfSquared, LinearLoss, Logistic, Loss, Squared, polynomial
 from hearsay.problems.neural import neural
-from hearsay.problems.partition import partition as split
-from hearsay.problems.sampling import Arrivals, Records
-from hearsay.problems.stream import Stream
+from hearsay.problems.sampling.samplers import Arrivals, Records
 from hearsay.problems.synthetic import synthetic
 
 
@@ -35,7 +35,7 @@ class Declared:
     frozen: bool = False
 
     def __post_init__(self) -> None:
-        check.settle(self, change=check.bound, frozen=check.flag)
+        require.settle(self, change=require.bound, frozen=require.flag)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,24 +68,30 @@ class Problem:
     def __post_init__(self) -> None:
         if math.isnan(self.smoothness[0]):
             object.__setattr__(self, "smoothness", self.loss.curvature)
-        check.settle(self, seed=check.natural, smoothness=check.interval, labels=check.array, test_labels=check.array)
-        check.settle(self, optimum=check.optional(check.array), start=check.optional(check.array), counts=_counts)
+        require.settle(
+            self, seed=require.natural, smoothness=require.interval, labels=require.array, test_labels=require.array
+        )
+        require.settle(
+            self, optimum=require.optional(require.array), start=require.optional(require.array), counts=_counts
+        )
         if isinstance(
             self.loss, LinearLoss
         ):  # a network clips what it makes of its records, and may read them as bytes
-            check.settle(self, features=check.array, test_features=check.array)
+            require.settle(self, features=require.array, test_features=require.array)
             self.loss.require_admissible(self.features, self.labels)
         for name in ("features", "labels", "counts"):  # a certificate speaks of what was checked here
-            object.__setattr__(self, name, check.kept(getattr(self, name)))
+            object.__setattr__(self, name, require.kept(getattr(self, name)))
         if self.stream is not None:
-            object.__setattr__(self, "stream", Stream(*map(check.array, Stream._fields, self.stream)))
+            object.__setattr__(self, "stream", Stream(*map(require.array, Stream._fields, self.stream)))
         if self.declared and not isinstance(self.domain, Box):
             # Projecting onto a ball may lengthen a distance in l1; clipping coordinates never does.
-            check.fail("domain", "a Box where the change of a gradient is declared in l1", self.domain)
+            require.fail("domain", "a Box where the change of a gradient is declared in l1", self.domain)
         if self.norm == "l1" and not isinstance(self.domain, Box):
-            check.fail("domain", "a Box where gradients are clipped in l1", self.domain)
+            require.fail("domain", "a Box where gradients are clipped in l1", self.domain)
         if self.declared and self.loss.clip is not None:
-            check.fail("clip", "None where the change of a gradient is declared: the clip enforces one", self.loss.clip)
+            require.fail(
+                "clip", "None where the change of a gradient is declared: the clip enforces one", self.loss.clip
+            )
 
     @property
     def agents(self) -> int:
@@ -143,7 +149,7 @@ class Problem:
         if isinstance(self.loss, LinearLoss):
             self.loss.require_range(self.domain.reach(self.dimension), float(jnp.finfo(self.dtype).max))
         # A loss may be anybody's: what it says is held to what a sensitivity can be.
-        return check.positive_or_infinite("the loss's change", self.loss.change(self.domain, self.dimension))
+        return require.positive_or_infinite("the loss's change", self.loss.change(self.domain, self.dimension))
 
     @property
     def frozen(self) -> bool:
@@ -205,10 +211,10 @@ def logistic(
     data_dir: str | None = None,
     seed: int = 0,
 ) -> Problem:
-    """l2-regularised logistic regression. `approximate` replaces the loss by its degree-2 polynomial (see losses.py)."""
+    """l2-regularised logistic regression. `approximate` replaces the loss by its degree-2 polynomial (see losses/linear.py)."""
     data = _dataset(data, data_dir, seed)
     datasets.check_classification(data.features, data.labels)
-    check.flag("approximate", approximate)
+    require.flag("approximate", approximate)
     domain = Ball(radius)
     loss: Loss = Logistic(data.feature_bound, ridge, 1.0, clip)
     if approximate:
@@ -232,7 +238,7 @@ def ridge(
     seed: int = 0,
 ) -> Problem:
     """Ridge regression, by default on a stream of linear measurements (`records` per agent in `dimension` dimensions)."""
-    agents, records = check.count("agents", agents), check.count("records", records)
+    agents, records = require.count("agents", agents), require.count("records", records)
     if isinstance(data, str) and data == "linear":
         data = datasets.linear_stream(records=agents * records, dimension=dimension, seed=seed)
     data = _dataset(data, data_dir, seed)
@@ -275,7 +281,7 @@ def estimation(
     moves its gradient by at most so much in l1 (0.2 in the paper, and here if neither is given). Algorithms that take gradients at a private state also need
     `feature_bound`, which shortens regressors to that length and so gives the loss a curvature interval, or `frozen`, the paper's adjacency (see Declared).
     """
-    agents, dimension = check.count("agents", agents), len(_FIRST)
+    agents, dimension = require.count("agents", agents), len(_FIRST)
     if clip is not None and change is not None:
         raise ValueError(
             f"change must be left out when records are clipped (the clip enforces one), got {change} and clip {clip}"
@@ -284,10 +290,14 @@ def estimation(
         raise ValueError(
             "frozen must be left out when records are clipped: it is a declaration, and a clip is enforced"
         )
-    radius, noise, seed = check.bound("radius", radius), check.nonnegative("noise", noise), check.natural("seed", seed)
-    bound = math.inf if feature_bound is None else check.bound("feature_bound", feature_bound)
+    radius, noise, seed = (
+        require.bound("radius", radius),
+        require.nonnegative("noise", noise),
+        require.natural("seed", seed),
+    )
+    bound = math.inf if feature_bound is None else require.bound("feature_bound", feature_bound)
     loss = HalfSquared(bound, 0.0, math.inf, clip)
-    truth = np.full(dimension, check.number("target", target))
+    truth = np.full(dimension, require.number("target", target))
     factor = np.linalg.cholesky(_COVARIANCE)
     everyone = (agents, *(1,) * 2)
     stream = Stream(
@@ -323,7 +333,7 @@ def _dataset(data: str | datasets.Dataset, data_dir: str | None, seed: int) -> d
         raise ValueError("data 'linear' is a regression stream: use it with the ridge loss (--loss ridge)")
     if isinstance(data, str):
         return datasets.load(data, data_dir=data_dir, seed=seed)
-    check.instance(
+    require.instance(
         "data", data, datasets.Dataset, "the name of a data set, or a Dataset (hearsay.problems.from_arrays makes one)"
     )
     return data
@@ -336,9 +346,9 @@ def as_features(features: np.ndarray, dtype: jnp.dtype) -> jnp.ndarray:
 
 def _counts(name: str, given: Any) -> np.ndarray:
     """How many records each agent holds: whole numbers, or infinite for a stream that never ends."""
-    found = check.array(name, given)
+    found = require.array(name, given)
     if found.ndim != 1 or not np.all((found >= 1) & (found == np.floor(found))):
-        check.fail(name, "one whole number of at least 1 for each agent", given)
+        require.fail(name, "one whole number of at least 1 for each agent", given)
     return found if np.isinf(found).any() else found.astype(np.int64)
 
 
@@ -369,7 +379,7 @@ def _assemble(
     seed: int,
     classification: bool,
 ) -> Problem:
-    agents = check.count("agents", agents)
+    agents = require.count("agents", agents)
     parts = split(rule, data.labels, agents, seed)
     features, labels, counts = held_by(parts, data.features, data.labels, arrivals)
     facts = (

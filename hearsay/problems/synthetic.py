@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.privacy.recursion import Assumption
-from hearsay.problems import datasets
-from hearsay.problems.domains import Ball
-from hearsay.problems.losses import Logistic
-from hearsay.problems.sampling import Arrivals
+from hearsay.problems.data import datasets
+from hearsay.problems.losses.domains import Ball
+from hearsay.problems.losses.linear import Logistic
+from hearsay.problems.sampling.samplers import Arrivals
 
 if TYPE_CHECKING:
     from hearsay.problems.problem import Problem
@@ -53,13 +53,13 @@ def synthetic(
     # Here and not above: problem.py lists this function among its own.
     from hearsay.problems.problem import Problem
 
-    agents, records = check.count("agents", agents), check.count("records", records)
-    dimension, seed = check.count("dimension", dimension), check.natural("seed", seed)
-    alpha, beta = check.nonnegative("alpha", alpha), check.nonnegative("beta", beta)
-    bound = check.bound("feature_bound", feature_bound)
+    agents, records = require.count("agents", agents), require.count("records", records)
+    dimension, seed = require.count("dimension", dimension), require.natural("seed", seed)
+    alpha, beta = require.nonnegative("alpha", alpha), require.nonnegative("beta", beta)
+    bound = require.bound("feature_bound", feature_bound)
     arrivals = Arrivals(per_step, head_start)
     if arrivals.per_step > records:
-        check.fail("per_step", f"at most the {records} records of a learner", arrivals.per_step)
+        require.fail("per_step", f"at most the {records} records of a learner", arrivals.per_step)
     drawn = [
         _learner(np.random.default_rng([seed, k, *b"synthetic"]), records, dimension, alpha, beta)
         for k in range(agents)

@@ -11,12 +11,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from hearsay._files import write_atomically
 from hearsay._version import VERSION
-from hearsay.checkpoint import write_atomically
 from hearsay.privacy.certificate import few
+from hearsay.report.numbers import count, quantity, spread
 from hearsay.report.page import Html, notice, page, picture, section, table, tag
 from hearsay.report.style import FAINT, SOFT, axes_or_new, line_style, new_figure, styled
-from hearsay.report.words import count, quantity, spread
 
 if TYPE_CHECKING:
     from hearsay.audit.dlg import Reconstruction, Sweep

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.axes import Axes
 
+from hearsay._files import write_atomically
 from hearsay._version import VERSION
 from hearsay.audit.distinguish import AgentAudit, Claim
 from hearsay.audit.one_run import OneRun
-from hearsay.checkpoint import write_atomically
 from hearsay.report.noise import noise_csv, noise_section
+from hearsay.report.numbers import count, quantity, who
 from hearsay.report.page import Html, notice, page, picture, section, table, tag
 from hearsay.report.style import SOFT, axes_or_new, line_style, new_figure, styled
-from hearsay.report.words import count, quantity, who
 
 if TYPE_CHECKING:
     from hearsay.audit.whole import Audit, Searched

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from hearsay.privacy.certificate import ADJACENCY, ADVERSARY, PAPER, Certificate, show, show_horizon
+from hearsay.report.numbers import largest, quantity
 from hearsay.report.page import Html, facts, join, notice, section, table, tag
-from hearsay.report.words import largest, quantity
 
 _KINDS = {
     "enforced": "the code makes it so",

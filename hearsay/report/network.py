@@ -12,8 +12,8 @@ from matplotlib.colors import Normalize, to_rgb
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from hearsay.graphs import Graph
+from hearsay.report.numbers import quantity
 from hearsay.report.style import INK, NODE, SHADES, SOFT, UNBOUNDED, axes_or_new, styled
-from hearsay.report.words import quantity
 
 _CIRCLES = ("ring", "complete", "exponential")
 _NAMED = 150  # agents that still have room for a label

@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from hearsay.audit.noise_tests import KINDS, LAWS
+from hearsay.report.numbers import count, power_of_ten
 from hearsay.report.page import Html, picture, section, table, tag
 from hearsay.report.style import line_style, styled
-from hearsay.report.words import count, power_of_ten
 
 if TYPE_CHECKING:
     from hearsay.audit.residuals import Residuals

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 
 from matplotlib.figure import Figure
 
+from hearsay.report.numbers import quantity
 from hearsay.report.style import styled
 from hearsay.report.theme import CSS
-from hearsay.report.words import quantity
 
 
 class Html(str):

@@ -8,22 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.axes import Axes
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.report.network import network
-from hearsay.report.style import (
-    INK,
-    SHADES,
-    SOFT,
-    axes_or_new,
-    line_style,
-    log_scale,
-    plain_ticks,
-    styled,
-)
-from hearsay.report.words import who
+from hearsay.report.numbers import who
+from hearsay.report.style import INK, SHADES, SOFT, axes_or_new, line_style, log_scale, plain_ticks, styled
 
 if TYPE_CHECKING:
-    from hearsay.run import Run
+    from hearsay.simulation.result import Run
 
 __all__ = ["LABELS", "agents", "budget", "compare", "compare_budgets", "curve", "measured", "network", "surface"]
 
@@ -53,7 +44,7 @@ def compare(runs: Mapping[str, Run], metric: str, ax: Axes | None = None) -> Axe
     drawn = []
     with styled():
         for index, (name, run) in enumerate(runs.items()):
-            values = run.metrics[check.one_of("metric", metric, run.metrics)]
+            values = run.metrics[require.one_of("metric", metric, run.metrics)]
             if measured(run, metric):
                 _trace(ax, run.steps, values, index, name)
                 drawn.append(values)

@@ -12,12 +12,12 @@ import jax
 import numpy as np
 
 from hearsay._version import VERSION
+from hearsay.report.numbers import who
 from hearsay.report.page import Html, facts, join, section, table, tag
-from hearsay.report.words import who
 from hearsay.schedules import Schedule
 
 if TYPE_CHECKING:
-    from hearsay.run import Run
+    from hearsay.simulation.result import Run
 
 _LINES = 20  # different schedules of one option that a page shows
 _LONGEST = 20_000  # characters of code

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.figure import Figure
 
-from hearsay.certify import unit
+from hearsay.certification import unit
 from hearsay.privacy.certificate import show
-from hearsay.problems.sampling import Arrivals
+from hearsay.problems.sampling.samplers import Arrivals
 from hearsay.report import plots
+from hearsay.report.numbers import between, count, duration, largest, quantity, spread, who
 from hearsay.report.page import Html, facts, join, notice, picture, section, table, tag
 from hearsay.report.style import new_figure
-from hearsay.report.words import between, count, duration, largest, quantity, spread, who
-from hearsay.run import METRICS
+from hearsay.simulation.result import METRICS
 
 if TYPE_CHECKING:
-    from hearsay.run import Run
+    from hearsay.simulation.result import Run
 
 CURVES = (
     "accuracy",

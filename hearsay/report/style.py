@@ -13,7 +13,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from hearsay.report.words import power_of_ten, quantity
+from hearsay.report.numbers import power_of_ten, quantity
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#E69F00", "#56B4E9")
 DASHES = ("-", (0, (4, 1.6)), (0, (1, 1.3)))

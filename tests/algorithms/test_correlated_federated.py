@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import hearsay as hs
-from hearsay import keys
-from hearsay.noise.factorized import noise_stream
+from hearsay.mechanisms.factorized.stream import noise_stream
 from hearsay.privacy.convert import gaussian_epsilon
 from hearsay.problems import Ball
-from hearsay.problems.losses import LinearLoss
+from hearsay.problems.losses.linear import LinearLoss
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import Records, Window
-from hearsay.session import Session
+from hearsay.problems.sampling.samplers import Records, Window
+from hearsay.simulation import keys
+from hearsay.simulation.session import Session
 
 LEARNERS, DELTA = 4, 1e-3
 

@@ -13,13 +13,13 @@ import pytest
 
 import hearsay as hs
 from hearsay.audit.brute_force import Transcript, certified, gaps
-from hearsay.metrics import Reference
 from hearsay.privacy import participation
 from hearsay.privacy.calibrate import cost
 from hearsay.problems import Ball, Logistic, Squared
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import Records
-from hearsay.session import Session
+from hearsay.problems.sampling.samplers import Records
+from hearsay.simulation.metrics import Reference
+from hearsay.simulation.session import Session
 
 
 def network(seed: int, agents: int, records: int = 8) -> tuple[Problem, hs.graphs.Graph]:

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import hearsay as hs
-from hearsay.theory import ldp_rate as rate
+from hearsay.algorithms.theory import ldp_rate as rate
 
 
 def slopes(run: hs.Run, start: int) -> np.ndarray:

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import hearsay as hs
-from hearsay import engine
+from hearsay.algorithms.theory import gradient_rate, output_rate
 from hearsay.experiments.p3_estimation import forms
 from hearsay.privacy.recursion import forward
-from hearsay.theory import gradient_rate, output_rate
+from hearsay.simulation import engine
 
 INF = math.inf
 

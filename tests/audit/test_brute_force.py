@@ -16,7 +16,7 @@ from hearsay.audit.brute_force import Transcript, certified, gaps, random_transc
 from hearsay.base import Inbox
 from hearsay.problems import Ball, Box, HalfSquared, Logistic, PolynomialLogistic, Squared
 from hearsay.problems.problem import Declared, Problem
-from hearsay.problems.sampling import Arrivals, Records
+from hearsay.problems.sampling.samplers import Arrivals, Records
 
 STEPS, AGENTS, TRANSCRIPTS = 30, 3, 200
 

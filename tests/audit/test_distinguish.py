@@ -26,7 +26,7 @@ from hearsay.audit.search import search
 from hearsay.audit.whole import Audit, Searched, audit
 from hearsay.problems import Ball, Squared
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import Arrivals
+from hearsay.problems.sampling.samplers import Arrivals
 from hearsay.report.audit import audit_report, runs_words, verdicts
 
 AGENTS, HELD = 3, 12

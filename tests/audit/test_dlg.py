@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import hearsay as hs
-from hearsay import keys
 from hearsay.audit.dlg import against_noise, invert, kind_of, reconstruct
 from hearsay.audit.overhear import overhear, public
-from hearsay.problems.network import from_function
+from hearsay.problems.losses.neural_loss import from_function
 from hearsay.problems.problem import Problem
+from hearsay.simulation import keys
 
 AGENTS = 3
 

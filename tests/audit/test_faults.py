@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 import hearsay as hs
-from hearsay import keys
 from hearsay.algorithms.baselines.dsgd import State as DsgdState
 from hearsay.algorithms.sample_sizes import Pending
 from hearsay.audit.distinguish import distinguish
@@ -27,7 +26,8 @@ from hearsay.audit.residuals import residuals
 from hearsay.audit.search import search
 from hearsay.problems import Ball, Squared
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import Arrivals, Fresh
+from hearsay.problems.sampling.samplers import Arrivals, Fresh
+from hearsay.simulation import keys
 
 AGENTS, HELD, STEPS, EPSILON, ERROR = 3, 16, 3, 1.5, 9e-5
 GRAPH = hs.graphs.ring(AGENTS, weight=0.3)

@@ -14,7 +14,7 @@ from hearsay.audit.messages import membership
 from hearsay.audit.search import search
 from hearsay.problems import Ball, Logistic, Squared
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import Arrivals
+from hearsay.problems.sampling.samplers import Arrivals
 
 AGENTS, STEPS, HELD = 3, 6, 5
 GRAPH = hs.graphs.ring(AGENTS, weight=0.3)

@@ -18,13 +18,13 @@ import pytest
 from scipy import stats
 
 import hearsay as hs
-from hearsay import keys
 from hearsay.audit import noise_tests
 from hearsay.audit.residuals import Residuals, residuals
 from hearsay.problems import Ball, Squared
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import Arrivals
+from hearsay.problems.sampling.samplers import Arrivals
 from hearsay.report.noise import noise_words
+from hearsay.simulation import keys
 
 AGENTS, HELD, STEPS, LEVEL = 3, 8, 4, 1e-3
 GRAPH = hs.graphs.ring(AGENTS, weight=0.3)

@@ -23,7 +23,7 @@ import hearsay as hs
 from hearsay import graphs
 from hearsay.audit.brute_force import certified
 from hearsay.base import Algorithm, Inbox
-from hearsay.certify import best_account, certify
+from hearsay.certification import best_account, certify
 from hearsay.deploy import arithmetic, budget
 from hearsay.deploy.agent import Agent
 from hearsay.deploy.mailbox import Mailbox
@@ -33,9 +33,11 @@ from hearsay.deploy.privatize import Lattice
 from hearsay.deploy.settings import read
 from hearsay.deploy.steps import Steps
 from hearsay.graphs import Graph
-from hearsay.mixing import listening, own_weight
+from hearsay.graphs.channels import listening, own_weight
 from hearsay.privacy.recursion import Account
-from hearsay.problems import datasets, logistic, per_record
+from hearsay.problems import logistic
+from hearsay.problems.data import datasets
+from hearsay.problems.losses import per_record
 from hearsay.problems.problem import Problem
 
 AGENTS, RECORDS, DIMENSION, STEPS = 3, 40, 4, 24

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hearsay as hs
-from hearsay.certify import as_epsilon, certify, spent_after, unit
+from hearsay.certification import as_epsilon, certify, spent_after, unit
 from hearsay.deploy import budget
 from hearsay.deploy.plan import Plan, planned
 from hearsay.deploy.settings import Network, read

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("zenoh")
 pytest.importorskip("cryptography")
 
-from hearsay.deploy import certificates, diagnosis
+from hearsay.deploy import diagnosis, tls
 from hearsay.deploy.agent import Agent
 from hearsay.deploy.diagnosis import Diagnosis, Expiry, dial
 from hearsay.deploy.host import Stopped
@@ -28,7 +28,7 @@ USE = {"on_message": print, "outbox": lambda k: b"", "hello": lambda what: b"", 
 def folder(tmp_path_factory):
     found = tmp_path_factory.mktemp("keys")
     for authority in ("ours", "theirs"):
-        certificates.make(found / authority, {"alice": [], "bob": []})
+        tls.make(found / authority, {"alice": [], "bob": []})
     return found
 
 
@@ -108,7 +108,7 @@ def test_a_certificate_that_ends_is_mentioned_once_a_day_and_when_it_has_ended(m
         def now(cls, tz=None):
             return datetime.now(tz) + timedelta(seconds=now[0] - 1000)
 
-    monkeypatch.setattr(certificates, "expiry", lambda path: end)
+    monkeypatch.setattr(tls, "expiry", lambda path: end)
     monkeypatch.setattr(diagnosis, "datetime", Calendar)
     monkeypatch.setattr(diagnosis.time, "monotonic", lambda: now[0])
     with caplog.at_level(logging.WARNING, "hearsay.agent"):

@@ -9,7 +9,7 @@ import pytest
 
 zenoh = pytest.importorskip("zenoh")
 
-from hearsay.deploy import certificates, transport  # noqa: E402
+from hearsay.deploy import tls, transport  # noqa: E402
 from hearsay.deploy.messages import Format  # noqa: E402
 from hearsay.deploy.settings import load  # noqa: E402
 from tests.deploy.networks import NAMES, SECONDS, Gate, Threads, run_threads, wait_for, write  # noqa: E402
@@ -24,8 +24,8 @@ BLOCK = zenoh.CongestionControl.BLOCK
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory):
     folder = tmp_path_factory.mktemp("certificates")
-    certificates.make(folder / "keys", HOSTS)
-    certificates.make(folder / "others", HOSTS)
+    tls.make(folder / "keys", HOSTS)
+    tls.make(folder / "others", HOSTS)
     return folder
 
 

@@ -18,7 +18,7 @@ from hearsay.deploy.launch import look, observe
 from hearsay.deploy.ledger import Ledger
 from hearsay.deploy.settings import load
 from hearsay.deploy.transport import Transport
-from hearsay.noise import lattice
+from hearsay.mechanisms import lattice
 from tests.deploy.networks import NAMES, SECONDS, Processes, Threads, run_threads, write
 
 SETTINGS = {

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hearsay import cli
+from hearsay.cli import commands
 from hearsay.deploy import lifetime, mark, spending
 from hearsay.deploy.agent import Agent
 from hearsay.deploy.host import keep
@@ -315,9 +315,9 @@ def test_real_agents(tmp_path, monkeypatch, capsys, caplog):
 
     def command(*words: str) -> int:
         monkeypatch.setattr(sys, "argv", ["hearsay", *words])
-        monkeypatch.setattr(sys.modules["hearsay.simulate"], "enable_compilation_cache", lambda: None)
+        monkeypatch.setattr(sys.modules["hearsay.simulation.simulating"], "enable_compilation_cache", lambda: None)
         with pytest.raises(SystemExit) as ended:
-            cli.main()
+            commands.main()
         return int(ended.value.code or 0)
 
     third = files(tmp_path, "three", privacy={"epsilon": 2.0, "delta": 1e-5, "lifetime": [3.5, 9.0]})

@@ -21,7 +21,8 @@ import pytest
 import typer
 
 import hearsay as hs
-from hearsay import cli, cli_network
+from hearsay.cli import commands as cli
+from hearsay.cli import network
 from hearsay.config import PRIVACY_KEYS, RUN_KEYS
 from hearsay.deploy import budget, settings
 from hearsay.deploy.launch import initialise
@@ -70,7 +71,7 @@ class Terminal:
         words = shlex.split(line)
         assert words[0] == "hearsay", line
         process = subprocess.Popen(
-            [sys.executable, "-m", "hearsay.cli", *words[1:]],
+            [sys.executable, "-m", "hearsay.cli.commands", *words[1:]],
             cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         self.started.append(process)
@@ -95,7 +96,7 @@ class Terminal:
             with self._monkeypatch.context() as patch:
                 patch.chdir(self.folder)
                 patch.setattr(sys, "argv", words)
-                patch.setattr(sys.modules["hearsay.simulate"], "enable_compilation_cache", lambda: None)
+                patch.setattr(sys.modules["hearsay.simulation.simulating"], "enable_compilation_cache", lambda: None)
                 cli.main()
             found: int | str | None = 0
         except SystemExit as ended:
@@ -361,7 +362,7 @@ def test_every_net_toml_is_accepted_and_has_a_finite_budget(index):
 
 def test_exit_codes():
     listed = {int(row[0].strip("| ")) for row in rows(section("operations.md", "Exit codes"))[2:]}
-    source = inspect.getsource(cli_network) + inspect.getsource(cli.main)
+    source = inspect.getsource(network) + inspect.getsource(cli.main)
     assert listed == {0, *(int(code) for code in re.findall(r"(?:typer\.Exit|sys\.exit)\((\d+)\)", source))}
 
 

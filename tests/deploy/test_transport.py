@@ -18,7 +18,7 @@ pytest.importorskip("zenoh")
 pytest.importorskip("cryptography")
 import zenoh
 
-from hearsay.deploy import certificates, transport
+from hearsay.deploy import tls, transport
 from hearsay.deploy.links import Credentials, Peer
 from hearsay.deploy.transport import Observer, Transport
 from tests.deploy.networks import SECONDS, Wire, worker_context
@@ -114,7 +114,7 @@ def world():
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory):
     folder = tmp_path_factory.mktemp("keys")
-    certificates.make(folder, {"ann": [], "bob": [], "cat": []})
+    tls.make(folder, {"ann": [], "bob": [], "cat": []})
     return folder
 
 
@@ -513,7 +513,7 @@ def test_only_those_who_hear_an_agent_can_listen_to_it(safe):
 
 
 def test_a_certificate_of_another_authority_is_refused(safe, tmp_path):
-    certificates.make(tmp_path / "other", {"ann": []})
+    tls.make(tmp_path / "other", {"ann": []})
     bob = safe.start("bob", ["ann"])
     (tmp_path / "mixed").mkdir()
     for name, source in (("ca.pem", safe.keys), ("ann.pem", tmp_path / "other"), ("ann.key", tmp_path / "other")):
@@ -564,7 +564,7 @@ print("together")
 )
 def test_a_name_that_resolves_to_an_ipv6_address_will_do(tmp_path):
     """Under TLS Zenoh connects to no bracketed address, so names are the only way there is."""
-    certificates.make(tmp_path / "keys", {name: ["six.test"] for name in ("ann", "bob")})
+    tls.make(tmp_path / "keys", {name: ["six.test"] for name in ("ann", "bob")})
     (tmp_path / "hosts").write_text("::1 six.test\n")
     with socket.socket(socket.AF_INET6) as one:
         one.bind(("::1", 0))
@@ -607,7 +607,7 @@ def test_bad_credentials_are_named(safe, tmp_path):
     me, other = safe.peers["ann"], [safe.peers["bob"]]
     text, foreign = tmp_path / "text.pem", tmp_path / "foreign"
     text.write_text("no certificate")
-    certificates.make(foreign, {"ann": []})
+    tls.make(foreign, {"ann": []})
     cases = [
         (Credentials(good.ca, tmp_path / "missing.pem", good.key), FileNotFoundError, "missing.pem"),
         (
@@ -634,6 +634,6 @@ def test_bad_credentials_are_named(safe, tmp_path):
 
 
 def test_an_expired_certificate_is_named(safe, monkeypatch):
-    monkeypatch.setattr(certificates, "expiry", lambda path: datetime(2020, 1, 1, tzinfo=UTC))
+    monkeypatch.setattr(tls, "expiry", lambda path: datetime(2020, 1, 1, tzinfo=UTC))
     with pytest.raises(ValueError, match="ann.pem' must be valid today, got 'one that expired on 2020-01-01'"):
         safe.start("ann", ["bob"])

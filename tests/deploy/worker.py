@@ -20,7 +20,7 @@ from typing import Any
 
 import jax
 
-from hearsay.cli_network import _ended
+from hearsay.cli.network import _ended
 from hearsay.deploy import ledger
 from hearsay.deploy.agent import Agent
 from hearsay.deploy.host import Stopped, keep
@@ -28,7 +28,7 @@ from hearsay.deploy.ledger import Ledger, LedgerError
 from hearsay.deploy.mailbox import Mailbox
 from hearsay.deploy.settings import load
 from hearsay.deploy.transport import Transport
-from hearsay.simulate import enable_compilation_cache
+from hearsay.simulation.simulating import enable_compilation_cache
 
 POINTS = ("before ledger", "in ledger", "after ledger", "after publish", "waiting", "after update")
 

@@ -14,9 +14,9 @@ import pytest
 from hearsay import graphs
 from hearsay.experiments import EXPERIMENTS, images, p1_images, p2_images, p3_mnist, p4_mnist
 from hearsay.experiments.images import Scale, scale_of, small_model
-from hearsay.problems import files
+from hearsay.problems.data import files
 from hearsay.problems.neural import neural
-from hearsay.problems.sampling import Cyclic, Fresh, Resample, Subset
+from hearsay.problems.sampling.samplers import Cyclic, Fresh, Resample, Subset
 
 TINY = 0.05
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hearsay.experiments import EXPERIMENTS, p1_mushrooms
-from hearsay.problems import files
+from hearsay.problems.data import files
 
 HERE = (Path(os.environ.get("HEARSAY_DATA", Path(__file__).parents[3] / "shared" / "data"))).joinpath(
     files.FILES["mushrooms"].path

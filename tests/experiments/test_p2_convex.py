@@ -9,7 +9,7 @@ import pytest
 
 from hearsay import graphs
 from hearsay.experiments import EXPERIMENTS, p2_convex
-from hearsay.problems.sampling import Cyclic, Subset
+from hearsay.problems.sampling.samplers import Cyclic, Subset
 
 # C = 1, curvature off, K = 2000, so 2001 messages; agent 2 of the pair with weights 1: the paper's formula, every step, cyclic, T.
 GOLDEN = {

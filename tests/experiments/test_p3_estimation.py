@@ -73,8 +73,8 @@ def test_more_noise_and_larger_batches_cost_less(name):
 
 
 def test_numbers_by_declaration_are_marked_in_comparisons(tmp_path):
-    from hearsay.report.html import comparison_report
-    from hearsay.simulate import simulate
+    from hearsay.report.run import comparison_report
+    from hearsay.simulation.simulating import simulate
 
     problem, graph = p3_estimation.problem_and_graph()
     runs = {

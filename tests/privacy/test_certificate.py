@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from hearsay.algorithms import ldp_online
 from hearsay.algorithms.baselines.dsgd import Dsgd, Message, Rates, State
 from hearsay.base import Inbox
-from hearsay.certify import calibrate, certify, messages_within, spent_after
+from hearsay.certification import calibrate, certify, messages_within, spent_after
 from hearsay.graphs import ring
 from hearsay.privacy import AgentBudget, Certificate
 from hearsay.privacy.calibrate import cost
 from hearsay.privacy.certificate import show, show_horizon
 from hearsay.privacy.recursion import Assumption, message_costs
-from hearsay.problems.domains import Ball
-from hearsay.problems.losses import Squared
+from hearsay.problems.losses.domains import Ball
+from hearsay.problems.losses.linear import Squared
 from hearsay.problems.problem import Problem, ridge
-from hearsay.problems.sampling import Batch, Fresh, Resample
+from hearsay.problems.sampling.samplers import Batch, Fresh, Resample
 from hearsay.schedules import Constant, PowerLaw
 
 ENFORCED, DECLARED = (

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from hearsay.privacy import factorization_fit as fit
-from hearsay.privacy.factorization import (
+from hearsay.mechanisms.factorized import fit as fit
+from hearsay.mechanisms.factorized.kinds import (
     FACTORIZATIONS,
     Banded,
     Blt,

@@ -10,16 +10,7 @@ import pytest
 
 from hearsay.privacy import Account, Cyclic, Every, History, Once, Recursion, Release
 from hearsay.privacy.calibrate import cost
-from hearsay.privacy.recursion import (
-    MEMORYLESS,
-    OUTWARD,
-    _recurrence,
-    backward,
-    forward,
-    message_costs,
-    prices,
-    spent,
-)
+from hearsay.privacy.recursion import MEMORYLESS, OUTWARD, _recurrence, backward, forward, message_costs, prices, spent
 from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize, Share
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from hearsay.mechanisms.factorized.kinds import factorization
 from hearsay.privacy import convert, rounding
-from hearsay.privacy.factorization import factorization
 
 KINDS = [
     ("identity", {}),
@@ -95,7 +95,7 @@ def test_the_factorized_extra_covers_all_errors(name, options):
 
 @pytest.mark.parametrize(("name", "options"), KINDS)
 def test_float64_sums_err_less_than_the_proof_allows(name, options):
-    """S_r as noise/lattice_factorized.py sums it, against fractions, for |V xi| of a few V."""
+    """S_r as mechanisms/factorized/lattice.py sums it, against fractions, for |V xi| of a few V."""
     factors, rng = factorization(name, 40, **options), np.random.default_rng(2)
     noise = rng.normal(size=40) * 3
     for r in range(40):

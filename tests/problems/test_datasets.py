@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hearsay.problems import datasets
-from hearsay.problems.datasets import Dataset, check_classification, encode_mushrooms, from_arrays
+from hearsay.problems.data import datasets
+from hearsay.problems.data.datasets import Dataset, check_classification, encode_mushrooms, from_arrays
 
 load, linear_stream = datasets.load, datasets.linear_stream
 MUSHROOM_FILE = "mushrooms/agaricus-lepiota.data"

@@ -11,10 +11,10 @@ import pytest
 
 import hearsay as hs
 from hearsay.audit.brute_force import Transcript, replay
-from hearsay.certify import spent_after
+from hearsay.certification import spent_after
 from hearsay.problems import Ball, Box, HalfSquared
 from hearsay.problems.problem import Declared, Problem
-from hearsay.problems.sampling import Records
+from hearsay.problems.sampling.samplers import Records
 
 INF = math.inf
 GRAPH = hs.graphs.ring(6)

@@ -12,9 +12,10 @@ import pytest
 import hearsay as hs
 from hearsay import problems
 from hearsay.base import held_rates
-from hearsay.problems import Problem, from_arrays, per_record
-from hearsay.problems.domains import shortened
-from hearsay.problems.losses import Squared
+from hearsay.problems import Problem, from_arrays
+from hearsay.problems.losses import per_record
+from hearsay.problems.losses.domains import shortened
+from hearsay.problems.losses.linear import Squared
 
 
 def vectors(records=2000, width=64, low=-44.0, high=38.5):

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from hearsay.problems import files
+from hearsay.problems.data import files
 
 CONTENT = b"spores,gills,caps\n" * 5000
 GOOD = hashlib.sha256(CONTENT).hexdigest()

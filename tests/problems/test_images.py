@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import hearsay as hs
-from hearsay.problems import files
-from hearsay.problems.images import Images, from_records, load_images
-from hearsay.problems.partition import partition
+from hearsay.problems.data import files
+from hearsay.problems.data.images import Images, from_records, load_images
+from hearsay.problems.data.partition import partition
 
 
 def available(key: str) -> bool:

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hearsay.problems import layers
-from hearsay.problems.layers import Conv, GroupNorm, convolve, max_pool
+from hearsay.problems.losses import layers
+from hearsay.problems.losses.layers import Conv, GroupNorm, convolve, max_pool
 
 CASES = [
     ((7, 6), 3, 4, 3, 1, "SAME"),

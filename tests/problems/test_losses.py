@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hearsay.problems.domains import Ball, Box
-from hearsay.problems.losses import Logistic, Loss, PolynomialLogistic, Squared, polynomial
-from hearsay.problems.sampling import Batch
+from hearsay.problems.losses.domains import Ball, Box
+from hearsay.problems.losses.linear import Logistic, Loss, PolynomialLogistic, Squared, polynomial
+from hearsay.problems.sampling.samplers import Batch
 
 D, ROWS, RADIUS = 3, 6, 3.0
 LOSSES: dict[str, Loss] = {

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hearsay.problems.layers import ChannelsFirstConv
-from hearsay.problems.models import MODELS, Cnn, Dense, ResNet, quickened, refuse_batchnorm
+from hearsay.problems.losses.layers import ChannelsFirstConv
+from hearsay.problems.losses.models import MODELS, Cnn, Dense, ResNet, quickened, refuse_batchnorm
 
 COUNTS = {
     ("mlp", (28, 28, 1)): 109_386,

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import hearsay as hs
-from hearsay import devices
-from hearsay.problems.batches import Batch
-from hearsay.problems.network import Network, from_function, from_module
+from hearsay.problems.losses.neural_loss import Network, from_function, from_module
 from hearsay.problems.problem import Problem
+from hearsay.problems.sampling.batches import Batch
+from hearsay.simulation import memory
 
 AGENTS, D = 4, 5
 
@@ -227,7 +227,7 @@ def test_bad_options_name_their_argument(options, match):
 
 
 def test_a_reference_needs_a_convex_problem():
-    from hearsay.metrics import Reference
+    from hearsay.simulation.metrics import Reference
 
     with pytest.raises(ValueError, match="this needs a convex problem"):
         Reference(hs.problems.neural("digits", model=tiny()))
@@ -237,7 +237,7 @@ def test_a_gpu_that_is_not_there_is_said():
     if any(d.platform == "gpu" for d in jax.devices()):
         pytest.skip("there is one")
     with pytest.raises(ValueError, match=r"device must be one that jax finds on this machine \(cpu\), got 'gpu'"):
-        devices.choose("gpu")
+        memory.choose("gpu")
 
 
 # Memory.
@@ -246,17 +246,17 @@ def test_a_gpu_that_is_not_there_is_said():
 def test_a_microbatch_is_chosen_from_the_memory_and_stated():
     problem = hs.problems.neural("digits", model=tiny(), agents=3)
     algorithm = hs.dsgd(sampling=hs.Cyclic(64))
-    each = devices.record_bytes(problem)
-    assert devices.fitted(algorithm, problem).loss.microbatch is None
-    tight = devices.fitted(algorithm, problem, free=4 * 20 * each)
+    each = memory.record_bytes(problem)
+    assert memory.fitted(algorithm, problem).loss.microbatch is None
+    tight = memory.fitted(algorithm, problem, free=4 * 20 * each)
     assert tight.loss.microbatch == 16
-    assert "16 at a time" in devices.facts(algorithm, tight, hs.graphs.ring(3))
-    assert "cpu device" in devices.facts(algorithm, tight, hs.graphs.ring(3))
+    assert "16 at a time" in memory.facts(algorithm, tight, hs.graphs.ring(3))
+    assert "cpu device" in memory.facts(algorithm, tight, hs.graphs.ring(3))
 
 
 @pytest.mark.slow
 def test_a_microbatch_that_does_not_fit_is_halved_and_said(monkeypatch):
-    from hearsay import engine
+    from hearsay.simulation import engine
 
     problem = hs.problems.neural("digits", model=tiny(), agents=3, records=60, test_records=10)
     algorithm, said, real = hs.dsgd(noise=0.1, sampling=hs.Cyclic(8)), [], engine.advance
@@ -279,7 +279,7 @@ def test_a_microbatch_that_does_not_fit_is_halved_and_said(monkeypatch):
 
 
 def test_other_failures_are_not_taken_for_a_lack_of_memory(monkeypatch):
-    from hearsay import engine
+    from hearsay.simulation import engine
 
     def broken(*args, **more):
         raise jax.errors.JaxRuntimeError("INTERNAL: something else")

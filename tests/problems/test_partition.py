@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hearsay.problems.partition import by_label, dirichlet, dominant, iid, partition
+from hearsay.problems.data.partition import by_label, dirichlet, dominant, iid, partition
 
 RULES = ["iid", "by_label", "dirichlet:5", "dominant:0.4"]
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hearsay.problems import per_record
-from hearsay.problems.models import Cnn
-from hearsay.problems.per_record import fitting_microbatch, gradient_sum, record_bytes
+from hearsay.problems.losses import per_record
+from hearsay.problems.losses.models import Cnn
+from hearsay.problems.losses.per_record import fitting_microbatch, gradient_sum, record_bytes
 
 RECORDS, CLIP = 7, 0.3
 

@@ -8,7 +8,7 @@ import pytest
 
 from hearsay import problems
 from hearsay.problems import from_arrays, logistic, ridge
-from hearsay.problems.losses import Logistic, PolynomialLogistic, Squared
+from hearsay.problems.losses.linear import Logistic, PolynomialLogistic, Squared
 
 RNG = np.random.default_rng(0)
 FEATURES = RNG.normal(size=(40, 3))

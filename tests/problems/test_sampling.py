@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from hearsay.privacy import participation
-from hearsay.problems import sampling as module
-from hearsay.problems.losses import HalfSquared, Logistic, PolynomialLogistic, Squared
-from hearsay.problems.sampling import (
+from hearsay.problems.losses.linear import HalfSquared, Logistic, PolynomialLogistic, Squared
+from hearsay.problems.sampling import samplers as module
+from hearsay.problems.sampling.samplers import (
     SAMPLERS,
     Arrivals,
     Batch,

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import hearsay as hs
-from hearsay import engine, keys
-from hearsay.certify import spent_after
-from hearsay.problems.losses import HalfSquared
-from hearsay.problems.sampling import Arrivals, Fresh, Resample, Subset, Window
-from hearsay.problems.stream import Stream
+from hearsay.certification import spent_after
+from hearsay.problems.data.stream import Stream
+from hearsay.problems.losses.linear import HalfSquared
+from hearsay.problems.sampling.samplers import Arrivals, Fresh, Resample, Subset, Window
+from hearsay.simulation import engine, keys
 
 FACTOR = np.array([[1.5, 0.0, 0.0], [0.4, 0.8, 0.0], [-0.3, 0.2, 1.1]])
 TARGET = np.array([0.5, -1.0, 2.0])

@@ -15,8 +15,8 @@ import hearsay as hs
 from hearsay.base import Finding
 from hearsay.privacy.certificate import FLOATING, NOT_COVERED, AgentBudget, Certificate, show
 from hearsay.privacy.recursion import Assumption
-from hearsay.report import guarantee, words
-from hearsay.report.html import comparison_report, run_report
+from hearsay.report import guarantee, numbers
+from hearsay.report.run import comparison_report, run_report
 from hearsay.report.style import new_figure
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
@@ -259,19 +259,19 @@ def test_comparison_of_nothing_but_tables(tmp_path):
      (math.inf, "infinite"), (0.99996, "1"), (999999.9, "10⁶")],
 )  # fmt: skip
 def test_quantity(value, said):
-    assert words.quantity(value) == said
+    assert numbers.quantity(value) == said
 
 
 def test_spread_shows_the_digits_that_the_deviation_supports():
-    assert words.spread(9.8481, 0.2784, 5) == "9.85 ± 0.28"
-    assert words.spread(0.80757, 0.0102, 5, percent=True) == "80.8 ± 1.0 %"
-    assert words.spread(1234.5, 56.0, 5) == "1,234 ± 56"
-    assert words.spread(9.8481, 0.0, 1) == "9.85"
-    assert words.spread(math.nan, math.nan, 3) == "not a number"
+    assert numbers.spread(9.8481, 0.2784, 5) == "9.85 ± 0.28"
+    assert numbers.spread(0.80757, 0.0102, 5, percent=True) == "80.8 ± 1.0 %"
+    assert numbers.spread(1234.5, 56.0, 5) == "1,234 ± 56"
+    assert numbers.spread(9.8481, 0.0, 1) == "9.85"
+    assert numbers.spread(math.nan, math.nan, 3) == "not a number"
 
 
 def test_who():
-    assert words.who([0, 1, 2], 3) == "every agent"
-    assert words.who([0], 1) == "agent 0"
-    assert words.who([5, 0, 1, 2, 7, 8], 20) == "agents 0–2, 5, 7, 8"
-    assert words.who(list(range(0, 40, 2)), 40) == "20 agents (0, 2, 4, 6, 8, 10, …)"
+    assert numbers.who([0, 1, 2], 3) == "every agent"
+    assert numbers.who([0], 1) == "agent 0"
+    assert numbers.who([5, 0, 1, 2, 7, 8], 20) == "agents 0–2, 5, 7, 8"
+    assert numbers.who(list(range(0, 40, 2)), 40) == "20 agents (0, 2, 4, 6, 8, 10, …)"

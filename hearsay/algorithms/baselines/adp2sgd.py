@@ -19,12 +19,12 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.algorithms.sample_sizes import GradientPerturbation, Pending, Rates
 from hearsay.algorithms.sample_sizes import Message as Noised
 from hearsay.base import Inbox, Noise
-from hearsay.problems.domains import Domain
-from hearsay.problems.sampling import Cyclic, Sampling
+from hearsay.problems.losses.domains import Domain
+from hearsay.problems.sampling.samplers import Cyclic, Sampling
 from hearsay.schedules import Constant, Schedule
 
 
@@ -56,7 +56,7 @@ class Adp2sgd(GradientPerturbation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check.settle(self, activity=check.share)
+        require.settle(self, activity=require.share)
 
     def draw(self, key: jax.Array, params: jax.Array) -> Draws:
         noise = self.fresh_noise(key, params)

@@ -20,9 +20,9 @@ import numpy as np
 from hearsay.base import Algorithm, Inbox, Noise, Private, per_agent_rates
 from hearsay.graphs import Graph
 from hearsay.privacy.recursion import MEMORYLESS, Release
-from hearsay.problems.domains import Domain
+from hearsay.problems.losses.domains import Domain
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import Cyclic, Sampling
+from hearsay.problems.sampling.samplers import Cyclic, Sampling
 from hearsay.schedules import PowerLaw, Schedule, nonnegative
 
 

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from hearsay.algorithms.baselines.dsgd import Dsgd, Message, Rates, State
 from hearsay.base import Inbox, Noise
-from hearsay.problems.domains import Domain
+from hearsay.problems.losses.domains import Domain
 from hearsay.schedules import Geometric, Schedule
 
 

@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.algorithms.baselines.dsgd import Dsgd, Message, State
 
 
@@ -34,7 +34,7 @@ class QuantizedDsgd(Dsgd):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check.settle(self, resolution=check.positive)
+        require.settle(self, resolution=require.positive)
 
     def draw(self, key: jax.Array, params: jax.Array) -> Draws:  # type: ignore[override]
         return Draws(

@@ -21,11 +21,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.algorithms.sample_sizes import GradientPerturbation, Message, Rates
 from hearsay.base import Inbox, Noise
-from hearsay.problems.domains import Domain
-from hearsay.problems.sampling import Cyclic, Sampling
+from hearsay.problems.losses.domains import Domain
+from hearsay.problems.sampling.samplers import Cyclic, Sampling
 from hearsay.schedules import Constant, Schedule
 
 
@@ -57,10 +57,10 @@ class SdmDsgd(GradientPerturbation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check.settle(self, keep=check.share)
+        require.settle(self, keep=require.share)
         largest = max(float(self.coupling(k)) for k in (0, 10**6))
         if largest > self.keep:
-            check.fail("coupling", f"at most keep = {self.keep:g}, or single moves overshoot", largest)
+            require.fail("coupling", f"at most keep = {self.keep:g}, or single moves overshoot", largest)
 
     def init(self, params: jax.Array) -> Pending:
         return Pending(params, jnp.zeros_like(params), jnp.zeros_like(params))

@@ -2,7 +2,7 @@
 
     x_i(k+1) = Proj[ sum_j a_ij Q(x_j(k)) - alpha_k g_i(k) ],        Q(x) in {-r, 0, r} per coordinate, with mean x
 
-It is DSGD (dsgd.py) with another mechanism: the same recursion, and messages that are (0, delta)-private, delta = sum_k sqrt(d) Phi(k) / r_k (noise/ternary.py).
+It is DSGD (dsgd.py) with another mechanism: the same recursion, and messages that are (0, delta)-private, delta = sum_k sqrt(d) Phi(k) / r_k (mechanisms/ternary.py).
 """
 
 from __future__ import annotations

@@ -15,12 +15,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from hearsay import _validate as check
+from hearsay import _validate as require
 from hearsay.algorithms.sample_sizes import GradientPerturbation, Rates
 from hearsay.base import Noise
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling import Cyclic, Sampling
+from hearsay.problems.sampling.samplers import Cyclic, Sampling
 from hearsay.schedules import Constant, PowerLaw, Schedule
 
 
@@ -40,7 +40,7 @@ class WeightedErm(GradientPerturbation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check.settle(self, weights=check.optional(check.each(check.positive)))
+        require.settle(self, weights=require.optional(require.each(require.positive)))
 
     def rates(self, steps: np.ndarray, agents: int) -> Rates:
         plain = super().rates(steps, agents)
@@ -58,4 +58,4 @@ class WeightedErm(GradientPerturbation):
     def check(self, graph: Graph, problem: Problem) -> None:
         super().check(graph, problem)
         if self.weights is not None and len(self.weights) != graph.agents:
-            check.fail("weights", f"one number for each of the {graph.agents} agents", f"{len(self.weights)} numbers")
+            require.fail("weights", f"one number for each of the {graph.agents} agents", f"{len(self.weights)} numbers")

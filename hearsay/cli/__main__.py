@@ -1,0 +1,5 @@
+"""`python -m hearsay.cli`."""
+
+from hearsay.cli.commands import main
+
+main()

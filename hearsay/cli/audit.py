@@ -1,0 +1,90 @@
+"""What `hearsay audit` does and prints: every part in plain words, with what it does not show; an interrupt keeps what is finished."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from hearsay.cli.screen import console, progress_bar
+
+_COLOURS = {"EXCEEDED": "red", "FAILS": "red", "holds": "green", "passes": "green", "no certificate": "yellow"}
+
+
+def run_audit(
+    built: tuple[Any, Any, Any], *, folder: Path, steps: int, runs: int, delta: float | None, agents: Sequence[int] | None, parts: Sequence[str]
+) -> int:  # fmt: skip
+    """Audit, print, write the report; returns the exit code: 0, 4 (something failed) or 130 (interrupted)."""
+    from hearsay.audit.whole import audit
+    from hearsay.report.audit import audit_report, verdicts
+
+    algorithm, problem, graph = built
+    with progress_bar() as show:
+        found = audit(
+            algorithm, problem, graph, steps=steps, runs=runs, delta=delta, agents=agents, parts=parts, progress=show
+        )
+    for part, why in found.skipped.items():
+        _say(f"{part}: not done, because {why}")
+    _noise(found)
+    _search(found)
+    _runs(found, algorithm.name)
+    failures = verdicts(found)
+    for line in failures:
+        _say(line, style="red")
+    if not failures:
+        _say("Nothing failed. An audit can disprove a certificate, never prove it.")
+    if found.missing:
+        _say("Interrupted: this audit is partial. Go on with the same command and:", style="yellow")
+        for part, left in found.missing.items():
+            _say(f"  --only {part}" + ("" if part == "noise" else "".join(f" --agent {agent}" for agent in left)))
+    _say(f"Report: {audit_report(found, algorithm, problem, folder)}")
+    return 4 if failures else 130 if found.missing else 0
+
+
+def _noise(found: Any) -> None:
+    from hearsay.report.noise import noise_rows, noise_words
+
+    if found.noise is None:
+        return
+    if found.noise.numbers:
+        rows = [[what, f"{numbers:,}", p, verdict] for what, _, numbers, _, p, verdict in noise_rows(found.noise)]
+        _table("The noise", ("what was tested", "numbers", "p", "verdict"), rows)
+    _say(noise_words(found.noise))
+
+
+def _search(found: Any) -> None:
+    from hearsay.report.audit import search_rows, search_words
+
+    if found.searched:
+        header = ("agent", "whole budget reached", "least of a message", "most of a message", "searched", "verdict")
+        _table("The worst case that a search found", header, search_rows(found.searched))
+        _say(search_words(found.searched))
+
+
+def _runs(found: Any, name: str) -> None:
+    from hearsay.report.audit import rows, runs_words
+
+    if not found.found:
+        return
+    shown = [
+        [agent, what, f"{lower:.4g}", f"{certified:.4g}", f"{most:.4g}", verdict]
+        for agent, what, lower, certified, most, verdict, _ in rows(found.found)
+    ]
+    header = ("agent", "what", "lower bound", "certificate", "could have shown", "verdict")
+    _table(f"{name}: two data sets told apart by {found.steps} messages", header, shown)
+    for line in runs_words(found.found):
+        _say(line)
+
+
+def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    table = Table(*header, title=title)
+    for *cells, verdict in rows:
+        colour = _COLOURS[verdict]
+        table.add_row(*map(str, cells), f"[{colour}]{verdict}[/{colour}]")
+    console.print(table)
+
+
+def _say(text: str, style: str | None = None) -> None:
+    console.print(text, style=style, soft_wrap=True, highlight=False, markup=False)

@@ -1,0 +1,1 @@
+"""Where records come from: files, named data sets, images, their division among agents, endless streams."""

@@ -1,0 +1,138 @@
+"""Image data sets: records of any shape with a class each, kept as bytes until a model reads them.
+
+    mnist      60,000 + 10,000 of 28 x 28 x 1, 10 classes      from a data folder or a download (files.py), sha256-checked
+    cifar10    50,000 + 10,000 of 32 x 32 x 3, 10 classes      from a data folder
+    digits      1,438 +    360 of  8 x  8 x 1, 10 classes      in scikit-learn
+
+Nothing is augmented and nothing is scaled by what the data say: a byte v becomes v / 255.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import struct
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hearsay import _validate as require
+from hearsay.problems.data import files
+
+Folder = str | os.PathLike[str] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """features (records, ...), bytes or numbers; labels (records,), whole numbers from 0 to classes - 1; and the same for testing."""
+
+    name: str
+    features: np.ndarray
+    labels: np.ndarray
+    test_features: np.ndarray
+    test_labels: np.ndarray
+    classes: int
+
+    def __post_init__(self) -> None:
+        require.settle(self, classes=lambda name, value: require.count(name, value, 2))
+        for part in ("", "test_"):
+            features, labels = getattr(self, f"{part}features"), getattr(self, f"{part}labels")
+            if features.ndim < 2 or features.shape[1:] != self.features.shape[1:]:
+                wanted = " x ".join(map(str, self.features.shape[1:])) or "one or more axes"
+                require.fail(f"{part}features", f"records of shape {wanted}", f"an array of shape {features.shape}")
+            if labels.shape != features.shape[:1]:
+                require.fail(f"{part}labels", f"{len(features)} labels, one per record", f"shape {labels.shape}")
+            if not np.all((labels >= 0) & (labels < self.classes) & (labels == np.floor(labels))):
+                row = int(np.argmin((labels >= 0) & (labels < self.classes) & (labels == np.floor(labels))))
+                require.fail(
+                    f"{part}labels", f"whole numbers from 0 to {self.classes - 1}", f"{labels[row]} in row {row}"
+                )
+            if not np.issubdtype(features.dtype, np.integer) and not np.isfinite(features).all():
+                row = int(np.argmin(np.isfinite(features).reshape(len(features), -1).all(axis=1)))
+                require.fail(f"{part}features", "finite numbers", f"one that is not, in row {row}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one record."""
+        return self.features.shape[1:]
+
+    def thinned(self, records: int | None, test_records: int | None, seed: int) -> Images:
+        """So many records of each part, drawn at random; None keeps all."""
+        records, test_records = (
+            require.optional(require.count)(name, wanted)
+            for name, wanted in (("records", records), ("test_records", test_records))
+        )
+        rng = np.random.default_rng([require.natural("seed", seed), *b"thinned"])
+        kept = []
+        for features, labels, wanted, name in (
+            (self.features, self.labels, records, "records"),
+            (self.test_features, self.test_labels, test_records, "test_records"),
+        ):
+            order = rng.permutation(len(labels))
+            if wanted is not None and wanted > len(labels):
+                require.fail(name, f"at most the {len(labels):,} of {self.name}", wanted)
+            rows = np.sort(order[:wanted]) if wanted is not None else slice(None)
+            kept += [features[rows], labels[rows]]
+        return Images(self.name, kept[0], kept[1], kept[2], kept[3], self.classes)
+
+
+def load_images(name: str, *, data_dir: Folder = None) -> Images:
+    """ "mnist", "cifar10" or "digits"."""
+    require.one_of("data", name, IMAGES)
+    return IMAGES[name](data_dir)
+
+
+def from_records(
+    features: Any, labels: Any, *, classes: int | None = None, name: str = "custom", test_fraction: float = 0.2, seed: int = 0
+) -> Images:  # fmt: skip
+    """A user's own records: features (records, ...), bytes (read as v / 255) or numbers (read as they are); labels 0, 1, ... (records,)."""
+    features, labels = np.asarray(features), require.array("labels", labels)
+    if features.dtype != np.uint8:
+        features = require.array("features", features).astype(np.float32)
+    test_fraction, seed = require.fraction("test_fraction", test_fraction), require.natural("seed", seed)
+    if labels.shape != features.shape[:1]:
+        require.fail("labels", f"one per record ({len(features)})", f"shape {labels.shape}")
+    order = np.random.default_rng([seed, *b"split"]).permutation(len(labels))
+    test, train = np.split(order, [max(1, round(test_fraction * len(labels)))])
+    count = int(labels.max()) + 1 if classes is None else classes
+    return Images(name, features[train], labels[train], features[test], labels[test], count)
+
+
+def _mnist(data_dir: Folder) -> Images:
+    parts = [_idx(files.locate(f"mnist-{part}", data_dir)) for part in ("train-images", "train-labels", "test-images", "test-labels")]  # fmt: skip
+    return Images("mnist", parts[0][..., None], parts[1], parts[2][..., None], parts[3], 10)
+
+
+def _idx(path: Path) -> np.ndarray:
+    """An idx file: two zero bytes, the type (8: bytes), the number of axes, their lengths, the content."""
+    with gzip.open(path, "rb") as stream:
+        content = stream.read()
+    zero, kind, axes = struct.unpack(">HBB", content[:4])
+    if zero != 0 or kind != 8:
+        require.fail(str(path), "an idx file of bytes", f"the first bytes {content[:4]!r}")
+    shape = struct.unpack(f">{axes}I", content[4 : 4 + 4 * axes])
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(shape)
+
+
+def _cifar10(data_dir: Folder) -> Images:
+    path = files.locate("cifar10", data_dir)
+    try:
+        with np.load(path) as archive:
+            parts = [archive[name] for name in ("x_train", "y_train", "x_test", "y_test")]
+    except (zipfile.BadZipFile, KeyError) as error:
+        raise ValueError(f"{path} must hold x_train, y_train, x_test and y_test: {error}") from error
+    return Images("cifar10", parts[0], parts[1], parts[2], parts[3], 10)
+
+
+def _digits(_: Folder) -> Images:
+    from sklearn.datasets import load_digits
+
+    pixels, digit = load_digits(return_X_y=True)
+    scaled = np.round(pixels * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8, 1)
+    return from_records(scaled, digit.astype(np.uint8), classes=10, name="digits")
+
+
+IMAGES = {"mnist": _mnist, "cifar10": _cifar10, "digits": _digits}

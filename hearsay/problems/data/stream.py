@@ -1,0 +1,39 @@
+"""A stream that never ends: linear measurements made up on the spot, so that no run needs more memory than one block of them.
+
+    b = u . target + spread v,    u = factor z,    z and v standard normal         (paper P3, section V: u ~ N(0, R), R = factor factor')
+
+Regressors longer than `bound` are scaled down to it, measurement and all: a promise about records that the stream keeps.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from hearsay.mechanisms import MECHANISMS
+from hearsay.problems.losses.domains import shortened
+
+
+class Stream(NamedTuple):
+    """One agent's (or, with a leading axis, every agent's): factor (d, d), target (d,), spread and bound scalars."""
+
+    factor: Any
+    target: Any
+    spread: Any
+    bound: Any
+
+    @property
+    def dimension(self) -> int:
+        return self.target.shape[-1]
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        return self.factor.dtype
+
+    def draw(self, key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
+        """That many records from a key: features (count, d) and labels (count,)."""
+        normal = MECHANISMS["gaussian"].draw(key, (count, self.dimension + 1), self.dtype)
+        features = shortened(normal[:, :-1] @ self.factor.T, self.bound)
+        return features, features @ self.target + self.spread * normal[:, -1]

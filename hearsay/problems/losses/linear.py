@@ -1,0 +1,311 @@
+"""What a loss must offer, and the losses of generalised linear models, each with the bounds that a certificate needs.
+
+A record is (a, b): features of l2 norm at most `feature_bound` = Ba, and a label. With the margin m = a.theta, the data part of a
+record's gradient is residual(m, b) a, and
+
+    logistic     softplus(m) - b m,  b in {0, 1}    + r/2 |theta|^2     curvature [r, Ba^2/4 + r]      change  2 Ba
+    squared      (m - b)^2,          |b| <= Bb      + r |theta|^2       curvature [2r, 2 Ba^2 + 2r]    change  2 Ba^2 R + 4 Ba Bb
+    half squared (m - b)^2 / 2,      |b| <= Bb      + r/2 |theta|^2     curvature [r, Ba^2 + r]        change  Ba^2 R + 2 Ba Bb
+    polynomial   c0 + m/2 + s/2 m^2 - b m           + r/2 |theta|^2     curvature [r, s Ba^2 + r]      change  s Ba^2 R + Ba
+
+`change` bounds how far one record's gradient can move when the record is replaced, over a domain that reaches to norm R:
+|residual| <= 1 for the logistic loss; for the quadratic ones a a' - c c' has spectral norm at most Ba^2 and the terms linear in the
+features differ by at most 2 Ba Bb (times 2), or Ba. The regulariser does not depend on the record and cancels.
+
+With `clip` = B every record's gradient (its data part) is scaled down to norm B, so change <= 2 B whatever the data. The clip acts on the scalar
+residual, whose clipped value still does not decrease in the margin and has the same slope bound: convexity and the curvature interval stay.
+
+The polynomial loss is the logistic one with softplus(m) - m/2 = log(2 cosh(m/2)) replaced by its Chebyshev interpolant of degree 2 on
+|m| <= Ba R. Its gradients need only two statistics of the data, mean(a a') and mean((1/2 - b) a), whatever the number of records.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+
+from hearsay import _validate as require
+from hearsay.problems.losses.domains import FAR, Domain, namespace
+
+_SLACK = 1 + 1e-6  # of a bound, for records that were shortened in float32
+
+
+class Loss(ABC):
+    """Any model's loss, of parameters that are one vector; `features` and `labels` below hold one record per row."""
+
+    ridge: float
+    clip: float | None  # every record's gradient (its data part) is brought down to this norm
+    norm: str = "l2"  # the norm that `clip` and `change` are about
+    convex: ClassVar[bool] = True  # there is one best model, and it can be found
+    unrolled: ClassVar[bool] = False  # agents are computed one after the other, not as one array
+
+    @abstractmethod
+    def dimension(self, record: tuple[int, ...]) -> int:
+        """The number of parameters, for records of that shape."""
+
+    @abstractmethod
+    def gradient_sum(self, params: jax.Array, features: jax.Array, labels: jax.Array, weights: jax.Array) -> jax.Array:
+        """Weighted sum of the records' gradients, data part only, each clipped."""
+
+    @abstractmethod
+    def score(self, params: jax.Array, features: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Of each record: the data part of its loss, and whether its label is predicted (nan where a model predicts none)."""
+
+    @property
+    @abstractmethod
+    def curvature(self) -> tuple[float, float]:
+        """An interval that holds all eigenvalues of every record's Hessian."""
+
+    @property
+    def regulariser(self) -> float:
+        """rho such that the regulariser's gradient is rho theta."""
+        return self.ridge
+
+    def affine(self) -> float | None:
+        """The slope s when the residual is s m + residual(0, b), so that statistics suffice; None otherwise."""
+        return None
+
+    @abstractmethod
+    def change(self, domain: Domain, dimension: int) -> float:
+        """How far one record's gradient moves, at most, when the record is replaced."""
+
+    @property
+    def note(self) -> str:
+        """What a reader of results should know about the loss, if anything."""
+        return "" if self.clip is None else f"records' gradients clipped to {self.clip:g}"
+
+
+@dataclass(frozen=True)
+class LinearLoss(Loss):
+    """A generalised linear model's loss."""
+
+    feature_bound: float
+    ridge: float = 0.0
+    label_bound: float = 1.0
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        # Infinity: no bound is known, and only a clip or a declaration can give a budget.
+        require.settle(self, feature_bound=require.bound_or_infinite, label_bound=require.bound_or_infinite)
+        require.settle(self, ridge=require.nonnegative, clip=require.optional(require.bound))
+
+    @abstractmethod
+    def residual(self, margin: Any, labels: Any) -> Any:
+        """Derivative of the data part by the margin."""
+
+    @abstractmethod
+    def values(self, margin: Any, labels: Any) -> Any:
+        """The data part of each record's loss."""
+
+    @abstractmethod
+    def unclipped_change(self, reach: float) -> float: ...
+
+    @property
+    def label_range(self) -> tuple[float, float]:
+        """What `unclipped_change` takes labels to be."""
+        return -self.label_bound, self.label_bound
+
+    def require_admissible(self, features: np.ndarray, labels: np.ndarray) -> None:
+        """Records that the bounds speak of, up to the rounding of float32: a problem need not come from a Dataset."""
+        sizes = np.abs(features).max(axis=-1, initial=0.0)
+        if not np.all(np.isfinite(sizes)) or not np.all(np.isfinite(labels)):
+            raise ValueError("features and labels must be finite, got a record with NaN or infinity")
+        with np.errstate(over="ignore"):
+            longest = float(np.linalg.norm(features, axis=-1).max(initial=0.0))
+        if longest > self.feature_bound * _SLACK:
+            require.fail("features", f"within the loss's feature_bound {self.feature_bound:g}", longest)
+        low, high = self.label_range
+        if self.clip is None and labels.size and not (low * _SLACK <= labels.min() and labels.max() <= high * _SLACK):
+            require.fail(
+                "labels", f"between {low:g} and {high:g} for {self}", (float(labels.min()), float(labels.max()))
+            )
+
+    def require_range(self, reach: float, most: float) -> None:
+        """No margin, moment or gradient of an admissible record, over a domain that reaches so far, may overflow in a precision that holds numbers up to `most`: what
+        is not a number tells one record from all others."""
+        moments = () if self.clip is not None else (self.feature_bound**2, self.unclipped_change(reach))
+        largest = max((size for size in (self.feature_bound * reach, *moments) if math.isfinite(size)), default=0.0)
+        if largest > most / 1000:
+            rule = f"so small that gradients ({largest:.2g} in size) stay below {most / 1000:.2g} (scale the data, choose a smaller domain or 64-bit precision)"
+            require.fail("feature_bound", rule, self.feature_bound)
+
+    def dimension(self, record: tuple[int, ...]) -> int:
+        return record[-1]
+
+    def score(self, params: jax.Array, features: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+        margin = features @ params
+        return self.values(margin, labels), (self.predict(margin) == labels).astype(params.dtype)
+
+    def change(self, domain: Domain, dimension: int) -> float:
+        unclipped = self.unclipped_change(domain.reach(dimension))
+        return unclipped if self.clip is None else min(unclipped, 2 * self.clip)
+
+    def gradient_sum(self, params: jax.Array, features: jax.Array, labels: jax.Array, weights: jax.Array) -> jax.Array:
+        residual = self.clipped_residual(features @ params, labels, features)
+        return (residual * weights) @ features
+
+    def clipped_residual(self, margin: Any, labels: Any, features: Any) -> Any:
+        """The residual, brought down where the record's gradient would be longer than `clip`."""
+        residual = self.residual(margin, labels)
+        if self.clip is None:
+            return residual
+        xp = namespace(margin)
+        tiny = float(xp.finfo(margin.dtype).tiny)
+        with np.errstate(over="ignore", divide="ignore"):  # no limit at all, for features of no length
+            # |a| in two factors, as in domains.shortened: squares of tiny or huge features do not vanish or overflow.
+            largest = xp.maximum(xp.max(xp.abs(features), axis=-1), tiny)
+            scaled = features / largest[..., None]
+            limit = self.clip / xp.sqrt(xp.sum(scaled * scaled, axis=-1)) / largest
+        # A limit below the smallest normal number has too few digits to be trusted, and the reciprocal of features beyond FAR may be flushed to 0.
+        limit = xp.where((limit >= tiny) & (largest <= FAR), limit, 0.0)
+        clipped = xp.clip(residual, -limit, limit)
+        return xp.where(xp.isfinite(clipped), clipped, 0.0)
+
+    def predict(self, margin: jax.Array) -> jax.Array:
+        """The label that a margin stands for."""
+        return (margin > 0).astype(margin.dtype)
+
+
+@dataclass(frozen=True)
+class Logistic(LinearLoss):
+    @property
+    def label_range(self) -> tuple[float, float]:
+        return 0.0, 1.0
+
+    def residual(self, margin: Any, labels: Any) -> Any:
+        return 0.5 + 0.5 * namespace(margin).tanh(margin / 2) - labels
+
+    def values(self, margin: Any, labels: Any) -> Any:
+        return namespace(margin).logaddexp(0.0 * margin, margin) - labels * margin
+
+    @property
+    def curvature(self) -> tuple[float, float]:
+        return self.ridge, self.feature_bound**2 / 4 + self.ridge
+
+    def unclipped_change(self, reach: float) -> float:
+        return 2 * self.feature_bound
+
+
+@dataclass(frozen=True)
+class Squared(LinearLoss):
+    def residual(self, margin: Any, labels: Any) -> Any:
+        return 2 * (margin - labels)
+
+    def values(self, margin: Any, labels: Any) -> Any:
+        return (margin - labels) ** 2
+
+    @property
+    def regulariser(self) -> float:
+        return 2 * self.ridge
+
+    @property
+    def curvature(self) -> tuple[float, float]:
+        return 2 * self.ridge, 2 * self.feature_bound**2 + 2 * self.ridge
+
+    def unclipped_change(self, reach: float) -> float:
+        return 2 * self.feature_bound**2 * reach + 4 * self.feature_bound * self.label_bound
+
+    def affine(self) -> float | None:
+        return 2.0 if self.clip is None else None
+
+    def predict(self, margin: jax.Array) -> jax.Array:
+        return (margin > 0.5).astype(margin.dtype)
+
+
+@dataclass(frozen=True)
+class HalfSquared(LinearLoss):
+    """Least squares as paper P3 writes it: the gradient of a record is (a.theta - b) a."""
+
+    def residual(self, margin: Any, labels: Any) -> Any:
+        return margin - labels
+
+    def values(self, margin: Any, labels: Any) -> Any:
+        return (margin - labels) ** 2 / 2
+
+    @property
+    def curvature(self) -> tuple[float, float]:
+        return self.ridge, self.feature_bound**2 + self.ridge
+
+    def unclipped_change(self, reach: float) -> float:
+        return self.feature_bound**2 * reach + 2 * self.feature_bound * self.label_bound
+
+    def affine(self) -> float | None:
+        return 1.0 if self.clip is None else None
+
+
+@dataclass(frozen=True)
+class PolynomialLogistic(LinearLoss):
+    """Logistic loss through its degree-2 Chebyshev interpolant on margins up to `margin_bound`; no clipping."""
+
+    margin_bound: float = 4.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require.settle(self, margin_bound=require.bound)
+        if self.clip is not None:
+            require.fail(
+                "clip", "None for the polynomial loss (its gradients come from statistics, not records)", self.clip
+            )
+
+    @cached_property
+    def coefficients(self) -> tuple[float, float]:
+        """(c0, s): log(2 cosh(m/2)) is replaced by c0 + s/2 m^2."""
+        even = np.polynomial.Chebyshev.interpolate(
+            lambda m: np.log(2 * np.cosh(m / 2)), 2, domain=[-self.margin_bound, self.margin_bound]
+        )
+        power = even.convert(kind=np.polynomial.Polynomial).coef
+        return float(power[0]), float(2 * power[2])
+
+    @cached_property
+    def approximation_error(self) -> tuple[float, float]:
+        """The largest error of the loss and of its derivative by the margin, over the margins allowed."""
+        m = np.linspace(-self.margin_bound, self.margin_bound, 20_001)
+        c0, s = self.coefficients
+        value = np.abs(np.log(2 * np.cosh(m / 2)) - c0 - s / 2 * m**2)
+        slope = np.abs(1 / (1 + np.exp(-m)) - 0.5 - s * m)
+        return float(value.max()), float(slope.max())
+
+    @property
+    def note(self) -> str:
+        value, slope = self.approximation_error
+        return f"stands in for the logistic loss: off by at most {value:.3g}, its slope by {slope:.3g}, on margins up to {self.margin_bound:g}"
+
+    @property
+    def label_range(self) -> tuple[float, float]:
+        return 0.0, 1.0
+
+    def residual(self, margin: Any, labels: Any) -> Any:
+        return 0.5 + self.coefficients[1] * margin - labels
+
+    def values(self, margin: Any, labels: Any) -> Any:
+        c0, s = self.coefficients
+        return c0 + margin / 2 + s / 2 * margin**2 - labels * margin
+
+    @property
+    def curvature(self) -> tuple[float, float]:
+        return self.ridge, self.coefficients[1] * self.feature_bound**2 + self.ridge
+
+    def unclipped_change(self, reach: float) -> float:
+        return self.coefficients[1] * self.feature_bound**2 * reach + self.feature_bound
+
+    def affine(self) -> float | None:
+        return self.coefficients[1]
+
+
+def polynomial(loss: Logistic, domain: Domain, dimension: int) -> PolynomialLogistic:
+    """The polynomial stand-in for a logistic loss on a domain small enough for it (margins up to 30)."""
+    dimension = require.count("dimension", dimension)
+    margin = loss.feature_bound * domain.reach(dimension)
+    if not margin <= 30 or not math.isfinite(margin):
+        require.fail(
+            "radius",
+            f"at most {30 / loss.feature_bound:g} for the polynomial loss (it follows a parabola)",
+            domain.reach(dimension),
+        )
+    return PolynomialLogistic(loss.feature_bound, loss.ridge, loss.label_bound, loss.clip, margin_bound=margin)

@@ -1,0 +1,220 @@
+"""Neural networks as losses: any model of one record, its parameters raveled to one vector.
+
+    value(params, feature, label)     the loss of ONE record            params: a pytree of arrays
+    scores(params, feature)           a score for every class, or None
+
+A model sees one record at a time, so no record can reach another one's gradient (BatchNorm could: it is refused). Nothing bounds the curvature of such a loss: a
+budget rests on `clip` alone, which brings every record's gradient (all parameters together) down to that l2 or l1 norm before anything is added up:
+
+    |g| <= B for every record,  so replacing one record changes a gradient by at most 2 B, wherever it is taken
+
+An l1 clip costs Laplace noise no factor sqrt(d); an l2 clip does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hearsay import _validate as require
+from hearsay.problems.losses import per_record
+from hearsay.problems.losses.domains import Domain
+from hearsay.problems.losses.linear import Loss
+from hearsay.problems.losses.models import MODELS, quickened, refuse_batchnorm
+
+# How products inside a model are rounded. Gradients are measured, clipped and added up as they come out of it, in the parameters' own precision (per_record.py).
+COMPUTE = {"tf32": "tensorfloat32", "float32": "highest", "bfloat16": "bfloat16"}
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A model of one record; `size` parameters in all. Two models are the same only if they are one object: what is compiled depends on it."""
+
+    name: str
+    size: int
+    unravel: Callable[[jax.Array], Any]
+    value: Callable[[Any, jax.Array, jax.Array], jax.Array]
+    scores: Callable[[Any, jax.Array], jax.Array] | None
+
+    def __post_init__(self) -> None:
+        require.settle(self, size=require.count)
+
+    def __repr__(self) -> str:
+        return f"{self.name} with {self.size:,} parameters"
+
+
+@dataclass(frozen=True)
+class Network(Loss):
+    """microbatch: the most records whose gradients are held at once (None: all of a batch); compute: "tf32" (where the device has it), "float32" or "bfloat16"."""
+
+    convex: ClassVar[bool] = False
+    unrolled: ClassVar[bool] = True
+
+    model: Model
+    ridge: float = 0.0
+    clip: float | None = None
+    norm: str = "l2"
+    microbatch: int | None = field(
+        default=None, repr=False
+    )  # how it is computed, not what: no part of a run's identity
+    compute: str = "tf32"
+
+    def __post_init__(self) -> None:
+        require.instance(
+            "model", self.model, Model, "a Model (hearsay.problems.from_module or from_function makes one)"
+        )
+        require.settle(self, ridge=require.nonnegative, clip=require.optional(require.bound))
+        require.settle(self, microbatch=require.optional(require.count))
+        require.one_of("norm", self.norm, ["l2", "l1"])
+        require.one_of("compute", self.compute, COMPUTE)
+
+    def dimension(self, record: tuple[int, ...]) -> int:
+        return self.model.size
+
+    def gradient_sum(self, params: jax.Array, features: jax.Array, labels: jax.Array, weights: jax.Array) -> jax.Array:
+        with jax.default_matmul_precision(COMPUTE[self.compute]):
+            tree = per_record.gradient_sum(
+                self.value, self.model.unravel(params), features, labels, weights, clip=self.clip, norm=self.norm, microbatch=self.microbatch,
+            )  # fmt: skip
+        return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(tree)]).astype(params.dtype)
+
+    def program(self, record: tuple[int, ...], kind: np.dtype) -> bytes:
+        """A fingerprint of what the model computes for records of that shape: its program and the constants in it."""
+        dtype = jnp.result_type(float)
+        shapes = ((self.model.size,), dtype), (record, kind if kind == np.uint8 else dtype), ((), dtype)
+        traced = jax.make_jaxpr(lambda vector, *one: self.value(self.model.unravel(vector), *one))(
+            *(jax.ShapeDtypeStruct(*shape) for shape in shapes)
+        )
+        found = hashlib.sha256(
+            re.sub(r"0x[0-9a-f]+", "", str(traced.jaxpr)).encode()
+        )  # addresses are another process's
+        for constant in jax.tree.leaves(traced.consts):
+            found.update(np.asarray(constant).tobytes())
+        return found.digest()
+
+    def value(self, params: Any, feature: jax.Array, label: jax.Array) -> jax.Array:
+        """The loss of one record."""
+        cast, feature = self._cast(params, feature)
+        return self.model.value(cast, feature, label).astype(jax.tree.leaves(params)[0].dtype)
+
+    def score(self, params: jax.Array, features: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+        with jax.default_matmul_precision(COMPUTE[self.compute]):
+            values = jax.vmap(self.value, in_axes=(None, 0, 0))(self.model.unravel(params), features, labels)
+        if self.model.scores is None:
+            return values, jnp.full_like(values, jnp.nan)
+        chosen = jnp.argmax(self.scores(params, features), axis=1)
+        return values, (chosen == labels.astype(chosen.dtype)).astype(params.dtype)
+
+    def scores(self, params: jax.Array, features: jax.Array) -> jax.Array:
+        """A score for every record and class."""
+        model, tree = self.model.scores, self.model.unravel(params)
+        assert model is not None
+        with jax.default_matmul_precision(COMPUTE[self.compute]):
+            return jax.vmap(lambda feature: model(*self._cast(tree, feature)))(features)
+
+    def _cast(self, params: Any, feature: jax.Array) -> tuple[Any, jax.Array]:
+        """In the precision of the computation; bytes become numbers in [0, 1]."""
+        dtype = jnp.bfloat16 if self.compute == "bfloat16" else jax.tree.leaves(params)[0].dtype
+        if jnp.issubdtype(feature.dtype, jnp.integer):
+            feature = feature.astype(dtype) / 255
+        return jax.tree.map(lambda leaf: leaf.astype(dtype), params), feature.astype(dtype)
+
+    @property
+    def curvature(self) -> tuple[float, float]:
+        return -math.inf, math.inf
+
+    def change(self, domain: Domain, dimension: int) -> float:
+        return math.inf if self.clip is None else 2 * self.clip
+
+    @property
+    def note(self) -> str:
+        clipped = (
+            "records' gradients are not clipped"
+            if self.clip is None
+            else f"records' gradients clipped to {self.norm} norm {self.clip:g}"
+        )
+        held = "" if self.microbatch is None else f", {self.microbatch} at a time"
+        return f"{self.model}, {clipped}{held}, {self.compute} products"
+
+    def __str__(self) -> str:
+        return str(self.model)
+
+
+def cross_entropy(scores: jax.Array, label: jax.Array) -> jax.Array:
+    return jax.nn.logsumexp(scores) - scores[label.astype(jnp.int32)]
+
+
+@lru_cache(maxsize=64)
+def _named(name: str, shape: tuple[int, ...], classes: int) -> Model:
+    return from_module(MODELS[name](jax.random.key(0), shape, classes), name=name)[0]
+
+
+@require.plain_arguments
+def named(name: str, shape: tuple[int, ...], classes: int, seed: int) -> tuple[Model, np.ndarray]:
+    """One of models.py, and its first parameters."""
+    require.one_of("model", name, MODELS)
+    first = MODELS[name](jax.random.key(seed), shape, classes)
+    return _named(name, tuple(shape), classes), raveled(eqx.filter(first, eqx.is_inexact_array))
+
+
+def from_module(module: eqx.Module, *, name: str | None = None) -> tuple[Model, np.ndarray]:
+    """An Equinox module that maps one record's features to a score for every class, and its parameters."""
+    refuse_batchnorm(module)
+    arrays, rest = eqx.partition(quickened(module), eqx.is_inexact_array)
+
+    def scores(params: Any, feature: jax.Array) -> jax.Array:
+        return eqx.combine(params, rest)(feature)
+
+    def value(params: Any, feature: jax.Array, label: jax.Array) -> jax.Array:
+        return cross_entropy(scores(params, feature), label)
+
+    vector = raveled(arrays)
+    return Model(name or type(module).__name__, vector.size, _unraveler(arrays), value, scores), vector
+
+
+def from_function(
+    loss: Callable[[Any, tuple], jax.Array], params: Any, *, scores: Callable | None = None, name: str | None = None
+) -> tuple[Model, np.ndarray]:
+    """Any loss(params, (feature, label)) of one record; `scores(params, feature)`, a score for every class, is needed to measure accuracy only."""
+    if not callable(loss):
+        require.fail("loss", "a function loss(params, (feature, label)) of one record", loss)
+    leaves = jax.tree.leaves(params)
+    if not leaves or not all(eqx.is_inexact_array_like(leaf) for leaf in leaves):
+        require.fail("params", "a pytree of floating-point arrays", jax.tree.structure(params))
+
+    def value(params: Any, feature: jax.Array, label: jax.Array) -> jax.Array:
+        found = loss(params, (feature, label))
+        if jnp.shape(found) != ():
+            require.fail("loss", "a function that gives one number for one record", f"shape {jnp.shape(found)}")
+        return found
+
+    vector = raveled(params)
+    found = name or getattr(loss, "__qualname__", type(loss).__name__)
+    return Model(str(found), vector.size, _unraveler(params), value, scores), vector
+
+
+def raveled(tree: Any) -> np.ndarray:
+    return np.concatenate([np.asarray(leaf, np.float64).ravel() for leaf in jax.tree.leaves(tree)])
+
+
+def _unraveler(tree: Any) -> Callable[[jax.Array], Any]:
+    leaves, structure = jax.tree.flatten(tree)
+    shapes = [np.shape(leaf) for leaf in leaves]
+    ends = np.cumsum([math.prod(shape) for shape in shapes]).tolist()
+
+    def unravel(vector: jax.Array) -> Any:
+        starts = [0, *ends[:-1]]
+        parts = [vector[a:b].reshape(shape) for a, b, shape in zip(starts, ends, shapes, strict=True)]
+        return jax.tree.unflatten(structure, parts)
+
+    return unravel

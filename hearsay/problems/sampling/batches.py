@@ -1,0 +1,141 @@
+"""An agent's records, and batches of them: small pytrees with `gradient(params)`, the mean gradient plus the regulariser's.
+
+    Batch        a few records with weights
+    Prefix       the first records of a stream, however many, in blocks (a history)
+    Blocks       a batch of any size in blocks of one width
+    Statistics   two moments, where the loss is quadratic in the margin
+
+Blocks are worked through in a loop whose length is data, so that one compiled program serves every size and the memory is that of a block.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from hearsay.problems.losses.linear import LinearLoss, Loss
+
+BLOCK = 256  # records per pass: wide enough for fast products, narrow enough that early steps stay cheap
+
+
+class Records(NamedTuple):
+    """One agent's data: features (most, d), labels (most,), and how many of the rows are real."""
+
+    features: jax.Array
+    labels: jax.Array
+    held: jax.Array
+
+    @property
+    def dimension(self) -> int:
+        return self.features.shape[-1]
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """Of the numbers that are computed with; features may be bytes."""
+        return self.labels.dtype
+
+
+class Window(NamedTuple):
+    """Which records a step uses: `size` of them from `start` on, arrays (time, agent); `blocks` (time,) of them hold the largest size."""
+
+    start: Any
+    size: Any
+    blocks: Any
+
+
+class Batch(eqx.Module):
+    """Records with weights that sum to one."""
+
+    features: jax.Array
+    labels: jax.Array
+    weights: jax.Array
+    loss: Loss = eqx.field(static=True)
+
+    def gradient(self, params: jax.Array) -> jax.Array:
+        data = self.loss.gradient_sum(params, self.features, self.labels, self.weights)
+        return data + self.loss.regulariser * params
+
+    def descended(self, params: jax.Array, rate: jax.Array) -> jax.Array:
+        """Where gradient steps of that size lead, one record after the other."""
+
+        def local(point: jax.Array, record: tuple) -> tuple[jax.Array, None]:
+            feature, label, weight = record
+            data = self.loss.gradient_sum(point, feature[None], label[None], jnp.ones((1,), point.dtype))
+            moved = point - rate * (data + self.loss.regulariser * point)
+            return jnp.where(weight > 0, moved, point), None
+
+        return jax.lax.scan(local, params, (self.features, self.labels, self.weights))[0]
+
+
+class Prefix(eqx.Module):
+    """The first `limit` rows of the agent's data (as many of them as are real), in blocks: the cost grows with the history, the memory does not."""
+
+    records: Records
+    limit: jax.Array
+    loss: Loss = eqx.field(static=True)
+    block: int = eqx.field(static=True, default=BLOCK)
+
+    def gradient(self, params: jax.Array) -> jax.Array:
+        seen = jnp.minimum(self.limit, self.records.held)
+        size = min(self.block, self.records.labels.shape[0])
+
+        def add(index: jax.Array, total: jax.Array) -> jax.Array:
+            # The last block is moved back to end at the last row; the mask leaves out what an earlier block has counted.
+            start = jnp.minimum(index * size, self.records.labels.shape[0] - size)
+            features = jax.lax.dynamic_slice_in_dim(self.records.features, start, size)
+            labels = jax.lax.dynamic_slice_in_dim(self.records.labels, start, size)
+            row = start + jnp.arange(size)
+            mask = (row >= index * size) & (row < seen)
+            return total + self.loss.gradient_sum(params, features, labels, mask.astype(params.dtype))
+
+        # `limit` is the same for all agents, so the loop bound stays scalar when agents are vectorised.
+        blocks = (jnp.minimum(self.limit, self.records.labels.shape[0]) + size - 1) // size
+        total = jax.lax.fori_loop(0, blocks, add, jnp.zeros_like(params))
+        return total / seen.astype(params.dtype) + self.loss.regulariser * params
+
+
+class Statistics(eqx.Module):
+    """mean(a a') and mean(residual(0, b) a) of all records so far: the whole history of a loss that is quadratic in the margin."""
+
+    second: jax.Array
+    first: jax.Array
+    loss: Loss = eqx.field(static=True)
+
+    def gradient(self, params: jax.Array) -> jax.Array:
+        slope = self.loss.affine()
+        assert slope is not None
+        return slope * (self.second @ params) + self.first + self.loss.regulariser * params
+
+
+class Blocks(eqx.Module):
+    """A batch of any size in blocks of one width: `take(block)` gives features, labels and weights that sum to one over all blocks."""
+
+    take: Any
+    blocks: jax.Array
+    loss: Loss = eqx.field(static=True)
+
+    def gradient(self, params: jax.Array) -> jax.Array:
+        def add(index: jax.Array, total: jax.Array) -> jax.Array:
+            return total + self.loss.gradient_sum(params, *self.take(index))
+
+        total = jax.lax.fori_loop(0, self.blocks, add, jnp.zeros_like(params))
+        return total + self.loss.regulariser * params
+
+    def statistics(self, dimension: int, dtype: Any) -> Statistics:
+        """The same gradient from two moments of the batch."""
+
+        def add(index: jax.Array, moments: tuple) -> tuple:
+            return tuple(a + b for a, b in zip(moments, two_moments(self.loss, *self.take(index)), strict=True))
+
+        zero = jnp.zeros((dimension, dimension), dtype), jnp.zeros((dimension,), dtype)
+        second, first = jax.lax.fori_loop(0, self.blocks, add, zero)
+        return Statistics(second, first, self.loss)
+
+
+def two_moments(loss: Loss, features: jax.Array, labels: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+    assert isinstance(loss, LinearLoss)
+    offset = loss.residual(jnp.zeros_like(labels), labels)
+    return (features * weights[:, None]).T @ features, (weights * offset) @ features

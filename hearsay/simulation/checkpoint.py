@@ -1,0 +1,56 @@
+"""Checkpoints: arrays with a checksum, replaced atomically, the previous one kept."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from pathlib import Path
+
+import numpy as np
+
+from hearsay._files import write_atomically
+
+NAME, PREVIOUS = "checkpoint.npz", "checkpoint.previous.npz"
+
+
+class DamagedCheckpoint(ValueError):
+    """The file is truncated or altered."""
+
+
+def save(folder: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Into the folder; the checkpoint before this one is kept beside it."""
+    write(folder / NAME, arrays, folder / PREVIOUS)
+
+
+def write(path: Path, arrays: dict[str, np.ndarray], previous: Path | None = None) -> None:
+    """Arrays and their checksum, as one file."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)  # type: ignore[arg-type]
+    content = buffer.getvalue()
+    write_atomically(path, content + hashlib.sha256(content).digest(), previous)
+
+
+def load(folder: Path) -> dict[str, np.ndarray]:
+    path = folder / NAME
+    if not path.exists():
+        if (folder / PREVIOUS).exists():
+            path = folder / PREVIOUS  # the crash fell between the two renames
+        else:
+            raise FileNotFoundError(f"no checkpoint in {folder}: nothing to resume")
+    kept = folder / PREVIOUS
+    return read(path, kept if path.name == NAME else None)
+
+
+def read(path: Path, kept: Path | None = None) -> dict[str, np.ndarray]:
+    """What `write` wrote, or DamagedCheckpoint; `kept` may hold an earlier one."""
+    content = path.read_bytes()
+    body, digest = content[:-32], content[-32:]
+    if len(content) < 64 or hashlib.sha256(body).digest() != digest:
+        hint = (
+            f"; the one before it is kept as {kept.name}: rename it to {NAME} to resume from there"
+            if kept is not None and kept.exists()
+            else ""
+        )
+        raise DamagedCheckpoint(f"{path} is damaged (its checksum does not match): refusing to resume from it{hint}")
+    with np.load(io.BytesIO(body), allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}

@@ -1,0 +1,102 @@
+"""Where a run computes, how much memory it takes there, and models cut to fit it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import jax
+import numpy as np
+
+from hearsay import _validate as require
+from hearsay.base import Algorithm
+from hearsay.graphs import Graph
+from hearsay.problems.losses import per_record
+from hearsay.problems.losses.neural_loss import Network
+from hearsay.problems.problem import Problem
+from hearsay.problems.sampling.samplers import Sized
+
+_SHARE = 0.25  # of the free memory, for the gradients of a microbatch: the compiler keeps more than an estimate sees
+
+
+def choose(name: str) -> None:
+    """Compute on the first device of that kind: "cpu" or "gpu"."""
+    require.one_of("device", name, ["cpu", "gpu"])
+    try:
+        found = jax.devices(name)
+    except RuntimeError as error:
+        here = ", ".join(sorted({device.platform for device in jax.devices()}))
+        raise ValueError(
+            f"device must be one that jax finds on this machine ({here}), got {name!r}: {error}"
+        ) from error
+    jax.config.update("jax_default_device", found[0])
+
+
+def free_bytes() -> int:
+    """Memory that the device has left, as far as it says."""
+    device = jax.devices()[0]
+    stats = (device.memory_stats() or {}) if device.platform != "cpu" else {}
+    if "bytes_limit" in stats:
+        return int(stats["bytes_limit"] - stats.get("bytes_in_use", 0))
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def widest(algorithm: Algorithm, problem: Problem) -> int:
+    """The most records that one gradient is computed from at once."""
+    most = int(min(problem.arrivals.block, problem.features.shape[1]))
+    return min(most, algorithm.sampling.width(problem.arrivals)) if isinstance(algorithm.sampling, Sized) else most
+
+
+def record_bytes(problem: Problem) -> int:
+    """What one record's clipped gradient takes, about."""
+    loss = problem.loss
+    assert isinstance(loss, Network)
+    vector = jax.ShapeDtypeStruct((problem.dimension,), problem.dtype)
+    params = jax.eval_shape(loss.model.unravel, vector)
+    feature = jax.ShapeDtypeStruct(
+        problem.features.shape[2:], problem.features.dtype if problem.features.dtype == np.uint8 else problem.dtype
+    )
+    return per_record.record_bytes(loss.value, params, feature, jax.ShapeDtypeStruct((), problem.dtype))
+
+
+@require.plain_arguments
+def fitted(algorithm: Algorithm, problem: Problem, free: int | None = None) -> Problem:
+    """The problem with a microbatch that fits into memory, unless it has one: a neural network holds a gradient for every record of it."""
+    loss = problem.loss
+    if not isinstance(loss, Network) or loss.microbatch is not None:
+        return problem
+    most = per_record.fitting_microbatch(record_bytes(problem), int(_SHARE * (free_bytes() if free is None else free)))
+    wide = widest(algorithm, problem)
+    return problem if most >= wide else replace(problem, loss=replace(loss, microbatch=most))
+
+
+def halved(problem: Problem, algorithm: Algorithm) -> Problem | None:
+    """The problem with half the microbatch, or None where it cannot be halved."""
+    loss = problem.loss
+    if not isinstance(loss, Network):
+        return None
+    now = loss.microbatch or widest(algorithm, problem)
+    return replace(problem, loss=replace(loss, microbatch=now // 2)) if now > 1 else None
+
+
+@require.plain_arguments
+def facts(algorithm: Algorithm, problem: Problem, graph: Graph, seeds: int = 1) -> str:
+    """One line: what will run, where, and the memory that it needs."""
+    device = jax.devices()[0]
+    itemsize = problem.dtype.itemsize
+    data = problem.features.size * (1 if problem.features.dtype == np.uint8 else itemsize)
+    state = graph.agents * problem.dimension * itemsize
+    text = (
+        f"{algorithm.name} on {problem.name}: {graph.agents} agents ({graph.name}, {graph.edges} messages a round), "
+        f"{problem.dimension:,} parameters; {device.platform} device ({device.device_kind}), {itemsize * 8}-bit, data {_size(data)}, {_size(state)} per state"
+    )
+    if isinstance(problem.loss, Network):
+        at_once = min(problem.loss.microbatch or widest(algorithm, problem), widest(algorithm, problem))
+        # States, messages, noise and the updated states of every seed, and the gradients of a microbatch.
+        needed = data + 4 * seeds * state + at_once * record_bytes(problem)
+        text += f", about {_size(needed)} in all with the gradients of {at_once} records at once (free: {_size(free_bytes())})"
+    return text + (f". {type(problem.loss).__name__}: {problem.loss.note}" if problem.loss.note else "")
+
+
+def _size(count: float) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.2f} MiB"

@@ -1,0 +1,144 @@
+"""What a simulation leaves behind: numbers in memory, and a folder that anyone can read."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hearsay import _validate as require
+from hearsay._files import write_atomically
+from hearsay.base import Algorithm
+from hearsay.graphs import Graph
+from hearsay.privacy.certificate import Certificate
+from hearsay.problems.problem import Problem
+
+METRICS = {
+    "tracking_error": "squared distance to the running optimum, mean over (at most 16 evenly spaced) agents",
+    "regret": "instantaneous regret against the running optimum, mean over agents",
+    "dynamic_regret": "sum of the instantaneous regrets so far (trapezoids between measured steps)",
+    "mean_model_error": "distance of the agents' mean model to the running optimum",
+    "consensus_error": "mean squared distance of the agents to their mean model",
+    "accuracy": "accuracy on the test set, mean over agents",
+    "train_accuracy": "accuracy on (about 1,000 of) the training records, mean over agents",
+    "accuracy_worst": "accuracy on the test set of the worst agent",
+    "test_error": "mean squared error on the test set, mean over agents",
+    "test_loss": "loss on the test set, mean over agents",
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Run:
+    """steps (time,); raw metrics (time, seed[, watched agent]); spent (time, agent); models (seed, agent, d)."""
+
+    algorithm: Algorithm
+    problem: Problem
+    graph: Graph
+    certificate: Certificate
+    seeds: list[int]
+    steps: np.ndarray
+    raw: dict[str, np.ndarray]
+    spent: np.ndarray
+    models: np.ndarray
+    stopped: str | None
+    seconds: float
+
+    @cached_property
+    def metrics(self) -> dict[str, np.ndarray]:
+        """Every metric that the problem has, as (time, seed)."""
+        if not self.problem.loss.convex:
+            means = {name: self.raw[name].mean(axis=2) for name in ("accuracy", "train_accuracy", "test_loss")}
+            return {
+                **means,
+                "accuracy_worst": self.raw["accuracy"].min(axis=2),
+                "consensus_error": self.raw["consensus_error"],
+            }
+        regret = self.raw["regret"].mean(axis=2)
+        widths = np.diff(self.steps)[:, None]
+        summed = np.cumsum(np.vstack([np.zeros(regret.shape[1]), widths * (regret[1:] + regret[:-1]) / 2]), axis=0)
+        score = self.raw["accuracy"]
+        out = {
+            "tracking_error": self.raw["tracking_error"].mean(axis=2),
+            "regret": regret,
+            "dynamic_regret": summed,
+            "mean_model_error": self.raw["mean_model_error"],
+            "consensus_error": self.raw["consensus_error"],
+        }
+        if self.problem.classification:
+            return {**out, "accuracy": score.mean(axis=2), "accuracy_worst": score.min(axis=2)}
+        return {**out, "test_error": score.mean(axis=2)}
+
+    @property
+    def interrupted(self) -> bool:
+        return (self.stopped or "").startswith("interrupted")
+
+    @property
+    def guessing(self) -> float | None:
+        """The test accuracy of always naming the commoner label; None for regression."""
+        if not self.problem.classification:
+            return None
+        return float(np.unique(self.problem.test_labels, return_counts=True)[1].max() / len(self.problem.test_labels))
+
+    def __repr__(self) -> str:
+        return (
+            f"Run({self.algorithm.name} on {self.problem.name}, {int(self.steps[-1])} steps, {len(self.seeds)} seeds)"
+        )
+
+    def final(self, metric: str) -> tuple[float, float]:
+        """(mean, standard deviation over seeds) of a metric at the last measured step."""
+        require.one_of("metric", metric, self.metrics)
+        last = self.metrics[metric][-1]
+        return float(last.mean()), float(last.std(ddof=1)) if len(last) > 1 else 0.0
+
+    def to_csv(self) -> str:
+        """One row per measured step and seed."""
+        metrics = self.metrics
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["step", "seed", *metrics, "spent_max"])
+        label = self.spent.max(axis=1)
+        for t, step in enumerate(self.steps):
+            for s, seed in enumerate(self.seeds):
+                writer.writerow([int(step), seed, *(f"{m[t, s]:.10g}" for m in metrics.values()), f"{label[t]:.10g}"])
+        return text.getvalue()
+
+    def spent_csv(self) -> str:
+        head = "step," + ",".join(f"agent_{i}" for i in range(self.graph.agents))
+        rows = (
+            f"{int(s)}," + ",".join(f"{e:.10g}" for e in row) for s, row in zip(self.steps, self.spent, strict=True)
+        )
+        return "\n".join([head, *rows]) + "\n"
+
+    def save(self, folder: str | os.PathLike) -> Path:
+        """Write certificate, metrics, budgets and final models; each file is whole or not there."""
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        buffer = io.BytesIO()
+        np.savez(buffer, models=self.models)
+        for name, content in {
+            "certificate.json": self.certificate.to_json().encode(),
+            "certificate.txt": (str(self.certificate) + "\n").encode(),
+            "metrics.csv": self.to_csv().encode(),
+            "budget.csv": self.spent_csv().encode(),
+            "models.npz": buffer.getvalue(),
+        }.items():
+            write_atomically(path / name, content)
+        return path
+
+    def plot(self, metric: str = "tracking_error", ax: Any = None) -> Any:
+        """Draw a metric over time with its band over seeds; returns the matplotlib axes."""
+        from hearsay.report.plots import curve
+
+        return curve(self, metric, ax)
+
+    def report(self, folder: str | os.PathLike) -> Path:
+        """Save the run and write a self-contained report.html; returns its path."""
+        from hearsay.report.run import run_report
+
+        return run_report(self, self.save(folder))

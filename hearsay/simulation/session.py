@@ -1,0 +1,188 @@
+"""The moving parts of one simulation: the carried state, what has been measured so far, and how both go into a checkpoint."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hearsay.base import Algorithm, held_rates
+from hearsay.certification import as_epsilon, spent_after
+from hearsay.graphs import Graph
+from hearsay.graphs.channels import mixer
+from hearsay.problems.problem import Problem
+from hearsay.simulation import engine, keys
+from hearsay.simulation.memory import halved
+from hearsay.simulation.metrics import (
+    Measured,
+    Reference,
+    blocked,
+    measure,
+    measure_network,
+    training_sample,
+    watched_agents,
+)
+
+
+class Session:
+    """The moving parts of one simulation."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        problem: Problem,
+        graph: Graph,
+        seeds: list[int],
+        reference: Reference | bool,
+        regret: bool,
+        spread: float,
+        delta: float | None,
+        tell: Callable[[str], None] = lambda text: None,
+    ):
+        self.algorithm, self.problem, self.graph = algorithm, problem, graph
+        self.seeds, self.regret, self.delta, self.tell = seeds, regret, delta, tell
+        self.dtype = problem.dtype
+        mixers = tuple(mixer(graph, kind, self.dtype) for kind in algorithm.channels.values())
+        self.setting = engine.Setting(
+            engine.placed(problem),
+            mixers,
+            keys.noise_keys(jnp.asarray(seeds), graph.agents),
+            keys.sampling_keys(problem.seed, graph.agents),
+            algorithm.constants(self.dtype),
+        )
+        self.carry = engine.start(algorithm.kernel, problem, self.setting, jnp.asarray(seeds), spread)
+        convex = problem.loss.convex
+        found = Reference(problem) if reference is True and convex else reference
+        self.reference = found if isinstance(found, Reference) and convex else None
+        self.watched = watched_agents(graph.agents)
+        self.test: tuple
+        if convex:
+            self.test = (jnp.asarray(problem.test_features, self.dtype), jnp.asarray(problem.test_labels, self.dtype))
+        else:
+            parts = ((problem.test_features, problem.test_labels), training_sample(problem))
+            self.test = tuple(blocked(*part, self.dtype) for part in parts)
+        self.step, self.allowed, self._watched_calls = 0, 0, 0
+        self.at: list[int] = []
+        self.measured: list[Any] = []
+        self.measure()
+
+    @property
+    def models(self) -> jax.Array:
+        return self.carry.readout
+
+    def advance(self, chunk: int) -> None:
+        if not self.problem.loss.unrolled:
+            self._advance(chunk)
+            return
+        # On a CPU convolutions inside a compiled loop run on a single core, and a large model gains nothing from one.
+        size = 1 if jax.devices()[0].platform == "cpu" else chunk
+        for _ in range(chunk // size):
+            if self._watched_calls < 2:
+                self._watched(size)
+            else:
+                self._advance(size)
+
+    def _watched(self, size: int) -> None:
+        """The first two calls of a large model: does a microbatch fit, and how long will the run take?"""
+        began = time.perf_counter()
+        try:
+            self._advance(size)
+            self.models.block_until_ready()
+        except jax.errors.JaxRuntimeError as error:
+            smaller = halved(self.problem, self.algorithm) if "RESOURCE_EXHAUSTED" in str(error) else None
+            if smaller is None:
+                raise
+            self.problem = smaller
+            self.tell(f"out of memory: going on with microbatches of {smaller.loss.microbatch}")  # type: ignore[attr-defined]
+            self._watched(size)
+            return
+        self._watched_calls += 1
+        if self._watched_calls == 2:  # the first one was compiled on the way
+            each, left = (time.perf_counter() - began) / size, self.allowed - self.step
+            self.tell(
+                f"expected time: {_duration(each * left)} for {left:,} more steps of {_duration(each)} (measured), "
+                "and what measuring takes"
+            )
+
+    def _advance(self, chunk: int) -> None:
+        steps = np.arange(self.step, self.step + chunk, dtype=np.int32)
+        rates = held_rates(self.algorithm.rates(steps, self.graph.agents), self.dtype)
+        block = engine.block_length(
+            chunk, len(self.seeds), self.graph.agents, self.problem.dimension, self.dtype.itemsize
+        )
+        windows = self.algorithm.sampling.windows(steps, self.problem.counts, self.problem.arrivals)
+        self.carry = engine.advance(
+            self.carry, self.setting, steps, rates, windows, algorithm=self.algorithm.kernel, loss=self.problem.loss,
+            domain=self.problem.domain, arrivals=self.problem.arrivals, block=block,
+        )  # fmt: skip
+        self.step += chunk
+
+    def measure(self) -> None:
+        """Start measuring the current models; the numbers are read only when someone needs them, so the device need not wait."""
+        if self.at and self.at[-1] == self.step:
+            return
+        if not self.problem.loss.convex:
+            self.at.append(self.step)
+            self.measured.append(measure_network(self.models, self.watched, *self.test, loss=self.problem.loss))
+            return
+        arrived = self.arrived(self.step)
+        best, value = np.full(self.problem.dimension, np.nan), np.nan
+        if self.reference is not None:
+            best, value = self.reference.of(arrived)
+        self.at.append(self.step)
+        self.measured.append(
+            measure(
+                self.models, self.watched, self.setting.records, arrived, np.asarray(best, self.dtype),
+                np.asarray(value, self.dtype), *self.test, loss=self.problem.loss, classification=self.problem.classification, with_regret=self.regret,
+            )
+        )  # fmt: skip
+
+    def arrived(self, step: int) -> np.ndarray:
+        return self.algorithm.sampling.arrived(step, self.problem.counts, self.problem.arrivals)
+
+    def results(self) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
+        """(steps, metrics (time, seed[, watched agent]), spent (time, agent))."""
+        return np.array(self.at), self.metrics(), self.epsilon(self.at)
+
+    def metrics(self) -> dict[str, np.ndarray]:
+        rows = jax.device_get(self.measured)
+        return {
+            name: np.stack([np.asarray(getattr(row, name), np.float64) for row in rows]) for name in Measured._fields
+        }
+
+    def epsilon(self, steps: list[int]) -> np.ndarray:
+        """What every agent has spent when those numbers of steps are done, (time, agent)."""
+        return as_epsilon(self.algorithm, spent_after(self.algorithm, self.problem, self.graph, steps), self.delta)
+
+    def arrays(self, fingerprint: str) -> dict[str, np.ndarray]:
+        leaves = {f"carry_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(self.carry))}
+        return {
+            "fingerprint": np.array(fingerprint),
+            "step": np.array(self.step),
+            "at": np.array(self.at),
+            **leaves,
+            **self.metrics(),
+        }
+
+    def restore(self, stored: dict[str, np.ndarray], fingerprint: str) -> None:
+        if str(stored["fingerprint"]) != fingerprint:
+            raise ValueError(
+                "the checkpoint belongs to another configuration (algorithm, problem, graph, seeds or measuring interval differ): refusing to resume"
+            )
+        leaves, structure = jax.tree.flatten(self.carry)
+        self.carry = jax.tree.unflatten(structure, [jnp.asarray(stored[f"carry_{i}"]) for i in range(len(leaves))])
+        self.step, self.at = int(stored["step"]), stored["at"].tolist()
+        self.measured = [Measured(*(stored[name][t] for name in Measured._fields)) for t in range(len(self.at))]
+        if self.reference is not None:  # walk the same way again: its last digits depend on the warm starts
+            for step in self.at:
+                self.reference.of(self.arrived(step))
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 1:
+        return f"{1000 * seconds:.3g} ms"
+    return f"{seconds:.3g} s" if seconds < 120 else f"{seconds / 60:.3g} min"

@@ -1,0 +1,239 @@
+"""Simulate a network: a thin host loop around the compiled engine that measures, reports progress, checkpoints and can stop.
+
+A run is reproducible from (algorithm, problem, graph, seeds): noise keys depend on (seed, agent, step) and sampling keys on (the problem's seed, agent,
+step) only, so neither the chunk length, nor how many seeds run side by side, nor an interruption changes a trajectory (up to rounding).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hearsay import _validate as require
+from hearsay._files import held
+from hearsay._interrupts import stopping
+from hearsay._version import VERSION
+from hearsay.base import Algorithm
+from hearsay.certification import allowance, certify, messages_within, unit
+from hearsay.graphs import Graph
+from hearsay.problems.losses.neural_loss import Network
+from hearsay.problems.problem import Problem
+from hearsay.simulation import checkpoint
+from hearsay.simulation.memory import facts, fitted
+from hearsay.simulation.metrics import Reference
+from hearsay.simulation.result import Run
+from hearsay.simulation.session import Session
+
+Progress = Callable[[int, int, float], None]
+
+
+def simulate(
+    algorithm: Algorithm,
+    problem: Problem,
+    graph: Graph,
+    *,
+    steps: int,
+    seeds: int | Sequence[int] = 1,
+    every: int | None = None,
+    budget: float | Sequence[float] | None = None,
+    delta: float | None = None,
+    reference: Reference | bool = True,
+    regret: bool = True,
+    spread: float = 0.0,
+    folder: str | os.PathLike | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+    notify: Callable[[str], None] | None = None,
+    checkpoint_seconds: float = 10.0,
+) -> Run:
+    """Run `steps` rounds for each seed, measuring `every` so many (default: about 100 times).
+
+    Args:
+      seeds: how many noise seeds to run side by side (0, 1, ...), or a list of them. The data stream is the same for all.
+      budget: epsilon that no agent may exceed (at `delta` for Gaussian noise), one number or one per agent: the run ends before the
+        first message that would. Ternary messages have epsilon = 0 at a delta that grows: with a budget they end before it exceeds `delta`.
+      delta: also certify epsilon at this delta (needed for Gaussian noise, and for a budget of ternary messages).
+      reference: measure against the running optimum; False skips it (large networks), a Reference shares it between runs.
+      regret: measure regret too (it costs agents x all records at every measured step).
+      spread: standard deviation of the agents' random start; 0 starts everybody at the origin.
+      folder: where checkpoints go; `resume` continues from the one there.
+      progress: called with (steps done, steps to do, largest budget spent in the unit of `certify.unit`) after each chunk.
+      notify: called with a line of text: what computes where, in how much memory, how long it will take, and what had to be changed to fit.
+
+    Ctrl-C saves a checkpoint (given a folder) and returns what has been measured so far; `Run.stopped` says why a run ended early.
+    """
+    steps, delta = require.count("steps", steps), require.optional(require.fraction)("delta", delta)
+    checkpoint_seconds = require.nonnegative("checkpoint_seconds", checkpoint_seconds)
+    certify(algorithm, problem, graph, 0, delta=delta)  # what a certificate lacks is said before the run, not after it
+    if graph.lossy:
+        raise ValueError("a simulation delivers every message: lossy graphs are for deployed agents (policy skip)")
+    seed_list = as_seeds(seeds)
+    every = max(1, math.ceil(steps / 100)) if every is None else require.count("every", every)
+    allowed, stopped = allowed_steps(algorithm, problem, graph, steps, budget, delta)
+    if resume and folder is None:
+        raise ValueError("folder must be given to resume a run")
+    spread = require.nonnegative("spread", spread)
+    home = None if folder is None else Path(folder)
+    with held(home):
+        enable_compilation_cache()
+        tell = notify or (lambda text: None)
+        problem = fitted(algorithm, problem)
+        tell(facts(algorithm, problem, graph, len(seed_list)))
+        session = Session(algorithm, problem, graph, seed_list, reference, regret, spread, delta, tell)
+        mark = "" if home is None else fingerprint(algorithm, problem, graph, (seed_list, every, spread))
+        session.allowed = allowed
+        began = time.perf_counter()
+        with stopping() as interrupts:
+            if resume and home is not None:
+                session.restore(checkpoint.load(home), mark)
+                _require_at_most(allowed, steps, session.step)
+            try:
+                _loop(session, allowed, every, home, mark, checkpoint_seconds, progress, interrupts)
+            except KeyboardInterrupt:
+                stopped = f"interrupted after {session.step} of {allowed} steps"
+                session.measure()
+            # Still under the guard: an impatient Ctrl-C now must not cost the result.
+            session.models.block_until_ready()
+            if home is not None:
+                checkpoint.save(home, session.arrays(mark))
+            if not np.all(np.isfinite(session.models)):
+                lost = "the models are no longer finite numbers: smaller steps or less noise are needed"
+                stopped = f"{stopped}; {lost}" if stopped else lost
+            certificate = certify(algorithm, problem, graph, session.step, delta=delta)
+            measured = session.results()
+        seconds = time.perf_counter() - began
+        return Run(
+            algorithm,
+            session.problem,
+            graph,
+            certificate,
+            seed_list,
+            *measured,
+            np.asarray(session.models),
+            stopped,
+            seconds,
+        )
+
+
+def _require_at_most(allowed: int, steps: int, done: int) -> None:
+    if done > allowed:
+        limit = f"a budget that allows {allowed}" if allowed < steps else f"steps = {steps}"
+        raise ValueError(f"the checkpoint has {done} steps done, more than {limit}: nothing to resume")
+
+
+def _loop(
+    session: Session,
+    allowed: int,
+    every: int,
+    home: Path | None,
+    mark: str,
+    checkpoint_seconds: float,
+    progress: Progress | None,
+    interrupts: stopping,
+) -> None:
+    saved = time.perf_counter()
+    ahead = sorted({*range(every, allowed, every), allowed})
+    spent = {} if progress is None else dict(zip(ahead, session.epsilon(ahead).max(axis=1).tolist(), strict=True))
+    while session.step < allowed:
+        before = session.models
+        session.advance(min(every - session.step % every, allowed - session.step))
+        session.measure()
+        before.block_until_ready()  # at most one chunk ahead of the device, so that Ctrl-C is heard
+        if progress is not None:
+            progress(session.step, allowed, spent[session.step])
+        if home is not None and time.perf_counter() - saved > checkpoint_seconds:
+            checkpoint.save(home, session.arrays(mark))
+            saved = time.perf_counter()
+        if interrupts.requested and session.step < allowed:
+            raise KeyboardInterrupt
+
+
+def enable_compilation_cache() -> None:
+    """Keep compiled programs in the user's cache folder, so that the next run of the same shape starts at once."""
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
+        base = os.environ.get("HEARSAY_CACHE") or os.path.join(
+            os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "hearsay"
+        )
+        jax.config.update("jax_compilation_cache_dir", os.path.join(base, "compiled"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+def as_seeds(seeds: int | Sequence[int]) -> list[int]:
+    """So many of them, from 0 on, or those that a list names."""
+    if not require.is_sequence(seeds) and not isinstance(seeds, range):
+        return list(range(require.count("seeds", seeds)))
+    found = list(require.each(require.natural)("seeds", seeds))
+    if found and max(found) >= 2**31:
+        require.fail("seeds", "below 2^31", max(found))
+    if not found:
+        require.fail("seeds", "a number or a list with at least one seed", seeds)
+    return found
+
+
+def allowed_steps(
+    algorithm: Algorithm, problem: Problem, graph: Graph, steps: int, budget: Any, delta: float | None
+) -> tuple[int, str | None]:
+    """How many steps may run: the stream must last and no agent may pass its budget."""
+    steps = require.count("steps", steps)
+    allowed, stopped = steps, None
+    lasts = [algorithm.sampling.lasts(held, problem.arrivals) for held in problem.counts.tolist()]
+    if min(lasts) < allowed:
+        allowed = int(min(lasts))
+        stopped = f"the stream of agent {int(np.argmin(lasts))} ran dry after {allowed} steps"
+    if algorithm.rounds < allowed:
+        allowed = int(algorithm.rounds)
+        stopped = f"the noise is planned for {allowed} rounds: message {allowed} was not sent"
+    if budget is not None:
+        limits = require.per_agent("budget", budget, graph.agents)
+        within, agent = messages_within(algorithm, problem, graph, allowed, limits, delta)
+        if within < allowed:
+            allowed = within
+            most = f"{unit(algorithm)} = {allowance(algorithm, limits, delta)[agent]:g}"
+            stopped = f"agent {agent} may spend {most}: message {within} would exceed it and was not sent"
+    if allowed == 0:
+        raise ValueError(f"nothing can be sent: {stopped}")
+    return allowed, stopped
+
+
+def fingerprint(algorithm: Algorithm, problem: Problem, graph: Graph, start: tuple) -> str:
+    """Two runs with the same one are the same run."""
+    # Another version may draw other noise or round otherwise: its checkpoints are not ours.
+    digest = hashlib.sha256(
+        repr(
+            (
+                VERSION,
+                algorithm,
+                problem.loss,
+                problem.domain,
+                problem.arrivals,
+                problem.declared,
+                problem.seed,
+                graph.digest(),
+                start,
+            )
+        ).encode()
+    )
+    for array in (
+        problem.features,
+        problem.labels,
+        problem.counts,
+        problem.test_features,
+        problem.test_labels,
+        *(problem.stream or ()),
+        *(() if problem.start is None else (problem.start,)),
+    ):
+        digest.update(f"{array.shape} {array.dtype}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    if isinstance(problem.loss, Network):  # two models may have one name
+        digest.update(problem.loss.program(problem.features.shape[2:], problem.features.dtype))
+    digest.update(str(jnp.result_type(float)).encode())
+    return digest.hexdigest()

@@ -1,0 +1,407 @@
+"""The command line, with tiny arguments: what it writes, what it refuses, and how it says so."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import importlib
+import json
+import os
+import re
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from hearsay import _files, config
+from hearsay.algorithms import REGISTRY
+from hearsay.cli import commands, options, screen
+from hearsay.experiments import EXPERIMENTS, NETWORKS, scale_and_seeds
+from hearsay.graphs import BUILDERS
+from hearsay.problems.data import files
+from hearsay.problems.problem import PROBLEMS
+from hearsay.problems.sampling.samplers import SAMPLERS
+from hearsay.simulation import checkpoint, engine
+
+simulation = importlib.import_module("hearsay.simulation.simulating")  # hearsay.simulate itself is the function
+
+PROBLEM = ["--loss", "ridge", "--agents", "3", "--set", "problem.records=20", "--set", "problem.dimension=2"]
+TINY = [*PROBLEM, "--steps", "12", "--seeds", "2", "--set", "run.every=4"]
+FILES = {
+    "config.toml", "certificate.json", "certificate.txt", "metrics.csv", "budget.csv", "models.npz", "checkpoint.npz",
+    "report.html",
+}  # fmt: skip
+
+
+def call(*words: str, code: int = 0):
+    result = CliRunner().invoke(commands.app, [str(w) for w in words])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result
+
+
+def plain(text: str) -> str:
+    """Without colours, boxes and line breaks."""
+    return re.sub(r"[\s│╭╮╰╯─┃━]+", " ", re.sub(r"\x1b\[[0-9;]*m", "", text))
+
+
+def error_of(monkeypatch, capsys, *words: str) -> str:
+    """What the installed command prints for a mistake: one line on stderr, exit code 2, no traceback."""
+    monkeypatch.delenv("HEARSAY_DEBUG", raising=False)
+    monkeypatch.setattr(sys, "argv", ["hearsay", *map(str, words)])
+    with pytest.raises(SystemExit) as caught:
+        commands.main()
+    assert caught.value.code == 2
+    captured = capsys.readouterr()
+    assert "Traceback" not in captured.err
+    return re.sub(r"\x1b\[[0-9;]*m", "", captured.err).strip()
+
+
+def nothing_may_run(monkeypatch) -> None:
+    monkeypatch.setattr(simulation, "simulate", lambda *_, **__: pytest.fail("a simulation was started"))
+    monkeypatch.setattr(engine, "advance", lambda *_, **__: pytest.fail("a simulation was started"))
+
+
+def models(folder) -> np.ndarray:
+    with np.load(folder / "models.npz") as stored:
+        return stored["models"]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished") / "new" / "run"
+    result = call("run", "ldp-online", *TINY, "--epsilon", "4", "--out", folder)
+    return folder, result.output
+
+
+def test_run_leaves_a_complete_folder(finished):
+    folder, output = finished
+    assert {p.name for p in folder.iterdir()} - {checkpoint.PREVIOUS} == FILES
+    certificate = json.loads((folder / "certificate.json").read_text())
+    assert certificate["horizon"] == 12
+    assert max(b["epsilon"] for b in certificate["budgets"]) <= 4.0
+    rows = list(csv.DictReader((folder / "metrics.csv").read_text().splitlines()))
+    assert [r["step"] for r in rows] == ["0", "0", "4", "4", "8", "8", "12", "12"]
+    assert float(rows[-1]["spent_max"]) == pytest.approx(4.0, rel=1e-6)
+    assert models(folder).shape == (2, 3, 2)
+    assert (folder / "report.html").read_text().lstrip().lower().startswith("<!doctype html>")
+    assert "Privacy certificate: ldp-online, 12 messages, laplace noise" in output
+    assert "report.html" in output
+
+
+def test_a_run_is_repeated_exactly_by_its_own_config(finished, tmp_path):
+    folder, _ = finished
+    call("run", "--config", folder / "config.toml", "--out", tmp_path)
+    for name in ("metrics.csv", "budget.csv", "certificate.json", "config.toml"):
+        assert (tmp_path / name).read_bytes() == (folder / name).read_bytes(), name
+    np.testing.assert_array_equal(models(tmp_path), models(folder))
+
+
+def test_options_are_laid_over_the_config(finished, tmp_path, monkeypatch):
+    def begun(*_, **__):
+        raise KeyboardInterrupt  # the configuration has been written by then
+
+    monkeypatch.setattr(simulation, "simulate", begun)
+    call("run", "dsgd", "--config", finished[0] / "config.toml", "--steps", "8", "--out", tmp_path, code=130)
+    again = config.load(tmp_path / "config.toml")
+    assert (again.algorithm["name"], again.steps, again.privacy["epsilon"]) == ("dsgd", 8, 4.0)
+
+
+def test_an_interrupted_run_says_how_to_continue_and_does(finished, tmp_path, monkeypatch):
+    original = simulation.simulate
+
+    def interrupted(*args, progress, **options):
+        def stop(done, total, spent):
+            progress(done, total, spent)
+            if done == 8:
+                raise KeyboardInterrupt
+
+        return original(*args, progress=stop, **options)
+
+    monkeypatch.setattr(simulation, "simulate", interrupted)
+    result = call("run", "ldp-online", *TINY, "--epsilon", "4", "--out", tmp_path, code=130)
+    monkeypatch.undo()
+    assert "Stopped early: interrupted after 8 of 12 steps" in result.output
+    assert f"hearsay run --resume --out {tmp_path}" in result.output
+    assert json.loads((tmp_path / "certificate.json").read_text())["horizon"] == 8
+    call("run", "--resume", "--out", tmp_path)
+    np.testing.assert_array_equal(models(tmp_path), models(finished[0]))
+    for name in ("budget.csv", "certificate.json", "config.toml"):
+        assert (tmp_path / name).read_bytes() == (finished[0] / name).read_bytes(), name
+
+
+def test_resume_needs_the_folder_of_a_run(tmp_path, monkeypatch, capsys):
+    for words in ([], ["--out", tmp_path]):
+        message = error_of(monkeypatch, capsys, "run", "--resume", *words)
+        assert message.startswith("error: --resume needs --out with the folder of a run, got")
+
+
+def test_resume_refuses_a_damaged_checkpoint(tmp_path, finished, monkeypatch, capsys):
+    (tmp_path / "config.toml").write_bytes((finished[0] / "config.toml").read_bytes())
+    content = bytearray((finished[0] / "checkpoint.npz").read_bytes())
+    content[100] ^= 1
+    (tmp_path / "checkpoint.npz").write_bytes(content)
+    assert "checkpoint.npz is damaged" in error_of(monkeypatch, capsys, "run", "--resume", "--out", tmp_path)
+
+
+def test_resume_does_not_ignore_other_settings_silently(finished, monkeypatch, capsys):
+    message = error_of(monkeypatch, capsys, "run", "--resume", "--out", finished[0], "--steps", "99", "--epsilon", "1")
+    assert "--resume" in message
+
+
+def test_without_noise_or_epsilon_every_agent_spends_ten(tmp_path):
+    call("run", *TINY, "--out", tmp_path)
+    epsilon = [b["epsilon"] for b in json.loads((tmp_path / "certificate.json").read_text())["budgets"]]
+    np.testing.assert_allclose(epsilon, 10.0, rtol=1e-6)
+
+
+def test_a_budget_stops_the_run_and_says_so(tmp_path):
+    result = call("run", *TINY, "--epsilon", "4", "--budget", "2", "--out", tmp_path)
+    assert re.search(
+        r"Stopped early: agent \d may spend epsilon = 2: message \d+ would exceed it and was not sent",
+        plain(result.output),
+    )
+    certificate = json.loads((tmp_path / "certificate.json").read_text())
+    assert certificate["horizon"] < 12
+    assert max(b["epsilon"] for b in certificate["budgets"]) <= 2.0
+
+
+def test_an_infinite_budget_is_refused_unless_asked_for(tmp_path, monkeypatch, capsys):
+    with monkeypatch.context() as patch:
+        nothing_may_run(patch)
+        message = error_of(patch, capsys, "run", *TINY, "--noise", "none", "--out", tmp_path)
+    assert (
+        message
+        == "error: the privacy budget would be infinite (messages carry no noise); use --no-privacy to run all the same"
+    )
+    result = call("run", *TINY, "--noise", "none", "--no-privacy", "--out", tmp_path)
+    assert "infinite" in result.output
+    assert json.loads((tmp_path / "certificate.json").read_text())["budgets"][0]["epsilon"] == "infinite"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["run", *TINY], ["compare", "dsgd", "dola", *TINY], ["reproduce", "p1-mushrooms"], ["demo"]],
+    ids=lambda words: words[0],
+)
+def test_a_folder_that_cannot_be_written_fails_before_any_computation(words, tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").write_text("not a folder")
+    nothing_may_run(monkeypatch)
+    monkeypatch.setattr(config, "build", lambda *_: pytest.fail("the problem was built"))
+    out = tmp_path / "file" / "run"
+    message = error_of(monkeypatch, capsys, *words, "--out", out)
+    assert message == f"error: cannot write to {out}: {out.parent} is not a folder"
+
+
+def test_a_full_disk_is_said_with_the_path(tmp_path, monkeypatch, capsys):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # the system does not say which file
+
+    nothing_may_run(monkeypatch)
+    monkeypatch.setattr(_files.os, "fsync", full)
+    message = error_of(monkeypatch, capsys, "run", *TINY, "--out", tmp_path / "new")
+    assert (
+        message == f"error: [Errno 28] cannot write it: No space left on device: '{tmp_path / 'new' / 'config.toml'}'"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_hundred_thousand_agents_are_refused_in_a_few_words(monkeypatch, capsys):
+    message = error_of(monkeypatch, capsys, "certify", "--data", "breast-cancer", "--agents", "100000")
+    assert "leaves agents" in message and len(message) < 300
+
+
+def test_ternary_messages_end_at_delta(tmp_path):
+    words = ["run", "ternary-dsgd", *TINY, "--noise", "500", "--budget", "2", "--out", tmp_path]
+    output = plain(call(*words, "--delta", "0.05", "--set", "algorithm.sampling=history").output)
+    assert re.search(r"agent \d may spend delta = 0.05: message \d+ would exceed it", output)
+    assert re.search(r"0\.0000 \(δ = 0\.04\d+\)", output), "the summary says at which delta"
+    certificate = json.loads((tmp_path / "certificate.json").read_text())
+    assert all(b["epsilon"] == 0 and b["delta"] <= 0.05 for b in certificate["budgets"])
+    page = (tmp_path / "report.html").read_text()
+    assert "delta spent per agent" in page and ">delta</th>" in page
+
+
+def test_certify_as_text():
+    output = call("certify", "ldp-online", *PROBLEM, "--noise", "0.5*(k+1)^0.1", "--horizon", "12").output
+    assert "Privacy certificate: ldp-online, 12 messages, laplace noise" in output
+    assert "Assumption 2" in output
+    assert "Assumption 2" not in call("certify", *PROBLEM, "--noise", "0.5", "--horizon", "12", "--no-theory").output
+
+
+def test_certify_as_json():
+    words = ["certify", *PROBLEM, "--noise", "0.5*(k+1)^0.1", "--json"]
+    finite = json.loads(call(*words, "--horizon", "12").stdout)
+    assert finite["horizon"] == 12
+    assert [b["agent"] for b in finite["budgets"]] == [0, 1, 2]
+    forever = json.loads(call(*words).stdout)
+    assert forever["horizon"] == "infinite"
+    for short, long in zip(finite["budgets"], forever["budgets"], strict=True):
+        assert 0 < short["epsilon"] < long["epsilon"]
+    at_delta = json.loads(call(*words, "--horizon", "12", "--delta", "1e-5").stdout)
+    assert all(b["epsilon_at_delta"] <= b["epsilon"] for b in at_delta["budgets"])
+
+
+def test_an_infinite_certificate_has_exit_code_3():
+    infinite = json.loads(call("certify", *PROBLEM, "--noise", "none", "--horizon", "12", "--json", code=3).stdout)
+    assert {b["epsilon"] for b in infinite["budgets"]} == {"infinite"}
+    assert "infinite" in call("certify", "dsgd", *PROBLEM, "--noise", "0.5", code=3).output
+
+
+def test_certify_calibrates_to_a_target():
+    words = ["certify", *PROBLEM, "--noise", "0.5*(k+1)^0.1", "--epsilon", "3", "--json"]
+    for horizon in ("12", "inf"):
+        budgets = json.loads(call(*words, "--horizon", horizon).stdout)["budgets"]
+        np.testing.assert_allclose([b["epsilon"] for b in budgets], 3.0, rtol=1e-6)
+        assert all(b["epsilon"] <= 3.0 for b in budgets)
+
+
+@pytest.mark.slow
+def test_compare_two_algorithms(tmp_path):
+    result = call("compare", "ldp-online", "dsgd", *TINY, "--epsilon", "4", "--out", tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    for name in ("ldp-online", "dsgd"):
+        assert name in result.output
+        assert name in page
+
+
+def test_compare_checks_all_names_before_it_runs_any(tmp_path, monkeypatch, capsys):
+    started = []
+    original = simulation.simulate
+    monkeypatch.setattr(simulation, "simulate", lambda *a, **o: started.append(1) or original(*a, **o))
+    assert "did you mean 'dola'" in error_of(monkeypatch, capsys, "compare", "dsgd", "dolla", *TINY, "--out", tmp_path)
+    assert not started
+
+
+def test_data_says_what_is_there_and_what_is_not(tmp_path, monkeypatch):
+    for name in ("HEARSAY_DATA", "HEARSAY_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    output = plain(call("data", "--data-dir", tmp_path).output)
+    assert output.count("missing") == len(files.FILES)
+    (tmp_path / "mushrooms").mkdir()
+    (tmp_path / files.FILES["mushrooms"].path).write_text("p,x,s\n")
+    assert "WRONG" in plain(call("data", "--data-dir", tmp_path).output)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "ldp_online"], f"name in [algorithm] must be one of {', '.join(REGISTRY)}, got 'ldp_online'; did you mean 'ldp-online'?"),
+        (["run", "--set", "algorithm.copling=1"], "got 'copling'; did you mean 'coupling'?"),
+        (["run", "--set", "algorithm"], "--set must be table.key=value with a table of problem, graph, algorithm, privacy, run, got 'algorithm'"),
+        (["run", "--set", "algorythm.step=1"], "--set must be table.key=value"),
+        (["run", "--set", "run.step=1"], "key in [run] must be one of steps, seeds, every, precision, device, got 'step'; did you mean 'steps'?"),
+        (["run", "--noise", "loud"], "noise must be a number, \"c*(k+s)^p\" or \"c*r^k\", got 'loud'"),
+        (["run", "--graph", "rign"], "kind in [graph] must be one of"),
+        (["run", "--steps", "0"], "steps must be at least 1, got 0"),
+        (["certify", "--horizon", "soon"], "horizon must be a whole number, got 'soon'"),
+        (["certify", "--horizon", "-5"], "horizon must be at least 0, got -5"),
+        (["certify", "--set", "algorithm.mechanism=gaussian"], "delta must be given for Gaussian noise"),
+        (["reproduce", "p1-mushroom"], "did you mean 'p1-mushrooms'?"),
+        (["reproduce", "p1-mushrooms", "--scale", "0"], "scale must be small, paper, or a number above 0 and at most 1, got '0'"),
+        (["reproduce", "p1-mnist", "--scale", "large"], "scale must be small, paper, or a number above 0 and at most 1, got 'large'"),
+        (["reproduce", "p4-mnist", "--seeds", "0"], "seeds must be at least 1, got 0"),
+        (["data", "--fetch", "mushroom"], "fetch must be one of"),
+        (["run", "--config", "/nowhere/some.toml"], "No such file or directory: '/nowhere/some.toml'"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_one_clear_line(words, message, tmp_path, monkeypatch, capsys):
+    nothing_may_run(monkeypatch)
+    tiny = PROBLEM if words[0] in ("run", "certify") else []
+    out = ["--out", str(tmp_path / "out")] if words[0] == "run" else []
+    line = error_of(monkeypatch, capsys, *words, *tiny, *out)
+    assert line.startswith("error: ")
+    assert message in line
+    assert "\n" not in line
+
+
+def test_bad_toml_is_named(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "bad.toml"
+    path.write_text("[run\n")
+    line = error_of(monkeypatch, capsys, "run", "--config", path, "--out", tmp_path / "out")
+    assert line.startswith(f"error: {path} is not valid TOML")
+
+
+def test_a_traceback_can_be_asked_for(monkeypatch):
+    monkeypatch.setenv("HEARSAY_DEBUG", "1")
+    monkeypatch.setattr(sys, "argv", ["hearsay", "reproduce", "nothing"])
+    with pytest.raises(ValueError, match="experiment must be one of"):
+        commands.main()
+
+
+def test_help_names_everything_that_can_be_chosen():
+    for command in ("run", "certify", "compare"):
+        text = plain(call(command, "--help").output)
+        for name in (*REGISTRY, *BUILDERS, *PROBLEMS, *SAMPLERS):
+            assert name in text, f"{command} --help does not mention {name}"
+    text = plain(call("reproduce", "--help").output)
+    for name in (*EXPERIMENTS, "small", "paper"):
+        assert name in text, f"reproduce --help does not mention {name}"
+    first = plain(call("--help").output)
+    for command in ("run", "certify", "compare", "reproduce", "data", "demo"):
+        assert command in first
+    assert "hearsay demo" in first
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_scales_and_seeds_in_the_terms_of_an_experiment(name):
+    network = name in NETWORKS
+    assert scale_and_seeds(name) == ({"scale": "small", "seeds": 1} if network else {"scale": 1.0, "seeds": 10})
+    assert scale_and_seeds(name, "paper") == ({"scale": "paper", "seeds": 3} if network else {"scale": 1.0, "seeds": 10})  # fmt: skip
+    assert scale_and_seeds(name, "small", 2) == {"scale": "small" if network else 0.1, "seeds": 2}
+    assert scale_and_seeds(name, "0.25") == {"scale": 0.25, "seeds": 1 if network else 10}
+
+
+def test_reproduce_hands_over_what_was_asked_for(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setitem(
+        EXPERIMENTS, "p3-mnist", lambda folder, **options: asked.append(options) or folder / "report.html"
+    )
+    call("reproduce", "p3-mnist", "--out", tmp_path / "out", "--scale", "0.5", "--data-dir", tmp_path)
+    assert {k: asked[0][k] for k in ("scale", "seeds", "data_dir")} == {"scale": 0.5, "seeds": 1, "data_dir": str(tmp_path)}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("5", 5), ("-5", -5), ("0.5", 0.5), ("1e-3", 1e-3), ("true", True), ("False", False), ("uniform", "uniform")]
+)  # fmt: skip
+def test_words_become_numbers_and_truth_values(text, value):
+    assert options.word(text) == value
+    assert type(options.word(text)) is type(value)
+
+
+def test_a_run_is_not_overwritten_unasked(tmp_path, monkeypatch, capsys):
+    out = tmp_path / "run"
+    assert call("run", "ldp-online", *TINY, "--out", out).exit_code == 0
+    kept = (out / "config.toml").read_bytes()
+    message = error_of(monkeypatch, capsys, "run", "ldp-online", *TINY, "--out", out)
+    assert message == f"error: {out} holds a run: --resume continues it, --overwrite replaces it"
+    message = error_of(monkeypatch, capsys, "run", "ldp-online", *TINY, "--seeds", "0", "--out", out, "--overwrite")
+    assert "seeds must be at least 1" in message
+    assert (out / "config.toml").read_bytes() == kept, "a command that fails must leave the run as it was"
+    assert call("run", "ldp-online", *TINY, "--out", out, "--overwrite").exit_code == 0
+
+
+def test_only_a_model_that_only_guesses_is_called_so(capsys):
+    for guessing, accuracy, called in ((0.5, 0.505, True), (0.5, 0.52, False), (None, 0.1, False)):
+        screen.hint(SimpleNamespace(guessing=guessing, final=lambda metric, accuracy=accuracy: (accuracy, 0.0)))
+        assert ("no better than always naming" in plain(capsys.readouterr().out)) == called
+
+
+@pytest.mark.slow
+def test_a_run_that_only_guesses_is_called_so(tmp_path):
+    result = call("run", "ldp-online", "--steps", "5", "--epsilon", "0.001", "--out", tmp_path / "run")
+    assert "no better than always naming the commoner label" in plain(result.output)
+
+
+@pytest.mark.parametrize("name", [pytest.param("adp2sgd", marks=pytest.mark.slow), "correlated-federated"])
+def test_gaussian_methods_run_without_a_delta(name, tmp_path):
+    """A first run works: delta has a default that is said, and planned noise covers the run."""
+    out = tmp_path / "run"
+    extra = ["--sample-size", "2"] if name == "correlated-federated" else []
+    result = call("run", name, *PROBLEM, "--steps", "3", "--seeds", "1", "--out", str(out), *extra)
+    assert result.exit_code == 0, result.output
+    assert "delta = 1e-05, because none was given" in result.output
+    assert "delta = 1e-05" in (out / "certificate.txt").read_text()
