@@ -2,7 +2,7 @@
 
 settings.py       net.toml: who takes part, what they compute together, and the hash by which they know that they agree
 records.py        an agent's own records, from a file on its own host
-planning.py           all that follows from net.toml before a word is said
+plan.py               all that follows from net.toml before a word is said
 budget.py         the certificate of a deployed run
 arithmetic.py     what float64 costs, and the clip that keeps it small
 steps.py          the algorithm's functions, compiled for one agent
