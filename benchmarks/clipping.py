@@ -1,9 +1,12 @@
-"""What clipping costs: python -m benchmarks.clipping [--models cnn-p3,cnn-p4] [--opacus-python PATH] [--sweep] [--quick]
+"""What clipping costs: python -m benchmarks.clipping [--models cnn-p3,cnn-p4] [--opacus-python
+PATH] [--sweep] [--quick]
 
-A step is one gradient per agent (5 agents x 50 images unless told), agents unrolled in one compiled program. All programs take turns in one
-run and the table has their best and median times: ratios are what counts. With a Python that has torch and Opacus (a subprocess, so that two
-thread pools never compete) the same network and batch go through its GradSampleModule: per-record gradients, norms, clipped sum.
-Compare with it on quiet cores only: on busy ones its threads wait for each other and its times grow tenfold, ours do not.
+A step is one gradient per agent (5 agents x 50 images unless told), agents unrolled in one compiled
+program. All programs take turns in one run and the table has their best and median times: ratios
+are what counts. With a Python that has torch and Opacus (a subprocess, so that two thread pools
+never compete) the same network and batch go through its GradSampleModule: per-record gradients,
+norms, clipped sum. Compare with it on quiet cores only: on busy ones its threads wait for each
+other and its times grow tenfold, ours do not.
 """
 
 from __future__ import annotations
@@ -32,13 +35,17 @@ from torch.nn import functional as F
 from opacus import GradSampleModule
 
 def p3(c, s):
-    return nn.Sequential(nn.Conv2d(c, 16, 5, padding=2), nn.Sigmoid(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 5, padding=2), nn.Sigmoid(),
-                         nn.MaxPool2d(2), nn.Flatten(), nn.Linear(32 * (s // 4) ** 2, 10))
+    return nn.Sequential(
+        nn.Conv2d(c, 16, 5, padding=2), nn.Sigmoid(), nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 5, padding=2), nn.Sigmoid(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(32 * (s // 4) ** 2, 10))
 
 def p4(c, s):
-    return nn.Sequential(nn.Conv2d(c, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 32, 3, padding=1), nn.ReLU(),
-                         nn.MaxPool2d(2), nn.Flatten(), nn.Linear(32 * (s // 4) ** 2, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(),
-                         nn.Linear(32, 10))
+    return nn.Sequential(
+        nn.Conv2d(c, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(32 * (s // 4) ** 2, 64), nn.ReLU(),
+        nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
 
 name, agents, batch, size, channels = sys.argv[1], *map(int, sys.argv[2:])
 make = {"cnn-p3": p3, "cnn-p4": p4}[name]
@@ -73,11 +80,17 @@ for line in sys.stdin:
 
 
 class Opacus:
-    """The other library, answering "clipped" or "unclipped" with the seconds one step took there."""
+    """The other library, answering "clipped" or "unclipped" with the seconds
+    one step took there.
+    """
 
-    def __init__(self, python: str, model: str, agents: int, batch: int, shape: tuple[int, int, int]) -> None:
+    def __init__(
+        self, python: str, model: str, agents: int, batch: int, shape: tuple[int, int, int]
+    ) -> None:
         command = [python, "-c", OPACUS, model, *map(str, (agents, batch, shape[0], shape[2]))]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         assert self.process.stdout is not None
         self.process.stdout.readline()
 
@@ -92,7 +105,9 @@ class Opacus:
         self.process.wait()
 
 
-def programs(model: str, agents: int, batch: int, shape: tuple[int, int, int], sweep: bool) -> dict[str, Callable]:
+def programs(
+    model: str, agents: int, batch: int, shape: tuple[int, int, int], sweep: bool
+) -> dict[str, Callable]:
     nets = [MODELS[model](jax.random.key(i), shape, 10) for i in range(agents)]
     params = [eqx.filter(net, eqx.is_inexact_array) for net in nets]
     static = eqx.filter(nets[0], eqx.is_inexact_array, inverse=True)
@@ -108,7 +123,9 @@ def programs(model: str, agents: int, batch: int, shape: tuple[int, int, int], s
 
     def library(params: Any, images: jax.Array, labels: jax.Array, weights: jax.Array) -> Any:
         with layers.summed_gradients():
-            return jax.grad(lambda p: weights @ jax.vmap(value, (None, 0, 0))(p, images, labels))(params)
+            return jax.grad(lambda p: weights @ jax.vmap(value, (None, 0, 0))(p, images, labels))(
+                params
+            )
 
     def step(one: Callable, looped: bool = False) -> Callable[[], object]:
         @jax.jit
@@ -142,7 +159,7 @@ def programs(model: str, agents: int, batch: int, shape: tuple[int, int, int], s
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--models", default="cnn-p3,cnn-p4")
     parser.add_argument("--agents", type=int, default=5)
     parser.add_argument("--batch", type=int, default=50)
@@ -153,7 +170,10 @@ def main() -> None:
     options = parser.parse_args()
     height, width, channels = map(int, options.shape.split(","))
     shape = (height, width, channels)
-    print(f"jax {jax.__version__}, {jax.devices()[0].device_kind}; {options.agents} agents x {options.batch} images")
+    print(
+        f"jax {jax.__version__}, {jax.devices()[0].device_kind}; {options.agents} agents x"
+        f" {options.batch} images"
+    )
     for model in options.models.split(","):
         table(model, shape, options)
 
@@ -181,7 +201,8 @@ def table(model: str, shape: tuple[int, int, int], options: argparse.Namespace) 
     for name, seconds in times.items():
         ratio, middle = min(seconds) / min(reference), np.median(seconds) / np.median(reference)
         print(
-            f"  {name:<32} best {min(seconds) * 1e3:7.1f} ms ({ratio:5.2f} x library)   median {np.median(seconds) * 1e3:7.1f} ms ({middle:5.2f} x)"
+            f"  {name:<32} best {min(seconds) * 1e3:7.1f} ms ({ratio:5.2f} x library)   median"
+            f" {np.median(seconds) * 1e3:7.1f} ms ({middle:5.2f} x)"
         )
 
 

@@ -1,11 +1,15 @@
-"""A deployed round beside a bare Zenoh exchange of the same bytes: python -m benchmarks.deploy [--quick]
+"""A deployed round beside a bare Zenoh exchange of the same bytes: python -m benchmarks.deploy
+[--quick]
 
 Five processes in a ring on this machine, plain TCP. Turn by turn, so that all meet the same load:
 
-    bare       put the bytes, wait for the two neighbours' bytes of the same round, next: Zenoh and nothing else
-    exchange   what hearsay does with a message that is given: encode, ledger (state, bytes, budget, synced to disk), publish, wait, check, add up
-    unsynced   the same without waiting for the disk, which is no way to run it: the difference is what durability costs here
-    round      a whole round of dsgd: gradient, lattice noise, exchange, update
+    bare      put the bytes, wait for the two neighbours' bytes of the same round, next: Zenoh and
+              nothing else
+    exchange  what hearsay does with a message that is given: encode, ledger (state, bytes, budget,
+              synced to disk), publish, wait, check, add up
+    unsynced  the same without waiting for the disk, which is no way to run it: the difference is
+              what durability costs here
+    round     a whole round of dsgd: gradient, lattice noise, exchange, update
 
 Milliseconds per round are medians over turns; ratios are of those to bare.
 """
@@ -36,7 +40,8 @@ def main() -> None:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["hearsay.deploy.agent"])
     print(
-        f"five processes in a ring, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; ms per round, ratio to bare"
+        f"five processes in a ring, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; ms per"
+        " round, ratio to bare"
     )
     kinds = {"bare": bare, "exchange": exchange, "unsynced": unsynced, "round": whole}
     print(f"  {'d':>9}" + "".join(f"{kind:>18}" for kind in kinds))
@@ -44,9 +49,14 @@ def main() -> None:
         times: dict[str, list[float]] = {kind: [] for kind in kinds}
         for turn in range(TURNS):
             for number, (kind, worker) in enumerate(kinds.items()):
-                times[kind].append(together(context, worker, dimension, rounds, 20_000 + 100 * turn + 10 * number))
+                times[kind].append(
+                    together(context, worker, dimension, rounds, 20_000 + 100 * turn + 10 * number)
+                )
         base = median(times["bare"])
-        cells = (f"{1e3 * median(values):>10.2f} ({median(values) / base:.2f}x)" for values in times.values())
+        cells = (
+            f"{1e3 * median(values):>10.2f} ({median(values) / base:.2f}x)"
+            for values in times.values()
+        )
         print(f"  {dimension:>9,}" + "".join(f"{cell:>18}" for cell in cells), flush=True)
 
 
@@ -55,7 +65,9 @@ def together(context: Any, worker: Any, dimension: int, rounds: int, port: int) 
     with tempfile.TemporaryDirectory() as folder:
         results = context.SimpleQueue()
         processes = [
-            context.Process(target=_guarded, args=(worker, results, number, dimension, rounds, port, folder))
+            context.Process(
+                target=_guarded, args=(worker, results, number, dimension, rounds, port, folder)
+            )
             for number in range(5)
         ]
         for process in processes:
@@ -82,10 +94,14 @@ def bare(number: int, dimension: int, rounds: int, port: int, folder: str) -> fl
     config = {
         "mode": "peer",
         "listen": {"endpoints": [f"tcp/127.0.0.1:{port + number}"]},
-        "connect": {"endpoints": [f"tcp/127.0.0.1:{port + j}" for j in neighbours if j < number], "timeout_ms": -1, "exit_on_failure": False},
+        "connect": {
+            "endpoints": [f"tcp/127.0.0.1:{port + j}" for j in neighbours if j < number],
+            "timeout_ms": -1,
+            "exit_on_failure": False,
+        },
         "scouting": {"delay": 0, "multicast": {"enabled": False}, "gossip": {"enabled": False}},
         "transport": {"shared_memory": {"enabled": False}},
-    }  # fmt: skip
+    }
     arrived, seen = threading.Condition(), set()
 
     def heard(sample: Any) -> None:
@@ -106,7 +122,10 @@ def bare(number: int, dimension: int, rounds: int, port: int, folder: str) -> fl
             if step == WARM:
                 began = time.perf_counter()
             session.put(
-                f"bench/{number}/{step}", payload, congestion_control=zenoh.CongestionControl.BLOCK, express=True
+                f"bench/{number}/{step}",
+                payload,
+                congestion_control=zenoh.CongestionControl.BLOCK,
+                express=True,
             )
             with arrived:
                 arrived.wait_for(lambda step=step: all((j, step) in seen for j in neighbours))  # type: ignore[misc]
@@ -138,7 +157,9 @@ def whole(number: int, dimension: int, rounds: int, port: int, folder: str) -> f
     return _agent(number, dimension, rounds, port, folder, computing=True)
 
 
-def _agent(number: int, dimension: int, rounds: int, port: int, folder: str, computing: bool) -> float:
+def _agent(
+    number: int, dimension: int, rounds: int, port: int, folder: str, computing: bool
+) -> float:
     import jax
 
     jax.config.update("jax_enable_x64", True)
@@ -150,8 +171,15 @@ def _agent(number: int, dimension: int, rounds: int, port: int, folder: str, com
     own = {"data": str(data), "records": 2}
     tables = {
         "network": {"run": "bench", "deadline": 120},
-        "agents": {name: {"endpoint": f"tcp/127.0.0.1:{port + i}", **own} for i, name in enumerate(NAMES)},
-        "problem": {"loss": "ridge", "dimension": dimension, "feature_bound": 1.0, "label_bound": 1.0},
+        "agents": {
+            name: {"endpoint": f"tcp/127.0.0.1:{port + i}", **own} for i, name in enumerate(NAMES)
+        },
+        "problem": {
+            "loss": "ridge",
+            "dimension": dimension,
+            "feature_bound": 1.0,
+            "label_bound": 1.0,
+        },
         "algorithm": {"name": "dsgd", "noise": 1.0},
         "graph": {"kind": "ring"},
         "run": {"steps": rounds + WARM},
@@ -168,14 +196,21 @@ def _agent(number: int, dimension: int, rounds: int, port: int, folder: str, com
     agent._publish = timed  # type: ignore[method-assign]
     if not computing:
         kind, shapes = agent.steps.message()
-        message = kind(**{name: np.random.default_rng(number).normal(size=shape) for name, shape in shapes.items()})
+        message = kind(
+            **{
+                name: np.random.default_rng(number).normal(size=shape)
+                for name, shape in shapes.items()
+            }
+        )
         _given(message)
     agent.run()
     return (began[1] - began[0]) / (rounds - 1)
 
 
 def _given(message: Any) -> None:
-    """Messages that cost nothing to make, and an update that adds up what was heard and stops there."""
+    """Messages that cost nothing to make, and an update that adds up what was
+    heard and stops there.
+    """
     from hearsay.deploy.privatize import Lattice
     from hearsay.deploy.steps import Steps
 

@@ -1,4 +1,7 @@
-"""The simulator on whatever device jax finds: python -m benchmarks.device. Checks it against a CPU run of the same seeds, then times it."""
+"""The simulator on whatever device jax finds: python -m benchmarks.device.
+
+Checks it against a CPU run of the same seeds, then times it.
+"""
 
 from __future__ import annotations
 
@@ -29,19 +32,32 @@ def main() -> None:
     gap = np.abs(ours.models - there.models).max() / np.abs(there.models).max()
     print(f"200 steps, 3 seeds, against the CPU: largest relative difference {gap:.1e} (float32)")
     print(
-        f"certificate: {ours.certificate.epsilon[0]:.4f}; infinite horizon {hs.certify(algorithm, small, ring, float('inf')).epsilon[0]:.4f}"
+        f"certificate: {ours.certificate.epsilon[0]:.4f}; infinite horizon"
+        f" {hs.certify(algorithm, small, ring, float('inf')).epsilon[0]:.4f}"
     )
     for agents, d, seeds, steps in ((5, 117, 20, 2000), (1000, 100, 1, 200), (1000, 1000, 1, 200)):
         case = problem(agents, 250 if agents > 5 else 2100, d)
         graph = hs.graphs.ring(agents) if agents < 10 else hs.graphs.random(agents, degree=6)
-        chosen = hs.ldp_online(noise=hs.PowerLaw(0.1, 0.1), sampling=hs.Fresh() if agents < 10 else hs.History())
+        chosen = hs.ldp_online(
+            noise=hs.PowerLaw(0.1, 0.1), sampling=hs.Fresh() if agents < 10 else hs.History()
+        )
         times = []
         for _ in range(3):
             began = time.perf_counter()
-            hs.simulate(chosen, case, graph, steps=steps, seeds=seeds, every=steps, reference=False, regret=False)
+            hs.simulate(
+                chosen,
+                case,
+                graph,
+                steps=steps,
+                seeds=seeds,
+                every=steps,
+                reference=False,
+                regret=False,
+            )
             times.append(time.perf_counter() - began)
         print(
-            f"{agents} agents, d = {d}, {seeds} seeds, {steps} steps: first {times[0]:.2f} s, then {min(times[1:]):.3f} s"
+            f"{agents} agents, d = {d}, {seeds} seeds, {steps} steps: first {times[0]:.2f} s, then"
+            f" {min(times[1:]):.3f} s"
         )
 
 

@@ -1,7 +1,8 @@
 """Lattice noise, samples a second: python -m benchmarks.lattice [--quick]
 
-A million samples at a time at the scale that is deployed, one thread. OpenDP's samplers run beside ours where that library can be imported (pip install
-opendp), turn by turn so that both meet the same load; NumPy's floating-point samplers show what exactness costs. Ratios are what counts.
+A million samples at a time at the scale that is deployed, one thread. OpenDP's samplers run beside
+ours where that library can be imported (pip install opendp), turn by turn so that both meet the
+same load; NumPy's floating-point samplers show what exactness costs. Ratios are what counts.
 """
 
 from __future__ import annotations
@@ -24,18 +25,26 @@ TURNS = 3 if QUICK else 10
 
 def main() -> None:
     print(
-        f"million samples a second, scale {SCALE:.3g} grid steps, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}:"
+        f"million samples a second, scale {SCALE:.3g} grid steps, {os.cpu_count()} cores, load"
+        f" {os.getloadavg()[0]:.1f}:"
     )
     print(f"  {'':<10}{'hearsay':>10}{'opendp':>10}{'ratio':>8}{'numpy (not private)':>22}")
     key, rng = Key.fresh(), np.random.default_rng()
     for name, sampler in SAMPLERS.items():
         rivals = {
             "hearsay": (lambda sampler=sampler: sampler(key, SCALE, COUNT), COUNT),
-            "numpy": (lambda name=name: (rng.laplace if name == "laplace" else rng.normal)(0.0, SCALE, COUNT), COUNT),
+            "numpy": (
+                lambda name=name: (rng.laplace if name == "laplace" else rng.normal)(
+                    0.0, SCALE, COUNT
+                ),
+                COUNT,
+            ),
         }
         if importlib.util.find_spec("opendp") is not None:
             rivals["opendp"] = (opendp_sampler(name), THEIRS)
-        rate = {rival: count / seconds / 1e6 for rival, (seconds, count) in turn_by_turn(rivals).items()}
+        rate = {
+            rival: count / seconds / 1e6 for rival, (seconds, count) in turn_by_turn(rivals).items()
+        }
         opendp = (
             f"{rate['opendp']:>10.3f}{rate['hearsay'] / rate['opendp']:>8.0f}"
             if "opendp" in rate
@@ -44,7 +53,9 @@ def main() -> None:
         print(f"  {name:<10}{rate['hearsay']:>10.2f}{opendp}{rate['numpy']:>22.1f}", flush=True)
     value = rng.normal(size=DIMENSION)
     calls = {name: (lambda name=name: privatize(value, 0.1, name, key), 1) for name in SAMPLERS}
-    times = ", ".join(f"{name} {seconds * 1e3:.1f} ms" for name, (seconds, _) in turn_by_turn(calls).items())
+    times = ", ".join(
+        f"{name} {seconds * 1e3:.1f} ms" for name, (seconds, _) in turn_by_turn(calls).items()
+    )
     print(f"one message of {DIMENSION:,} coordinates, rounding and sum included: {times}")
 
 

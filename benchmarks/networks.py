@@ -1,9 +1,11 @@
-"""A training step of neural networks: 5 agents, ResNet18, batch 55, with and without per-record clipping, against the floor.
+"""A training step of neural networks: 5 agents, ResNet18, batch 55, with and without per-record
+clipping, against the floor.
 
     python -m benchmarks.networks [--model resnet18] [--batch 55] [--data mnist] [--steps 20]
 
-Floor: the floating-point operations of the five batch gradients (products and convolutions) at the rate that a large matrix product reaches here.
-What lies between: kernels that do not fill the device, normalisation and activations (memory-bound), noise, mixing and the update of five models.
+Floor: the floating-point operations of the five batch gradients (products and convolutions) at
+the rate that a large matrix product reaches here. What lies between: kernels that do not fill the
+device, normalisation and activations (memory-bound), noise, mixing and the update of five models.
 """
 
 from __future__ import annotations
@@ -35,39 +37,54 @@ def product_rate(precision: str, n: int) -> float:
     """Floating-point operations per second of an n x n product."""
     dtype = jnp.bfloat16 if precision == "bfloat16" else jnp.float32
     a = jax.random.normal(jax.random.key(0), (n, n), dtype)
-    multiply = jax.jit(lambda a: jnp.matmul(a, a, precision=None if precision == "bfloat16" else precision))
+    multiply = jax.jit(
+        lambda a: jnp.matmul(a, a, precision=None if precision == "bfloat16" else precision)
+    )
     return 2 * n**3 / (milliseconds(multiply, a) / 1000)
 
 
 def random_images(shape: tuple[int, ...], records: int) -> Images:
     rng = np.random.default_rng(0)
-    features, labels = rng.integers(0, 256, (records, *shape)).astype(np.uint8), rng.integers(0, 10, records)
+    features, labels = (
+        rng.integers(0, 256, (records, *shape)).astype(np.uint8),
+        rng.integers(0, 10, records),
+    )
     return Images("random bytes", features, labels, features[:100], labels[:100], 10)
 
 
 def step_time(problem, batch: int, steps: int) -> float:
     """One step of gradient tracking (both messages noised, mixed and applied), in milliseconds."""
-    algorithm = hs.gradient_tracking(step=0.05, coupling=0.04, tracking=0.005, sampling=hs.Cyclic(batch))
-    session = Session(algorithm, problem, hs.graphs.five_agents(weight=0.1), [0], False, False, 0.0, None)
+    algorithm = hs.gradient_tracking(
+        step=0.05, coupling=0.04, tracking=0.005, sampling=hs.Cyclic(batch)
+    )
+    session = Session(
+        algorithm, problem, hs.graphs.five_agents(weight=0.1), [0], False, False, 0.0, None
+    )
     return milliseconds(lambda: (session.advance(steps), session.models)[1], repeat=3) / steps
 
 
 def gradients_time(problem, batch: int) -> tuple[float, float]:
-    """Five batch gradients one after the other, nothing else: milliseconds, and their floating-point operations."""
+    """Five batch gradients one after the other, nothing else:
+    milliseconds, and their floating-point operations.
+    """
     loss = problem.loss
     features, labels = problem.records.features[:, :batch], problem.records.labels[:, :batch]
     weights = jnp.full(batch, 1 / batch, problem.dtype)
     start = jnp.asarray(problem.start, problem.dtype)
 
     def five(start, features, labels):
-        return [loss.gradient_sum(start * (1 + i), features[i], labels[i], weights) for i in range(5)]
+        return [
+            loss.gradient_sum(start * (1 + i), features[i], labels[i], weights) for i in range(5)
+        ]
 
     program = jax.make_jaxpr(five)(start, features, labels)
     return milliseconds(jax.jit(five), start, features, labels), operations(program.jaxpr)
 
 
 def operations(jaxpr) -> float:
-    """Floating-point operations of all products and convolutions of a program: two for every multiplication."""
+    """Floating-point operations of all products and convolutions of a program:
+    two for every multiplication.
+    """
     total = 0.0
     for equation in jaxpr.eqns:
         inner = [p.jaxpr for p in equation.params.values() if hasattr(p, "jaxpr")]
@@ -75,7 +92,15 @@ def operations(jaxpr) -> float:
         shapes = [v.aval.shape for v in equation.invars if hasattr(v.aval, "shape")]
         out = float(np.prod(equation.outvars[0].aval.shape))
         if equation.primitive.name == "dot_general":
-            total += 2 * out * float(np.prod([shapes[0][axis] for axis in equation.params["dimension_numbers"][0][0]]))
+            total += (
+                2
+                * out
+                * float(
+                    np.prod(
+                        [shapes[0][axis] for axis in equation.params["dimension_numbers"][0][0]]
+                    )
+                )
+            )
         elif equation.primitive.name == "conv_general_dilated":
             spec = equation.params["dimension_numbers"].rhs_spec  # out, in, space
             total += 2 * out * float(np.prod([shapes[1][axis] for axis in spec[1:]]))
@@ -93,8 +118,14 @@ def main() -> None:
     device = jax.devices()[0]
     images = random_images(tuple(options.shape), 5 * 4 * options.batch)
     problem = hs.problems.neural(images, model=options.model, agents=5, clip=None)
-    print(f"{options.model}, {problem.dimension:,} parameters, 5 agents, batch {options.batch}, {device.device_kind}")
-    print(f"{'products':10} {'clipping':22} {'gradients':>10} {'whole step':>11} {'floor':>8}   (milliseconds)")
+    print(
+        f"{options.model}, {problem.dimension:,} parameters, 5 agents, batch {options.batch},"
+        f" {device.device_kind}"
+    )
+    print(
+        f"{'products':10} {'clipping':22} {'gradients':>10} {'whole step':>11} {'floor':>8}  "
+        " (milliseconds)"
+    )
     for compute in options.computes:
         precision = {"tf32": "tensorfloat32", "bfloat16": "bfloat16", "float32": "highest"}[compute]
         rate = product_rate(precision, 8192 if device.platform == "gpu" else 1024)
@@ -112,11 +143,13 @@ def main() -> None:
                 jax.clear_caches()
             floor = 1000 * plain / rate
             print(
-                f"{compute:10} {'every record' if clip else 'none':22} {gradients:10.2f} {whole:11.2f} {floor:8.2f}",
+                f"{compute:10} {'every record' if clip else 'none':22} {gradients:10.2f}"
+                f" {whole:11.2f} {floor:8.2f}",
                 flush=True,
             )
         print(
-            f"{'':10} a large product reaches {rate / 1e12:.1f} TFLOP/s; five batch gradients are {plain / 1e12:.3f} TFLOP"
+            f"{'':10} a large product reaches {rate / 1e12:.1f} TFLOP/s; five batch gradients are"
+            f" {plain / 1e12:.3f} TFLOP"
         )
     stats = device.memory_stats() or {}
     if "peak_bytes_in_use" in stats:

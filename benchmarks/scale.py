@@ -1,6 +1,7 @@
 """How far one machine goes: python -m benchmarks.scale
 
-1,000 agents on a random 6-regular graph, d = 100, 200 steps: time, peak memory, and the cost of mixing against the number of edges.
+1,000 agents on a random 6-regular graph, d = 100, 200 steps: time, peak memory, and the cost of
+mixing against the number of edges.
 """
 
 from __future__ import annotations
@@ -30,11 +31,19 @@ def main() -> None:
     algorithm = hs.ldp_online(noise=hs.PowerLaw(0.1, 0.1))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     began = time.perf_counter()
-    run = hs.simulate(algorithm, problem, graph, steps=STEPS, every=20, reference=False, regret=False)
+    run = hs.simulate(
+        algorithm, problem, graph, steps=STEPS, every=20, reference=False, regret=False
+    )
     seconds = time.perf_counter() - began
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"1,000 agents, 6-regular, d = {D}, {STEPS} steps, full history: {seconds:.1f} s (compilation included)")
-    print(f"peak memory {peak:.2f} GiB ({before:.2f} GiB before the run); accuracy {run.final('accuracy')[0]:.3f}")
+    print(
+        f"1,000 agents, 6-regular, d = {D}, {STEPS} steps, full history: {seconds:.1f} s"
+        " (compilation included)"
+    )
+    print(
+        f"peak memory {peak:.2f} GiB ({before:.2f} GiB before the run); accuracy"
+        f" {run.final('accuracy')[0]:.3f}"
+    )
     mixing()
 
 
@@ -45,8 +54,13 @@ def mixing() -> None:
         graph = hs.graphs.random(agents, degree=6, seed=1)
         values = jnp.asarray(np.random.default_rng(0).normal(size=(agents, D)), jnp.float32)
         sparse = clock(partial(_total, mixer(graph, "mixing", jnp.float32)), values)
-        dense = clock(partial(_apply, Dense(jnp.asarray(graph.weights.toarray(), jnp.float32))), values)
-        print(f"{agents:8d} {graph.edges:9d} {sparse * 1e3:9.3f} {dense * 1e3:9.3f} {sparse / graph.edges * 1e9:9.1f}")
+        dense = clock(
+            partial(_apply, Dense(jnp.asarray(graph.weights.toarray(), jnp.float32))), values
+        )
+        print(
+            f"{agents:8d} {graph.edges:9d} {sparse * 1e3:9.3f} {dense * 1e3:9.3f}"
+            f" {sparse / graph.edges * 1e9:9.1f}"
+        )
 
 
 _total = jax.jit(lambda mixer, values: mixer.total(values))

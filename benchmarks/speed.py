@@ -1,6 +1,7 @@
 """How fast, beside the bare alternatives, in one run: python -m benchmarks.speed [--quick]
 
-Every time is the best of several warm calls on the same data in the same process; ratios are what counts.
+Every time is the best of several warm calls on the same data in the same process; ratios are
+what counts.
 """
 
 from __future__ import annotations
@@ -76,7 +77,11 @@ def numpy_loop(problem: hs.problems.Problem, graph: hs.graphs.Graph) -> Callable
             a, b = problem.features[:, t], problem.labels[:, t]
             residual = 1 / (1 + np.exp(-np.sum(a * theta, axis=1))) - b
             gradient = residual[:, None] * a + 0.01 * theta
-            theta = theta + (t + 1.0) ** -0.65 * (weights @ noisy + own * theta) - (t + 1.0) ** -0.77 * gradient
+            theta = (
+                theta
+                + (t + 1.0) ** -0.65 * (weights @ noisy + own * theta)
+                - (t + 1.0) ** -0.77 * gradient
+            )
             norm = np.sqrt(np.sum(theta * theta, axis=1, keepdims=True))
             theta = theta * np.minimum(1.0, 1e5 / np.maximum(norm, 1e-30))
         return theta
@@ -88,9 +93,18 @@ def simulation() -> None:
     problem, graph = stream_problem(), hs.graphs.ring(AGENTS, weight=0.3)
     algorithm = hs.ldp_online(noise=hs.PowerLaw(1.0, 0.1), sampling=hs.Fresh())
 
-    def run(chosen: hs.LdpOnline, seeds: int | list[int] = 1, **options: object) -> Callable[[], object]:
+    def run(
+        chosen: hs.LdpOnline, seeds: int | list[int] = 1, **options: object
+    ) -> Callable[[], object]:
         return lambda: hs.simulate(
-            chosen, problem, graph, steps=STEPS, seeds=seeds, reference=False, regret=False, **options
+            chosen,
+            problem,
+            graph,
+            steps=STEPS,
+            seeds=seeds,
+            reference=False,
+            regret=False,
+            **options,
         )
 
     ours, bare, loop = (
@@ -106,31 +120,42 @@ def simulation() -> None:
     row("  vectorised NumPy", loop, bare)
     where_time_goes(algorithm, problem, graph)
     together = best(run(algorithm, seeds=20, every=STEPS))
-    print(f"20 seeds: one call {together:.3f} s, 20 calls {20 * ours:.3f} s, throughput x {20 * ours / together:.1f}")
+    print(
+        f"20 seeds: one call {together:.3f} s, 20 calls {20 * ours:.3f} s, throughput x"
+        f" {20 * ours / together:.1f}"
+    )
     history = replace(algorithm, sampling=hs.History("full"))
     row("  full history (exact, chunked)", best(run(history, every=STEPS)), bare)
 
 
-def where_time_goes(algorithm: hs.LdpOnline, problem: hs.problems.Problem, graph: hs.graphs.Graph) -> None:
+def where_time_goes(
+    algorithm: hs.LdpOnline, problem: hs.problems.Problem, graph: hs.graphs.Graph
+) -> None:
     """Drawing the noise of a whole run, alone."""
     agent_keys = keys.noise_keys(jnp.asarray([0]), AGENTS)[0]
 
     @jax.jit
     def draw(steps: jax.Array) -> jax.Array:
-        one = jax.vmap(lambda key, step: algorithm.draw(keys.at(key, step), jnp.zeros(D)).params, in_axes=(0, None))
+        one = jax.vmap(
+            lambda key, step: algorithm.draw(keys.at(key, step), jnp.zeros(D)).params,
+            in_axes=(0, None),
+        )
         return jax.vmap(lambda step: one(agent_keys, step))(steps)
 
     seconds = best(lambda: draw(jnp.arange(STEPS)))
     samples = STEPS * AGENTS * D
     print(
-        f"  of that, drawing {samples:,} Laplace samples: {seconds * 1e3:.1f} ms, {seconds / samples * 1e9:.1f} ns a sample"
+        f"  of that, drawing {samples:,} Laplace samples: {seconds * 1e3:.1f} ms,"
+        f" {seconds / samples * 1e9:.1f} ns a sample"
     )
     block = engine.block_length(STEPS, 1, AGENTS, D, 4)
     print(f"  (noise is drawn for {block} steps at once, from the same keys as step by step)")
 
 
 def statistics() -> None:
-    """Ridge with sufficient statistics: the cost of a step must not depend on how long the history is."""
+    """Ridge with sufficient statistics: the cost of a step must not depend on
+    how long the history is.
+    """
     problem = hs.problems.ridge(agents=AGENTS, dimension=50, records=10_000)
     algorithm, graph = hs.ldp_online(noise=hs.PowerLaw(1.0, 0.1)), hs.graphs.ring(AGENTS)
     from hearsay.simulation.session import Session
@@ -147,7 +172,8 @@ def statistics() -> None:
         ratios.append((times[-1], times[1]))
     last, first = (min(r[i] for r in ratios) for i in (0, 1))
     print(
-        f"ridge by statistics, d = 50: steps 1000-2000 {first * 1e3:.1f} ms, steps 9000-10000 {last * 1e3:.1f} ms, ratio {last / first:.2f}"
+        f"ridge by statistics, d = 50: steps 1000-2000 {first * 1e3:.1f} ms, steps 9000-10000"
+        f" {last * 1e3:.1f} ms, ratio {last / first:.2f}"
     )
 
 

@@ -2,9 +2,10 @@
 
 Two runs in one folder would mix their files, so whoever writes into one holds it until the end.
 
-The lock is an advisory one on a file `.lock` in the folder. It is the system's: it dies with its process, however that ends, and a file that is left behind
-locks nobody out. Within one thread a folder may be held several times (a command holds it, and the simulation that it starts). Where the system or the
-file system has no such locks, nothing is held.
+The lock is an advisory one on a file `.lock` in the folder. It is the system's: it dies with its
+process, however that ends, and a file that is left behind locks nobody out. Within one thread a
+folder may be held several times (a command holds it, and the simulation that it starts). Where the
+system or the file system has no such locks, nothing is held.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ except ImportError:  # not a Unix
 
 NAME = ".lock"
 _WITHOUT = (errno.ENOSYS, errno.ENOTSUP, errno.EINVAL, errno.ENOLCK)
-_mine: dict[str, tuple[tuple[int, int], int]] = {}  # folder -> (the process and thread that hold it, how many times)
+# Folder -> (the process and thread that hold it, how many times).
+_mine: dict[str, tuple[tuple[int, int], int]] = {}
 _guard = threading.Lock()
 
 
 def write_atomically(path: Path, content: bytes, previous: Path | None = None) -> None:
-    """Write beside the target, flush to disk, then rename: a crash or a full disk leaves the old file or the new one, never half of one.
+    """Write beside the target, flush to disk, then rename: a crash or a full disk leaves the old
+    file or the new one, never half of one.
 
     previous: where the old file, if there is one, is moved first.
     """
@@ -45,7 +48,9 @@ def write_atomically(path: Path, content: bytes, previous: Path | None = None) -
         with contextlib.suppress(OSError):
             beside.unlink()
         if isinstance(error, OSError):  # the system does not say which file has no room
-            raise OSError(error.errno, f"cannot write it: {error.strerror or error}", str(path)) from error
+            raise OSError(
+                error.errno, f"cannot write it: {error.strerror or error}", str(path)
+            ) from error
         raise
 
 
@@ -55,12 +60,16 @@ class InUse(ValueError):
 
 @contextlib.contextmanager
 def held(folder: str | os.PathLike | None) -> Iterator[None]:
-    """Make the folder and hold it; InUse if somebody else does. What was made and is still empty afterwards is removed again. None: nothing to hold."""
+    """Make the folder and hold it; InUse if somebody else does.
+
+    What was made and is still empty afterwards is removed again. None: nothing to hold.
+    """
     if folder is None:
         yield
         return
     path = Path(folder)
-    key, me = os.path.realpath(path), (os.getpid(), threading.get_ident())  # a fork is somebody else
+    # A fork is somebody else.
+    key, me = os.path.realpath(path), (os.getpid(), threading.get_ident())
     with _guard:
         owner, times = _mine.get(key, (me, 0))
         if owner != me:
@@ -89,19 +98,23 @@ def _take(path: Path) -> int | None:
     if fcntl is None:
         return None
     while True:
-        with contextlib.suppress(FileNotFoundError):  # whoever held it before has just tidied up: try again
+        # Whoever held it before has just tidied up: try again.
+        with contextlib.suppress(FileNotFoundError):
             handle = os.open(path / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if os.path.samestat(os.fstat(handle), os.stat(path / NAME)):
-                    with contextlib.suppress(OSError):  # a full disk: the name of the process is a courtesy
+                    # A full disk: the name of the process is a courtesy.
+                    with contextlib.suppress(OSError):
                         os.truncate(handle, 0)
                         os.pwrite(handle, str(os.getpid()).encode(), 0)
                     return handle
             except BlockingIOError:
                 holder = os.pread(handle, 20, 0).decode(errors="replace")
                 os.close(handle)
-                raise InUse(_message(path, f"process {holder}" if holder.isdigit() else "another process")) from None
+                raise InUse(
+                    _message(path, f"process {holder}" if holder.isdigit() else "another process")
+                ) from None
             except OSError as error:
                 if error.errno in _WITHOUT:
                     return handle
@@ -114,7 +127,8 @@ def _take(path: Path) -> int | None:
 def _release(path: Path, lock: int | None, made: list[Path]) -> None:
     if lock is not None:
         with contextlib.suppress(OSError):
-            os.unlink(path / NAME)  # while it is still locked: nobody else can have taken this very file
+            # While it is still locked: nobody else can have taken this very file.
+            os.unlink(path / NAME)
         os.close(lock)
     with contextlib.suppress(OSError):  # not empty
         for folder in made:
@@ -122,4 +136,7 @@ def _release(path: Path, lock: int | None, made: list[Path]) -> None:
 
 
 def _message(path: Path, holder: str) -> str:
-    return f"the folder must be free, got {path}, into which {holder} is writing: wait for its end, or choose another folder"
+    return (
+        f"the folder must be free, got {path}, into which {holder} is writing: wait for its end, or"
+        " choose another folder"
+    )

@@ -8,8 +8,10 @@ from typing import Any
 
 
 class stopping:
-    """While this is entered, the first SIGINT or SIGTERM sets the event, so that whoever watches it can end between two steps with nothing lost half-way; a
-    second one raises KeyboardInterrupt at once. Outside the main thread, where signals do not arrive, it does nothing."""
+    """While this is entered, the first SIGINT or SIGTERM sets the event, so that whoever watches it
+    can end between two steps with nothing lost half-way; a second one raises KeyboardInterrupt at
+    once. Outside the main thread, where signals do not arrive, it does nothing.
+    """
 
     def __init__(self, event: threading.Event | None = None) -> None:
         self._event, self._outer = event or threading.Event(), dict[signal.Signals, Any]()

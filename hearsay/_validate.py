@@ -1,10 +1,13 @@
 """Checks for public constructors and functions: every message reads "NAME must be RULE, got VALUE".
 
-A rule takes the name and the value that somebody gave, refuses it or returns it as a plain Python number (arrays: float64). The caller goes on with what the rule
-returned, never with what was given: NumPy's int8 overflows in 2 * clip, its float16 rounds every product, and a bound computed from either is no bound. So
-`clip = check.positive("clip", clip)` in a function, and `check.settle(self, clip=check.positive)` for the fields of a frozen dataclass.
+A rule takes the name and the value that somebody gave, refuses it or returns it as a plain
+Python number (arrays: float64). The caller goes on with what the rule returned, never with what
+was given: NumPy's int8 overflows in 2 * clip, its float16 rounds every product, and a bound
+computed from either is no bound. So `clip = check.positive("clip", clip)` in a function, and
+`check.settle(self, clip=check.positive)` for the fields of a frozen dataclass.
 
-A float16 or a fraction becomes the float nearest to it, and that float is what the run uses and the certificate speaks of.
+A float16 or a fraction becomes the float nearest to it, and that float is what the run uses and the
+certificate speaks of.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ Rule = Callable[[str, Any], Any]
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Bounds on records, gradients and models. Within these no square, product or quotient that a bound or a projection needs is lost, in float32 either.
+# Bounds on records, gradients and models. Within these no square, product or quotient that a bound
+# or a projection needs is lost, in float32 either.
 SMALLEST_BOUND, LARGEST_BOUND = 1e-30, 1e30
 
 _LONGEST = 300  # characters of a value that an error message repeats
@@ -54,7 +58,9 @@ def optional(rule: Callable[[str, Any], T]) -> Callable[[str, Any], T | None]:
 
 
 def real(name: str, value: Any) -> float:
-    """A real number, or infinity, as the nearest float: Python's numbers, NumPy's, JAX's, and arrays without an axis."""
+    """A real number, or infinity, as the nearest float: Python's numbers, NumPy's, JAX's,
+    and arrays without an axis.
+    """
     found = _nearest(name, value)
     if math.isnan(found):
         fail(name, "a number", found)
@@ -65,7 +71,8 @@ def _nearest(name: str, value: Any) -> float:
     if not _is_one_number(value, "iuf"):
         raise TypeError(f"{name} must be a number, got {value!r:.80}")
     try:
-        return float(value) + 0.0  # no zero has a sign: 1 / -0.0 would be an epsilon of minus infinity
+        # No zero has a sign: 1 / -0.0 would be an epsilon of minus infinity.
+        return float(value) + 0.0
     except OverflowError:
         raise ValueError(f"{name} must be at most 1.797e308 in size, got a larger number") from None
     except (TypeError, ValueError) as error:  # a traced number, a signalling nan
@@ -78,7 +85,8 @@ def _is_one_number(value: Any, kinds: str) -> bool:
     dtype = getattr(value, "dtype", None)
     if dtype is None:
         return isinstance(value, (numbers.Real, Decimal))
-    # bfloat16 and its like have no kind of their own; a timedelta64 is "m", although NumPy counts it among the integers.
+    # bfloat16 and its like have no kind of their own; a timedelta64 is "m", although NumPy counts
+    # it among the integers.
     kind = getattr(dtype, "kind", "")
     known = kind != "" and kind in kinds
     known = known or ("f" in kinds and kind == "V" and str(dtype).startswith(("bfloat", "float")))
@@ -195,7 +203,11 @@ def each(rule: Callable[[str, Any], T]) -> Callable[[str, Any], tuple[T, ...]]:
     """The rule for every one of several values."""
 
     def apply(name: str, values: Any) -> tuple[T, ...]:
-        if isinstance(values, (str, Mapping)) or not isinstance(values, Iterable) or getattr(values, "ndim", 1) == 0:
+        if (
+            isinstance(values, (str, Mapping))
+            or not isinstance(values, Iterable)
+            or getattr(values, "ndim", 1) == 0
+        ):
             fail(name, "a list", values)
         return tuple(rule(name, value) for value in values)
 
@@ -203,7 +215,9 @@ def each(rule: Callable[[str, Any], T]) -> Callable[[str, Any], tuple[T, ...]]:
 
 
 def plain(name: str, value: Any) -> Any:
-    """A number of Python's own, whole where it was whole, or several of them; what is no number is refused."""
+    """A number of Python's own, whole where it was whole, or several of them;
+    what is no number is refused.
+    """
     if value is None:
         return None
     if getattr(value, "ndim", 0) > 0:
@@ -223,9 +237,13 @@ _NUMBERS = re.compile(r"(?:float|int|None|Sequence|tuple|list|[\s|,.\[\]])+")
 
 
 def plain_arguments(function: F) -> F:
-    """Arguments that are annotated as numbers reach the function as Python's own: for formulas, which go on to use them as they come."""
+    """Arguments that are annotated as numbers reach the function as Python's own:
+    for formulas, which go on to use them as they come.
+    """
     signature = inspect.signature(function)
-    known = {name for name, p in signature.parameters.items() if _NUMBERS.fullmatch(str(p.annotation))}
+    known = {
+        name for name, p in signature.parameters.items() if _NUMBERS.fullmatch(str(p.annotation))
+    }
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -234,19 +252,25 @@ def plain_arguments(function: F) -> F:
             bound.arguments[name] = plain(name, bound.arguments[name])
         return function(*bound.args, **bound.kwargs)
 
-    call.plain_arguments = known  # type: ignore[attr-defined]  # for the test that every number is seen to
+    # For the test that every number is seen to.
+    call.plain_arguments = known  # type: ignore[attr-defined]
     return call  # type: ignore[return-value]
 
 
 def array(name: str, values: Any) -> np.ndarray:
-    """Real numbers (or yes and no, as 1 and 0) as float64: whatever is computed from them is computed in that."""
+    """Real numbers (or yes and no, as 1 and 0) as float64:
+    whatever is computed from them is computed in that.
+    """
     try:
         found = np.asarray(values)
         if found.dtype.kind == "O":  # fractions, decimals, or something else altogether
-            found = np.array([real(name, value) for value in found.ravel()], np.float64).reshape(found.shape)
+            found = np.array([real(name, value) for value in found.ravel()], np.float64).reshape(
+                found.shape
+            )
         if found.dtype.kind not in "biufV":
             raise TypeError(f"{found.dtype} is no type of real numbers")
-        with np.errstate(over="ignore"):  # what float64 cannot hold becomes infinite, and is refused where it matters
+        # What float64 cannot hold becomes infinite, and is refused where it matters.
+        with np.errstate(over="ignore"):
             return np.asarray(found, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be an array of real numbers: {error}") from error

@@ -1,24 +1,35 @@
 """The contract that every algorithm fulfils.
 
-An algorithm is a frozen dataclass of schedules and options, with a few pure functions of ONE agent. The simulator adds the agent and seed axes;
-a deployed agent calls the very same functions in its own process.
+An algorithm is a frozen dataclass of schedules and options, with a few pure functions of ONE agent.
+The simulator adds the agent and seed axes; a deployed agent calls the very same functions in its
+own process.
 
-    init(params)                                  -> State                what the agent keeps, private
-    draw(key, params)                             -> Message of draws     randomness of one step, before its scale is known
-    prepare(state, batch, rates)                  -> Message of Private, State     what is to go out, each field with the scale of its noise
-    finish(noised, draws, state)                  -> Message, State       what is done to it once it is noised; nothing, unless overridden
-    update(state, sent, inbox, batch, rates, domain)   -> State           pure
-    predict(state)                                -> params               the model an agent reads out for itself
+    init(params) -> State
+        what the agent keeps, private
+    draw(key, params) -> Message of draws
+        randomness of one step, before its scale is known
+    prepare(state, batch, rates) -> Message of Private, State
+        what is to go out, each field with the scale of its noise
+    finish(noised, draws, state) -> Message, State
+        what is done to it once it is noised; nothing, unless overridden
+    update(state, sent, inbox, batch, rates, domain) -> State
+        pure
+    predict(state) -> params
+        the model an agent reads out for itself
 
-`send(draws, state, batch, rates)` is the one place where noise goes in, between `prepare` and `finish`: a simulation adds the draws in floating point, a deployed
-agent the noise of a lattice (deploy/privatize.py). What comes out of `finish` is all that ever leaves an agent. `batch.gradient(params)` is the mean gradient of the step's records (problems/sampling/samplers.py);
+`send(draws, state, batch, rates)` is the one place where noise goes in, between `prepare`
+and `finish`: a simulation adds the draws in floating point, a deployed agent the noise of a
+lattice (deploy/privatize.py). What comes out of `finish` is all that ever leaves an agent.
+`batch.gradient(params)` is the mean gradient of the step's records (problems/sampling/samplers.py);
 `prepare` has it too, for algorithms that share gradients or trackers.
 
-Every algorithm here is linear in what it hears, so `Inbox` holds, per message field, `total` = sum over the in-neighbours j of w_ij message_j,
-and `own`, the agent's own weight in that field's matrix: -sum_j w_ij for a "coupling" field, 1 - sum_j w_ij for a "mixing" field (graphs/).
+Every algorithm here is linear in what it hears, so `Inbox` holds, per message field, `total` = sum
+over the in-neighbours j of w_ij message_j, and `own`, the agent's own weight in that field's
+matrix: -sum_j w_ij for a "coupling" field, 1 - sum_j w_ij for a "mixing" field (graphs/).
 
-The proof lives next to the update: `leak`, `step_size` and `releases` hand the privacy engine (privacy/recursion.py) the coefficients of
-the recursion, read from the same schedules that drive the run.
+The proof lives next to the update: `leak`, `step_size` and `releases` hand the privacy engine
+(privacy/recursion.py) the coefficients of the recursion, read from the same schedules that
+drive the run.
 """
 
 from __future__ import annotations
@@ -53,14 +64,18 @@ class Inbox(NamedTuple):
 
 
 class Private(NamedTuple):
-    """A message field before its noise: the value, which must not leave the agent, and the scale of the noise that lets it."""
+    """A message field before its noise: the value, which must not leave the agent,
+    and the scale of the noise that lets it.
+    """
 
     value: Any
     scale: Any
 
 
 class Finding(NamedTuple):
-    """One condition of a paper's theory: does it hold, and by how much. margin > 0 means it holds with that much to spare."""
+    """One condition of a paper's theory: does it hold, and by how much.
+    margin > 0 means it holds with that much to spare.
+    """
 
     name: str
     holds: bool
@@ -73,7 +88,9 @@ Noise = Schedule | tuple[Schedule, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm(ABC):
-    """Options shared by all: the noise scale (one schedule for all agents, or one per agent), its distribution, and the sampler."""
+    """Options shared by all: the noise scale (one schedule for all agents, or one per agent),
+    its distribution, and the sampler.
+    """
 
     name: ClassVar[str]
     # message field -> the matrix it travels over, "coupling" or "mixing"
@@ -84,7 +101,8 @@ class Algorithm(ABC):
     noise: Noise
     mechanism: str
     sampling: Sampling
-    average: bool = False  # read out an average of the agent's own past models: like them it never leaves the agent
+    # Read out an average of the agent's own past models: like them it never leaves the agent.
+    average: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise", as_noise(self.noise))
@@ -108,17 +126,23 @@ class Algorithm(ABC):
         return noised, state
 
     @abstractmethod
-    def update(self, state: Any, sent: Any, inbox: Inbox, batch: Any, rates: Any, domain: Domain) -> Any: ...
+    def update(
+        self, state: Any, sent: Any, inbox: Inbox, batch: Any, rates: Any, domain: Domain
+    ) -> Any: ...
 
     @abstractmethod
     def predict(self, state: Any) -> jax.Array: ...
 
     @abstractmethod
     def rates(self, steps: np.ndarray, agents: int) -> Any:
-        """A NamedTuple of arrays (time, agent), float64: what send and update receive one step and agent at a time."""
+        """A NamedTuple of arrays (time, agent), float64:
+        what send and update receive one step and agent at a time.
+        """
 
     def draws(self, key: jax.Array, steps: jax.Array, params: jax.Array, constants: Any) -> Any:
-        """`draw` for several steps in a row, with a leading axis; noise that is correlated over time overrides this instead of `draw`."""
+        """`draw` for several steps in a row, with a leading axis;
+        noise that is correlated over time overrides this instead of `draw`.
+        """
         return jax.vmap(lambda step: self.draw(jax.random.fold_in(key, step), params))(steps)
 
     def constants(self, dtype: Any) -> Any:
@@ -131,24 +155,34 @@ class Algorithm(ABC):
         return math.inf
 
     def step_noise(self, steps: np.ndarray, agent: int, agents: int) -> np.ndarray | None:
-        """Where a message carries the noise of the step that made it: its scale on message k + 1, for every k. None: a field's scale is its release's."""
+        """Where a message carries the noise of the step that made it: its scale on message k + 1,
+        for every k. None: a field's scale is its release's.
+        """
         return None
 
     @property
     def factors(self) -> Factorization | None:
-        """The factorization of noise that is correlated over rounds; None where every message's noise is its own."""
+        """The factorization of noise that is correlated over rounds;
+        None where every message's noise is its own.
+        """
         return None
 
     # What the privacy engine needs.
 
     @abstractmethod
     def leak(self, graph: Graph, agent: int) -> Schedule:
-        """1 - a_k: how much of the private state a step replaces by what the transcript says. Of the graph it may depend on the sum of the agent's own
-        weights only, and on that affinely: what lies between hearing all and hearing nobody is then covered by the two ends (recursion.py)."""
+        """1 - a_k: how much of the private state a step replaces by what the transcript says.
+
+        Of the graph it may depend on the sum of the agent's own weights only, and on that
+        affinely: what lies between hearing all and hearing nobody is then covered by the two ends
+        (recursion.py).
+        """
 
     @abstractmethod
     def releases(self, agent: int, curvature: tuple[float, float]) -> tuple[Release, ...]:
-        """How far each message field moves, given that gradients react to the state with a curvature in that interval."""
+        """How far each message field moves, given that gradients react to the state with a
+        curvature in that interval.
+        """
 
     @property
     @abstractmethod
@@ -159,7 +193,8 @@ class Algorithm(ABC):
         """Why this configuration has no budget, if it has none whatever its noise."""
         return ""
 
-    gradient_at_state: ClassVar[bool] = True  # False: the gradient is taken at a point that the transcript determines
+    # False: the gradient is taken at a point that the transcript determines.
+    gradient_at_state: ClassVar[bool] = True
 
     def paper_epsilon(
         self, graph: Graph, agent: int, problem: Problem, horizon: int, delta: float | None = None
@@ -169,24 +204,38 @@ class Algorithm(ABC):
 
     def check(self, graph: Graph, problem: Problem) -> None:
         """Raise ValueError for what cannot be run."""
-        require.instance("problem", problem, Problem, "a problem such as hearsay.problems.logistic(...)")
-        require.instance("graph", graph, Graph, "a graph such as hearsay.graphs.ring(5), or from_networkx(...) of one")
+        require.instance(
+            "problem", problem, Problem, "a problem such as hearsay.problems.logistic(...)"
+        )
+        require.instance(
+            "graph",
+            graph,
+            Graph,
+            "a graph such as hearsay.graphs.ring(5), or from_networkx(...) of one",
+        )
         graph.require_agents(problem.agents)
         if graph.lossy and (stuck := set(self.channels.values()) - {"coupling", "mixing"}):
             why = (
                 "everybody must apply the same average"
                 if "average" in stuck
-                else "a share of a tracker that is not heard is lost for good, and the trackers no longer add up to the gradients"
+                else (
+                    "a share of a tracker that is not heard is lost for good, and the trackers no"
+                    " longer add up to the gradients"
+                )
             )
             raise ValueError(f"{self.name} cannot do without a message (policy skip): {why}")
         self.sampling.check(problem.counts)
         if isinstance(self.noise, tuple) and len(self.noise) != graph.agents:
             require.fail(
-                "noise", f"one schedule, or one for each of the {graph.agents} agents", f"{len(self.noise)} schedules"
+                "noise",
+                f"one schedule, or one for each of the {graph.agents} agents",
+                f"{len(self.noise)} schedules",
             )
 
     def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
-        """The source paper's conditions and rates for this configuration, on a loss of known curvature."""
+        """The source paper's conditions and rates for this configuration,
+        on a loss of known curvature.
+        """
         return []
 
     # What follows from the above.
@@ -194,14 +243,20 @@ class Algorithm(ABC):
     def findings(self, graph: Graph, problem: Problem) -> list[Finding]:
         """What the source paper's theory says of this configuration."""
         if not math.isfinite(problem.smoothness[1]):
-            text = "the gradients of a neural network have no known Lipschitz constant: the paper's theorems say nothing of this run"
+            text = (
+                "the gradients of a neural network have no known Lipschitz constant: the paper's"
+                " theorems say nothing of this run"
+            )
             return [Finding("smoothness", False, text)]
         return self.theory(graph, problem)
 
     def send(self, draws: Any, state: Any, batch: Any, rates: Any) -> tuple[Any, Any]:
         """(message, state): a field's noise is in the field of the draws that has its name."""
         fields, state = self.prepare(state, batch, rates)
-        noised = (self.privatize(f.value, getattr(draws, name), f.scale) for name, f in fields._asdict().items())
+        noised = (
+            self.privatize(f.value, getattr(draws, name), f.scale)
+            for name, f in fields._asdict().items()
+        )
         return self.finish(type(fields)(*noised), draws, state)
 
     def noise_for(self, agent: int) -> Schedule:
@@ -210,20 +265,25 @@ class Algorithm(ABC):
     def with_noise(self, factors: Sequence[float]) -> Algorithm:
         """The same algorithm with agent i's noise scale multiplied by factors[i]."""
         scaled = tuple(
-            self.noise_for(i).scaled(f) for i, f in enumerate(require.each(require.nonnegative)("factors", factors))
+            self.noise_for(i).scaled(f)
+            for i, f in enumerate(require.each(require.nonnegative)("factors", factors))
         )
         return replace(self, noise=scaled[0] if len(set(scaled)) == 1 else scaled)
 
     @property
     def kernel(self) -> Algorithm:
-        """The same algorithm with its schedules blanked out: what is compiled. send and update see schedules through `rates` only, so runs that
-        differ in nothing but schedules (a sweep, calibrated noise) share one compiled program."""
+        """The same algorithm with its schedules blanked out: what is compiled. send and update
+        see schedules through `rates` only, so runs that differ in nothing but schedules (a sweep,
+        calibrated noise) share one compiled program.
+        """
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         blank: dict[str, Any] = {n: Constant(0.0) for n, v in values.items() if _is_noise(v)}
         return replace(self, sampling=self.sampling.kernel, **blank)
 
     def averaged(self, average: jax.Array, state: Any, step: jax.Array) -> jax.Array:
-        """The running read-out, weighted in proportion to the step so that early models fade (Polyak averaging)."""
+        """The running read-out, weighted in proportion to the step so that early models
+        fade (Polyak averaging).
+        """
         share = 2.0 / (step + 2.0)
         return average + share.astype(average.dtype) * (self.predict(state) - average)
 
@@ -231,14 +291,17 @@ class Algorithm(ABC):
         return MECHANISMS[self.mechanism].add(value, draw, scale)
 
     def fresh_noise(self, key: jax.Array, params: jax.Array, field: int = 0) -> jax.Array:
-        return MECHANISMS[self.mechanism].draw(jax.random.fold_in(key, field), params.shape, params.dtype)
+        return MECHANISMS[self.mechanism].draw(
+            jax.random.fold_in(key, field), params.shape, params.dtype
+        )
 
     def accounts(
         self, graph: Graph, agent: int, problem: Problem, endless: bool = False
     ) -> tuple[Account | OneMechanism, ...]:
         """Every true bound we have on this agent's messages; the certificate takes the smallest.
 
-        `endless` describes a stream that keeps delivering new records for ever, instead of the records at hand.
+        `endless` describes a stream that keeps delivering new records for ever, instead of the
+        records at hand.
         """
         held, arrivals = float(problem.counts[agent]), problem.arrivals
         endless = endless and self.sampling.grows
@@ -247,7 +310,12 @@ class Algorithm(ABC):
             least = unheard
         stream: tuple[Assumption, ...] = ()
         if endless and math.isfinite(held):
-            stream = (Assumption("declared", "the stream never ends: every step brings each agent its new records"),)
+            stream = (
+                Assumption(
+                    "declared",
+                    "the stream never ends: every step brings each agent its new records",
+                ),
+            )
         curvature, basis = (0.0, 0.0), "gradient at a public point"
         reacts = self.gradient_at_state and not problem.frozen
         if reacts:
@@ -257,19 +325,33 @@ class Algorithm(ABC):
             basis = "gradients declared not to react to the state"
         facts, found = problem.privacy_assumptions() + stream, []
         if math.isfinite(problem.change) and (problem.loss.convex or not reacts):
-            exposure = self.sampling.exposure(problem.change, math.inf if endless else held, arrivals)
-            # A change that is bounded in l1 stays one where nothing but clipping of coordinates happens to it; curvature intervals are about l2.
+            exposure = self.sampling.exposure(
+                problem.change, math.inf if endless else held, arrivals
+            )
+            # A change that is bounded in l1 stays one where nothing but clipping of coordinates
+            # happens to it; curvature intervals are about l2.
             dimension = problem.dimension if problem.norm == "l2" or reacts else 1
             pattern = self.sampling.pattern(held, arrivals)
             found.append(
-                self._account(Recursion(*shared, exposure, curvature, least), agent, pattern, dimension, basis, facts)
+                self._account(
+                    Recursion(*shared, exposure, curvature, least),
+                    agent,
+                    pattern,
+                    dimension,
+                    basis,
+                    facts,
+                )
             )
         if problem.loss.clip is not None and self.gradient_at_state:
-            # No curvature of the data: from its first use on the record may move every later gradient by the full clip range. The regulariser
-            # is not clipped; it is the same in both runs and moves the states by its own, exactly known curvature.
+            # No curvature of the data: from its first use on the record may move every later
+            # gradient by the full clip range. The regulariser is not clipped; it is the same in
+            # both runs and moves the states by its own, exactly known curvature.
             known = problem.loss.regulariser
             worst = Recursion(*shared, Constant(2 * problem.loss.clip), (known, known), least)
-            facts, basis = problem.privacy_assumptions(curvature=False) + stream, f"clip bound {problem.loss.clip:g}"
+            facts, basis = (
+                problem.privacy_assumptions(curvature=False) + stream,
+                f"clip bound {problem.loss.clip:g}",
+            )
             dimension = problem.dimension if problem.norm == "l2" else 1
             found.append(self._account(worst, agent, FromFirstUse(), dimension, basis, facts))
         if not found:
@@ -279,10 +361,26 @@ class Algorithm(ABC):
         return tuple(found)
 
     def _account(
-        self, recursion: Recursion, agent: int, pattern: Any, dimension: int, basis: str, facts: tuple, void: str = ""
+        self,
+        recursion: Recursion,
+        agent: int,
+        pattern: Any,
+        dimension: int,
+        basis: str,
+        facts: tuple,
+        void: str = "",
     ) -> Account:
         releases = self.releases(agent, recursion.curvature)
-        return Account(recursion, releases, pattern, dimension, self.mechanism, basis, facts, void or self.uncertified)
+        return Account(
+            recursion,
+            releases,
+            pattern,
+            dimension,
+            self.mechanism,
+            basis,
+            facts,
+            void or self.uncertified,
+        )
 
 
 @require.plain_arguments
@@ -294,7 +392,11 @@ def per_agent_rates(law: Noise, steps: np.ndarray, agents: int) -> np.ndarray:
 
 
 def held_rates(rates: Any, dtype: Any) -> Any:
-    """Rates as the run's precision holds them. Noise that compiled programs would flush to 0 is raised to what they keep: never less than a certificate counts."""
+    """Rates as the run's precision holds them.
+
+    Noise that compiled programs would flush to 0 is raised to what they keep:
+    never less than a certificate counts.
+    """
     least = float(np.finfo(dtype).tiny) * 2.0**24
 
     def held(name: str, law: np.ndarray) -> np.ndarray:
@@ -306,7 +408,9 @@ def held_rates(rates: Any, dtype: Any) -> Any:
 
 def _is_noise(value: Any) -> bool:
     """A schedule, or one per agent; other tuples (weights) are structure."""
-    return isinstance(value, Schedule) or (isinstance(value, tuple) and all(isinstance(v, Schedule) for v in value))
+    return isinstance(value, Schedule) or (
+        isinstance(value, tuple) and all(isinstance(v, Schedule) for v in value)
+    )
 
 
 def as_noise(value: Any) -> Noise:

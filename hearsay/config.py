@@ -1,13 +1,16 @@
 """A run described as data: five small tables, from a TOML file or the command line.
 
-    [problem]     loss = "logistic", "ridge", "estimation", "synthetic" or "neural", and the arguments of that function in problems/problem.py
-    [graph]       kind = "ring", ..., and the arguments of that builder in graphs/; kind = "edges" with edges = [[0, 1, 0.3], ...] for any other
-    [algorithm]   name = "ldp-online", ..., and the fields of that algorithm; sampling = "fresh", ..., with sample_size = "(k+1)^1.1" where it takes one
-    [privacy]     epsilon (calibrate the noise to it), delta, budget (stop before it is exceeded)
-    [run]         steps, seeds, every, precision, device
+    [problem]    loss = "logistic", "ridge", "estimation", "synthetic" or "neural", and the
+                 arguments of that function in problems/problem.py
+    [graph]      kind = "ring", ..., and the arguments of that builder in graphs/; kind = "edges"
+                 with edges = [[0, 1, 0.3], ...] for any other
+    [algorithm]  name = "ldp-online", ..., and the fields of that algorithm;
+                 sampling = "fresh", ..., with sample_size = "(k+1)^1.1" where it takes one
+    [privacy]    epsilon (calibrate the noise to it), delta, budget (stop before it is exceeded)
+    [run]        steps, seeds, every, precision, device
 
-The known keys of a table are read off the function that it feeds, so a new algorithm or builder needs no change here. An unknown key is an error that
-names the nearest known one.
+The known keys of a table are read off the function that it feeds, so a new algorithm or builder
+needs no change here. An unknown key is an error that names the nearest known one.
 """
 
 from __future__ import annotations
@@ -46,17 +49,29 @@ class Config:
             require.one_of("key in [run]", key, RUN_KEYS)
         for key in self.privacy:
             require.one_of("key in [privacy]", key, PRIVACY_KEYS)
-        privacy = {key: _RULES[key](f"{key} in [privacy]", value) for key, value in self.privacy.items()}
-        run = {key: _RULES[key](key, value) if key in _RULES else value for key, value in self.run.items()}
+        privacy = {
+            key: _RULES[key](f"{key} in [privacy]", value) for key, value in self.privacy.items()
+        }
+        run = {
+            key: _RULES[key](key, value) if key in _RULES else value
+            for key, value in self.run.items()
+        }
         object.__setattr__(self, "privacy", privacy)
         object.__setattr__(self, "run", run)
 
     def merged(self, tables: Mapping[str, Mapping[str, Any]]) -> Config:
-        """This configuration with the given keys replaced; keys set to None are left as they are."""
-        return Config(**{
-            f.name: {**getattr(self, f.name), **{k: v for k, v in tables.get(f.name, {}).items() if v is not None}}
-            for f in fields(self)
-        })  # fmt: skip
+        """This configuration with the given keys replaced;
+        keys set to None are left as they are.
+        """
+        return Config(
+            **{
+                f.name: {
+                    **getattr(self, f.name),
+                    **{k: v for k, v in tables.get(f.name, {}).items() if v is not None},
+                }
+                for f in fields(self)
+            }
+        )
 
     def without(self, table: str, key: str) -> Config:
         kept = {k: v for k, v in getattr(self, table).items() if k != key}
@@ -91,7 +106,9 @@ def _one_or_several(name: str, value: Any) -> float | list[float]:
 def _seeds(name: str, value: Any) -> int | list[int]:
     """How many seeds, or a list of them."""
     return (
-        list(require.each(require.natural)(name, value)) if require.is_sequence(value) else require.count(name, value)
+        list(require.each(require.natural)(name, value))
+        if require.is_sequence(value)
+        else require.count(name, value)
     )
 
 
@@ -127,12 +144,16 @@ def load(path: str | Path) -> Config:
 
 
 def build(config: Config) -> tuple[Algorithm, Problem, Graph]:
-    """The three things that a simulation needs, with the noise calibrated if a target epsilon is given."""
+    """The three things that a simulation needs, with the noise calibrated if a
+    target epsilon is given.
+    """
     problem = build_problem(config)
     graph = build_graph(config, problem.agents)
     algorithm = build_algorithm(config, problem, graph)
     if "epsilon" in config.privacy:
-        algorithm = calibrate(algorithm, problem, graph, config.steps, config.privacy["epsilon"], delta=config.delta)
+        algorithm = calibrate(
+            algorithm, problem, graph, config.steps, config.privacy["epsilon"], delta=config.delta
+        )
     return algorithm, problem, graph
 
 
@@ -152,14 +173,20 @@ def build_problem(config: Config, **replaced: Any) -> Problem:
 @require.plain_arguments
 def build_graph(config: Config, agents: int) -> Graph:
     keys, builders = dict(config.graph), {**BUILDERS, "edges": edges}
-    kind = require.one_of("kind in [graph]", keys.pop("kind", "edges" if "edges" in keys else "ring"), builders)
+    kind = require.one_of(
+        "kind in [graph]", keys.pop("kind", "edges" if "edges" in keys else "ring"), builders
+    )
     return _call("[graph]", builders[kind], {"agents": agents, **keys})
 
 
 def build_algorithm(config: Config, problem: Problem, graph: Graph) -> Algorithm:
     """As the table has it; its noise is not calibrated yet."""
     algorithm = _algorithm(dict(config.algorithm), config.steps)
-    if problem.stream is not None and "sampling" not in config.algorithm and algorithm.sampling.needs_data_set:
+    if (
+        problem.stream is not None
+        and "sampling" not in config.algorithm
+        and algorithm.sampling.needs_data_set
+    ):
         algorithm = replace(algorithm, sampling=Fresh(getattr(algorithm.sampling, "size", None)))
     algorithm.check(graph, problem)
     return algorithm
@@ -167,25 +194,33 @@ def build_algorithm(config: Config, problem: Problem, graph: Graph) -> Algorithm
 
 def _algorithm(keys: dict[str, Any], steps: int) -> Algorithm:
     name = require.one_of("name in [algorithm]", keys.pop("name", "ldp-online"), REGISTRY)
-    if "horizon" in {
-        f.name for f in fields(REGISTRY[name])
-    }:  # noise that is planned for a number of rounds: those of the run
+    # Noise that is planned for a number of rounds: those of the run.
+    if "horizon" in {f.name for f in fields(REGISTRY[name])}:
         keys.setdefault("horizon", steps)
     if "sampling" in keys or "sample_size" in keys:
         default: Sampling = _call("[algorithm]", REGISTRY[name], {}).sampling
-        keys["sampling"] = _sampling(default, keys.pop("sampling", None), keys.pop("sample_size", None))
+        keys["sampling"] = _sampling(
+            default, keys.pop("sampling", None), keys.pop("sample_size", None)
+        )
     return _call("[algorithm]", REGISTRY[name], keys)
 
 
 def _sampling(default: Sampling, kind: Any, size: Any) -> Sampling:
-    """The sampler of that kind; sizes that are not given stay what the algorithm's own sampler has."""
+    """The sampler of that kind; sizes that are not given stay what the algorithm's
+    own sampler has.
+    """
     if isinstance(kind, Sampling) and size is None:
         return kind
-    chosen = type(default) if kind is None else SAMPLERS[require.one_of("sampling in [algorithm]", kind, SAMPLERS)]
+    chosen = (
+        type(default)
+        if kind is None
+        else SAMPLERS[require.one_of("sampling in [algorithm]", kind, SAMPLERS)]
+    )
     if not issubclass(chosen, Sized):
         if size is not None:
             raise ValueError(
-                "sample_size in [algorithm] must be left out with a history: it uses all records that have arrived"
+                "sample_size in [algorithm] must be left out with a history: it uses all records"
+                " that have arrived"
             )
         return chosen()
     return chosen(size if size is not None else getattr(default, "size", None))

@@ -1,12 +1,16 @@
-"""From a target to a schedule: the noise that meets a privacy budget and, on request, the exponents that promise the fastest learning under it.
+"""From a target to a schedule: the noise that meets a privacy budget and, on request, the exponents
+that promise the fastest learning under it.
 
-Scaling the noise is exact (privacy/calibrate.py). Exponents are chosen on a grid: among those that meet the paper's hypotheses, each with some room to
-spare, the one whose theorem promises the largest rate r, E|x - x*|^2 = O(k^-r). With a sample budget and no end in sight the promise is read per record
-instead of per step, r / (1 + gamma), because k steps use about k^(1 + gamma) records. Sample sizes do not enter the rate: of the sizes that the budget
-allows, the smallest whose noise is within a fiftieth of the least.
+Scaling the noise is exact (privacy/calibrate.py). Exponents are chosen on a grid: among those
+that meet the paper's hypotheses, each with some room to spare, the one whose theorem promises the
+largest rate r, E|x - x*|^2 = O(k^-r). With a sample budget and no end in sight the promise is read
+per record instead of per step, r / (1 + gamma), because k steps use about k^(1 + gamma) records.
+Sample sizes do not enter the rate: of the sizes that the budget allows, the smallest whose noise is
+within a fiftieth of the least.
 
-Asymptotic rates favour steps that fall like 1/k, which may take for ever to leave the start behind. A choice must also forget the start as fast as it
-learns: exp(-2 mu sum_k alpha_k) <= K^-r at the horizon (or at 10^5 steps).
+Asymptotic rates favour steps that fall like 1/k, which may take for ever to leave the start behind.
+A choice must also forget the start as fast as it learns: exp(-2 mu sum_k alpha_k) <= K^-r at the
+horizon (or at 10^5 steps).
 """
 
 from __future__ import annotations
@@ -50,8 +54,11 @@ _PRACTICAL = 100_000  # the horizon at which an endless run must have left its s
 
 @dataclass(frozen=True)
 class Plan:
-    """rate: the promised exponent r, None where no theorem makes a promise. oracle: an accuracy e takes about e^-oracle records. records: what each
-    agent uses over the horizon."""
+    """rate: the promised exponent r, None where no theorem makes a promise.
+
+    oracle: an accuracy e takes about e^-oracle records. records:
+    what each agent uses over the horizon.
+    """
 
     algorithm: Algorithm
     problem: Problem
@@ -65,8 +72,12 @@ class Plan:
     findings: tuple[Finding, ...]
 
     def config(self, described: Config, steps: int | None = None) -> Config:
-        """The configuration that runs this plan, from the one that described its problem and graph."""
-        tables = replace(described, algorithm=as_table(self.algorithm)).without("privacy", "epsilon")
+        """The configuration that runs this plan, from the one that described
+        its problem and graph.
+        """
+        tables = replace(described, algorithm=as_table(self.algorithm)).without(
+            "privacy", "epsilon"
+        )
         steps = require.optional(require.count)("steps", steps)
         length = int(self.horizon) if math.isfinite(self.horizon) else (steps or described.steps)
         return tables.merged({"run": {"steps": length}})
@@ -83,15 +94,20 @@ def plan(
     exponents: bool = False,
     samples: float | None = None,
 ) -> Plan:
-    """Choose the noise of `algorithm` so that no agent spends more than `epsilon` (one number, or one per agent) over the horizon.
+    """Choose the noise of `algorithm` so that no agent spends more than `epsilon` (one number, or
+    one per agent) over the horizon.
 
     Args:
       horizon: number of messages, or infinity.
       delta: needed for Gaussian noise.
-      exponents: choose the exponents of step, coupling, noise and sample size too (ldp-online, output-perturbation, gradient-perturbation).
-      samples: the most records that an agent may use over the horizon; over an infinite one, go by records instead of steps.
+      exponents: choose the exponents of step, coupling, noise and sample size too (ldp-online,
+        output-perturbation, gradient-perturbation).
+      samples: the most records that an agent may use over the horizon; over an infinite one, go by
+        records instead of steps.
     """
-    require.instance("algorithm", algorithm, Algorithm, "an algorithm such as hearsay.output_perturbation()")
+    require.instance(
+        "algorithm", algorithm, Algorithm, "an algorithm such as hearsay.output_perturbation()"
+    )
     algorithm.check(graph, problem)
     horizon = as_horizon(horizon)
     targets = require.per_agent("epsilon", epsilon, graph.agents)
@@ -103,14 +119,15 @@ def plan(
     )
     if samples is not None and samples < horizon < math.inf:
         raise ValueError(
-            f"samples must be at least {int(horizon)}, one record for each of {int(horizon)} steps, got {samples:g}"
+            f"samples must be at least {int(horizon)}, one record for each of {int(horizon)} steps,"
+            f" got {samples:g}"
         )
     if exponents:
         algorithm = _chosen(algorithm, problem, graph, horizon, targets, delta, samples)
     elif samples is not None and (used := _records(algorithm, problem, horizon)) > samples:
         raise ValueError(
-            f"samples must be at least {used:,.0f}, what {algorithm.sampling} uses in that horizon, got {samples:g}; "
-            "let the exponents be chosen, or shorten the horizon"
+            f"samples must be at least {used:,.0f}, what {algorithm.sampling} uses in that horizon,"
+            f" got {samples:g}; let the exponents be chosen, or shorten the horizon"
         )
     algorithm = calibrate(algorithm, problem, graph, horizon, targets, delta=delta)
     rate = promised(algorithm)
@@ -124,7 +141,9 @@ def plan(
 
 
 def promised(algorithm: Algorithm) -> float | None:
-    """The rate of the algorithm's own theorem for its exponents; None where it has none or its schedules are not power laws."""
+    """The rate of the algorithm's own theorem for its exponents;
+    None where it has none or its schedules are not power laws.
+    """
     if type(algorithm) not in (LdpOnline, OutputPerturbation, GradientPerturbation):
         return None
     noise = algorithm.noise if isinstance(algorithm.noise, tuple) else (algorithm.noise,)
@@ -136,7 +155,9 @@ def promised(algorithm: Algorithm) -> float | None:
 
 
 def _rate(algorithm: Algorithm, step: float, coupling: float, noise: float) -> float:
-    """The theorem's rate for these decay exponents of step and coupling and this growth exponent of the noise."""
+    """The theorem's rate for these decay exponents of step and coupling and this growth
+    exponent of the noise.
+    """
     if isinstance(algorithm, LdpOnline):
         return ldp_rate(coupling, step, noise)
     form = output_rate if isinstance(algorithm, OutputPerturbation) else gradient_rate
@@ -144,7 +165,9 @@ def _rate(algorithm: Algorithm, step: float, coupling: float, noise: float) -> f
 
 
 class Choice(NamedTuple):
-    """Exponents, all of them as the papers write them: alpha, beta, eta, gamma (paper P1: v, u, the noise's, and no sample size)."""
+    """Exponents, all of them as the papers write them: alpha, beta, eta, gamma (paper P1:
+    v, u, the noise's, and no sample size).
+    """
 
     step: float
     coupling: float
@@ -166,13 +189,19 @@ def _chosen(
 ) -> Algorithm:
     if type(algorithm) not in (LdpOnline, OutputPerturbation, GradientPerturbation):
         raise ValueError(
-            f"exponents can be chosen for ldp-online, output-perturbation and gradient-perturbation, whose theorems promise a rate, not for {algorithm.name}"
+            "exponents can be chosen for ldp-online, output-perturbation and"
+            f" gradient-perturbation, whose theorems promise a rate, not for {algorithm.name}"
         )
     sized = isinstance(algorithm.sampling, Sized) and not isinstance(algorithm, LdpOnline)
     grid = [np.arange(0.5, 1.0, _ROOM), np.arange(0.3, 1.0, _ROOM), np.arange(0.0, 0.5, _ROOM)]
-    left = [Choice(a, b, e, 0.0) for a, b, e in itertools.product(*(axis.round(9).tolist() for axis in grid))]
+    left = [
+        Choice(a, b, e, 0.0)
+        for a, b, e in itertools.product(*(axis.round(9).tolist() for axis in grid))
+    ]
     left = _filtered(left, _hypotheses(algorithm, problem, horizon))
-    left = [choice._replace(size=size) for choice in left for size in (_SIZES if sized else _SIZES[:1])]
+    left = [
+        choice._replace(size=size) for choice in left for size in (_SIZES if sized else _SIZES[:1])
+    ]
     left = _filtered(left, _affordable(algorithm, problem, horizon, samples))
     per_record = samples is not None and math.isinf(horizon)
     score = {c: _rate(algorithm, *c[:3]) / (1 + c.size if per_record else 1) for c in left}
@@ -188,7 +217,8 @@ def _filtered(choices: list[Choice], conditions: list[Condition]) -> list[Choice
         choices = [choice for choice in choices if holds(choice)]
         if not choices:
             raise ValueError(
-                f"no choice of exponents meets the target: {name} cannot hold together with the conditions before it"
+                f"no choice of exponents meets the target: {name} cannot hold together with the"
+                " conditions before it"
             )
     return choices
 
@@ -197,14 +227,25 @@ def _hypotheses(algorithm: Algorithm, problem: Problem, horizon: float) -> list[
     """What the paper's theorem asks of step, coupling and noise, and forgetting the start."""
     inside = _ROOM - 1e-9
     found: list[Condition] = [
-        ("0 < coupling's decay < step's decay < 1", lambda c: c.coupling <= c.step - inside and c.step <= 1 - inside)
+        (
+            "0 < coupling's decay < step's decay < 1",
+            lambda c: c.coupling <= c.step - inside and c.step <= 1 - inside,
+        )
     ]
     if isinstance(algorithm, LdpOnline):
         found.append(
-            ("Assumption 4, noise exponent + 1/2 < coupling's decay", lambda c: c.noise + 0.5 <= c.coupling - inside)
+            (
+                "Assumption 4, noise exponent + 1/2 < coupling's decay",
+                lambda c: c.noise + 0.5 <= c.coupling - inside,
+            )
         )
     elif isinstance(algorithm, OutputPerturbation):
-        found.append(("Theorem 4, eta <= (3 beta - 2)/2", lambda c: c.noise <= output_noise_limit(c.step, c.coupling)))
+        found.append(
+            (
+                "Theorem 4, eta <= (3 beta - 2)/2",
+                lambda c: c.noise <= output_noise_limit(c.step, c.coupling),
+            )
+        )
     else:
         found.append(
             (
@@ -213,26 +254,38 @@ def _hypotheses(algorithm: Algorithm, problem: Problem, horizon: float) -> list[
             )
         )
     found.append(("a positive rate", lambda c: _rate(algorithm, *c[:3]) > 1e-9))
-    mu, scale, length = problem.smoothness[0], float(algorithm.step_size(0)), min(horizon, _PRACTICAL)
+    mu, scale, length = (
+        problem.smoothness[0],
+        float(algorithm.step_size(0)),
+        min(horizon, _PRACTICAL),
+    )
 
     def forgets(c: Choice) -> bool:
-        travelled = scale * (length ** (1 - c.step) - 1) / (1 - c.step)  # about the sum of the steps
+        # About the sum of the steps.
+        travelled = scale * (length ** (1 - c.step) - 1) / (1 - c.step)
         return 2 * mu * travelled >= _rate(algorithm, *c[:3]) * math.log(length)
 
     if mu > 0 and length > 1:
         found.append(
             (
-                f"forgetting the start within {length:g} steps (2 mu sum alpha_k >= r log K; a larger step scale helps)",
+                (
+                    f"forgetting the start within {length:g} steps (2 mu sum alpha_k >= r log K; a"
+                    " larger step scale helps)"
+                ),
                 forgets,
             )
         )
     return found
 
 
-def _affordable(algorithm: Algorithm, problem: Problem, horizon: float, samples: float | None) -> list[Condition]:
+def _affordable(
+    algorithm: Algorithm, problem: Problem, horizon: float, samples: float | None
+) -> list[Condition]:
     """What an infinite horizon and a sample budget ask, mostly of the sample size."""
     found: list[Condition] = []
-    once = isinstance(algorithm.sampling.pattern(float(problem.counts.min()), problem.arrivals), Once)
+    once = isinstance(
+        algorithm.sampling.pattern(float(problem.counts.min()), problem.arrivals), Once
+    )
     if math.isinf(horizon) and not once and isinstance(algorithm, OutputPerturbation):
         weight = float(algorithm.coupling(0))
 
@@ -241,10 +294,16 @@ def _affordable(algorithm: Algorithm, problem: Problem, horizon: float, samples:
 
         found.append(("Theorem 2 (iii), alpha + gamma - beta + eta > 1", finite))
     if math.isinf(horizon) and not once and isinstance(algorithm, GradientPerturbation):
-        found.append(("Theorem 5, gamma + eta > 1", lambda c: gradient_budget(c.size, c.noise) >= 2 * _ROOM))
+        found.append(
+            ("Theorem 5, gamma + eta > 1", lambda c: gradient_budget(c.size, c.noise) >= 2 * _ROOM)
+        )
     if samples is not None and math.isfinite(horizon) and isinstance(algorithm.sampling, Sized):
-        used = {g: float(np.sum(SampleSize(PowerLaw(1.0, g))(np.arange(int(horizon))))) for g in _SIZES}
-        found.append((f"the sample budget of {samples:g} records", lambda c: used[c.size] <= samples))
+        used = {
+            g: float(np.sum(SampleSize(PowerLaw(1.0, g))(np.arange(int(horizon))))) for g in _SIZES
+        }
+        found.append(
+            (f"the sample budget of {samples:g} records", lambda c: used[c.size] <= samples)
+        )
     return found
 
 
@@ -267,8 +326,13 @@ def _bent(law: Schedule, exponent: float) -> PowerLaw:
 
 
 def _quietest(
-    options: Sequence[Algorithm], problem: Problem, graph: Graph, horizon: float, targets: Sequence[float], delta: float | None
-) -> Algorithm:  # fmt: skip
+    options: Sequence[Algorithm],
+    problem: Problem,
+    graph: Graph,
+    horizon: float,
+    targets: Sequence[float],
+    delta: float | None,
+) -> Algorithm:
     """The first option whose noise is within a fiftieth of the least that any of them needs."""
     levels, reason = [], ""
     for option in options:
@@ -304,7 +368,9 @@ def _exponent(law: Schedule) -> float | None:
 
 
 def as_table(algorithm: Algorithm) -> dict[str, Any]:
-    """The algorithm as the [algorithm] table of a configuration; building it gives back the same algorithm."""
+    """The algorithm as the [algorithm] table of a configuration;
+    building it gives back the same algorithm.
+    """
     table: dict[str, Any] = {"name": algorithm.name}
     for item in fields(algorithm):
         value = getattr(algorithm, item.name)

@@ -1,16 +1,19 @@
 """Schedules: sequences indexed by the step k = 0, 1, 2, ...
 
-A schedule is data: a frozen object whose scale, exponent and shift can be read by the run, by the privacy accountant
-and by the theory checks alike. It is evaluated on the host in float64.
+A schedule is data: a frozen object whose scale, exponent and shift can be read by the run, by the
+privacy accountant and by the theory checks alike. It is evaluated on the host in float64.
 
-    Constant(c)            c
-    PowerLaw(c, p, s)      c (k + s)^p               shift s = 1 unless said otherwise
-    Geometric(c, r)        c r^k
-    SampleSize(law)        ceil(law(k)), a whole number of records (floor(law) + 1 with rounding="floor+1")
-    Share(c, size, held)   c / min(size(k), held): what one record weighs in a mean over size(k) of the `held` records; with `repeats` the
-                           same record may fill a whole batch (draws with replacement), so it weighs c until the batch is all of them
+    Constant(c)           c
+    PowerLaw(c, p, s)     c (k + s)^p               shift s = 1 unless said otherwise
+    Geometric(c, r)       c r^k
+    SampleSize(law)       ceil(law(k)), a whole number of records (floor(law) + 1 with
+                          rounding="floor+1")
+    Share(c, size, held)  c / min(size(k), held): what one record weighs in a mean over size(k) of
+                          the `held` records; with `repeats` the same record may fill a whole batch
+                          (draws with replacement), so it weighs c until the batch is all of them
 
-Over an infinite horizon the accountant needs power laws: `upper()` gives one that lies on or above the schedule for every k.
+Over an infinite horizon the accountant needs power laws: `upper()` gives one that lies on or above
+the schedule for every k.
 """
 
 from __future__ import annotations
@@ -36,12 +39,17 @@ class Schedule(ABC):
     def scaled(self, factor: float) -> Schedule: ...
 
     def upper(self) -> PowerLaw | None:
-        """A power law on or above the schedule at every step, or None where there is none to offer."""
+        """A power law on or above the schedule at every step,
+        or None where there is none to offer.
+        """
         return None
 
     def to_dict(self) -> dict[str, Any]:
         parts = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
-        inner = {name: part.to_dict() if isinstance(part, Schedule) else part for name, part in parts.items()}
+        inner = {
+            name: part.to_dict() if isinstance(part, Schedule) else part
+            for name, part in parts.items()
+        }
         return {"kind": type(self).__name__, **inner}
 
 
@@ -127,7 +135,8 @@ class SampleSize(Schedule):
             require.fail("law", "positive at step 0", first)
 
     def __call__(self, k: Any) -> np.ndarray:
-        # A power of an integer that is a whole number comes out of pow a hair above it; without the nudge ceil would add a record.
+        # A power of an integer that is a whole number comes out of pow a hair above it; without the
+        # nudge ceil would add a record.
         value = np.asarray(self.law(k))
         near = np.rint(value)
         with np.errstate(invalid="ignore"):  # infinity less itself
@@ -136,7 +145,9 @@ class SampleSize(Schedule):
         return np.maximum(rounded, 1.0)
 
     def scaled(self, factor: float) -> Schedule:
-        raise TypeError("a sample size is a count of records and cannot be scaled; change its law instead")
+        raise TypeError(
+            "a sample size is a count of records and cannot be scaled; change its law instead"
+        )
 
     def __str__(self) -> str:
         return f"ceil({self.law})" if self.rounding == "ceil" else f"floor({self.law})+1"
@@ -144,7 +155,9 @@ class SampleSize(Schedule):
 
 @dataclass(frozen=True)
 class Share(Schedule):
-    """scale / min(size(k), held): the weight of one record in a mean over min(size(k), held) records."""
+    """scale / min(size(k), held): the weight of one record in a mean over min(size(k),
+    held) records.
+    """
 
     scale: float
     size: Schedule
@@ -153,13 +166,19 @@ class Share(Schedule):
 
     def __post_init__(self) -> None:
         require.settle(
-            self, scale=require.nonnegative, size=schedule, held=require.positive_or_infinite, repeats=require.flag
+            self,
+            scale=require.nonnegative,
+            size=schedule,
+            held=require.positive_or_infinite,
+            repeats=require.flag,
         )
 
     def __call__(self, k: Any) -> np.ndarray:
         size = self.size(k)
         if self.repeats:
-            return np.where((size < self.held) | math.isinf(self.held), self.scale, self.scale / self.held)
+            return np.where(
+                (size < self.held) | math.isinf(self.held), self.scale, self.scale / self.held
+            )
         return self.scale / np.minimum(size, self.held)
 
     def scaled(self, factor: float) -> Share:
@@ -184,7 +203,8 @@ class Share(Schedule):
         held = f", held {self.held:g}" if math.isfinite(self.held) else ""
         if self.repeats:
             return (
-                f"{self.scale:g} until {self.size} reaches {self.held:g}, then {self.scale / self.held:g}"
+                f"{self.scale:g} until {self.size} reaches {self.held:g}, then"
+                f" {self.scale / self.held:g}"
                 if held
                 else f"{self.scale:g}"
             )
@@ -192,7 +212,9 @@ class Share(Schedule):
 
 
 def sample_size(name: str, value: Any) -> SampleSize:
-    """Records per step: a whole number, or a law that never falls below one, rounded up ("floor(law)+1" rounds the other way)."""
+    """Records per step: a whole number, or a law that never falls below one,
+    rounded up ("floor(law)+1" rounds the other way).
+    """
     if isinstance(value, SampleSize):
         law, rounding = value.law, value.rounding
     elif isinstance(value, dict) and value.get("kind") == "SampleSize":
@@ -202,10 +224,18 @@ def sample_size(name: str, value: Any) -> SampleSize:
             raise ValueError(f"{name} needs a law to be a SampleSize, got {value!r}")
         law, rounding = schedule(name, value["law"]), value.get("rounding", "ceil")
     else:
-        ceil, floor = (pattern.match(value) if isinstance(value, str) else None for pattern in (_CEIL, _FLOOR))
+        ceil, floor = (
+            pattern.match(value) if isinstance(value, str) else None for pattern in (_CEIL, _FLOOR)
+        )
         text = ceil[1] if ceil else floor[1] if floor else value
         law, rounding = schedule(name, text), "floor+1" if floor else "ceil"
-        if not ceil and not floor and isinstance(law, Constant) and law.value >= 1 and law.value != int(law.value):
+        if (
+            not ceil
+            and not floor
+            and isinstance(law, Constant)
+            and law.value >= 1
+            and law.value != int(law.value)
+        ):
             require.fail(name, "a whole number of records, or a law that grows", law.value)
     first = float(law(0))
     if first < (0 if rounding == "floor+1" else 1):
@@ -225,24 +255,36 @@ def nonnegative(name: str, value: Any) -> Schedule:
 
 
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
-_POWER = re.compile(rf"^\s*(?:({_NUMBER})\s*\*?\s*)?\(k\s*\+\s*({_NUMBER})\)\s*(?:\^|\*\*)\s*\(?({_NUMBER})\)?\s*$")
+_POWER = re.compile(
+    rf"^\s*(?:({_NUMBER})\s*\*?\s*)?\(k\s*\+\s*({_NUMBER})\)\s*(?:\^|\*\*)\s*\(?({_NUMBER})\)?\s*$"
+)
 _CEIL, _FLOOR = re.compile(r"^\s*ceil\((.*)\)\s*$"), re.compile(r"^\s*floor\((.*)\)\s*\+\s*1\s*$")
 _GEOMETRIC = re.compile(rf"^\s*(?:({_NUMBER})\s*\*\s*)?({_NUMBER})\s*(?:\^|\*\*)\s*k\s*$")
 
 
 def schedule(name: str, value: Any) -> Schedule:
-    """Read a schedule from what people write: a number, "0.5*(k+1)^-0.9", "0.5*0.98^k", or a table of fields."""
+    """Read a schedule from what people write: a number, "0.5*(k+1)^-0.9", "0.5*0.98^k",
+    or a table of fields.
+    """
     if isinstance(value, Schedule):
         return value
     if isinstance(value, dict):
-        kinds: dict[str, type[Schedule]] = {"Constant": Constant, "PowerLaw": PowerLaw, "Geometric": Geometric}
+        kinds: dict[str, type[Schedule]] = {
+            "Constant": Constant,
+            "PowerLaw": PowerLaw,
+            "Geometric": Geometric,
+        }
         given = dict(value)
-        kind = given.pop("kind", "Geometric" if "ratio" in given else "Constant" if "value" in given else "PowerLaw")
+        kind = given.pop(
+            "kind",
+            "Geometric" if "ratio" in given else "Constant" if "value" in given else "PowerLaw",
+        )
         kind = require.one_of(f"{name}.kind", kind, kinds)
-        known = [f.name for f in fields(kinds[kind])]  # type: ignore[arg-type]
+        parts = fields(kinds[kind])  # type: ignore[arg-type]
+        known = [f.name for f in parts]
         for key in given:
             require.one_of(f"{name} key", key, known)
-        missing = [f.name for f in fields(kinds[kind]) if f.default is MISSING and f.name not in given]  # type: ignore[arg-type]
+        missing = [f.name for f in parts if f.default is MISSING and f.name not in given]
         if missing:
             raise ValueError(f"{name} needs {' and '.join(missing)} to be a {kind}, got {value!r}")
         return kinds[kind](**given)

@@ -1,7 +1,8 @@
 """Tests run in float64, with the papers' data found beside the repository when it is there.
 
-Most of a suite's time is compilation of small programs that run once, so they are compiled without optimisation here; `make test-slow` and `make audit` compile as a user's
-runs do. Agents in processes of their own inherit both.
+Most of a suite's time is compilation of small programs that run once, so they are compiled
+without optimisation here; `make test-slow` and `make audit` compile as a user's runs do. Agents in
+processes of their own inherit both.
 """
 
 from __future__ import annotations

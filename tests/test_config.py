@@ -23,15 +23,22 @@ def test_build_reads_every_table():
         problem={**SMALL, "ridge": 0.2, "per_step": 2},
         graph={"kind": "star", "weight": 0.25},
         algorithm={
-            "name": "ldp-online", "step": "0.5*(k+1)^-0.8", "coupling": {"scale": 0.4, "exponent": -0.7},
-            "noise": [0.1, 0.2, "0.3*(k+1)^0.1"], "sampling": "fresh", "feedback": True,
+            "name": "ldp-online",
+            "step": "0.5*(k+1)^-0.8",
+            "coupling": {"scale": 0.4, "exponent": -0.7},
+            "noise": [0.1, 0.2, "0.3*(k+1)^0.1"],
+            "sampling": "fresh",
+            "feedback": True,
         },
-    )  # fmt: skip
+    )
     algorithm, problem, graph = build(config)
     assert algorithm == hs.ldp_online(
-        step=hs.PowerLaw(0.5, -0.8), coupling=hs.PowerLaw(0.4, -0.7), sampling=hs.Fresh(), feedback=True,
+        step=hs.PowerLaw(0.5, -0.8),
+        coupling=hs.PowerLaw(0.4, -0.7),
+        sampling=hs.Fresh(),
+        feedback=True,
         noise=(hs.Constant(0.1), hs.Constant(0.2), hs.PowerLaw(0.3, 0.1)),
-    )  # fmt: skip
+    )
     assert (problem.loss.ridge, problem.arrivals.per_step, problem.dimension) == (0.2, 2, 2)
     assert (graph.name, graph.agents) == ("star", 3)
     assert set(graph.weights.data) == {0.25}
@@ -40,8 +47,12 @@ def test_build_reads_every_table():
 def test_the_noise_is_calibrated_to_a_target():
     config = Config(problem=SMALL, privacy={"epsilon": [1.0, 2.0, 3.0]}, run={"steps": 15})
     algorithm, problem, graph = build(config)
-    np.testing.assert_allclose(hs.certify(algorithm, problem, graph, 15).epsilon, [1, 2, 3], rtol=1e-6)
-    gaussian = config.merged({"algorithm": {"mechanism": "gaussian"}, "privacy": {"delta": 1e-5, "epsilon": 2.0}})
+    np.testing.assert_allclose(
+        hs.certify(algorithm, problem, graph, 15).epsilon, [1, 2, 3], rtol=1e-6
+    )
+    gaussian = config.merged(
+        {"algorithm": {"mechanism": "gaussian"}, "privacy": {"delta": 1e-5, "epsilon": 2.0}}
+    )
     algorithm, problem, graph = build(gaussian)
     certificate = hs.certify(algorithm, problem, graph, 15, delta=1e-5)
     assert max(certificate.epsilon) <= 2.0
@@ -55,20 +66,50 @@ def test_the_noise_is_calibrated_to_a_target():
             {"problem": {**SMALL, "agnets": 4}},
             r"key in \[problem\] must be one of .* got 'agnets'; did you mean 'agents'",
         ),
-        ({"problem": {"loss": "logistics"}}, r"loss in \[problem\] must be one of .* did you mean 'logistic'"),
-        ({"problem": SMALL, "graph": {"kind": "rings"}}, r"kind in \[graph\] must be one of .* did you mean 'ring'"),
-        ({"problem": SMALL, "graph": {"wieght": 1}}, r"key in \[graph\] must be one of .* did you mean 'weight'"),
-        ({"problem": SMALL, "graph": {"kind": "ring", "degree": 4}}, r"key in \[graph\] must be one of agents, weight"),
+        (
+            {"problem": {"loss": "logistics"}},
+            r"loss in \[problem\] must be one of .* did you mean 'logistic'",
+        ),
+        (
+            {"problem": SMALL, "graph": {"kind": "rings"}},
+            r"kind in \[graph\] must be one of .* did you mean 'ring'",
+        ),
+        (
+            {"problem": SMALL, "graph": {"wieght": 1}},
+            r"key in \[graph\] must be one of .* did you mean 'weight'",
+        ),
+        (
+            {"problem": SMALL, "graph": {"kind": "ring", "degree": 4}},
+            r"key in \[graph\] must be one of agents, weight",
+        ),
         (
             {"problem": SMALL, "algorithm": {"name": "ldp_online"}},
             r"name in \[algorithm\] .* did you mean 'ldp-online'",
         ),
-        ({"problem": SMALL, "algorithm": {"copling": 1.0}}, r"key in \[algorithm\] .* did you mean 'coupling'"),
-        ({"problem": SMALL, "algorithm": {"sampling": "fersh"}}, r"sampling in \[algorithm\] .* did you mean 'fresh'"),
-        ({"problem": SMALL, "graph": {"agents": 4}}, "the graph has 4 agents and the problem has 3"),
-        ({"problem": SMALL, "privacy": {"epsilon": -1.0}}, r"epsilon in \[privacy\] must be positive, got -1"),
-        ({"problem": SMALL, "privacy": {"epsilon": [1.0]}}, "epsilon must be one number, or one for each of the 3"),
-        ({"problem": SMALL, "run": {"steps": 0}, "privacy": {"epsilon": 1.0}}, "steps must be at least 1, got 0"),
+        (
+            {"problem": SMALL, "algorithm": {"copling": 1.0}},
+            r"key in \[algorithm\] .* did you mean 'coupling'",
+        ),
+        (
+            {"problem": SMALL, "algorithm": {"sampling": "fersh"}},
+            r"sampling in \[algorithm\] .* did you mean 'fresh'",
+        ),
+        (
+            {"problem": SMALL, "graph": {"agents": 4}},
+            "the graph has 4 agents and the problem has 3",
+        ),
+        (
+            {"problem": SMALL, "privacy": {"epsilon": -1.0}},
+            r"epsilon in \[privacy\] must be positive, got -1",
+        ),
+        (
+            {"problem": SMALL, "privacy": {"epsilon": [1.0]}},
+            "epsilon must be one number, or one for each of the 3",
+        ),
+        (
+            {"problem": SMALL, "run": {"steps": 0}, "privacy": {"epsilon": 1.0}},
+            "steps must be at least 1, got 0",
+        ),
     ],
 )
 def test_mistakes_name_the_key_and_the_nearest_one(config, message):
@@ -79,8 +120,14 @@ def test_mistakes_name_the_key_and_the_nearest_one(config, message):
 @pytest.mark.parametrize(
     ("tables", "message"),
     [
-        ({"run": {"step": 5}}, r"key in \[run\] must be one of steps, seeds, .* did you mean 'steps'"),
-        ({"privacy": {"epsilonn": 5}}, r"key in \[privacy\] must be one of .* did you mean 'epsilon'"),
+        (
+            {"run": {"step": 5}},
+            r"key in \[run\] must be one of steps, seeds, .* did you mean 'steps'",
+        ),
+        (
+            {"privacy": {"epsilonn": 5}},
+            r"key in \[privacy\] must be one of .* did you mean 'epsilon'",
+        ),
         ({"run": {"precision": 16}}, "precision must be 32 or 64, got 16"),
     ],
 )
@@ -95,7 +142,13 @@ def test_run_and_privacy_keys_are_checked_at_construction(tables, message):
         ("[run\nsteps = 5", "some.toml is not valid TOML: .*line 1"),
         ("[run]\nsteps = five", "some.toml is not valid TOML: .*line 2"),
         ("[runs]\nsteps = 5", "table in .*some.toml must be one of .* did you mean 'run'"),
-        ("steps = 5", "table in .*some.toml must be one of problem, graph, algorithm, privacy, run, got 'steps'"),
+        (
+            "steps = 5",
+            (
+                "table in .*some.toml must be one of problem, graph, algorithm, privacy, run, got"
+                " 'steps'"
+            ),
+        ),
         ("run = 5", "run in .*some.toml must be a table of keys, got 5"),
         ("[run]\nsteps = 5\nsteps = 6", "some.toml is not valid TOML"),
     ],
@@ -116,12 +169,19 @@ CONFIGS = {
     "words": Config(
         problem={**SMALL, "data": "linear", "ridge": 1e-5, "radius": 1e20},
         graph={"kind": "random", "weight": "uniform", "degree": 2},
-        algorithm={"name": "dsgd", "step": {"scale": 0.1, "ratio": 0.97}, "noise": ["0.5*(k+1)^0.1", 0.25, 3], "average": True},
+        algorithm={
+            "name": "dsgd",
+            "step": {"scale": 0.1, "ratio": 0.97},
+            "noise": ["0.5*(k+1)^0.1", 0.25, 3],
+            "average": True,
+        },
         privacy={"epsilon": [1.0, 2.5, 1e-3], "delta": 1e-5, "budget": 1e30},
         run={"steps": 20, "seeds": 2, "every": 5, "precision": 64},
     ),
-    "odd strings": Config(problem={"data_dir": 'C:\\data "raw"\\münch', "partition": "dirichlet:0.5"}),
-}  # fmt: skip
+    "odd strings": Config(
+        problem={"data_dir": 'C:\\data "raw"\\münch', "partition": "dirichlet:0.5"}
+    ),
+}
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -140,7 +200,9 @@ def test_a_dumped_configuration_builds_the_same_things(tmp_path):
 
 @pytest.mark.parametrize("value", [np.float64(1.5), np.int64(2)])
 def test_numpy_numbers_are_written_as_numbers(tmp_path, value):
-    assert load(write(tmp_path, dump(Config(privacy={"budget": value})))) == Config(privacy={"budget": value.item()})
+    assert load(write(tmp_path, dump(Config(privacy={"budget": value})))) == Config(
+        privacy={"budget": value.item()}
+    )
 
 
 def test_schedule_objects_are_written_exactly(tmp_path):

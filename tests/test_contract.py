@@ -18,19 +18,29 @@ from hearsay.problems.sampling.samplers import Window
 from hearsay.simulation import engine, keys
 from hearsay.simulation.metrics import Reference
 
-# What is measured on the way is not looked at. Chunks of one length, on problems of one shape: tests of an algorithm share a compiled program.
+# What is measured on the way is not looked at. Chunks of one length, on problems of one shape:
+# tests of an algorithm share a compiled program.
 BARE = {"delta": 1e-5, "reference": False, "regret": False, "every": 4}
 ALGORITHMS = list(hs.REGISTRY)
 
 
-def small_problem(seed: int = 0, agents: int = 4, records: int = 12, per_step: int = 1, ridge: float = 0.3) -> Problem:
+def small_problem(
+    seed: int = 0, agents: int = 4, records: int = 12, per_step: int = 1, ridge: float = 0.3
+) -> Problem:
     """Ridge regression in three dimensions, a little different at every agent."""
     return hs.problems.ridge(
-        agents=agents, records=records, dimension=3, per_step=per_step, ridge=ridge, seed=seed, radius=3.0
+        agents=agents,
+        records=records,
+        dimension=3,
+        per_step=per_step,
+        ridge=ridge,
+        seed=seed,
+        radius=3.0,
     )
 
 
-# A growing fresh stream would run dry on these few records; the rest makes the random forms do something in every step.
+# A growing fresh stream would run dry on these few records; the rest makes the random forms do
+# something in every step.
 NOISELESS = "federated-noiseless"  # takes no noise
 FEDERATED = ("correlated-federated", "federated-independent", NOISELESS)
 OPTIONS = {
@@ -38,11 +48,12 @@ OPTIONS = {
     "output-perturbation": {"sampling": hs.Cyclic("(k+1)^0.6")},
     "gradient-perturbation": {"sampling": hs.Subset("(k+1)^0.6")},
 }
+# No randomness but the noise.
 STILL = {
     "adp2sgd": {"activity": 1.0},
     "sdm-dsgd": {"keep": 1.0},
     "quantized-dsgd": {"resolution": 1e-9},
-}  # no randomness but the noise
+}
 DELTA = 1e-5
 
 
@@ -60,34 +71,54 @@ def test_simulator_equals_a_plain_loop_over_agents(name):
     noise_key = keys.noise_keys(jnp.asarray([seed]), 4)[0]
     sample_key = keys.sampling_keys(problem.seed, 4)
     weights = graph.weights.toarray()
-    # Each function by itself and for one agent; compiled only because thousands of single operations take far longer.
-    form, draw, send, update = (jax.jit(f) for f in (
-        lambda state, mine, k, window, key: algorithm.sampling.batch(state, problem.loss, mine, k, window, problem.arrivals, key),
-        lambda key, k: jax.tree.map(lambda x: x[0], algorithm.draws(key, k[None], jnp.zeros(3), constants)),
-        algorithm.send,
-        lambda state, sent, inbox, batch, rate: algorithm.update(state, sent, inbox, batch, rate, problem.domain),
-    ))  # fmt: skip
+    # Each function by itself and for one agent; compiled only because thousands of single
+    # operations take far longer.
+    form, draw, send, update = (
+        jax.jit(f)
+        for f in (
+            lambda state, mine, k, window, key: algorithm.sampling.batch(
+                state, problem.loss, mine, k, window, problem.arrivals, key
+            ),
+            lambda key, k: jax.tree.map(
+                lambda x: x[0], algorithm.draws(key, k[None], jnp.zeros(3), constants)
+            ),
+            algorithm.send,
+            lambda state, sent, inbox, batch, rate: algorithm.update(
+                state, sent, inbox, batch, rate, problem.domain
+            ),
+        )
+    )
     constants = algorithm.constants(jnp.dtype(float))
     records = [jax.tree.map(lambda x, i=i: x[i], problem.records) for i in range(4)]
     states = [algorithm.init(jnp.zeros(3)) for _ in range(4)]
-    samplers = [algorithm.sampling.prepare(problem.loss, records[i], problem.arrivals) for i in range(4)]
+    samplers = [
+        algorithm.sampling.prepare(problem.loss, records[i], problem.arrivals) for i in range(4)
+    ]
     for k in range(steps):
         rates = algorithm.rates(np.array([k]), 4)
         windows = algorithm.sampling.windows(np.array([k]), problem.counts, problem.arrivals)
         batches, sent = [], []
         for i in range(4):
             rate = type(rates)(*(r[0, i] for r in rates))
-            window = Window(*(jnp.asarray(part[0, i]) for part in windows[:2]), jnp.asarray(windows.blocks[0]))
-            batch, samplers[i] = form(samplers[i], records[i], jnp.asarray(k), window, keys.at(sample_key[i], k))
+            window = Window(
+                *(jnp.asarray(part[0, i]) for part in windows[:2]), jnp.asarray(windows.blocks[0])
+            )
+            batch, samplers[i] = form(
+                samplers[i], records[i], jnp.asarray(k), window, keys.at(sample_key[i], k)
+            )
             message, states[i] = send(draw(noise_key[i], jnp.asarray(k)), states[i], batch, rate)
             batches.append((batch, rate))
             sent.append(message)
         new = []
         for i in range(4):
             heard = (np.ones((4, 4)) - np.eye(4)) / 4 if name in FEDERATED else weights
-            total = type(sent[i])(*(sum(heard[i, j] * sent[j][f] for j in range(4)) for f in range(len(sent[i]))))
+            total = type(sent[i])(
+                *(sum(heard[i, j] * sent[j][f] for j in range(4)) for f in range(len(sent[i])))
+            )
             rest = {"mixing": 1 - weights[i].sum(), "average": 1 / 4}
-            own = type(sent[i])(*(rest.get(c, -weights[i].sum()) for c in algorithm.channels.values()))
+            own = type(sent[i])(
+                *(rest.get(c, -weights[i].sum()) for c in algorithm.channels.values())
+            )
             new.append(update(states[i], sent[i], Inbox(total, own), *batches[i]))
         states = new
     run = hs.simulate(algorithm, problem, graph, steps=steps, seeds=[seed], **BARE)
@@ -98,12 +129,18 @@ def test_simulator_equals_a_plain_loop_over_agents(name):
 # Not asked of these: their quantisation, ternary values, weights or server steps have other limits.
 OTHERS = ("dola", "ternary-dsgd", "quantized-dsgd", "weighted-erm", *FEDERATED)
 SHORT = ("ldp-online",)  # half a minute each for those that draw for every step
-ARRIVING = [pytest.param(n, marks=() if n in SHORT else pytest.mark.slow) for n in ALGORITHMS if n not in OTHERS]
+ARRIVING = [
+    pytest.param(n, marks=() if n in SHORT else pytest.mark.slow)
+    for n in ALGORITHMS
+    if n not in OTHERS
+]
 
 
 @pytest.mark.parametrize("name", ARRIVING)
 def test_noise_free_network_reaches_the_centralized_optimum(name):
-    """Agents with different data: the error falls like the step size, so the step must get small, and slowly enough to arrive."""
+    """Agents with different data: the error falls like the step size, so the step must get small,
+    and slowly enough to arrive.
+    """
     problem, steps = small_problem(per_step=12), 600_000
     options = {"step": hs.PowerLaw(2.5, -1.0, shift=20.0), "noise": None, **STILL.get(name, {})}
     if name == "ldp-online":
@@ -120,7 +157,9 @@ def test_noise_free_network_reaches_the_centralized_optimum(name):
             "step": hs.Constant(0.05),
         }
     algorithm = hs.REGISTRY[name](**options)
-    run = hs.simulate(algorithm, problem, hs.graphs.complete(4), steps=steps, every=steps, delta=DELTA)
+    run = hs.simulate(
+        algorithm, problem, hs.graphs.complete(4), steps=steps, every=steps, delta=DELTA
+    )
     best = Reference(problem).at(steps).params
     assert np.abs(run.models - best).max() < 1e-6
     assert run.final("tracking_error")[0] < 1e-12
@@ -131,7 +170,10 @@ def test_relabelling_agents_permutes_the_result(name):
     problem, order = small_problem(), np.array([2, 0, 3, 1])
     weights = hs.graphs.star(4).weights.toarray()
     shuffled = replace(
-        problem, features=problem.features[order], labels=problem.labels[order], counts=problem.counts[order]
+        problem,
+        features=problem.features[order],
+        labels=problem.labels[order],
+        counts=problem.counts[order],
     )
     algorithm = with_noise(name, 0, **STILL.get(name, {}))
     if name == "gradient-perturbation":
@@ -150,7 +192,9 @@ def test_traced_once_however_many_chunks(name):
     hs.simulate(algorithm, problem, hs.graphs.ring(4), steps=8, **BARE)
     assert engine.TRACES["advance"] == before + 1
     hs.simulate(algorithm, problem, hs.graphs.ring(4), steps=8, **BARE)
-    assert engine.TRACES["advance"] == before + 1, "a second run of the same shape must not trace again"
+    assert engine.TRACES["advance"] == before + 1, (
+        "a second run of the same shape must not trace again"
+    )
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -210,12 +254,18 @@ def test_bad_options_name_their_argument(name):
         cls(sampling="history")
     with pytest.raises(ValueError, match="step must be a number"):
         cls(step="fast")
-    per_agent = "left out" if name == "federated-noiseless" else "one schedule, or one for each of the 4 agents"
+    per_agent = (
+        "left out"
+        if name == "federated-noiseless"
+        else "one schedule, or one for each of the 4 agents"
+    )
     with pytest.raises(ValueError, match=f"noise must be {per_agent}"):
         hs.certify(cls(noise=[1.0, 2.0]), problem, hs.graphs.ring(4), 5)
     with pytest.raises(ValueError, match="the graph has 5 agents and the problem has 4"):
         hs.simulate(cls(), problem, hs.graphs.ring(5), steps=5)
-    lopsided = hs.graphs.from_weights([[0, 0.2, 0, 0.2], [0.3, 0, 0.2, 0], [0, 0.2, 0, 0.2], [0.2, 0, 0.2, 0]])
+    lopsided = hs.graphs.from_weights(
+        [[0, 0.2, 0, 0.2], [0.3, 0, 0.2, 0], [0, 0.2, 0, 0.2], [0.2, 0, 0.2, 0]]
+    )
     symmetric = r"weights must be symmetric, got w\[0,1\] = 0.2 and w\[1,0\] = 0.3"
     balanced = "the mixing matrix must be doubly stochastic, got column 0 with sum 1.1"
     if name not in ("gradient-tracking", *FEDERATED):

@@ -31,7 +31,9 @@ with _files.held(sys.argv[2]):
 def holder(tmp_path):
     """Another process that holds tmp_path / "run"; it lets go when its input ends."""
     command = [sys.executable, "-S", "-c", HOLDER, _files.__file__, str(tmp_path / "run")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout.readline() == "held\n"
         yield process
         process.kill()
@@ -40,7 +42,9 @@ def holder(tmp_path):
 def test_a_second_process_is_refused_at_once_and_told_who_holds_it(holder, tmp_path):
     folder = tmp_path / "run"
     with (
-        pytest.raises(InUse, match=f"got {folder}, into which process {holder.pid} is writing") as caught,
+        pytest.raises(
+            InUse, match=f"got {folder}, into which process {holder.pid} is writing"
+        ) as caught,
         held(folder),
     ):
         pass
@@ -112,7 +116,9 @@ def test_a_system_without_locks_holds_nothing(tmp_path, monkeypatch):
     with held(tmp_path / "new"):
         assert (tmp_path / "new").is_dir()
     monkeypatch.undo()
-    monkeypatch.setattr(_files.fcntl, "flock", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOTSUP, "no locks")))
+    monkeypatch.setattr(
+        _files.fcntl, "flock", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOTSUP, "no locks"))
+    )
     with held(tmp_path):
         pass
 

@@ -45,9 +45,14 @@ def imported(path: Path, everywhere: bool = True) -> set[str]:
             found.update(name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} uses a relative import"
-            # `from hearsay import graphs` imports hearsay.graphs; `from hearsay.graphs import Graph` does not import a module Graph.
+            # `from hearsay import graphs` imports hearsay.graphs;
+            # `from hearsay.graphs import Graph` does not import a module Graph.
             found.add(node.module or "")
-            found.update(f"{node.module}.{n.name}" for n in node.names if is_module(f"{node.module}.{n.name}"))
+            found.update(
+                f"{node.module}.{n.name}"
+                for n in node.names
+                if is_module(f"{node.module}.{n.name}")
+            )
         lazy = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) or (
             isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
         )
@@ -73,8 +78,12 @@ def files_that_import(package: str) -> set[str]:
 
 
 def test_importing_hearsay_is_light():
-    script = "import sys, hearsay; print(' '.join(sorted({name.split('.')[0] for name in sys.modules})))"
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    script = (
+        "import sys, hearsay; print(' '.join(sorted({name.split('.')[0] for name in sys.modules})))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     loaded = set(result.stdout.split())
     assert "jax" in loaded
     assert not loaded & HEAVY
@@ -87,7 +96,11 @@ def test_only_the_cli_files_know_typer_and_rich():
         "hearsay.cli.options",
         "hearsay.cli.network",
     }
-    assert files_that_import("rich") == {"hearsay.cli.commands", "hearsay.cli.screen", "hearsay.cli.audit"}
+    assert files_that_import("rich") == {
+        "hearsay.cli.commands",
+        "hearsay.cli.screen",
+        "hearsay.cli.audit",
+    }
 
 
 def test_the_network_libraries_stay_in_deploy():
@@ -110,13 +123,26 @@ def test_only_the_report_package_imports_matplotlib():
 def test_nothing_imports_the_report_package_when_it_is_imported_itself():
     for path in FILES:
         if not inside(module_of(path), "hearsay.report"):
-            assert not any(inside(m, "hearsay.report") for m in imported(path, everywhere=False)), path
+            assert not any(inside(m, "hearsay.report") for m in imported(path, everywhere=False)), (
+                path
+            )
 
 
 def test_the_accountant_knows_nothing_of_jax_problems_or_runs():
-    """Accounting in NumPy: a certificate can be checked without the machinery that runs the algorithm."""
-    allowed = {"hearsay._validate", "hearsay.schedules", "hearsay.privacy", "hearsay.mechanisms.factorized"}
-    checked = [f for f in FILES if inside(module_of(f), "hearsay.privacy") or module_of(f) == "hearsay.schedules"]
+    """Accounting in NumPy: a certificate can be checked without the machinery
+    that runs the algorithm.
+    """
+    allowed = {
+        "hearsay._validate",
+        "hearsay.schedules",
+        "hearsay.privacy",
+        "hearsay.mechanisms.factorized",
+    }
+    checked = [
+        f
+        for f in FILES
+        if inside(module_of(f), "hearsay.privacy") or module_of(f) == "hearsay.schedules"
+    ]
     assert len(checked) >= 6
     for path in checked:
         for name in imported(path):
@@ -129,7 +155,9 @@ DOC = ROOT.parent / "docs" / "architecture.md"
 
 
 def layers() -> list[list[str]]:
-    """The list in docs/architecture.md: a paragraph is a layer, a line that begins at its margin names a file or a package."""
+    """The list in docs/architecture.md: a paragraph is a layer, a line that begins at its margin
+    names a file or a package.
+    """
     text = DOC.read_text(encoding="utf-8").partition("\n## Layers\n")[2].partition("\n## ")[0]
     found: list[list[str]] = []
     for paragraph in text.split("\n\n"):
@@ -151,7 +179,9 @@ def layer(module: str) -> int:
 
 def test_the_list_of_layers_names_every_file_once_and_nothing_else():
     named = [name for names in LAYERS for name in names]
-    there = {p.stem for p in ROOT.glob("*.py")} | {p.parent.name for p in ROOT.glob("*/__init__.py")}
+    there = {p.stem for p in ROOT.glob("*.py")} | {
+        p.parent.name for p in ROOT.glob("*/__init__.py")
+    }
     assert sorted(named) == sorted(there - {"__init__"})
 
 
@@ -168,8 +198,8 @@ def test_layers_only_look_down(path):
 def test_the_checker_itself_sees_imports(tmp_path):
     path = tmp_path / "sample.py"
     path.write_text(
-        "from typing import TYPE_CHECKING\nfrom hearsay import graphs\nif TYPE_CHECKING:\n    import typer\n"
-        "def f():\n    import matplotlib.pyplot\n"
+        "from typing import TYPE_CHECKING\nfrom hearsay import graphs\nif TYPE_CHECKING:\n   "
+        " import typer\ndef f():\n    import matplotlib.pyplot\n"
     )
     assert {"hearsay.graphs", "typer", "matplotlib.pyplot"} <= imported(path)
     assert {"typer", "matplotlib.pyplot"}.isdisjoint(imported(path, everywhere=False))

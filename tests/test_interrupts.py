@@ -19,8 +19,24 @@ from hearsay.audit import dlg
 from hearsay.cli import commands
 from hearsay.experiments import EXPERIMENTS, parts
 
-simulation = importlib.import_module("hearsay.simulation.simulating")  # hearsay.simulate itself is the function
-TINY = ["--loss", "ridge", "--agents", "3", "--set", "problem.records=20", "--set", "problem.dimension=2", "--steps", "4", "--seeds", "1", "--epsilon", "4"]  # fmt: skip
+# hearsay.simulate itself is the function.
+simulation = importlib.import_module("hearsay.simulation.simulating")
+TINY = [
+    "--loss",
+    "ridge",
+    "--agents",
+    "3",
+    "--set",
+    "problem.records=20",
+    "--set",
+    "problem.dimension=2",
+    "--steps",
+    "4",
+    "--seeds",
+    "1",
+    "--epsilon",
+    "4",
+]
 PROBLEM = hs.problems.ridge(agents=3, records=20, dimension=2)
 GRAPH = hs.graphs.ring(3)
 
@@ -46,15 +62,25 @@ def test_the_first_signal_asks_and_the_second_one_ends(number):
     assert signal.getsignal(number) is outer
 
 
-@pytest.mark.parametrize("words", [["certify"], ["plan"], ["run"], ["attack"], ["compare", "dsgd", "dola"], ["demo"]], ids=lambda w: w[0])  # fmt: skip
+@pytest.mark.parametrize(
+    "words",
+    [["certify"], ["plan"], ["run"], ["attack"], ["compare", "dsgd", "dola"], ["demo"]],
+    ids=lambda w: w[0],
+)
 def test_an_interrupted_command_says_how_to_start_it_again(words, tmp_path, monkeypatch):
     monkeypatch.setattr(config, "build", stop)
-    options = {"certify": [], "plan": ["--epsilon", "1", "--out", str(tmp_path / "x" / "plan.toml")]}
+    options = {
+        "certify": [],
+        "plan": ["--epsilon", "1", "--out", str(tmp_path / "x" / "plan.toml")],
+    }
     given = [*words, *options.get(words[0], ["--out", f"{tmp_path / 'a b'}"])]
     result = call(monkeypatch, *given)
     assert result.exit_code == 130, result.output
     assert "Traceback" not in result.output
-    assert f"Interrupted. Nothing is left of it. To start it again: hearsay {words[0]}" in result.output
+    assert (
+        f"Interrupted. Nothing is left of it. To start it again: hearsay {words[0]}"
+        in result.output
+    )
     assert "plan" in words or "certify" in words or f"'{tmp_path / 'a b'}'" in result.output
     assert list(tmp_path.iterdir()) == [], "nor does an empty folder stay behind"
 
@@ -70,7 +96,10 @@ def test_an_interrupted_comparison_reports_what_is_done(tmp_path, monkeypatch):
     monkeypatch.setattr(simulation, "simulate", second_is_cut)
     result = call(monkeypatch, "compare", "dsgd", "dola", "pdop", *TINY, "--out", tmp_path)
     assert result.exit_code == 130
-    assert "The report has what is done. To start it again: hearsay compare dsgd dola pdop" in result.output
+    assert (
+        "The report has what is done. To start it again: hearsay compare dsgd dola pdop"
+        in result.output
+    )
     page = (tmp_path / "report.html").read_text()
     assert "INTERRUPTED: dola, pdop did not come to the end." in page and "dsgd" in page
 
@@ -94,7 +123,10 @@ def test_an_interrupted_sweep_keeps_its_whole_levels(monkeypatch):
 
 def experiment(folder, *, data_dir, seeds, scale, progress):
     """Two runs and a page, as the real ones."""
-    runs = [parts.simulate(hs.Dsgd(noise=n), PROBLEM, GRAPH, steps=4, seeds=seeds, reference=False) for n in (1, 2)]
+    runs = [
+        parts.simulate(hs.Dsgd(noise=n), PROBLEM, GRAPH, steps=4, seeds=seeds, reference=False)
+        for n in (1, 2)
+    ]
     page = folder / "report.html"
     page.write_text(" ".join(repr(float(run.models.sum())) for run in runs))
     return page
@@ -114,7 +146,10 @@ def test_reproduce_goes_on_where_it_was_interrupted(tmp_path, monkeypatch):
     words = ["reproduce", "p1-mushrooms", "--seeds", "1", "--out", tmp_path / "cut"]
     result = call(monkeypatch, *words)
     assert result.exit_code == 130
-    assert "1 runs are kept" in result.output and "To start it again: hearsay reproduce p1-mushrooms" in result.output
+    assert (
+        "1 runs are kept" in result.output
+        and "To start it again: hearsay reproduce p1-mushrooms" in result.output
+    )
     assert "INTERRUPTED: this is no report" in (tmp_path / "cut" / parts.PAGE).read_text()
     assert not (tmp_path / "cut" / "report.html").exists()
 
@@ -124,7 +159,9 @@ def test_reproduce_goes_on_where_it_was_interrupted(tmp_path, monkeypatch):
     assert len(calls) == 3, "the first run was not repeated"
     assert [p.name for p in (tmp_path / "cut").iterdir()] == ["report.html"]
     call(monkeypatch, *words[:-1], tmp_path / "whole")
-    assert (tmp_path / "cut" / "report.html").read_text() == (tmp_path / "whole" / "report.html").read_text()
+    assert (tmp_path / "cut" / "report.html").read_text() == (
+        tmp_path / "whole" / "report.html"
+    ).read_text()
 
 
 def test_a_kept_run_is_the_run_itself(tmp_path, monkeypatch):
@@ -137,26 +174,47 @@ def test_a_kept_run_is_the_run_itself(tmp_path, monkeypatch):
         assert kept.found == 1
         parts.simulate(algorithm, PROBLEM, GRAPH, steps=5, seeds=2)
         assert kept.found == 1 and len(kept.done) == 2
-    assert again.certificate == first.certificate and again.seeds == first.seeds and again.stopped is None
+    assert (
+        again.certificate == first.certificate
+        and again.seeds == first.seeds
+        and again.stopped is None
+    )
     assert again.to_csv() == first.to_csv() and again.spent_csv() == first.spent_csv()
     assert (again.models == first.models).all()
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("words", [["run", *TINY], ["compare", "dsgd", "dola", *TINY], ["attack"], ["audit"], ["reproduce", "p1-mushrooms"], ["demo"]], ids=lambda w: w[0])  # fmt: skip
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", *TINY],
+        ["compare", "dsgd", "dola", *TINY],
+        ["attack"],
+        ["audit"],
+        ["reproduce", "p1-mushrooms"],
+        ["demo"],
+    ],
+    ids=lambda w: w[0],
+)
 def test_two_commands_do_not_share_a_folder(words, tmp_path, monkeypatch):
     monkeypatch.setattr(config, "build", lambda *_: pytest.fail("the second command has begun"))
-    monkeypatch.setitem(EXPERIMENTS, "p1-mushrooms", lambda *_, **__: pytest.fail("the second command has begun"))
+    monkeypatch.setitem(
+        EXPERIMENTS, "p1-mushrooms", lambda *_, **__: pytest.fail("the second command has begun")
+    )
     found = []
 
     def second():
         found.append(CliRunner().invoke(commands.app, [*words, "--out", str(tmp_path)]))
 
     with held(tmp_path):
-        thread = threading.Thread(target=second)  # a folder is held by a thread, or by another process
+        # A folder is held by a thread, or by another process.
+        thread = threading.Thread(target=second)
         thread.start()
         thread.join()
-    assert re.search(f"the folder must be free, got {tmp_path}, into which .* is writing", str(found[0].exception))
+    assert re.search(
+        f"the folder must be free, got {tmp_path}, into which .* is writing",
+        str(found[0].exception),
+    )
 
 
 def test_a_library_run_holds_its_folder(tmp_path):

@@ -1,4 +1,6 @@
-"""The search of benchmarks/number_search.py, for a few seconds; and what it would say of code that keeps the numbers it was given."""
+"""The search of benchmarks/number_search.py, for a few seconds;
+and what it would say of code that keeps the numbers it was given.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,11 @@ def test_a_short_search_finds_nothing():
         assert not outcome.startswith("FAULT"), (outcome, case, details)
         outcomes.append(outcome)
     assert outcomes.count("same as in plain numbers") >= 5
-    quick = next(c for c, o in zip(cases, outcomes, strict=True) if o.startswith("same") and c["name"] == "dsgd")
+    quick = next(
+        c
+        for c, o in zip(cases, outcomes, strict=True)
+        if o.startswith("same") and c["name"] == "dsgd"
+    )
     found, ratio = number_search.attacked(quick, 0)
     assert found == "attack within the certificate" and ratio > 0.1
 

@@ -1,7 +1,10 @@
-"""Every number that anybody can give, in every type of number there is: what is computed from it is what is computed from the plain float of the same value.
+"""Every number that anybody can give, in every type of number there is: what is computed from it is
+what is computed from the plain float of the same value.
 
-Parameters are found, not listed: all fields of all public dataclasses and all arguments of all public functions that are annotated as numbers. A new field or
-argument of a known class or function is tested at once; a new class or function makes `test_nothing_is_left_out` fail until it has an example here.
+Parameters are found, not listed: all fields of all public dataclasses and all arguments of all
+public functions that are annotated as numbers. A new field or argument of a known class or function
+is tested at once; a new class or function makes `test_nothing_is_left_out` fail until it has an
+example here.
 """
 
 from __future__ import annotations
@@ -31,7 +34,15 @@ from hearsay.config import Config
 from hearsay.mechanisms import lattice
 from hearsay.mechanisms.factorized import kinds
 from hearsay.planning import plan
-from hearsay.privacy import calibrate, convert, horizon, one_mechanism, participation, recursion, rounding
+from hearsay.privacy import (
+    calibrate,
+    convert,
+    horizon,
+    one_mechanism,
+    participation,
+    recursion,
+    rounding,
+)
 from hearsay.privacy.certificate import AgentBudget, Lifetime
 from hearsay.problems import problem
 from hearsay.problems.data import datasets, images, partition
@@ -40,9 +51,11 @@ from hearsay.problems.sampling import samplers
 from hearsay.schedules import Schedule, Share
 from hearsay.simulation import regret
 
-certificates = importlib.import_module("hearsay.certification")  # the name in the package is the function
+# The name in the package is the function.
+certificates = importlib.import_module("hearsay.certification")
 
-# The types, each with a value that its own arithmetic gets wrong: doubled it overflows, or it is not the decimal that was typed.
+# The types, each with a value that its own arithmetic gets wrong: doubled it overflows, or it is
+# not the decimal that was typed.
 KINDS = {
     "int8": (np.int8, 100),
     "uint8": (np.uint8, 200),
@@ -59,14 +72,29 @@ KINDS = {
     "Fraction": (lambda v: Fraction(v).limit_denominator(1000), 1 / 3),
     "Decimal": (lambda v: Decimal(str(v)), 0.1),
 }
-REFUSED = (True, np.True_, np.array(True), "1", b"1", 1j, np.complex64(1), np.timedelta64(1), np.array([1.0]), math.nan, object())  # fmt: skip
+REFUSED = (
+    True,
+    np.True_,
+    np.array(True),
+    "1",
+    b"1",
+    1j,
+    np.complex64(1),
+    np.timedelta64(1),
+    np.array([1.0]),
+    math.nan,
+    object(),
+)
 NUMBER = re.compile(r"(?:float|int|None|Rule|[\s|])+")
 SCHEDULE = re.compile(r"(?:Schedule|Noise|None|[\s|])+")
 
 
 def plain(given):
     """The same value as Python's own number."""
-    whole = isinstance(given, int) or getattr(getattr(given, "dtype", None), "kind", "") in ("i", "u")
+    whole = isinstance(given, int) or getattr(getattr(given, "dtype", None), "kind", "") in (
+        "i",
+        "u",
+    )
     return int(given) if whole else float(given)
 
 
@@ -74,7 +102,12 @@ def values(base, kind):
     """Of that type: the value that a parameter has now, and the one that is awkward."""
     make, awkward = KINDS[kind]
     found = [make(awkward)]
-    if isinstance(base, (int, float)) and not isinstance(base, bool) and math.isfinite(base) and abs(base) <= 100:
+    if (
+        isinstance(base, (int, float))
+        and not isinstance(base, bool)
+        and math.isfinite(base)
+        and abs(base) <= 100
+    ):
         unsigned = base < 0 and kind == "uint8"
         found += [] if unsigned else [make(base)]
     return found
@@ -114,7 +147,9 @@ def numbers_are_plain(value) -> bool:
 
 
 def hold(name, build, base, kind):
-    """`build(value)` is the same for a value of that type as for the plain number, or it names the parameter in refusing the type."""
+    """`build(value)` is the same for a value of that type as for the plain number,
+    or it names the parameter in refusing the type.
+    """
     for given in values(base, kind):
         expected, wrong = outcome(lambda given=given: build(plain(given)))
         found, refused = outcome(lambda given=given: build(given))
@@ -122,7 +157,10 @@ def hold(name, build, base, kind):
             # `replace` may trip over another field first, so the words are not compared.
             assert type(refused) in (TypeError, ValueError)
         elif refused is not None:
-            assert re.search(rf"\b{re.escape(name)}\b.* must be a (whole )?number", str(refused)), (given, refused)
+            assert re.search(rf"\b{re.escape(name)}\b.* must be a (whole )?number", str(refused)), (
+                given,
+                refused,
+            )
         else:
             assert wrong is None, (name, given, wrong)
             assert same(found, expected), (name, given, found, expected)
@@ -142,12 +180,20 @@ def parameters(item) -> dict[str, str]:
     if inspect.isclass(item):
         found = {f.name: str(f.type) for f in dataclasses.fields(item) if f.init}
     else:
-        named = [p for p in inspect.signature(item).parameters.values() if p.kind is not p.VAR_KEYWORD]
+        named = [
+            p for p in inspect.signature(item).parameters.values() if p.kind is not p.VAR_KEYWORD
+        ]
         found = {p.name: str(p.annotation) for p in named}
-    return {n: a for n, a in found.items() if a != "None" and (NUMBER.fullmatch(a) or SCHEDULE.fullmatch(a))}
+    return {
+        n: a
+        for n, a in found.items()
+        if a != "None" and (NUMBER.fullmatch(a) or SCHEDULE.fullmatch(a))
+    }
 
 
-CLASSES = [c for c in public() if inspect.isclass(c) and dataclasses.is_dataclass(c) and parameters(c)]
+CLASSES = [
+    c for c in public() if inspect.isclass(c) and dataclasses.is_dataclass(c) and parameters(c)
+]
 FUNCTIONS = [f for f in public() if inspect.isfunction(f) and parameters(f)]
 
 GRAPH = graphs.ring(3)
@@ -161,22 +207,65 @@ ONLINE = hs.federated_independent(horizon=4, sampling=hs.Fresh(2), noise=1.0)
 BUDGET = AgentBudget(0, 1.0, "basis", "pattern", "dominated", 2.0, 0.5, 0.1, delta=0.1)
 EXAMPLES = [
     *(cls() for cls in hs.REGISTRY.values()),
-    hs.correlated_federated(factorization="banded", width=3), hs.weighted_erm(weights=(1.0, 2.0)),
-    hs.Constant(0.3), hs.PowerLaw(0.3, -0.7, 2.0), hs.Geometric(0.3, 0.9), Share(0.3, hs.Constant(4.0), 20.0), hs.SampleSize(hs.Constant(3.0)),
-    hs.Fresh(2), hs.Cyclic(2), hs.Subset(2), hs.Resample(2), samplers.Arrivals(2, 3, 16),
-    domains.Ball(3.0), domains.Box(-1.0, 2.0), problem.Declared(0.3), PROBLEM, DATA, IMAGES, NETWORK.loss, NETWORK.loss.model,
-    linear.Logistic(1.5, 0.1, 1.0, 0.5), linear.Squared(1.5, 0.1, 2.0, 0.5), linear.HalfSquared(1.5, 0.1, 2.0, 0.5),
+    hs.correlated_federated(factorization="banded", width=3),
+    hs.weighted_erm(weights=(1.0, 2.0)),
+    hs.Constant(0.3),
+    hs.PowerLaw(0.3, -0.7, 2.0),
+    hs.Geometric(0.3, 0.9),
+    Share(0.3, hs.Constant(4.0), 20.0),
+    hs.SampleSize(hs.Constant(3.0)),
+    hs.Fresh(2),
+    hs.Cyclic(2),
+    hs.Subset(2),
+    hs.Resample(2),
+    samplers.Arrivals(2, 3, 16),
+    domains.Ball(3.0),
+    domains.Box(-1.0, 2.0),
+    problem.Declared(0.3),
+    PROBLEM,
+    DATA,
+    IMAGES,
+    NETWORK.loss,
+    NETWORK.loss.model,
+    linear.Logistic(1.5, 0.1, 1.0, 0.5),
+    linear.Squared(1.5, 0.1, 2.0, 0.5),
+    linear.HalfSquared(1.5, 0.1, 2.0, 0.5),
     linear.PolynomialLogistic(1.5, 0.1, 1.0, margin_bound=3.0),
-    *(kinds.factorization(n, 6, **({"bands": 3} if n == "banded" else {})) for n in kinds.FACTORIZATIONS),
-    horizon.Bound(1.0, 3, 0.5), one_mechanism.OneMechanism(0.3, 5, participation.Every(), "basis"), participation.Cyclic(3),
-    participation.Rolling(hs.Constant(2.0), 9), ACCOUNT, ACCOUNT.recursion, ACCOUNT.releases[0], BUDGET,
-    hs.Certificate("a", 5, "laplace", (BUDGET,), 0.1), Lifetime(0.5, 1.5, 0.1, ("one",), 3),
-]  # fmt: skip
-# What functions return and nobody gives; a model that is traced, and the abstract parents of the above.
+    *(
+        kinds.factorization(n, 6, **({"bands": 3} if n == "banded" else {}))
+        for n in kinds.FACTORIZATIONS
+    ),
+    horizon.Bound(1.0, 3, 0.5),
+    one_mechanism.OneMechanism(0.3, 5, participation.Every(), "basis"),
+    participation.Cyclic(3),
+    participation.Rolling(hs.Constant(2.0), 9),
+    ACCOUNT,
+    ACCOUNT.recursion,
+    ACCOUNT.releases[0],
+    BUDGET,
+    hs.Certificate("a", 5, "laplace", (BUDGET,), 0.1),
+    Lifetime(0.5, 1.5, 0.1, ("one",), 3),
+]
+# What functions return and nobody gives; a model that is traced, and the abstract parents
+# of the above.
 RESULTS = {
-    "AgentAudit", "Audit", "Claim", "DataFile", "Found", "GradientPerturbation", "OneRun", "Plan", "Prefix", "Reconstruction", "Regret", "Residuals", "Run", "Searched",
-    "Sweep", "Test",
-}  # fmt: skip
+    "AgentAudit",
+    "Audit",
+    "Claim",
+    "DataFile",
+    "Found",
+    "GradientPerturbation",
+    "OneRun",
+    "Plan",
+    "Prefix",
+    "Reconstruction",
+    "Regret",
+    "Residuals",
+    "Run",
+    "Searched",
+    "Sweep",
+    "Test",
+}
 PARENTS = {"Algorithm", "Factorization", "LinearLoss", "Sampling", "Sized", "Conv", "GroupNorm"}
 
 
@@ -185,16 +274,32 @@ def test_fields(example):
     for name, annotation in parameters(type(example)).items():
         base = getattr(example, name)
         for kind in KINDS:
-            hold(name, lambda value, name=name: dataclasses.replace(example, **{name: value}), base, kind)
+            hold(
+                name,
+                lambda value, name=name: dataclasses.replace(example, **{name: value}),
+                base,
+                kind,
+            )
             for given in values(base, kind):
-                found, _ = outcome(lambda given=given, name=name: dataclasses.replace(example, **{name: given}))
+                found, _ = outcome(
+                    lambda given=given, name=name: dataclasses.replace(example, **{name: given})
+                )
                 if found is not None:
                     stored = getattr(found, name)
                     assert numbers_are_plain(stored), (name, kind, stored)
-                    assert type(stored) in (int, float) or SCHEDULE.fullmatch(annotation), (name, kind, stored)
+                    assert type(stored) in (int, float) or SCHEDULE.fullmatch(annotation), (
+                        name,
+                        kind,
+                        stored,
+                    )
         for bad in REFUSED:
-            text = isinstance(bad, str) and SCHEDULE.fullmatch(annotation)  # schedules may be written so
-            if text or ("Noise" in annotation and np.ndim(bad)) or (name == "paper_epsilon" and bad is math.nan):
+            # Schedules may be written so.
+            text = isinstance(bad, str) and SCHEDULE.fullmatch(annotation)
+            if (
+                text
+                or ("Noise" in annotation and np.ndim(bad))
+                or (name == "paper_epsilon" and bad is math.nan)
+            ):
                 continue
             with pytest.raises((TypeError, ValueError), match=r"must be|needs"):
                 dataclasses.replace(example, **{name: bad})
@@ -203,66 +308,222 @@ def test_fields(example):
 DIRECTED = nx.cycle_graph(3, create_using=nx.DiGraph)
 COMMON = {"algorithm": hs.ldp_online(), "problem": PROBLEM, "graph": GRAPH}
 CALLS = {
-    hs.scheme_s1: {"horizon": 20}, hs.scheme_s2: {"horizon": 20},
-    certificates.certify: {**COMMON, "horizon": 8, "delta": 0.1}, certificates.calibrate: {**COMMON, "horizon": 8, "epsilon": 1.0, "delta": 0.1},
-    certificates.planned: {"make": lambda h: hs.scheme_s1(h), **COMMON, "horizons": [3, 5], "delta": 0.1},
-    certificates.as_epsilon: {"algorithm": hs.ldp_online(mechanism="gaussian"), "spent": np.ones((1, 1)), "delta": 0.1},
+    hs.scheme_s1: {"horizon": 20},
+    hs.scheme_s2: {"horizon": 20},
+    certificates.certify: {**COMMON, "horizon": 8, "delta": 0.1},
+    certificates.calibrate: {**COMMON, "horizon": 8, "epsilon": 1.0, "delta": 0.1},
+    certificates.planned: {
+        "make": lambda h: hs.scheme_s1(h),
+        **COMMON,
+        "horizons": [3, 5],
+        "delta": 0.1,
+    },
+    certificates.as_epsilon: {
+        "algorithm": hs.ldp_online(mechanism="gaussian"),
+        "spent": np.ones((1, 1)),
+        "delta": 0.1,
+    },
     certificates.allowance: {"algorithm": hs.ternary_dsgd(), "budget": [1.0], "delta": 0.1},
     certificates.messages_within: {**COMMON, "horizon": 8, "budget": [0.1, 0.1, 0.1], "delta": 0.1},
-    certificates.best_account: {**COMMON, "agent": 1, "horizon": 8}, certificates.spent_after: {**COMMON, "messages": [3]},
+    certificates.best_account: {**COMMON, "agent": 1, "horizon": 8},
+    certificates.spent_after: {**COMMON, "messages": [3]},
     plan: {**COMMON, "horizon": 8, "epsilon": 1.0, "delta": 0.1, "samples": 100},
     graphs.from_networkx: {"graph": DIRECTED, "weight": 0.3},
-    **{b: {"agents": 5, "weight": 0.1} for b in graphs.BUILDERS.values()}, graphs.edges: {"agents": 3, "edges": [[0, 1], [1, 2]], "weight": 0.2},
+    **{b: {"agents": 5, "weight": 0.1} for b in graphs.BUILDERS.values()},
+    graphs.edges: {"agents": 3, "edges": [[0, 1], [1, 2]], "weight": 0.2},
     graphs.random: {"agents": 6, "weight": 0.1, "degree": 3, "seed": 1},
-    lattice.grid: {"scale": 0.3}, lattice.quantize: {"value": np.ones(2), "grid": 0.5}, lattice.rounding_sensitivity: {"grid": 0.5, "dimension": 3, "norm": "l2"},
-    calibrate.as_horizon: {"horizon": 8}, calibrate.cost: {"account": ACCOUNT, "horizon": 8},
-    calibrate.noise_factor: {"account": ACCOUNT, "epsilon": 0.5, "horizon": 8, "delta": 0.1}, calibrate.rho_for: {"epsilon": 0.5, "delta": 0.1},
-    convert.laplace_epsilon: {"parameters": np.full((2, 3), 0.1), "delta": 0.1}, convert.gaussian_epsilon: {"rho": 0.5, "delta": 0.1},
+    lattice.grid: {"scale": 0.3},
+    lattice.quantize: {"value": np.ones(2), "grid": 0.5},
+    lattice.rounding_sensitivity: {"grid": 0.5, "dimension": 3, "norm": "l2"},
+    calibrate.as_horizon: {"horizon": 8},
+    calibrate.cost: {"account": ACCOUNT, "horizon": 8},
+    calibrate.noise_factor: {"account": ACCOUNT, "epsilon": 0.5, "horizon": 8, "delta": 0.1},
+    calibrate.rho_for: {"epsilon": 0.5, "delta": 0.1},
+    convert.laplace_epsilon: {"parameters": np.full((2, 3), 0.1), "delta": 0.1},
+    convert.gaussian_epsilon: {"rho": 0.5, "delta": 0.1},
     kinds.factorization: {"name": "tree", "rounds": 6},
-    recursion.prices: {"account": ACCOUNT, "horizon": 8, "terminal": 0.5}, recursion.spent: {"account": ACCOUNT, "horizon": 8},
-    recursion.message_costs: {"account": ACCOUNT, "horizon": 8}, recursion.spent_at: {"account": ACCOUNT, "horizons": [3, 8]},
-    rounding.laplace: {"epsilon": 0.5, "numbers": 8}, rounding.gaussian: {"rho": 0.5, "numbers": 8}, rounding.ternary: {"delta": 0.1, "numbers": 8},
-    rounding.factorized: {"rho": 0.5, "factorization": kinds.factorization("tree", 6), "dimension": 3},
-    rounding.curve_slack: {"coordinates": 8, "epsilon": 0.5}, rounding.gaussian_epsilon: {"rho": 0.5, "delta": 0.1, "numbers": 8},
+    recursion.prices: {"account": ACCOUNT, "horizon": 8, "terminal": 0.5},
+    recursion.spent: {"account": ACCOUNT, "horizon": 8},
+    recursion.message_costs: {"account": ACCOUNT, "horizon": 8},
+    recursion.spent_at: {"account": ACCOUNT, "horizons": [3, 8]},
+    rounding.laplace: {"epsilon": 0.5, "numbers": 8},
+    rounding.gaussian: {"rho": 0.5, "numbers": 8},
+    rounding.ternary: {"delta": 0.1, "numbers": 8},
+    rounding.factorized: {
+        "rho": 0.5,
+        "factorization": kinds.factorization("tree", 6),
+        "dimension": 3,
+    },
+    rounding.curve_slack: {"coordinates": 8, "epsilon": 0.5},
+    rounding.gaussian_epsilon: {"rho": 0.5, "delta": 0.1, "numbers": 8},
     rounding.laplace_epsilon: {"parameters": np.full((2, 3), 0.1), "delta": 0.1, "numbers": 8},
     datasets.load: {"name": "digits", "seed": 1, "test_fraction": 0.3},
-    datasets.from_arrays: {"features": FEATURES, "labels": LABELS, "feature_bound": 0.5, "label_bound": 0.5, "test_fraction": 0.2, "seed": 1},
-    datasets.linear_stream: {"records": 9, "dimension": 2, "noise": 0.1, "seed": 1, "feature_bound": 0.7, "label_bound": 0.5, "test_records": 3},
-    datasets.shorten: {"features": FEATURES, "bound": 0.5}, images.from_records: {"features": np.zeros((9, 2), np.uint8), "labels": np.arange(9) % 2, "classes": 2},
+    datasets.from_arrays: {
+        "features": FEATURES,
+        "labels": LABELS,
+        "feature_bound": 0.5,
+        "label_bound": 0.5,
+        "test_fraction": 0.2,
+        "seed": 1,
+    },
+    datasets.linear_stream: {
+        "records": 9,
+        "dimension": 2,
+        "noise": 0.1,
+        "seed": 1,
+        "feature_bound": 0.7,
+        "label_bound": 0.5,
+        "test_records": 3,
+    },
+    datasets.shorten: {"features": FEATURES, "bound": 0.5},
+    images.from_records: {
+        "features": np.zeros((9, 2), np.uint8),
+        "labels": np.arange(9) % 2,
+        "classes": 2,
+    },
     linear.polynomial: {"loss": linear.Logistic(1.0), "domain": domains.Ball(2.0), "dimension": 2},
-    **{r: {"labels": LABELS, "agents": 3} for r in (partition.iid, partition.by_label, partition.half_by_label)},
-    partition.dirichlet: {"labels": LABELS, "agents": 3, "alpha": 9.0}, partition.dominant: {"labels": LABELS, "agents": 3, "share": 0.4},
+    **{
+        r: {"labels": LABELS, "agents": 3}
+        for r in (partition.iid, partition.by_label, partition.half_by_label)
+    },
+    partition.dirichlet: {"labels": LABELS, "agents": 3, "alpha": 9.0},
+    partition.dominant: {"labels": LABELS, "agents": 3, "share": 0.4},
     partition.partition: {"rule": "iid", "labels": LABELS, "agents": 3, "seed": 1},
     per_record.fitting_microbatch: {"bytes_per_record": 10, "available_bytes": 99},
-    problem.logistic: {"data": DATA, "agents": 3, "ridge": 0.1, "per_step": 2, "head_start": 1, "radius": 3.0, "clip": 0.5, "seed": 1},
-    problem.ridge: {"agents": 3, "ridge": 0.1, "per_step": 2, "head_start": 1, "radius": 3.0, "clip": 0.5, "dimension": 2, "records": 20, "seed": 1},
-    problem.estimation: {"agents": 3, "target": 0.5, "noise": 0.3, "change": 0.4, "feature_bound": 0.5, "radius": 3.0, "seed": 1},
-    problems.synthetic: {"agents": 2, "records": 9, "dimension": 2, "clip": 0.5, "feature_bound": 0.5, "radius": 3.0, "seed": 1},
-    problems.neural: {"data": IMAGES, "model": "mlp", "agents": 3, "records": 20, "test_records": 5, "microbatch": 2},
-    regret.comparators: {"problem": problems.synthetic(agents=2, records=9, dimension=2), "rounds": 2, "local_steps": 2},
-    hs.simulate: {**COMMON, "steps": 4, "every": 2, "budget": 1.0, "delta": 0.1, "spread": 0.5, "reference": False, "regret": False},
-}  # fmt: skip
+    problem.logistic: {
+        "data": DATA,
+        "agents": 3,
+        "ridge": 0.1,
+        "per_step": 2,
+        "head_start": 1,
+        "radius": 3.0,
+        "clip": 0.5,
+        "seed": 1,
+    },
+    problem.ridge: {
+        "agents": 3,
+        "ridge": 0.1,
+        "per_step": 2,
+        "head_start": 1,
+        "radius": 3.0,
+        "clip": 0.5,
+        "dimension": 2,
+        "records": 20,
+        "seed": 1,
+    },
+    problem.estimation: {
+        "agents": 3,
+        "target": 0.5,
+        "noise": 0.3,
+        "change": 0.4,
+        "feature_bound": 0.5,
+        "radius": 3.0,
+        "seed": 1,
+    },
+    problems.synthetic: {
+        "agents": 2,
+        "records": 9,
+        "dimension": 2,
+        "clip": 0.5,
+        "feature_bound": 0.5,
+        "radius": 3.0,
+        "seed": 1,
+    },
+    problems.neural: {
+        "data": IMAGES,
+        "model": "mlp",
+        "agents": 3,
+        "records": 20,
+        "test_records": 5,
+        "microbatch": 2,
+    },
+    regret.comparators: {
+        "problem": problems.synthetic(agents=2, records=9, dimension=2),
+        "rounds": 2,
+        "local_steps": 2,
+    },
+    hs.simulate: {
+        **COMMON,
+        "steps": 4,
+        "every": 2,
+        "budget": 1.0,
+        "delta": 0.1,
+        "spread": 0.5,
+        "reference": False,
+        "regret": False,
+    },
+}
+# The types differ in nothing but time there.
 COSTLY = (
     hs.simulate,
     problems.neural,
     datasets.load,
     calibrate.rho_for,
     regret.comparators,
-)  # the types differ in nothing but time there
-# Large counts are refused late, or would be followed: what is awkward about them is left to the others.
-SMALL = {"agents", "records", "dimension", "test_records", "rounds", "local_steps", "steps", "horizon", "horizons", "messages", "degree", "head_start", "numbers", "coordinates"}  # fmt: skip
-# They work on traced values inside compiled programs, on shapes, or on what a public function has checked before; or they draw and are tested where they are.
+)
+# Large counts are refused late, or would be followed: what is awkward about them is left
+# to the others.
+SMALL = {
+    "agents",
+    "records",
+    "dimension",
+    "test_records",
+    "rounds",
+    "local_steps",
+    "steps",
+    "horizon",
+    "horizons",
+    "messages",
+    "degree",
+    "head_start",
+    "numbers",
+    "coordinates",
+}
+# They work on traced values inside compiled programs, on shapes, or on what a public function has
+# checked before; or they draw and are tested where they are.
 INTERNAL = {
-    "hearsay.audit.likelihood", "hearsay.audit.matching", "hearsay.audit.noise_tests", "hearsay.audit.standard_form", "hearsay.simulation.engine", "hearsay.simulation.keys", "hearsay.simulation.metrics", "hearsay.mechanisms.factorized.stream", "hearsay.mechanisms.words", "hearsay.mechanisms.factorized.fit",
-    "hearsay.problems.losses.layers", "hearsay.problems.losses.models", "hearsay.problems.losses.per_record", "hearsay.schedules", "hearsay.base",
-}  # fmt: skip
-ALSO_INTERNAL = {"backward", "with_noise_draws", "allowed_steps", "minima", "released", "online_regret", "as_seeds", "exp_bounds", "discrete_laplace", "discrete_gaussian", "ternary", "privatize"}  # fmt: skip
+    "hearsay.audit.likelihood",
+    "hearsay.audit.matching",
+    "hearsay.audit.noise_tests",
+    "hearsay.audit.standard_form",
+    "hearsay.simulation.engine",
+    "hearsay.simulation.keys",
+    "hearsay.simulation.metrics",
+    "hearsay.mechanisms.factorized.stream",
+    "hearsay.mechanisms.words",
+    "hearsay.mechanisms.factorized.fit",
+    "hearsay.problems.losses.layers",
+    "hearsay.problems.losses.models",
+    "hearsay.problems.losses.per_record",
+    "hearsay.schedules",
+    "hearsay.base",
+}
+ALSO_INTERNAL = {
+    "backward",
+    "with_noise_draws",
+    "allowed_steps",
+    "minima",
+    "released",
+    "online_regret",
+    "as_seeds",
+    "exp_bounds",
+    "discrete_laplace",
+    "discrete_gaussian",
+    "ternary",
+    "privatize",
+}
 
 
 @pytest.mark.parametrize("function", CALLS, ids=lambda f: f.__name__)
 def test_arguments(function):
     base = CALLS[function]
-    seeded = (partition.iid, partition.by_label, partition.half_by_label, partition.dirichlet, partition.dominant)
+    seeded = (
+        partition.iid,
+        partition.by_label,
+        partition.half_by_label,
+        partition.dirichlet,
+        partition.dominant,
+    )
     if function is certificates.planned:
         base = {**base, "problem": PROBLEM}
         base.pop("algorithm")
@@ -289,20 +550,33 @@ def test_arguments(function):
 
 
 def test_nothing_is_left_out():
-    classes = {c.__name__ for c in CLASSES} - {type(e).__name__ for e in EXAMPLES} - RESULTS - PARENTS
+    classes = (
+        {c.__name__ for c in CLASSES} - {type(e).__name__ for e in EXAMPLES} - RESULTS - PARENTS
+    )
     assert not classes, "give each an example in EXAMPLES"
-    plainly = [f for f in FUNCTIONS if not set(parameters(f)) <= getattr(f, "plain_arguments", set())]
+    plainly = [
+        f for f in FUNCTIONS if not set(parameters(f)) <= getattr(f, "plain_arguments", set())
+    ]
     missing = {
         f"{f.__module__}.{f.__name__}"
         for f in plainly
-        if f not in CALLS and not f.__module__.startswith(tuple(INTERNAL)) and f.__name__ not in ALSO_INTERNAL
+        if f not in CALLS
+        and not f.__module__.startswith(tuple(INTERNAL))
+        and f.__name__ not in ALSO_INTERNAL
     }
-    assert not missing, "give each a call in CALLS, or let require.plain_arguments see to its numbers"
+    assert not missing, (
+        "give each a call in CALLS, or let require.plain_arguments see to its numbers"
+    )
 
 
 def test_a_checked_number_is_never_thrown_away():
-    """`require.positive("clip", clip)` on a line of its own checks one number and leaves another in use. Where require.plain_arguments has been before, the two are the same."""
-    rules = "real|number|positive|nonnegative|budget|positive_or_infinite|bound|bound_or_infinite|count|natural|horizon|fraction|share|interval|array|per_agent"
+    """`require.positive("clip", clip)` on a line of its own checks one number and leaves another in
+    use. Where require.plain_arguments has been before, the two are the same.
+    """
+    rules = (
+        "real|number|positive|nonnegative|budget|positive_or_infinite|bound|bound_or_infinite"
+        "|count|natural|horizon|fraction|share|interval|array|per_agent"
+    )
     thrown = re.compile(rf"check\.({rules})\(.*")
     found = []
     for path in Path(hs.__file__).parent.rglob("*.py"):
@@ -316,7 +590,11 @@ def test_a_checked_number_is_never_thrown_away():
         }
         for node in ast.walk(tree):
             if isinstance(node, ast.Expr) and id(node) not in seen_to:
-                found += [f"{path.name}:{node.lineno}: {m[0]}" for m in [thrown.match(ast.unparse(node))] if m]
+                found += [
+                    f"{path.name}:{node.lineno}: {m[0]}"
+                    for m in [thrown.match(ast.unparse(node))]
+                    if m
+                ]
     assert not found
 
 
@@ -327,25 +605,43 @@ def test_numbers_that_no_float_can_hold():
     assert hs.Constant(2**53 + 1).value == 2.0**53
     assert hs.Constant(np.float16(0.1)).value == 0.0999755859375
     for bad in (Decimal("sNaN"), np.ma.masked):
-        with warnings.catch_warnings(), pytest.raises((TypeError, ValueError), match="value must be"):
+        with (
+            warnings.catch_warnings(),
+            pytest.raises((TypeError, ValueError), match="value must be"),
+        ):
             warnings.simplefilter("ignore")
             hs.Constant(bad)
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.float16, np.float32, np.longdouble, bool, object])
+@pytest.mark.parametrize(
+    "dtype", [np.int8, np.uint8, np.float16, np.float32, np.longdouble, bool, object]
+)
 def test_arrays_are_widened_before_anything_is_computed_from_them(dtype):
     whole = np.array([[0, 1], [1, 1], [1, 0], [0, 1]] * 5)
     given, wide = whole.astype(dtype), whole.astype(dtype).astype(np.float64)
     labels = np.arange(20) % 2
-    for data in (datasets.from_arrays(given, labels.astype(dtype), feature_bound=1.2), datasets.Dataset("d", given, labels.astype(dtype), given, labels.astype(dtype), 2.0, 1.0, "declared", "")):  # fmt: skip
-        assert {a.dtype for a in (data.features, data.labels, data.test_features, data.test_labels)} == {
-            np.dtype(float)
-        }
-    one = dataclasses.replace(PROBLEM, features=np.stack([given] * 3), labels=np.stack([labels.astype(dtype)] * 3), counts=np.array([20] * 3, np.int8))  # fmt: skip
+    for data in (
+        datasets.from_arrays(given, labels.astype(dtype), feature_bound=1.2),
+        datasets.Dataset(
+            "d", given, labels.astype(dtype), given, labels.astype(dtype), 2.0, 1.0, "declared", ""
+        ),
+    ):
+        assert {
+            a.dtype for a in (data.features, data.labels, data.test_features, data.test_labels)
+        } == {np.dtype(float)}
+    one = dataclasses.replace(
+        PROBLEM,
+        features=np.stack([given] * 3),
+        labels=np.stack([labels.astype(dtype)] * 3),
+        counts=np.array([20] * 3, np.int8),
+    )
     assert one.features.dtype == one.labels.dtype == np.float64 and one.counts.dtype == np.int64
     assert same(one.features[0], wide)
     matrix = (np.ones((3, 3)) - np.eye(3)).astype(dtype)
-    for built in (graphs.from_weights(matrix), graphs.Graph(sparse.csr_array(matrix.astype(float)).astype(bool))):
+    for built in (
+        graphs.from_weights(matrix),
+        graphs.Graph(sparse.csr_array(matrix.astype(float)).astype(bool)),
+    ):
         assert built.weights.dtype == np.float64 and built.row_sums.tolist() == [2.0, 2.0, 2.0]
     with pytest.raises(ValueError, match="features must be an array of real numbers"):
         datasets.from_arrays(given.astype(complex), labels, feature_bound=1.0)
@@ -371,13 +667,22 @@ def test_sums_of_narrow_weights():
 def test_lists_of_numbers():
     noise = [np.int8(100), np.float16(0.1), Fraction(1, 3)]
     algorithm = hs.dsgd(noise=noise)
-    assert algorithm == hs.dsgd(noise=[100.0, 0.0999755859375, 1 / 3]) and numbers_are_plain(algorithm)
+    assert algorithm == hs.dsgd(noise=[100.0, 0.0999755859375, 1 / 3]) and numbers_are_plain(
+        algorithm
+    )
     assert numbers_are_plain(algorithm.with_noise(np.array([2, 3, 4], np.float32)))
     assert numbers_are_plain(hs.weighted_erm(weights=np.array([1, 2], np.int8)))
     targets = hs.calibrate(algorithm, PROBLEM, GRAPH, np.int8(8), np.array([1, 2, 3], np.uint8))
     assert targets == hs.calibrate(algorithm, PROBLEM, GRAPH, 8, [1.0, 2.0, 3.0])
-    config = Config(privacy={"epsilon": np.array([1, 2], np.int8), "delta": np.float32(0.1)}, run={"seeds": np.array([1, 2]), "steps": np.int8(9)})  # fmt: skip
-    assert config.privacy["epsilon"] == [1.0, 2.0] and type(config.delta) is float and config.seeds == [1, 2]
+    config = Config(
+        privacy={"epsilon": np.array([1, 2], np.int8), "delta": np.float32(0.1)},
+        run={"seeds": np.array([1, 2]), "steps": np.int8(9)},
+    )
+    assert (
+        config.privacy["epsilon"] == [1.0, 2.0]
+        and type(config.delta) is float
+        and config.seeds == [1, 2]
+    )
     assert type(config.steps) is int
 
 
@@ -386,7 +691,9 @@ def test_lists_of_numbers():
 
 def test_a_narrow_clip():
     certified = [
-        hs.certify(hs.ldp_online(noise=1.0), problems.logistic(DATA, agents=3, clip=clip), GRAPH, 20).epsilon
+        hs.certify(
+            hs.ldp_online(noise=1.0), problems.logistic(DATA, agents=3, clip=clip), GRAPH, 20
+        ).epsilon
         for clip in (np.int8(100), 100.0)
     ]
     assert certified[0] == certified[1] and min(certified[0]) > 1
@@ -395,7 +702,9 @@ def test_a_narrow_clip():
 @pytest.mark.parametrize("bound", [np.uint8(255), np.float16(255), np.int16(255)])
 def test_narrow_bounds(bound):
     def boxed(high):
-        return dataclasses.replace(PROBLEM, loss=linear.Squared(2.0), domain=domains.Box(np.int8(-3), high))
+        return dataclasses.replace(
+            PROBLEM, loss=linear.Squared(2.0), domain=domains.Box(np.int8(-3), high)
+        )
 
     def ridge(size):
         data = datasets.from_arrays(FEATURES, LABELS, feature_bound=size, label_bound=size)
@@ -411,7 +720,10 @@ def test_narrow_bounds(bound):
 @pytest.mark.parametrize("name", ["feature_bound", "label_bound", "clip", "radius"])
 @pytest.mark.parametrize("value", [1e-160, 1e-40, 1e-31, 1e31, 1e300])
 def test_bounds_whose_squares_would_be_lost_are_refused(name, value):
-    with pytest.raises(ValueError, match=rf"{name} must be between 1e-30 and 1e\+30 .*, got {re.escape(repr(value))}"):
+    with pytest.raises(
+        ValueError,
+        match=rf"{name} must be between 1e-30 and 1e\+30 .*, got {re.escape(repr(value))}",
+    ):
         if name in ("feature_bound", "label_bound"):
             datasets.from_arrays(FEATURES, LABELS, **{"feature_bound": 1.0, name: value})
         else:
@@ -421,7 +733,9 @@ def test_bounds_whose_squares_would_be_lost_are_refused(name, value):
 @pytest.mark.parametrize("bound", [1e-30, 1e-3, 1.0, 1e30])
 @pytest.mark.parametrize("size", [1e-320, 1e-200, 1e-31, 1.0, 1e200, 1.7e308])
 def test_nothing_is_longer_than_its_bound(bound, size):
-    """Lengths by way of whole-number ratios, which neither vanish nor overflow: after shortening no row is longer, and short rows are as they were."""
+    """Lengths by way of whole-number ratios, which neither vanish nor overflow:
+    after shortening no row is longer, and short rows are as they were.
+    """
     rows = size * np.array([[1.0, -0.7, 0.3], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0], [1.0, 1e-3, 1e-9]])
     limit = Fraction(bound) ** 2
 
@@ -469,7 +783,9 @@ def test_no_sensitivity_is_zero_and_no_budget_negative():
                 return bad
 
         with pytest.raises(ValueError, match="the loss's change must be"):
-            hs.certify(hs.ldp_online(), dataclasses.replace(PROBLEM, loss=Wrong(10.0, clip=1.0)), GRAPH, 5)
+            hs.certify(
+                hs.ldp_online(), dataclasses.replace(PROBLEM, loss=Wrong(10.0, clip=1.0)), GRAPH, 5
+            )
     for name in ("epsilon", "rho", "epsilon_at_delta", "delta"):
         for bad in (-0.1, math.nan):
             with pytest.raises(ValueError, match=f"{name} must be"):
@@ -479,7 +795,12 @@ def test_no_sensitivity_is_zero_and_no_budget_negative():
     for written in ("-1.0", '"nan"'):
         with pytest.raises(ValueError, match="epsilon must be"):
             hs.Certificate.from_json(
-                re.sub(r'"epsilon": [0-9.e+-]+', f'"epsilon": {written}', certificate.to_json(), count=1)
+                re.sub(
+                    r'"epsilon": [0-9.e+-]+',
+                    f'"epsilon": {written}',
+                    certificate.to_json(),
+                    count=1,
+                )
             )
     for rho in (0.0, -1.0, math.nan):
         with pytest.raises(ValueError, match="rho must be"):

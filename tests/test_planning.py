@@ -1,4 +1,6 @@
-"""Plans: never less privacy than asked, the configuration written is the plan, and an impossible target says what binds."""
+"""Plans: never less privacy than asked, the configuration written is the plan,
+and an impossible target says what binds.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,18 @@ FORMS = {
 
 
 def problem_and_graph(agents: int = 4):
-    return hs.problems.ridge(agents=agents, records=60, dimension=3, ridge=0.2), hs.graphs.ring(agents)
+    return hs.problems.ridge(agents=agents, records=60, dimension=3, ridge=0.2), hs.graphs.ring(
+        agents
+    )
 
 
-@pytest.mark.parametrize("case", [*range(12), *(pytest.param(c, marks=pytest.mark.slow) for c in range(12, 24))])
+@pytest.mark.parametrize(
+    "case", [*range(12), *(pytest.param(c, marks=pytest.mark.slow) for c in range(12, 24))]
+)
 def test_never_less_privacy_than_asked(case, tmp_path):
-    """Random targets, horizons, forms, mechanisms and samplers; and `certify` of the written configuration says the same number."""
+    """Random targets, horizons, forms, mechanisms and samplers;
+    and `certify` of the written configuration says the same number.
+    """
     rng = np.random.default_rng(case)
     name = list(FORMS)[case % 3]
     data = {"loss": "ridge", "agents": 4, "records": 60, "dimension": 3, "ridge": 0.2}
@@ -39,9 +47,15 @@ def test_never_less_privacy_than_asked(case, tmp_path):
     horizon = INF if endless else int(rng.integers(1, 40))
     described = Config(problem=data, algorithm=table, privacy={"delta": 1e-5}, run={"steps": 30})
     algorithm, problem, graph = build(described)
-    targets = np.exp(rng.uniform(-4, 3, 4)).tolist() if rng.random() < 0.5 else float(np.exp(rng.uniform(-4, 3)))
+    targets = (
+        np.exp(rng.uniform(-4, 3, 4)).tolist()
+        if rng.random() < 0.5
+        else float(np.exp(rng.uniform(-4, 3)))
+    )
     delta = float(10 ** rng.uniform(-9, -2)) if mechanism == "gaussian" else None
-    found = plan(algorithm, problem, graph, horizon, targets, delta=delta, exponents=bool(rng.random() < 0.5))
+    found = plan(
+        algorithm, problem, graph, horizon, targets, delta=delta, exponents=bool(rng.random() < 0.5)
+    )
     asked = np.broadcast_to(targets, 4)
     assert np.all(np.array(found.certificate.epsilon) <= asked)
     assert np.all(np.array(found.certificate.epsilon) >= asked * (1 - 2e-6))
@@ -49,12 +63,23 @@ def test_never_less_privacy_than_asked(case, tmp_path):
     path.write_text(dump(found.config(described)))
     again, problem, graph = build(load(path))
     assert again == found.algorithm
-    assert hs.certify(again, problem, graph, horizon, delta=delta).epsilon == found.certificate.epsilon
+    assert (
+        hs.certify(again, problem, graph, horizon, delta=delta).epsilon == found.certificate.epsilon
+    )
 
 
 def test_chosen_exponents_beat_every_other_on_the_grid():
-    """By exhaustion over a coarse grid of schedules that satisfy Theorem 7 and Theorem 5 with the same room."""
-    found = plan(hs.gradient_perturbation(sampling=hs.Subset("(k+1)^1.2")), hs.problems.estimation(), hs.graphs.ring(6), INF, 1.0, exponents=True)  # fmt: skip
+    """By exhaustion over a coarse grid of schedules that satisfy Theorem 7 and Theorem 5
+    with the same room.
+    """
+    found = plan(
+        hs.gradient_perturbation(sampling=hs.Subset("(k+1)^1.2")),
+        hs.problems.estimation(),
+        hs.graphs.ring(6),
+        INF,
+        1.0,
+        exponents=True,
+    )
     best = 0.0
     for alpha in np.arange(0.5, 0.99, 0.02):
         for beta in np.arange(0.3, alpha - 0.01, 0.02):
@@ -68,12 +93,26 @@ def test_chosen_exponents_beat_every_other_on_the_grid():
 
 
 def test_a_step_that_never_leaves_the_start_is_not_chosen():
-    """With a small step scale, 1/k steps would forget the start like k^-0.02: the plan takes larger ones and a smaller asymptotic rate."""
+    """With a small step scale, 1/k steps would forget the start like k^-0.02:
+    the plan takes larger ones and a smaller asymptotic rate.
+    """
     problem, graph = hs.problems.estimation(), hs.graphs.ring(6)
-    fast = plan(hs.gradient_perturbation(sampling=hs.Fresh("(k+1)^1.2")), problem, graph, 2000, 1.0, exponents=True)
+    fast = plan(
+        hs.gradient_perturbation(sampling=hs.Fresh("(k+1)^1.2")),
+        problem,
+        graph,
+        2000,
+        1.0,
+        exponents=True,
+    )
     slow = plan(
-        hs.gradient_perturbation(step=hs.PowerLaw(0.01, -0.8), sampling=hs.Fresh("(k+1)^1.2")), problem, graph, 2000, 1.0, exponents=True
-    )  # fmt: skip
+        hs.gradient_perturbation(step=hs.PowerLaw(0.01, -0.8), sampling=hs.Fresh("(k+1)^1.2")),
+        problem,
+        graph,
+        2000,
+        1.0,
+        exponents=True,
+    )
     assert fast.algorithm.step.exponent < slow.algorithm.step.exponent
     steps = slow.algorithm.step(np.arange(2000))
     assert math.exp(-2 * steps.sum()) <= 2000**-slow.rate * 1.1
@@ -93,20 +132,33 @@ def test_a_sample_budget_is_kept():
 
 def test_impossible_targets_say_what_binds():
     problem, graph = problem_and_graph()
-    with pytest.raises(ValueError, match="samples must be at least 100, one record for each of 100 steps, got 50"):
+    with pytest.raises(
+        ValueError, match="samples must be at least 100, one record for each of 100 steps, got 50"
+    ):
         plan(hs.output_perturbation(), problem, graph, 100, 1.0, samples=50)
-    with pytest.raises(ValueError, match=r"samples must be at least .*, what cyclic with .* uses in that horizon"):
+    with pytest.raises(
+        ValueError, match=r"samples must be at least .*, what cyclic with .* uses in that horizon"
+    ):
         plan(hs.output_perturbation(), problem, graph, 100, 1.0, samples=150)
     stream, six = hs.problems.estimation(), hs.graphs.ring(6)
     flat = hs.gradient_perturbation(noise=hs.Constant(1.0), sampling=hs.Subset("(k+1)^0.9"))
     with pytest.raises(
-        ValueError, match=r"no amount of noise .* c_k / b_k decays like k\^-0.9, .* the exponent must exceed 1"
+        ValueError,
+        match=r"no amount of noise .* c_k / b_k decays like k\^-0.9, .* the exponent must exceed 1",
     ):
         plan(flat, stream, six, INF, 1.0)
     with pytest.raises(
-        ValueError, match=r"no choice of exponents meets the target: forgetting the start within 30 steps"
+        ValueError,
+        match=r"no choice of exponents meets the target: forgetting the start within 30 steps",
     ):
-        plan(hs.gradient_perturbation(step=hs.PowerLaw(1e-4, -0.8), sampling=hs.Subset(50)), stream, six, 30, 1.0, exponents=True)  # fmt: skip
+        plan(
+            hs.gradient_perturbation(step=hs.PowerLaw(1e-4, -0.8), sampling=hs.Subset(50)),
+            stream,
+            six,
+            30,
+            1.0,
+            exponents=True,
+        )
     with pytest.raises(ValueError, match="each record keeps its weight for ever"):
         plan(hs.output_perturbation(), problem, graph, INF, 1.0, exponents=True)
     with pytest.raises(ValueError, match=r"exponents can be chosen for .*, not for dsgd"):
@@ -125,7 +177,11 @@ def test_every_algorithm_survives_the_trip_through_a_table(name):
         more["noise"] = [law(0.1 * i + 1 / 3) for i in range(4)]
     algorithm = hs.REGISTRY[name](**more)
     table = as_table(algorithm)
-    again, _, _ = build(load_text(dump(Config(problem={"loss": "ridge", "agents": 4, "records": 20}, algorithm=table))))
+    again, _, _ = build(
+        load_text(
+            dump(Config(problem={"loss": "ridge", "agents": 4, "records": 20}, algorithm=table))
+        )
+    )
     assert again == algorithm
 
 

@@ -1,4 +1,6 @@
-"""Schedules: their values, how they are read from what people write, and upper bounds that really lie above."""
+"""Schedules: their values, how they are read from what people write,
+and upper bounds that really lie above.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,14 @@ def test_values_follow_the_formulas():
 
 
 @pytest.mark.parametrize(
-    "law", [Constant(2), PowerLaw(1, -0.5), Geometric(1, 0.9), SampleSize(PowerLaw(1, 0.5)), Share(1, Constant(4))]
+    "law",
+    [
+        Constant(2),
+        PowerLaw(1, -0.5),
+        Geometric(1, 0.9),
+        SampleSize(PowerLaw(1, 0.5)),
+        Share(1, Constant(4)),
+    ],
 )
 def test_arrays_of_steps_keep_their_shape_and_are_float64(law):
     values = law(np.arange(6).reshape(2, 3))
@@ -43,7 +52,8 @@ def test_arrays_of_steps_keep_their_shape_and_are_float64(law):
 
 
 @pytest.mark.parametrize(
-    "law", [Constant(2.0), PowerLaw(1.5, -0.5, 3.0), Geometric(2.0, 0.9), Share(2.0, PowerLaw(1, 1))]
+    "law",
+    [Constant(2.0), PowerLaw(1.5, -0.5, 3.0), Geometric(2.0, 0.9), Share(2.0, PowerLaw(1, 1))],
 )
 def test_scaled_multiplies_every_value(law):
     np.testing.assert_allclose(law.scaled(2.5)(STEPS[:50]), 2.5 * law(STEPS[:50]), rtol=1e-15)
@@ -84,9 +94,18 @@ def test_reading_what_people_write(written, meant):
         ("2*(k+1)^-0.5 + 1", "step must be a number"),
         ("nan", "step must be finite"),
         (math.inf, "step must be finite"),
-        ({"scale": 1.0, "exponnent": -0.5, "kind": "PowerLaw"}, "step key must be one of .* did you mean 'exponent'"),
-        ({"scale": 1.0, "ratio": 0.5, "shift": 2}, "step key must be one of scale, ratio, got 'shift'"),
-        ({"kind": "Powerlaw", "scale": 1, "exponent": 1}, "step.kind must be one of .* did you mean 'PowerLaw'"),
+        (
+            {"scale": 1.0, "exponnent": -0.5, "kind": "PowerLaw"},
+            "step key must be one of .* did you mean 'exponent'",
+        ),
+        (
+            {"scale": 1.0, "ratio": 0.5, "shift": 2},
+            "step key must be one of scale, ratio, got 'shift'",
+        ),
+        (
+            {"kind": "Powerlaw", "scale": 1, "exponent": 1},
+            "step.kind must be one of .* did you mean 'PowerLaw'",
+        ),
         ({"scale": 1.0, "exponent": -0.5, "shift": 0.0}, "shift must be positive, got 0.0"),
         ({"scale": 1.0, "ratio": -0.5}, "ratio must be positive"),
         ({"scale": math.nan, "exponent": 1.0}, "scale must be finite"),
@@ -124,7 +143,9 @@ def test_to_dict_of_nested_schedules_is_plain_data():
     assert Share(2.0, Constant(3.0), repeats=True).to_dict()["repeats"] is True
 
 
-@pytest.mark.parametrize("law", [Constant(0.25), PowerLaw(0.5, -0.9), PowerLaw(2, 0.1, 20), Geometric(0.5, 0.98)])
+@pytest.mark.parametrize(
+    "law", [Constant(0.25), PowerLaw(0.5, -0.9), PowerLaw(2, 0.1, 20), Geometric(0.5, 0.98)]
+)
 def test_what_a_schedule_prints_can_be_read_back(law):
     assert schedule("x", str(law)) == law
 
@@ -145,7 +166,9 @@ def test_sample_sizes_between_whole_numbers_are_rounded_up():
     k = np.arange(5000)
     exact = np.array([math.isqrt(n - 1) + 1 for n in range(1, 5001)])  # ceil(sqrt(n))
     np.testing.assert_array_equal(size(k), exact)
-    np.testing.assert_array_equal(SampleSize(PowerLaw(1.0, 0.5), "floor+1")(k), [math.isqrt(n) + 1 for n in k + 1])
+    np.testing.assert_array_equal(
+        SampleSize(PowerLaw(1.0, 0.5), "floor+1")(k), [math.isqrt(n) + 1 for n in k + 1]
+    )
 
 
 def test_sample_sizes_never_fall_below_one_and_are_not_scaled():
@@ -188,16 +211,25 @@ def test_the_upper_bound_holds_where_a_sample_size_was_nudged_down(power):
 
 
 @pytest.mark.parametrize(
-    "law", [Constant(0.4), PowerLaw(2.0, -0.7, 3.0), PowerLaw(2.0, 0.3), Geometric(2.0, 0.97), Share(2.0, Constant(2.5)),
-            Share(2.0, SampleSize(Constant(2.5)))]
-)  # fmt: skip
+    "law",
+    [
+        Constant(0.4),
+        PowerLaw(2.0, -0.7, 3.0),
+        PowerLaw(2.0, 0.3),
+        Geometric(2.0, 0.97),
+        Share(2.0, Constant(2.5)),
+        Share(2.0, SampleSize(Constant(2.5))),
+    ],
+)
 def test_upper_bounds_lie_above(law):
     bound = law.upper()
     assert isinstance(bound, PowerLaw)
     assert np.all(bound(STEPS) >= law(STEPS))
 
 
-@pytest.mark.parametrize("law", [Geometric(1.0, 1.01), Geometric(-1.0, 0.9), Share(1.0, Geometric(1.0, 1.1))])
+@pytest.mark.parametrize(
+    "law", [Geometric(1.0, 1.01), Geometric(-1.0, 0.9), Share(1.0, Geometric(1.0, 1.1))]
+)
 def test_no_upper_bound_is_offered_where_there_is_none(law):
     assert law.upper() is None
 
@@ -226,9 +258,12 @@ def test_no_upper_bound_is_offered_where_there_is_none(law):
         ({"scale": 2.0, "exponent": 0.5}, SampleSize(PowerLaw(2.0, 0.5))),
         ({"kind": "Geometric", "scale": 2.0, "ratio": 1.5}, SampleSize(Geometric(2.0, 1.5))),
         ({"kind": "SampleSize", "law": "2*(k+1)^0.5"}, SampleSize(PowerLaw(2.0, 0.5))),
-        ({"kind": "SampleSize", "law": {"scale": 0.5, "exponent": 1.0}, "rounding": "floor+1"}, SampleSize(PowerLaw(0.5, 1.0), "floor+1")),
+        (
+            {"kind": "SampleSize", "law": {"scale": 0.5, "exponent": 1.0}, "rounding": "floor+1"},
+            SampleSize(PowerLaw(0.5, 1.0), "floor+1"),
+        ),
     ],
-)  # fmt: skip
+)
 def test_reading_a_sample_size(written, meant):
     assert sample_size("size", written) == meant
     assert sample_size("size", meant) is meant
@@ -243,8 +278,17 @@ def test_reading_a_sample_size(written, meant):
         ("0.9*(k+1)^2", "size must be at least 1 record at every step, got '0.9 at step 0'"),
         ("0.9*1.5^k", "size must be at least 1 record at every step, got '0.9 at step 0'"),
         ("ceil(0.9*(k+1)^2)", "size must be at least 1 record at every step, got '0.9 at step 0'"),
-        (SampleSize(PowerLaw(0.5, 1.0)), "size must be at least 1 record at every step, got '0.5 at step 0'"),
-        ("4*(k+1)^-0.5", r"size must be at least 1 record at every step, so it must not fall, got PowerLaw\(scale=4.0"),
+        (
+            SampleSize(PowerLaw(0.5, 1.0)),
+            "size must be at least 1 record at every step, got '0.5 at step 0'",
+        ),
+        (
+            "4*(k+1)^-0.5",
+            (
+                r"size must be at least 1 record at every step, so it must not fall, got"
+                r" PowerLaw\(scale=4.0"
+            ),
+        ),
         ("20*0.9^k", r"so it must not fall, got Geometric\(scale=20.0, ratio=0.9\)"),
         ("floor(9*0.9^k)+1", "so it must not fall"),
         (SampleSize(PowerLaw(9.0, -0.01)), "so it must not fall"),
@@ -256,13 +300,22 @@ def test_reading_a_sample_size(written, meant):
         ("floor((k+1)^0.5)", "size must be a number, .* got 'floor"),
         ("floor((k+1)^0.5)+2", "size must be a number, .* got 'floor"),
         ("nan", "size must be finite"),
-        ({"scale": 1.0, "exponnent": 1.0, "kind": "PowerLaw"}, "size key must be one of .* did you mean 'exponent'"),
-        ({"kind": "SampleSize", "law": 3, "rounding": "flor"}, "rounding must be one of ceil, .* did you mean 'floor"),
+        (
+            {"scale": 1.0, "exponnent": 1.0, "kind": "PowerLaw"},
+            "size key must be one of .* did you mean 'exponent'",
+        ),
+        (
+            {"kind": "SampleSize", "law": 3, "rounding": "flor"},
+            "rounding must be one of ceil, .* did you mean 'floor",
+        ),
         ("ceil(0)", "size must be at least 1 record at every step"),
         ("floor(-1)+1", "size must be at least 1 record at every step"),
-        ({"kind": "SampleSize", "law": 3, "roundin": "floor+1"}, "size key must be one of law, rounding, got 'roundin'"),
+        (
+            {"kind": "SampleSize", "law": 3, "roundin": "floor+1"},
+            "size key must be one of law, rounding, got 'roundin'",
+        ),
     ],
-)  # fmt: skip
+)
 def test_bad_sample_sizes_are_named(written, message):
     with pytest.raises(ValueError, match=message):
         sample_size("size", written)
@@ -275,7 +328,16 @@ def test_what_is_no_sample_size_at_all(written):
 
 
 @pytest.mark.parametrize(
-    "size", ["(k+1)^1.1", "floor(0.3*(k+1)^0.5)+1", "2*1.1^k", "7", "ceil(2.5)", "1.5*(k+20)^0.7", "floor(0.5)+1"]
+    "size",
+    [
+        "(k+1)^1.1",
+        "floor(0.3*(k+1)^0.5)+1",
+        "2*1.1^k",
+        "7",
+        "ceil(2.5)",
+        "1.5*(k+20)^0.7",
+        "floor(0.5)+1",
+    ],
 )
 def test_a_sample_size_is_read_back_from_what_it_prints_and_from_its_table(size):
     meant = sample_size("size", size)
@@ -285,11 +347,16 @@ def test_a_sample_size_is_read_back_from_what_it_prints_and_from_its_table(size)
 
 @settings(max_examples=150, deadline=None)
 @given(
-    scale=st.floats(1.0, 50), exponent=st.floats(0, 2.0), shift=st.floats(1.0, 50), ratio=st.floats(1.0, 1.2),
+    scale=st.floats(1.0, 50),
+    exponent=st.floats(0, 2.0),
+    shift=st.floats(1.0, 50),
+    ratio=st.floats(1.0, 1.2),
     rounding=st.sampled_from(["ceil", "floor+1"]),
-)  # fmt: skip
+)
 def test_accepted_sample_sizes_are_whole_and_never_fall(scale, exponent, shift, ratio, rounding):
-    """What the samplers and the certificate rely on: whole numbers, at least one, not falling, within one of the law."""
+    """What the samplers and the certificate rely on: whole numbers, at least one, not falling,
+    within one of the law.
+    """
     for law in (PowerLaw(scale, exponent, shift), Geometric(scale, ratio)):
         size = sample_size("size", SampleSize(law, rounding))(STEPS)
         assert np.array_equal(size, np.rint(size))
@@ -300,7 +367,9 @@ def test_accepted_sample_sizes_are_whole_and_never_fall(scale, exponent, shift, 
 
 @pytest.mark.parametrize("held", [11, 20, 1000, math.inf])
 def test_a_share_with_repeats_is_everything_until_all_records_are_in_the_mean(held):
-    """Draws with replacement may all hit the same record; a batch of the whole data set holds it once."""
+    """Draws with replacement may all hit the same record;
+    a batch of the whole data set holds it once.
+    """
     share = Share(3.0, SampleSize(PowerLaw(2.0, 1.0)), held, repeats=True)
     for k in range(20):
         assert float(share(k)) == (3.0 if 2 * (k + 1) < held else 3.0 / held)

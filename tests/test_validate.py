@@ -37,14 +37,20 @@ def test_flags_are_not_truthy_words():
 def test_one_number_or_one_per_agent():
     assert require.per_agent("epsilon", np.int64(2), 3) == [2.0] * 3
     assert require.per_agent("epsilon", np.array([1, 2]), 2) == [1.0, 2.0]
-    with pytest.raises(ValueError, match="epsilon must be one number, or one for each of the 3 agents, got"):
+    with pytest.raises(
+        ValueError, match="epsilon must be one number, or one for each of the 3 agents, got"
+    ):
         require.per_agent("epsilon", [1, 2], 3)
     with pytest.raises(TypeError, match="epsilon must be a number, got 'abc'"):
         require.per_agent("epsilon", "abc", 3)
 
 
 def test_the_wrong_kind_of_thing_is_named():
-    problem, graph, algorithm = hs.problems.ridge(agents=3, records=9, dimension=2), hs.graphs.ring(3), hs.ldp_online()
+    problem, graph, algorithm = (
+        hs.problems.ridge(agents=3, records=9, dimension=2),
+        hs.graphs.ring(3),
+        hs.ldp_online(),
+    )
     for arguments, name in (
         (("ldp-online", problem, graph), "algorithm"),
         ((algorithm, graph, problem), "problem"),
@@ -62,7 +68,9 @@ def test_the_wrong_kind_of_thing_is_named():
 
 def test_a_far_away_point_is_projected_onto_the_ball_and_not_to_its_centre():
     far = jnp.full(4, 1e25, jnp.float32)
-    assert float(jnp.linalg.norm(hs.problems.Ball(10.0).project(far))) == pytest.approx(10.0, rel=1e-6)
+    assert float(jnp.linalg.norm(hs.problems.Ball(10.0).project(far))) == pytest.approx(
+        10.0, rel=1e-6
+    )
     near = np.array([3.0, 4.0])
     assert hs.problems.Ball(10.0).project(near).tolist() == [3.0, 4.0]
     assert hs.problems.Ball(1.0).project(near).tolist() == pytest.approx([0.6, 0.8])
@@ -80,7 +88,12 @@ def test_a_run_says_when_models_are_no_longer_numbers():
     problem, graph = hs.problems.ridge(agents=3, records=9, dimension=2), hs.graphs.ring(3)
     problem = replace(problem, domain=Box(-1e300, 1e300))
     run = hs.simulate(
-        hs.ldp_online(step=1e3, coupling=0.0, noise=1e160), problem, graph, steps=300, reference=False, regret=False
+        hs.ldp_online(step=1e3, coupling=0.0, noise=1e160),
+        problem,
+        graph,
+        steps=300,
+        reference=False,
+        regret=False,
     )
     assert np.all(np.isfinite(run.models)) == (run.stopped is None)
 
@@ -100,7 +113,10 @@ def test_schedules_alone_do_not_compile_again():
 def test_a_very_long_value_is_cut():
     with pytest.raises(
         ValueError,
-        match=r"must be one number, or one for each of the 3 agents, got \[0, 1, .*\.\.\. \(\d+,\d+ characters\)",
+        match=(
+            r"must be one number, or one for each of the 3 agents, got \[0, 1, .*\.\.\. \(\d+,\d+"
+            r" characters\)"
+        ),
     ) as caught:
         require.per_agent("epsilon", list(range(100_000)), 3)
     assert len(str(caught.value)) < 500

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from hearsay.algorithms.baselines import Adp2sgd, Dola, Dsgd, Pdop, QuantizedDsgd, SdmDsgd, TernaryDsgd, WeightedErm
-from hearsay.algorithms.correlated_federated import CorrelatedFederated, FederatedIndependent, FederatedNoiseless
+from hearsay.algorithms.baselines import (
+    Adp2sgd,
+    Dola,
+    Dsgd,
+    Pdop,
+    QuantizedDsgd,
+    SdmDsgd,
+    TernaryDsgd,
+    WeightedErm,
+)
+from hearsay.algorithms.correlated_federated import (
+    CorrelatedFederated,
+    FederatedIndependent,
+    FederatedNoiseless,
+)
 from hearsay.algorithms.gradient_tracking import GradientTracking, scheme_s1, scheme_s2
 from hearsay.algorithms.ldp_online import LdpOnline
 from hearsay.algorithms.sample_sizes import GradientPerturbation, OutputPerturbation

@@ -1,26 +1,38 @@
 """Online federated learning with noise that is correlated over time (paper P4).
 
-n learners and a server; in round r everybody holds the same model x(r), learner i takes tau local steps, one fresh record each, and sends what it learnt:
+n learners and a server; in round r everybody holds the same model x(r), learner i takes tau local
+steps, one fresh record each, and sends what it learnt:
 
-    z <- x(r);   tau times:  z <- z - eta grad f(z; record);        g_i(r) = (x(r) - z) / (eta tau)              (lines 6-10)
-    message  gn_i(r) = g_i(r) + (b^(r+1) - b^r) xi_i,     xi_i ~ N(0, V_i^2),     A = B C,  b^r the r-th row of B     (lines 11-13)
-    x(r+1) = Proj[ x(r) - eta eta_g tau mean_i gn_i(r) ]                                                          (line 15)
+    z <- x(r);  tau times:  z <- z - eta grad f(z; record);
+    g_i(r) = (x(r) - z) / (eta tau)                                             (lines 6-10)
+    message  gn_i(r) = g_i(r) + (b^(r+1) - b^r) xi_i,
+             xi_i ~ N(0, V_i^2),  A = B C,  b^r the r-th row of B               (lines 11-13)
+    x(r+1) = Proj[ x(r) - eta eta_g tau mean_i gn_i(r) ]                        (line 15)
 
-The server only averages, so it needs no code of its own: every learner applies the same step to the same mean (channel "average").
+The server only averages, so it needs no code of its own: every learner applies the same step to the
+same mean (channel "average").
 
-Noise of later rounds takes back part of the noise of earlier ones: the sum of all messages so far carries B xi instead of a sum of independent noises, which
-is far smaller for the same privacy. The factorizations are in mechanisms/factorized/kinds.py, their noise streams in mechanisms/factorized/stream.py.
+Noise of later rounds takes back part of the noise of earlier ones: the sum of all messages
+so far carries B xi instead of a sum of independent noises, which is far smaller for the same
+privacy. The factorizations are in mechanisms/factorized/kinds.py, their noise streams in
+mechanisms/factorized/stream.py.
 
-Sensitivity. x(r) is on the transcript, so a record of round r moves g_i(r) alone. If it is used at local step t it moves z by eta C there, and the steps
-after it stretch that by at most l = max(|1 - eta mu|, |1 - eta L|) each:
+Sensitivity. x(r) is on the transcript, so a record of round r moves g_i(r) alone. If it is
+used at local step t it moves z by eta C there, and the steps after it stretch that by at most
+l = max(|1 - eta mu|, |1 - eta L|) each:
 
-    S = max_t (C_t / tau) l^(tau-1-t)      with a curvature interval [mu, L] (convex and eta <= 2/L: l <= 1, the paper's 2 B_g / tau), C_t where step t may be
-    S = (2 B / tau) sum_{s < tau} |1 - eta r|^s,  2 B if r = 0        with a per-record clip B and a regulariser r alone: every later local step may differ
+    S = max_t (C_t / tau) l^(tau-1-t)
+        with a curvature interval [mu, L] (convex and eta <= 2/L: l <= 1, the paper's
+        2 B_g / tau), C_t where step t may be
+    S = (2 B / tau) sum_{s < tau} |1 - eta r|^s,  2 B if r = 0
+        with a per-record clip B and a regulariser r alone: every later local step may differ
 
-All messages together are one Gaussian mechanism, rho = S^2 max_P |C 1_P|^2 / 2 V^2 (privacy/one_mechanism.py). The paper takes S = 2 B_g / tau for
-any loss and converts rho by epsilon = rho + 2 sqrt(rho log(1/delta)); that is `paper_epsilon`.
+All messages together are one Gaussian mechanism, rho = S^2 max_P |C 1_P|^2 / 2 V^2
+(privacy/one_mechanism.py). The paper takes S = 2 B_g / tau for any loss and converts rho by
+epsilon = rho + 2 sqrt(rho log(1/delta)); that is `paper_epsilon`.
 
-Reference: J. Zhang, L. Zhu, D. Fay and M. Johansson, Locally Differentially Private Online Federated Learning With Correlated Noise.
+Reference: J. Zhang, L. Zhu, D. Fay and M. Johansson, Locally Differentially Private Online
+Federated Learning With Correlated Noise.
 """
 
 from __future__ import annotations
@@ -65,9 +77,12 @@ class Rates(NamedTuple):
 class CorrelatedFederated(Algorithm):
     """Online federated learning with matrix-factorized noise (paper P4).
 
-    step: the local rate eta (a constant). server: eta_g. horizon: the rounds R that the noise is planned for. factorization: "toeplitz", "tree", "dense", "blt",
-    "banded", "identity" (independent noise). width: the bands of "banded" (16) or the buffers of "blt" (4), unless given. noise: the standard deviation V, one constant or one per learner. sampling: Fresh(tau), the records of a
-    round in order; Cyclic(tau) and Subset(tau) go through a data set again and again.
+    step: the local rate eta (a constant). server: eta_g. horizon: the rounds R that the noise
+    is planned for. factorization: "toeplitz", "tree", "dense", "blt", "banded", "identity"
+    (independent noise). width: the bands of "banded" (16) or the buffers of "blt" (4),
+    unless given. noise: the standard deviation V, one constant or one per learner. sampling:
+    Fresh(tau), the records of a round in order; Cyclic(tau) and Subset(tau) go through a data set
+    again and again.
     """
 
     name: ClassVar[str] = "correlated-federated"
@@ -86,23 +101,38 @@ class CorrelatedFederated(Algorithm):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "step", nonnegative("step", self.step))
-        require.settle(self, server=require.positive, horizon=require.count, width=require.optional(require.count))
+        require.settle(
+            self,
+            server=require.positive,
+            horizon=require.count,
+            width=require.optional(require.count),
+        )
         require.one_of("factorization", self.factorization, FACTORIZATIONS)
         if self.width is not None and self.factorization not in ("banded", "blt"):
-            require.fail("width", f"left out for {self.factorization}: only banded and blt have one", self.width)
+            require.fail(
+                "width",
+                f"left out for {self.factorization}: only banded and blt have one",
+                self.width,
+            )
         if self.mechanism != "gaussian":
-            require.fail("mechanism", "gaussian: correlated noise has no other here", self.mechanism)
+            require.fail(
+                "mechanism", "gaussian: correlated noise has no other here", self.mechanism
+            )
         levels = self.noise if isinstance(self.noise, tuple) else (self.noise,)
         for name, law in (("step", self.step), *(("noise", level) for level in levels)):
             if not isinstance(law, Constant):
-                require.fail(name, "a constant: the factorization shapes the noise over time", str(law))
+                require.fail(
+                    name, "a constant: the factorization shapes the noise over time", str(law)
+                )
 
     @cached_property
     def factors(self) -> Factorization:  # type: ignore[override]
         if self.factorization == "banded":
             return factorization("banded", self.horizon, bands=min(self.horizon, self.width or 16))
         return factorization(
-            self.factorization, self.horizon, **({"buffers": self.width or 4} if self.factorization == "blt" else {})
+            self.factorization,
+            self.horizon,
+            **({"buffers": self.width or 4} if self.factorization == "blt" else {}),
         )
 
     @property
@@ -120,7 +150,8 @@ class CorrelatedFederated(Algorithm):
         if size is None or size > 256 or not isinstance(self.sampling, (Fresh, Cyclic, Subset)):
             require.fail(
                 "sampling",
-                "fresh, cyclic or subset with a constant size of at most 256 (the local steps of a round)",
+                "fresh, cyclic or subset with a constant size of at most 256 (the local steps of a"
+                " round)",
                 str(self.sampling),
             )
         assert size is not None
@@ -143,7 +174,9 @@ class CorrelatedFederated(Algorithm):
         update = moved / (rates.step * batch.weights.shape[0])  # line 10
         return Message(Private(update, rates.noise)), state
 
-    def update(self, state: State, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain) -> State:
+    def update(
+        self, state: State, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain
+    ) -> State:
         mean = inbox.total.update + inbox.own.update * sent.update
         return State(domain.project(state.params - rates.server * mean))  # line 15
 
@@ -154,7 +187,9 @@ class CorrelatedFederated(Algorithm):
         shape, local = (len(steps), agents), self.step(steps)[:, None]
         together = local * self.server * self.local_steps
         return Rates(
-            np.broadcast_to(local, shape), np.broadcast_to(together, shape), per_agent_rates(self.noise, steps, agents)
+            np.broadcast_to(local, shape),
+            np.broadcast_to(together, shape),
+            per_agent_rates(self.noise, steps, agents),
         )
 
     @property
@@ -168,7 +203,9 @@ class CorrelatedFederated(Algorithm):
         return (Release("update", self.noise_for(agent), state=0.0, fresh=1.0),)
 
     def sensitivities(self, problem: Problem) -> list[tuple[float, str, tuple[Assumption, ...]]]:
-        """Every true bound on how far one record moves a round's update: (S, what it rests on, assumptions)."""
+        """Every true bound on how far one record moves a round's update:
+        (S, what it rests on, assumptions).
+        """
         rate, tau, (low, high) = float(self.step(0)), self.local_steps, problem.loss.curvature
         stretch = max(abs(1 - rate * low), abs(1 - rate * high))
         found = [
@@ -191,8 +228,10 @@ class CorrelatedFederated(Algorithm):
         return found
 
     def _moved(self, problem: Problem, rate: float, stretch: float) -> float:
-        """tau S: the record may be used at any local step t, where the model is |z_t| <= r_t: not projected, so up to t steps outside the domain, with
-        |z - eta grad| <= l |z| + eta |grad at 0|. It moves that step by eta C(r_t), and tau - 1 - t more steps stretch it."""
+        """tau S: the record may be used at any local step t, where the model is |z_t| <= r_t: not
+        projected, so up to t steps outside the domain, with |z - eta grad| <= l |z| + eta |grad at
+        0|. It moves that step by eta C(r_t), and tau - 1 - t more steps stretch it.
+        """
         loss, tau, found = problem.loss, self.local_steps, 0.0
         reach = problem.domain.reach(problem.dimension)
         for t in range(tau):
@@ -204,7 +243,9 @@ class CorrelatedFederated(Algorithm):
             found = max(found, change * stretch ** (tau - 1 - t))
         return found
 
-    def accounts(self, graph: Graph, agent: int, problem: Problem, endless: bool = False) -> tuple[OneMechanism, ...]:
+    def accounts(
+        self, graph: Graph, agent: int, problem: Problem, endless: bool = False
+    ) -> tuple[OneMechanism, ...]:
         level = float(self.noise_for(agent)(0))
 
         def rho(moved: float) -> float:
@@ -214,14 +255,17 @@ class CorrelatedFederated(Algorithm):
         pattern = self.sampling.pattern(float(problem.counts[agent]), problem.arrivals)
         column = self._column(float(problem.counts[agent]))
         return tuple(
-            OneMechanism(rho(s), self.horizon, pattern, basis, facts) for s, basis, facts in self.sensitivities(problem)
+            OneMechanism(rho(s), self.horizon, pattern, basis, facts)
+            for s, basis, facts in self.sensitivities(problem)
         )
 
     def _column(self, held: float) -> float:
         """max over the rounds P that may use one record of |C 1_P|."""
         if isinstance(self.sampling, Fresh):
             return self.factors.sensitivity
-        separation = 1 if isinstance(self.sampling, Subset) else max(1, int(held) // self.local_steps)
+        separation = (
+            1 if isinstance(self.sampling, Subset) else max(1, int(held) // self.local_steps)
+        )
         return self.factors.sensitivity_repeated(separation, -(-self.horizon // separation))
 
     def check(self, graph: Graph, problem: Problem) -> None:
@@ -229,18 +273,21 @@ class CorrelatedFederated(Algorithm):
         tau = self.local_steps
         if problem.declared:
             raise ValueError(
-                "a declared change is about gradients at one point; local steps need a curvature interval or a clip"
+                "a declared change is about gradients at one point; local steps need a curvature"
+                " interval or a clip"
             )
         if tau > problem.arrivals.block:
             require.fail(
                 "sampling",
-                f"at most {problem.arrivals.block} records a round for this problem (they are taken one after the other)",
+                f"at most {problem.arrivals.block} records a round for this problem (they are taken"
+                " one after the other)",
                 tau,
             )
         if tau > problem.counts.min():
             short = int(np.argmin(problem.counts))
             raise ValueError(
-                f"the local steps of a round must be at most the records of every learner, got {tau} and learner {short} holds {problem.counts[short]:g}"
+                "the local steps of a round must be at most the records of every learner, got"
+                f" {tau} and learner {short} holds {problem.counts[short]:g}"
             )
 
     def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
@@ -280,5 +327,13 @@ class FederatedNoiseless(CorrelatedFederated):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.noise != Constant(0.0):
-            given = [str(level) for level in self.noise] if isinstance(self.noise, tuple) else str(self.noise)
-            require.fail("noise", "left out for federated-noiseless (federated-independent adds noise)", given)
+            given = (
+                [str(level) for level in self.noise]
+                if isinstance(self.noise, tuple)
+                else str(self.noise)
+            )
+            require.fail(
+                "noise",
+                "left out for federated-noiseless (federated-independent adds noise)",
+                given,
+            )

@@ -1,24 +1,32 @@
 """Gradient tracking over directed graphs (paper P2), in the form that converges.
 
-Agent i keeps a model x_i and a tracker y_i of the network's mean gradient. States travel over R, trackers over C (graphs/), and
+Agent i keeps a model x_i and a tracker y_i of the network's mean gradient. States travel over R,
+trackers over C (graphs/), and
 
-    xn_i = x_i + zeta_i,  yn_i = y_i + eta_i                                              (the two messages)
-    x_i(k+1) = x_i(k) + alpha sum_j R_ij (xn_j - xn_i) - gamma y_i(k)                     (7)
-    y_i(k+1) = y_i(k) + beta ( sum_j C_ij yn_j - (sum_j C_ji) yn_i ) + g_i(k+1) - g_i(k),     y_i(0) = g_i(0)       (8)
+    xn_i = x_i + zeta_i,  yn_i = y_i + eta_i                                    (the two messages)
+    x_i(k+1) = x_i(k) + alpha sum_j R_ij (xn_j - xn_i) - gamma y_i(k)           (7)
+    y_i(k+1) = y_i(k) + beta ( sum_j C_ij yn_j - (sum_j C_ji) yn_i )
+               + g_i(k+1) - g_i(k),     y_i(0) = g_i(0)                         (8)
 
-with g_i(k) the mean gradient of step k's records at x_i(k). An agent needs to know only the weights it hears with and those it hands out. What goes
-out over C comes in over C, noise and all, so sum_i y_i = sum_i g_i at every step.
+with g_i(k) the mean gradient of step k's records at x_i(k). An agent needs to know only the weights
+it hears with and those it hands out. What goes out over C comes in over C, noise and all, so sum_i
+y_i = sum_i g_i at every step.
 
-The paper prints two algorithms. Its agents' update (4), (6) keeps 1 - beta sum_j C_ij of the own tracker, a row sum, and uses no noise of its own; every proof rests on
-the compact form (7), (8), with column sums and the agent's own noisy values. On an unbalanced graph the former does not converge even without noise.
-It is here as variant="printed", for comparison only: no budget is offered for it.
+The paper prints two algorithms. Its agents' update (4), (6) keeps 1 - beta sum_j C_ij of the own
+tracker, a row sum, and uses no noise of its own; every proof rests on the compact form (7), (8),
+with column sums and the agent's own noisy values. On an unbalanced graph the former does not
+converge even without noise. It is here as variant="printed", for comparison only: no budget is
+offered for it.
 
-What the code keeps instead of y is the drift z_i = y_i - g_i, with z_i(0) = 0 and z_i(k+1) = z_i(k) + beta (...): a function of the transcript. So is everything in
-(7) but x_i - gamma g_i(x_i): a_k = 1, step gamma, exposure C / m. The state's message moves by Phi(k), the tracker's by max(|mu|, L) Phi(k) + c_k [used at k].
-The paper's Lemma 2 adds up |Delta g(k)| + |Delta g(k-1)| where the differences telescope, and takes all gradients at the same point; `paper_epsilon`
-evaluates it.
+What the code keeps instead of y is the drift z_i = y_i - g_i, with z_i(0) = 0 and
+z_i(k+1) = z_i(k) + beta (...): a function of the transcript. So is everything in (7) but
+x_i - gamma g_i(x_i): a_k = 1, step gamma, exposure C / m. The state's message moves by Phi(k),
+the tracker's by max(|mu|, L) Phi(k) + c_k [used at k]. The paper's Lemma 2 adds up |Delta
+g(k)| + |Delta g(k-1)| where the differences telescope, and takes all gradients at the same point;
+`paper_epsilon` evaluates it.
 
-Reference: J. Chen, J. Wang and J.-F. Zhang, Differentially Private Gradient-Tracking-Based Distributed Stochastic Optimization over Directed Graphs.
+Reference: J. Chen, J. Wang and J.-F. Zhang, Differentially Private Gradient-Tracking-Based
+Distributed Stochastic Optimization over Directed Graphs.
 """
 
 from __future__ import annotations
@@ -66,9 +74,11 @@ class Rates(NamedTuple):
 class GradientTracking(Algorithm):
     """Gradient tracking over directed graphs (paper P2).
 
-    step, coupling, tracking: the schedules gamma, alpha and beta (constants in the paper's schemes). noise: the Laplace scale (or the Gaussian's standard deviation) on
-    states; tracker_noise: on trackers, the same unless given. Each one schedule, or one per agent. sampling: the sampler with its sample size m.
-    variant: "compact", or "printed" for comparison only. average: read out a running average of the models.
+    step, coupling, tracking: the schedules gamma, alpha and beta (constants in the paper's
+    schemes). noise: the Laplace scale (or the Gaussian's standard deviation) on states;
+    tracker_noise: on trackers, the same unless given. Each one schedule, or one per agent.
+    sampling: the sampler with its sample size m. variant: "compact", or "printed" for comparison
+    only. average: read out a running average of the models.
 
     `scheme_s1` and `scheme_s2` build the paper's two schemes for a planned horizon.
     """
@@ -93,7 +103,10 @@ class GradientTracking(Algorithm):
 
     @property
     def channels(self) -> Mapping[str, str]:  # type: ignore[override]
-        return {"params": "coupling", "tracker": "pushing" if self.variant == "compact" else "pulling"}
+        return {
+            "params": "coupling",
+            "tracker": "pushing" if self.variant == "compact" else "pulling",
+        }
 
     def init(self, params: jax.Array) -> State:
         return State(params, jnp.zeros_like(params), jnp.zeros_like(params))
@@ -106,12 +119,16 @@ class GradientTracking(Algorithm):
         message = Message(Private(state.params, rates.noise), Private(tracker, rates.tracker_noise))
         return message, state._replace(tracker=tracker)
 
-    def update(self, state: State, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain) -> State:
+    def update(
+        self, state: State, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain
+    ) -> State:
         own = sent if self.variant == "compact" else Message(state.params, state.tracker)
         pull = inbox.total.params + inbox.own.params * own.params  # sum_j R_ij (xn_j - xn_i)
-        push = inbox.total.tracker + inbox.own.tracker * own.tracker  # sum_j C_ij yn_j - (sum_j C_ji) yn_i
+        # sum_j C_ij yn_j - (sum_j C_ji) yn_i.
+        push = inbox.total.tracker + inbox.own.tracker * own.tracker
         params = state.params + rates.coupling * pull - rates.step * state.tracker  # (7)
-        return State(domain.project(params), state.drift + rates.tracking * push, state.tracker)  # (8)
+        # (8)
+        return State(domain.project(params), state.drift + rates.tracking * push, state.tracker)
 
     def predict(self, state: State) -> jax.Array:
         return state.params
@@ -154,7 +171,8 @@ class GradientTracking(Algorithm):
         super().check(graph, problem)
         if self.variant == "printed":
             warnings.warn(
-                "variant='printed' does not converge on unbalanced graphs and has no certificate", stacklevel=3
+                "variant='printed' does not converge on unbalanced graphs and has no certificate",
+                stacklevel=3,
             )
         if isinstance(self.tracker_noise, tuple) and len(self.tracker_noise) != graph.agents:
             require.fail(
@@ -171,13 +189,17 @@ class GradientTracking(Algorithm):
             product = float(law(0)) * float(sums[worst])
             if product >= 1:
                 raise ValueError(
-                    f"{name} times the {what} must be below 1 for every agent, got {product:g} for agent {worst}"
+                    f"{name} times the {what} must be below 1 for every agent, got {product:g} for"
+                    f" agent {worst}"
                 )
-        size = self.sampling.constant(problem.arrivals) if isinstance(self.sampling, Sized) else None
+        size = (
+            self.sampling.constant(problem.arrivals) if isinstance(self.sampling, Sized) else None
+        )
         if size is not None and size > problem.counts.min():
             short = int(np.argmin(problem.counts))
             raise ValueError(
-                f"the sample size must be at most the records of every agent, got {size} and agent {short} holds {problem.counts[short]:g}"
+                f"the sample size must be at most the records of every agent, got {size} and agent"
+                f" {short} holds {problem.counts[short]:g}"
             )
 
     def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
@@ -188,18 +210,31 @@ class GradientTracking(Algorithm):
     def paper_epsilon(
         self, graph: Graph, agent: int, problem: Problem, horizon: int, delta: float | None = None
     ) -> float | None:
-        """Lemmas 2 and 3 as printed, with our C: their K + 1 messages k = 0 .. K are our horizon."""
+        """Lemmas 2 and 3 as printed, with our C: their K + 1 messages k = 0 ..
+
+        K are our horizon.
+        """
         if self.mechanism != "laplace" or horizon == 0:
             return None
         k = np.arange(horizon)
         exposure = problem.change / self.sampling.sizes(k, problem.arrivals)
-        keeps = np.abs(1 - self.tracking(k) * float(np.asarray(graph.pushed.sum(axis=1)).ravel()[agent]))
-        # Delta y_k = |1 - beta c| Delta y_{k-1} + 2 C / m, from C / m at k = 0; Delta x_k = |1 - alpha r| Delta x_{k-1} + gamma Delta y_{k-1}.
-        tracker = forward(np.concatenate([[0.0], keeps[1:]]), np.concatenate([exposure[:1], 2 * exposure[1:]]))[1:]
-        state = forward(np.abs(1 - self.coupling(k) * float(graph.row_sums[agent])), self.step(k) * tracker)[:-1]
+        keeps = np.abs(
+            1 - self.tracking(k) * float(np.asarray(graph.pushed.sum(axis=1)).ravel()[agent])
+        )
+        # Delta y_k = |1 - beta c| Delta y_{k-1} + 2 C / m, from C / m at k = 0; Delta
+        # x_k = |1 - alpha r| Delta x_{k-1} + gamma Delta y_{k-1}.
+        tracker = forward(
+            np.concatenate([[0.0], keeps[1:]]), np.concatenate([exposure[:1], 2 * exposure[1:]])
+        )[1:]
+        state = forward(
+            np.abs(1 - self.coupling(k) * float(graph.row_sums[agent])), self.step(k) * tracker
+        )[:-1]
         with np.errstate(divide="ignore", invalid="ignore"):
-            total = np.sum(state / self.noise_for(agent)(k)) + np.sum(tracker / self.tracker_noise_for(agent)(k))
-        factor = 1.0 if problem.norm == "l1" else math.sqrt(problem.dimension)  # the paper's C is about l1
+            total = np.sum(state / self.noise_for(agent)(k)) + np.sum(
+                tracker / self.tracker_noise_for(agent)(k)
+            )
+        # The paper's C is about l1.
+        factor = 1.0 if problem.norm == "l1" else math.sqrt(problem.dimension)
         return math.inf if np.isnan(total) else float(factor * total)  # without noise: infinite
 
 
@@ -212,21 +247,32 @@ def scheme_s1(
     sampling: type[Sized] = Cyclic,
     **options: Any,
 ) -> GradientTracking:
-    """Scheme (S1) for a planned horizon K: alpha, beta, gamma = a_i / (K+1)^p_i, m = floor(a_4 K^p_4) + 1, noise (k+1)^p on states and trackers.
+    """Scheme (S1) for a planned horizon K: alpha, beta, gamma = a_i / (K+1)^p_i, m = floor(a_4
+    K^p_4) + 1, noise (k+1)^p on states and trackers.
 
-    The defaults are the paper's experiment. sampling: the kind of sampler that takes m records per step.
+    The defaults are the paper's experiment. sampling: the kind of sampler that takes m
+    records per step.
     """
     horizon = require.count("horizon", horizon)
     scales = [require.positive(f"a[{i}]", value) for i, value in enumerate(a)]
-    powers = [(require.nonnegative if i == 3 else require.positive)(f"p[{i}]", value) for i, value in enumerate(p)]
+    powers = [
+        (require.nonnegative if i == 3 else require.positive)(f"p[{i}]", value)
+        for i, value in enumerate(p)
+    ]
     coupling, tracking, step = (
-        Constant(scale / (horizon + 1) ** power) for scale, power in zip(scales[:3], powers[:3], strict=True)
+        Constant(scale / (horizon + 1) ** power)
+        for scale, power in zip(scales[:3], powers[:3], strict=True)
     )
     size = math.floor(scales[3] * horizon ** powers[3]) + 1
     return GradientTracking(
-        step=step, coupling=coupling, tracking=tracking, sampling=sampling(SampleSize(Constant(float(size)))),
-        noise=PowerLaw(1.0, noise[0]), tracker_noise=PowerLaw(1.0, noise[1]), **options,
-    )  # fmt: skip
+        step=step,
+        coupling=coupling,
+        tracking=tracking,
+        sampling=sampling(SampleSize(Constant(float(size)))),
+        noise=PowerLaw(1.0, noise[0]),
+        tracker_noise=PowerLaw(1.0, noise[1]),
+        **options,
+    )
 
 
 def scheme_s2(
@@ -240,22 +286,30 @@ def scheme_s2(
     sampling: type[Sized] = Cyclic,
     **options: Any,
 ) -> GradientTracking:
-    """Scheme (S2) for a planned horizon K: constant alpha, beta, gamma, m = floor(growth^K) + 1, noise p^K (constant in k) on states and trackers."""
+    """Scheme (S2) for a planned horizon K: constant alpha, beta, gamma, m = floor(growth^K) + 1,
+    noise p^K (constant in k) on states and trackers.
+    """
     horizon = require.count("horizon", horizon)
     growth = require.number("growth", growth)
     if growth <= 1:
         require.fail("growth", "above 1", growth)
+    # Assumption 5
     levels = [
         require.fraction(name, p) for name, p in zip(("noise[0]", "noise[1]"), noise, strict=True)
-    ]  # Assumption 5
+    ]
     for name, p in zip(("noise[0]", "noise[1]"), levels, strict=True):
         if p <= 1 / growth:
             raise ValueError(
-                f"{name} must be above 1/growth = {1 / growth:.6g}, or the budget grows with the horizon (Theorem 5), got {p}: too small by {1 / growth - p:.3g}"
+                f"{name} must be above 1/growth = {1 / growth:.6g}, or the budget grows with the"
+                f" horizon (Theorem 5), got {p}: too small by {1 / growth - p:.3g}"
             )
     size = math.floor(growth**horizon) + 1
     return GradientTracking(
-        step=Constant(step), coupling=Constant(coupling), tracking=Constant(tracking),
+        step=Constant(step),
+        coupling=Constant(coupling),
+        tracking=Constant(tracking),
         sampling=sampling(SampleSize(Constant(float(size)))),
-        noise=Constant(levels[0] ** horizon), tracker_noise=Constant(levels[1] ** horizon), **options,
-    )  # fmt: skip
+        noise=Constant(levels[0] ** horizon),
+        tracker_noise=Constant(levels[1] ** horizon),
+        **options,
+    )

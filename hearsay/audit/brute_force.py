@@ -1,8 +1,11 @@
-"""Run one agent twice, on data that differ in one record, against the same transcript: how far apart are its messages?
+"""Run one agent twice, on data that differ in one record, against the same transcript: how far
+apart are its messages?
 
-A certificate bounds this gap for every pair of adjacent data sets and every transcript. Here both are chosen (by the caller: at random, or to hurt), the two
-trajectories are replayed with the agent's own update, and the gap of what it would send (before noise) is measured in l2 and l1. Everything that is on
-the transcript is the same in both runs: what the others sent, and also the agent's own noisy messages.
+A certificate bounds this gap for every pair of adjacent data sets and every transcript. Here
+both are chosen (by the caller: at random, or to hurt), the two trajectories are replayed with
+the agent's own update, and the gap of what it would send (before noise) is measured in l2 and l1.
+Everything that is on the transcript is the same in both runs: what the others sent, and also the
+agent's own noisy messages.
 """
 
 from __future__ import annotations
@@ -36,8 +39,13 @@ def gaps(
     second: Records,
     transcripts: Transcript,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """l2 and l1 gap of the agent's messages, (transcript, field, time), for data `first` against `second`; transcripts have a leading axis."""
-    pair = [replay(algorithm, problem, graph, agent, records, transcripts) for records in (first, second)]
+    """l2 and l1 gap of the agent's messages, (transcript, field, time), for data `first` against
+    `second`; transcripts have a leading axis.
+    """
+    pair = [
+        replay(algorithm, problem, graph, agent, records, transcripts)
+        for records in (first, second)
+    ]
     # A field without a vector axis (a flag) counts as a vector of one.
     difference = [np.asarray(a - b).reshape(*a.shape[:2], -1) for a, b in zip(*pair, strict=True)]
     return (
@@ -48,9 +56,16 @@ def gaps(
 
 @require.plain_arguments
 def replay(
-    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, records: Records, transcripts: Transcript
+    algorithm: Algorithm,
+    problem: Problem,
+    graph: Graph,
+    agent: int,
+    records: Records,
+    transcripts: Transcript,
 ) -> tuple:
-    """The agent's messages before noise, per field an array (transcript, time, d), on the given data and transcripts."""
+    """The agent's messages before noise, per field an array (transcript, time, d),
+    on the given data and transcripts.
+    """
     found = scene(algorithm, problem, graph, agent, transcripts.sent[0].shape[1])
     return _replay(records, transcripts, found, game=game(algorithm, problem))
 
@@ -58,12 +73,16 @@ def replay(
 @partial(jax.jit, static_argnames="game")
 def _replay(records: Records, transcripts: Transcript, scene: Scene, *, game: Game) -> tuple:
     draws = silent_draws(game.algorithm, scene)
-    return jax.vmap(lambda transcript: follow(game, scene, records, transcript, draws)[0])(transcripts)
+    return jax.vmap(lambda transcript: follow(game, scene, records, transcript, draws)[0])(
+        transcripts
+    )
 
 
 @require.plain_arguments
 def certified(account: Account, steps: int) -> np.ndarray:
-    """The certified l2 gap of every release, (field, time): the worst over the participation pattern at each step."""
+    """The certified l2 gap of every release, (field, time):
+    the worst over the participation pattern at each step.
+    """
     contraction, jump, exposure = account.recursion.coefficients(steps)
     uses = account.pattern.uses(steps)
     phi = np.stack([forward(contraction, jump * used)[:-1] for used in uses])
@@ -72,14 +91,20 @@ def certified(account: Account, steps: int) -> np.ndarray:
 
 
 @require.plain_arguments
-def allowed(algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int) -> np.ndarray:
-    """(field, time): how far the certificate lets each message move, in units of its noise; the smallest of all its bounds."""
+def allowed(
+    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int
+) -> np.ndarray:
+    """(field, time): how far the certificate lets each message move, in units of its noise;
+    the smallest of all its bounds.
+    """
     names, k, found = list(algorithm.channels), np.arange(steps), []
     for account in algorithm.accounts(graph, agent, problem):
         limit = np.zeros((len(names), steps))
         if isinstance(account, OneMechanism):
             assert isinstance(algorithm, CorrelatedFederated)
-            limit[0] = min(s for s, *_ in algorithm.sensitivities(problem)) / algorithm.noise_for(agent)(k)
+            limit[0] = min(s for s, *_ in algorithm.sensitivities(problem)) / algorithm.noise_for(
+                agent
+            )(k)
         else:
             for release, gap in zip(account.releases, certified(account, steps), strict=True):
                 each = gap / release.scale(k)
@@ -92,12 +117,18 @@ def allowed(algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, st
 
 
 @require.plain_arguments
-def random_transcripts(seed: int, count: int, steps: int, fields: int, dimension: int, size: float) -> Transcript:
-    """Heavy-tailed noise around a drifting point: transcripts that an honest run would never produce are the interesting ones."""
+def random_transcripts(
+    seed: int, count: int, steps: int, fields: int, dimension: int, size: float
+) -> Transcript:
+    """Heavy-tailed noise around a drifting point: transcripts that an honest run would never
+    produce are the interesting ones.
+    """
     rng = np.random.default_rng(seed)
 
     def walk() -> jax.Array:
-        drift = np.cumsum(rng.normal(size=(count, steps, dimension)), axis=1) * size / np.sqrt(steps)
+        drift = (
+            np.cumsum(rng.normal(size=(count, steps, dimension)), axis=1) * size / np.sqrt(steps)
+        )
         return jnp.asarray(drift + size * rng.standard_t(2, size=(count, steps, dimension)))
 
     return Transcript(tuple(walk() for _ in range(fields)), tuple(walk() for _ in range(fields)))

@@ -1,18 +1,25 @@
-"""The best distinguisher there is, run many times: a lower bound on what an agent's messages really give away.
+"""The best distinguisher there is, run many times: a lower bound on what an agent's messages
+really give away.
 
-Take two data sets D, D' of one agent that differ in one record, run the whole network on each of them thousands of times, and ask of every transcript which it was. Given
-all that was sent, the agent's messages before noise are known under either (messages.py), and what the others send has the same law under both, so the
-log-likelihood ratio of the transcript is a sum over the agent's messages k,
+Take two data sets D, D' of one agent that differ in one record, run the whole network on each
+of them thousands of times, and ask of every transcript which it was. Given all that was sent,
+the agent's messages before noise are known under either (messages.py), and what the others send
+has the same law under both, so the log-likelihood ratio of the transcript is a sum over the
+agent's messages k,
 
     L = sum_k log p(sent_k | m_k(D)) - log p(sent_k | m_k(D'))
 
-with p the density of the noise that the code adds (its scale is measured, not read off a schedule), the chance of a ternary value, or that of a rounding cell. Noise that is
-correlated over time is made independent first (`whitener`). By Neyman and Pearson no other test is stronger. A second score looks for noise that was used
-twice, by this agent or by another one (whose noise a conspirator knows): how near is some residual to another one under D', over the same under D. It takes no
-likelihood to be right, and neither does the bound (bounds.py): a wrong score makes it weaker, never false.
+with p the density of the noise that the code adds (its scale is measured, not read off a schedule),
+the chance of a ternary value, or that of a rounding cell. Noise that is correlated over time is
+made independent first (`whitener`). By Neyman and Pearson no other test is stronger. A second score
+looks for noise that was used twice, by this agent or by another one (whose noise a conspirator
+knows): how near is some residual to another one under D', over the same under D. It takes no
+likelihood to be right, and neither does the bound (bounds.py): a wrong score makes it weaker,
+never false.
 
-Certificates of many messages are looser than any number of runs can show: pure epsilon adds up worst cases, each of which has probability 1/2 under Laplace noise, so K equal messages
-reach it in a share 2^-K of the runs. Audit a few dominant messages where a tight bound is wanted.
+Certificates of many messages are looser than any number of runs can show: pure epsilon adds up
+worst cases, each of which has probability 1/2 under Laplace noise, so K equal messages reach it in
+a share 2^-K of the runs. Audit a few dominant messages where a tight bound is wanted.
 """
 
 from __future__ import annotations
@@ -41,8 +48,11 @@ _PILOT = 250  # runs to choose a pair with
 
 @dataclass(frozen=True)
 class Claim:
-    """One certified number and what the audit shows of it. what: "epsilon", "epsilon at delta", "mu" or "delta"; most: the largest bound that so many runs
-    could have shown, had every run been told right."""
+    """One certified number and what the audit shows of it.
+
+    what: "epsilon", "epsilon at delta", "mu" or "delta"; most: the largest bound that so many runs
+    could have shown, had every run been told right.
+    """
 
     what: str
     lower: float
@@ -57,7 +67,11 @@ class Claim:
 
 @dataclass(frozen=True, eq=False)
 class AgentAudit:
-    """claims: the certificate's own number first. The curve is the empirical trade-off of false positives and false negatives; `allowed(rates)` the certified one."""
+    """claims: the certificate's own number first.
+
+    The curve is the empirical trade-off of false positives and false negatives;
+    `allowed(rates)` the certified one.
+    """
 
     agent: int
     claims: tuple[Claim, ...]
@@ -96,20 +110,29 @@ def distinguish(
     certified: Algorithm | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> AgentAudit:
-    """Audit the messages 0 .. steps-1 of one agent with so many runs in all, half of them on either data set.
+    """Audit the messages 0 .. steps-1 of one agent with so many runs in all, half of them on
+    either data set.
 
     Args:
-      pair: two data sets of that agent, as Found.pair of `search` has them; without one, the worst of a few dozen (pairs.py).
+      pair: two data sets of that agent, as Found.pair of `search` has them; without one, the worst
+        of a few dozen (pairs.py).
       error: the probability that some claim's lower bound is above the truth.
-      certified: the algorithm whose certificate is held against the runs, where that is another one (planted faults).
+      certified: the algorithm whose certificate is held against the runs, where that is another one
+        (planted faults).
     """
     if require.count("runs", runs) < 8:
         require.fail("runs", "at least 8: half of them choose, half of them judge", runs)
     require.fraction("error", error)
     if problem.stream is not None or problem.loss.unrolled:
-        require.fail("problem", "one with a data set and a linear model (one_run audits the others)", problem.name)
+        require.fail(
+            "problem",
+            "one with a data set and a linear model (one_run audits the others)",
+            problem.name,
+        )
     algorithm.check(graph, problem)
-    budget = certify(certified or algorithm, problem, graph, require.count("steps", steps), delta=delta).budgets[agent]
+    budget = certify(
+        certified or algorithm, problem, graph, require.count("steps", steps), delta=delta
+    ).budgets[agent]
     run = runner(algorithm, problem, graph, agent, steps, runs // 2)
     options = candidates(algorithm, problem, graph, agent, steps, seed) if pair is None else []
     before = 2 * _PILOT * len(options)
@@ -135,28 +158,47 @@ def distinguish(
         for side, records in enumerate((first, second))
     ]
     wanted = _claimed(budget, algorithm.mechanism, delta)
-    shown = [bounds.strongest(scores[0], scores[1], measure, error / len(wanted)) for _, measure, _ in wanted]
+    shown = [
+        bounds.strongest(scores[0], scores[1], measure, error / len(wanted))
+        for _, measure, _ in wanted
+    ]
     claims = tuple(
-        Claim(what, s.value, limit, SCORES[s.score], bounds.most_shown(each, measure, error / len(wanted)))
+        Claim(
+            what,
+            s.value,
+            limit,
+            SCORES[s.score],
+            bounds.most_shown(each, measure, error / len(wanted)),
+        )
         for (what, measure, limit), s in zip(wanted, shown, strict=True)
     )
-    curve = bounds.trade_off(
-        scores[0][:, shown[0].score], scores[1][:, shown[0].score]
-    )  # all runs: it is a picture, not a bound
-    return AgentAudit(agent, claims, 1 - error, runs, words, curve, _limit(budget, algorithm.mechanism))
+    # All runs: it is a picture, not a bound.
+    curve = bounds.trade_off(scores[0][:, shown[0].score], scores[1][:, shown[0].score])
+    return AgentAudit(
+        agent, claims, 1 - error, runs, words, curve, _limit(budget, algorithm.mechanism)
+    )
 
 
-def _claimed(budget: AgentBudget, mechanism: str, delta: float | None) -> list[tuple[str, Callable[..., Any], float]]:
+def _claimed(
+    budget: AgentBudget, mechanism: str, delta: float | None
+) -> list[tuple[str, Callable[..., Any], float]]:
     """Every number of a certificate, with the measure that a test can hold against it."""
-    at, named = partial(bounds.epsilon_shown, delta=delta or 0.0), f"epsilon at delta={delta or 0:g}"
+    at, named = (
+        partial(bounds.epsilon_shown, delta=delta or 0.0),
+        f"epsilon at delta={delta or 0:g}",
+    )
     if mechanism == "gaussian":
         assert budget.rho is not None
         return [(named, at, budget.epsilon), ("mu", bounds.mu_shown, math.sqrt(2 * budget.rho))]
     if mechanism == "ternary":
         assert budget.delta is not None
         return [("delta", bounds.delta_shown, budget.delta)]
-    pure: list[tuple[str, Callable[..., Any], float]] = [("epsilon", bounds.epsilon_shown, budget.epsilon)]
-    return pure if budget.epsilon_at_delta is None else [*pure, (named, at, budget.epsilon_at_delta)]
+    pure: list[tuple[str, Callable[..., Any], float]] = [
+        ("epsilon", bounds.epsilon_shown, budget.epsilon)
+    ]
+    return (
+        pure if budget.epsilon_at_delta is None else [*pure, (named, at, budget.epsilon_at_delta)]
+    )
 
 
 def _limit(budget: AgentBudget, mechanism: str) -> Callable[[np.ndarray], np.ndarray]:
@@ -169,6 +211,11 @@ def _limit(budget: AgentBudget, mechanism: str) -> Callable[[np.ndarray], np.nda
 
 
 def _told_apart(run: Callable[..., np.ndarray], pair: Pair, seed: int) -> float:
-    """How much the likelihood ratio differs between the two data sets, on average over a few runs."""
-    sides = [run(records, *pair[:2], seed + 1, side, _PILOT)[:, 0] for side, records in enumerate(pair[:2])]
+    """How much the likelihood ratio differs between the two data sets,
+    on average over a few runs.
+    """
+    sides = [
+        run(records, *pair[:2], seed + 1, side, _PILOT)[:, 0]
+        for side, records in enumerate(pair[:2])
+    ]
     return float(np.mean(np.clip(sides[0], -50, 50)) - np.mean(np.clip(sides[1], -50, 50)))

@@ -1,15 +1,20 @@
-"""Deep leakage from gradients (Zhu, Liu and Han 2019): which records would make an agent send what it sent?
+"""Deep leakage from gradients (Zhu, Liu and Han 2019): which records would make an agent send
+what it sent?
 
-The eavesdropper has all that is public and every message (overhear.py), but no record, no private state and no noise. It makes up the records of one agent's batch
-and moves their pixels until the messages that the algorithm would send fit those that it did send (matching.py):
+The eavesdropper has all that is public and every message (overhear.py), but no record, no private
+state and no noise. It makes up the records of one agent's batch and moves their pixels until the
+messages that the algorithm would send fit those that it did send (matching.py):
 
     minimise over x in the range of a pixel:  sum (p(x) - observed)^2 / variance of the noise
 
-by L-BFGS from several random images; the best fit is kept, whatever its error, which an attacker cannot know. Labels are inferred by trying: those whose messages fit
-best while every image is the mean of public ones (the problem's test images stand for those). `prior` adds, beyond the published attack, what public images look
-like: (x - mean)^2 / variance of every pixel, so that the guess is the likeliest image and falls back to the mean one where the noise leaves nothing to see.
+by L-BFGS from several random images; the best fit is kept, whatever its error, which an attacker
+cannot know. Labels are inferred by trying: those whose messages fit best while every image is the
+mean of public ones (the problem's test images stand for those). `prior` adds, beyond the published
+attack, what public images look like: (x - mean)^2 / variance of every pixel, so that the guess is
+the likeliest image and falls back to the mean one where the noise leaves nothing to see.
 
-An attack that fails proves nothing: a better one may succeed. The certificate is the guarantee; this shows what it is worth.
+An attack that fails proves nothing: a better one may succeed. The certificate is the guarantee;
+this shows what it is worth.
 
 Reference: L. Zhu, Z. Liu and S. Han, Deep Leakage from Gradients.
 """
@@ -40,7 +45,9 @@ _LIKELY = 2000  # public images that are looked at
 
 
 class Kind(NamedTuple):
-    """What records look like, from public images: shape, range of a pixel, number of classes, mean and standard deviation of every pixel."""
+    """What records look like, from public images: shape, range of a pixel, number of classes,
+    mean and standard deviation of every pixel.
+    """
 
     shape: tuple[int, ...]
     low: float
@@ -51,7 +58,9 @@ class Kind(NamedTuple):
 
 
 class Guess(NamedTuple):
-    """images (records, ...), labels (records,), and how far the predicted messages are from the observed ones: about 1 if noise explains the rest."""
+    """images (records, ...), labels (records,), and how far the predicted messages are from the
+    observed ones: about 1 if noise explains the rest.
+    """
 
     images: np.ndarray
     labels: np.ndarray
@@ -61,7 +70,11 @@ class Guess(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Reconstruction:
-    """A guess held against the truth. error: the root mean squared error of a pixel; blind: that of the mean public image, which knows nothing of the run."""
+    """A guess held against the truth.
+
+    error: the root mean squared error of a pixel; blind: that of the mean public image,
+    which knows nothing of the run.
+    """
 
     agent: int
     step: int
@@ -76,7 +89,9 @@ class Reconstruction:
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """Reconstructions at several noise levels, found[level][target]; each target is the same record and the same draws at every level."""
+    """Reconstructions at several noise levels, found[level][target];
+    each target is the same record and the same draws at every level.
+    """
 
     algorithm: Algorithm
     problem: Problem
@@ -97,7 +112,11 @@ class Sweep:
     @property
     def standard_error(self) -> np.ndarray:
         many = self.errors.shape[1]
-        return self.errors.std(axis=1, ddof=1) / math.sqrt(many) if many > 1 else np.zeros(len(self.levels))
+        return (
+            self.errors.std(axis=1, ddof=1) / math.sqrt(many)
+            if many > 1
+            else np.zeros(len(self.levels))
+        )
 
     @property
     def blind(self) -> float:
@@ -119,7 +138,8 @@ def reconstruct(
     labels: str = "inferred",
     prior: bool = False,
 ) -> Reconstruction:
-    """Run the network with that noise seed for step + 2 rounds, attack what that agent sent, and hold the outcome against its records of that step.
+    """Run the network with that noise seed for step + 2 rounds, attack what that agent sent, and
+    hold the outcome against its records of that step.
 
     Args:
       restarts, iterations: descents from random images, and the most steps of each.
@@ -137,9 +157,17 @@ def reconstruct(
     truth, true_labels = batch_records(known, problem, agent, step)
     began = time.perf_counter()
     guess = invert(
-        known, heard, kind, agent=agent, step=step, seed=seed, restarts=restarts, iterations=iterations,
-        labels=true_labels if labels == "known" else None, prior=prior,
-    )  # fmt: skip
+        known,
+        heard,
+        kind,
+        agent=agent,
+        step=step,
+        seed=seed,
+        restarts=restarts,
+        iterations=iterations,
+        labels=true_labels if labels == "known" else None,
+        prior=prior,
+    )
     seconds = time.perf_counter() - began
     guess = _paired(guess, truth)
     errors = _error(guess.images, truth), _error(kind.mean[None], truth)
@@ -158,7 +186,9 @@ def against_noise(
     progress: Callable[[int, int], None] = lambda done, total: None,
     **options: Any,
 ) -> Sweep:
-    """Attack the algorithm with its noise multiplied by each level. Targets are agents 0, 1, ... in turn, each with a noise seed of its own.
+    """Attack the algorithm with its noise multiplied by each level.
+
+    Targets are agents 0, 1, ... in turn, each with a noise seed of its own.
 
     options: step, restarts, iterations, labels and prior of `reconstruct`.
 
@@ -174,7 +204,9 @@ def against_noise(
             louder, row = algorithm.with_noise([factor] * graph.agents), []
             for target in range(targets):
                 agent = target % graph.agents
-                row.append(reconstruct(louder, problem, graph, agent=agent, seed=seed + target, **options))
+                row.append(
+                    reconstruct(louder, problem, graph, agent=agent, seed=seed + target, **options)
+                )
                 progress(len(rows) * targets + len(row), total)
             rows.append(tuple(row))
     except KeyboardInterrupt:
@@ -190,8 +222,17 @@ def kind_of(problem: Problem) -> Kind:
         rule = "one about images, with some to test on (hearsay.problems.neural)"
         require.fail("problem", rule, f"{problem.name}, whose records have shape {shape}")
     numbers = as_numbers(images)
-    low, high = (0.0, 1.0) if images.dtype == np.uint8 else (float(numbers.min()), float(numbers.max()))
-    return Kind(shape, low, high, int(problem.test_labels.max()) + 1, numbers.mean(axis=0), numbers.std(axis=0))
+    low, high = (
+        (0.0, 1.0) if images.dtype == np.uint8 else (float(numbers.min()), float(numbers.max()))
+    )
+    return Kind(
+        shape,
+        low,
+        high,
+        int(problem.test_labels.max()) + 1,
+        numbers.mean(axis=0),
+        numbers.std(axis=0),
+    )
 
 
 def _check_target(known: Public, agent: int, step: int) -> None:
@@ -199,10 +240,17 @@ def _check_target(known: Public, agent: int, step: int) -> None:
     if require.count("agent", agent, 0) >= agents:
         require.fail("agent", f"one of 0 to {agents - 1}", agent)
     if require.count("step", step, 0) > last:
-        rule = f"at most {last:g} (the attack compares two messages, and the run ends after {last + 2:g})"
+        rule = (
+            f"at most {last:g} (the attack compares two messages, and the run ends after"
+            f" {last + 2:g})"
+        )
         require.fail("step", rule, step)
     if (size := known.size(agent, step)) > MOST:
-        require.fail("the batch", f"at most {MOST} records (per_step, or the sampler's size)", f"{size} at step {step}")
+        require.fail(
+            "the batch",
+            f"at most {MOST} records (per_step, or the sampler's size)",
+            f"{size} at step {step}",
+        )
 
 
 @require.plain_arguments
@@ -225,17 +273,26 @@ def invert(
     labels: np.ndarray | None = None,
     prior: bool = False,
 ) -> Guess:
-    """The attack itself: what is public and what was heard in, images out. In float64, because a fit is a small difference of messages."""
+    """The attack itself: what is public and what was heard in, images out.
+
+    In float64, because a fit is a small difference of messages.
+    """
     _check_effort(restarts, iterations)
     _check_target(known, agent, step)
     if len(heard) < step + 2:
         require.fail(
-            "heard", f"the messages of at least {step + 2} rounds to attack step {step}", f"{len(heard)} rounds"
+            "heard",
+            f"the messages of at least {step + 2} rounds to attack step {step}",
+            f"{len(heard)} rounds",
         )
     rng = np.random.default_rng([seed, *b"attack"])
     many = (known.size(agent, step), *kind.shape)
-    with jax.enable_x64(True), threadpool_limits(1):  # threads would wait for each other in products of this size
-        made_up = [(jnp.asarray(rng.uniform(kind.low, kind.high, many)), jnp.full(many[:1], float(c))) for c in (0, 1)]
+    # Threads would wait for each other in products of this size.
+    with jax.enable_x64(True), threadpool_limits(1):
+        made_up = [
+            (jnp.asarray(rng.uniform(kind.low, kind.high, many)), jnp.full(many[:1], float(c)))
+            for c in (0, 1)
+        ]
         blanks = jnp.stack([made_up[0][0][0], made_up[1][0][0]])
         setup, scene = scene_of(known, heard, agent, step, blanks)
         setup, target = target_of(known, setup, scene, heard, agent, step, *made_up)
@@ -247,7 +304,8 @@ def invert(
 
         chosen = _infer(fit, kind, many) if labels is None else np.asarray(labels)
         found = [
-            _descended(fit, chosen, kind, rng.uniform(kind.low, kind.high, many), iterations) for _ in range(restarts)
+            _descended(fit, chosen, kind, rng.uniform(kind.low, kind.high, many), iterations)
+            for _ in range(restarts)
         ]
         best = int(np.argmin([value for value, _ in found]))
         mismatches = np.array([target.mismatch(value) for value, _ in found])
@@ -264,13 +322,23 @@ def _descended(
         return float(found), np.asarray(slope, np.float64).ravel()
 
     limits = [(kind.low, kind.high)] * first.size
-    options = {"maxiter": iterations, "maxfun": 2 * iterations, "ftol": 1e-14, "gtol": 1e-12, "maxcor": 30}
-    result = minimize(value, first.ravel(), jac=True, method="L-BFGS-B", bounds=limits, options=options)
+    options = {
+        "maxiter": iterations,
+        "maxfun": 2 * iterations,
+        "ftol": 1e-14,
+        "gtol": 1e-12,
+        "maxcor": 30,
+    }
+    result = minimize(
+        value, first.ravel(), jac=True, method="L-BFGS-B", bounds=limits, options=options
+    )
     return float(result.fun), result.x.reshape(first.shape)
 
 
 def _infer(fit: Any, kind: Kind, many: tuple[int, ...]) -> np.ndarray:
-    """Labels by trying, one record after the other (twice round where there are several), while every image is the mean one."""
+    """Labels by trying, one record after the other (twice round where there are several),
+    while every image is the mean one.
+    """
     images, labels = jnp.broadcast_to(jnp.asarray(kind.mean), many), np.zeros(many[0], np.int64)
     for place in list(range(many[0])) * min(2, many[0]):
         tried = []
@@ -282,8 +350,14 @@ def _infer(fit: Any, kind: Kind, many: tuple[int, ...]) -> np.ndarray:
 
 
 def _paired(guess: Guess, truth: np.ndarray) -> Guess:
-    """The made-up records in the order of the true ones that they are nearest to: a batch has no order."""
-    distance = ((guess.images[None] - truth[:, None]) ** 2).reshape(len(truth), len(truth), -1).mean(axis=2)
+    """The made-up records in the order of the true ones that they are nearest to:
+    a batch has no order.
+    """
+    distance = (
+        ((guess.images[None] - truth[:, None]) ** 2)
+        .reshape(len(truth), len(truth), -1)
+        .mean(axis=2)
+    )
     order = linear_sum_assignment(distance)[1]
     return guess._replace(images=guess.images[order], labels=guess.labels[order])
 

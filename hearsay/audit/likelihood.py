@@ -1,7 +1,10 @@
-"""How likely a transcript is under each of two data sets, for thousands of runs of the whole network at once.
+"""How likely a transcript is under each of two data sets, for thousands of runs of the whole
+network at once.
 
-The rounds are the engine's own, with the keys of a simulation; a tap on `update` hands out what the audited agent sent and heard. Its messages before noise are then worked out
-under both data sets (messages.py), and two scores of the run follow: the log-likelihood ratio, and a search for noise that was used twice (see distinguish.py).
+The rounds are the engine's own, with the keys of a simulation; a tap on `update` hands out what
+the audited agent sent and heard. Its messages before noise are then worked out under both data sets
+(messages.py), and two scores of the run follow: the log-likelihood ratio, and a search for noise
+that was used twice (see distinguish.py).
 """
 
 from __future__ import annotations
@@ -15,7 +18,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from hearsay.algorithms import QuantizedDsgd
-from hearsay.audit.messages import COINS, Game, Scene, Transcript, bare, follow, game, scene, whitener
+from hearsay.audit.messages import (
+    COINS,
+    Game,
+    Scene,
+    Transcript,
+    bare,
+    follow,
+    game,
+    scene,
+    whitener,
+)
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.graphs.channels import mixer
@@ -46,29 +59,50 @@ class Setup(NamedTuple):
 def runner(
     algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int, each: int
 ) -> Callable[..., np.ndarray]:
-    """run(held, first, second, seed, side, runs): scores (run, kind) of runs in which the agent holds `held`."""
+    """run(held, first, second, seed, side, runs):
+    scores (run, kind) of runs in which the agent holds `held`.
+    """
     dtype, k = problem.dtype, np.arange(steps, dtype=np.int32)
     plain, agents = bare(algorithm), graph.agents
     centre = np.zeros(problem.dimension) if problem.start is None else problem.start
     public = scene(plain, problem, graph, agent, steps)
     setup = Setup(
-        problem.records, tuple(mixer(graph, kind, dtype) for kind in algorithm.channels.values()), keys.sampling_keys(problem.seed, agents),
-        algorithm.constants(dtype), jnp.asarray(np.broadcast_to(centre, (agents, problem.dimension)), dtype), jnp.asarray(k),
+        problem.records,
+        tuple(mixer(graph, kind, dtype) for kind in algorithm.channels.values()),
+        keys.sampling_keys(problem.seed, agents),
+        algorithm.constants(dtype),
+        jnp.asarray(np.broadcast_to(centre, (agents, problem.dimension)), dtype),
+        jnp.asarray(k),
         jax.tree.map(lambda r: jnp.asarray(r, dtype), algorithm.rates(k, agents)),
-        jax.tree.map(jnp.asarray, algorithm.sampling.windows(k, problem.counts, problem.arrivals)), public, jnp.asarray(whitener(plain, steps)),
-    )  # fmt: skip
+        jax.tree.map(jnp.asarray, algorithm.sampling.windows(k, problem.counts, problem.arrivals)),
+        public,
+        jnp.asarray(whitener(plain, steps)),
+    )
     fits = max(1, _BYTES // (8 * steps * agents * problem.dimension * 8))
     chunk = min(_CHUNK, fits, each)
 
     def run(
-        held: Records, first: Records, second: Records, seed: int, side: int, runs: int, progress: Callable[[int], None] = lambda done: None
-    ) -> np.ndarray:  # fmt: skip
+        held: Records,
+        first: Records,
+        second: Records,
+        seed: int,
+        side: int,
+        runs: int,
+        progress: Callable[[int], None] = lambda done: None,
+    ) -> np.ndarray:
         found = []
         for begin in range(0, runs, chunk):
             # Seeds of their own for either side, whatever the number of runs.
             seeds = (2 * seed + side) * 2**24 + begin + jnp.arange(chunk)
             part = scores(
-                seeds, agent, held, first, second, setup, real=game(algorithm, problem), plain=game(plain, problem)
+                seeds,
+                agent,
+                held,
+                first,
+                second,
+                setup,
+                real=game(algorithm, problem),
+                plain=game(plain, problem),
             )
             found.append(np.asarray(part))
             progress(min(begin + chunk, runs))
@@ -91,9 +125,19 @@ class _Tapped:
 @partial(jax.jit, static_argnames=("real", "plain"))
 @engine.full_precision
 def scores(
-    seeds: jax.Array, agent: jax.Array, held: Records, first: Records, second: Records, setup: Setup, *, real: Game, plain: Game
-) -> jax.Array:  # fmt: skip
-    """(run, kind) for runs with those noise seeds: the rounds are the engine's own, with the keys of a simulation."""
+    seeds: jax.Array,
+    agent: jax.Array,
+    held: Records,
+    first: Records,
+    second: Records,
+    setup: Setup,
+    *,
+    real: Game,
+    plain: Game,
+) -> jax.Array:
+    """(run, kind) for runs with those noise seeds: the rounds are the engine's own,
+    with the keys of a simulation.
+    """
     algorithm, loss, domain, arrivals = real
     records = jax.tree.map(lambda all_, one: all_.at[agent].set(one), setup.records, held)
     setting = engine.Setting(records, setup.mixers, None, setup.sampling_keys, setup.constants)  # type: ignore[arg-type]
@@ -102,7 +146,9 @@ def scores(
     tapped: Any = _Tapped(algorithm)
 
     def one(own: jax.Array) -> jax.Array:
-        draws = jax.vmap(lambda key: algorithm.draws(key, setup.steps, models[0], setup.constants), out_axes=1)(own)
+        draws = jax.vmap(
+            lambda key: algorithm.draws(key, setup.steps, models[0], setup.constants), out_axes=1
+        )(own)
 
         def step(carry: tuple, inputs: tuple) -> tuple[tuple, Any]:
             k, rate, window, draw = inputs
@@ -113,7 +159,9 @@ def scores(
             return (states, sampler), jax.tree.map(lambda x: x[agent], said)
 
         start = (jax.vmap(algorithm.init)(models), sampler)
-        transcript = Transcript(*jax.lax.scan(step, start, (setup.steps, setup.rates, setup.windows, draws))[1])
+        transcript = Transcript(
+            *jax.lax.scan(step, start, (setup.steps, setup.rates, setup.windows, draws))[1]
+        )
         mine = jax.tree.map(lambda x: x[:, agent], draws)
         known = [follow(plain, setup.scene, data, transcript, mine) for data in (first, second)]
         ratio = log_likelihood(algorithm, transcript.sent, *known[0], mine, setup.white)
@@ -125,9 +173,15 @@ def scores(
 
 
 def _residuals(sent: tuple, values: tuple, scales: tuple) -> tuple[list, list]:
-    """(in units of noise, the units), per field (time, ...). A message without noise gets a unit of rounding errors, so that any difference counts."""
+    """(in units of noise, the units), per field (time, ...).
+
+    A message without noise gets a unit of rounding errors, so that any difference counts.
+    """
     tiny = 1e3 * jnp.finfo(sent[0].dtype).eps
-    units = [jnp.maximum(jnp.abs(s), tiny * (1 + jnp.abs(v))) for s, v in zip(scales, values, strict=True)]
+    units = [
+        jnp.maximum(jnp.abs(s), tiny * (1 + jnp.abs(v)))
+        for s, v in zip(scales, values, strict=True)
+    ]
     return [(m - v) / u for m, v, u in zip(sent, values, units, strict=True)], units
 
 
@@ -157,19 +211,25 @@ def log_likelihood(
 
 
 def _cumulative(mechanism: str, low: jax.Array, high: jax.Array) -> jax.Array:
-    """The chance that standard noise lies between the two, from the tail in which they are so that nothing cancels."""
+    """The chance that standard noise lies between the two, from the tail in which they are
+    so that nothing cancels.
+    """
     flip = low > 0
     low, high = jnp.where(flip, -high, low), jnp.where(flip, -low, high)
     if mechanism == "gaussian":
         return jax.scipy.stats.norm.cdf(high) - jax.scipy.stats.norm.cdf(low)
-    below = lambda x: jnp.where(x < 0, 0.5 * jnp.exp(jnp.minimum(x, 0.0)), 1 - 0.5 * jnp.exp(-jnp.maximum(x, 0.0)))  # noqa: E731
+    below = lambda x: jnp.where(  # noqa: E731
+        x < 0, 0.5 * jnp.exp(jnp.minimum(x, 0.0)), 1 - 0.5 * jnp.exp(-jnp.maximum(x, 0.0))
+    )
     return below(high) - below(low)
 
 
 def _nearest(
     algorithm: Algorithm, sent: tuple, values: tuple, scales: tuple, draws: Any, agent: jax.Array
 ) -> jax.Array:
-    """How near some residual of the agent comes to another one, or to noise of another agent in the same step."""
+    """How near some residual of the agent comes to another one, or to noise of another
+    agent in the same step.
+    """
     if algorithm.mechanism == "ternary" or isinstance(algorithm, QuantizedDsgd):
         return jnp.ones(())
     names = [name for name in algorithm.channels if name not in COINS]
@@ -182,9 +242,13 @@ def _nearest(
     found = jnp.where(loud, found, far)
     flat = found.reshape(-1, found.shape[-1])
     own = [
-        jnp.min(jnp.max(jnp.abs(flat[lag:] - flat[:-lag]), axis=1)) for lag in range(1, min(_LAGS, len(flat) - 1) + 1)
+        jnp.min(jnp.max(jnp.abs(flat[lag:] - flat[:-lag]), axis=1))
+        for lag in range(1, min(_LAGS, len(flat) - 1) + 1)
     ]
     noise = jnp.stack([getattr(draws, name) for name in names], axis=2)  # (time, agent, field, d)
     apart = jnp.max(jnp.abs(found[:, None] - noise), axis=-1)
     others = (jnp.arange(noise.shape[1]) != agent)[None, :, None]
-    return jnp.minimum(jnp.min(jnp.stack([*own, jnp.inf])), jnp.min(jnp.where(others, apart, jnp.inf))) + 1e-12
+    return (
+        jnp.minimum(jnp.min(jnp.stack([*own, jnp.inf])), jnp.min(jnp.where(others, apart, jnp.inf)))
+        + 1e-12
+    )

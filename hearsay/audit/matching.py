@@ -1,18 +1,28 @@
-"""What would an agent have sent, had its records been these? The half of a gradient-matching attack that runs the algorithm.
+"""What would an agent have sent, had its records been these?
+
+The half of a gradient-matching attack that runs the algorithm.
 
 For made-up records of step k the algorithm's own functions predict, without noise,
 
-    send at k, update with what was heard at k, send at k+1        ->  p(x), every message field of both steps
+    send at k, update with what was heard at k, send at k+1
+        ->  p(x), every message field of both steps
 
-and `score` is sum (p(x) - observed)^2 / variance with its derivative in the pixels x. Nothing here knows an algorithm: a gradient that travels in a message
-(trackers, federated updates) shows at step k, one that moves a model shows at step k+1. What has to be known of an algorithm is found by trying:
+and `score` is sum (p(x) - observed)^2 / variance with its derivative in the pixels x. Nothing
+here knows an algorithm: a gradient that travels in a message (trackers, federated updates) shows
+at step k, one that moves a model shows at step k+1. What has to be known of an algorithm is
+found by trying:
 
-    which parts of p react to the batch of step k but not to the unknown one of k+1        the others are left out
-    how noisy each part is: its derivative in the draws                                     without noise it is weighed by its own size
-    parts that a coin kept back (an agent asleep, a coordinate not sent)                    are what p says for the other side of the coin: left out
-    messages without derivative (quantized)                                                 are unbiased, so the model stands in for them
+    which parts of p react to the batch of step k but not to the unknown one of k+1
+        the others are left out
+    how noisy each part is: its derivative in the draws
+        without noise it is weighed by its own size
+    parts that a coin kept back (an agent asleep, a coordinate not sent)
+        are what p says for the other side of the coin: left out
+    messages without derivative (quantized)
+        are unbiased, so the model stands in for them
 
-At step 0 the state is the public start. Later it is replayed from the transcript; what of it depends on records is read off the agent's own message, noise included.
+At step 0 the state is the public start. Later it is replayed from the transcript; what of it
+depends on records is read off the agent's own message, noise included.
 """
 
 from __future__ import annotations
@@ -38,7 +48,9 @@ _FLOOR = 1e-4  # of a message's own size: what counts as no noise at all
 
 
 class Scene(NamedTuple):
-    """What the attacker takes as given: the agent's state, the rates of both steps, what the agent sent and heard, the draws of both steps."""
+    """What the attacker takes as given: the agent's state, the rates of both steps,
+    what the agent sent and heard, the draws of both steps.
+    """
 
     state: Any
     now: Any
@@ -50,7 +62,9 @@ class Scene(NamedTuple):
 
 @dataclass(frozen=True)
 class Setup:
-    """What is compiled: the algorithm without its schedules, which message parts count, whether the model stands in for a quantized message."""
+    """What is compiled: the algorithm without its schedules, which message parts count,
+    whether the model stands in for a quantized message.
+    """
 
     algorithm: Algorithm
     loss: Loss
@@ -60,7 +74,10 @@ class Setup:
 
 
 class Target(NamedTuple):
-    """Per part that counts: p at a reference image, observed - p there, 1 / variance. And `size`, what changing a record does to them all."""
+    """Per part that counts: p at a reference image, observed - p there, 1 / variance.
+
+    And `size`, what changing a record does to them all.
+    """
 
     reference: tuple
     offset: tuple
@@ -68,17 +85,24 @@ class Target(NamedTuple):
     size: jax.Array
 
     def mismatch(self, score: float) -> float:
-        """Mean squared distance to the observed messages in units of their noise: about 1 if noise explains it."""
+        """Mean squared distance to the observed messages in units of their noise:
+        about 1 if noise explains it.
+        """
         parts = zip(self.weight, self.offset, strict=True)
         rest = sum(float(jnp.sum(w * t * t)) for w, t in parts)
         return (score * float(self.size) + rest) / sum(float(jnp.sum(w > 0)) for w in self.weight)
 
 
-def _predict(images: jax.Array, labels: jax.Array, other: tuple, scene: Scene, setup: Setup) -> tuple:
+def _predict(
+    images: jax.Array, labels: jax.Array, other: tuple, scene: Scene, setup: Setup
+) -> tuple:
     """p: all message fields of both steps, for a made-up batch now and another one later."""
     algorithm = setup.algorithm
     share = jnp.full(labels.shape, 1 / len(labels))
-    batch, later = Batch(images, labels, share, setup.loss), Batch(other[0], other[1], share, setup.loss)
+    batch, later = (
+        Batch(images, labels, share, setup.loss),
+        Batch(other[0], other[1], share, setup.loss),
+    )
     first, state = algorithm.send(engine.pick(scene.draws, 0), scene.state, batch, scene.now)
     state = algorithm.update(state, scene.sent, scene.inbox, batch, scene.now, setup.domain)
     second, _ = algorithm.send(engine.pick(scene.draws, 1), state, later, scene.later)
@@ -91,7 +115,9 @@ _predicted = jax.jit(_predict, static_argnames=("setup",))
 
 
 @partial(jax.jit, static_argnames=("setup",))
-def _with_noise(images: jax.Array, labels: jax.Array, other: tuple, scene: Scene, spread: Any, setup: Setup) -> tuple:
+def _with_noise(
+    images: jax.Array, labels: jax.Array, other: tuple, scene: Scene, spread: Any, setup: Setup
+) -> tuple:
     """p, and the standard deviation of every part's noise: its derivative in the draws."""
 
     def of_draws(draws: Any) -> tuple:
@@ -101,14 +127,20 @@ def _with_noise(images: jax.Array, labels: jax.Array, other: tuple, scene: Scene
 
 
 @partial(jax.jit, static_argnames=("setup",))
-def score(images: jax.Array, labels: jax.Array, scene: Scene, target: Target, pull: tuple, setup: Setup) -> tuple:
-    """The mismatch, less its value at the reference, over the size of what a record does; and its derivative. pull: (mean, 1 / variance) of every pixel.
+def score(
+    images: jax.Array, labels: jax.Array, scene: Scene, target: Target, pull: tuple, setup: Setup
+) -> tuple:
+    """The mismatch, less its value at the reference, over the size of what a record does; and its
+    derivative. pull: (mean, 1 / variance) of every pixel.
 
-    With q = p - p(reference) the sum is q^2 - 2 q (observed - p(reference)): no large number is subtracted from another, however much noise there is.
+    With q = p - p(reference) the sum is q^2 - 2 q (observed - p(reference)): no large number is
+    subtracted from another, however much noise there is.
     """
 
     def mismatch(images: jax.Array) -> jax.Array:
-        parts = _predict(images, labels, (jnp.zeros_like(images), jnp.zeros_like(labels)), scene, setup)
+        parts = _predict(
+            images, labels, (jnp.zeros_like(images), jnp.zeros_like(labels)), scene, setup
+        )
         total = jnp.sum((images - pull[0][None]) ** 2 * pull[1][None])
         for index, reference, offset, weight in zip(setup.used, *target[:3], strict=True):
             q = parts[index] - reference
@@ -118,13 +150,22 @@ def score(images: jax.Array, labels: jax.Array, scene: Scene, target: Target, pu
     return jax.value_and_grad(mismatch)(images)
 
 
-def scene_of(known: Public, heard: list[Any], agent: int, step: int, blanks: jax.Array) -> tuple[Setup, Scene]:
-    """The agent's state when the step begins, and what the step brings from outside; `blanks` are two different images."""
+def scene_of(
+    known: Public, heard: list[Any], agent: int, step: int, blanks: jax.Array
+) -> tuple[Setup, Scene]:
+    """The agent's state when the step begins, and what the step brings from outside;
+    `blanks` are two different images.
+    """
     algorithm, steps = known.algorithm, np.arange(step + 2)
-    # With its noise at zero a mechanism sends the value itself, except the ternary one, which is unbiased all the same.
+    # With its noise at zero a mechanism sends the value itself, except the ternary one, which is
+    # unbiased all the same.
     setup = Setup(replace(algorithm.kernel, mechanism="gaussian"), known.loss, known.domain)
-    rates = jax.tree.map(lambda r: jnp.asarray(r[:, agent]), algorithm.rates(steps, known.graph.agents))
-    mixers = [mixer(known.graph, channel, jnp.dtype(float)) for channel in algorithm.channels.values()]
+    rates = jax.tree.map(
+        lambda r: jnp.asarray(r[:, agent]), algorithm.rates(steps, known.graph.agents)
+    )
+    mixers = [
+        mixer(known.graph, channel, jnp.dtype(float)) for channel in algorithm.channels.values()
+    ]
     start = known.domain.project(jnp.asarray(known.start[agent]))
     silent = jax.tree.map(jnp.zeros_like, _draws(algorithm, start, 0))
     state = setup.algorithm.init(start)
@@ -135,11 +176,21 @@ def scene_of(known: Public, heard: list[Any], agent: int, step: int, blanks: jax
         total = make(*(m.total(field)[agent] for m, field in zip(mixers, message, strict=True)))
         inbox = Inbox(total, make(*(m.own[agent] for m in mixers)))
         scene = Scene(
-            state, engine.pick(rates, k), engine.pick(rates, k + 1), engine.pick(message, agent), inbox, silent
+            state,
+            engine.pick(rates, k),
+            engine.pick(rates, k + 1),
+            engine.pick(message, agent),
+            inbox,
+            silent,
         )
         if k < step:
-            states = [_replayed(s, scene, image, label, setup) for label, (s, image) in enumerate(zip(states, blanks, strict=True))]  # fmt: skip
-    return setup, scene._replace(state=_settled(algorithm.name, states, scene.sent) if step else state)
+            states = [
+                _replayed(s, scene, image, label, setup)
+                for label, (s, image) in enumerate(zip(states, blanks, strict=True))
+            ]
+    return setup, scene._replace(
+        state=_settled(algorithm.name, states, scene.sent) if step else state
+    )
 
 
 @partial(jax.jit, static_argnames=("setup",))
@@ -151,22 +202,39 @@ def _replayed(state: Any, scene: Scene, image: jax.Array, label: jax.Array, setu
 
 
 def _settled(name: str, states: list[Any], sent: Any) -> Any:
-    """Parts of the state that two replays with different records agree on are facts; for the others the agent's own message speaks."""
+    """Parts of the state that two replays with different records agree on are facts;
+    for the others the agent's own message speaks.
+    """
     state = states[0]
     for part, one, two in zip(state._fields, *states, strict=True):
         if bool(jnp.all(one == two)):
             continue
         if part not in sent._fields:
-            require.fail("step", f"0 for {name}: later its {part} is private and in no message", "a later one")
+            require.fail(
+                "step",
+                f"0 for {name}: later its {part} is private and in no message",
+                "a later one",
+            )
         state = state._replace(**{part: getattr(sent, part)})
     return state
 
 
 def target_of(
-    known: Public, setup: Setup, scene: Scene, heard: list[Any], agent: int, step: int, one: tuple, two: tuple
+    known: Public,
+    setup: Setup,
+    scene: Scene,
+    heard: list[Any],
+    agent: int,
+    step: int,
+    one: tuple,
+    two: tuple,
 ) -> tuple[Setup, Target]:
-    """What of the messages reacts to the records, and how noisy it is; `one` and `two` are made-up batches (images, labels) that differ in everything."""
-    observed = [jnp.asarray(field, one[0].dtype)[agent] for k in (step, step + 1) for field in heard[k]]
+    """What of the messages reacts to the records, and how noisy it is;
+    `one` and `two` are made-up batches (images, labels) that differ in everything.
+    """
+    observed = [
+        jnp.asarray(field, one[0].dtype)[agent] for k in (step, step + 1) for field in heard[k]
+    ]
     drawn = _draws(known.algorithm, setup.algorithm.predict(scene.state), step)
     nothing = (jnp.zeros(one[0].shape[1:]), jnp.zeros(one[0].shape[1:]))
     for stand_in in (False, True):
@@ -175,31 +243,49 @@ def target_of(
         rounded, setup = setup, replace(setup, stand_in=stand_in)
         base, noise = _with_noise(*one, one, scene, jax.tree.map(_spread, drawn), setup)
         react, later = _predicted(*two, one, scene, setup), _predicted(*one, two, scene, setup)
-        tails = _predicted(*one, one, scene._replace(draws=jax.tree.map(jnp.ones_like, drawn)), setup)
+        tails = _predicted(
+            *one, one, scene._replace(draws=jax.tree.map(jnp.ones_like, drawn)), setup
+        )
         if stand_in:
             sent = _predicted(*one, one, scene._replace(draws=drawn), rounded)
-            noise = tuple(jnp.full_like(a, jnp.sqrt(jnp.mean((a - b) ** 2))) for a, b in zip(base, sent, strict=True))
-        used = tuple(i for i in range(len(base)) if jnp.any(base[i] != react[i]) and jnp.all(base[i] == later[i]))
+            noise = tuple(
+                jnp.full_like(a, jnp.sqrt(jnp.mean((a - b) ** 2)))
+                for a, b in zip(base, sent, strict=True)
+            )
+        used = tuple(
+            i
+            for i in range(len(base))
+            if jnp.any(base[i] != react[i]) and jnp.all(base[i] == later[i])
+        )
         weight = []
         for i in used:
-            kept_back = (jnp.abs(tails[i] - observed[i]) <= 1e-6 * jnp.abs(observed[i])) & (tails[i] != base[i])
+            kept_back = (jnp.abs(tails[i] - observed[i]) <= 1e-6 * jnp.abs(observed[i])) & (
+                tails[i] != base[i]
+            )
             floor = _FLOOR**2 * jnp.mean((base[i] - react[i]) ** 2)
             weight.append(jnp.where(kept_back, 0.0, 1 / (noise[i] ** 2 + floor)))
-        size = sum(float(jnp.sum(w * (base[i] - react[i]) ** 2)) for w, i in zip(weight, used, strict=True))
+        size = sum(
+            float(jnp.sum(w * (base[i] - react[i]) ** 2)) for w, i in zip(weight, used, strict=True)
+        )
         setup = replace(setup, used=used)
         offset = tuple(observed[i] - base[i] for i in used)
-        target = Target(tuple(base[i] for i in used), offset, tuple(weight), jnp.asarray(size, one[0].dtype))
+        target = Target(
+            tuple(base[i] for i in used), offset, tuple(weight), jnp.asarray(size, one[0].dtype)
+        )
         if size > 0 and bool(jnp.any(score(*two, scene, target, nothing, setup)[1] != 0)):
             return setup, target
     both = f"steps {step} and {step + 1}"
     raise ValueError(
-        f"nothing that agent {agent} sent at {both} depends on the records of step {step}: no attack is possible there"
+        f"nothing that agent {agent} sent at {both} depends on the records of step {step}: no"
+        " attack is possible there"
     )
 
 
 def _draws(algorithm: Algorithm, params: jax.Array, step: int) -> Any:
     """Draws of the attacker's own for two steps: their distribution is public."""
-    return _drawn(params, step + jnp.arange(2), algorithm.constants(params.dtype), algorithm=algorithm.kernel)
+    return _drawn(
+        params, step + jnp.arange(2), algorithm.constants(params.dtype), algorithm=algorithm.kernel
+    )
 
 
 @partial(jax.jit, static_argnames=("algorithm",))

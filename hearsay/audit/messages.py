@@ -1,7 +1,9 @@
-"""What an agent's messages are made of: its public surroundings, and a replay along a given transcript.
+"""What an agent's messages are made of: its public surroundings, and a replay along a
+given transcript.
 
-Fix everything that was sent. Then what an agent would have sent before noise is a function of its records, which `follow` evaluates with the agent's own functions:
-brute force compares two of them, and the distinguisher works out how likely a transcript is under each.
+Fix everything that was sent. Then what an agent would have sent before noise is a function of its
+records, which `follow` evaluates with the agent's own functions: brute force compares two of them,
+and the distinguisher works out how likely a transcript is under each.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ from hearsay.simulation import keys
 
 
 class Transcript(NamedTuple):
-    """Per message field, arrays (time, d): what the agent sent, noise included, and the weighted sum of what it heard."""
+    """Per message field, arrays (time, d): what the agent sent, noise included,
+    and the weighted sum of what it heard.
+    """
 
     sent: tuple[jax.Array, ...]
     heard: tuple[jax.Array, ...]
@@ -48,8 +52,10 @@ def game(algorithm: Algorithm, problem: Problem) -> Game:
 
 
 class Scene(NamedTuple):
-    """What anybody knows of one agent's part in a run: steps, rates and windows with an axis of time, its own weight per message field, its
-    sampling key, its first model, and the constants of its noise."""
+    """What anybody knows of one agent's part in a run: steps, rates and windows with an axis of
+    time, its own weight per message field, its sampling key, its first model, and the constants
+    of its noise.
+    """
 
     steps: Any
     rates: Any
@@ -76,39 +82,55 @@ def scene(algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, step
     )  # fmt: skip
 
 
-# Draws that decide something without looking at the data (who is awake, which coordinates are kept, which way to round): an adversary may know them.
+# Draws that decide something without looking at the data (who is awake, which coordinates are kept,
+# which way to round): an adversary may know them.
 COINS = ("awake", "kept", "rounding")
 
 
 def with_noise_draws(draws: Any, value: float) -> Any:
     """The same draws with all noise set to one number, coins left as they are."""
     fields = type(draws)._fields
-    return draws._replace(**{f: jnp.full_like(getattr(draws, f), value) for f in fields if f not in COINS})
+    return draws._replace(
+        **{f: jnp.full_like(getattr(draws, f), value) for f in fields if f not in COINS}
+    )
 
 
 def silent_draws(algorithm: Algorithm, scene: Scene) -> Any:
-    """Draws of all steps without noise and with every coin at 0: everybody is awake and every coordinate is kept."""
-    shapes = jax.eval_shape(lambda: algorithm.draws(scene.key, scene.steps, scene.start, scene.constants))
+    """Draws of all steps without noise and with every coin at 0:
+    everybody is awake and every coordinate is kept.
+    """
+    shapes = jax.eval_shape(
+        lambda: algorithm.draws(scene.key, scene.steps, scene.start, scene.constants)
+    )
     return jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
 
 
-def follow(game: Game, scene: Scene, records: Records, transcript: Transcript, draws: Any) -> tuple[tuple, tuple]:
-    """(messages before noise, their noise scales), per field an array (time, ...), along one transcript.
+def follow(
+    game: Game, scene: Scene, records: Records, transcript: Transcript, draws: Any
+) -> tuple[tuple, tuple]:
+    """(messages before noise, their noise scales), per field an array (time, ...), along
+    one transcript.
 
-    A message is value + scale draw, so draws of 0 and 1 find both, whatever the algorithm does with them: what is measured is the code that runs.
+    A message is value + scale draw, so draws of 0 and 1 find both, whatever the algorithm does with
+    them: what is measured is the code that runs.
     """
     algorithm, loss, domain, arrivals = game
 
     def step(carry: tuple, inputs: tuple) -> tuple[tuple, Any]:
         state, sampler = carry
         k, rate, window, transcript, draw = inputs
-        batch, sampler = algorithm.sampling.batch(sampler, loss, records, k, window, arrivals, keys.at(scene.key, k))
+        batch, sampler = algorithm.sampling.batch(
+            sampler, loss, records, k, window, arrivals, keys.at(scene.key, k)
+        )
         unit, _ = algorithm.send(with_noise_draws(draw, 1.0), state, batch, rate)
         message, state = algorithm.send(with_noise_draws(draw, 0.0), state, batch, rate)
         make = type(message)
         inbox = Inbox(make(*transcript.heard), make(*scene.own))
         state = algorithm.update(state, make(*transcript.sent), inbox, batch, rate, domain)
-        return (state, sampler), (tuple(message), tuple(u - m for u, m in zip(unit, message, strict=True)))
+        return (state, sampler), (
+            tuple(message),
+            tuple(u - m for u, m in zip(unit, message, strict=True)),
+        )
 
     start = (algorithm.init(scene.start), algorithm.sampling.prepare(loss, records, arrivals))
     inputs = (scene.steps, scene.rates, scene.windows, transcript, draws)
@@ -116,11 +138,15 @@ def follow(game: Game, scene: Scene, records: Records, transcript: Transcript, d
 
 
 def bare(algorithm: Algorithm) -> Algorithm:
-    """The same algorithm with additive noise in its messages: quantizing afterwards is free, a ternary quantizer has the sensitivity of noise of scale r,
-    and where there is no noise at all a unit of it lets gaps be compared."""
+    """The same algorithm with additive noise in its messages: quantizing afterwards is free, a
+    ternary quantizer has the sensitivity of noise of scale r, and where there is no noise at all a
+    unit of it lets gaps be compared.
+    """
     options: dict[str, Any] = {}
     if isinstance(algorithm, QuantizedDsgd):
-        algorithm = Dsgd(**{f: getattr(algorithm, f) for f in ("step", "noise", "mechanism", "sampling")})
+        algorithm = Dsgd(
+            **{f: getattr(algorithm, f) for f in ("step", "noise", "mechanism", "sampling")}
+        )
     if algorithm.mechanism == "ternary":
         options["mechanism"] = "laplace"
     levels = algorithm.noise if isinstance(algorithm.noise, tuple) else (algorithm.noise,)
@@ -132,7 +158,9 @@ def bare(algorithm: Algorithm) -> Algorithm:
 
 @require.plain_arguments
 def whitener(algorithm: Algorithm, steps: int) -> np.ndarray:
-    """The matrix (time, time) that makes noise of the steps independent, of variance 1: the inverse Cholesky factor of its covariance D D'."""
+    """The matrix (time, time) that makes noise of the steps independent, of variance 1:
+    the inverse Cholesky factor of its covariance D D'.
+    """
     if not isinstance(algorithm, CorrelatedFederated):
         return np.eye(steps)
     rows = algorithm.factors.increments(0, steps)
@@ -141,7 +169,10 @@ def whitener(algorithm: Algorithm, steps: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Counted(Loss):
-    """Not a loss: its gradient is the weight of every record in the batch. Records carry their number as their only feature."""
+    """Not a loss: its gradient is the weight of every record in the batch.
+
+    Records carry their number as their only feature.
+    """
 
     rows: int
     ridge: float = 0.0
@@ -151,10 +182,14 @@ class _Counted(Loss):
     def dimension(self, record: tuple[int, ...]) -> int:
         return self.rows
 
-    def gradient_sum(self, params: jax.Array, features: jax.Array, labels: jax.Array, weights: jax.Array) -> jax.Array:
+    def gradient_sum(
+        self, params: jax.Array, features: jax.Array, labels: jax.Array, weights: jax.Array
+    ) -> jax.Array:
         return jnp.zeros(self.rows, weights.dtype).at[features[:, 0].astype(jnp.int32)].add(weights)
 
-    def score(self, params: jax.Array, features: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def score(
+        self, params: jax.Array, features: jax.Array, labels: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         raise NotImplementedError
 
     def change(self, domain: Domain, dimension: int) -> float:
@@ -162,20 +197,35 @@ class _Counted(Loss):
 
 
 @require.plain_arguments
-def membership(algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int) -> np.ndarray:
+def membership(
+    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int
+) -> np.ndarray:
     """(time, row): the weight of every record in every batch, as the sampler really forms them."""
     public = scene(algorithm, problem, graph, agent, steps)
     numbers = jnp.arange(problem.features.shape[1], dtype=problem.dtype)
-    records = Records(numbers[:, None], jnp.zeros_like(numbers), jnp.asarray(problem.counts[agent], jnp.int32))
+    records = Records(
+        numbers[:, None], jnp.zeros_like(numbers), jnp.asarray(problem.counts[agent], jnp.int32)
+    )
     found = _membership(
-        records, public.steps, public.windows, public.key, sampling=algorithm.sampling.kernel, arrivals=problem.arrivals
+        records,
+        public.steps,
+        public.windows,
+        public.key,
+        sampling=algorithm.sampling.kernel,
+        arrivals=problem.arrivals,
     )
     return np.asarray(found)
 
 
 @partial(jax.jit, static_argnames=("sampling", "arrivals"))
 def _membership(
-    records: Records, steps: jax.Array, windows: Window, key: jax.Array, *, sampling: Sampling, arrivals: Arrivals
+    records: Records,
+    steps: jax.Array,
+    windows: Window,
+    key: jax.Array,
+    *,
+    sampling: Sampling,
+    arrivals: Arrivals,
 ) -> jax.Array:
     loss = _Counted(records.labels.shape[0])
 

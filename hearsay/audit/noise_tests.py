@@ -1,16 +1,26 @@
-"""Is this noise what it is said to be? Tests of residuals that are independent and of one known law if it is (NumPy and SciPy only).
+"""Is this noise what it is said to be?
 
-Residuals x (run, round, agent, coordinate), in units of the claimed scale; NaN where a message carries no noise. Laplace noise has P(|x| > t) = exp(-t), Gaussian noise is standard normal.
+Tests of residuals that are independent and of one known law if it is (NumPy and SciPy only).
 
-    law           largest distance D of the distribution functions; p = 2 exp(-2 n D^2) is a bound for every n (Dvoretzky, Kiefer and Wolfowitz, with Massart's constant)
-    tails         how many |x| are above 3, and how large the largest is: noise that is cut off has too small a one
-    scale         sum |x| is Gamma(n) under Laplace noise, sum x^2 is chi-square with n degrees of freedom under Gaussian noise; all together, every agent, every round
-    sides         as many above 0 as below
-    relations     of pairs that are so many rounds (agents, coordinates, fields, runs) apart half have equal signs, and half are both above or both below the median size. For one
-                  distance the pairs form paths, and along a path the products of fair signs are independent fair signs: the count is binomial, exactly
-    repeats       sorted, hardly any two neighbours are as near as rounding errors; the expected number of such pairs bounds the chance (Markov)
+Residuals x (run, round, agent, coordinate), in units of the claimed scale; NaN where a message
+carries no noise. Laplace noise has P(|x| > t) = exp(-t), Gaussian noise is standard normal.
 
-Every p-value is exact or too large, so with m tests p m is a valid p-value for all of them together (Bonferroni), whatever they have to do with each other.
+    law        largest distance D of the distribution functions; p = 2 exp(-2 n D^2) is a bound for
+               every n (Dvoretzky, Kiefer and Wolfowitz, with Massart's constant)
+    tails      how many |x| are above 3, and how large the largest is: noise that is cut off has
+               too small a one
+    scale      sum |x| is Gamma(n) under Laplace noise, sum x^2 is chi-square with n degrees of
+               freedom under Gaussian noise; all together, every agent, every round
+    sides      as many above 0 as below
+    relations  of pairs that are so many rounds (agents, coordinates, fields, runs) apart half have
+               equal signs, and half are both above or both below the median size. For one distance
+               the pairs form paths, and along a path the products of fair signs are independent
+               fair signs: the count is binomial, exactly
+    repeats    sorted, hardly any two neighbours are as near as rounding errors; the expected number
+               of such pairs bounds the chance (Markov)
+
+Every p-value is exact or too large, so with m tests p m is a valid p-value for all of them together
+(Bonferroni), whatever they have to do with each other.
 """
 
 from __future__ import annotations
@@ -25,7 +35,8 @@ from scipy import special, stats
 LAWS: dict[str, Any] = {"laplace": stats.laplace, "gaussian": stats.norm}
 _SQUARED = {"laplace": 0.25, "gaussian": 0.5 / np.sqrt(np.pi)}  # integral of the squared density
 _FAR = 3.0
-_SORTED = 20_000  # values among which repeats are looked for: with more, chance meetings would hide them
+# Values among which repeats are looked for: with more, chance meetings would hide them.
+_SORTED = 20_000
 _NEAR = 8  # distances 1 .. _NEAR, and some larger ones
 
 KINDS = {
@@ -46,7 +57,11 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Test:
-    """One p-value. kind: a key of KINDS; where: what of the residuals; numbers: how many entered; effect: what was seen, in words."""
+    """One p-value.
+
+    kind: a key of KINDS; where: what of the residuals; numbers: how many entered; effect:
+    what was seen, in words.
+    """
 
     __test__ = False  # not for pytest
 
@@ -58,7 +73,10 @@ class Test:
 
 
 def of_values(field: str, x: np.ndarray, law: str, rounding: float) -> Iterator[Test]:
-    """Everything about one field's residuals but how they relate. rounding: how far apart two of them may be that stand for the same draw."""
+    """Everything about one field's residuals but how they relate.
+
+    rounding: how far apart two of them may be that stand for the same draw.
+    """
     yield from tail_tests(field, x, law)
     yield from sides(field, x)
     for where, part in groups(field, x):
@@ -83,7 +101,13 @@ def groups(field: str, x: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
 def distribution(where: str, values: np.ndarray, law: str) -> Iterator[Test]:
     n, level = len(values), LAWS[law].cdf(np.sort(values))
     distance = float(max(np.max(np.arange(1, n + 1) / n - level), np.max(level - np.arange(n) / n)))
-    yield Test("law", where, n, min(1.0, 2 * np.exp(-2 * n * distance**2)), f"distance {distance:.3g} from the claimed distribution")  # fmt: skip
+    yield Test(
+        "law",
+        where,
+        n,
+        min(1.0, 2 * np.exp(-2 * n * distance**2)),
+        f"distance {distance:.3g} from the claimed distribution",
+    )
 
 
 def scale(where: str, values: np.ndarray, law: str) -> Iterator[Test]:
@@ -104,19 +128,29 @@ def tail_tests(field: str, x: np.ndarray, law: str) -> Iterator[Test]:
     n, chance = len(sizes), 2 * LAWS[law].sf(_FAR)
     count = int(np.sum(sizes > _FAR))
     p = binomial(count, n, chance)
-    yield Test("tails", field, n, p, f"{count:,} draws beyond {_FAR:g} scales, {n * chance:,.1f} expected")
+    yield Test(
+        "tails", field, n, p, f"{count:,} draws beyond {_FAR:g} scales, {n * chance:,.1f} expected"
+    )
     largest = float(sizes.max())
     beyond = np.log1p(-min(2 * LAWS[law].sf(largest), 1.0)) if largest > 0 else -np.inf
     p = two_sided(np.exp(n * beyond), -np.expm1(n * beyond))
     usual = float(LAWS[law].isf(np.log(2) / n / 2))
-    yield Test("tails", field, n, p, f"the largest draw has {largest:.3g} scales, {usual:.3g} is usual")
+    yield Test(
+        "tails", field, n, p, f"the largest draw has {largest:.3g} scales, {usual:.3g} is usual"
+    )
 
 
 def sides(field: str, x: np.ndarray) -> Iterator[Test]:
     values = x[np.isfinite(x) & (x != 0)]
     if values.size:
         up = int(np.sum(values > 0))
-        yield Test("sides", field, len(values), binomial(up, len(values), 0.5), f"{100 * up / len(values):.4g} % above 0")  # fmt: skip
+        yield Test(
+            "sides",
+            field,
+            len(values),
+            binomial(up, len(values), 0.5),
+            f"{100 * up / len(values):.4g} % above 0",
+        )
 
 
 def repeats(field: str, x: np.ndarray, law: str, rounding: float) -> Iterator[Test]:
@@ -126,32 +160,49 @@ def repeats(field: str, x: np.ndarray, law: str, rounding: float) -> Iterator[Te
     pairs = int(np.sum(np.diff(np.sort(values)) <= rounding))
     expected = len(values) ** 2 * rounding * _SQUARED[law]
     p = 1.0 if pairs == 0 else min(1.0, expected / pairs)
-    yield Test("repeats", field, len(values), p, f"{pairs:,} pairs of equal draws, {expected:.1g} expected")
+    yield Test(
+        "repeats", field, len(values), p, f"{pairs:,} pairs of equal draws, {expected:.1g} expected"
+    )
 
 
 def relations(fields: dict[str, np.ndarray], law: str) -> Iterator[Test]:
-    """How values of different rounds, agents, coordinates, runs and fields relate: signs, and sizes above or below the median."""
+    """How values of different rounds, agents, coordinates, runs and fields relate:
+    signs, and sizes above or below the median.
+    """
     middle = float(LAWS[law].ppf(0.75))
     for field, x in fields.items():
-        for axis, kind, unit in ((1, "rounds", "round"), (2, "agents", "agent"), (3, "coordinates", "coordinate"), (0, "runs", "run")):  # fmt: skip
+        for axis, kind, unit in (
+            (1, "rounds", "round"),
+            (2, "agents", "agent"),
+            (3, "coordinates", "coordinate"),
+            (0, "runs", "run"),
+        ):
             for lag in distances(x.shape[axis], kind):
-                first, second = (np.moveaxis(x, axis, 0)[part] for part in (slice(None, -lag), slice(lag, None)))
+                first, second = (
+                    np.moveaxis(x, axis, 0)[part] for part in (slice(None, -lag), slice(lag, None))
+                )
                 apart = f"{field}, {lag} {unit}{'' if lag == 1 else 's'} apart"
                 yield from agreement(kind, apart, first, second, middle)
     names = list(fields)
     for place, one in enumerate(names):
         for other in names[place + 1 :]:
             if fields[one].shape == fields[other].shape:
-                yield from agreement("fields", f"{one} and {other}", fields[one], fields[other], middle)
+                yield from agreement(
+                    "fields", f"{one} and {other}", fields[one], fields[other], middle
+                )
 
 
 def distances(size: int, kind: str) -> list[int]:
-    """The nearest ones, and a quarter, half and all of the way: a generator that repeats itself does so at such places. Runs have no order: one neighbour is enough."""
+    """The nearest ones, and a quarter, half and all of the way: a generator that repeats itself
+    does so at such places. Runs have no order: one neighbour is enough.
+    """
     wanted = {1} if kind == "runs" else {*range(1, _NEAR + 1), size // 4, size // 2, size - 1}
     return sorted(lag for lag in wanted if 1 <= lag < size)
 
 
-def agreement(kind: str, where: str, first: np.ndarray, second: np.ndarray, middle: float) -> Iterator[Test]:
+def agreement(
+    kind: str, where: str, first: np.ndarray, second: np.ndarray, middle: float
+) -> Iterator[Test]:
     both = np.isfinite(first) & np.isfinite(second) & (first != 0) & (second != 0)
     first, second = first[both], second[both]
     if first.size == 0:
@@ -161,7 +212,15 @@ def agreement(kind: str, where: str, first: np.ndarray, second: np.ndarray, midd
         ("both large or both small", (np.abs(first) > middle) == (np.abs(second) > middle)),
     ):
         count, n = int(equal.sum()), len(equal)
-        yield Test(kind, where, n, binomial(count, n, 0.5), f"{100 * count / n:.4g} % of the pairs have {what}" if what.startswith("the") else f"{100 * count / n:.4g} % of the pairs are {what}")  # fmt: skip
+        yield Test(
+            kind,
+            where,
+            n,
+            binomial(count, n, 0.5),
+            f"{100 * count / n:.4g} % of the pairs have {what}"
+            if what.startswith("the")
+            else f"{100 * count / n:.4g} % of the pairs are {what}",
+        )
 
 
 def rate(where: str, hits: np.ndarray, chances: np.ndarray) -> Iterator[Test]:
@@ -169,7 +228,9 @@ def rate(where: str, hits: np.ndarray, chances: np.ndarray) -> Iterator[Test]:
     n, away = len(hits), abs(float(hits.sum() - chances.sum()))
     spread = float(np.sum(chances * (1 - chances)))
     p = 1.0 if away == 0 else min(1.0, 2 * float(np.exp(-(away**2) / (2 * (spread + away / 3)))))
-    yield Test("scale", where, n, p, f"{int(hits.sum()):,} values are not 0, {chances.sum():,.1f} expected")
+    yield Test(
+        "scale", where, n, p, f"{int(hits.sum()):,} values are not 0, {chances.sum():,.1f} expected"
+    )
 
 
 def binomial(count: int, n: int, chance: float) -> float:

@@ -1,14 +1,21 @@
-"""A whole audit from one run: many canaries at once, for models where two trajectories per record are too dear (neural networks).
+"""A whole audit from one run: many canaries at once, for models where two trajectories per record
+are too dear (neural networks).
 
-Each of m records of one agent is one of two, by a fair coin: itself, or the same features under another label. Changing a coin replaces one record, so the certificate limits how often anybody can
-guess coins from what the agent sends (bounds.py; Steinke, Nasr and Jagielski 2023). The guesser here sees messages only. From message k on, it expects the model
+Each of m records of one agent is one of two, by a fair coin: itself, or the same features under
+another label. Changing a coin replaces one record, so the certificate limits how often anybody can
+guess coins from what the agent sends (bounds.py; Steinke, Nasr and Jagielski 2023). The guesser
+here sees messages only. From message k on, it expects the model
 
-    m(k+1) = update of m(k), with what was heard and the mean of both gradients of every canary in the batch
+    m(k+1) = update of m(k), with what was heard
+             and the mean of both gradients of every canary in the batch
 
-and what is left over leans towards -step (g - g') of the canaries that are themselves, towards +step (g - g') of the others, all gradients taken at m(k). The inner product with
-g - g', over the variance of the noise and summed over the steps that use the canary, is its score; the sign of a score is the guess, and the smallest ones are let go.
+and what is left over leans towards -step (g - g') of the canaries that are themselves, towards
++step (g - g') of the others, all gradients taken at m(k). The inner product with g - g', over the
+variance of the noise and summed over the steps that use the canary, is its score; the sign of a
+score is the guess, and the smallest ones are let go.
 
-One bound for one agent: the same m coins serve all of its records, so nothing has to be run again. A small bound proves nothing, a bound above the certificate disproves it.
+One bound for one agent: the same m coins serve all of its records, so nothing has to be run again.
+A small bound proves nothing, a bound above the certificate disproves it.
 """
 
 from __future__ import annotations
@@ -37,7 +44,9 @@ from hearsay.problems.problem import Problem, as_features
 
 @dataclass(frozen=True)
 class OneRun:
-    """`right` of `guesses` guesses about `canaries` coins: epsilon is at least `lower` (at delta), except with probability 1 - confidence."""
+    """`right` of `guesses` guesses about `canaries` coins: epsilon is at least `lower` (at delta),
+    except with probability 1 - confidence.
+    """
 
     agent: int
     canaries: int
@@ -55,7 +64,9 @@ class OneRun:
     @property
     def most(self) -> float:
         """The largest bound that so many guesses could have shown: all of them right."""
-        return one_run_epsilon(self.canaries, self.guesses, self.guesses, 1 - self.confidence, self.delta)
+        return one_run_epsilon(
+            self.canaries, self.guesses, self.guesses, 1 - self.confidence, self.delta
+        )
 
 
 @require.plain_arguments
@@ -76,7 +87,8 @@ def one_run(
 
     Args:
       canaries: at most so many; those of its first records that the steps use.
-      guesses: how many coins are guessed (two thirds); fixed before the run, because choosing the best number afterwards would have to be paid for.
+      guesses: how many coins are guessed (two thirds); fixed before the run, because choosing the
+        best number afterwards would have to be paid for.
       delta: at which epsilon is bounded and certified; needed for Gaussian noise.
     """
     require.fraction("error", error)
@@ -84,23 +96,39 @@ def one_run(
         require.fail("algorithm", "one whose messages are models with noise", algorithm.name)
     if problem.stream is not None or not problem.classification:
         require.fail(
-            "problem", "a classification with a data set: a canary is a record under another label", problem.name
+            "problem",
+            "a classification with a data set: a canary is a record under another label",
+            problem.name,
         )
     weights = membership(algorithm, problem, graph, agent, require.count("steps", steps))
     used = np.flatnonzero(weights[:-1].any(axis=0))[: require.count("canaries", canaries)]
     if len(used) == 0:
         require.fail("steps", "at least 2, so that a message shows what a record did", steps)
-    most = 2 * len(used) // 3 if guesses is None else min(require.count("guesses", guesses), len(used))
+    most = (
+        2 * len(used) // 3 if guesses is None else min(require.count("guesses", guesses), len(used))
+    )
     rng = np.random.default_rng([seed, *b"canaries"])
     coins = rng.integers(0, 2, len(used)).astype(bool)
     classes = int(problem.labels.max()) + 1
     both = np.stack(
-        [problem.labels[agent, used], (problem.labels[agent, used] + rng.integers(1, classes, len(used))) % classes]
+        [
+            problem.labels[agent, used],
+            (problem.labels[agent, used] + rng.integers(1, classes, len(used))) % classes,
+        ]
     )
     labels = problem.labels.copy()
     labels[agent, used] = np.where(coins, both[0], both[1])
     heard = overhear(algorithm, replace(problem, labels=labels), graph, steps, seed)
-    scores = _scores(algorithm, problem, graph, agent, heard, problem.features[agent, used], both, weights[:, used])
+    scores = _scores(
+        algorithm,
+        problem,
+        graph,
+        agent,
+        heard,
+        problem.features[agent, used],
+        both,
+        weights[:, used],
+    )
     sure = np.argsort(-np.abs(scores), kind="stable")[:most]
     right = int(np.sum((scores[sure] > 0) == coins[sure]))
     budget = certify(algorithm, problem, graph, steps, delta=delta).budgets[agent]
@@ -118,13 +146,23 @@ class _Expected(eqx.Module):
     loss: Loss = eqx.field(static=True)
 
     def gradient(self, params: jax.Array) -> jax.Array:
-        halves = [self.loss.gradient_sum(params, self.features, labels, 0.5 * self.weights) for labels in self.labels]
+        halves = [
+            self.loss.gradient_sum(params, self.features, labels, 0.5 * self.weights)
+            for labels in self.labels
+        ]
         return halves[0] + halves[1] + self.loss.regulariser * params
 
 
 def _scores(
-    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, heard: list[Any], features: np.ndarray, labels: np.ndarray, weights: np.ndarray
-) -> np.ndarray:  # fmt: skip
+    algorithm: Algorithm,
+    problem: Problem,
+    graph: Graph,
+    agent: int,
+    heard: list[Any],
+    features: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray,
+) -> np.ndarray:
     """One score per canary: positive speaks for the record itself."""
     dtype, steps = problem.dtype, len(heard)
     public = scene(bare(algorithm), problem, graph, agent, steps)
@@ -134,36 +172,67 @@ def _scores(
         rows = np.flatnonzero(weights[k])
         if len(rows) == 0:
             continue
-        padded = np.resize(
-            rows, width
-        )  # the same number at every step, so that one program serves all; what is repeated weighs nothing
+        # The same number at every step, so that one program serves all; what is repeated
+        # weighs nothing.
+        padded = np.resize(rows, width)
         share = np.where(np.arange(width) < len(rows), weights[k, padded], 0.0)
-        batch = (as_features(features[padded], dtype), jnp.asarray(labels[:, padded], dtype), jnp.asarray(share, dtype))
+        batch = (
+            as_features(features[padded], dtype),
+            jnp.asarray(labels[:, padded], dtype),
+            jnp.asarray(share, dtype),
+        )
         sent = jax.tree.map(lambda x: jnp.asarray(x[agent]), heard[k])
-        total = type(heard[k])(*(m.total(jnp.asarray(v))[agent] for m, v in zip(mixers, heard[k], strict=True)))
+        total = type(heard[k])(
+            *(m.total(jnp.asarray(v))[agent] for m, v in zip(mixers, heard[k], strict=True))
+        )
         rate = jax.tree.map(lambda r, k=k: r[k], public.rates)
         found = _lean(
-            batch, sent, Inbox(total, type(heard[k])(*public.own)), jnp.asarray(heard[k + 1].params[agent]), rate,
-            algorithm=algorithm.kernel, loss=problem.loss, domain=problem.domain,
-        )  # fmt: skip
+            batch,
+            sent,
+            Inbox(total, type(heard[k])(*public.own)),
+            jnp.asarray(heard[k + 1].params[agent]),
+            rate,
+            algorithm=algorithm.kernel,
+            loss=problem.loss,
+            domain=problem.domain,
+        )
         noise = float(rate.noise) or 1.0
-        scores[rows] += np.asarray(found)[: len(rows)] * share[: len(rows)] * float(rate.step) / noise**2
+        scores[rows] += (
+            np.asarray(found)[: len(rows)] * share[: len(rows)] * float(rate.step) / noise**2
+        )
     return scores
 
 
 @partial(jax.jit, static_argnames=("algorithm", "loss", "domain"))
 def _lean(
-    batch: tuple, sent: Any, inbox: Inbox, after: jax.Array, rate: Any, *, algorithm: Algorithm, loss: Loss, domain: Domain
-) -> jax.Array:  # fmt: skip
+    batch: tuple,
+    sent: Any,
+    inbox: Inbox,
+    after: jax.Array,
+    rate: Any,
+    *,
+    algorithm: Algorithm,
+    loss: Loss,
+    domain: Domain,
+) -> jax.Array:
     """How far the next message leans towards each canary of the batch being itself."""
     here, (features, labels, weights) = domain.project(sent.params), batch
     expected = algorithm.predict(
-        algorithm.update(algorithm.init(here), sent, inbox, _Expected(features, labels, weights, loss), rate, domain)
+        algorithm.update(
+            algorithm.init(here),
+            sent,
+            inbox,
+            _Expected(features, labels, weights, loss),
+            rate,
+            domain,
+        )
     )
 
     def one(feature: jax.Array, label: jax.Array) -> jax.Array:
         alone = jnp.ones((1,), here.dtype)
-        itself, other = (loss.gradient_sum(here, feature[None], label[i][None], alone) for i in (0, 1))
+        itself, other = (
+            loss.gradient_sum(here, feature[None], label[i][None], alone) for i in (0, 1)
+        )
         return -jnp.vdot(after - expected, itself - other)
 
     return jax.lax.map(lambda record: one(*record), (features, labels.T))

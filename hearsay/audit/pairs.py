@@ -1,8 +1,10 @@
 """Pairs of adjacent data sets that are worth telling apart.
 
-A certificate speaks of every pair, so an auditor may choose. A record does most where its gradient is long and the other's points the other way, where its features have
-equal coordinates (a gap of l2 length G is then sqrt(d) G in l1, what Laplace noise is paid for), at the step where a use is dearest; and beside
-other records that pull the two states together as little as possible. Which of these matters depends on the algorithm: a pilot decides (distinguish.py), `search` goes further.
+A certificate speaks of every pair, so an auditor may choose. A record does most where its gradient
+is long and the other's points the other way, where its features have equal coordinates (a gap of
+l2 length G is then sqrt(d) G in l1, what Laplace noise is paid for), at the step where a use is
+dearest; and beside other records that pull the two states together as little as possible. Which of
+these matters depends on the algorithm: a pilot decides (distinguish.py), `search` goes further.
 """
 
 from __future__ import annotations
@@ -37,22 +39,34 @@ class Pair(NamedTuple):
 def candidates(
     algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int, seed: int = 0
 ) -> list[Pair]:
-    """A few dozen pairs: kinds of the two records, times lines along which they lie, times what the agent holds beside them."""
+    """A few dozen pairs: kinds of the two records, times lines along which they lie,
+    times what the agent holds beside them.
+    """
     loss = problem.loss
     if not isinstance(loss, LinearLoss) or problem.declared:
         require.fail(
             "problem",
-            "a linear model's whose loss bounds the records: only then is it known which there may be",
+            "a linear model's whose loss bounds the records: only then is it known which there"
+            " may be",
             problem.name,
         )
     plain = bare(algorithm)
-    row = dearest_row(plain, problem, graph, agent, membership(plain, problem, graph, agent, steps), -1)
+    row = dearest_row(
+        plain, problem, graph, agent, membership(plain, problem, graph, agent, steps), -1
+    )
     own = jax.tree.map(lambda x: x[agent], problem.records)
-    beside = {"its own records": own, "records without features": own._replace(features=jnp.zeros_like(own.features))}
+    beside = {
+        "its own records": own,
+        "records without features": own._replace(features=jnp.zeros_like(own.features)),
+    }
     size = loss.feature_bound if np.isfinite(loss.feature_bound) else _ENDLESS
     (low, top), d = label_range(loss), problem.dimension
     rng = np.random.default_rng([seed, *b"pairs"])
-    lines = {"equal coordinates": np.ones(d), "one coordinate": np.eye(d)[0], "a random line": rng.normal(size=d)}
+    lines = {
+        "equal coordinates": np.ones(d),
+        "one coordinate": np.eye(d)[0],
+        "a random line": rng.normal(size=d),
+    }
     kinds = {
         "opposite labels": ((1, top), (1, low)),
         "opposite features": ((1, top), (-1, top)),
@@ -64,10 +78,17 @@ def candidates(
             unit = size * direction / np.linalg.norm(direction)
             for kind, two in kinds.items():
                 made = [
-                    records._replace(features=records.features.at[row].set(jnp.asarray(turn * unit, problem.dtype)), labels=records.labels.at[row].set(label))
+                    records._replace(
+                        features=records.features.at[row].set(
+                            jnp.asarray(turn * unit, problem.dtype)
+                        ),
+                        labels=records.labels.at[row].set(label),
+                    )
                     for turn, label in two
-                ]  # fmt: skip
-                found.append(Pair(made[0], made[1], f"record {row}: {kind} along {line}, beside {held}"))
+                ]
+                found.append(
+                    Pair(made[0], made[1], f"record {row}: {kind} along {line}, beside {held}")
+                )
     return found
 
 
@@ -84,15 +105,21 @@ def dearest_row(
             if step < 0
             else weights[step]
         )
-        # Of the records of a round the last one: no local step comes after it to shrink what it did.
+        # Of the records of a round the last one: no local step comes after it to shrink
+        # what it did.
         return len(seen) - 1 - int(np.argmax(np.round(seen, 9)[::-1]))
     contraction, _, _ = account.recursion.coefficients(steps)
     moved = np.stack(
-        [forward(contraction, account.recursion.step(np.arange(steps)) * column)[:-1] for column in weights.T]
+        [
+            forward(contraction, account.recursion.step(np.arange(steps)) * column)[:-1]
+            for column in weights.T
+        ]
     )
+    # (row, time of the release).
     each = sum(
-        (r.state * moved + r.fresh * weights.T) / r.scale(np.arange(steps)) for r in account.releases
-    )  # (row, time of the release)
+        (r.state * moved + r.fresh * weights.T) / r.scale(np.arange(steps))
+        for r in account.releases
+    )
     lagged = account.releases[0].name not in algorithm.channels
     return int(np.argmax(each[:, step - lagged] if step >= 0 else each.sum(axis=1)))
 

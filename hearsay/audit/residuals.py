@@ -1,17 +1,27 @@
-"""The noise itself, taken out of the messages: does it have the law, the scale and the independence that the certificate rests on?
+"""The noise itself, taken out of the messages: does it have the law, the scale and the independence
+that the certificate rests on?
 
-A likelihood ratio sees noise only through one pair of data sets, and a bound on epsilon cannot tell Laplace noise from Gaussian noise of about that size. But an auditor knows the records
-and the states, so it knows every message before its noise. Run the whole network some hundreds of times with a simulation's keys, and take from every message
+A likelihood ratio sees noise only through one pair of data sets, and a bound on epsilon cannot
+tell Laplace noise from Gaussian noise of about that size. But an auditor knows the records and the
+states, so it knows every message before its noise. Run the whole network some hundreds of times
+with a simulation's keys, and take from every message
 
-    residual = (what was sent - the value that `prepare` hands over) / the scale that goes with it         (run, round, agent, coordinate), per field
+    residual = (what was sent - the value that `prepare` hands over) / the scale that goes with it
+        (run, round, agent, coordinate), per field
 
-value and scale as the certified algorithm hands them over, without its `privatize`: noise that is added otherwise than claimed shows. If all is as claimed the residuals are independent
-standard Laplace or normal numbers (standard_form.py: also where noise is correlated over rounds, rounded to a grid, or ternary), and noise_tests.py tests that in every way that has a name.
+value and scale as the certified algorithm hands them over, without its `privatize`: noise that
+is added otherwise than claimed shows. If all is as claimed the residuals are independent standard
+Laplace or normal numbers (standard_form.py: also where noise is correlated over rounds, rounded to
+a grid, or ternary), and noise_tests.py tests that in every way that has a name.
 
-Coins that do not look at the data (who is awake, which coordinates are kept, which way to round) are known. Where they leave a message without noise there is no residual.
+Coins that do not look at the data (who is awake, which coordinates are kept, which way to round)
+are known. Where they leave a message without noise there is no residual.
 
-All tests together raise a false alarm with probability `level` at most. What they cannot see: states that are wrong (search.py does), faults smaller than the number of residuals shows, and the
-noise of deployed agents, which is drawn on a lattice by other code (mechanisms/lattice.py, with tests of its own): there repeated values are what the law says, and simulated noise is not on a lattice.
+All tests together raise a false alarm with probability `level` at most. What they cannot see:
+states that are wrong (search.py does), faults smaller than the number of residuals shows, and
+the noise of deployed agents, which is drawn on a lattice by other code (mechanisms/lattice.py,
+with tests of its own): there repeated values are what the law says, and simulated noise is not
+on a lattice.
 """
 
 from __future__ import annotations
@@ -43,7 +53,9 @@ _BYTES, _SHOWN = 2**27, 20_000
 
 @dataclass(frozen=True, eq=False)
 class Residuals:
-    """tests: every p-value; level: the probability of a false alarm among all of them; law: what residuals have; shown: some of them, for a picture."""
+    """tests: every p-value; level: the probability of a false alarm among all of them; law:
+    what residuals have; shown: some of them, for a picture.
+    """
 
     tests: tuple[Test, ...]
     level: float
@@ -57,7 +69,9 @@ class Residuals:
     @property
     def failed(self) -> list[Test]:
         """The tests whose p-value is too small even among so many, worst first."""
-        return sorted((t for t in self.tests if t.p * len(self.tests) <= self.level), key=lambda t: t.p)
+        return sorted(
+            (t for t in self.tests if t.p * len(self.tests) <= self.level), key=lambda t: t.p
+        )
 
     @property
     def holds(self) -> bool:
@@ -92,16 +106,27 @@ def residuals(
     """Test the noise of all agents in messages 0 .. steps-1.
 
     Args:
-      runs: how often the network is run; without it, until there are 400,000 residuals or 2,000 runs.
+      runs: how often the network is run; without it, until there are 400,000 residuals
+        or 2,000 runs.
       certified: the algorithm whose noise is claimed, where that is another one (planted faults).
     """
     require.fraction("level", level)
     claimed = certified or algorithm
     algorithm.check(graph, problem)
     if list(claimed.channels) != list(algorithm.channels):
-        require.fail("certified", f"an algorithm with the messages {', '.join(algorithm.channels)}", claimed.name)
-    each = require.count("steps", steps) * graph.agents * problem.dimension * len(algorithm.channels)
-    runs = max(2, min(_MOST_RUNS, -(-_NUMBERS // each))) if runs is None else require.count("runs", runs, 2)
+        require.fail(
+            "certified",
+            f"an algorithm with the messages {', '.join(algorithm.channels)}",
+            claimed.name,
+        )
+    each = (
+        require.count("steps", steps) * graph.agents * problem.dimension * len(algorithm.channels)
+    )
+    runs = (
+        max(2, min(_MOST_RUNS, -(-_NUMBERS // each)))
+        if runs is None
+        else require.count("runs", runs, 2)
+    )
     heard = collect(algorithm, claimed, problem, graph, steps, runs, seed, progress)
     tests = [*asked(claimed, problem, graph, heard)]
     fields: dict[str, np.ndarray] = {}
@@ -113,10 +138,16 @@ def residuals(
         fields[name] = standard(claimed, field, seed)
         if claimed.mechanism == "ternary":
             tests += ternary_tests(name, field)
-            tests += [t for where, part in noise_tests.groups(name, fields[name]) for t in noise_tests.distribution(where, part, law)]  # fmt: skip
+            tests += [
+                t
+                for where, part in noise_tests.groups(name, fields[name])
+                for t in noise_tests.distribution(where, part, law)
+            ]
         else:
             tests += grid_tests(name, field, claimed)
-            tests += noise_tests.of_values(name, fields[name], law, rounding(field, claimed, problem.dtype))
+            tests += noise_tests.of_values(
+                name, fields[name], law, rounding(field, claimed, problem.dtype)
+            )
     tests += noise_tests.relations(fields, law)
     count = sum(int(np.isfinite(x).sum()) for x in fields.values())
     first = next(iter(fields.values()), np.empty(0))
@@ -126,39 +157,74 @@ def residuals(
 
 @require.plain_arguments
 def collect(
-    algorithm: Algorithm, claimed: Algorithm, problem: Problem, graph: Graph, steps: int, runs: int, seed: int, progress: Callable[[int, int], None]
-) -> dict[str, Field]:  # fmt: skip
-    """Per message field, all that was sent in so many runs with keys of a simulation, and what it was before its noise."""
+    algorithm: Algorithm,
+    claimed: Algorithm,
+    problem: Problem,
+    graph: Graph,
+    steps: int,
+    runs: int,
+    seed: int,
+    progress: Callable[[int, int], None],
+) -> dict[str, Field]:
+    """Per message field, all that was sent in so many runs with keys of a simulation,
+    and what it was before its noise.
+    """
     dtype, agents, k = problem.dtype, graph.agents, np.arange(steps, dtype=np.int32)
     centre = np.zeros(problem.dimension) if problem.start is None else problem.start
-    rates = tuple(jax.tree.map(lambda r: jnp.asarray(r, dtype), one.rates(k, agents)) for one in (algorithm, claimed))
-    windows = jax.tree.map(jnp.asarray, algorithm.sampling.windows(k, problem.counts, problem.arrivals))
+    rates = tuple(
+        jax.tree.map(lambda r: jnp.asarray(r, dtype), one.rates(k, agents))
+        for one in (algorithm, claimed)
+    )
+    windows = jax.tree.map(
+        jnp.asarray, algorithm.sampling.windows(k, problem.counts, problem.arrivals)
+    )
     setting = engine.Setting(
-        engine.placed(problem), tuple(mixer(graph, kind, dtype) for kind in algorithm.channels.values()), None,  # type: ignore[arg-type]
-        keys.sampling_keys(problem.seed, agents), algorithm.constants(dtype),
-    )  # fmt: skip
+        engine.placed(problem),
+        tuple(mixer(graph, kind, dtype) for kind in algorithm.channels.values()),
+        None,  # type: ignore[arg-type]
+        keys.sampling_keys(problem.seed, agents),
+        algorithm.constants(dtype),
+    )
     start = jnp.asarray(np.broadcast_to(centre, (agents, problem.dimension)), dtype)
-    chunk = max(1, min(runs, _BYTES // (32 * steps * agents * problem.dimension * len(algorithm.channels))))
+    chunk = max(
+        1, min(runs, _BYTES // (32 * steps * agents * problem.dimension * len(algorithm.channels)))
+    )
     found = []
     for begin in range(0, runs, chunk):
         seeds = seed * 2**24 + begin + jnp.arange(chunk)
         part = _simulate(
-            keys.noise_keys(seeds, agents), setting, start, jnp.asarray(k), rates, windows, real=game(algorithm, problem), claimed=claimed.kernel
-        )  # fmt: skip
+            keys.noise_keys(seeds, agents),
+            setting,
+            start,
+            jnp.asarray(k),
+            rates,
+            windows,
+            real=game(algorithm, problem),
+            claimed=claimed.kernel,
+        )
         found.append(jax.tree.map(np.asarray, part))
         progress(min(begin + chunk, runs), runs)
     every = jax.tree.map(lambda *parts: np.concatenate(parts)[:runs], *found)
     # A field without a vector axis (a flag) counts as a vector of one.
-    shaped = jax.tree.map(lambda x: np.asarray(x, np.float64).reshape(runs, steps, agents, -1), every)
+    shaped = jax.tree.map(
+        lambda x: np.asarray(x, np.float64).reshape(runs, steps, agents, -1), every
+    )
     sent, values, scales, coin = shaped
     return {
-        name: Field(sent[i], np.broadcast_to(values[i], sent[i].shape), np.broadcast_to(scales[i], sent[i].shape), coin)
+        name: Field(
+            sent[i],
+            np.broadcast_to(values[i], sent[i].shape),
+            np.broadcast_to(scales[i], sent[i].shape),
+            coin,
+        )
         for i, name in enumerate(algorithm.channels)
     }
 
 
 class _Tapped:
-    """The running algorithm; beside every message goes what the claimed one would have added noise to. Rates: of the one and of the other."""
+    """The running algorithm; beside every message goes what the claimed one would have added noise
+    to. Rates: of the one and of the other.
+    """
 
     def __init__(self, real: Algorithm, claimed: Algorithm):
         self._real, self._claimed = real, claimed
@@ -168,19 +234,28 @@ class _Tapped:
         message, after = self._real.send(draws, state, batch, rates[0])
         return message, (after, (*known, getattr(draws, "rounding", None)))
 
-    def update(self, state: Any, sent: Any, inbox: Any, batch: Any, rates: Any, domain: Any) -> tuple[Any, Any]:
+    def update(
+        self, state: Any, sent: Any, inbox: Any, batch: Any, rates: Any, domain: Any
+    ) -> tuple[Any, Any]:
         after, known = state
         return self._real.update(after, sent, inbox, batch, rates[0], domain), (tuple(sent), *known)
 
 
-def _before_noise(algorithm: Algorithm, draws: Any, state: Any, batch: Any, rates: Any) -> tuple[tuple, tuple]:
-    """(values, scales) of the message's fields. What `finish` does to a value and to a value plus one scale says what becomes of noise there."""
+def _before_noise(
+    algorithm: Algorithm, draws: Any, state: Any, batch: Any, rates: Any
+) -> tuple[tuple, tuple]:
+    """(values, scales) of the message's fields.
+
+    What `finish` does to a value and to a value plus one scale says what becomes of noise there.
+    """
     fields, after = algorithm.prepare(state, batch, rates)
     values, scales = (type(fields)(*(part[i] for part in fields)) for i in (0, 1))
     if isinstance(algorithm, QuantizedDsgd):
         return tuple(values), tuple(scales)
     plain, _ = algorithm.finish(values, draws, after)
-    loud, _ = algorithm.finish(type(fields)(*(v + s for v, s in zip(values, scales, strict=True))), draws, after)
+    loud, _ = algorithm.finish(
+        type(fields)(*(v + s for v, s in zip(values, scales, strict=True))), draws, after
+    )
     return tuple(plain), tuple(
         jnp.where(a == b, 0.0, getattr(scales, name, 0.0) + 0 * b)
         for name, a, b in zip(type(plain)._fields, loud, plain, strict=True)
@@ -190,9 +265,19 @@ def _before_noise(algorithm: Algorithm, draws: Any, state: Any, batch: Any, rate
 @partial(jax.jit, static_argnames=("real", "claimed"))
 @engine.full_precision
 def _simulate(
-    own: jax.Array, setting: engine.Setting, start: jax.Array, steps: jax.Array, rates: Any, windows: Any, *, real: Game, claimed: Algorithm
-) -> tuple:  # fmt: skip
-    """(sent, values, scales, coin), per field (run, round, agent, ...): the rounds are the engine's own."""
+    own: jax.Array,
+    setting: engine.Setting,
+    start: jax.Array,
+    steps: jax.Array,
+    rates: Any,
+    windows: Any,
+    *,
+    real: Game,
+    claimed: Algorithm,
+) -> tuple:
+    """(sent, values, scales, coin), per field (run, round, agent, ...):
+    the rounds are the engine's own.
+    """
     algorithm, loss, domain, arrivals = real
     models = jax.vmap(domain.project)(start)
     prepare = lambda part: algorithm.sampling.prepare(loss, part, arrivals)  # noqa: E731
@@ -201,13 +286,24 @@ def _simulate(
     tapped: Any = _Tapped(algorithm, claimed)
 
     def one(own: jax.Array) -> Any:
-        draws = jax.vmap(lambda key: algorithm.draws(key, steps, models[0], setting.constants), out_axes=1)(own)
+        draws = jax.vmap(
+            lambda key: algorithm.draws(key, steps, models[0], setting.constants), out_axes=1
+        )(own)
 
         def step(carry: tuple, inputs: tuple) -> tuple[tuple, Any]:
             k, rate, window, draw = inputs
             form = partial(engine.form_batch, algorithm, loss, arrivals, k, window.blocks)
             (states, said), sampler = engine.exchange(
-                tapped, form, setting, rate, window, domain, carry[0], draw, carry[1], unrolled=loss.unrolled
+                tapped,
+                form,
+                setting,
+                rate,
+                window,
+                domain,
+                carry[0],
+                draw,
+                carry[1],
+                unrolled=loss.unrolled,
             )
             return (states, sampler), said
 
@@ -216,8 +312,12 @@ def _simulate(
     return jax.lax.map(one, own) if loss.unrolled else jax.vmap(one)(own)
 
 
-def asked(claimed: Algorithm, problem: Problem, graph: Graph, heard: dict[str, Field]) -> list[Test]:
-    """The scales that go with values against those that the certificate counts; no chance is involved, so p is 0 or 1."""
+def asked(
+    claimed: Algorithm, problem: Problem, graph: Graph, heard: dict[str, Field]
+) -> list[Test]:
+    """The scales that go with values against those that the certificate counts;
+    no chance is involved, so p is 0 or 1.
+    """
     found, step = [], 1e-5
     for name, field in heard.items():
         scale, k = field.scale, np.arange(field.scale.shape[1])
@@ -225,7 +325,8 @@ def asked(claimed: Algorithm, problem: Problem, graph: Graph, heard: dict[str, F
         for agent in range(scale.shape[2]):
             one, law = scale[:, :, agent], claimed.step_noise(k, agent, graph.agents)
             releases = {r.name: r for r in claimed.releases(agent, (0.0, 0.0))}
-            if law is not None and name == "params":  # some step before the message made its noise, or there is none
+            # Some step before the message made its noise, or there is none.
+            if law is not None and name == "params":
                 near = np.stack([np.abs(one - s) <= step * s for s in law])
                 before = np.arange(len(k))[:, None] < k[None]
                 wrong += int(np.sum((one != 0) & ~np.any(near & before[:, None, :, None], axis=0)))
@@ -236,7 +337,13 @@ def asked(claimed: Algorithm, problem: Problem, graph: Graph, heard: dict[str, F
                 seen += one.size
         if seen:
             found.append(
-                Test("asked", name, seen, float(wrong == 0), f"{wrong:,} scales differ from the certificate's")
+                Test(
+                    "asked",
+                    name,
+                    seen,
+                    float(wrong == 0),
+                    f"{wrong:,} scales differ from the certificate's",
+                )
             )
     return found
 

@@ -1,17 +1,23 @@
-"""Look for adjacent data sets and a transcript that bring an agent's messages as far apart as its certificate allows.
+"""Look for adjacent data sets and a transcript that bring an agent's messages as far apart as its
+certificate allows.
 
-Everything that a certificate quantifies over is a variable here: all records of the agent, the record that replaces one of them, and the whole transcript (what the
-agent sent, noise included, and what it heard). From structured and random starts the gap of one message,
+Everything that a certificate quantifies over is a variable here: all records of the agent, the
+record that replaces one of them, and the whole transcript (what the agent sent, noise included, and
+what it heard). From structured and random starts the gap of one message,
 
-    ratio(field, k) = |difference of the messages k| / noise scale     over     (state Phi(k) + fresh c_k [used]) / b_k        (privacy/recursion.py)
+    ratio(field, k) = |difference of the messages k| / noise scale
+                      over  (state Phi(k) + fresh c_k [used]) / b_k     (privacy/recursion.py)
 
-climbs along the signs of its differences, and records are put back into their admissible set (features in the ball of the loss's bound, labels in their range)
-after every step. Each start has a message of its own to push; one start in every kind pushes the whole budget (l1 gaps over scales, or half the squares of l2 ones
-for Gaussian noise). A ratio above 1 disproves the certificate, whatever the reason: a wrong coefficient, too little noise, a record used too often. A ratio near 1 says
-that the certificate is not loose.
+climbs along the signs of its differences, and records are put back into their admissible set
+(features in the ball of the loss's bound, labels in their range) after every step. Each start has a
+message of its own to push; one start in every kind pushes the whole budget (l1 gaps over scales, or
+half the squares of l2 ones for Gaussian noise). A ratio above 1 disproves the certificate, whatever
+the reason: a wrong coefficient, too little noise, a record used too often. A ratio near 1 says that
+the certificate is not loose.
 
-Which way is up is seen by nudging one coordinate after the other: batches that grow are loops of data-dependent length, which have no reverse mode, and the
-sign of a difference is all that is needed.
+Which way is up is seen by nudging one coordinate after the other: batches that grow are loops
+of data-dependent length, which have no reverse mode, and the sign of a difference is all
+that is needed.
 """
 
 from __future__ import annotations
@@ -50,14 +56,17 @@ from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Records
 from hearsay.simulation.engine import full_precision
 
-_DIRECTIONS = 128  # coordinates that one step of the climb looks along; more variables than that take turns
+# Coordinates that one step of the climb looks along; more variables than that take turns.
+_DIRECTIONS = 128
 _NUDGE = 1e-6  # of a variable's range: enough in float64 to see which way is up
 _KINDS = 6
 _BYTES = 2**28  # of nudged variables at once
 
 
 class Variables(NamedTuple):
-    """What is searched over: the agent's records, the record that takes the place of one of them, and the transcript."""
+    """What is searched over: the agent's records, the record that takes the place of one of them,
+    and the transcript.
+    """
 
     features: jax.Array
     labels: jax.Array
@@ -68,7 +77,9 @@ class Variables(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """ratio (field, time): the largest gap found over the certified one; total: the same for the whole budget; pair and transcript: what reached it."""
+    """ratio (field, time): the largest gap found over the certified one; total:
+    the same for the whole budget; pair and transcript: what reached it.
+    """
 
     ratio: np.ndarray
     total: float
@@ -123,35 +134,63 @@ def search(
     begin = _starts(plain, problem, graph, agent, steps, (len(repeated), len(used)), rng)
     ranges = _ranges(plain, problem, begin)
     held = Held(jax.tree.map(lambda x: jnp.asarray(x[agent]), problem.records), jnp.asarray(used))
-    limits = Limits(jnp.asarray(limit), jnp.asarray(budget), jnp.asarray(whitener(plain, steps)), held)
+    limits = Limits(
+        jnp.asarray(limit), jnp.asarray(budget), jnp.asarray(whitener(plain, steps)), held
+    )
     nudged = 8 * (_DIRECTIONS + 1) * sum(part[0].size for part in jax.tree.leaves(begin))
     outcome = _climb(
-        begin, jnp.asarray([t for t, _ in repeated]), jnp.asarray([r for _, r in repeated]), ranges, _turns(ranges, iterations, rng),
-        scene(plain, problem, graph, agent, steps), limits, game=game(plain, problem), together=max(1, min(len(repeated), _BYTES // nudged)),
-    )  # fmt: skip
+        begin,
+        jnp.asarray([t for t, _ in repeated]),
+        jnp.asarray([r for _, r in repeated]),
+        ranges,
+        _turns(ranges, iterations, rng),
+        scene(plain, problem, graph, agent, steps),
+        limits,
+        game=game(plain, problem),
+        together=max(1, min(len(repeated), _BYTES // nudged)),
+    )
     ratios, totals, best = (jax.tree.map(np.asarray, part) for part in outcome)
     place = int(np.argmax(totals))
     reached: Variables = jax.tree.map(lambda x: jnp.asarray(x[place]), best)
     if label_range(problem.linear)[0] == 0:  # classes; on the way they may lie between
-        reached = reached._replace(labels=jnp.round(reached.labels), other_label=jnp.round(reached.other_label))
+        reached = reached._replace(
+            labels=jnp.round(reached.labels), other_label=jnp.round(reached.other_label)
+        )
     row = repeated[place][1]
-    return Found(ratios.max(axis=0), float(totals.max()), limit, row, *_neighbours(reached, row, held))
+    return Found(
+        ratios.max(axis=0), float(totals.max()), limit, row, *_neighbours(reached, row, held)
+    )
 
 
 def unsearchable(problem: Problem) -> str:
     """Why there is nothing to search over, if so."""
     loss = problem.loss
-    known = isinstance(loss, LinearLoss) and np.isfinite(loss.feature_bound) and not problem.declared
+    known = (
+        isinstance(loss, LinearLoss) and np.isfinite(loss.feature_bound) and not problem.declared
+    )
     if problem.stream is None and known:
         return ""
-    return "a linear model's, with a data set and a bound on its features: only then is it known which records there may be"
+    return (
+        "a linear model's, with a data set and a bound on its features: only then is it known which"
+        " records there may be"
+    )
 
 
 def _starts(
-    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int, sizes: tuple[int, int], rng: np.random.Generator
-) -> Variables:  # fmt: skip
-    """Six kinds in turn. The other records have no features (they contract least), or full ones along one line (most), or anything; the two records
-    are opposite in their labels, or in their features, or one of them has none."""
+    algorithm: Algorithm,
+    problem: Problem,
+    graph: Graph,
+    agent: int,
+    steps: int,
+    sizes: tuple[int, int],
+    rng: np.random.Generator,
+) -> Variables:
+    """Six kinds in turn.
+
+    The other records have no features (they contract least), or full ones along one line (most),
+    or anything; the two records are opposite in their labels, or in their features, or one of
+    them has none.
+    """
     loss, d, (count, rows) = problem.linear, problem.dimension, sizes
     low, top = label_range(loss)
     kind = np.arange(count) % _KINDS
@@ -162,7 +201,9 @@ def _starts(
     others *= loss.feature_bound / np.linalg.norm(others, axis=2, keepdims=True)
     size = np.select([kind <= 1, kind == 5], [0.0, rng.uniform(size=count)], 1.0)[:, None, None]
     others = size * np.where((kind == 5)[:, None, None], others, line[:, None, :])
-    labels = np.where((kind <= 1)[:, None], 0.5 * (low + top), rng.choice([low, top], (count, rows)))
+    labels = np.where(
+        (kind <= 1)[:, None], 0.5 * (low + top), rng.choice([low, top], (count, rows))
+    )
     turn = np.select([kind == 1, (kind == 3) | (kind == 4)], [-1.0, 0.0], 1.0)[:, None]
     other_label = np.where((kind == 1) | (kind == 4), top, low)
     wide = np.select([kind <= 2, kind <= 4], [0.01, 1.0], rng.uniform(size=count))
@@ -171,10 +212,14 @@ def _starts(
     def walk(name: str, total: float) -> jax.Array:
         if name in COINS:
             return jnp.full((count, steps), total)
-        return jnp.asarray(reach * rng.choice([-1.0, 1.0], (count, 1, 1)) * rng.uniform(0.5, 1, (count, steps, d)))
+        return jnp.asarray(
+            reach * rng.choice([-1.0, 1.0], (count, 1, 1)) * rng.uniform(0.5, 1, (count, steps, d))
+        )
 
     names, weight = list(algorithm.channels), float(graph.row_sums[agent])
-    transcript = Transcript(tuple(walk(n, 1.0) for n in names), tuple(walk(n, weight) for n in names))
+    transcript = Transcript(
+        tuple(walk(n, 1.0) for n in names), tuple(walk(n, weight) for n in names)
+    )
     # The record that will be replaced comes last; _neighbours puts it in its place.
     replaced = np.concatenate([others, line[:, None, :]], axis=1)
     marked = np.concatenate([labels, np.full((count, 1), top)], axis=1)
@@ -187,14 +232,19 @@ def _ranges(algorithm: Algorithm, problem: Problem, begin: Variables) -> Variabl
     loss, (low, top) = problem.linear, label_range(problem.linear)
     reach = min(problem.domain.reach(problem.dimension), 10.0)
     steps = [0.0 if name in COINS else reach for name in algorithm.channels]
-    walk = tuple(jnp.full_like(part[0], size) for part, size in zip(begin.transcript.sent, steps, strict=True))
+    walk = tuple(
+        jnp.full_like(part[0], size)
+        for part, size in zip(begin.transcript.sent, steps, strict=True)
+    )
     sizes = (loss.feature_bound, top - low, loss.feature_bound, top - low)
     records = [jnp.full_like(part[0], size) for part, size in zip(begin[:4], sizes, strict=True)]
     return Variables(records[0], records[1], records[2], records[3], Transcript(walk, walk))
 
 
 def _turns(ranges: Variables, iterations: int, rng: np.random.Generator) -> jax.Array:
-    """(iteration, direction): the coordinates that each step looks along, of those that may move."""
+    """(iteration, direction): the coordinates that each step looks along,
+    of those that may move.
+    """
     free = np.flatnonzero(np.asarray(ravel_pytree(ranges)[0]))
     return jnp.asarray([rng.permutation(free)[:_DIRECTIONS] for _ in range(iterations)])
 
@@ -206,17 +256,28 @@ class Held(NamedTuple):
     used: jax.Array
 
 
-def _neighbours(found: Variables, row: Any, held: Held) -> tuple[tuple[Records, Records], Transcript]:
+def _neighbours(
+    found: Variables, row: Any, held: Held
+) -> tuple[tuple[Records, Records], Transcript]:
     """Two data sets that differ in that row."""
     own = held.own
-    features, labels = own.features.at[held.used].set(found.features[:-1]), own.labels.at[held.used].set(found.labels[:-1])  # fmt: skip
-    first = Records(features.at[row].set(found.features[-1]), labels.at[row].set(found.labels[-1]), own.held)
-    second = Records(features.at[row].set(found.other_feature), labels.at[row].set(found.other_label), own.held)
+    features, labels = (
+        own.features.at[held.used].set(found.features[:-1]),
+        own.labels.at[held.used].set(found.labels[:-1]),
+    )
+    first = Records(
+        features.at[row].set(found.features[-1]), labels.at[row].set(found.labels[-1]), own.held
+    )
+    second = Records(
+        features.at[row].set(found.other_feature), labels.at[row].set(found.other_label), own.held
+    )
     return (first, second), found.transcript
 
 
 class Limits(NamedTuple):
-    """The certified gaps in units of noise (field, time), the certified budget, what makes noise independent, and what the agent holds."""
+    """The certified gaps in units of noise (field, time), the certified budget,
+    what makes noise independent, and what the agent holds.
+    """
 
     each: jax.Array
     total: jax.Array
@@ -228,10 +289,16 @@ def _measure(
     game: Game, scene: Scene, limits: Limits, variables: Variables, row: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """(ratio of every message, ratio of the whole budget)."""
-    draws, (pair, transcript) = silent_draws(game.algorithm, scene), _neighbours(variables, row, limits.held)
+    draws, (pair, transcript) = (
+        silent_draws(game.algorithm, scene),
+        _neighbours(variables, row, limits.held),
+    )
     both = jax.tree.map(lambda *parts: jnp.stack(parts), *pair)
     values, scales = jax.vmap(lambda records: follow(game, scene, records, transcript, draws))(both)
-    moved = [_over(v[0] - v[1], s[0]).reshape(v.shape[1], -1) for v, s in zip(values, scales, strict=True)]
+    moved = [
+        _over(v[0] - v[1], s[0]).reshape(v.shape[1], -1)
+        for v, s in zip(values, scales, strict=True)
+    ]
     l2 = jnp.stack([jnp.sqrt(jnp.sum(m**2, axis=1)) for m in moved])
     if game.algorithm.mechanism == "gaussian":
         total = sum(jnp.sum((limits.white @ m) ** 2) / 2 for m in moved)
@@ -245,16 +312,29 @@ def _admissible(loss: LinearLoss, found: Variables) -> Variables:
     low, top = label_range(loss)
 
     labels, other = jnp.clip(found.labels, low, top), jnp.clip(found.other_label, low, top)
-    features, other_feature = (shortened(part, loss.feature_bound) for part in (found.features, found.other_feature))
+    features, other_feature = (
+        shortened(part, loss.feature_bound) for part in (found.features, found.other_feature)
+    )
     return Variables(features, labels, other_feature, other, found.transcript)
 
 
 @partial(jax.jit, static_argnames=("game", "together"))
 @full_precision
 def _climb(
-    begin: Variables, targets: jax.Array, rows: jax.Array, ranges: Variables, along: jax.Array, scene: Scene, limits: Limits, *, game: Game, together: int
-) -> tuple[jax.Array, jax.Array, Variables]:  # fmt: skip
-    """(ratios (start, field, time), totals (start,), the variables that were best for each start's target): the largest on the way."""
+    begin: Variables,
+    targets: jax.Array,
+    rows: jax.Array,
+    ranges: Variables,
+    along: jax.Array,
+    scene: Scene,
+    limits: Limits,
+    *,
+    game: Game,
+    together: int,
+) -> tuple[jax.Array, jax.Array, Variables]:
+    """(ratios (start, field, time), totals (start,), the variables that were best for each start's
+    target): the largest on the way.
+    """
     (reach, unravel), iterations = ravel_pytree(ranges), len(along)
 
     def inside(flat: jax.Array) -> jax.Array:
@@ -288,6 +368,8 @@ def _climb(
 
 
 def _over(gap: jax.Array, scale: jax.Array) -> jax.Array:
-    """gap / scale, 0 where nothing moved: a message without noise may say what does not depend on the data."""
+    """gap / scale, 0 where nothing moved: a message without noise may say what does
+    not depend on the data.
+    """
     still = jnp.abs(gap) < 1e-13
     return jnp.where(still, 0.0, gap / jnp.where(still, 1.0, scale))

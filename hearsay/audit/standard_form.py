@@ -1,9 +1,14 @@
-"""Noise of any mechanism as independent numbers of one law: what residuals.py takes out of messages, in the form that noise_tests.py tests.
+"""Noise of any mechanism as independent numbers of one law: what residuals.py takes out of
+messages, in the form that noise_tests.py tests.
 
-added to values            (sent - value) / scale: standard Laplace or normal
-correlated over rounds     the declared factorization D makes the noise D xi; the inverse Cholesky factor of D D' makes it independent again (messages.whitener)
-rounded to a grid          a message says in which cell the noise fell. A point is drawn from the claimed law within the cell: the result has that law exactly if the noise has it
-ternary                    the same with the three values' chances |v| / r and 1 - |v| / r, as standard normal numbers; besides, the number of values that are not 0 is tested
+added to values         (sent - value) / scale: standard Laplace or normal
+correlated over rounds  the declared factorization D makes the noise D xi; the inverse Cholesky
+                        factor of D D' makes it independent again (messages.whitener)
+rounded to a grid       a message says in which cell the noise fell. A point is drawn from the
+                        claimed law within the cell: the result has that law exactly if the
+                        noise has it
+ternary                 the same with the three values' chances |v| / r and 1 - |v| / r, as standard
+                        normal numbers; besides, the number of values that are not 0 is tested
 """
 
 from __future__ import annotations
@@ -21,7 +26,10 @@ from hearsay.base import Algorithm
 
 
 class Field(NamedTuple):
-    """What one message field was and should have been, each (run, round, agent, coordinate). coin: which way it was rounded, or None."""
+    """What one message field was and should have been, each (run, round, agent, coordinate).
+
+    coin: which way it was rounded, or None.
+    """
 
     sent: np.ndarray
     value: np.ndarray
@@ -39,7 +47,10 @@ def standard(claimed: Algorithm, field: Field, seed: int = 0) -> np.ndarray:
         if isinstance(claimed, QuantizedDsgd):
             assert field.coin is not None
             edge = field.sent - claimed.resolution * field.coin - field.value
-            low, high = (LAWS[claimed.mechanism].cdf((edge + w) / field.scale) for w in (0.0, claimed.resolution))
+            low, high = (
+                LAWS[claimed.mechanism].cdf((edge + w) / field.scale)
+                for w in (0.0, claimed.resolution)
+            )
             return np.where(loud, _within(claimed.mechanism, low, high, seed), np.nan)
         x = np.where(loud, (field.sent - field.value) / field.scale, np.nan)
     if claimed.factors is None:
@@ -48,7 +59,9 @@ def standard(claimed: Algorithm, field: Field, seed: int = 0) -> np.ndarray:
 
 
 def _within(law: str, low: np.ndarray, high: np.ndarray, seed: int) -> np.ndarray:
-    """A value of the law between those levels: of that law again, and independent, if the levels are those of the cell in which such a value fell."""
+    """A value of the law between those levels: of that law again, and independent,
+    if the levels are those of the cell in which such a value fell.
+    """
     place = np.random.default_rng([seed, *b"cells"]).random(low.shape)
     return LAWS[law].ppf(np.clip(low + place * (high - low), 1e-300, 1 - 1e-16))
 
@@ -78,16 +91,29 @@ def grid_tests(name: str, field: Field, claimed: Algorithm) -> list[Test]:
     if not isinstance(claimed, QuantizedDsgd):
         return []
     places = field.sent / claimed.resolution
-    return [_support(name, np.abs(places - np.round(places)) > 1e-6 * (1 + np.abs(places)), field.scale != 0)]
+    return [
+        _support(
+            name, np.abs(places - np.round(places)) > 1e-6 * (1 + np.abs(places)), field.scale != 0
+        )
+    ]
 
 
 def _support(name: str, wrong: np.ndarray, loud: np.ndarray) -> Test:
     count = int(np.sum(wrong & loud))
-    return Test("support", name, int(loud.sum()), float(count == 0), f"{count:,} values that cannot have been sent")
+    return Test(
+        "support",
+        name,
+        int(loud.sum()),
+        float(count == 0),
+        f"{count:,} values that cannot have been sent",
+    )
 
 
 def rounding(field: Field, claimed: Algorithm, dtype: Any) -> float:
-    """How far apart two residuals of one draw may come to lie. Numbers on a grid were given their place in the cell by the auditor: no two are equal."""
+    """How far apart two residuals of one draw may come to lie.
+
+    Numbers on a grid were given their place in the cell by the auditor: no two are equal.
+    """
     if isinstance(claimed, QuantizedDsgd):
         return 0.0
     loud = field.scale != 0

@@ -1,10 +1,14 @@
 """A whole audit in three parts, each of which can fail in its own way:
 
-    noise     residuals.py    is the noise what the certificate takes it for? Fails with a stated chance of a false alarm
-    search    search.py       do worst-case records and transcripts move a message further than the certificate allows? No chance is involved
-    runs      distinguish.py  is a lower bound on epsilon, from thousands of runs, above the certificate? (one_run.py for neural networks)
+    noise   residuals.py    is the noise what the certificate takes it for? Fails with a stated
+                            chance of a false alarm
+    search  search.py       do worst-case records and transcripts move a message further than the
+                            certificate allows? No chance is involved
+    runs    distinguish.py  is a lower bound on epsilon, from thousands of runs, above the
+                            certificate? (one_run.py for neural networks)
 
-None can replace another: the search takes the noise for granted, the runs look at one pair of data sets, and the residuals say nothing about states. What is finished when somebody interrupts stays.
+None can replace another: the search takes the noise for granted, the runs look at one pair of data
+sets, and the residuals say nothing about states. What is finished when somebody interrupts stays.
 """
 
 from __future__ import annotations
@@ -36,8 +40,10 @@ _ITERATIONS = 8  # of the climb: most of the way in a third of the time
 
 @dataclass(frozen=True, eq=False)
 class Searched:
-    """What the search reached of one agent's bounds: of the whole budget, and of the message where it came least and most near. like: the agent in the same
-    situation that was searched for it, or itself."""
+    """What the search reached of one agent's bounds: of the whole budget, and of the message
+    where it came least and most near. like: the agent in the same situation that was searched for
+    it, or itself.
+    """
 
     agent: int
     budget: float
@@ -52,7 +58,11 @@ class Searched:
 
 @dataclass(eq=False)
 class Audit:
-    """What was found so far. skipped: parts that cannot be done here, and why; missing: parts that were interrupted, and the agents that are left."""
+    """What was found so far.
+
+    skipped: parts that cannot be done here, and why; missing: parts that were interrupted,
+    and the agents that are left.
+    """
 
     steps: int
     error: float
@@ -65,7 +75,10 @@ class Audit:
 
     @property
     def holds(self) -> bool:
-        return all(one.holds for one in (*([self.noise] if self.noise else []), *self.searched, *self.found))
+        return all(
+            one.holds
+            for one in (*([self.noise] if self.noise else []), *self.searched, *self.found)
+        )
 
 
 @require.plain_arguments
@@ -85,8 +98,9 @@ def audit(
 ) -> Audit:
     """Every part for every agent (or those given; the noise is always everybody's).
 
-    All lower bounds together are wrong with probability `error` at most, and all tests of the noise together raise a false alarm with probability `error` at most.
-    An interrupt (Ctrl-C) ends the audit; what is finished by then is returned, and `missing` says what is not.
+    All lower bounds together are wrong with probability `error` at most, and all tests of the noise
+    together raise a false alarm with probability `error` at most. An interrupt (Ctrl-C) ends the
+    audit; what is finished by then is returned, and `missing` says what is not.
     """
     chosen = tuple(range(graph.agents)) if agents is None else tuple(dict.fromkeys(agents))
     for agent in chosen:
@@ -98,19 +112,31 @@ def audit(
     found = Audit(require.count("steps", steps), error, chosen)
     known: dict[bytes, Searched] = {}
     work: dict[str, Callable[[int], Any]] = {
-        "search": lambda agent: found.searched.append(_searched(algorithm, problem, graph, agent, found, seed, known)),
+        "search": lambda agent: found.searched.append(
+            _searched(algorithm, problem, graph, agent, found, seed, known)
+        ),
         "runs": lambda agent: found.found.append(
             _told_apart(algorithm, problem, graph, agent, found, runs, delta, seed, progress)
         ),
     }
-    reasons = {part: unavailable(part, algorithm, problem, graph, steps, delta) for part in PARTS if part in parts}
+    reasons = {
+        part: unavailable(part, algorithm, problem, graph, steps, delta)
+        for part in PARTS
+        if part in parts
+    }
     found.skipped = {part: why for part, why in reasons.items() if why}
     found.missing = {part: list(chosen) for part, why in reasons.items() if not why}
     try:
         for part in list(found.missing):
             if part == "noise":
                 found.noise = residuals(
-                    algorithm, problem, graph, steps=steps, level=error, seed=seed, progress=partial(progress, part)
+                    algorithm,
+                    problem,
+                    graph,
+                    steps=steps,
+                    level=error,
+                    seed=seed,
+                    progress=partial(progress, part),
                 )
             else:
                 progress(part, 0, len(chosen))
@@ -140,27 +166,47 @@ def unavailable(
             return "neighbouring data sets need a data set, and this is an endless stream"
         if problem.loss.unrolled:
             models = "params" in algorithm.channels and algorithm.mechanism != "ternary"
-            return "" if models else "canaries are looked for in messages that are models with noise"
+            return (
+                "" if models else "canaries are looked for in messages that are models with noise"
+            )
         if not isinstance(problem.loss, LinearLoss) or problem.declared:
             return "only a linear model's loss says which records there may be"
     return ""
 
 
 def _searched(
-    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, audit: Audit, seed: int, known: dict[bytes, Searched]
-) -> Searched:  # fmt: skip
+    algorithm: Algorithm,
+    problem: Problem,
+    graph: Graph,
+    agent: int,
+    audit: Audit,
+    seed: int,
+    known: dict[bytes, Searched],
+) -> Searched:
     here = situation(algorithm, problem, graph, agent, audit.steps)
     if here not in known:
         reached: Found = search(
-            algorithm, problem, graph, agent=agent, steps=audit.steps, iterations=_ITERATIONS, seed=seed
+            algorithm,
+            problem,
+            graph,
+            agent=agent,
+            steps=audit.steps,
+            iterations=_ITERATIONS,
+            seed=seed,
         )
-        known[here] = Searched(agent, reached.total, reached.tightness, float(reached.ratio.max()), agent)
+        known[here] = Searched(
+            agent, reached.total, reached.tightness, float(reached.ratio.max()), agent
+        )
     return replace(known[here], agent=agent)
 
 
 @require.plain_arguments
-def situation(algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int) -> bytes:
-    """All that the search depends on, except what multiplies gaps and bounds alike: agents with the same one need one search."""
+def situation(
+    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int
+) -> bytes:
+    """All that the search depends on, except what multiplies gaps and bounds alike:
+    agents with the same one need one search.
+    """
     plain = bare(algorithm)
     limit = allowed(plain, problem, graph, agent, steps)
     public = scene(plain, problem, graph, agent, steps)
@@ -170,7 +216,14 @@ def situation(algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, 
         for name, rate in public.rates._asdict().items()
     ]
     used = np.flatnonzero(weights.any(axis=0))
-    parts = (limit / (limit.max() or 1.0), *rates, *public.own, public.start, weights[:, used], used)
+    parts = (
+        limit / (limit.max() or 1.0),
+        *rates,
+        *public.own,
+        public.start,
+        weights[:, used],
+        used,
+    )
     return b"".join(np.round(np.asarray(part, np.float64), 9).tobytes() for part in parts)
 
 
@@ -185,12 +238,33 @@ def _told_apart(
     seed: int,
     progress: Callable[[str, int, int], None],
 ) -> AgentAudit | OneRun:
-    each, place, count = audit.error / len(audit.agents), audit.agents.index(agent), len(audit.agents)
+    each, place, count = (
+        audit.error / len(audit.agents),
+        audit.agents.index(agent),
+        len(audit.agents),
+    )
     if problem.loss.unrolled:
-        done = one_run(algorithm, problem, graph, agent=agent, steps=audit.steps, delta=delta, error=each, seed=seed)
+        done = one_run(
+            algorithm,
+            problem,
+            graph,
+            agent=agent,
+            steps=audit.steps,
+            delta=delta,
+            error=each,
+            seed=seed,
+        )
         progress("runs", place + 1, count)
         return done
     return distinguish(
-        algorithm, problem, graph, agent=agent, steps=audit.steps, runs=runs, delta=delta, error=each, seed=seed,
+        algorithm,
+        problem,
+        graph,
+        agent=agent,
+        steps=audit.steps,
+        runs=runs,
+        delta=delta,
+        error=each,
+        seed=seed,
         progress=lambda done, total: progress("runs", place * total + done, count * total),
-    )  # fmt: skip
+    )

@@ -1,4 +1,6 @@
-"""What `hearsay audit` does and prints: every part in plain words, with what it does not show; an interrupt keeps what is finished."""
+"""What `hearsay audit` does and prints: every part in plain words, with what it does not show;
+an interrupt keeps what is finished.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +12,43 @@ from rich.table import Table
 
 from hearsay.cli.screen import console, progress_bar
 
-_COLOURS = {"EXCEEDED": "red", "FAILS": "red", "holds": "green", "passes": "green", "no certificate": "yellow"}
+_COLOURS = {
+    "EXCEEDED": "red",
+    "FAILS": "red",
+    "holds": "green",
+    "passes": "green",
+    "no certificate": "yellow",
+}
 
 
 def run_audit(
-    built: tuple[Any, Any, Any], *, folder: Path, steps: int, runs: int, delta: float | None, agents: Sequence[int] | None, parts: Sequence[str]
-) -> int:  # fmt: skip
-    """Audit, print, write the report; returns the exit code: 0, 4 (something failed) or 130 (interrupted)."""
+    built: tuple[Any, Any, Any],
+    *,
+    folder: Path,
+    steps: int,
+    runs: int,
+    delta: float | None,
+    agents: Sequence[int] | None,
+    parts: Sequence[str],
+) -> int:
+    """Audit, print, write the report; returns the exit code:
+    0, 4 (something failed) or 130 (interrupted).
+    """
     from hearsay.audit.whole import audit
     from hearsay.report.audit import audit_report, verdicts
 
     algorithm, problem, graph = built
     with progress_bar() as show:
         found = audit(
-            algorithm, problem, graph, steps=steps, runs=runs, delta=delta, agents=agents, parts=parts, progress=show
+            algorithm,
+            problem,
+            graph,
+            steps=steps,
+            runs=runs,
+            delta=delta,
+            agents=agents,
+            parts=parts,
+            progress=show,
         )
     for part, why in found.skipped.items():
         _say(f"{part}: not done, because {why}")
@@ -38,7 +63,10 @@ def run_audit(
     if found.missing:
         _say("Interrupted: this audit is partial. Go on with the same command and:", style="yellow")
         for part, left in found.missing.items():
-            _say(f"  --only {part}" + ("" if part == "noise" else "".join(f" --agent {agent}" for agent in left)))
+            _say(
+                f"  --only {part}"
+                + ("" if part == "noise" else "".join(f" --agent {agent}" for agent in left))
+            )
     _say(f"Report: {audit_report(found, algorithm, problem, folder)}")
     return 4 if failures else 130 if found.missing else 0
 
@@ -49,7 +77,10 @@ def _noise(found: Any) -> None:
     if found.noise is None:
         return
     if found.noise.numbers:
-        rows = [[what, f"{numbers:,}", p, verdict] for what, _, numbers, _, p, verdict in noise_rows(found.noise)]
+        rows = [
+            [what, f"{numbers:,}", p, verdict]
+            for what, _, numbers, _, p, verdict in noise_rows(found.noise)
+        ]
         _table("The noise", ("what was tested", "numbers", "p", "verdict"), rows)
     _say(noise_words(found.noise))
 
@@ -58,7 +89,14 @@ def _search(found: Any) -> None:
     from hearsay.report.audit import search_rows, search_words
 
     if found.searched:
-        header = ("agent", "whole budget reached", "least of a message", "most of a message", "searched", "verdict")
+        header = (
+            "agent",
+            "whole budget reached",
+            "least of a message",
+            "most of a message",
+            "searched",
+            "verdict",
+        )
         _table("The worst case that a search found", header, search_rows(found.searched))
         _say(search_words(found.searched))
 

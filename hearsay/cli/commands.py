@@ -1,4 +1,7 @@
-"""The command line. Everything it does, it does through the library; only the cli files know typer and rich."""
+"""The command line.
+
+Everything it does, it does through the library; only the cli files know typer and rich.
+"""
 
 from __future__ import annotations
 
@@ -34,15 +37,19 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Differentially private learning on networks: agents exchange only noised messages, and every run comes with a "
-    "privacy certificate that is true.\n\n"
-    "Start here: [bold]hearsay demo[/bold], then [bold]hearsay run --help[/bold]",
+    help=(
+        "Differentially private learning on networks: agents exchange only noised messages, and"
+        " every run comes with a privacy certificate that is true.\n\nStart here: [bold]hearsay"
+        " demo[/bold], then [bold]hearsay run --help[/bold]"
+    ),
 )
 
 app.command()(network.agent)
 app.add_typer(network.network, name="network")
 
-Out = Annotated[Path | None, typer.Option(help="Folder for the results (default: a new one under out/).")]
+Out = Annotated[
+    Path | None, typer.Option(help="Folder for the results (default: a new one under out/).")
+]
 DataDir = Annotated[str | None, typer.Option(help="Folder with the raw data files.")]
 Flag = typer.Option
 
@@ -54,15 +61,25 @@ def run(
     budget: Annotated[
         float | None,
         typer.Option(
-            help="Stop before any agent has spent more than this epsilon (ternary messages: before its delta exceeds --delta)."
+            help=(
+                "Stop before any agent has spent more than this epsilon (ternary messages: before"
+                " its delta exceeds --delta)."
+            )
         ),
     ] = None,
     out: Out = None,
-    resume: Annotated[bool, Flag("--resume", help="Continue the run in --out from its checkpoint.")] = False,
-    overwrite: Annotated[bool, Flag("--overwrite", help="Replace the run that is in --out.")] = False,
-    no_privacy: Annotated[bool, Flag("--no-privacy", help="Allow a run whose budget is infinite.")] = False,
+    resume: Annotated[
+        bool, Flag("--resume", help="Continue the run in --out from its checkpoint.")
+    ] = False,
+    overwrite: Annotated[
+        bool, Flag("--overwrite", help="Replace the run that is in --out.")
+    ] = False,
+    no_privacy: Annotated[
+        bool, Flag("--no-privacy", help="Allow a run whose budget is infinite.")
+    ] = False,
 ) -> None:
-    """Train on a simulated network; leaves a folder with certificate, metrics, checkpoint and report.html.
+    """Train on a simulated network; leaves a folder with certificate, metrics, checkpoint and
+    report.html.
 
     Without --noise or --epsilon the noise is set so that every agent spends epsilon = 10.
     """
@@ -73,7 +90,8 @@ def run(
             raise ValueError(f"--resume needs --out with the folder of a run, got {out}")
         if any((config.problem, config.graph, config.algorithm, config.privacy, config.run)):
             raise ValueError(
-                "--resume continues the run that is in --out as it is: give no other settings (only --budget)"
+                "--resume continues the run that is in --out as it is: give no other settings (only"
+                " --budget)"
             )
         config = load(out / "config.toml")
     config = config.merged({"privacy": {"budget": budget}})
@@ -92,7 +110,10 @@ def certify(
     json: Annotated[bool, Flag("--json", help="Print JSON instead of text.")] = False,
     theory: Annotated[bool, typer.Option(help="Also print the paper's conditions.")] = True,
 ) -> None:
-    """Print the privacy certificate of a configuration, before anything is sent. Exit code 3: the budget is infinite."""
+    """Print the privacy certificate of a configuration, before anything is sent.
+
+    Exit code 3: the budget is infinite.
+    """
     from hearsay import certify as library_certify
     from hearsay.certification import calibrate
 
@@ -117,17 +138,26 @@ def plan(
     config: Any,
     horizon: Annotated[str, typer.Option(help="Number of messages, or inf.")] = "inf",
     epsilons: Annotated[
-        str | None, typer.Option(help="One target per agent, e.g. 1,1,2,4,8 (instead of --epsilon).")
+        str | None,
+        typer.Option(help="One target per agent, e.g. 1,1,2,4,8 (instead of --epsilon)."),
     ] = None,
     exponents: Annotated[
-        bool, Flag("--exponents", help="Choose the exponents of all schedules too, for the fastest promised rate.")
+        bool,
+        Flag(
+            "--exponents",
+            help="Choose the exponents of all schedules too, for the fastest promised rate.",
+        ),
     ] = False,
-    samples: Annotated[float | None, typer.Option(help="The most records that each agent may use.")] = None,
-    out: Annotated[Path, typer.Option(help="Where the configuration goes, for hearsay run --config.")] = Path(
-        "plan.toml"
-    ),
+    samples: Annotated[
+        float | None, typer.Option(help="The most records that each agent may use.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Where the configuration goes, for hearsay run --config.")
+    ] = Path("plan.toml"),
 ) -> None:
-    """Choose the noise (and, on request, the exponents) that meets a privacy target, and write a configuration that runs it."""
+    """Choose the noise (and, on request, the exponents) that meets a privacy target,
+    and write a configuration that runs it.
+    """
     from hearsay._files import write_atomically
     from hearsay.config import dump
     from hearsay.planning import plan as library_plan
@@ -140,7 +170,14 @@ def plan(
     require_writable(out.parent)
     algorithm, problem, graph = _build(config.without("privacy", "epsilon"))
     found = library_plan(
-        algorithm, problem, graph, _horizon(horizon), targets, delta=config.delta, exponents=exponents, samples=samples
+        algorithm,
+        problem,
+        graph,
+        _horizon(horizon),
+        targets,
+        delta=config.delta,
+        exponents=exponents,
+        samples=samples,
     )
     print(found.certificate)
     plan_table(found)
@@ -153,9 +190,13 @@ def plan(
 @app.command()
 @configurable("algorithms")
 def compare(config: Any, algorithms: list[str], out: Out = None) -> None:
-    """Run several algorithms on one problem and graph, at the same --noise or the same --epsilon, and compare them in one report."""
+    """Run several algorithms on one problem and graph, at the same --noise or the same --epsilon,
+    and compare them in one report.
+    """
     if len(set(algorithms)) < 2 or len(set(algorithms)) < len(algorithms):
-        raise ValueError(f"compare needs two or more different algorithms, got {' '.join(algorithms)}")
+        raise ValueError(
+            f"compare needs two or more different algorithms, got {' '.join(algorithms)}"
+        )
     from hearsay.certification import unit
     from hearsay.report.run import comparison_report
     from hearsay.simulation.metrics import Reference
@@ -172,9 +213,16 @@ def compare(config: Any, algorithms: list[str], out: Out = None) -> None:
         for name, (algorithm, problem, graph) in built.items():
             with progress_bar(unit(algorithm)) as show:
                 runs[name] = simulate(
-                    algorithm, problem, graph, steps=config.steps, seeds=config.seeds, every=config.every,
-                    delta=config.delta, reference=reference, progress=functools.partial(show, name),
-                )  # fmt: skip
+                    algorithm,
+                    problem,
+                    graph,
+                    steps=config.steps,
+                    seeds=config.seeds,
+                    every=config.every,
+                    delta=config.delta,
+                    reference=reference,
+                    progress=functools.partial(show, name),
+                )
             if runs[name].interrupted:
                 break
     except KeyboardInterrupt:
@@ -193,31 +241,55 @@ def compare(config: Any, algorithms: list[str], out: Out = None) -> None:
 @configurable("algorithm", without=("seeds",))
 def attack(
     config: Any,
-    levels: Annotated[str, typer.Option(help="Multiples of the noise, e.g. 0,0.5,1,2.")] = "0,0.5,1,1.5,2",
-    targets: Annotated[int, typer.Option(help="Records to attack: one of agent 0, 1, ... in turn.")] = 3,
-    at_step: Annotated[int, typer.Option(help="Attack the batch of this step; step 0 is the easiest.")] = 0,
-    restarts: Annotated[int, typer.Option(help="Descents from random images; the best fit is kept.")] = 3,
+    levels: Annotated[
+        str, typer.Option(help="Multiples of the noise, e.g. 0,0.5,1,2.")
+    ] = "0,0.5,1,1.5,2",
+    targets: Annotated[
+        int, typer.Option(help="Records to attack: one of agent 0, 1, ... in turn.")
+    ] = 3,
+    at_step: Annotated[
+        int, typer.Option(help="Attack the batch of this step; step 0 is the easiest.")
+    ] = 0,
+    restarts: Annotated[
+        int, typer.Option(help="Descents from random images; the best fit is kept.")
+    ] = 3,
     iterations: Annotated[int, typer.Option(help="The most steps of a descent.")] = 200,
-    prior: Annotated[bool, Flag("--prior", help="Also use what public images look like (a stronger attack).")] = False,
-    known_labels: Annotated[bool, Flag("--known-labels", help="Tell the attacker the labels.")] = False,
+    prior: Annotated[
+        bool, Flag("--prior", help="Also use what public images look like (a stronger attack).")
+    ] = False,
+    known_labels: Annotated[
+        bool, Flag("--known-labels", help="Tell the attacker the labels.")
+    ] = False,
     out: Out = None,
 ) -> None:
-    """Try to reconstruct training images from what agents send (the DLG attack), at several noise levels; leaves a report with the pictures."""
+    """Try to reconstruct training images from what agents send (the DLG attack),
+    at several noise levels; leaves a report with the pictures.
+    """
     from hearsay.audit.dlg import against_noise
     from hearsay.report.attack import attack_report
     from hearsay.simulation.simulating import enable_compilation_cache
 
-    config = _with_noise(config.merged({"problem": {"loss": "neural", "model": "cnn-p1", **config.problem}}))
+    config = _with_noise(
+        config.merged({"problem": {"loss": "neural", "model": "cnn-p1", **config.problem}})
+    )
     folder = out or Path("out") / f"attack-{time.strftime('%Y%m%d-%H%M%S')}"
     claim(folder)
     enable_compilation_cache()
     algorithm, problem, graph = _build(config)
     with progress_bar() as show:
         sweep = against_noise(
-            algorithm, problem, graph, levels=[word(part) for part in levels.split(",")], targets=targets, step=at_step,
-            restarts=restarts, iterations=iterations, prior=prior, labels="known" if known_labels else "inferred",
+            algorithm,
+            problem,
+            graph,
+            levels=[word(part) for part in levels.split(",")],
+            targets=targets,
+            step=at_step,
+            restarts=restarts,
+            iterations=iterations,
+            prior=prior,
+            labels="known" if known_labels else "inferred",
             progress=functools.partial(show, "attack"),
-        )  # fmt: skip
+        )
     attack_table(sweep)
     console.print(f"Report: {attack_report(sweep, folder)}", soft_wrap=True)
     if sweep.left:
@@ -228,27 +300,44 @@ def attack(
 @configurable("algorithm", without=("seeds",))
 def audit(
     config: Any,
-    runs: Annotated[int, typer.Option(help="Runs per agent, half of them on either data set.")] = 10_000,
-    agent: Annotated[list[int] | None, typer.Option(help="Only this agent; repeatable (default: every one).")] = None,
+    runs: Annotated[
+        int, typer.Option(help="Runs per agent, half of them on either data set.")
+    ] = 10_000,
+    agent: Annotated[
+        list[int] | None, typer.Option(help="Only this agent; repeatable (default: every one).")
+    ] = None,
     only: Annotated[
-        list[str] | None, typer.Option(help="Only this part: noise, search or runs; repeatable (default: all three).")
+        list[str] | None,
+        typer.Option(
+            help="Only this part: noise, search or runs; repeatable (default: all three)."
+        ),
     ] = None,
     out: Out = None,
 ) -> None:
-    """Attack a configuration: test its noise, search for the worst case, and tell two data sets that differ in one record apart by the messages.
+    """Attack a configuration: test its noise, search for the worst case, and tell two data sets
+    that differ in one record apart by the messages.
 
-    Without --steps 5 messages are audited (pure epsilon adds up worst cases that grow rare: few messages give tight bounds). Exit code 4: the noise is not the
-    claimed one, or a certificate is exceeded. Ctrl-C keeps what is finished (exit code 130).
+    Without --steps 5 messages are audited (pure epsilon adds up worst cases that grow rare: few
+    messages give tight bounds). Exit code 4: the noise is not the claimed one, or a certificate is
+    exceeded. Ctrl-C keeps what is finished (exit code 130).
     """
     from hearsay.audit.whole import PARTS
     from hearsay.cli.audit import run_audit
 
-    config = _with_noise(config.merged({"run": {"precision": 64, "steps": config.run.get("steps", 5)}}))
+    config = _with_noise(
+        config.merged({"run": {"precision": 64, "steps": config.run.get("steps", 5)}})
+    )
     folder = out or Path("out") / f"audit-{time.strftime('%Y%m%d-%H%M%S')}"
     claim(folder)
     code = run_audit(
-        _build(config), folder=folder, steps=config.steps, runs=runs, delta=config.delta, agents=agent, parts=only or PARTS
-    )  # fmt: skip
+        _build(config),
+        folder=folder,
+        steps=config.steps,
+        runs=runs,
+        delta=config.delta,
+        agents=agent,
+        parts=only or PARTS,
+    )
     if code:
         raise typer.Exit(code)
 
@@ -258,8 +347,11 @@ def reproduce(
     experiment: Annotated[
         str,
         typer.Argument(
-            help="On convex problems: p1-mushrooms, p2-convex, p3-estimation, p4-logistic. With neural networks: p1-mnist, p1-cifar, p1-table2, "
-            "p2-mnist, p2-cifar, p3-mnist, p4-mnist."
+            help=(
+                "On convex problems: p1-mushrooms, p2-convex, p3-estimation, p4-logistic. With"
+                " neural networks: p1-mnist, p1-cifar, p1-table2, "
+                "p2-mnist, p2-cifar, p3-mnist, p4-mnist."
+            )
         ),
     ],
     out: Out = None,
@@ -267,18 +359,27 @@ def reproduce(
     seeds: Annotated[
         int | None,
         typer.Option(
-            help="Noise seeds per curve (10 on convex problems; with neural networks 1 for a small run and 3 for the paper's)."
+            help=(
+                "Noise seeds per curve (10 on convex problems; with neural networks 1 for a small"
+                " run and 3 for the paper's)."
+            )
         ),
     ] = None,
     scale: Annotated[
         str | None,
         typer.Option(
-            help="small, paper, or a number up to 1. Convex problems: that share of the iterations (small is 0.1, paper is 1, the default). "
-            "Neural networks: small (the default) takes minutes on two cores, paper has the printed numbers and wants a GPU."
+            help=(
+                "small, paper, or a number up to 1. Convex problems: that share of the iterations"
+                " (small is 0.1, paper is 1, the default). "
+                "Neural networks: small (the default) takes minutes on two cores, paper has the"
+                " printed numbers and wants a GPU."
+            )
         ),
     ] = None,
 ) -> None:
-    """Repeat a paper's experiment with its settings; the report says where our numbers differ, and why."""
+    """Repeat a paper's experiment with its settings;
+    the report says where our numbers differ, and why.
+    """
     from hearsay.experiments import EXPERIMENTS, scale_and_seeds
     from hearsay.experiments.parts import keeping
 
@@ -288,7 +389,9 @@ def reproduce(
         claim(folder)
         try:
             with keeping(folder) as parts, progress_bar() as show:
-                report = EXPERIMENTS[experiment](folder, data_dir=data_dir, progress=show, **options)
+                report = EXPERIMENTS[experiment](
+                    folder, data_dir=data_dir, progress=show, **options
+                )
         except KeyboardInterrupt:
             if not parts.done:
                 raise
@@ -303,7 +406,8 @@ def reproduce(
 def data(
     data_dir: DataDir = None,
     fetch: Annotated[
-        list[str] | None, typer.Option(help="Download a file into the cache, by its key; repeatable.")
+        list[str] | None,
+        typer.Option(help="Download a file into the cache, by its key; repeatable."),
     ] = None,
 ) -> None:
     """Say which data files are here, and whether they are what they should be."""
@@ -328,7 +432,9 @@ def data(
 
 @app.command()
 def demo(out: Out = Path("out/demo")) -> None:
-    """Five hospitals in a ring learn from private records, each with a budget of its own: well under a minute."""
+    """Five hospitals in a ring learn from private records, each with a budget of its own:
+    well under a minute.
+    """
     from hearsay.experiments.demo import CONFIG
 
     with folders.command():
@@ -353,7 +459,9 @@ def _horizon(text: str) -> Any:
 
 
 def _with_noise(config: Any, names: Sequence[str] = ()) -> Any:
-    """Defaults that make a first run work: every agent spends epsilon = 10, at delta = 1e-5 where the noise needs one."""
+    """Defaults that make a first run work: every agent spends epsilon = 10,
+    at delta = 1e-5 where the noise needs one.
+    """
     from hearsay.algorithms import REGISTRY
 
     given = config.privacy.get("epsilon") is not None or config.algorithm.get("noise") is not None
@@ -381,15 +489,26 @@ def _run(config: Any, out: Path, resume: bool, overwrite: bool, no_privacy: bool
     planned = certify(algorithm, problem, graph, config.steps, delta=config.delta)
     if not planned.finite and not no_privacy:
         reason = next(b.reason for b in planned.budgets if math.isinf(b.epsilon))
-        raise ValueError(f"the privacy budget would be infinite ({reason}); use --no-privacy to run all the same")
+        raise ValueError(
+            f"the privacy budget would be infinite ({reason}); use --no-privacy to run all the same"
+        )
     if not resume:
         write_atomically(out / "config.toml", dump(config).encode())
     with progress_bar(unit(algorithm)) as show:
         result = simulate(
-            algorithm, problem, graph, steps=config.steps, seeds=config.seeds, every=config.every,
-            budget=config.privacy.get("budget"), delta=config.delta, folder=out, resume=resume,
-            progress=functools.partial(show, "training"), notify=functools.partial(console.print, highlight=False, soft_wrap=True),
-        )  # fmt: skip
+            algorithm,
+            problem,
+            graph,
+            steps=config.steps,
+            seeds=config.seeds,
+            every=config.every,
+            budget=config.privacy.get("budget"),
+            delta=config.delta,
+            folder=out,
+            resume=resume,
+            progress=functools.partial(show, "training"),
+            notify=functools.partial(console.print, highlight=False, soft_wrap=True),
+        )
     report = result.report(out)
     print(result.certificate)
     summary({algorithm.name: result})
@@ -403,7 +522,9 @@ def _run(config: Any, out: Path, resume: bool, overwrite: bool, no_privacy: bool
 
 
 def main() -> None:
-    """Entry point: what the user got wrong is one clear line, not a traceback (set HEARSAY_DEBUG=1 to see one)."""
+    """Entry point: what the user got wrong is one clear line,
+    not a traceback (set HEARSAY_DEBUG=1 to see one).
+    """
     try:
         app()
     except (ValueError, TypeError, OSError) as error:

@@ -1,4 +1,6 @@
-"""The folder of a command, held for as long as the command runs, and how a command ends that is interrupted."""
+"""The folder of a command, held for as long as the command runs,
+and how a command ends that is interrupted.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ _stack: ContextVar[ExitStack] = ContextVar("stack")
 
 @contextmanager
 def command() -> Iterator[None]:
-    """Around a whole command: lets go of its folder at the end, and turns Ctrl-C into a line that says how to go on, and exit code 130."""
+    """Around a whole command: lets go of its folder at the end, and turns Ctrl-C into a line that
+    says how to go on, and exit code 130.
+    """
     with ExitStack() as stack:
         token = _stack.set(stack)
         try:
@@ -33,7 +37,9 @@ def command() -> Iterator[None]:
 
 
 def claim(folder: Path) -> None:
-    """Hold the folder until the command ends; refused where it cannot be written or another command writes into it."""
+    """Hold the folder until the command ends; refused where it cannot be written or another
+    command writes into it.
+    """
     require_writable(folder)
     _stack.get().enter_context(held(folder))
 
@@ -41,12 +47,19 @@ def claim(folder: Path) -> None:
 def interrupted(kept: str) -> NoReturn:
     """End a command that Ctrl-C has ended: what is left of it, and how to go on."""
     again = shlex.join(["hearsay", *sys.argv[1:]])
-    errors.print(f"Interrupted. {kept} To start it again: {again}", style="yellow", markup=False, soft_wrap=True)
+    errors.print(
+        f"Interrupted. {kept} To start it again: {again}",
+        style="yellow",
+        markup=False,
+        soft_wrap=True,
+    )
     raise typer.Exit(130) from None
 
 
 def require_writable(folder: Path) -> None:
-    """Fail before the run, not after it; nothing is made yet, so that a typo leaves no empty folder behind."""
+    """Fail before the run, not after it; nothing is made yet,
+    so that a typo leaves no empty folder behind.
+    """
     nearest = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())
     if not nearest.is_dir():
         raise ValueError(f"cannot write to {folder}: {nearest} is not a folder")

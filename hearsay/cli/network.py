@@ -1,4 +1,6 @@
-"""The commands of a real network: one agent, all agents on this machine, certificates, and a look at who is where."""
+"""The commands of a real network: one agent, all agents on this machine, certificates,
+and a look at who is where.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +18,27 @@ from hearsay.cli.screen import console, errors, network_table, spent_table, watc
 
 NetConfig = Annotated[Path, typer.Option("--config", help="The network's net.toml.")]
 Insecure = Annotated[
-    bool, typer.Option("--insecure", help="Allow plain TCP between machines: anybody can listen, forge and disturb.")
+    bool,
+    typer.Option(
+        "--insecure",
+        help="Allow plain TCP between machines: anybody can listen, forge and disturb.",
+    ),
 ]
-NoPrivacy = Annotated[bool, typer.Option("--no-privacy", help="Allow a run whose budget is infinite.")]
+NoPrivacy = Annotated[
+    bool, typer.Option("--no-privacy", help="Allow a run whose budget is infinite.")
+]
 Seed = Annotated[
     int | None,
     typer.Option(
-        "--simulate-noise", metavar="SEED", help="NOT PRIVATE, for tests: the simulator's noise of that seed."
+        "--simulate-noise",
+        metavar="SEED",
+        help="NOT PRIVATE, for tests: the simulator's noise of that seed.",
     ),
 ]
 
 network = typer.Typer(
-    no_args_is_help=True, help="Agents as processes on real machines, peer to peer (docs/network.md)."
+    no_args_is_help=True,
+    help="Agents as processes on real machines, peer to peer (docs/network.md).",
 )
 
 
@@ -35,20 +46,24 @@ def agent(
     config: NetConfig,
     name: Annotated[str, typer.Option(help="Which agent of net.toml this process is.")],
     data: Annotated[
-        Path | None, typer.Option(help="The file with this agent's records (instead of net.toml's).")
+        Path | None,
+        typer.Option(help="The file with this agent's records (instead of net.toml's)."),
     ] = None,
     simulate_noise: Seed = None,
     insecure: Insecure = False,
     no_privacy: NoPrivacy = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Read everything, print the certificate, and send nothing.")
+        bool,
+        typer.Option("--check", help="Read everything, print the certificate, and send nothing."),
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Log warnings only.")] = False,
 ) -> None:
-    """Run ONE agent: it reads its own records, exchanges noised messages with its neighbours, and keeps a ledger that survives a kill at any moment.
+    """Run ONE agent: it reads its own records, exchanges noised messages with its neighbours, and
+    keeps a ledger that survives a kill at any moment.
 
-    The same command continues a run that was interrupted. Exit code 5: stopped, say because a neighbour stayed silent; try again later, nothing is lost. 6: refused,
-    because neighbours disagree or the ledger is not the latest one; trying again changes nothing.
+    The same command continues a run that was interrupted. Exit code 5: stopped, say because a
+    neighbour stayed silent; try again later, nothing is lost. 6: refused, because neighbours
+    disagree or the ledger is not the latest one; trying again changes nothing.
     """
     _require_extra()
     from hearsay.deploy.agent import Agent
@@ -61,7 +76,10 @@ def agent(
     from hearsay.simulation.simulating import enable_compilation_cache
 
     logging.basicConfig(
-        stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", force=True
+        stream=sys.stderr,
+        level=logging.WARNING,
+        format="%(asctime)s %(levelname)s %(message)s",
+        force=True,
     )
     logging.getLogger("hearsay").setLevel(logging.WARNING if quiet else logging.INFO)
     log = logging.getLogger("hearsay.agent")
@@ -79,7 +97,9 @@ def agent(
         raise _ended(error) from None
     print(one.plan.certificate.of(one.number), flush=True)
     if plan.stopped:
-        log.warning("%d messages instead of %d: %s", plan.messages, found.config.steps, plan.stopped)
+        log.warning(
+            "%d messages instead of %d: %s", plan.messages, found.config.steps, plan.stopped
+        )
     if own is not None:
         Expiry(name, own.certificate).watch()
     if check:
@@ -87,7 +107,9 @@ def agent(
     try:
         model = one.run()
         path = keep(one.member.state, name, model, one.plan)
-        log.info("the agent's own model is in %s: it carries no noise of its own, so keep it here", path)
+        log.info(
+            "the agent's own model is in %s: it carries no noise of its own, so keep it here", path
+        )
     except Exception as error:
         raise _ended(error) from None
 
@@ -100,9 +122,13 @@ def init(
         str, typer.Option(help="The public data set to deal out: digits, breast-cancer, mushrooms.")
     ] = "digits",
     port: Annotated[int, typer.Option(help="The first agent's port; the others follow.")] = 7447,
-    plain: Annotated[bool, typer.Option("--plain", help="Plain TCP on this machine instead of TLS.")] = False,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Plain TCP on this machine instead of TLS.")
+    ] = False,
 ) -> None:
-    """Make a folder to start from: net.toml, a file of records for every agent, test certificates."""
+    """Make a folder to start from: net.toml, a file of records for every agent,
+    test certificates.
+    """
     _require_extra()
     from hearsay.deploy.launch import initialise
 
@@ -120,10 +146,15 @@ def init(
 @network.command()
 def keys(
     config: NetConfig,
-    out: Annotated[Path | None, typer.Option(help="The folder (default: what net.toml calls keys).")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder (default: what net.toml calls keys).")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
 ) -> None:
-    """Make a test certificate authority and a certificate for every agent. For production use an authority of your own (docs/operations.md)."""
+    """Make a test certificate authority and a certificate for every agent.
+
+    For production use an authority of your own (docs/operations.md).
+    """
     _require_extra()
     from hearsay.deploy.launch import make_keys
     from hearsay.deploy.settings import load
@@ -132,13 +163,21 @@ def keys(
     if folder is None:
         raise ValueError("keys in [network] must name a folder, or give --out")
     make_keys(folder, config, overwrite=overwrite)
-    console.print(f"Wrote ca.pem, ca.key and a certificate for every agent to {folder}.", soft_wrap=True)
-    console.print("Each host needs ca.pem and its own NAME.pem and NAME.key; ca.key stays with you.", soft_wrap=True)
+    console.print(
+        f"Wrote ca.pem, ca.key and a certificate for every agent to {folder}.", soft_wrap=True
+    )
+    console.print(
+        "Each host needs ca.pem and its own NAME.pem and NAME.key; ca.key stays with you.",
+        soft_wrap=True,
+    )
 
 
 @network.command(name="check")
 def check_network(config: NetConfig) -> None:
-    """Print the certificate of a network before anything runs; reads nobody's records. Exit code 3: the budget is infinite."""
+    """Print the certificate of a network before anything runs; reads nobody's records.
+
+    Exit code 3: the budget is infinite.
+    """
     _require_extra()
     from hearsay.deploy.plan import planned
     from hearsay.deploy.settings import load
@@ -147,7 +186,9 @@ def check_network(config: NetConfig) -> None:
     plan = planned(found, None)
     print(plan.certificate)
     console.print(
-        f"\n{plan.messages} messages of {', '.join(found.names)}; configuration {found.digest[:16]}", soft_wrap=True
+        f"\n{plan.messages} messages of {', '.join(found.names)}; configuration"
+        f" {found.digest[:16]}",
+        soft_wrap=True,
     )
     if not plan.certificate.finite:
         raise typer.Exit(3)
@@ -160,7 +201,9 @@ def up(
     insecure: Insecure = False,
     no_privacy: NoPrivacy = False,
 ) -> None:
-    """Start every agent as a process of this machine and watch them; one that is killed is started again. Ctrl-C stops all; the same command continues."""
+    """Start every agent as a process of this machine and watch them;
+    one that is killed is started again. Ctrl-C stops all; the same command continues.
+    """
     _require_extra()
     from hearsay.deploy.budget import sizes
     from hearsay.deploy.launch import Fleet, look, observe
@@ -175,21 +218,29 @@ def up(
     fleet = Fleet(config, found, options)
     last: dict[str, Any] = {}
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # whoever ends this command ends its agents
+        # Whoever ends this command ends its agents.
+        signal.signal(number, signal.default_int_handler)
     try:
         fleet.start()
         with observe(found) as observer, watching() as show:
             going = True
             while going:
                 going = fleet.watch()
-                seen = {one.name: one.facts for one in look(found, observer, seconds=0.2) if one.facts} if going else {}
+                seen = (
+                    {one.name: one.facts for one in look(found, observer, seconds=0.2) if one.facts}
+                    if going
+                    else {}
+                )
                 last.update(seen)
                 for name, spent in zip(found.names, sizes(plan.certificate), strict=True):
-                    if (
-                        name in last and fleet.processes[name].poll() == 0
-                    ):  # it may have ended before it was asked again
+                    # It may have ended before it was asked again.
+                    if name in last and fleet.processes[name].poll() == 0:
                         last[name] |= {"done": True, "spent": spent, "waiting_for": []}
-                show(network_table(found, [(n, last.get(n), n in seen) for n in found.names], fleet.restarts))
+                show(
+                    network_table(
+                        found, [(n, last.get(n), n in seen) for n in found.names], fleet.restarts
+                    )
+                )
                 time.sleep(0.3 if going else 0.0)
     except KeyboardInterrupt:
         errors.print("stopping all agents ...")
@@ -201,7 +252,9 @@ def up(
     if fleet.failed:
         for name, code in fleet.failed.items():
             log = found.members[found.index(name)].state / f"{name}.log"
-            errors.print(f"{name} ended with code {code}; the end of {log}:", style="red", soft_wrap=True)
+            errors.print(
+                f"{name} ended with code {code}; the end of {log}:", style="red", soft_wrap=True
+            )
             errors.print(
                 "".join(log.read_text(errors="replace").splitlines(keepends=True)[-3:]),
                 markup=False,
@@ -210,7 +263,9 @@ def up(
             )
         raise typer.Exit(5)
     console.print(
-        f"All {len(found.names)} agents are done. Models, certificates, logs and ledgers: {found.state}", soft_wrap=True
+        f"All {len(found.names)} agents are done. Models, certificates, logs and ledgers:"
+        f" {found.state}",
+        soft_wrap=True,
     )
 
 
@@ -220,7 +275,10 @@ def status(
     once: Annotated[bool, typer.Option("--once", help="Print once and end.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print JSON once and end.")] = False,
 ) -> None:
-    """Who is in which round, with whom, and what has been spent; live until Ctrl-C. With --once or --json, exit code 5: somebody was not reached."""
+    """Who is in which round, with whom, and what has been spent; live until Ctrl-C.
+
+    With --once or --json, exit code 5: somebody was not reached.
+    """
     _require_extra()
     import json as library
 
@@ -234,7 +292,9 @@ def status(
             if json:
                 print(library.dumps({one.name: one.facts for one in seen}, indent=2))
             else:
-                console.print(network_table(found, [(s.name, s.facts, s.facts is not None) for s in seen]))
+                console.print(
+                    network_table(found, [(s.name, s.facts, s.facts is not None) for s in seen])
+                )
             if not all(one.facts for one in seen):
                 raise typer.Exit(5)
             return
@@ -242,7 +302,9 @@ def status(
             with watching() as show:
                 while True:
                     seen = look(found, observer, seconds=0.5)
-                    show(network_table(found, [(s.name, s.facts, s.facts is not None) for s in seen]))
+                    show(
+                        network_table(found, [(s.name, s.facts, s.facts is not None) for s in seen])
+                    )
                     time.sleep(0.5)
         except KeyboardInterrupt:
             return
@@ -253,7 +315,9 @@ def spent(
     place: Annotated[Path, typer.Argument(help="A net.toml, or the folder that it calls state.")],
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """What the agents on this host have spent, run by run and in all: read from ledgers and budget files, nothing is asked. Exit code 6: a file cannot be read."""
+    """What the agents on this host have spent, run by run and in all:
+    read from ledgers and budget files, nothing is asked. Exit code 6: a file cannot be read.
+    """
     _require_extra()
     import json as library
 
@@ -284,9 +348,16 @@ def _ended(error: Exception) -> typer.Exit:
     if isinstance(error, (Stopped, OSError, LedgerUnavailable)):
         log.error("stopped: %s", error)
         return typer.Exit(5)
-    # Whatever an exception has to say may quote a record or a state: its kind and its place are all that a log may have.
+    # Whatever an exception has to say may quote a record or a state: its kind and its place are all
+    # that a log may have.
     place = traceback.extract_tb(error.__traceback__)[-1]
-    log.critical("failed: %s in %s, line %s (%s)", type(error).__name__, place.filename, place.lineno, place.name)
+    log.critical(
+        "failed: %s in %s, line %s (%s)",
+        type(error).__name__,
+        place.filename,
+        place.lineno,
+        place.name,
+    )
     return typer.Exit(70)
 
 
@@ -299,5 +370,6 @@ def _require_extra() -> None:
             missing.append(module)
     if missing:
         raise ValueError(
-            f"{', '.join(missing)} must be installed to run a network: pip install '.[network]' in a checkout of hearsay"
+            f"{', '.join(missing)} must be installed to run a network: pip install '.[network]' in"
+            " a checkout of hearsay"
         )

@@ -11,7 +11,14 @@ from typing import Any
 
 from rich.console import Console
 from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from hearsay.privacy.certificate import few
@@ -25,7 +32,9 @@ _SIGNS = {"epsilon": "ε", "delta": "δ"}
 
 @contextmanager
 def progress_bar(unit: str = "epsilon") -> Iterator[Callable[..., None]]:
-    """show(name, done, total[, spent]): one bar per name, with the time left and the largest budget spent so far, in its unit."""
+    """show(name, done, total[, spent]): one bar per name, with the time left and the largest budget
+    spent so far, in its unit.
+    """
     columns = (
         TextColumn("{task.description:>12}"),
         BarColumn(),
@@ -75,7 +84,9 @@ def theory_table(findings: list[Any]) -> None:
     title = "The paper's conditions (they are about convergence; the budget does not rest on them)"
     table = Table("condition", "holds", "detail", title=title)
     for finding in findings:
-        table.add_row(finding.name, "yes" if finding.holds else "[yellow]no[/yellow]", finding.detail)
+        table.add_row(
+            finding.name, "yes" if finding.holds else "[yellow]no[/yellow]", finding.detail
+        )
     console.print(table)
 
 
@@ -95,7 +106,9 @@ def plan_table(plan: Any) -> None:
         promise = f"none: the exponent would be {plan.rate:.3g}"
     table.add_row("predicted rate", promise)
     if plan.oracle is not None:
-        table.add_row("oracle complexity", f"an accuracy e takes about e^-{plan.oracle:.3g} records per agent")
+        table.add_row(
+            "oracle complexity", f"an accuracy e takes about e^-{plan.oracle:.3g} records per agent"
+        )
     used = "more and more for ever" if math.isinf(plan.records) else f"{plan.records:,.0f}"
     table.add_row("records per agent", used)
     console.print(table)
@@ -106,12 +119,18 @@ def attack_table(sweep: Any) -> None:
     table = Table(title="Error of a pixel (root mean square, mean ± standard error over targets)")
     for column in ("noise ×", "error", "mean squared", "labels right", "time each"):
         table.add_column(column, justify="right")
-    for level, mean, error, row in zip(sweep.levels, sweep.mean, sweep.standard_error, sweep.found, strict=True):
+    for level, mean, error, row in zip(
+        sweep.levels, sweep.mean, sweep.standard_error, sweep.found, strict=True
+    ):
         squared = sum(one.error**2 for one in row) / len(row)
         right = sum(bool((one.guess.labels == one.true_labels).all()) for one in row)
         seconds = sorted(one.seconds for one in row)[len(row) // 2]
         table.add_row(
-            f"{level:g}", f"{mean:.4f} ± {error:.4f}", f"{squared:.4f}", f"{right} of {len(row)}", f"{seconds:.1f} s"
+            f"{level:g}",
+            f"{mean:.4f} ± {error:.4f}",
+            f"{squared:.4f}",
+            f"{right} of {len(row)}",
+            f"{seconds:.1f} s",
         )
     table.add_row("a blind guess", f"{sweep.blind:.4f}", f"{sweep.blind**2:.4f}", "", "")
     console.print(table)
@@ -122,8 +141,10 @@ def hint(result: Any) -> None:
     if result.guessing is None or result.final("accuracy")[0] > result.guessing + 0.01:
         return
     console.print(
-        f"At this budget the models are no better than always naming the commoner label ({result.guessing:.0%}). What helps: Gaussian noise "
-        "(--mechanism gaussian --delta 1e-5), --head-start or --per-step, fewer steps, more records per agent; hearsay demo shows a case that works.",
+        "At this budget the models are no better than always naming the commoner label"
+        f" ({result.guessing:.0%}). What helps: Gaussian noise (--mechanism gaussian --delta 1e-5),"
+        " --head-start or --per-step, fewer steps, more records per agent; hearsay demo shows a"
+        " case that works.",
         style="yellow",
     )
 
@@ -131,7 +152,11 @@ def hint(result: Any) -> None:
 def algorithm_line(algorithm: Any) -> str:
     """The configuration that a certificate speaks of."""
     values = {f.name: getattr(algorithm, f.name) for f in fields(algorithm)}
-    shown = (f"{k} {few(v, ' | ') if isinstance(v, tuple) else v}" for k, v in values.items() if v is not False)
+    shown = (
+        f"{k} {few(v, ' | ') if isinstance(v, tuple) else v}"
+        for k, v in values.items()
+        if v is not False
+    )
     return f"For {algorithm.name} with {', '.join(shown)}"
 
 
@@ -149,7 +174,12 @@ def network_table(
     network: Any, rows: list[tuple[str, dict | None, bool]], restarts: dict[str, int] | None = None
 ) -> Table:
     """One row per agent: (name, what it last said of itself, whether it answers now)."""
-    table = Table(title=f"{network.run}: {network.config.algorithm.get('name', 'ldp-online')}, policy {network.policy}")
+    table = Table(
+        title=(
+            f"{network.run}: {network.config.algorithm.get('name', 'ldp-online')}, policy"
+            f" {network.policy}"
+        )
+    )
     unit = _SIGNS[next((facts["unit"] for _, facts, _ in rows if facts), "epsilon")]
     for column in (
         "agent",
@@ -161,7 +191,10 @@ def network_table(
         *(["restarts"] if restarts else []),
     ):
         table.add_column(
-            column, justify="right" if column in ("round", "spent ε", "spent δ", "dropped", "restarts") else "left"
+            column,
+            justify="right"
+            if column in ("round", "spent ε", "spent δ", "dropped", "restarts")
+            else "left",
         )
     for name, facts, here in rows:
         more = [str(restarts[name])] if restarts else []
@@ -176,30 +209,59 @@ def network_table(
             if not facts["done"]
             else ""
         )
-        spent = show_epsilon(facts["spent"]) + ("" if facts["private"] else " [red]NOT PRIVATE[/red]")
+        spent = show_epsilon(facts["spent"]) + (
+            "" if facts["private"] else " [red]NOT PRIVATE[/red]"
+        )
         dropped = sum(facts["dropped"].values())
-        table.add_row(name, done, spent, peers, ", ".join(facts["waiting_for"]), str(dropped or ""), *more)
+        table.add_row(
+            name, done, spent, peers, ", ".join(facts["waiting_for"]), str(dropped or ""), *more
+        )
     return table
 
 
 def spent_table(found: dict[str, dict[str, Any]]) -> Table:
-    """One row per run of each agent on this host, and what its records have spent in all of them (deploy/spending.py)."""
-    table = Table(title="Spent on this host", caption="counted: the whole plan of a run, from its first message on")
+    """One row per run of each agent on this host, and what its records have spent in all of them
+    (deploy/spending.py).
+    """
+    table = Table(
+        title="Spent on this host",
+        caption="counted: the whole plan of a run, from its first message on",
+    )
     for column in ("agent", "run", "messages", "spent", "counted", "began", "last message"):
-        table.add_column(column, justify="right" if column in ("messages", "spent", "counted") else "left")
+        table.add_column(
+            column, justify="right" if column in ("messages", "spent", "counted") else "left"
+        )
     for name, facts in found.items():
         for run in facts["runs"]:
             messages = "no ledger" if run["messages"] is None else f"{run['messages']}"
             messages += "" if run["of"] is None or run["messages"] is None else f" of {run['of']}"
             at = f" at δ = {run['delta']:.3g}" if run["delta"] else ""
-            counted = "[yellow]not entered[/yellow]" if run["counted"] is None else show_epsilon(run["counted"]) + at
+            counted = (
+                "[yellow]not entered[/yellow]"
+                if run["counted"] is None
+                else show_epsilon(run["counted"]) + at
+            )
             counted += " [red]NOT PRIVATE[/red]" if run["mechanism"] == "rehearsal" else ""
             table.add_row(
-                name, run["run"], messages, show_epsilon(run["spent"]), counted, _when(run["began"]), _when(run["last"])
+                name,
+                run["run"],
+                messages,
+                show_epsilon(run["spent"]),
+                counted,
+                _when(run["began"]),
+                _when(run["last"]),
             )
         if facts["total"] is not None:
             at = f" at δ = {facts['delta']:.3g}" if facts["delta"] else ""
-            table.add_row(name, "[bold]all[/bold]", "", "", f"[bold]{show_epsilon(facts['total'])}{at}[/bold]", "", "")
+            table.add_row(
+                name,
+                "[bold]all[/bold]",
+                "",
+                "",
+                f"[bold]{show_epsilon(facts['total'])}{at}[/bold]",
+                "",
+                "",
+            )
         table.add_section()
     return table
 

@@ -1,21 +1,28 @@
-"""The network backend: every agent in a process of its own, peer to peer over Zenoh. Needs the extra `network`.
+"""The network backend: every agent in a process of its own, peer to peer over Zenoh.
 
-settings.py       net.toml: who takes part, what they compute together, and the hash by which they know that they agree
-records.py        an agent's own records, from a file on its own host
-plan.py               all that follows from net.toml before a word is said
-budget.py         the certificate of a deployed run
-arithmetic.py     what float64 costs, and the clip that keeps it small
-steps.py          the algorithm's functions, compiled for one agent
-privatize.py      noise on a lattice, from the operating system's random numbers
-messages.py       what a message looks like, and what is not one; tensors.py: arrays as bytes
-ledger.py         what must survive anything: state, outgoing bytes and budget, on disk before a message leaves (rows.py and about.py: its tables, blobs.py: its large files, checksums.py)
-mark.py           which message may have left, outside the ledger, so that a ledger that has lost it is refused
-lifetime.py       what the agent's records have spent in all runs; spending.py: to be looked at
-links.py          names, endpoints and certificates; what may cross a link
-transport.py      Zenoh: publishing, subscribing, asking (the only file that imports it)
-certificates.py   a certificate authority for trying things out
-mailbox.py        messages that have arrived, checked
-greeting.py       what neighbours must agree on before anything is noised
-agent.py          the rounds of one agent; host.py: an agent as a process
-launch.py         all agents of a network as processes of one machine
+Needs the extra `network`.
+
+settings.py
+    net.toml: who takes part, what they compute together, and the hash by which they know
+    that they agree
+records.py       an agent's own records, from a file on its own host
+plan.py              all that follows from net.toml before a word is said
+budget.py        the certificate of a deployed run
+arithmetic.py    what float64 costs, and the clip that keeps it small
+steps.py         the algorithm's functions, compiled for one agent
+privatize.py     noise on a lattice, from the operating system's random numbers
+messages.py      what a message looks like, and what is not one; tensors.py: arrays as bytes
+ledger.py
+    what must survive anything: state, outgoing bytes and budget, on disk before a message leaves
+    (rows.py and about.py: its tables, blobs.py: its large files, checksums.py)
+mark.py
+    which message may have left, outside the ledger, so that a ledger that has lost it is refused
+lifetime.py      what the agent's records have spent in all runs; spending.py: to be looked at
+links.py         names, endpoints and certificates; what may cross a link
+transport.py     Zenoh: publishing, subscribing, asking (the only file that imports it)
+certificates.py  a certificate authority for trying things out
+mailbox.py       messages that have arrived, checked
+greeting.py      what neighbours must agree on before anything is noised
+agent.py         the rounds of one agent; host.py: an agent as a process
+launch.py        all agents of a network as processes of one machine
 """

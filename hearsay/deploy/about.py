@@ -1,4 +1,6 @@
-"""What a ledger is about: run, agent, configuration, instance, fingerprints of records and plan, the neighbours' processes; sealed as a whole."""
+"""What a ledger is about: run, agent, configuration, instance, fingerprints of records and plan,
+the neighbours' processes; sealed as a whole.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ class About:
         if changed and begun:
             key, value = next(iter(changed.items()))
             raise LedgerError(
-                f"{self._path} belongs to another {key} ({str(self._stored.get(key))[:40]}, and this is {value[:40]}): begin a run with a new name"
+                f"{self._path} belongs to another {key} ({str(self._stored.get(key))[:40]}, and"
+                f" this is {value[:40]}): begin a run with a new name"
             )
         if changed:
             with transaction(self._db):
@@ -34,7 +37,8 @@ class About:
         # Keyed: a plain fingerprint would confirm a guess of the records.
         found = hmac.new(self._stored["secret"], content, "sha256").hexdigest()
         known = self._value(what)
-        if known is None or not begun:  # before anything has been sent it may still be something else
+        # Before anything has been sent it may still be something else.
+        if known is None or not begun:
             with transaction(self._db):
                 note(self._db, {what: found})
         elif known != found:
@@ -49,7 +53,11 @@ class About:
 
     def met(self) -> dict[str, str]:
         rows = about(self._db, self._path).items()
-        return {key.removeprefix("neighbour "): value for key, value in rows if key.startswith("neighbour ")}
+        return {
+            key.removeprefix("neighbour "): value
+            for key, value in rows
+            if key.startswith("neighbour ")
+        }
 
     def _value(self, key: str) -> Any:
         return about(self._db, self._path).get(key)

@@ -1,25 +1,33 @@
 """The rounds of one agent.
 
-    prepare the message of round k, noise it                                       (steps.py, privatize.py)
-    write message, state and budget to the ledger, wait for the disk               (ledger.py)
-    publish                                                                        (transport.py)
-    wait for the neighbours' messages of round k; ask for those that were lost     (mailbox.py, neighbours.py)
+    prepare the message of round k, noise it                           (steps.py, privatize.py)
+    write message, state and budget to the ledger, wait for the disk   (ledger.py)
+    publish                                                            (transport.py)
+    wait for the neighbours' messages of round k;
+    ask for those that were lost                                       (mailbox.py, neighbours.py)
     update; k + 1
 
-A process that dies anywhere in this is started again with the same command. It finds its last message in the ledger, sends the same bytes, and goes on from there.
+A process that dies anywhere in this is started again with the same command. It finds its last
+message in the ledger, sends the same bytes, and goes on from there.
 
-**Before anything is noised** every neighbour must have answered: that it holds the same configuration (by hash; the first difference is named), that it takes
-this process for the agent and no other (a ledger has a random `instance`; neighbours remember the first they meet), and that it has heard nothing from this agent that
-is not in its ledger. A ledger that is older than what was sent (a backup that was put back, an empty folder), or a second process of the same name elsewhere, would
-noise rounds a second time: the agent refuses. So it does when its records or its plan are no longer those that the ledger was begun with.
+**Before anything is noised** every neighbour must have answered: that it holds the same
+configuration (by hash; the first difference is named), that it takes this process for the agent and
+no other (a ledger has a random `instance`; neighbours remember the first they meet), and that it
+has heard nothing from this agent that is not in its ledger. A ledger that is older than what was
+sent (a backup that was put back, an empty folder), or a second process of the same name elsewhere,
+would noise rounds a second time: the agent refuses. So it does when its records or its plan are no
+longer those that the ledger was begun with.
 
-**What is heard** is clipped to a bound that no honest agent passes before it is used (arithmetic.py): it keeps rounding errors, which are counted, small.
+**What is heard** is clipped to a bound that no honest agent passes before it is used
+(arithmetic.py): it keeps rounding errors, which are counted, small.
 
-**A silent neighbour.** Policy "wait": go on waiting, with a word in the log, and stop when the deadline is over; nothing is lost, the same command continues. Policy "skip":
-after `patience` seconds (at once, if it is known to be gone) its term is left out of the sum, with its weight (graphs/channels.py), and the certificate allows for that in
-every round.
+**A silent neighbour.** Policy "wait": go on waiting, with a word in the log, and stop when the
+deadline is over; nothing is lost, the same command continues. Policy "skip": after `patience`
+seconds (at once, if it is known to be gone) its term is left out of the sum, with its weight
+(graphs/channels.py), and the certificate allows for that in every round.
 
-**The end.** An agent that is done still answers for its messages until all who hear it have said that they are done too.
+**The end.** An agent that is done still answers for its messages until all who hear it have said
+that they are done too.
 """
 
 from __future__ import annotations
@@ -53,7 +61,8 @@ from hearsay.graphs.channels import listening, own_weight
 log = logging.getLogger("hearsay.agent")
 _OUTBOX = 2**30  # bytes of messages that are kept before those that everybody has are let go
 _WORD = 10.0  # seconds between two words in the log
-_LISTEN = 3.0  # seconds for which an agent that disagrees still answers, so that the others learn of it too
+# Seconds for which an agent that disagrees still answers, so that the others learn of it too.
+_LISTEN = 3.0
 
 
 class Agent:
@@ -81,20 +90,30 @@ class Agent:
         certificate = self.plan.certificate
         if not np.isfinite(certificate.budgets[self.number].epsilon) and not no_privacy:
             reason = certificate.budgets[self.number].reason
-            raise ValueError(f"the privacy budget would be infinite ({reason}); use --no-privacy to run all the same")
+            raise ValueError(
+                f"the privacy budget would be infinite ({reason}); use --no-privacy to run all the"
+                " same"
+            )
         limit = None if network.lifetime is None else network.lifetime[self.number]
         rehearsed = rehearsal is not None
-        self.account = Account(self.member, self.plan, self.number, network.run, limit, rehearsed=rehearsed)
+        self.account = Account(
+            self.member, self.plan, self.number, network.run, limit, rehearsed=rehearsed
+        )
         self.plan = self.account.certified(self.plan, self.number)
         self.steps = steps.Steps(algorithm, problem, self.number)
         self._rehearsal = rehearsal
-        weights = {field: listening(graph, channel, self.number) for field, channel in algorithm.channels.items()}
+        weights = {
+            field: listening(graph, channel, self.number)
+            for field, channel in algorithm.channels.items()
+        }
         self._weights = weights
         names = network.names
         self.hears = [names[j] for j in sorted({j for row in weights.values() for j in row})]
         self.heard_by = [names[j] for j in self._hearers()]
         self._message, shapes = self.steps.message()
-        self.format = Format(network.run, network.digest, shapes, np.dtype(self.steps.dtype).newbyteorder("<"))
+        self.format = Format(
+            network.run, network.digest, shapes, np.dtype(self.steps.dtype).newbyteorder("<")
+        )
         self._stop, self._instances = threading.Event(), dict[str, str]()
         self._round, self._committed, self._done, self._settled = 0, 0, False, 0
         self._last: tuple[int, bytes] | None = None
@@ -103,7 +122,11 @@ class Agent:
     def _hearers(self) -> list[int]:
         graph, channels = self.plan.graph, set(self.plan.algorithm.channels.values())
         others = [j for j in range(graph.agents) if j != self.number]
-        return [j for j in others if any(self.number in listening(graph, channel, j) for channel in channels)]
+        return [
+            j
+            for j in others
+            if any(self.number in listening(graph, channel, j) for channel in channels)
+        ]
 
     def run(self) -> np.ndarray:
         settle()
@@ -120,20 +143,31 @@ class Agent:
             return self._run()
 
     def _pin(self) -> None:
-        """Records and plan must be those that the ledger was begun with: a record that moves is used more often than was certified."""
+        """Records and plan must be those that the ledger was begun with:
+        a record that moves is used more often than was certified.
+        """
         problem = self.plan.problem
         if problem.stream is None:
             parts = (problem.features[self.number], problem.labels[self.number])
             content = b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
-            self.ledger.pin("records", content, "put them back as they were, or begin a run with a new name")
-        numbers = re.compile(
-            r"[0-9]+\.[0-9]+(e[-+]?[0-9]+)?"
-        )  # to nine digits: another processor may round the last ones otherwise
-        plan = numbers.sub(lambda found: f"{float(found[0]):.9g}", repr((self.plan.algorithm, self.total))).encode()
-        self.ledger.pin("plan", plan, "another version works it out otherwise; finish with the version that began it")
+            self.ledger.pin(
+                "records", content, "put them back as they were, or begin a run with a new name"
+            )
+        # To nine digits: another processor may round the last ones otherwise.
+        numbers = re.compile(r"[0-9]+\.[0-9]+(e[-+]?[0-9]+)?")
+        plan = numbers.sub(
+            lambda found: f"{float(found[0]):.9g}", repr((self.plan.algorithm, self.total))
+        ).encode()
+        self.ledger.pin(
+            "plan",
+            plan,
+            "another version works it out otherwise; finish with the version that began it",
+        )
 
     def _enter(self) -> None:
-        """What this run will spend is written down before its first message can leave; once for a ledger."""
+        """What this run will spend is written down before its first message can leave;
+        once for a ledger.
+        """
         if why := self.account.enter(self.ledger.instance):
             raise Refused(why)
         self.plan = self.account.certified(self.plan, self.number)
@@ -141,7 +175,9 @@ class Agent:
     def _run(self) -> np.ndarray:
         carry, entry = self.steps.start(), self.ledger.last()
         self._instances.update(self.ledger.met())
-        self.mailbox = Mailbox(self.format, self.hears, self.total, self.ledger.heard(), self._instances)
+        self.mailbox = Mailbox(
+            self.format, self.hears, self.total, self.ledger.heard(), self._instances
+        )
         if entry is not None:
             self._enter()
             carry = steps.unflatten(entry.arrays, carry)
@@ -149,16 +185,28 @@ class Agent:
             self.mailbox.begin(entry.round)
         peers = {member.name: member.peer for member in self.network.members}
         self.transport = Transport(
-            self.network.run, self.member.peer, [peers[n] for n in self.hears], [peers[n] for n in self.heard_by],
-            self.member.credentials, on_message=self.mailbox.put, outbox=self._outbox, hello=self._hello,
-            largest=max(self.format.largest, 2**20), on_link=self.mailbox.wake,
-        )  # fmt: skip
+            self.network.run,
+            self.member.peer,
+            [peers[n] for n in self.hears],
+            [peers[n] for n in self.heard_by],
+            self.member.credentials,
+            on_message=self.mailbox.put,
+            outbox=self._outbox,
+            hello=self._hello,
+            largest=max(self.format.largest, 2**20),
+            on_link=self.mailbox.wake,
+        )
         self.neighbours = Neighbours(
             self.network, self.name, self.transport, self.mailbox, self._stop, self.format.largest
         )
         self.subscribed = self.transport.subscribed()
         with self.transport:
-            log.info("%s listens on %s; hears %s", self.name, self.member.endpoint, ", ".join(self.hears) or "nobody")
+            log.info(
+                "%s listens on %s; hears %s",
+                self.name,
+                self.member.endpoint,
+                ", ".join(self.hears) or "nobody",
+            )
             if entry is not None:
                 word = "done before" if entry.done else f"goes on from message {entry.round}"
                 log.info("the ledger has %d messages: %s", entry.round + 1, word)
@@ -170,7 +218,9 @@ class Agent:
         return self.steps.predict(carry)
 
     def _rounds(self, carry: steps.Carry, unsent: bytes | None) -> steps.Carry:
-        """From the message `unsent`, which is in the ledger and may or may not have left, or from the beginning."""
+        """From the message `unsent`, which is in the ledger and may or may not have left,
+        or from the beginning.
+        """
         told, skipped = time.monotonic(), list[str]()
         for step in range(self._round, self.total):
             self._round = step
@@ -187,12 +237,15 @@ class Agent:
             self._publish(step, payload)
             heard, skipped = self.neighbours.gather(step)
             if set(self.heard_by) <= set(self.hears) - set(skipped):
-                self._settled = step  # who has sent its message of this round needs none of earlier ones any more
+                # Who has sent its message of this round needs none of earlier ones any more.
+                self._settled = step
             carry = self._update(step, carry, sent, heard)
             self.mailbox.begin(step + 1)
             if time.monotonic() - told > _WORD or step + 1 == self.total:
                 told = time.monotonic()
-                log.info("round %d of %d, spent %s", step + 1, self.total, budget.show(self.spent[step]))
+                log.info(
+                    "round %d of %d, spent %s", step + 1, self.total, budget.show(self.spent[step])
+                )
                 self.neighbours.watch_certificate()
                 self._tidy()
         self.ledger.finish(self.total - 1, steps.flatten(carry))
@@ -204,41 +257,68 @@ class Agent:
             self._enter()
         notes = {"skipped": skipped, "heard": self.mailbox.heard}
         secret = self.noise.secret(step)
-        self.ledger.commit(step, payload, float(self.spent[step]), notes, steps.flatten(carry), secret, self._settled)
+        self.ledger.commit(
+            step,
+            payload,
+            float(self.spent[step]),
+            notes,
+            steps.flatten(carry),
+            secret,
+            self._settled,
+        )
         self._committed = step + 1
-        if self.network.policy == "skip" and (left := self.ledger.bound(self.network.keep)) is not None:
+        if (
+            self.network.policy == "skip"
+            and (left := self.ledger.bound(self.network.keep)) is not None
+        ):
             why = "they took more than keep in [network] allows"
-            log.warning("let go of the messages before %d, which somebody may still lack: %s", left, why)
+            log.warning(
+                "let go of the messages before %d, which somebody may still lack: %s", left, why
+            )
 
     def _publish(self, step: int, payload: bytes) -> None:
         self._last = step, payload
         self.transport.publish(step, payload)
 
-    def _update(self, step: int, carry: steps.Carry, sent: Fields, heard: dict[str, Fields]) -> steps.Carry:
-        """Neighbours are added up in the order of their numbers, so that the result does not depend on who came first."""
+    def _update(
+        self, step: int, carry: steps.Carry, sent: Fields, heard: dict[str, Fields]
+    ) -> steps.Carry:
+        """Neighbours are added up in the order of their numbers, so that the result does not
+        depend on who came first.
+        """
         limit, names, dtype = self._loudest, self.network.names, self.steps.dtype
         ranges = {field: self.plan.algorithm.ranges.get(field, (-limit, limit)) for field in sent}
         sent = {field: within(values, *ranges[field]) for field, values in sent.items()}
         total, own = {}, {}
         for field, channel in self.plan.algorithm.channels.items():
             row = {j: w for j, w in self._weights[field].items() if names[j] in heard}
-            # Written over in every round: fresh memory for large messages costs more than adding them up.
-            summed, one = self._rooms.setdefault(field, (np.empty_like(sent[field]), np.empty_like(sent[field])))
+            # Written over in every round: fresh memory for large messages costs more than
+            # adding them up.
+            summed, one = self._rooms.setdefault(
+                field, (np.empty_like(sent[field]), np.empty_like(sent[field]))
+            )
             if not row:
                 summed.fill(0)
             for number, j in enumerate(sorted(row)):
                 np.multiply(
-                    within(heard[names[j]][field], *ranges[field]), dtype.type(row[j]), out=one if number else summed
+                    within(heard[names[j]][field], *ranges[field]),
+                    dtype.type(row[j]),
+                    out=one if number else summed,
                 )
                 if number:
                     summed += one
             total[field] = summed
-            own[field] = dtype.type(own_weight(self.plan.graph, channel, self.number, sum(row.values())))
+            own[field] = dtype.type(
+                own_weight(self.plan.graph, channel, self.number, sum(row.values()))
+            )
         kind = self._message
         return self.steps.update(step, carry, kind(**sent), Inbox(kind(**total), kind(**own)))
 
     def _greet(self, last: int) -> None:
-        """With nothing left to noise there is nothing to ask. Under "skip", once the run has begun, whoever is away is not waited for."""
+        """With nothing left to noise there is nothing to ask.
+
+        Under "skip", once the run has begun, whoever is away is not waited for.
+        """
         if last < self.total - 1:
             optional = self.network.policy == "skip" and last >= 0
             self.neighbours.greet(lambda name, answer: self._agrees(name, answer, last), optional)
@@ -263,7 +343,9 @@ class Agent:
         return known_as is not None  # not before the neighbour has taken this process for the agent
 
     def _tidy(self) -> None:
-        """Let go of old messages once they take much room and all who hear this agent are past them."""
+        """Let go of old messages once they take much room and all who hear
+        this agent are past them.
+        """
         if self.ledger.size() < _OUTBOX:
             return
         reached = []
@@ -290,19 +372,35 @@ class Agent:
             return None
         step, sent = self._round, self._committed
         status = {
-            "schema": SCHEMA, "version": VERSION, "agent": self.name, "config": self.network.digest, "public": self.network.public,
-            "round": self.total if self._done else step, "of": self.total, "done": self._done, "private": self.noise.private,
-            "spent": float(self.spent[sent - 1]) if sent else 0.0, "unit": unit(self.plan.algorithm), "delta": self.plan.certificate.slack,
-            "instance": self.ledger.instance, "instances": self._instances, "heard": self.mailbox.heard, "alive": sorted(self.transport.alive()), "waiting_for": self.neighbours.waiting_for,
-            "dropped": {**self.mailbox.dropped, **self.transport.refused}, "hears": self.hears, "subscribed": self.transport.subscribed(),
-        }  # fmt: skip
+            "schema": SCHEMA,
+            "version": VERSION,
+            "agent": self.name,
+            "config": self.network.digest,
+            "public": self.network.public,
+            "round": self.total if self._done else step,
+            "of": self.total,
+            "done": self._done,
+            "private": self.noise.private,
+            "spent": float(self.spent[sent - 1]) if sent else 0.0,
+            "unit": unit(self.plan.algorithm),
+            "delta": self.plan.certificate.slack,
+            "instance": self.ledger.instance,
+            "instances": self._instances,
+            "heard": self.mailbox.heard,
+            "alive": sorted(self.transport.alive()),
+            "waiting_for": self.neighbours.waiting_for,
+            "dropped": {**self.mailbox.dropped, **self.transport.refused},
+            "hears": self.hears,
+            "subscribed": self.transport.subscribed(),
+        }
         return json.dumps(status).encode()
 
     def _require_single(self, twofold: set[str]) -> None:
         if twofold:
             raise Refused(
-                f"{', '.join(sorted(twofold))} sent two different messages for one round: two processes run from copies of one ledger. End both; "
-                "what they noised twice is not covered by their certificate"
+                f"{', '.join(sorted(twofold))} sent two different messages for one round: two"
+                " processes run from copies of one ledger. End both; what they noised twice is not"
+                " covered by their certificate"
             )
 
 

@@ -1,31 +1,45 @@
-"""What floating-point arithmetic adds to a sensitivity, and the bound on what is heard that keeps it small.
+"""What floating-point arithmetic adds to a sensitivity, and the bound on what is heard that
+keeps it small.
 
-The recursion of privacy/recursion.py is about real numbers. A process computes with float64: every update is off by a rounding error that depends on the state, so two runs
-on neighbouring data may move apart by it, and a neighbour can choose where it falls by sending huge numbers that cancel later. So
+The recursion of privacy/recursion.py is about real numbers. A process computes with float64:
+every update is off by a rounding error that depends on the state, so two runs on neighbouring
+data may move apart by it, and a neighbour can choose where it falls by sending huge numbers that
+cancel later. So
 
-1. everything that is heard (and the agent's own message, which is as public) is clipped to |value| <= H before it is used. That is post-processing of the transcript and
-   costs nothing; no honest agent sends more, H = 2 R + 16 n G + 128 sqrt(K) b, with R the domain's reach, G a bound on gradients, b the largest noise scale.
+1. everything that is heard (and the agent's own message, which is as public) is clipped
+   to |value| <= H before it is used. That is post-processing of the transcript and costs nothing;
+   no honest agent sends more, H = 2 R + 16 n G + 128 sqrt(K) b, with R the domain's reach, G a
+   bound on gradients, b the largest noise scale.
 2. The rounding is counted. With u = 2^-53 all intermediate results of one update lie below
 
-       M_k = R + max(1, coupling_k) (2 w + 1) (H + R) + step_k (G + D_k),        w = all weights that the agent hears and hands out with, D_k = what trackers have drifted
+       M_k = R + max(1, coupling_k) (2 w + 1) (H + R) + step_k (G + D_k),
+             w = all weights that the agent hears and hands out with,
+             D_k = what trackers have drifted
 
-   so a coordinate of the result is off by at most r_k = u (16 M_k + step_k P_k), P_k = (3 m_k + d + 64) (G + L R) with m_k records in the batch: an update, its projection and
-   what goes into the noise take fewer than 16 operations beside the projection's norm, which adds 2 u (d + 16) R in l2; a mean of m_k gradients of d-term products (or
-   two moments that are carried along) 3 m_k + d + 64, and L R is what a margin of size R can do to a gradient. Two runs: twice that. In l2
+   so a coordinate of the result is off by at most r_k = u (16 M_k + step_k P_k),
+   P_k = (3 m_k + d + 64) (G + L R) with m_k records in the batch: an update, its projection
+   and what goes into the noise take fewer than 16 operations beside the projection's norm, which
+   adds 2 u (d + 16) R in l2; a mean of m_k gradients of d-term products (or two moments that are
+   carried along) 3 m_k + d + 64, and L R is what a margin of size R can do to a gradient.
+   Two runs: twice that. In l2
 
-       Phi_e(k+1) <= l_k Phi_e(k) + off_k,      off_k = 2 (sqrt(d) r_k + 2 u (d + 16) R),      Phi_e(0) = 0,
+       Phi_e(k+1) <= l_k Phi_e(k) + off_k,  off_k = 2 (sqrt(d) r_k + 2 u (d + 16) R),  Phi_e(0) = 0,
 
-   is added to Phi at every step, whichever steps use the record. A message whose noise is that of a step (gradient perturbation, `step_noise`) moves by off_k
-   more; a tracker by 2 sqrt(d) u (16 (G + D_k) + P_k) more.
+   is added to Phi at every step, whichever steps use the record. A message whose noise is that of
+   a step (gradient perturbation, `step_noise`) moves by off_k more; a tracker by
+   2 sqrt(d) u (16 (G + D_k) + P_k) more.
 
-A tracker's drift is z(k+1) = (1 - beta c) z(k) + beta (heard - c (g + noise)) with beta c < 1, so |z(k+1)| <= |z(k)| + beta_k w H: D_k is the sum. It is
-the same in both runs, and rounds alike; it only makes other numbers round more coarsely.
+A tracker's drift is z(k+1) = (1 - beta c) z(k) + beta (heard - c (g + noise)) with beta c < 1,
+so |z(k+1)| <= |z(k)| + beta_k w H: D_k is the sum. It is the same in both runs, and rounds alike;
+it only makes other numbers round more coarsely.
 
-P4's update (x - z) / (eta tau) is off by u l^tau (16 (R + tau eta G) / eta + P) per coordinate and run, in every round: it goes into C e of privacy/rounding.py.
+P4's update (x - z) / (eta tau) is off by u l^tau (16 (R + tau eta G) / eta + P) per coordinate and
+run, in every round: it goes into C e of privacy/rounding.py.
 
-All of it grows with the radius of the domain: a smaller one (problem's `radius`) costs less. float32 would lose 2^29 times as much: deployed runs that are to be
-private use float64. Clipped gradients of neural networks have margins of their own (problems/losses/per_record.py). Where no bound on gradients is known (a declared change), G
-counts as 0 here and the certificate says so.
+All of it grows with the radius of the domain: a smaller one (problem's `radius`) costs less.
+float32 would lose 2^29 times as much: deployed runs that are to be private use float64. Clipped
+gradients of neural networks have margins of their own (problems/losses/per_record.py). Where no
+bound on gradients is known (a declared change), G counts as 0 here and the certificate says so.
 """
 
 from __future__ import annotations
@@ -59,32 +73,54 @@ def loudest(algorithm: Algorithm, problem: Problem, graph: Graph, messages: int)
 
 
 def extra(
-    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, account: Account, messages: int
+    algorithm: Algorithm,
+    problem: Problem,
+    graph: Graph,
+    agent: int,
+    account: Account,
+    messages: int,
 ) -> np.ndarray:
-    """Per message, what rounding adds to the shift over the noise scale: epsilon for Laplace noise, |shift| / sigma for Gaussian, delta for ternary."""
+    """Per message, what rounding adds to the shift over the noise scale:
+    epsilon for Laplace noise, |shift| / sigma for Gaussian, delta for ternary.
+    """
     k, d, gradient = np.arange(messages), problem.dimension, _gradient(problem)
     step = algorithm.rates(k, graph.agents).step[:, agent]
     loud, reach = loudest(algorithm, problem, graph, messages), _reach(problem)
-    weight = float(graph.row_sums[agent] + graph.handed_out[agent] + graph.pushed.sum(axis=1)[agent])
+    weight = float(
+        graph.row_sums[agent] + graph.handed_out[agent] + graph.pushed.sum(axis=1)[agent]
+    )
     drift = np.append(0.0, np.cumsum(_tracking(algorithm, k) * weight * loud))[:-1]
     size = (
-        reach + np.maximum(1.0, _coupling(algorithm, k)) * (2 * weight + 1) * (loud + reach) + step * (gradient + drift)
+        reach
+        + np.maximum(1.0, _coupling(algorithm, k)) * (2 * weight + 1) * (loud + reach)
+        + step * (gradient + drift)
     )
     batch = np.minimum(algorithm.sampling.sizes(k, problem.arrivals), problem.counts[agent])
     products = (3 * batch + d + 64) * (gradient + _bend(problem))
     off = 2 * _U * (math.sqrt(d) * (_OPERATIONS * size + step * products) + 2 * (d + 16) * reach)
     tracker = 2 * math.sqrt(d) * _U * (_OPERATIONS * (gradient + drift) + products)
     phi = forward(account.recursion.contraction(k), off)[:-1]
-    norm, own = 1.0 if algorithm.mechanism == "gaussian" else math.sqrt(d), algorithm.step_noise(k, agent, graph.agents)
+    norm, own = (
+        1.0 if algorithm.mechanism == "gaussian" else math.sqrt(d),
+        algorithm.step_noise(k, agent, graph.agents),
+    )
     shifts = []
     for release in account.releases:
         with np.errstate(divide="ignore", invalid="ignore"):
             if own is None:
-                shifts.append(norm * (release.state * phi + (tracker if release.fresh else 0.0)) / release.scale(k))
+                shifts.append(
+                    norm
+                    * (release.state * phi + (tracker if release.fresh else 0.0))
+                    / release.scale(k)
+                )
             else:
                 shifts.append(norm * np.append(0.0, np.where(own > 0, off / own, 0.0))[:-1])
     found = np.stack(shifts)
-    return np.sqrt(np.sum(found**2, axis=0)) if algorithm.mechanism == "gaussian" else np.sum(found, axis=0)
+    return (
+        np.sqrt(np.sum(found**2, axis=0))
+        if algorithm.mechanism == "gaussian"
+        else np.sum(found, axis=0)
+    )
 
 
 def factorized(algorithm: Algorithm, problem: Problem, agent: int, rho: float) -> float:
@@ -94,9 +130,18 @@ def factorized(algorithm: Algorithm, problem: Problem, agent: int, rho: float) -
     rate, d, gradient = float(algorithm.step_size(0)), problem.dimension, _gradient(problem)
     tau = int(algorithm.sampling.sizes(np.array([0]), problem.arrivals)[0])
     low, high = problem.loss.curvature
-    stretch = max(1.0, abs(1 - rate * low), abs(1 - rate * high)) ** tau if math.isfinite(high) else 1.0 + tau
+    stretch = (
+        max(1.0, abs(1 - rate * low), abs(1 - rate * high)) ** tau
+        if math.isfinite(high)
+        else 1.0 + tau
+    )
     products = (d + 64) * (gradient + _bend(problem))
-    off = 2 * _U * stretch * (_OPERATIONS * (_reach(problem) + tau * rate * gradient) / rate + products)
+    off = (
+        2
+        * _U
+        * stretch
+        * (_OPERATIONS * (_reach(problem) + tau * rate * gradient) / rate + products)
+    )
     more = math.sqrt(d) * rounding.encoded(factors, np.full(factors.rounds, off)) / level
     return (math.sqrt(2 * rho) + more) ** 2 / 2 * (1 + 1e-9)
 
@@ -119,7 +164,9 @@ def _gradient(problem: Problem) -> float:
 
 
 def _bend(problem: Problem) -> float:
-    """L R, where the loss has a curvature: how far a gradient moves when its margin is off by as much as it is large."""
+    """L R, where the loss has a curvature: how far a gradient moves when its margin is off by
+    as much as it is large.
+    """
     high = problem.loss.curvature[1]
     return abs(high) * _reach(problem) if math.isfinite(high) else 0.0
 

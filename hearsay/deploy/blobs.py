@@ -1,6 +1,8 @@
-"""Large things of a ledger in files of their own, beside the database, which would write them twice and in pages.
+"""Large things of a ledger in files of their own, beside the database, which would write them twice
+and in pages.
 
-A file is synced to disk before the row that names it is; a file that no row names is nothing, and room for the next message: writing over a file is far faster than making one.
+A file is synced to disk before the row that names it is; a file that no row names is nothing, and
+room for the next message: writing over a file is far faster than making one.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ class Blobs:
         fresh = not self._folder.is_dir()
         self._folder.mkdir(mode=0o700, exist_ok=True)
         path = self._folder / name
-        fresh_file = not path.exists()  # a file that is renamed to it is one: its name must reach the disk too
+        # A file that is renamed to it is one: its name must reach the disk too.
+        fresh_file = not path.exists()
         if name.startswith("message") and self.spare:
             os.replace(self._folder / self.spare.pop(), path)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
@@ -45,7 +48,9 @@ class Blobs:
             sync(self._folder.parent)
 
     def get(self, name: str) -> bytes | None:
-        """None where there is no such file, as also where a damaged row gives a name that none ever had."""
+        """None where there is no such file, as also where a damaged row gives a
+        name that none ever had.
+        """
         try:
             return (self._folder / name).read_bytes() if _named(name) else None
         except (FileNotFoundError, NotADirectoryError):

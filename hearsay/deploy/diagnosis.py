@@ -1,7 +1,9 @@
 """Why a neighbour is not there, in words an operator can act on.
 
-Zenoh tries again and says nothing, so an absent neighbour, a wrong port, a closed firewall and a certificate that is not accepted all look the same. `Diagnosis` dials the
-neighbour's endpoint with the standard library, in a thread of its own, as Zenoh would, and keeps what was wrong. `Expiry` warns of the agent's own certificate.
+Zenoh tries again and says nothing, so an absent neighbour, a wrong port, a closed firewall and a
+certificate that is not accepted all look the same. `Diagnosis` dials the neighbour's endpoint with
+the standard library, in a thread of its own, as Zenoh would, and keeps what was wrong. `Expiry`
+warns of the agent's own certificate.
 """
 
 from __future__ import annotations
@@ -30,7 +32,11 @@ class Diagnosis:
     """What keeps neighbours from being reached, as far as one can see from here."""
 
     def __init__(self, me: Peer, peers: Iterable[Peer], credentials: Credentials | None) -> None:
-        self._me, self._peers, self._credentials = me, {peer.name: peer for peer in peers}, credentials
+        self._me, self._peers, self._credentials = (
+            me,
+            {peer.name: peer for peer in peers},
+            credentials,
+        )
         self._reasons: dict[str, str] = {}
         self._dialling: dict[str, threading.Thread] = {}
 
@@ -39,7 +45,9 @@ class Diagnosis:
         for name in names:
             thread = self._dialling.get(name)
             if thread is None or not thread.is_alive():
-                self._dialling[name] = threading.Thread(target=self._dial, args=(self._peers[name],), daemon=True)
+                self._dialling[name] = threading.Thread(
+                    target=self._dial, args=(self._peers[name],), daemon=True
+                )
                 self._dialling[name].start()
 
     def settle(self, names: Iterable[str]) -> None:
@@ -81,16 +89,23 @@ def dial(peer: Peer, credentials: Credentials | None, seconds: float = DIAL) -> 
     except ssl.SSLError as error:
         return f"TLS failed: {(error.reason or str(error)).lower().replace('_', ' ')}"
     except (OSError, ValueError) as error:
-        return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+        return (
+            (error.strerror if isinstance(error, OSError) else None)
+            or str(error)
+            or type(error).__name__
+        )
 
 
 def _greet(line: socket.socket, peer: Peer, credentials: Credentials) -> str:
-    with credentials.context(ssl.PROTOCOL_TLS_CLIENT).wrap_socket(line, server_hostname=peer.host.strip("[]")) as safe:
+    with credentials.context(ssl.PROTOCOL_TLS_CLIENT).wrap_socket(
+        line, server_hostname=peer.host.strip("[]")
+    ) as safe:
         subject: Any = (safe.getpeercert() or {}).get("subject", ())
         names = [value for part in subject for key, value in part if key == "commonName"]
         if names != [peer.name]:
             return f"its certificate is that of {', '.join(map(str, names)) or 'nobody'}"
-        safe.settimeout(_ANSWER)  # in TLS 1.3 the other end says only afterwards what it thinks of our certificate
+        # In TLS 1.3 the other end says only afterwards what it thinks of our certificate.
+        safe.settimeout(_ANSWER)
         try:
             safe.recv(1)
         except TimeoutError:
@@ -99,7 +114,9 @@ def _greet(line: socket.socket, peer: Peer, credentials: Credentials) -> str:
 
 
 class Expiry:
-    """Warns once a day, from thirty days before a certificate ends, and says so when it has ended: its links are closed then, and nobody else says why."""
+    """Warns once a day, from thirty days before a certificate ends, and says so when it has ended:
+    its links are closed then, and nobody else says why.
+    """
 
     def __init__(self, name: str, certificate: Path | None) -> None:
         self._name, self._end = name, None if certificate is None else tls.expiry(certificate)
@@ -111,7 +128,8 @@ class Expiry:
         left = self._end - datetime.now(UTC)
         if left.total_seconds() <= 0:
             log.error(
-                "the certificate of %s expired on %s and its links are closed: put a new one in place and start this agent again",
+                "the certificate of %s expired on %s and its links are closed: put a new one in"
+                " place and start this agent again",
                 self._name,
                 f"{self._end:%Y-%m-%d %H:%M} UTC",
             )

@@ -1,7 +1,9 @@
 """What neighbours tell each other before anything is noised, and what is wrong with it, in words.
 
-Every agent answers "hello" with its configuration, its `instance` (the random name of its ledger), the instances that it has met, and the last round that it has heard of each. From that a process
-learns that all agree, that its neighbours take it for the agent and nobody else, and that they have heard nothing from it that it does not know of.
+Every agent answers "hello" with its configuration, its `instance` (the random name of its ledger),
+the instances that it has met, and the last round that it has heard of each. From that a process
+learns that all agree, that its neighbours take it for the agent and nobody else, and that they have
+heard nothing from it that it does not know of.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from typing import Any, NamedTuple
 from hearsay.deploy.settings import difference
 
 log = logging.getLogger("hearsay.agent")
-_LONGEST = 64  # characters of an instance, which is kept and told to others: theirs would not be heard over a long one
+# Characters of an instance, which is kept and told to others: theirs would not be heard
+# over a long one.
+_LONGEST = 64
 
 
 class Hello(NamedTuple):
@@ -33,8 +37,15 @@ def read(name: str, answer: bytes) -> Hello | None:
     try:
         given = json.loads(answer)
         found = Hello(*(given[field] for field in Hello._fields))
-        texts = all(isinstance(text, str) for text in (found.config, found.instance, *found.instances.values()))
-        if not texts or len(found.instance) > _LONGEST or not all(type(step) is int for step in found.heard.values()):
+        texts = all(
+            isinstance(text, str)
+            for text in (found.config, found.instance, *found.instances.values())
+        )
+        if (
+            not texts
+            or len(found.instance) > _LONGEST
+            or not all(type(step) is int for step in found.heard.values())
+        ):
             raise TypeError
         return found
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
@@ -48,19 +59,26 @@ def disagreement(name: str, ours: Mapping[str, Any], theirs: Any) -> str:
 
 
 def impostor(me: str, mine: str, known_as: str | None, name: str, met: str, instance: str) -> str:
-    """Why this process, or that neighbour, is not the one that others have met; empty where all is well."""
+    """Why this process, or that neighbour, is not the one that others have met;
+    empty where all is well.
+    """
     if known_as not in (None, mine):
         return (
-            f"{name} knows another process as {me}: it runs elsewhere, or this is not its latest ledger. Two of them would noise everything twice, "
-            "which no certificate covers. End the other one, or begin a run with a new name"
+            f"{name} knows another process as {me}: it runs elsewhere, or this is not its latest"
+            " ledger. Two of them would noise everything twice, which no certificate covers. End"
+            " the other one, or begin a run with a new name"
         )
     if met != instance:
-        return f"{name} is no longer the process that it was: it has lost its ledger, or runs twice. Begin a run with a new name"
+        return (
+            f"{name} is no longer the process that it was: it has lost its ledger, or runs twice."
+            " Begin a run with a new name"
+        )
     return ""
 
 
 def outdated(me: str, ledger: Path, last: int, name: str, heard: int) -> str:
     return (
-        f"{name} has heard message {heard} of {me}, and the ledger {ledger} ends with message {last}: it is not the latest one. "
-        "Going on would noise rounds a second time, which no certificate covers. Find the latest ledger, or begin a run with a new name"
+        f"{name} has heard message {heard} of {me}, and the ledger {ledger} ends with message"
+        f" {last}: it is not the latest one. Going on would noise rounds a second time, which no"
+        " certificate covers. Find the latest ledger, or begin a run with a new name"
     )

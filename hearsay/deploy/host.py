@@ -25,7 +25,8 @@ class Refused(Stopped):
 def settle() -> None:
     """No core dumps, which would hold the records, and memory that is kept from round to round.
 
-    glibc gives large blocks back to the system and takes them anew in every round, page by page: for messages of megabytes that costs more than sending them.
+    glibc gives large blocks back to the system and takes them anew in every round, page by page:
+    for messages of megabytes that costs more than sending them.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     trim, mmap = -1, -3
@@ -38,7 +39,9 @@ def settle() -> None:
 
 
 def keep(folder: Path, name: str, model: np.ndarray, plan: Plan) -> Path:
-    """The agent's model and certificate, as files that only their owner may read: the model has not been noised."""
+    """The agent's model and certificate, as files that only their owner may read:
+    the model has not been noised.
+    """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = folder / f"{name}.model.npy"
     buffer = io.BytesIO()
@@ -49,6 +52,7 @@ def keep(folder: Path, name: str, model: np.ndarray, plan: Plan) -> Path:
     finally:
         os.umask(outer)
     write_atomically(
-        folder / f"{name}.certificate.json", plan.certificate.of(plan.certificate.names.index(name)).to_json().encode()
+        folder / f"{name}.certificate.json",
+        plan.certificate.of(plan.certificate.names.index(name)).to_json().encode(),
     )
     return path

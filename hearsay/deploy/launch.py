@@ -1,6 +1,8 @@
-"""All agents of a network as processes of this machine, for trying out and for tests; and a look at a network from outside.
+"""All agents of a network as processes of this machine, for trying out and for tests; and a look at
+a network from outside.
 
-Every agent is the very command that runs on a host of its own (`hearsay agent`). One that is killed is started again, as a service manager would.
+Every agent is the very command that runs on a host of its own (`hearsay agent`). One that is killed
+is started again, as a service manager would.
 """
 
 from __future__ import annotations
@@ -118,9 +120,14 @@ def observe(network: Network) -> Observer:
     secure = network.members[0].credentials is not None
     if secure and network.observer is None:
         raise ValueError(
-            "keys in [network] must name the folder with ca.pem, observer.pem and observer.key to look at this network"
+            "keys in [network] must name the folder with ca.pem, observer.pem and observer.key to"
+            " look at this network"
         )
-    return Observer(network.run, [member.peer for member in network.members], network.observer if secure else None)
+    return Observer(
+        network.run,
+        [member.peer for member in network.members],
+        network.observer if secure else None,
+    )
 
 
 def initialise(
@@ -136,7 +143,10 @@ def initialise(
     secure: bool = True,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Path:
-    """A folder to start from: net.toml, a file of records for every agent, certificates. The records are a public data set, dealt out."""
+    """A folder to start from: net.toml, a file of records for every agent, certificates.
+
+    The records are a public data set, dealt out.
+    """
     agents = require.count("agents", agents, 2)
     config = folder / "net.toml"
     if config.exists():
@@ -147,15 +157,34 @@ def initialise(
     (folder / "data").mkdir(parents=True, exist_ok=True)
     protocol = "tls" if secure else "tcp"
     lines = [
-        "# A network of agents that learn together. Every agent holds a copy of this file; see docs/network.md.",
+        (
+            "# A network of agents that learn together. Every agent holds a copy of this file; see"
+            " docs/network.md."
+        ),
         "[network]",
         f'run = "{run}"                # a new name for every run',
-        'policy = "wait"                  # or "skip": go on without a neighbour that stays silent for `patience` seconds',
-        "deadline = 300                   # seconds to wait for a silent neighbour before stopping (nothing is lost)",
-        *(['keys = "keys"                    # ca.pem and every agent\'s NAME.pem; NAME.key only on its own host'] if secure else []),
-        'state = "state"                  # ledgers and models: private, and never to be put back from a copy (docs/operations.md)',
+        (
+            'policy = "wait"                  # or "skip": go on without a neighbour that stays'
+            " silent for `patience` seconds"
+        ),
+        (
+            "deadline = 300                   # seconds to wait for a silent neighbour before"
+            " stopping (nothing is lost)"
+        ),
+        *(
+            [
+                'keys = "keys"                    # ca.pem and every agent\'s NAME.pem; NAME.key'
+                " only on its own host"
+            ]
+            if secure
+            else []
+        ),
+        (
+            'state = "state"                  # ledgers and models: private, and never to be put'
+            " back from a copy (docs/operations.md)"
+        ),
         "",
-    ]  # fmt: skip
+    ]
     for i, (name, rows) in enumerate(zip(names, parts, strict=True)):
         file = folder / "data" / f"{name}.npz"
         buffer = io.BytesIO()
@@ -170,13 +199,30 @@ def initialise(
             "",
         ]
     lines += [
-        "[problem]", 'loss = "logistic"', f"dimension = {known.features.shape[1]}", f"feature_bound = {known.feature_bound!r}      # longer records are scaled down to it",
-        "ridge = 0.01", "radius = 100.0", f"head_start = {min(len(rows) for rows in parts) // 2}", "",
-        "[graph]", 'kind = "ring"', "",
-        "[algorithm]", 'name = "ldp-online"', 'step = "5*(k+1)^-0.77"', 'mechanism = "gaussian"', "",
-        "[privacy]", f"epsilon = {epsilon!r}", "delta = 1e-5", "",
-        "[run]", f"steps = {steps}", "",
-    ]  # fmt: skip
+        "[problem]",
+        'loss = "logistic"',
+        f"dimension = {known.features.shape[1]}",
+        f"feature_bound = {known.feature_bound!r}      # longer records are scaled down to it",
+        "ridge = 0.01",
+        "radius = 100.0",
+        f"head_start = {min(len(rows) for rows in parts) // 2}",
+        "",
+        "[graph]",
+        'kind = "ring"',
+        "",
+        "[algorithm]",
+        'name = "ldp-online"',
+        'step = "5*(k+1)^-0.77"',
+        'mechanism = "gaussian"',
+        "",
+        "[privacy]",
+        f"epsilon = {epsilon!r}",
+        "delta = 1e-5",
+        "",
+        "[run]",
+        f"steps = {steps}",
+        "",
+    ]
     write_atomically(config, "\n".join(lines).encode())
     progress(f"wrote {config} and the records of {agents} agents")
     if secure:
@@ -191,5 +237,7 @@ def make_keys(folder: Path, config: Path, *, overwrite: bool = False) -> None:
     from hearsay.deploy.settings import load
 
     network = load(config)
-    hosts = {m.name: sorted({m.peer.host.strip("[]"), "127.0.0.1", "localhost"}) for m in network.members}
+    hosts = {
+        m.name: sorted({m.peer.host.strip("[]"), "127.0.0.1", "localhost"}) for m in network.members
+    }
     tls.make(folder, hosts, overwrite=overwrite)

@@ -1,20 +1,30 @@
-"""What must survive anything: one SQLite file per agent, written and synced to disk before a message leaves.
+"""What must survive anything: one SQLite file per agent, written and synced to disk before a
+message leaves.
 
-    rounds    one row per message: its bytes, the secret of its noise where later rounds take that back (correlated noise), what the agent has spent with it, when, whom it did without before it and whom it had heard (notes)
-    state     the agent's private state as of the last row of `rounds`, from which the run goes on
-    about     run, agent, configuration, a fingerprint of the records; `instance`, which tells this ledger from any other of the same agent
+    rounds  one row per message: its bytes, the secret of its noise where later rounds take that
+            back (correlated noise), what the agent has spent with it, when, whom it did without
+            before it and whom it had heard (notes)
+    state   the agent's private state as of the last row of `rounds`, from which the run goes on
+    about   run, agent, configuration, a fingerprint of the records; `instance`, which tells this
+            ledger from any other of the same agent
 
-`commit` puts message, state and budget down in one transaction and returns when the disk has them (WAL, synchronous = FULL) and the mark beside it names them (mark.py). Only then may the message leave. So whatever
-moment a process dies at, either the message is in the ledger, and the same bytes are sent again, or it never left and its noise was never seen: no state is noised
-twice, and the budget is never under-counted.
+`commit` puts message, state and budget down in one transaction and returns when the disk has them
+(WAL, synchronous = FULL) and the mark beside it names them (mark.py). Only then may the message
+leave. So whatever moment a process dies at, either the message is in the ledger, and the same bytes
+are sent again, or it never left and its noise was never seen: no state is noised twice, and the
+budget is never under-counted.
 
-Every row is sealed with all its columns, and with the row before it and the state that belongs to it (checksums.py). All seals are verified when the ledger is opened, messages and states when they are used. A ledger that
-is behind its mark or breaks a seal is refused, in words (`LedgerError`); a disk that is full, read-only or locked may be tried again (`LedgerUnavailable`).
+Every row is sealed with all its columns, and with the row before it and the state that belongs to
+it (checksums.py). All seals are verified when the ledger is opened, messages and states when they
+are used. A ledger that is behind its mark or breaks a seal is refused, in words (`LedgerError`); a
+disk that is full, read-only or locked may be tried again (`LedgerUnavailable`).
 
-What is large (a quarter of a megabyte or more) lies in files of its own (blobs.py): `place` names the file. The state alternates between two files.
+What is large (a quarter of a megabyte or more) lies in files of its own (blobs.py): `place` names
+the file. The state alternates between two files.
 
-The ledger holds private state: it is readable by its owner only, belongs on a disk that is encrypted, and never travels. An old copy must never be put back, because
-the agent would noise rounds again that it has already sent: agents ask their neighbours before they start (agent.py).
+The ledger holds private state: it is readable by its owner only, belongs on a disk that is
+encrypted, and never travels. An old copy must never be put back, because the agent would noise
+rounds again that it has already sent: agents ask their neighbours before they start (agent.py).
 """
 
 from __future__ import annotations
@@ -39,7 +49,18 @@ from hearsay.deploy import mark
 from hearsay.deploy.about import About, note
 from hearsay.deploy.blobs import Blobs
 from hearsay.deploy.checksums import checksum, seal
-from hearsay.deploy.rows import FORMAT, NO_SEAL, SCHEMA, TREAT, LedgerError, Row, broken, transaction, trouble, verified
+from hearsay.deploy.rows import (
+    FORMAT,
+    NO_SEAL,
+    SCHEMA,
+    TREAT,
+    LedgerError,
+    Row,
+    broken,
+    transaction,
+    trouble,
+    verified,
+)
 from hearsay.deploy.rows import LedgerUnavailable as LedgerUnavailable
 from hearsay.deploy.tensors import pack
 
@@ -48,7 +69,9 @@ _KEPT = "(payload IS NOT NULL OR place != '')"
 
 
 class Entry(NamedTuple):
-    """Where an agent stands: the round of its last message, its state after sending it (or, if done, after the last update), and that message."""
+    """Where an agent stands: the round of its last message, its state after sending it (or,
+    if done, after the last update), and that message.
+    """
 
     round: int
     done: bool
@@ -75,7 +98,9 @@ class Ledger:
             raise
 
     def _open(self, fresh: bool, about: dict[str, str]) -> None:
-        self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=10)
+        self._db = sqlite3.connect(
+            self.path, isolation_level=None, check_same_thread=False, timeout=10
+        )
         if fresh:
             self._db.execute("PRAGMA page_size = 4096")
         self._db.execute("PRAGMA journal_mode = WAL")
@@ -86,7 +111,8 @@ class Ledger:
         self._about = About(self._db, self.path)
         if not mark.place(self.path).exists():
             raise LedgerError(
-                f"{mark.place(self.path)} is not there, and tells whether the ledger is the latest one. {TREAT}"
+                f"{mark.place(self.path)} is not there, and tells whether the ledger is the latest"
+                f" one. {TREAT}"
             )
         self._mark = mark.Mark(self.path)
         self._seal, self._newest, self._notes, self._state = NO_SEAL, -1, "{}", b""
@@ -98,25 +124,39 @@ class Ledger:
         self._require_latest(before)
         self._about.become(about, begun=self._newest >= 0)
         self._state_at: str = (self._db.execute("SELECT place FROM state").fetchone() or ("",))[0]
-        named = self._db.execute("SELECT place, size, round FROM rounds WHERE place != ''").fetchall()
+        named = self._db.execute(
+            "SELECT place, size, round FROM rounds WHERE place != ''"
+        ).fetchall()
         self._blobs = Blobs(self._large, {place for place, *_ in named})
         for place, size, round in named:
             if self._blobs.size(place) != size:
-                raise broken(self.path, f"message {round}", "its file is not there or has another size")
+                raise broken(
+                    self.path, f"message {round}", "its file is not there or has another size"
+                )
         self._large_files = bool(named)
         self._kept = self.size()
 
     def _make(self, about: dict[str, str]) -> None:
-        """The tables. The mark comes first: from then on this is the ledger with that instance, or there is none."""
+        """The tables.
+
+        The mark comes first: from then on this is the ledger with that instance,
+        or there is none.
+        """
         if not mark.place(self.path).exists():
             mark.make(self.path, os.urandom(16).hex())
         with closing(mark.Mark(self.path)) as found:
             standing = found.standing
         if standing.round >= 0:
             raise LedgerError(
-                f"{self.path} is empty or was deleted, and message {standing.round} has left: it is not the latest one. {TREAT}"
+                f"{self.path} is empty or was deleted, and message {standing.round} has left: it is"
+                f" not the latest one. {TREAT}"
             )
-        rows = {"format": str(FORMAT), "version": VERSION, "secret": os.urandom(32), "instance": standing.instance}
+        rows = {
+            "format": str(FORMAT),
+            "version": VERSION,
+            "secret": os.urandom(32),
+            "instance": standing.instance,
+        }
         with transaction(self._db):
             for statement in filter(str.strip, SCHEMA.split(";")):
                 self._db.execute(statement)
@@ -131,16 +171,19 @@ class Ledger:
         if newest < marked.round or (self._mark.torn and newest == marked.round):
             least = marked.round + self._mark.torn
             raise LedgerError(
-                f"{self.path} ends with message {newest}, and message {least} may have left: it is not the latest one. {TREAT}"
+                f"{self.path} ends with message {newest}, and message {least} may have left: it is"
+                f" not the latest one. {TREAT}"
             )
         ahead = newest - marked.round
         if ahead > 1 or marked.seal != (before if ahead else self._seal):
             raise LedgerError(
-                f"{self.path} and its mark disagree about message {marked.round}: one of them was replaced. {TREAT}"
+                f"{self.path} and its mark disagree about message {marked.round}: one of them was"
+                f" replaced. {TREAT}"
             )
         if ahead:
-            # Its commit may have died before its sync: what is only in memory would be lost with the power, and its mark would not.
-            # Of SQLite's files only the log: closing another handle of the main file would take SQLite's locks away.
+            # Its commit may have died before its sync: what is only in memory would be lost with
+            # the power, and its mark would not. Of SQLite's files only the log: closing another
+            # handle of the main file would take SQLite's locks away.
             if (log := self.path.with_name(self.path.name + "-wal")).exists():
                 mark.sync(log)
             mark.sync(self.path.parent)
@@ -156,9 +199,12 @@ class Ledger:
         secret: bytes = b"",
         settled: int = 0,
     ) -> None:
-        """The message of a round with the state after it, on disk when this returns. A round is written once.
+        """The message of a round with the state after it, on disk when this returns.
 
-        Messages before `settled` are with everybody who hears them: large ones are let go, and their files are written over, which is far faster than making new ones.
+        A round is written once.
+
+        Messages before `settled` are with everybody who hears them: large ones are let go, and
+        their files are written over, which is far faster than making new ones.
         """
         with self._writing(f"message {round} was not sent"):
             with transaction(self._db):
@@ -169,25 +215,38 @@ class Ledger:
                 self._require_alone()  # before any file is written over
                 blob, place = self._put(f"message-{round}", [payload])
                 at, state = self._store(round, False, arrays)
-                facts = (checksum(payload), len(payload), float(epsilon), json.dumps(notes), time.time(), secret, state)
+                facts = (
+                    checksum(payload),
+                    len(payload),
+                    float(epsilon),
+                    json.dumps(notes),
+                    time.time(),
+                    secret,
+                    state,
+                )
                 row = Row(round, *facts)
                 sealed = seal(self._seal, *row)
                 self._db.execute(
-                    "INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, sealed, place, blob)
+                    "INSERT INTO rounds VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (*row, sealed, place, blob),
                 )
                 freed = self._let_go(settled)
             self._newest, self._notes, self._seal = round, row.notes, sealed
             self._state, self._state_at = state, at
             self._kept += len(payload) - sum(size for _, size in freed)
-            self._blobs.spare += [place for place, _ in freed]  # only now: until then a row names them
+            # Only now: until then a row names them.
+            self._blobs.spare += [place for place, _ in freed]
             self._mark.write(round, sealed)
 
     def _require_alone(self) -> None:
-        """Somebody may have deleted the lock file: two processes that share a ledger must not write over each other's files."""
+        """Somebody may have deleted the lock file: two processes that share a ledger must not write
+        over each other's files.
+        """
         found = self._db.execute("SELECT coalesce(max(round), -1) FROM rounds").fetchone()[0]
         if found != self._newest:
             raise LedgerError(
-                f"{self.path} has message {found}, which this process has not written: it is in use by another one, and its lock file is gone. Nothing was sent; end this one"
+                f"{self.path} has message {found}, which this process has not written: it is in use"
+                " by another one, and its lock file is gone. Nothing was sent; end this one"
             )
 
     def finish(self, round: int, arrays: dict[str, np.ndarray]) -> None:
@@ -200,7 +259,9 @@ class Ledger:
         parts = pack(arrays)
         blob, place = self._put("state-1" if self._state_at == "state-0" else "state-0", parts)
         row = (round, int(done), checksum(*parts), place)
-        self._db.execute("REPLACE INTO state VALUES (1, ?, ?, ?, ?, ?, ?)", (*row, seal(NO_SEAL, *row), blob))
+        self._db.execute(
+            "REPLACE INTO state VALUES (1, ?, ?, ?, ?, ?, ?)", (*row, seal(NO_SEAL, *row), blob)
+        )
         return place, row[2]
 
     def _put(self, name: str, parts: Sequence[bytes | memoryview]) -> tuple[bytes | None, str]:
@@ -216,7 +277,9 @@ class Ledger:
         if not self._large_files:
             return []
         old = "place != '' AND round < ?"
-        files = self._db.execute(f"SELECT place, size FROM rounds WHERE {old}", (before,)).fetchall()
+        files = self._db.execute(
+            f"SELECT place, size FROM rounds WHERE {old}", (before,)
+        ).fetchall()
         if files:
             self._db.execute(f"UPDATE rounds SET place = '' WHERE {old}", (before,))
         return files
@@ -234,7 +297,11 @@ class Ledger:
             return None
         *row, sealed, inline = rows[0] if rows else (None,) * 6
         round, done, expected, place = row
-        if sealed != seal(NO_SEAL, *row) or round != self._newest or not (done or expected == self._state):
+        if (
+            sealed != seal(NO_SEAL, *row)
+            or round != self._newest
+            or not (done or expected == self._state)
+        ):
             raise broken(self.path, "the state", "it does not belong to the last message")
         blob = self._get(inline, place)
         if not isinstance(blob, bytes) or checksum(blob) != expected:
@@ -245,7 +312,10 @@ class Ledger:
         return Entry(round, bool(done), load(blob), payload)
 
     def message(self, round: int) -> bytes | None:
-        """The bytes that were sent in that round, if they are still kept. Before its mark is on disk nobody gets a message."""
+        """The bytes that were sent in that round, if they are still kept.
+
+        Before its mark is on disk nobody gets a message.
+        """
         if round > self._mark.standing.round:
             return None
         rows = self._read("SELECT payload, place, checksum FROM rounds WHERE round = ?", round)
@@ -260,7 +330,9 @@ class Ledger:
         return [(row.round, row.epsilon, json.loads(row.notes)) for row in self._rows()]
 
     def heard(self) -> dict[str, int]:
-        """The last round that the agent had heard of each neighbour when it wrote its last message."""
+        """The last round that the agent had heard of each neighbour when it
+        wrote its last message.
+        """
         return self.notes().get("heard", {})
 
     def notes(self) -> dict[str, Any]:
@@ -272,7 +344,9 @@ class Ledger:
         return {row.round: row.secret for row in self._rows() if row.secret}
 
     def meet(self, name: str, instance: str) -> str:
-        """Remember which process a neighbour is, for good and before anybody is told; the first one counts."""
+        """Remember which process a neighbour is, for good and before anybody is told;
+        the first one counts.
+        """
         with self._writing("nothing was sent"):
             return self._about.meet(name, instance)
 
@@ -282,7 +356,9 @@ class Ledger:
             return self._about.met()
 
     def pin(self, what: str, content: bytes, hint: str) -> None:
-        """Remember a fingerprint of something that must not change during the run; refuse where it has."""
+        """Remember a fingerprint of something that must not change during the run;
+        refuse where it has.
+        """
         with self._writing("nothing was sent"):
             self._about.pin(what, content, hint, begun=self._newest >= 0)
 
@@ -291,19 +367,29 @@ class Ledger:
         return self._read(f"SELECT coalesce(sum(size), 0) FROM rounds WHERE {_KEPT}")[0][0]
 
     def forget(self, before: int) -> None:
-        """Let go of the bytes of messages that everybody has, but never of the last. Checksums and budgets stay."""
+        """Let go of the bytes of messages that everybody has, but never of the last.
+
+        Checksums and budgets stay.
+        """
         with self._writing("old messages are kept"):
             before = min(before, self._newest)
             self._blobs.drop(place for place, _ in self._let_go(before))
-            self._db.execute("UPDATE rounds SET payload = NULL WHERE round < ? AND payload IS NOT NULL", (before,))
+            self._db.execute(
+                "UPDATE rounds SET payload = NULL WHERE round < ? AND payload IS NOT NULL",
+                (before,),
+            )
         self._kept = self.size()
 
     def bound(self, keep: int) -> int | None:
-        """Let go of the oldest messages where all of them take more than so many bytes, whoever may still want them: the first that is left, or None where nothing had to go."""
+        """Let go of the oldest messages where all of them take more than so many bytes,
+        whoever may still want them: the first that is left, or None where nothing had to go.
+        """
         if self._kept <= keep:
             return None
         left = 0.9 * keep  # so that it is not done anew in every round
-        for round, size in self._read(f"SELECT round, size FROM rounds WHERE {_KEPT} ORDER BY round DESC"):
+        for round, size in self._read(
+            f"SELECT round, size FROM rounds WHERE {_KEPT} ORDER BY round DESC"
+        ):
             left -= size
             if left < 0:
                 self.forget(round + 1)
@@ -361,7 +447,9 @@ class Ledger:
 
 
 def _lock(path: Path) -> Any:
-    """A lock that dies with its process: two processes of one agent would noise the same state twice."""
+    """A lock that dies with its process:
+    two processes of one agent would noise the same state twice.
+    """
     guard = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,16 +1,28 @@
-"""What an agent's records have spent in all runs on this host, in a file beside the runs' folders: NAME.budget.
+"""What an agent's records have spent in all runs on this host, in a file beside the runs' folders:
+NAME.budget.
 
-A second run on the same records adds to what the first one spent, whatever it is called. So every run is entered here, with a fingerprint of each of its records, before its first message is committed: with its
-whole plan, as if all its messages had been sent. A run that ends early is over-counted, and none is ever under-counted, whatever moment a process dies at. The same ledger (by its `instance` and run) is entered once; a run that was
-deleted and begun again under the same name has another ledger, and counts again. A rehearsal's noise can be subtracted by anybody who knows the seed: it counts as infinite.
+A second run on the same records adds to what the first one spent, whatever it is called. So
+every run is entered here, with a fingerprint of each of its records, before its first message
+is committed: with its whole plan, as if all its messages had been sent. A run that ends early is
+over-counted, and none is ever under-counted, whatever moment a process dies at. The same ledger (by
+its `instance` and run) is entered once; a run that was deleted and begun again under the same name
+has another ledger, and counts again. A rehearsal's noise can be subtracted by anybody who knows the
+seed: it counts as infinite.
 
-**Records** are known again by their numbers as they are in the file, before scaling and clipping, in any order and any company: what a record has spent is the composition of the runs that it was in, and the largest over the records of
-this run is what is printed: the largest epsilon and the largest delta, be they those of different records. A record that was edited or rescaled is another one: that they are not is *declared*. Fingerprints are keyed, the key is drawn with the file, and without it they confirm no guess.
+**Records** are known again by their numbers as they are in the file, before scaling and clipping,
+in any order and any company: what a record has spent is the composition of the runs that it was in,
+and the largest over the records of this run is what is printed: the largest epsilon and the largest
+delta, be they those of different records. A record that was edited or rescaled is another one: that
+they are not is *declared*. Fingerprints are keyed, the key is drawn with the file, and without it
+they confirm no guess.
 
-**Composition** (adaptive: later runs may be chosen by what earlier ones gave). Laplace: epsilons add up. Gaussian: rho adds up, and is converted at this run's delta (privacy/rounding.py). Ternary: deltas add up. Kinds together:
-epsilons and deltas add up.
+**Composition** (adaptive: later runs may be chosen by what earlier ones gave). Laplace: epsilons
+add up. Gaussian: rho adds up, and is converted at this run's delta (privacy/rounding.py). Ternary:
+deltas add up. Kinds together: epsilons and deltas add up.
 
-**The file**: a line of JSON and the fingerprints, with a checksum over all, replaced as a whole under a lock. One that is damaged is refused. One that is deleted forgets: that it is not is declared as well.
+**The file**: a line of JSON and the fingerprints, with a checksum over all, replaced as a whole
+under a lock. One that is damaged is refused. One that is deleted forgets: that it is not is
+declared as well.
 """
 
 from __future__ import annotations
@@ -62,7 +74,9 @@ class Spent(NamedTuple):
 
 
 class Book(NamedTuple):
-    """What is in the file: the key of the fingerprints, the runs, and sets of sorted fingerprints."""
+    """What is in the file: the key of the fingerprints, the runs,
+    and sets of sorted fingerprints.
+    """
 
     key: bytes
     runs: list[Spent]
@@ -87,8 +101,8 @@ def read(path: Path) -> Book:
     body, found = content[:-_HASH], content[-_HASH:]
     if not body.startswith(_KIND) or hashlib.sha256(body).digest() != found:
         raise LedgerError(
-            f"{path} is damaged (its checksum does not match): what these records have spent before is not known. "
-            "Do not delete it and do not put a copy back: see docs/operations.md"
+            f"{path} is damaged (its checksum does not match): what these records have spent before"
+            " is not known. Do not delete it and do not put a copy back: see docs/operations.md"
         )
     line, _, rest = body.removeprefix(_KIND).partition(b"\n")
     head = json.loads(line)
@@ -122,12 +136,15 @@ def _locked(path: Path) -> Iterator[None]:
             os.close(guard)
     except OSError as error:
         raise LedgerUnavailable(
-            f"cannot write to {path} ({error}): nothing was sent. See to the disk, and start this agent again"
+            f"cannot write to {path} ({error}): nothing was sent. See to the disk, and start this"
+            " agent again"
         ) from error
 
 
 def compose(runs: Sequence[Spent], delta: float | None) -> tuple[float, float]:
-    """(epsilon, delta) of the runs together, Gaussian ones at that delta, or at the smallest of their own."""
+    """(epsilon, delta) of the runs together, Gaussian ones at that delta,
+    or at the smallest of their own.
+    """
     from hearsay.privacy import rounding
 
     gaussian = [run for run in runs if run.rho is not None]
@@ -151,17 +168,29 @@ def planned_spending(plan: Plan, agent: int, run: str, instance: str, *, rehears
     if rehearsed or not math.isfinite(found.epsilon):
         return Spent(*rest, "rehearsal" if rehearsed else certificate.mechanism, math.inf, 0.0)
     if found.rho is not None and certificate.delta is not None:
-        return Spent(*rest, certificate.mechanism, found.epsilon, certificate.delta, found.rho, budget.numbers(plan))
+        return Spent(
+            *rest,
+            certificate.mechanism,
+            found.epsilon,
+            certificate.delta,
+            found.rho,
+            budget.numbers(plan),
+        )
     return Spent(*rest, certificate.mechanism, found.epsilon, found.delta or 0.0)
 
 
 def together(book: Book, own: Spent, own_set: np.ndarray, delta: float | None) -> Lifetime:
     """What the records of this run have spent in others and with this one."""
-    # A ledger that was copied before its first message has the instance of the other, but never its run.
+    # A ledger that was copied before its first message has the instance of the other, but
+    # never its run.
     others = [run for run in book.runs if (run.instance, run.run) != (own.instance, own.run)]
-    inside = {number: np.isin(own_set, book.sets[number]) for number in {run.records for run in others}}
+    inside = {
+        number: np.isin(own_set, book.sets[number]) for number in {run.records for run in others}
+    }
     others = [run for run in others if inside[run.records].any()]
-    shared = np.array([inside[run.records] for run in others], bool).reshape(len(others), len(own_set))
+    shared = np.array([inside[run.records] for run in others], bool).reshape(
+        len(others), len(own_set)
+    )
     worst = Lifetime(0.0, *compose([own], delta))
     most = worst.delta
     for pattern in np.unique(shared, axis=1).T if others else ():
@@ -169,7 +198,9 @@ def together(book: Book, own: Spent, own_set: np.ndarray, delta: float | None) -
         total, slack = compose([*before, own], delta)
         most = max(most, slack)
         if (total, slack) > (worst.total, worst.delta):
-            worst = Lifetime(compose(before, delta)[0], total, slack, tuple(run.run for run in before))
+            worst = Lifetime(
+                compose(before, delta)[0], total, slack, tuple(run.run for run in before)
+            )
     return replace(worst, delta=most, records=int(shared.any(axis=0).sum()))
 
 
@@ -178,12 +209,20 @@ def worst(book: Book) -> tuple[float, float]:
     every = np.unique(np.concatenate(book.sets)) if book.sets else np.empty(0, np.uint64)
     shared = np.array([np.isin(every, book.sets[run.records]) for run in book.runs], bool)
     patterns = list(np.unique(shared, axis=1).T) if book.runs else list[np.ndarray]()
-    totals = [compose([run for run, there in zip(book.runs, one, strict=True) if there], None) for one in patterns]
-    return max((epsilon for epsilon, _ in totals), default=0.0), max((delta for _, delta in totals), default=0.0)
+    totals = [
+        compose([run for run, there in zip(book.runs, one, strict=True) if there], None)
+        for one in patterns
+    ]
+    return max((epsilon for epsilon, _ in totals), default=0.0), max(
+        (delta for _, delta in totals), default=0.0
+    )
 
 
 def _same(run: Spent, own: Spent) -> bool:
-    """The same ledger with the same plan. A ledger without a message may still change its plan or records: then both are counted."""
+    """The same ledger with the same plan.
+
+    A ledger without a message may still change its plan or records: then both are counted.
+    """
     numbers = all(
         math.isclose(a or 0.0, b or 0.0, rel_tol=1e-8)
         for a, b in ((run.epsilon, own.epsilon), (run.delta, own.delta), (run.rho, own.rho))
@@ -193,12 +232,26 @@ def _same(run: Spent, own: Spent) -> bool:
 
 
 class Account:
-    """An agent's records and what they may spend: looked at before a run, entered with its first message."""
+    """An agent's records and what they may spend: looked at before a run,
+    entered with its first message.
+    """
 
     def __init__(
-        self, member: Member, plan: Plan, agent: int, run: str, limit: float | None, *, rehearsed: bool
+        self,
+        member: Member,
+        plan: Plan,
+        agent: int,
+        run: str,
+        limit: float | None,
+        *,
+        rehearsed: bool,
     ) -> None:
-        self._path, self._rows, self._limit, self._name = member.spent, plan.rows, limit, member.name
+        self._path, self._rows, self._limit, self._name = (
+            member.spent,
+            plan.rows,
+            limit,
+            member.name,
+        )
         self._known = b"", np.empty(0, np.uint64)
         self._delta = plan.certificate.delta if plan.certificate.mechanism == "gaussian" else None
         instance = mark.instance_of(member.ledger) or ""
@@ -208,7 +261,9 @@ class Account:
         others = {one.run for one in book.runs if (one.instance, one.run) != (instance, run)}
         if others and not self.lifetime.records:
             log.warning(
-                "none of these records was in the earlier runs of %s (%s): if they are the same in another form (rounded, rescaled, with another column), what they spent there is not counted",
+                "none of these records was in the earlier runs of %s (%s): if they are the same in"
+                " another form (rounded, rescaled, with another column), what they spent there is"
+                " not counted",
                 member.name,
                 few(sorted(others), ", "),
             )
@@ -216,19 +271,32 @@ class Account:
             raise ValueError(why)
 
     def enter(self, instance: str) -> str:
-        """Before the first message of that ledger is committed. Another run may have been entered since it was looked at: why this one may not go on, or nothing."""
+        """Before the first message of that ledger is committed.
+
+        Another run may have been entered since it was looked at:
+        why this one may not go on, or nothing.
+        """
         own = self._own._replace(instance=instance)
         with _locked(self._path):
             book = read(self._path)
             self.lifetime = self._look(book, own)
             own_set = self._fingerprints(book)
-            if any(_same(run, own) and np.array_equal(book.sets[run.records], own_set) for run in book.runs):
+            if any(
+                _same(run, own) and np.array_equal(book.sets[run.records], own_set)
+                for run in book.runs
+            ):
                 return ""
             if why := self._exceeded():
                 return why
-            number = next((n for n, one in enumerate(book.sets) if np.array_equal(one, own_set)), len(book.sets))
+            number = next(
+                (n for n, one in enumerate(book.sets) if np.array_equal(one, own_set)),
+                len(book.sets),
+            )
             sets = book.sets if number < len(book.sets) else [*book.sets, own_set]
-            _write(self._path, book._replace(runs=[*book.runs, own._replace(records=number)], sets=sets))
+            _write(
+                self._path,
+                book._replace(runs=[*book.runs, own._replace(records=number)], sets=sets),
+            )
         return ""
 
     def _look(self, book: Book, own: Spent) -> Lifetime:
@@ -241,15 +309,19 @@ class Account:
 
     def _exceeded(self) -> str:
         found, limit = self.lifetime, self._limit
-        size = max(found.total, found.delta)  # ternary messages have a delta alone, and other runs may add an epsilon
+        # Ternary messages have a delta alone, and other runs may add an epsilon.
+        size = max(found.total, found.delta)
         if limit is None or size <= limit:
             return ""
         return (
-            f"lifetime in [privacy] must be at least {show(size)} for this run of {self._name}, got {limit:g}: {found}. "
-            f"Use other records, or a smaller epsilon ({self._path})"
+            f"lifetime in [privacy] must be at least {show(size)} for this run of {self._name}, got"
+            f" {limit:g}: {found}. Use other records, or a smaller epsilon ({self._path})"
         )
 
     def certified(self, plan: Plan, agent: int) -> Plan:
         """The plan whose certificate says what was spent before."""
-        budgets = tuple(replace(b, lifetime=self.lifetime) if b.agent == agent else b for b in plan.certificate.budgets)
+        budgets = tuple(
+            replace(b, lifetime=self.lifetime) if b.agent == agent else b
+            for b in plan.certificate.budgets
+        )
         return replace(plan, certificate=replace(plan.certificate, budgets=budgets))

@@ -1,7 +1,9 @@
-"""Who is at which end of a link, what Zenoh is told of it, and what may cross it: plain data, without Zenoh.
+"""Who is at which end of a link, what Zenoh is told of it, and what may cross it: plain data,
+without Zenoh.
 
-Names, endpoints and certificates of agents; Zenoh's configuration of one process (`session_config`); and its rules of access (`access_rules`), which are read off the edges of the graph: see
-transport.py for what they are for.
+Names, endpoints and certificates of agents; Zenoh's configuration of one process
+(`session_config`); and its rules of access (`access_rules`), which are read off the edges of the
+graph: see transport.py for what they are for.
 """
 
 from __future__ import annotations
@@ -20,15 +22,20 @@ from hearsay.deploy import tls
 
 OBSERVER = "observer"
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-WORD = re.compile(r"[A-Za-z0-9_-]{1,128}")  # the last part of a key: a round, "hello", or a word with a name in it
-# No "?" and "#": a Zenoh locator may carry settings behind them, and a peer list must not be able to change ours.
+# The last part of a key: a round, "hello", or a word with a name in it.
+WORD = re.compile(r"[A-Za-z0-9_-]{1,128}")
+# No "?" and "#": a Zenoh locator may carry settings behind them, and a peer list must not be able
+# to change ours.
 ENDPOINT = re.compile(r"(tcp|tls)/(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})")
-# A lost packet on a line of one second's round trip keeps a link silent for several seconds (TCP waits, and doubles).
+# A lost packet on a line of one second's round trip keeps a link silent for several seconds (TCP
+# waits, and doubles).
 LEASE_MS = 10_000
 RETRY = {"period_init_ms": 50, "period_max_ms": 250, "period_increase_factor": 1.5}
 OPEN_MS = 10_000  # TCP, TLS and Zenoh's own handshake take four round trips
-PENDING = 10_000  # connections that have not said who they are: whoever reaches the port can fill these
-EVERYWHERE = ("0.0.0.0", "[::]")  # an agent behind NAT listens on all its addresses; others find it under another
+# Connections that have not said who they are: whoever reaches the port can fill these.
+PENDING = 10_000
+# An agent behind NAT listens on all its addresses; others find it under another.
+EVERYWHERE = ("0.0.0.0", "[::]")
 
 
 @dataclass(frozen=True)
@@ -57,21 +64,30 @@ class Peer:
 
 @dataclass(frozen=True)
 class Credentials:
-    """PEM files: the authority that signs every member, and this agent's own certificate and private key."""
+    """PEM files: the authority that signs every member, and this agent's own certificate
+    and private key.
+    """
 
     ca: Path
     certificate: Path
     key: Path
 
     def verify(self, name: str, host: str | None = None) -> None:
-        """Fail where Zenoh would only never connect: files unreadable, key wrong, certificate another's, expired, of another authority, or of another host."""
+        """Fail where Zenoh would only never connect: files unreadable, key wrong,
+        certificate another's, expired, of another authority, or of another host.
+        """
         for path in (self.ca, self.certificate, self.key):
             with open(path, "rb"):
                 pass
-        listening, connecting = self.context(ssl.PROTOCOL_TLS_SERVER), self.context(ssl.PROTOCOL_TLS_CLIENT)
+        listening, connecting = (
+            self.context(ssl.PROTOCOL_TLS_SERVER),
+            self.context(ssl.PROTOCOL_TLS_CLIENT),
+        )
         mine = f"certificate {str(self.certificate)!r}"
         if (common := tls.common_name(self.certificate)) != name:
-            require.fail(f"common name in {str(self.certificate)!r}", f"the agent's name {name!r}", common)
+            require.fail(
+                f"common name in {str(self.certificate)!r}", f"the agent's name {name!r}", common
+            )
         if (end := tls.expiry(self.certificate)) <= datetime.now(UTC):
             require.fail(mine, "valid today", f"one that expired on {end:%Y-%m-%d}")
         connecting.check_hostname = host is not None and host not in EVERYWHERE
@@ -79,10 +95,11 @@ class Credentials:
             _shake_hands(connecting, listening, host)
         except ssl.SSLError as error:
             why = getattr(error, "verify_message", str(error))
-            if getattr(error, "verify_code", 0) in (62, 64):  # OpenSSL's numbers for a name and for an address
+            # OpenSSL's numbers for a name and for an address.
+            if getattr(error, "verify_code", 0) in (62, 64):
                 raise ValueError(
-                    f"alternative names of {mine} must include the host of the agent's endpoint, {host!r}, "
-                    f"got {tls.hosts(self.certificate)!r}"
+                    f"alternative names of {mine} must include the host of the agent's endpoint,"
+                    f" {host!r}, got {tls.hosts(self.certificate)!r}"
                 ) from None
             require.fail(
                 mine,
@@ -91,28 +108,36 @@ class Credentials:
             )
 
     def context(self, side: Any) -> ssl.SSLContext:
-        """How this agent listens or connects, as OpenSSL knows it; fails in words where a file is not what it should be."""
+        """How this agent listens or connects, as OpenSSL knows it;
+        fails in words where a file is not what it should be.
+        """
         context = ssl.SSLContext(side)
         context.verify_mode = ssl.CERT_REQUIRED
-        # As Zenoh's TLS has it: an authority need not be a root, and a host is an alternative name, never a common one.
+        # As Zenoh's TLS has it: an authority need not be a root, and a host is an alternative name,
+        # never a common one.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.hostname_checks_common_name = False
         try:
             context.load_verify_locations(self.ca)
         except ssl.SSLError as error:
-            raise ValueError(f"ca must be a PEM file with a certificate, got {str(self.ca)!r} ({error})") from None
+            raise ValueError(
+                f"ca must be a PEM file with a certificate, got {str(self.ca)!r} ({error})"
+            ) from None
         try:
             context.load_cert_chain(self.certificate, self.key, password=lambda: b"")
         except (ssl.SSLError, ValueError) as error:
             rule = "a PEM file with the certificate of the (unencrypted) private key"
             raise ValueError(
-                f"certificate must be {rule} {str(self.key)!r}, got {str(self.certificate)!r} ({error})"
+                f"certificate must be {rule} {str(self.key)!r}, got {str(self.certificate)!r}"
+                f" ({error})"
             ) from None
         return context
 
 
 def _shake_hands(connecting: ssl.SSLContext, listening: ssl.SSLContext, host: str | None) -> None:
-    """Both ends of a TLS connection in memory: what two agents of this authority would say to the certificate."""
+    """Both ends of a TLS connection in memory: what two agents of this authority would
+    say to the certificate.
+    """
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
         connecting.wrap_bio(back, there, server_hostname=host and host.strip("[]")),
@@ -135,7 +160,10 @@ def valid_endpoint(what: str, value: Any) -> str:
     if match is None or not 0 < int(match[3]) < 65536:
         require.fail(what, 'like "tcp/127.0.0.1:7447" or "tls/bob.example:7447"', value)
     if match[1] == "tls" and match[2].startswith("[") and match[2] not in EVERYWHERE:
-        rule = "a host name and a port under TLS, where Zenoh connects to no IPv6 address (a name that resolves to one will do)"
+        rule = (
+            "a host name and a port under TLS, where Zenoh connects to no IPv6 address (a name that"
+            " resolves to one will do)"
+        )
         require.fail(what, rule, value)
     return value
 
@@ -157,12 +185,18 @@ def neighbours_of(me: Peer, hears: Iterable[Peer], heard_by: Iterable[Peer]) -> 
 
 
 def session_config(
-    peers: Iterable[Peer], listen: list[str], connect: list[str], credentials: Credentials | None, longest: int
+    peers: Iterable[Peer],
+    listen: list[str],
+    connect: list[str],
+    credentials: Credentials | None,
+    longest: int,
 ) -> dict[str, Any]:
     protocol = "tcp" if credentials is None else "tls"
     for peer in peers:
         if peer.protocol != protocol:
-            rule = "tls/… with credentials" if credentials is not None else "tcp/… without credentials"
+            rule = (
+                "tls/… with credentials" if credentials is not None else "tcp/… without credentials"
+            )
             require.fail(f"endpoint of {peer.name}", rule, peer.endpoint)
     link: dict[str, Any] = {
         "protocols": [protocol],
@@ -170,13 +204,20 @@ def session_config(
         "tx": {
             "lease": LEASE_MS,
             "keep_alive": 4,
-            # As many batches in flight as Zenoh allows: a third less time for messages of megabytes than with its 2.
-            "queue": {"size": {"data": 16}, "congestion_control": {"block": {"wait_before_close": LEASE_MS * 1000}}},
+            # As many batches in flight as Zenoh allows: a third less time for messages of megabytes
+            # than with its 2.
+            "queue": {
+                "size": {"data": 16},
+                "congestion_control": {"block": {"wait_before_close": LEASE_MS * 1000}},
+            },
         },
         "rx": {"max_message_size": longest},
     }
     if credentials is not None:
-        certificate, key = str(Path(credentials.certificate).resolve()), str(Path(credentials.key).resolve())
+        certificate, key = (
+            str(Path(credentials.certificate).resolve()),
+            str(Path(credentials.key).resolve()),
+        )
         link["tls"] = {
             "root_ca_certificate": str(Path(credentials.ca).resolve()),
             "enable_mtls": True,
@@ -190,8 +231,14 @@ def session_config(
     return {
         "mode": "peer",
         "listen": {"endpoints": listen, "timeout_ms": 0, "exit_on_failure": True},
-        "connect": {"endpoints": connect, "timeout_ms": -1, "exit_on_failure": False, "retry": RETRY},
-        # A peer would route for sessions in client mode, which could then hear its neighbours through it: refuse them.
+        "connect": {
+            "endpoints": connect,
+            "timeout_ms": -1,
+            "exit_on_failure": False,
+            "retry": RETRY,
+        },
+        # A peer would route for sessions in client mode, which could then hear its neighbours
+        # through it: refuse them.
         "gateway": {"south": []},
         "scouting": {"delay": 0, "multicast": {"enabled": False}, "gossip": {"enabled": False}},
         "transport": {
@@ -208,8 +255,13 @@ def session_config(
     }
 
 
-def access_rules(run: str, me: str, hears: Sequence[str], heard_by: Sequence[str]) -> dict[str, Any]:
-    """What may cross the link of each certificate. A message must be allowed on its way out and again on its way in."""
+def access_rules(
+    run: str, me: str, hears: Sequence[str], heard_by: Sequence[str]
+) -> dict[str, Any]:
+    """What may cross the link of each certificate.
+
+    A message must be allowed on its way out and again on its way in.
+    """
     rules: list[dict[str, Any]] = []
     subjects: list[dict[str, Any]] = []
     policies: list[dict[str, Any]] = []
@@ -251,5 +303,16 @@ def access_rules(run: str, me: str, hears: Sequence[str], heard_by: Sequence[str
                 allow(peer, back, ["declare_subscriber"], f"{speaker}/*")
                 allow(peer, back, ["query"], f"{speaker}/done/{listener}")
             if listener != OBSERVER:
-                allow(peer, back, ["declare_liveliness_subscriber", "liveliness_query"], f"{speaker}/alive")
-    return {"enabled": True, "default_permission": "deny", "rules": rules, "subjects": subjects, "policies": policies}
+                allow(
+                    peer,
+                    back,
+                    ["declare_liveliness_subscriber", "liveliness_query"],
+                    f"{speaker}/alive",
+                )
+    return {
+        "enabled": True,
+        "default_permission": "deny",
+        "rules": rules,
+        "subjects": subjects,
+        "policies": policies,
+    }

@@ -1,7 +1,10 @@
 """Messages that have arrived, checked, until their round comes.
 
-Whatever arrives is either the one message that a neighbour owes for a round that is still to come, or it is dropped, counted by sender and reason, and named in the
-log (the first of a kind, then the 10th, the 100th and so on). Or it says that the sender no longer has that message, and which it has. Rounds too far ahead are dropped as well, which bounds the memory: they are fetched when their time comes.
+Whatever arrives is either the one message that a neighbour owes for a round that is still to come,
+or it is dropped, counted by sender and reason, and named in the log (the first of a kind, then
+the 10th, the 100th and so on). Or it says that the sender no longer has that message, and which
+it has. Rounds too far ahead are dropped as well, which bounds the memory: they are fetched when
+their time comes.
 """
 
 from __future__ import annotations
@@ -41,10 +44,16 @@ class Mailbox:
         heard: dict[str, int],
         instances: Mapping[str, str] | None = None,
     ) -> None:
-        """`instances`: which process of each name is believed; a message of one that has not been greeted yet must wait."""
+        """`instances`: which process of each name is believed;
+        a message of one that has not been greeted yet must wait.
+        """
         self._format, self._hears, self._last_round = format, tuple(hears), last_round
         self._ahead = max(2, min(_AHEAD_MOST, _AHEAD_BYTES // format.largest))
-        self._arrived, self._held, self._round = threading.Condition(), dict[int, dict[str, Fields]](), 0
+        self._arrived, self._held, self._round = (
+            threading.Condition(),
+            dict[int, dict[str, Fields]](),
+            0,
+        )
         self._instances = dict.fromkeys(self._hears, "") if instances is None else instances
         self._heard = dict(heard)  # the last round that was heard of each, also before a restart
         self._dropped: Counter[tuple[str, str]] = Counter()
@@ -92,13 +101,15 @@ class Mailbox:
             self._count(sender, rejection.reason)
             return
         with self._arrived:
-            # Also what comes too late to be used has left its sender, which must not noise it again.
+            # Also what comes too late to be used has left its sender, which must not
+            # noise it again.
             self._heard[sender] = max(step, self._heard.get(sender, -1))
             if step > self._round and sender not in self._held.get(self._round, ()):
                 self._news = True  # its message of this round is lost, and can be asked for
                 self._arrived.notify_all()
             if not self._round <= step < self._round + self._ahead:
-                # An old round is a re-sent message after a restart, or a replay: either way it changes nothing.
+                # An old round is a re-sent message after a restart, or a replay: either way it
+                # changes nothing.
                 self._quiet["old round" if step < self._round else "too early"] += 1
                 return
             kept = self._held.setdefault(step, {})
@@ -118,7 +129,11 @@ class Mailbox:
             more = before > self._let_go.get(sender, 0)
             self._let_go[sender] = max(before, self._let_go.get(sender, 0))
         if more:
-            log.warning("%s has let go of its messages before %d, and what is missing of them is lost", sender, before)
+            log.warning(
+                "%s has let go of its messages before %d, and what is missing of them is lost",
+                sender,
+                before,
+            )
 
     def lost(self, step: int) -> set[str]:
         """Who no longer has its message of that round."""
@@ -133,10 +148,14 @@ class Mailbox:
                 del self._held[old]
 
     def wait(self, step: int, timeout: float, whom: Iterable[str] | None = None) -> list[str]:
-        """Until everybody (or everybody in `whom`) has been heard in that round, there is other news, or the time is up: who is missing."""
+        """Until everybody (or everybody in `whom`) has been heard in that round,
+        there is other news, or the time is up: who is missing.
+        """
         wanted = set(self._hears if whom is None else whom)
         with self._arrived:
-            self._arrived.wait_for(lambda: self._news or wanted <= self._held.get(step, {}).keys(), timeout)
+            self._arrived.wait_for(
+                lambda: self._news or wanted <= self._held.get(step, {}).keys(), timeout
+            )
             self._news = False
             return [name for name in self._hears if name not in self._held.get(step, ())]
 
@@ -170,4 +189,6 @@ class Mailbox:
             self._dropped[sender, reason] += 1
             count = self._dropped[sender, reason]
         if count == 10 ** (len(str(count)) - 1):
-            log.warning("dropped a message that claims to be from %s: %s (%d so far)", sender, reason, count)
+            log.warning(
+                "dropped a message that claims to be from %s: %s (%d so far)", sender, reason, count
+            )

@@ -1,15 +1,21 @@
 """The high-water mark: the last message of a ledger that may have left, in a small file beside it.
 
-SQLite drops a damaged end of its write-ahead log without a word. A ledger that has lost its last message this way looks whole, and the agent would noise that round again. So
-after each commit, and before the message may leave, round and seal of its row are written here and synced. A ledger that is behind its mark, or has other rows, is refused.
+SQLite drops a damaged end of its write-ahead log without a word. A ledger that has lost its last
+message this way looks whole, and the agent would noise that round again. So after each commit, and
+before the message may leave, round and seal of its row are written here and synced. A ledger that
+is behind its mark, or has other rows, is refused.
 
-    two slots, a page apart, written in turns:   kind, sequence number, round, instance of the ledger, seal of the row, checksum
+    two slots, a page apart, written in turns:
+        kind, sequence number, round, instance of the ledger, seal of the row, checksum
 
-- A crash between commit and mark: the ledger is one message ahead. That message has not left, and is sent as it is.
-- A crash in the middle of writing the mark: one slot is torn, the other holds the message before. The ledger was synced first, so it must be one message ahead of the whole slot; if it is not, the slot was damaged
-  and the ledger may have lost a message: refused.
-- The mark is made, with round -1, before the ledger: a ledger without a mark, and a mark of a message without a ledger, are refused. Without both, nothing on this host tells that they
-  ever were; neighbours and the budget file do (greeting.py, lifetime.py).
+- A crash between commit and mark: the ledger is one message ahead. That message has not left, and
+  is sent as it is.
+- A crash in the middle of writing the mark: one slot is torn, the other holds the message before.
+  The ledger was synced first, so it must be one message ahead of the whole slot; if it is not, the
+  slot was damaged and the ledger may have lost a message: refused.
+- The mark is made, with round -1, before the ledger: a ledger without a mark, and a mark of a
+  message without a ledger, are refused. Without both, nothing on this host tells that they ever
+  were; neighbours and the budget file do (greeting.py, lifetime.py).
 """
 
 from __future__ import annotations
@@ -62,7 +68,9 @@ def make(ledger: Path, instance: str) -> None:
     slots = (Standing(sequence, -1, instance, bytes(SIZE)) for sequence in (0, 1))
     outer = os.umask(0o077)
     try:
-        write_atomically(place(ledger), b"".join(_packed(slot).ljust(_SLOT, b"\0") for slot in slots))
+        write_atomically(
+            place(ledger), b"".join(_packed(slot).ljust(_SLOT, b"\0") for slot in slots)
+        )
     finally:
         os.umask(outer)
     sync(ledger.parent)
@@ -75,7 +83,9 @@ def instance_of(ledger: Path) -> str | None:
 
 
 def standing_of(ledger: Path) -> Standing | None:
-    """The last message that is known to have been marked, without opening anything; None where there is no mark."""
+    """The last message that is known to have been marked, without opening anything;
+    None where there is no mark.
+    """
     path = place(ledger)
     try:
         return _read(path, path.read_bytes())[0]
@@ -99,7 +109,9 @@ def sync(path: Path) -> None:
 
 
 def _packed(standing: Standing) -> bytes:
-    fields = _FIELDS.pack(_KIND, standing.sequence, standing.round, bytes.fromhex(standing.instance), standing.seal)
+    fields = _FIELDS.pack(
+        _KIND, standing.sequence, standing.round, bytes.fromhex(standing.instance), standing.seal
+    )
     return fields + checksum(fields)
 
 
@@ -110,7 +122,10 @@ def _read(path: Path, content: bytes) -> tuple[Standing, bool]:
     if consistent and len(whole) == 2:
         consistent = whole[1].sequence == whole[0].sequence + 1 and whole[0].round <= whole[1].round
     if len(content) != 2 * _SLOT or not consistent:
-        raise LedgerError(f"{path} is damaged: nothing tells whether the ledger beside it is the latest one. {TREAT}")
+        raise LedgerError(
+            f"{path} is damaged: nothing tells whether the ledger beside it is the latest one."
+            f" {TREAT}"
+        )
     return whole[-1], len(whole) == 1
 
 
@@ -120,4 +135,8 @@ def _slot(content: bytes, number: int) -> Standing | None:
     if len(fields) < _FIELDS.size or checksum(fields) != expected:
         return None
     kind, sequence, round, instance, seal = _FIELDS.unpack(fields)
-    return Standing(sequence, round, instance.hex(), seal) if kind == _KIND and sequence % 2 == number else None
+    return (
+        Standing(sequence, round, instance.hex(), seal)
+        if kind == _KIND and sequence % 2 == number
+        else None
+    )

@@ -1,8 +1,10 @@
 """What a message looks like on the wire, and everything that is not one.
 
-A message is a safetensors file: eight bytes with the length of a JSON header, the header, the numbers. Its metadata say schema, run, config (the hash of what all
-agents must agree on), agent, instance (the ledger that it comes from) and round. Nothing in it is ever executed, and nothing is believed: `Format.decode` checks every byte of the layout against what this
-run's messages must look like and raises `Rejected` with a reason from a short list otherwise.
+A message is a safetensors file: eight bytes with the length of a JSON header, the header, the
+numbers. Its metadata say schema, run, config (the hash of what all agents must agree on), agent,
+instance (the ledger that it comes from) and round. Nothing in it is ever executed, and nothing is
+believed: `Format.decode` checks every byte of the layout against what this run's messages must look
+like and raises `Rejected` with a reason from a short list otherwise.
 """
 
 from __future__ import annotations
@@ -46,17 +48,23 @@ class Format:
         return int(np.prod(shape, dtype=np.int64)) * self.dtype.itemsize
 
     def encode(self, agent: str, step: int, fields: Mapping[str, Any], instance: str = "") -> bytes:
-        # Adding 0 turns -0 into 0: whether a zero is negative says something of what it was made from.
+        # Adding 0 turns -0 into 0: whether a zero is negative says something of what it
+        # was made from.
         arrays = {
-            name: np.add(fields[name], 0.0, dtype=self.dtype).reshape(shape) for name, shape in self.shapes.items()
+            name: np.add(fields[name], 0.0, dtype=self.dtype).reshape(shape)
+            for name, shape in self.shapes.items()
         }
         return b"".join(pack(arrays, self._metadata(agent, step, instance)))
 
-    def decode(self, payload: bytes | memoryview, agent: str, step: int, instance: str = "") -> dict[str, np.ndarray]:
+    def decode(
+        self, payload: bytes | memoryview, agent: str, step: int, instance: str = ""
+    ) -> dict[str, np.ndarray]:
         """The fields of that agent's message of that round, as read-only views of the payload."""
         payload = memoryview(payload)
         header, start = self._header(payload)
-        self._check_metadata(header.pop("__metadata__", None), self._metadata(agent, step, instance))
+        self._check_metadata(
+            header.pop("__metadata__", None), self._metadata(agent, step, instance)
+        )
         if set(header) != set(self.shapes):
             raise Rejected("wrong fields")
         found, filled = {}, []
@@ -69,11 +77,13 @@ class Format:
                 raise Rejected("wrong shape", name)
             begin, end = self._offsets(about.get("data_offsets"), shape, len(payload) - start)
             filled.append((begin, end))
-            found[name] = np.frombuffer(payload[start + begin : start + end], self.dtype).reshape(shape)
+            found[name] = np.frombuffer(payload[start + begin : start + end], self.dtype).reshape(
+                shape
+            )
         filled.sort()
-        if [begin for begin, _ in filled] != [0, *(end for _, end in filled[:-1])] or filled[-1][1] != len(
-            payload
-        ) - start:
+        if [begin for begin, _ in filled] != [0, *(end for _, end in filled[:-1])] or filled[-1][
+            1
+        ] != len(payload) - start:
             raise Rejected("not safetensors", "gaps, overlaps or bytes after the end")
         for name, values in found.items():
             if not np.isfinite(values).all():
@@ -113,7 +123,11 @@ class Format:
                 raise Rejected(reason)
 
     def _offsets(self, given: Any, shape: tuple[int, ...], available: int) -> tuple[int, int]:
-        if not isinstance(given, list) or len(given) != 2 or not all(type(place) is int for place in given):
+        if (
+            not isinstance(given, list)
+            or len(given) != 2
+            or not all(type(place) is int for place in given)
+        ):
             raise Rejected("not safetensors", "offsets")
         begin, end = given
         if not 0 <= begin <= end <= available or end - begin != self._bytes(shape):

@@ -1,17 +1,24 @@
-"""Waiting for neighbours: until they have answered, until their message of a round is there, until they are done.
+"""Waiting for neighbours: until they have answered, until their message of a round is there, until
+they are done.
 
-**Messages come by themselves.** TCP loses none; only a link that broke does. So a message is asked for only
+**Messages come by themselves.** TCP loses none; only a link that broke does. So a message is
+asked for only
 
-- when its sender's link was made anew since the last one was heard: what was under way then is lost,
+- when its sender's link was made anew since the last one was heard: what was under way
+  then is lost,
 - when a later round of the same sender has been heard,
-- when it has not come in four times the time that rounds have taken here, and not before a second (but by half the deadline); then after twice that time, and so on.
+- when it has not come in four times the time that rounds have taken here, and not before a second
+  (but by half the deadline); then after twice that time, and so on.
 
-A question is a few bytes, but its answer is the whole message: on a slow line a question too many costs a round. No message is asked for twice at a time, and a question has no time limit of
-its own: it ends with an answer (the message, or that there is none yet) or with the link.
+A question is a few bytes, but its answer is the whole message: on a slow line a question too many
+costs a round. No message is asked for twice at a time, and a question has no time limit of its own:
+it ends with an answer (the message, or that there is none yet) or with the link.
 
-Questions are asked of all at once and answered on the network's threads. This thread waits for the mailbox alone, looks up when links come and go, and twice a second.
+Questions are asked of all at once and answered on the network's threads. This thread waits for the
+mailbox alone, looks up when links come and go, and twice a second.
 
-While somebody is not connected, their endpoint is dialled (diagnosis.py): the log, every ten seconds, and the last word say why.
+While somebody is not connected, their endpoint is dialled (diagnosis.py): the log, every ten
+seconds, and the last word say why.
 """
 
 from __future__ import annotations
@@ -31,21 +38,27 @@ from hearsay.deploy.transport import Transport
 
 log = logging.getLogger("hearsay.agent")
 _LOOK = 0.5  # seconds after which a waiting agent looks whether it is to stop
-_NUDGE = (
-    0.05  # seconds before somebody who has answered, but is not ready, is asked again; doubled every time, up to _LOOK
-)
+# Seconds before somebody who has answered, but is not ready, is asked again; doubled every time,
+# up to _LOOK.
+_NUDGE = 0.05
 _ASK = 1.0  # seconds before a message is asked for, at least
 _SLOW = 10e6 / 8  # bytes a second: what a line is taken for before anything was heard over it
 _BREATH = 0.01  # seconds between two looks at the same thing
-_MOST = 4  # questions that one neighbour may leave open: under "skip" a liar would collect one in every round
+# Questions that one neighbour may leave open: under "skip" a liar would collect one in every round.
+_MOST = 4
 _SMOOTH = 8  # rounds
 _WORD = 10.0  # seconds between two words in the log; the first comes after half of them
-_GONE = 2.0  # seconds without a link after which one who said that it is done has left, and not only lost its link
+# Seconds without a link after which one who said that it is done has left, and not only
+# lost its link.
+_GONE = 2.0
 _DIAL = 2.0  # seconds before the endpoint of one who is not connected is dialled
 
 
 class Neighbours:
-    """Whom an agent waits for, and what it asks them. `waiting_for` is for those who look from outside."""
+    """Whom an agent waits for, and what it asks them.
+
+    `waiting_for` is for those who look from outside.
+    """
 
     def __init__(
         self,
@@ -58,17 +71,26 @@ class Neighbours:
     ) -> None:
         self.network, self.name, self.transport, self.mailbox = network, name, transport, mailbox
         self.waiting_for, self._told = list[str](), set[str]()
-        self._hears, self._heard_by, self._stop = set(transport.hears), set(transport.heard_by), stop
+        self._hears, self._heard_by, self._stop = (
+            set(transport.hears),
+            set(transport.heard_by),
+            stop,
+        )
         peers = [member.peer for member in network.members]
         credentials = network.members[network.index(name)].credentials
         self.diagnosis = Diagnosis(transport.me, peers, credentials)
         self._expiry = Expiry(name, None if credentials is None else credentials.certificate)
         self._usual, self._without = message_bytes / _SLOW, list[str]()
-        self._linked: dict[str, int] = {}  # how often each had come when it was last known to lack nothing
+        # How often each had come when it was last known to lack nothing.
+        self._linked: dict[str, int] = {}
         self._lock, self._open = threading.Lock(), set[tuple[str, str]]()
 
     def greet(self, agrees: Callable[[str, bytes], bool], optional: bool) -> None:
-        """Until every neighbour has answered and agrees. `optional`: those who are away are not waited for, but somebody who hears this agent must answer."""
+        """Until every neighbour has answered and agrees.
+
+        `optional`: those who are away are not waited for, but somebody who hears
+        this agent must answer.
+        """
         waiting, answers = self._hears | self._heard_by, dict[str, bytes]()
         clock, pace = _Clock(self), _Pace(0.0, _NUDGE, _LOOK)
         while waiting:
@@ -89,11 +111,16 @@ class Neighbours:
                 break
             if waiting and clock.over(waiting - here):
                 raise Stopped(
-                    f"{', '.join(sorted(waiting))} did not answer within {self.network.deadline:g} s{self._reasons(waiting - here)}: nothing was sent. "
-                    "Start this agent again when they run and can be reached"
+                    f"{', '.join(sorted(waiting))} did not answer within {self.network.deadline:g}"
+                    f" s{self._reasons(waiting - here)}: nothing was sent. Start this agent again"
+                    " when they run and can be reached"
                 )
             if waiting and clock.word(waiting - here):
-                log.info("waiting for %s to start%s", ", ".join(sorted(waiting)), self._reasons(waiting - here))
+                log.info(
+                    "waiting for %s to start%s",
+                    ", ".join(sorted(waiting)),
+                    self._reasons(waiting - here),
+                )
         self.waiting_for = []
 
     def _greeted(self, answers: dict[str, bytes], name: str, asked: float, answer: bytes) -> None:
@@ -103,14 +130,17 @@ class Neighbours:
 
     def gather(self, step: int) -> tuple[dict[str, Fields], list[str]]:
         """The neighbours' messages of that round, and who is left out."""
-        # Nobody stops at a deadline without having asked, however long one slow neighbour has made rounds last.
+        # Nobody stops at a deadline without having asked, however long one slow neighbour has made
+        # rounds last.
         first = max(_ASK, min(4 * self._usual, self.network.deadline / 2))
         clock, parted, pause = _Clock(self), False, 0.0
         pace, overtaken = _Pace(first, 2 * first), set[str]()
         while missing := self.mailbox.wait(step, pause, worth := self._worth_waiting_for(step)):
             self.waiting_for = missing
             self.require_running()
-            if self.network.policy == "skip" and (clock.passed > self.network.patience or not set(missing) & worth):
+            if self.network.policy == "skip" and (
+                clock.passed > self.network.patience or not set(missing) & worth
+            ):
                 break
             gone = set(missing) - self.transport.alive()
             parted = parted or bool(gone)
@@ -118,7 +148,13 @@ class Neighbours:
                 raise Stopped(self._silence(step, missing, gone))
             if clock.word(gone):
                 away = " (not connected)" if gone else ""
-                log.info("waiting for message %d of %s%s%s", step, ", ".join(missing), away, self._reasons(gone))
+                log.info(
+                    "waiting for message %d of %s%s%s",
+                    step,
+                    ", ".join(missing),
+                    away,
+                    self._reasons(gone),
+                )
             self._ask_for(step, set(missing) - gone, pace, overtaken)
             pause = pace.left(set(missing) - gone)
             if self.network.policy == "skip":
@@ -142,12 +178,15 @@ class Neighbours:
             self._ask(name, what, partial(self.mailbox.put, name, what))
 
     def part(self) -> None:
-        """Answer for the messages until all who hear this agent are done, and tell those it hears that it is."""
+        """Answer for the messages until all who hear this agent are done,
+        and tell those it hears that it is.
+        """
         told, clock, pace = dict[str, bytes](), _Clock(self), _Pace(0.0, _NUDGE, _LOOK)
         away, what = dict[str, float](), f"done/{self.name}"
         while not self._stop.is_set():
             untold, alive = self._hears - set(told), self.transport.alive()
-            # Who has said that it is done and then left needs no word any more: its answer was lost with its link.
+            # Who has said that it is done and then left needs no word any more: its answer was lost
+            # with its link.
             away = {name: away.get(name, clock.passed) for name in (untold & self._told) - alive}
             untold -= {name for name, since in away.items() if clock.passed - since >= _GONE}
             asked = untold & alive
@@ -158,7 +197,11 @@ class Neighbours:
                 return
             if clock.passed > self.network.deadline:
                 who = ", ".join(sorted(missing | untold))
-                log.info("ends without word from %s: if they still need messages, start this agent again", who)
+                log.info(
+                    "ends without word from %s: if they still need messages, start this agent"
+                    " again",
+                    who,
+                )
                 return
             self.waiting_for = sorted(missing)
             self.mailbox.rest(pace.left(asked))
@@ -187,10 +230,14 @@ class Neighbours:
         return {name for name in there if heard.get(name, -1) >= step - 2}
 
     def _unasked(self, names: set[str], what: str) -> set[str]:
-        """Those of whom it is not being asked already, and who have not left too many questions open."""
+        """Those of whom it is not being asked already, and who have not left
+        too many questions open.
+        """
         with self._lock:
             open_ = Counter(name for name, _ in self._open)
-            return {name for name in names if (name, what) not in self._open and open_[name] < _MOST}
+            return {
+                name for name in names if (name, what) not in self._open and open_[name] < _MOST
+            }
 
     def _ask(self, name: str, what: str, answered: Callable[[bytes], None]) -> None:
         def ended() -> None:
@@ -203,10 +250,14 @@ class Neighbours:
         self.transport.inquire(name, what, max(self.network.deadline, _WORD), answered, ended)
 
     def _silence(self, step: int, missing: list[str], gone: set[str]) -> str:
-        who = ", ".join(f"{name} ({'not connected' if name in gone else 'connected, but silent'})" for name in missing)
+        who = ", ".join(
+            f"{name} ({'not connected' if name in gone else 'connected, but silent'})"
+            for name in missing
+        )
         return (
-            f"no message {step} from {who} within {self.network.deadline:g} s{self._reasons(gone)}. Nothing is lost: when they are back, start this agent "
-            'again with the same command (a longer deadline in [network] waits longer; policy = "skip" does without them)'
+            f"no message {step} from {who} within {self.network.deadline:g} s{self._reasons(gone)}."
+            " Nothing is lost: when they are back, start this agent again with the same command (a"
+            ' longer deadline in [network] waits longer; policy = "skip" does without them)'
         )
 
     def _reasons(self, gone: Iterable[str]) -> str:
@@ -226,7 +277,10 @@ class _Clock:
         return time.monotonic() - self._began
 
     def word(self, gone: Iterable[str]) -> bool:
-        """It is time for a word in the log. Whoever is `gone` is dialled before, so that there is something to say."""
+        """It is time for a word in the log.
+
+        Whoever is `gone` is dialled before, so that there is something to say.
+        """
         now = time.monotonic()
         if now > self._next_dial:
             self._next_dial = now + _WORD
@@ -248,7 +302,9 @@ class _Clock:
 
 
 class _Pace:
-    """When to ask each neighbour: first after `start` seconds, or at once where there is reason to, and again after pauses that double from `pause` up to `most`."""
+    """When to ask each neighbour: first after `start` seconds, or at once where there is reason to,
+    and again after pauses that double from `pause` up to `most`.
+    """
 
     def __init__(self, start: float, pause: float, most: float = float("inf")) -> None:
         self._first, self._pause, self._most = time.monotonic() + start, pause, most
@@ -256,7 +312,11 @@ class _Pace:
 
     def due(self, names: Iterable[str], at_once: Iterable[str] = ()) -> list[str]:
         now = time.monotonic()
-        found = [name for name in sorted(names) if name in at_once or self._next.get(name, self._first) <= now]
+        found = [
+            name
+            for name in sorted(names)
+            if name in at_once or self._next.get(name, self._first) <= now
+        ]
         for name in found:
             pause = self._pauses.get(name, self._pause)
             self._next[name], self._pauses[name] = now + pause, min(2 * pause, self._most)

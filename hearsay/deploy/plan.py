@@ -1,6 +1,8 @@
-"""What an agent works out from net.toml before it says a word: algorithm, problem, graph, how many messages, and the certificate.
+"""What an agent works out from net.toml before it says a word: algorithm, problem, graph, how many
+messages, and the certificate.
 
-Everything here follows from what is public, so that all agents arrive at the same plan; only the records in `problem` are the agent's own.
+Everything here follows from what is public, so that all agents arrive at the same plan; only the
+records in `problem` are the agent's own.
 """
 
 from __future__ import annotations
@@ -39,25 +41,36 @@ class Plan:
     rows: np.ndarray  # a hash of each of the agent's own records (records.py)
 
 
-def planned(network: Network, agent: int | None, data: Path | None = None, *, rehearsed: bool = False) -> Plan:
-    """The plan of that agent; None: of all of them, with nobody's records. `rehearsed`: the noise will be the simulator's."""
+def planned(
+    network: Network, agent: int | None, data: Path | None = None, *, rehearsed: bool = False
+) -> Plan:
+    """The plan of that agent; None: of all of them, with nobody's records.
+
+    `rehearsed`: the noise will be the simulator's.
+    """
     config, own = network.config, network
     if network.precision != 64 and not rehearsed:
         require.fail(
             "precision in [run]",
-            "64 in a private run: the rounding of float32 gives states away (see docs/threat-model.md)",
+            "64 in a private run: the rounding of float32 gives states away (see"
+            " docs/threat-model.md)",
             32,
         )
     jax.config.update("jax_enable_x64", network.precision == 64)
     if data is not None and agent is not None:
         member = replace(network.members[agent], data=data)
-        own = replace(network, members=(*network.members[:agent], member, *network.members[agent + 1 :]))
+        own = replace(
+            network, members=(*network.members[:agent], member, *network.members[agent + 1 :])
+        )
     problem, rows = own_records(own, agent)
     graph = build_graph(config, len(network.members))
     graph = replace(graph, lossy=network.policy == "skip")
     algorithm = build_algorithm(config, problem, graph)
     if "epsilon" not in config.privacy and "noise" not in config.algorithm:
-        raise ValueError("net.toml must say how private the run is: epsilon in [privacy], or noise in [algorithm]")
+        raise ValueError(
+            "net.toml must say how private the run is: epsilon in [privacy], or noise in"
+            " [algorithm]"
+        )
     delta = config.delta if config.delta is not None or algorithm.mechanism == "laplace" else _DELTA
     steps, why = allowed_steps(algorithm, problem, graph, config.steps, None, None)
     if "epsilon" in config.privacy:
@@ -74,16 +87,24 @@ def planned(network: Network, agent: int | None, data: Path | None = None, *, re
 
 def require_safe(network: Network, insecure: bool) -> None:
     """Messages travel in the clear only within one machine, unless somebody insists."""
-    open_ = [m.name for m in network.members if m.credentials is None and m.peer.host not in LOOPBACK]
+    open_ = [
+        m.name for m in network.members if m.credentials is None and m.peer.host not in LOOPBACK
+    ]
     if open_ and not insecure:
         raise ValueError(
-            f"endpoints outside this machine must be tls, and those of {', '.join(open_)} are not: hearsay network keys makes certificates "
-            "(--insecure allows plain TCP, where anybody can listen, forge and disturb)"
+            f"endpoints outside this machine must be tls, and those of {', '.join(open_)} are not:"
+            " hearsay network keys makes certificates (--insecure allows plain TCP, where anybody"
+            " can listen, forge and disturb)"
         )
 
 
 def _calibrated(
-    algorithm: Algorithm, problem: Problem, graph: Graph, steps: int, targets: list[float], delta: Any
+    algorithm: Algorithm,
+    problem: Problem,
+    graph: Graph,
+    steps: int,
+    targets: list[float],
+    delta: Any,
 ) -> Algorithm:
     """Noise such that no agent spends more than its target, what rounding costs included."""
     ternary = algorithm.mechanism == "ternary"  # its budget is a delta
@@ -96,11 +117,16 @@ def _calibrated(
         if not any(over):
             return found
         if ternary:
-            most -= 1.5 * max(over) + 1e-9 * 8**attempt * most  # calibration has a resolution of its own
+            # Calibration has a resolution of its own.
+            most -= 1.5 * max(over) + 1e-9 * 8**attempt * most
         else:
-            aims = [aim - (1.5 * e + 1e-9 * 8**attempt * aim if e else 0) for aim, e in zip(aims, over, strict=True)]
+            aims = [
+                aim - (1.5 * e + 1e-9 * 8**attempt * aim if e else 0)
+                for aim, e in zip(aims, over, strict=True)
+            ]
         if min(aims) <= 0.5 * min(targets) or (ternary and most <= 0):
             break
     raise ValueError(
-        f"epsilon in [privacy] is so small that rounding would take half of it, got {min(targets):g}: a smaller radius in [problem] or fewer steps round less"
+        "epsilon in [privacy] is so small that rounding would take half of it, got"
+        f" {min(targets):g}: a smaller radius in [problem] or fewer steps round less"
     )

@@ -1,11 +1,14 @@
 """Where a deployed agent's noise comes from.
 
-`Lattice` is the real thing: the algorithm's `prepare` gives the values that must not leave and the scales of their noise; each is rounded to a grid and noised in whole
-numbers, from the operating system's random numbers (mechanisms/lattice.py, mechanisms/factorized/lattice.py). No seed of anybody's enters. A value whose scale is 0 is public
-by the algorithm's own account (the common starting point, coordinates that are not sent) and goes as it is.
+`Lattice` is the real thing: the algorithm's `prepare` gives the values that must not leave and the
+scales of their noise; each is rounded to a grid and noised in whole numbers, from the operating
+system's random numbers (mechanisms/lattice.py, mechanisms/factorized/lattice.py). No seed of
+anybody's enters. A value whose scale is 0 is public by the algorithm's own account (the common
+starting point, coordinates that are not sent) and goes as it is.
 
-`Rehearsal` draws the simulator's noise from the simulator's keys, so that a deployed run can be held against a simulated one. Anybody who knows the seed can subtract
-the noise: it protects nobody, and says so.
+`Rehearsal` draws the simulator's noise from the simulator's keys, so that a deployed run can be
+held against a simulated one. Anybody who knows the seed can subtract the noise: it protects nobody,
+and says so.
 """
 
 from __future__ import annotations
@@ -23,18 +26,24 @@ from hearsay.mechanisms import lattice
 from hearsay.mechanisms.factorized.lattice import FactorizedNoise
 from hearsay.simulation import keys
 
-REHEARSAL = "NOT PRIVATE: noise from seed {seed} can be subtracted by anybody who knows it. Use --simulate-noise for tests only, never with real records."
+REHEARSAL = (
+    "NOT PRIVATE: noise from seed {seed} can be subtracted by anybody who knows it. Use"
+    " --simulate-noise for tests only, never with real records."
+)
 
 
 class Lattice:
-    """`secrets`, round by round, bring correlated noise back after a restart, because later rounds take it back; independent noise is never drawn twice."""
+    """`secrets`, round by round, bring correlated noise back after a restart, because later rounds
+    take it back; independent noise is never drawn twice.
+    """
 
     private = True
 
     def __init__(self, steps: Steps, secrets: dict[int, bytes]) -> None:
         self._steps, self._key, self._secrets = steps, lattice.Key.fresh(), secrets
         algorithm = steps.algorithm
-        # For what is random and not secret (who sleeps, which coordinates travel): two words for jax's generator.
+        # For what is random and not secret (who sleeps, which coordinates travel): two words for
+        # jax's generator.
         self._public = jax.random.wrap_key_data(
             jnp.asarray(np.frombuffer(os.urandom(8), np.uint32)), impl="threefry2x32"
         )
@@ -42,12 +51,16 @@ class Lattice:
         if algorithm.factors is not None:
             scale = float(algorithm.noise_for(steps.agent)(0))
             if scale > 0:
-                self._correlated = FactorizedNoise(algorithm.factors, self._draw, scale, steps.problem.dimension)
+                self._correlated = FactorizedNoise(
+                    algorithm.factors, self._draw, scale, steps.problem.dimension
+                )
 
     def message(self, step: int, carry: Carry) -> tuple[Any, Carry]:
         """(what may leave, the state after it)."""
         fields, carry = self._steps.prepare(step, carry)
-        noised = type(fields)(*(jnp.asarray(self._noised(step, field), self._steps.dtype) for field in fields))
+        noised = type(fields)(
+            *(jnp.asarray(self._noised(step, field), self._steps.dtype) for field in fields)
+        )
         return self._steps.finish(step, noised, carry, self._public)
 
     def secret(self, step: int) -> bytes:
@@ -63,11 +76,16 @@ class Lattice:
             return self._correlated.privatize(value, step)
         # A scale that was rounded to the run's precision may be a hair below the certified one.
         margin = 1 + 8 * float(jnp.finfo(self._steps.dtype).eps)
-        scale, mechanism = np.asarray(field.scale, np.float64) * margin, self._steps.algorithm.mechanism
+        scale, mechanism = (
+            np.asarray(field.scale, np.float64) * margin,
+            self._steps.algorithm.mechanism,
+        )
         if not np.all(scale >= 0):
             raise ValueError("the scale of the noise must be zero or positive")
         if scale.ndim == 0:
-            return lattice.privatize(value, float(scale), mechanism, self._key) if scale > 0 else value
+            return (
+                lattice.privatize(value, float(scale), mechanism, self._key) if scale > 0 else value
+            )
         out = value.copy()
         for size in np.unique(scale[scale > 0]):
             here = scale == size

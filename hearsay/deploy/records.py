@@ -3,8 +3,10 @@
     NAME.npz    arrays `features` (records, ...) and `labels` (records,)
     NAME.csv    numbers, one record a line, the label last; lines that begin with # are skipped
 
-The problem has all agents in it, because weights, schedules and certificates count them, but only this agent's records: the others' are views of its own, which
-nothing reads. How many records each agent has is public and comes from net.toml. Errors here name rows, never values: they end up in logs.
+The problem has all agents in it, because weights, schedules and certificates count them, but
+only this agent's records: the others' are views of its own, which nothing reads. How many records
+each agent has is public and comes from net.toml. Errors here name rows, never values: they
+end up in logs.
 """
 
 from __future__ import annotations
@@ -34,12 +36,16 @@ _FILE_KEYS = {
 
 
 def own_problem(network: Network, agent: int | None) -> Problem:
-    """The problem with that agent's records in it; None: with nobody's, which is all that a certificate needs."""
+    """The problem with that agent's records in it; None:
+    with nobody's, which is all that a certificate needs.
+    """
     return own(network, agent)[0]
 
 
 def own(network: Network, agent: int | None) -> tuple[Problem, np.ndarray]:
-    """The problem, and a hash of every record of the agent as it is in the file: before it is scaled or clipped, so that it is known again in a run with other bounds."""
+    """The problem, and a hash of every record of the agent as it is in the file:
+    before it is scaled or clipped, so that it is known again in a run with other bounds.
+    """
     if not network.from_files:
         whole = build_problem(network.config, agents=len(network.members))
         if agent is None:
@@ -49,41 +55,57 @@ def own(network: Network, agent: int | None) -> tuple[Problem, np.ndarray]:
             return whole, hashed_rows(np.concatenate(parts)[None], np.zeros(1))
         features, labels = whole.features[agent], whole.labels[agent]
         count = int(whole.counts[agent])
-        return _holding(whole, features, labels, whole.counts), hashed_rows(features[:count], labels[:count])
+        return _holding(whole, features, labels, whole.counts), hashed_rows(
+            features[:count], labels[:count]
+        )
     problem, shape = _empty(network)
     counts = np.array([member.records for member in network.members])
     if agent is None:
-        nobody = _holding(problem, np.zeros((1, *shape), problem.features.dtype), np.zeros(1), counts)
+        nobody = _holding(
+            problem, np.zeros((1, *shape), problem.features.dtype), np.zeros(1), counts
+        )
         return nobody, hashed_rows(np.zeros((0, 1)), np.zeros(0))
-    features, labels = read(network.members[agent].data, network.members[agent].name, shape, int(counts[agent]))
+    features, labels = read(
+        network.members[agent].data, network.members[agent].name, shape, int(counts[agent])
+    )
     rows = hashed_rows(features, labels)
     features, labels = _bounded(network, features, labels)
-    padded = int(counts.max()) - len(labels)  # as in a simulation, where all agents' records are one array
+    # As in a simulation, where all agents' records are one array.
+    padded = int(counts.max()) - len(labels)
     features = np.concatenate([features, np.zeros((padded, *shape), features.dtype)])
     return _holding(problem, features, np.concatenate([labels, np.zeros(padded)]), counts), rows
 
 
 def hashed_rows(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """(records, 32) bytes: equal where features and label are the same numbers, whatever kind of file they come from. They would confirm a guess of a record, and stay in memory."""
+    """(records, 32) bytes: equal where features and label are the same numbers, whatever kind of
+    file they come from. They would confirm a guess of a record, and stay in memory.
+    """
     found = np.empty((len(labels), 32), np.uint8)
     for start in range(0, len(labels), _BLOCK):
         block = slice(start, start + _BLOCK)
-        numbers = np.column_stack([features[block].reshape(len(labels[block]), -1), labels[block]]).astype(np.float64)
+        numbers = np.column_stack(
+            [features[block].reshape(len(labels[block]), -1), labels[block]]
+        ).astype(np.float64)
         numbers += 0.0  # -0 is 0
         for row, content in enumerate(numbers, start):
             found[row] = np.frombuffer(hashlib.sha256(content).digest(), np.uint8)
     return found
 
 
-def read(path: Path | None, name: str, shape: tuple[int, ...], records: int) -> tuple[np.ndarray, np.ndarray]:
+def read(
+    path: Path | None, name: str, shape: tuple[int, ...], records: int
+) -> tuple[np.ndarray, np.ndarray]:
     """The first `records` records of the file, as numbers that are finite."""
     if path is None:
-        raise ValueError(f"data in [agents.{name}] must name the file with this agent's records (or give --data)")
+        raise ValueError(
+            f"data in [agents.{name}] must name the file with this agent's records (or give --data)"
+        )
     if not path.is_file():
         raise FileNotFoundError(f"data of agent {name}: {path} is not there")
     try:
         if path.suffix == ".npz":
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:  # NumPy leaves a bad one open
+            # NumPy leaves a bad one open.
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 features, labels = stored["features"], stored["labels"]
         elif path.suffix == ".csv":
             table = np.loadtxt(path, delimiter=",", ndmin=2)
@@ -92,17 +114,30 @@ def read(path: Path | None, name: str, shape: tuple[int, ...], records: int) -> 
             raise ValueError("it must be a .npz or a .csv file")
     except Exception as error:
         # What NumPy says of a bad file quotes it, and it may say it with any exception there is.
-        reason = str(error) if str(error).startswith("it must") else f"it cannot be read ({type(error).__name__})"
+        reason = (
+            str(error)
+            if str(error).startswith("it must")
+            else f"it cannot be read ({type(error).__name__})"
+        )
         raise ValueError(f"data of agent {name}: {reason}: {path}") from None
-    if not all(isinstance(part, np.ndarray) and part.dtype.kind in "biuf" and part.ndim for part in (features, labels)):
-        raise ValueError(f"data of agent {name}: features and labels must be arrays of numbers: {path}")
-    with np.errstate(over="ignore"):  # what float64 cannot hold becomes infinite, and is found below
+    if not all(
+        isinstance(part, np.ndarray) and part.dtype.kind in "biuf" and part.ndim
+        for part in (features, labels)
+    ):
+        raise ValueError(
+            f"data of agent {name}: features and labels must be arrays of numbers: {path}"
+        )
+    # What float64 cannot hold becomes infinite, and is found below.
+    with np.errstate(over="ignore"):
         features = features if features.dtype == np.uint8 else features.astype(np.float64)
         labels = labels.astype(np.float64)
-    features = features.reshape(len(features), *shape) if features[:1].size == np.prod(shape) else features
+    features = (
+        features.reshape(len(features), *shape) if features[:1].size == np.prod(shape) else features
+    )
     if features.shape[1:] != shape or labels.shape != features.shape[:1]:
         raise ValueError(
-            f"data of agent {name}: records must have shape {shape} and a label each, got {features.shape[1:]} and labels {labels.shape}"
+            f"data of agent {name}: records must have shape {shape} and a label each, got"
+            f" {features.shape[1:]} and labels {labels.shape}"
         )
     if len(labels) > records:
         log.warning(
@@ -114,28 +149,40 @@ def read(path: Path | None, name: str, shape: tuple[int, ...], records: int) -> 
         )
     if len(labels) < records:
         raise ValueError(
-            f"data of agent {name}: {path} must hold the {records} records that net.toml says, got {len(labels)}"
+            f"data of agent {name}: {path} must hold the {records} records that net.toml says, got"
+            f" {len(labels)}"
         )
     features, labels = features[:records], labels[:records]
     whole = np.isfinite(labels) & np.isfinite(features.reshape(records, -1)).all(axis=1)
     if not whole.all():
         raise ValueError(
-            f"data of agent {name}: every number must be finite, and row {int(np.argmin(whole))} has one that is not"
+            f"data of agent {name}: every number must be finite, and row {int(np.argmin(whole))}"
+            " has one that is not"
         )
     return features, labels
 
 
-def _bounded(network: Network, features: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _bounded(
+    network: Network, features: np.ndarray, labels: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     keys, loss = network.config.problem, loss_of(network.config)
     if loss == "neural":
-        kept = _as_bytes(features) if keys.get("bytes", True) else features.astype(np.float64, copy=False)
+        kept = (
+            _as_bytes(features)
+            if keys.get("bytes", True)
+            else features.astype(np.float64, copy=False)
+        )
         allowed, rule = (
             (labels == np.floor(labels)) & (labels >= 0) & (labels < keys["classes"]),
             f"0 to {keys['classes'] - 1}",
         )
     else:
         kept = datasets.shorten(features, keys["feature_bound"])
-        allowed, rule = (np.isin(labels, (0, 1)), "0 or 1") if loss == "logistic" else (np.ones(len(labels), bool), "")
+        allowed, rule = (
+            (np.isin(labels, (0, 1)), "0 or 1")
+            if loss == "logistic"
+            else (np.ones(len(labels), bool), "")
+        )
     if not allowed.all():
         raise ValueError(f"labels must be {rule}, and that of row {int(np.argmin(allowed))} is not")
     bound = require.optional(require.bound)("label_bound in [problem]", keys.get("label_bound"))
@@ -147,12 +194,15 @@ def _as_bytes(features: np.ndarray) -> np.ndarray:
     if features.dtype == np.uint8:
         return features
     whole = (
-        ((features >= 0) & (features <= 255) & (features == np.floor(features))).reshape(len(features), -1).all(axis=1)
+        ((features >= 0) & (features <= 255) & (features == np.floor(features)))
+        .reshape(len(features), -1)
+        .all(axis=1)
     )
     if not whole.all():
         row = int(np.argmin(whole))
         raise ValueError(
-            f"features must be whole numbers from 0 to 255 (or bytes = false in [problem]), and row {row} has one that is not"
+            "features must be whole numbers from 0 to 255 (or bytes = false in [problem]), and row"
+            f" {row} has one that is not"
         )
     return features.astype(np.uint8)
 
@@ -164,7 +214,8 @@ def _empty(network: Network) -> tuple[Problem, tuple[int, ...]]:
     for key in _FILE_KEYS[loss]:
         if key not in keys:
             raise ValueError(
-                f"{key} in [problem] must be given where agents read files of their own: it must hold for all of them"
+                f"{key} in [problem] must be given where agents read files of their own: it must"
+                " hold for all of them"
             )
     rows = require.count("per_step in [problem]", keys.get("per_step", 1))
     config = network.config
@@ -175,25 +226,51 @@ def _empty(network: Network) -> tuple[Problem, tuple[int, ...]]:
         shape = tuple(require.count("shape in [problem]", size) for size in keys["shape"])
         kind = np.uint8 if keys.get("bytes", True) else np.float64
         zeros, config = np.zeros((rows, *shape), kind), config.without("problem", "bytes")
-        data = Images(network.run, zeros, np.zeros(rows, np.int64), zeros[:0], np.zeros(0, np.int64), keys["classes"])
+        data = Images(
+            network.run,
+            zeros,
+            np.zeros(rows, np.int64),
+            zeros[:0],
+            np.zeros(0, np.int64),
+            keys["classes"],
+        )
     else:
         shape = (require.count("dimension in [problem]", keys["dimension"]),)
-        zeros, bound = np.zeros((rows, *shape)), require.bound("feature_bound in [problem]", keys["feature_bound"])
-        size = 1.0 if loss == "logistic" else require.bound("label_bound in [problem]", keys["label_bound"])
+        zeros, bound = (
+            np.zeros((rows, *shape)),
+            require.bound("feature_bound in [problem]", keys["feature_bound"]),
+        )
+        size = (
+            1.0
+            if loss == "logistic"
+            else require.bound("label_bound in [problem]", keys["label_bound"])
+        )
         reason = f"each agent scales a record with an l2 norm above {bound:g} down to it"
         reason += "" if loss == "logistic" else f" and clips labels to {size:g} in size"
         data = datasets.Dataset(
-            network.run, zeros, np.zeros(rows), zeros[:0], np.zeros(0), bound, size, "enforced", f"{reason}."
+            network.run,
+            zeros,
+            np.zeros(rows),
+            zeros[:0],
+            np.zeros(0),
+            bound,
+            size,
+            "enforced",
+            f"{reason}.",
         )
     return build_problem(config, data=data, agents=1), shape
 
 
-def _holding(problem: Problem, features: np.ndarray, labels: np.ndarray, counts: np.ndarray) -> Problem:
+def _holding(
+    problem: Problem, features: np.ndarray, labels: np.ndarray, counts: np.ndarray
+) -> Problem:
     """The problem of len(counts) agents in which every one's records are views of the same."""
     if counts.min() < problem.arrivals.per_step:
         short = int(np.argmin(counts))
         require.fail(
-            "per_step in [problem]", f"at most the {counts[short]} records of agent {short}", problem.arrivals.per_step
+            "per_step in [problem]",
+            f"at most the {counts[short]} records of agent {short}",
+            problem.arrivals.per_step,
         )
     agents = len(counts)
     return replace(

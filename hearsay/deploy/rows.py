@@ -1,4 +1,6 @@
-"""The tables of a ledger: what is in them, how they are sealed, and what is wrong with them, in words."""
+"""The tables of a ledger: what is in them, how they are sealed,
+and what is wrong with them, in words.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +16,26 @@ FORMAT = 2
 # The large columns come last: SQLite reads all that is before the one that is asked for.
 SCHEMA = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE rounds (round INTEGER PRIMARY KEY, checksum BLOB NOT NULL, size INTEGER NOT NULL, epsilon REAL NOT NULL, notes TEXT NOT NULL, at REAL NOT NULL, secret BLOB NOT NULL, state BLOB NOT NULL, seal BLOB NOT NULL, place TEXT NOT NULL, payload BLOB);
-CREATE TABLE state (one INTEGER PRIMARY KEY CHECK (one = 1), round INTEGER NOT NULL, done INTEGER NOT NULL, checksum BLOB NOT NULL, place TEXT NOT NULL, seal BLOB NOT NULL, arrays BLOB);
+CREATE TABLE rounds (
+    round INTEGER PRIMARY KEY, checksum BLOB NOT NULL, size INTEGER NOT NULL,
+    epsilon REAL NOT NULL, notes TEXT NOT NULL, at REAL NOT NULL, secret BLOB NOT NULL,
+    state BLOB NOT NULL, seal BLOB NOT NULL, place TEXT NOT NULL, payload BLOB);
+CREATE TABLE state (
+    one INTEGER PRIMARY KEY CHECK (one = 1), round INTEGER NOT NULL, done INTEGER NOT NULL,
+    checksum BLOB NOT NULL, place TEXT NOT NULL, seal BLOB NOT NULL, arrays BLOB);
 """
 NO_SEAL = bytes(SIZE)
 TREAT = "Do not repair it and do not put a copy back: see docs/operations.md"
 _CURABLE = {
-    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM,
-}  # fmt: skip
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
+}
 
 
 class LedgerError(ValueError):
@@ -30,11 +43,15 @@ class LedgerError(ValueError):
 
 
 class LedgerUnavailable(LedgerError):
-    """The disk cannot be read or written at present: nothing is lost, and the same command may be tried again."""
+    """The disk cannot be read or written at present: nothing is lost,
+    and the same command may be tried again.
+    """
 
 
 class Row(NamedTuple):
-    """What the ledger says of a message, as it was sealed; `state` is the checksum of the state after it."""
+    """What the ledger says of a message, as it was sealed;
+    `state` is the checksum of the state after it.
+    """
 
     round: int
     checksum: bytes
@@ -70,7 +87,8 @@ def about(db: sqlite3.Connection, path: Path) -> dict[str, Any]:
     stored = dict(db.execute("SELECT key, value FROM about"))
     if stored.get("format") != str(FORMAT):
         raise LedgerError(
-            f"{path} was written in format {stored.get('format')}: this version reads {FORMAT}. Finish the run with the version that began it, or begin one with a new name"
+            f"{path} was written in format {stored.get('format')}: this version reads {FORMAT}."
+            " Finish the run with the version that began it, or begin one with a new name"
         )
     if stored.get("seal") != about_seal(stored):
         raise broken(path, "what the ledger is about")
@@ -83,10 +101,13 @@ def about_seal(stored: dict[str, Any]) -> bytes:
 
 def overview(path: Path) -> Overview:
     """Also while the agent runs: nothing is written, nothing is locked."""
-    # Whoever has it open has a log beside it. Without one SQLite would make files, which fails on a medium that is read-only.
+    # Whoever has it open has a log beside it. Without one SQLite would make files, which fails on a
+    # medium that is read-only.
     still = "" if path.with_name(path.name + "-wal").exists() else "&immutable=1"
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{still}", uri=True, timeout=10)) as db:
+        with closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{still}", uri=True, timeout=10)
+        ) as db:
             db.execute("BEGIN")
             if not db.execute("SELECT 1 FROM sqlite_master").fetchone():
                 return Overview({}, [], False)  # it is only being made

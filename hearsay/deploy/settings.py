@@ -1,17 +1,24 @@
-"""net.toml: who takes part, who hears whom, and what they compute, in one file of which every agent holds a copy.
+"""net.toml: who takes part, who hears whom, and what they compute, in one file of which every agent
+holds a copy.
 
-    [network]       run = "wards" (a new name for every run), policy = "wait" or "skip", deadline and patience (seconds), keys (a folder of certificates), state (a folder),
+    [network]       run = "wards" (a new name for every run), policy = "wait" or "skip", deadline
+                    and patience (seconds), keys (a folder of certificates), state (a folder),
                     keep (bytes of messages that are kept for neighbours that are away)
-    [agents.NAME]   endpoint = "tls/host:port", records (how many the agent has: public), data (a file on ITS host), state, certificate, key
-    [problem] [graph] [algorithm] [privacy] [run]      as for `hearsay run` (config.py); edges may name agents: edges = [["alice", "bob", 0.3], ...]
+    [agents.NAME]   endpoint = "tls/host:port", records (how many the agent has: public),
+                    data (a file on ITS host), state, certificate, key
+    [problem] [graph] [algorithm] [privacy] [run]
+                    as for `hearsay run` (config.py); edges may name agents:
+                    edges = [["alice", "bob", 0.3], ...]
 
-Agents are numbered in the order of their tables. With `records` every agent reads its own file, and [problem] needs what nobody can read off a file that is not
-there: `dimension` and `feature_bound` (and `label_bound` for regression; `shape` and `classes` for neural networks). Without, all take their share of the public data set
-that [problem] names: for trying out.
+Agents are numbered in the order of their tables. With `records` every agent reads its own file, and
+[problem] needs what nobody can read off a file that is not there: `dimension` and `feature_bound`
+(and `label_bound` for regression; `shape` and `classes` for neural networks). Without, all take
+their share of the public data set that [problem] names: for trying out.
 
 [privacy] may also have `lifetime`: what records may spend in all runs together (lifetime.py).
 
-What must be the same everywhere is `Network.public`; its hash is in every message. Endpoints, paths, deadlines and lifetimes are each agent's own business.
+What must be the same everywhere is `Network.public`; its hash is in every message. Endpoints,
+paths, deadlines and lifetimes are each agent's own business.
 """
 
 from __future__ import annotations
@@ -106,7 +113,10 @@ class Network:
     @cached_property
     def public(self) -> dict[str, Any]:
         """What all agents must agree on, as JSON knows it."""
-        config, problem = self.config, {k: v for k, v in self.config.problem.items() if k != "data_dir"}
+        config, problem = (
+            self.config,
+            {k: v for k, v in self.config.problem.items() if k != "data_dir"},
+        )
         found = {
             "schema": SCHEMA,
             "run": self.run,
@@ -136,7 +146,9 @@ class Network:
 def load(path: str | Path) -> Network:
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is not there: hearsay network init makes one to start from")
+        raise FileNotFoundError(
+            f"{path} is not there: hearsay network init makes one to start from"
+        )
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -154,7 +166,9 @@ def read(tables: Mapping[str, Any], folder: Path) -> Network:
     network = _known("[network]", tables.get("network", {}), _NETWORK_KEYS)
     run = network.get("run")
     if not isinstance(run, str) or not NAME.fullmatch(run):
-        require.fail("run in [network]", "a name of letters, digits, - and _ (a new one for every run)", run)
+        require.fail(
+            "run in [network]", "a name of letters, digits, - and _ (a new one for every run)", run
+        )
     keys = _path("keys in [network]", network.get("keys"), folder)
     state = (_path("state in [network]", network.get("state", "state"), folder) or folder) / run
     agents = tables.get("agents", {})
@@ -190,9 +204,14 @@ def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
         if _same(here, there):
             continue
         if isinstance(here, dict) and isinstance(there, dict):
-            inner = next(k for k in (*here, *there) if k not in here or k not in there or not _same(here[k], there[k]))
+            inner = next(
+                k
+                for k in (*here, *there)
+                if k not in here or k not in there or not _same(here[k], there[k])
+            )
             return (
-                f"[{_key(key)}] {_key(inner)} is {_quoted(here.get(inner))} here and {_quoted(there.get(inner))} there"
+                f"[{_key(key)}] {_key(inner)} is {_quoted(here.get(inner))} here and"
+                f" {_quoted(there.get(inner))} there"
             )
         return f"{_key(key)} is {_quoted(here)} here and {_quoted(there)} there"
     return "nothing"
@@ -219,20 +238,29 @@ def _member(name: str, table: Any, folder: Path, state: Path, keys: Path | None)
         require.fail("the name of an agent", "letters, digits, - and _ (and not observer)", name)
     table = _known(where, table, _AGENT_KEYS)
     endpoint = valid_endpoint(f"endpoint in {where}", table.get("endpoint"))
-    secure, own = endpoint.startswith("tls/"), {k: table[k] for k in ("certificate", "key", "ca") if k in table}
+    secure, own = (
+        endpoint.startswith("tls/"),
+        {k: table[k] for k in ("certificate", "key", "ca") if k in table},
+    )
     if secure and keys is None and len(own) < 3:
         raise ValueError(
-            f"keys in [network] must name a folder of certificates, because {where} has a tls endpoint: "
-            "hearsay network keys makes one for trying out"
+            f"keys in [network] must name a folder of certificates, because {where} has a tls"
+            " endpoint: hearsay network keys makes one for trying out"
         )
     if not secure and (keys is not None or own):
         whose = "[network] has keys" if keys is not None else f"the agent has a {next(iter(own))}"
-        raise ValueError(f"endpoint in {where} must begin with tls/, because {whose}, got {endpoint!r}")
-    paths = {key: _path(f"{key} in {where}", table.get(key), folder) for key in ("data", "state", *own)}
+        raise ValueError(
+            f"endpoint in {where} must begin with tls/, because {whose}, got {endpoint!r}"
+        )
+    paths = {
+        key: _path(f"{key} in {where}", table.get(key), folder) for key in ("data", "state", *own)
+    }
     return Member(
         name,
         endpoint,
-        None if table.get("records") is None else require.count(f"records in {where}", table["records"]),
+        None
+        if table.get("records") is None
+        else require.count(f"records in {where}", table["records"]),
         paths["data"],
         state if paths["state"] is None else paths["state"] / state.name,
         _credentials(keys, name, own, folder) if secure else None,
@@ -241,7 +269,9 @@ def _member(name: str, table: Any, folder: Path, state: Path, keys: Path | None)
 
 def _credentials(keys: Path | None, name: str, own: Mapping[str, str], folder: Path) -> Credentials:
     usual = {"ca": "ca.pem", "certificate": f"{name}.pem", "key": f"{name}.key"}
-    return Credentials(**{k: folder / own[k] if k in own else (keys or folder) / file for k, file in usual.items()})
+    return Credentials(
+        **{k: folder / own[k] if k in own else (keys or folder) / file for k, file in usual.items()}
+    )
 
 
 def _require_distinct(members: tuple[Member, ...]) -> None:
@@ -249,26 +279,39 @@ def _require_distinct(members: tuple[Member, ...]) -> None:
     for member in members:
         if member.endpoint in seen:
             raise ValueError(
-                f"agents {seen[member.endpoint]} and {member.name} have the same endpoint {member.endpoint}"
+                f"agents {seen[member.endpoint]} and {member.name} have the same endpoint"
+                f" {member.endpoint}"
             )
         seen[member.endpoint] = member.name
     if len({member.credentials is None for member in members}) > 1:
         raise ValueError("endpoints must be tls for all agents, or for none")
     without = [member.name for member in members if member.records is None]
     if without and len(without) < len(members):
-        require.fail("records", "given for every agent or for none", f"none for {', '.join(without)}")
+        require.fail(
+            "records", "given for every agent or for none", f"none for {', '.join(without)}"
+        )
 
 
 def _config(tables: Mapping[str, Any], names: list[str], from_files: bool) -> Config:
     graph, problem = dict(tables.get("graph", {})), dict(tables.get("problem", {}))
     if "edges" in graph:
         numbered = {name: number for number, name in enumerate(names)}
-        if not isinstance(graph["edges"], list) or not all(isinstance(edge, list) for edge in graph["edges"]):
-            require.fail("edges in [graph]", "a list of pairs of agents, or of triples with a weight", graph["edges"])
-        graph["edges"] = [[*(_numbered(end, numbered) for end in edge[:2]), *edge[2:]] for edge in graph["edges"]]
+        if not isinstance(graph["edges"], list) or not all(
+            isinstance(edge, list) for edge in graph["edges"]
+        ):
+            require.fail(
+                "edges in [graph]",
+                "a list of pairs of agents, or of triples with a weight",
+                graph["edges"],
+            )
+        graph["edges"] = [
+            [*(_numbered(end, numbered) for end in edge[:2]), *edge[2:]] for edge in graph["edges"]
+        ]
     for key in ("agents", *(("data", "partition") if from_files else ())):
         if key in problem:
-            raise ValueError(f"{key} in [problem] must be left out: the [agents.NAME] tables say it")
+            raise ValueError(
+                f"{key} in [problem] must be left out: the [agents.NAME] tables say it"
+            )
     run = dict(tables.get("run", {}))
     for key in run:
         require.one_of("key in [run]", key, ("steps", "precision", *_LOCAL_RUN_KEYS))
@@ -278,7 +321,9 @@ def _config(tables: Mapping[str, Any], names: list[str], from_files: bool) -> Co
 
 
 def _numbered(end: Any, numbered: Mapping[str, int]) -> Any:
-    return numbered[require.one_of("edges in [graph]", end, numbered)] if isinstance(end, str) else end
+    return (
+        numbered[require.one_of("edges in [graph]", end, numbered)] if isinstance(end, str) else end
+    )
 
 
 def _path(where: str, given: Any, folder: Path) -> Path | None:

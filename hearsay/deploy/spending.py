@@ -1,4 +1,7 @@
-"""What agents have spent, offline: from the ledgers and budget files that lie on this host. Nothing is asked, nothing is written."""
+"""What agents have spent, offline: from the ledgers and budget files that lie on this host.
+
+Nothing is asked, nothing is written.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ from hearsay.deploy.rows import LedgerError, Overview, overview
 
 
 def places(given: Path) -> list[Path]:
-    """The folders with runs' folders in them: of a net.toml, or the given one (or its parent, where it is that of a run)."""
+    """The folders with runs' folders in them: of a net.toml, or the given one (or its parent,
+    where it is that of a run).
+    """
     if given.is_file():
         from hearsay.deploy.settings import load
 
@@ -21,9 +26,12 @@ def places(given: Path) -> list[Path]:
 
 
 def spent(folders: list[Path]) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """Per agent its runs, and what its records have spent in all of them; and what is wrong with files that could not be read.
+    """Per agent its runs, and what its records have spent in all of them; and what is wrong with
+    files that could not be read.
 
-    A run is one ledger. `spent` is what the messages in it have cost; `counted` is what the budget file has entered for it: the whole plan. Where the ledger is gone, or the run was never entered, the one or the other is None.
+    A run is one ledger. `spent` is what the messages in it have cost; `counted` is what the budget
+    file has entered for it: the whole plan. Where the ledger is gone, or the run was never entered,
+    the one or the other is None.
     """
     found, wrong = dict[str, dict[str, Any]](), list[str]()
     for folder in folders:
@@ -37,7 +45,8 @@ def spent(folders: list[Path]) -> tuple[dict[str, dict[str, Any]], list[str]]:
                     ledgers.setdefault(path.stem, []).append(ledger := overview(path))
                     if marked is not None and marked.round >= len(ledger.rows):
                         wrong.append(
-                            f"{path} has {len(ledger.rows)} messages, and message {marked.round} may have left: more was spent than it says"
+                            f"{path} has {len(ledger.rows)} messages, and message {marked.round}"
+                            " may have left: more was spent than it says"
                         )
             except LedgerError as error:
                 wrong.append(str(error))
@@ -50,14 +59,30 @@ def spent(folders: list[Path]) -> tuple[dict[str, dict[str, Any]], list[str]]:
 
 
 def _runs(entered: list[lifetime.Spent], ledgers: list[Overview]) -> list[dict[str, Any]]:
-    by_instance = {(ledger.about["instance"], ledger.about.get("run")): ledger for ledger in ledgers if ledger.rows}
+    by_instance = {
+        (ledger.about["instance"], ledger.about.get("run")): ledger
+        for ledger in ledgers
+        if ledger.rows
+    }
     rows = []
     for run in entered:
         ledger = by_instance.pop((run.instance, run.run), None)
-        counted = {"run": run.run, "of": run.messages, "counted": run.epsilon, "delta": run.delta, "began": run.at}
+        counted = {
+            "run": run.run,
+            "of": run.messages,
+            "counted": run.epsilon,
+            "delta": run.delta,
+            "began": run.at,
+        }
         rows.append({**counted, "mechanism": run.mechanism, **_measured(ledger)})
     for ledger in by_instance.values():
-        about = {"run": ledger.about.get("run"), "of": None, "counted": None, "delta": None, "began": ledger.rows[0].at}
+        about = {
+            "run": ledger.about.get("run"),
+            "of": None,
+            "counted": None,
+            "delta": None,
+            "began": ledger.rows[0].at,
+        }
         rows.append({**about, "mechanism": None, **_measured(ledger)})
     return sorted(rows, key=lambda row: row["began"])
 

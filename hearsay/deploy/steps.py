@@ -1,7 +1,9 @@
-"""An algorithm's functions compiled for one agent: what simulation/engine.py does for all agents at once.
+"""An algorithm's functions compiled for one agent: what simulation/engine.py does for all
+agents at once.
 
-The same functions of the same algorithm files, with the same batches; a round is `prepare`, noise (privatize.py), `finish`, and, when the neighbours have been
-heard, `update`. In a rehearsal (noise from a seed) `send` draws the simulator's noise from the simulator's keys.
+The same functions of the same algorithm files, with the same batches; a round is `prepare`, noise
+(privatize.py), `finish`, and, when the neighbours have been heard, `update`. In a rehearsal (noise
+from a seed) `send` draws the simulator's noise from the simulator's keys.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ _STATIC = ("algorithm", "loss", "domain", "arrivals")
 
 
 class Carry(NamedTuple):
-    """What an agent carries from round to round; a read-out only where it is an average of past models."""
+    """What an agent carries from round to round;
+    a read-out only where it is an average of past models.
+    """
 
     state: Any
     readout: Any
@@ -34,10 +38,18 @@ class Steps:
     """The rounds of agent number `agent`, one function after the other."""
 
     def __init__(self, algorithm: Algorithm, problem: Problem, agent: int) -> None:
-        self.algorithm, self.problem, self.agent, self.dtype = algorithm, problem, agent, problem.dtype
+        self.algorithm, self.problem, self.agent, self.dtype = (
+            algorithm,
+            problem,
+            agent,
+            problem.dtype,
+        )
         self.static = {
-            "algorithm": algorithm.kernel, "loss": problem.loss, "domain": problem.domain, "arrivals": problem.arrivals
-        }  # fmt: skip
+            "algorithm": algorithm.kernel,
+            "loss": problem.loss,
+            "domain": problem.domain,
+            "arrivals": problem.arrivals,
+        }
         self.records = problem.records_of(agent)
         self.sampling_key = keys.sampling_keys(problem.seed, problem.agents)[agent]
         centre = np.zeros(problem.dimension) if problem.start is None else np.asarray(problem.start)
@@ -65,15 +77,21 @@ class Steps:
             return noised, carry
         return _finish(key, noised, carry, self._now(step), **self.static)
 
-    def rehearse(self, step: int, carry: Carry, key: jax.Array, constants: Any) -> tuple[Any, Carry]:
+    def rehearse(
+        self, step: int, carry: Carry, key: jax.Array, constants: Any
+    ) -> tuple[Any, Carry]:
         """The simulator's message."""
-        return _rehearse(key, carry, self.records, self._now(step), constants=constants, **self.static)
+        return _rehearse(
+            key, carry, self.records, self._now(step), constants=constants, **self.static
+        )
 
     def update(self, step: int, carry: Carry, sent: Any, inbox: Inbox) -> Carry:
         return _update(carry, sent, inbox, self.records, self._now(step), **self.static)
 
     def predict(self, carry: Carry) -> np.ndarray:
-        return np.asarray(carry.readout if self.algorithm.average else self.algorithm.predict(carry.state))
+        return np.asarray(
+            carry.readout if self.algorithm.average else self.algorithm.predict(carry.state)
+        )
 
     def _now(self, step: int) -> tuple:
         """(step, rates, window, sampling key) of this agent."""
@@ -85,11 +103,15 @@ class Steps:
                 lambda r: np.ascontiguousarray(r[:, self.agent], self.dtype),
                 self.algorithm.rates(steps, self.problem.agents),
             )
-            windows = self.algorithm.sampling.windows(steps, self.problem.counts, self.problem.arrivals)
+            windows = self.algorithm.sampling.windows(
+                steps, self.problem.counts, self.problem.arrivals
+            )
             self._rates = first, rates, windows
         _, rates, windows = self._rates
         row = step - first
-        window = Window(windows.start[row, self.agent], windows.size[row, self.agent], windows.blocks[row])
+        window = Window(
+            windows.start[row, self.agent], windows.size[row, self.agent], windows.blocks[row]
+        )
         return np.int32(step), engine.pick(rates, row), window, self.sampling_key
 
 
@@ -103,7 +125,10 @@ def unflatten(arrays: dict[str, np.ndarray], like: Carry) -> Carry:
     found = [arrays[f"{index:03d}"] for index in range(len(leaves))]
     for stored, leaf in zip(found, leaves, strict=True):
         if stored.shape != leaf.shape or stored.dtype != leaf.dtype:
-            raise ValueError("the ledger's state has another shape than this run's: it belongs to another version")
+            raise ValueError(
+                "the ledger's state has another shape than this run's: it belongs to another"
+                " version"
+            )
     return jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in found])
 
 
@@ -132,7 +157,9 @@ def _prepare(carry: Carry, records: Any, now: tuple, **static: Any) -> tuple[Any
 
 
 @partial(jax.jit, static_argnames=_STATIC)
-def _finish(key: jax.Array, noised: Any, carry: Carry, now: tuple, **static: Any) -> tuple[Any, Carry]:
+def _finish(
+    key: jax.Array, noised: Any, carry: Carry, now: tuple, **static: Any
+) -> tuple[Any, Carry]:
     algorithm = static["algorithm"]
     # Only what `finish` uses of the draws is computed: their noise is not.
     draws = algorithm.draw(keys.at(key, now[0]), algorithm.predict(carry.state))
@@ -146,7 +173,10 @@ def _rehearse(
     key: jax.Array, carry: Carry, records: Any, now: tuple, *, constants: Any, **static: Any
 ) -> tuple[Any, Carry]:
     algorithm = static["algorithm"]
-    draws = engine.pick(algorithm.draws(key, jnp.asarray(now[0])[None], algorithm.predict(carry.state), constants), 0)
+    draws = engine.pick(
+        algorithm.draws(key, jnp.asarray(now[0])[None], algorithm.predict(carry.state), constants),
+        0,
+    )
     batch, _ = _batch(static, carry, records, now)
     message, state = algorithm.send(draws, carry.state, batch, now[1])
     return message, carry._replace(state=state)
@@ -154,9 +184,13 @@ def _rehearse(
 
 @partial(jax.jit, static_argnames=_STATIC)
 @engine.full_precision
-def _update(carry: Carry, sent: Any, inbox: Inbox, records: Any, now: tuple, **static: Any) -> Carry:
+def _update(
+    carry: Carry, sent: Any, inbox: Inbox, records: Any, now: tuple, **static: Any
+) -> Carry:
     algorithm = static["algorithm"]
     batch, sampler = _batch(static, carry, records, now)
     state = algorithm.update(carry.state, sent, inbox, batch, now[1], static["domain"])
-    readout = algorithm.averaged(carry.readout, state, jnp.asarray(now[0])) if algorithm.average else ()
+    readout = (
+        algorithm.averaged(carry.readout, state, jnp.asarray(now[0])) if algorithm.average else ()
+    )
     return Carry(state, readout, sampler)

@@ -1,8 +1,10 @@
-"""A small certificate authority for tests and first networks, and what the transport reads from a certificate.
+"""A small certificate authority for tests and first networks, and what the transport reads from a
+certificate.
 
-The common name of a certificate is the agent's name: the access control of the network goes by it. The alternative
-names are the hosts under which the agent may be reached; whoever connects compares them with the endpoint. Real
-deployments can bring certificates of their own authority, made the same way. Needs `cryptography`.
+The common name of a certificate is the agent's name: the access control of the network goes by it.
+The alternative names are the hosts under which the agent may be reached; whoever connects compares
+them with the endpoint. Real deployments can bring certificates of their own authority, made the
+same way. Needs `cryptography`.
 """
 
 from __future__ import annotations
@@ -23,14 +25,20 @@ HOST = re.compile(r"[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*")
 LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
-def make(folder: Path, agents: Mapping[str, Sequence[str]], days: int = 365, *, overwrite: bool = False) -> None:
+def make(
+    folder: Path, agents: Mapping[str, Sequence[str]], days: int = 365, *, overwrite: bool = False
+) -> None:
     """Write ca.pem and ca.key, and NAME.pem and NAME.key for every agent and for the observer.
 
-    `agents` maps a name to the host names and addresses of its endpoint. Private keys are readable by their owner only.
+    `agents` maps a name to the host names and addresses of its endpoint. Private keys are readable
+    by their owner only.
     """
     crypto = _cryptography()
     folder, days = Path(folder), require.count("days", days)
-    hosts = {name: [*dict.fromkeys([*LOCAL, *names])] for name, names in {**agents, "observer": ()}.items()}
+    hosts = {
+        name: [*dict.fromkeys([*LOCAL, *names])]
+        for name, names in {**agents, "observer": ()}.items()
+    }
     for name, names in hosts.items():
         if not isinstance(name, str) or not NAME.fullmatch(name) or name.lower() == "ca":
             require.fail("agent name", '1 to 64 letters, digits, _ or -, and not "ca"', name)
@@ -41,7 +49,8 @@ def make(folder: Path, agents: Mapping[str, Sequence[str]], days: int = 365, *, 
     files = [folder / f"{name}{end}" for name in ("ca", *hosts) for end in (".pem", ".key")]
     if not overwrite and (there := [path for path in files if path.exists()]):
         raise FileExistsError(
-            f"{there[0]} already exists; its network would no longer accept it (overwrite=True replaces all)"
+            f"{there[0]} already exists; its network would no longer accept it (overwrite=True"
+            " replaces all)"
         )
 
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -53,7 +62,10 @@ def make(folder: Path, agents: Mapping[str, Sequence[str]], days: int = 365, *, 
     for name, names in hosts.items():
         key = crypto.ec.generate_private_key(crypto.ec.SECP256R1())
         _write(
-            crypto, folder / name, _certificate(crypto, _named(crypto, name), issuer, key, authority, days, names), key
+            crypto,
+            folder / name,
+            _certificate(crypto, _named(crypto, name), issuer, key, authority, days, names),
+            key,
         )
 
 
@@ -75,7 +87,10 @@ def hosts(path: Path) -> list[str]:
         names = _read(path).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return []
-    return [*names.get_values_for_type(x509.DNSName), *map(str, names.get_values_for_type(x509.IPAddress))]
+    return [
+        *names.get_values_for_type(x509.DNSName),
+        *map(str, names.get_values_for_type(x509.IPAddress)),
+    ]
 
 
 class _Cryptography:
@@ -94,7 +109,8 @@ def _cryptography() -> _Cryptography:
         return _Cryptography()
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "certificates need the cryptography package: pip install '.[network]' in a checkout of hearsay"
+            "certificates need the cryptography package: pip install '.[network]' in a checkout of"
+            " hearsay"
         ) from error
 
 
@@ -119,7 +135,13 @@ def _alternative(crypto: _Cryptography, host: str) -> Any:
 
 
 def _certificate(
-    crypto: _Cryptography, subject: Any, issuer: Any, key: Any, signer: Any, days: int, hosts: Sequence[str] | None
+    crypto: _Cryptography,
+    subject: Any,
+    issuer: Any,
+    key: Any,
+    signer: Any,
+    days: int,
+    hosts: Sequence[str] | None,
 ) -> Any:
     """A certificate of `key`, signed by `signer`; the authority's own where `hosts` is None."""
     x509 = crypto.x509
@@ -144,13 +166,22 @@ def _certificate(
         # Clocks of a test network differ by minutes.
         .not_valid_before(now - timedelta(hours=1))
         .not_valid_after(now + timedelta(days=days))
-        .add_extension(x509.BasicConstraints(ca=authority, path_length=0 if authority else None), critical=True)
         .add_extension(
-            x509.KeyUsage(digital_signature=not authority, key_cert_sign=authority, crl_sign=authority, **usage),
+            x509.BasicConstraints(ca=authority, path_length=0 if authority else None), critical=True
+        )
+        .add_extension(
+            x509.KeyUsage(
+                digital_signature=not authority,
+                key_cert_sign=authority,
+                crl_sign=authority,
+                **usage,
+            ),
             critical=True,
         )
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False
+        )
     )
     if hosts is not None:
         # An agent both listens and connects.
@@ -164,12 +195,15 @@ def _certificate(
 
 def _write(crypto: _Cryptography, stem: Path, certificate: Any, key: Any) -> None:
     encoding = crypto.serialization.Encoding.PEM
-    private = key.private_bytes(encoding, crypto.serialization.PrivateFormat.PKCS8, crypto.serialization.NoEncryption())
+    private = key.private_bytes(
+        encoding, crypto.serialization.PrivateFormat.PKCS8, crypto.serialization.NoEncryption()
+    )
     for path, data, mode in (
         (stem.with_name(stem.name + ".pem"), certificate.public_bytes(encoding), 0o644),
         (stem.with_name(stem.name + ".key"), private, 0o600),
     ):
-        # A new file: the mode of an old one would survive, and a link in its place would be followed.
+        # A new file: the mode of an old one would survive, and a link in its place would
+        # be followed.
         path.unlink(missing_ok=True)
         try:
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:

@@ -1,17 +1,19 @@
-"""Messages between agents over Eclipse Zenoh, peer to peer: no broker, no discovery, nothing off the graph.
+"""Messages between agents over Eclipse Zenoh, peer to peer: no broker, no discovery, nothing
+off the graph.
 
-Keys. Agent j of a run publishes its message of round k on `hearsay/<run>/<j>/<k>`, answers queries for
-`hearsay/<run>/<j>/<k>` (a message that somebody missed), `hearsay/<run>/<j>/hello` (who it is) and
-`hearsay/<run>/<j>/done/<i>` (i, who hears j, says that it is done), and is present while its liveliness token
-`hearsay/<run>/<j>/alive` is.
+Keys. Agent j of a run publishes its message of round k on `hearsay/<run>/<j>/<k>`, answers queries
+for `hearsay/<run>/<j>/<k>` (a message that somebody missed), `hearsay/<run>/<j>/hello` (who it is)
+and `hearsay/<run>/<j>/done/<i>` (i, who hears j, says that it is done), and is present while its
+liveliness token `hearsay/<run>/<j>/alive` is.
 
-Links. Zenoh peers never forward what another peer sent, so a message reaches exactly those who are connected to its
-sender and subscribed to it. One end of each edge connects, the one whose name sorts first: a second link between the
-same peers would only be refused.
+Links. Zenoh peers never forward what another peer sent, so a message reaches exactly those who
+are connected to its sender and subscribed to it. One end of each edge connects, the one whose name
+sorts first: a second link between the same peers would only be refused.
 
-Trust. With credentials every link is mutual TLS, and Zenoh's access control reads the common name of the certificate
-at the other end: over bob's link only `hearsay/<run>/bob/*` comes in, and only an agent named in `heard_by` may
-subscribe to my messages or fetch them, and each only says of itself that it is done. Host names are checked against the certificate as well, but an agent is its
+Trust. With credentials every link is mutual TLS, and Zenoh's access control reads the common name
+of the certificate at the other end: over bob's link only `hearsay/<run>/bob/*` comes in, and only
+an agent named in `heard_by` may subscribe to my messages or fetch them, and each only says of
+itself that it is done. Host names are checked against the certificate as well, but an agent is its
 common name. Without credentials anyone who reaches the port can speak and listen.
 
 This is the only file that imports zenoh.
@@ -52,15 +54,17 @@ _guard = threading.Lock()
 class Transport:
     """One agent's place in the network.
 
-    `on_message(sender, round_text, payload)`, `outbox(round)` and `hello(what)` run on Zenoh's threads, one per
-    neighbour heard and one for queries, so they may run at the same time as each other. They must be quick: once 256
-    messages wait for one, the link stops, and its sender with it. `hello` may return None for what it does not know;
-    it is asked for "hello", for other words, and for "done/<name>", which under TLS only that agent can ask.
-    `on_link` is called when a neighbour has come or gone.
+    `on_message(sender, round_text, payload)`, `outbox(round)` and `hello(what)` run on Zenoh's
+    threads, one per neighbour heard and one for queries, so they may run at the same time as each
+    other. They must be quick: once 256 messages wait for one, the link stops, and its sender with
+    it. `hello` may return None for what it does not know; it is asked for "hello", for other words,
+    and for "done/<name>", which under TLS only that agent can ask. `on_link` is called when a
+    neighbour has come or gone.
 
-    What is refused is counted in `refused`, by reason: "oversized", "unexpected" (a pattern for a key, a deletion, a
-    reply to another question) and "error" (a callback raised; `last_error` is the last such exception). What the
-    access control drops, and messages more than twice too long, never get as far as here and are not counted.
+    What is refused is counted in `refused`, by reason: "oversized", "unexpected" (a pattern for a
+    key, a deletion, a reply to another question) and "error" (a callback raised; `last_error` is
+    the last such exception). What the access control drops, and messages more than twice too long,
+    never get as far as here and are not counted.
     """
 
     def __init__(
@@ -84,14 +88,24 @@ class Transport:
         self.largest = require.count("largest", largest)
         self.refused: Counter[str] = Counter()
         self.last_error: Exception | None = None
-        self._on_message, self._outbox, self._hello, self._on_link = on_message, outbox, hello, on_link
+        self._on_message, self._outbox, self._hello, self._on_link = (
+            on_message,
+            outbox,
+            hello,
+            on_link,
+        )
         self._lock, self._alive, self._closed = threading.Lock(), set[str](), False
         self._met: Counter[str] = Counter()
 
         connect = [p.endpoint for name, p in neighbours.items() if me.name < name]
-        # Zenoh drops what is longer than this as its fragments arrive, which bounds what a neighbour can make us hold.
+        # Zenoh drops what is longer than this as its fragments arrive, which bounds what a
+        # neighbour can make us hold.
         config = session_config(
-            [me, *neighbours.values()], [me.endpoint], connect, credentials, 2 * self.largest + 65536
+            [me, *neighbours.values()],
+            [me.endpoint],
+            connect,
+            credentials,
+            2 * self.largest + 65536,
         )
         if credentials is not None:
             credentials.verify(me.name, me.host)
@@ -107,7 +121,9 @@ class Transport:
             ]
             answers = ["*", *(f"done/{name}" for name in self.heard_by)]
             self._queryables = [
-                self._session.declare_queryable(self._key(me.name, what), self._answer, complete=True)
+                self._session.declare_queryable(
+                    self._key(me.name, what), self._answer, complete=True
+                )
                 for what in answers
             ]
             # Last, so that whoever sees this agent alive can already ask it.
@@ -119,31 +135,50 @@ class Transport:
     def publish(self, round: int, payload: bytes) -> None:
         """Send to everyone who hears me.
 
-        Blocks while the queue to a neighbour is full; one that takes nothing for a whole lease loses its link instead.
+        Blocks while the queue to a neighbour is full; one that takes nothing for a whole lease
+        loses its link instead.
         """
         if len(payload) > self.largest:
             require.fail("payload", f"at most {self.largest} bytes", f"{len(payload)} bytes")
-        key, session = self._key(self.me.name, str(require.count("round", round, 0))), self._opened()
+        key, session = (
+            self._key(self.me.name, str(require.count("round", round, 0))),
+            self._opened(),
+        )
         try:
-            session.put(key, payload, congestion_control=zenoh.CongestionControl.BLOCK, express=True)
+            session.put(
+                key, payload, congestion_control=zenoh.CongestionControl.BLOCK, express=True
+            )
         except zenoh.ZError as error:
             raise OSError(f"{key} cannot be published: {_reason(error)}") from None
 
     def fetch(self, agent: str, round: int, timeout: float) -> bytes | None:
-        """The message of a round from its sender's outbox; None, at once, if the sender is away or no longer has it."""
+        """The message of a round from its sender's outbox;
+        None, at once, if the sender is away or no longer has it.
+        """
         return self.ask(agent, str(require.count("round", round, 0)), timeout)
 
     def ask(self, agent: str, what: str, timeout: float) -> bytes | None:
-        """What `agent` answers to a query for `what`, such as "hello"; None if it is away or has no answer."""
+        """What `agent` answers to a query for `what`, such as "hello";
+        None if it is away or has no answer.
+        """
         key = self._question(agent, what)
-        return _ask(self._opened(), key, self.largest, require.positive("timeout", timeout), self._refuse)
+        return _ask(
+            self._opened(), key, self.largest, require.positive("timeout", timeout), self._refuse
+        )
 
     def inquire(
-        self, agent: str, what: str, timeout: float, answered: Callable[[bytes], None], ended: Callable[[], None]
+        self,
+        agent: str,
+        what: str,
+        timeout: float,
+        answered: Callable[[bytes], None],
+        ended: Callable[[], None],
     ) -> None:
-        """The same without waiting: `answered` is called with every good answer, and then `ended`, on a thread of Zenoh's.
+        """The same without waiting: `answered` is called with every good answer, and then `ended`,
+        on a thread of Zenoh's.
 
-        It ends when all have answered or said that they have no answer, when their link is lost, or when the time is up.
+        It ends when all have answered or said that they have no answer, when their link is lost, or
+        when the time is up.
         """
         key, session = self._question(agent, what), self._opened()
 
@@ -154,12 +189,21 @@ class Transport:
             except Exception as error:
                 self._refuse("error", error)
 
-        _get(session, key, require.positive("timeout", timeout), zenoh.handlers.Callback(heard, ended))
+        _get(
+            session,
+            key,
+            require.positive("timeout", timeout),
+            zenoh.handlers.Callback(heard, ended),
+        )
 
     def _question(self, agent: str, what: str) -> str:
         require.one_of("agent", agent, self.neighbours)
-        if not isinstance(what, str) or not (WORD.fullmatch(what) or what == f"done/{self.me.name}"):
-            require.fail("what", f'1 to 128 letters, digits, _ or -, or "done/{self.me.name}"', what)
+        if not isinstance(what, str) or not (
+            WORD.fullmatch(what) or what == f"done/{self.me.name}"
+        ):
+            require.fail(
+                "what", f'1 to 128 letters, digits, _ or -, or "done/{self.me.name}"', what
+            )
         return self._key(agent, what)
 
     def alive(self) -> set[str]:
@@ -168,7 +212,9 @@ class Transport:
             return set(self._alive)
 
     def met(self, name: str) -> int:
-        """How often that neighbour has come: a message that was under way when its link broke is lost."""
+        """How often that neighbour has come:
+        a message that was under way when its link broke is lost.
+        """
         with self._lock:
             return self._met[name]
 
@@ -234,7 +280,8 @@ class Transport:
         return changed
 
     def _answer(self, query: zenoh.Query) -> None:
-        # Leaving the block ends the query, also where there is no answer: the asker learns that at once.
+        # Leaving the block ends the query, also where there is no answer: the asker learns
+        # that at once.
         with query:
             try:
                 key = str(query.key_expr)
@@ -250,18 +297,29 @@ class Transport:
 
 
 class Observer:
-    """Looks at a network from outside: connects to every agent and asks who it is; listens nowhere, publishes nothing.
+    """Looks at a network from outside: connects to every agent and asks who it is; listens nowhere,
+    publishes nothing.
 
-    Under TLS its certificate has the common name "observer", which may ask for `hearsay/<run>/*/hello` and no more.
+    Under TLS its certificate has the common name "observer", which may ask for
+    `hearsay/<run>/*/hello` and no more.
     """
 
-    def __init__(self, run: str, peers: Sequence[Peer], credentials: Credentials | None, *, largest: int = 1 << 20):
+    def __init__(
+        self,
+        run: str,
+        peers: Sequence[Peer],
+        credentials: Credentials | None,
+        *,
+        largest: int = 1 << 20,
+    ):
         self.run, self.peers = valid_name("run", run), {peer.name: peer for peer in peers}
         self.largest = require.count("largest", largest)
         self.refused: Counter[str] = Counter()
         if credentials is not None:
             credentials.verify(OBSERVER)
-        config = session_config(peers, [], [peer.endpoint for peer in peers], credentials, 2 * self.largest + 65536)
+        config = session_config(
+            peers, [], [peer.endpoint for peer in peers], credentials, 2 * self.largest + 65536
+        )
         self._session = _open(config, "no endpoint")
 
     def hello(self, agent: str, timeout: float = 2.0) -> bytes | None:
@@ -309,26 +367,32 @@ def _reason(error: zenoh.ZError) -> str:
 
 
 def _close_at_exit() -> None:
-    # Zenoh's callback threads are no daemons: a process that fails without closing would wait for them for ever, and
-    # `atexit` comes after that wait.
+    # Zenoh's callback threads are no daemons: a process that fails without closing would wait for
+    # them for ever, and `atexit` comes after that wait.
     threading.main_thread().join()
     for session in list(_sessions):
         _close(session)
-    # A thread that comes back from Zenoh when Python has been taken down aborts the process: its exit code would be a crash's.
+    # A thread that comes back from Zenoh when Python has been taken down aborts the process: its
+    # exit code would be a crash's.
     for closer in list(_closing):
         closer.join(LAST_SECONDS)
 
 
 def _get(session: zenoh.Session, key: str, timeout: float, handler: Any = None) -> Any:
-    # All who may know: a restarted agent may still be remembered under its dead link. The first good answer wins.
+    # All who may know: a restarted agent may still be remembered under its dead link. The first
+    # good answer wins.
     everyone, each = zenoh.QueryTarget.ALL, zenoh.ConsolidationMode.NONE
     try:
-        return session.get(key, handler, target=everyone, consolidation=each, timeout=timeout, express=True)
+        return session.get(
+            key, handler, target=everyone, consolidation=each, timeout=timeout, express=True
+        )
     except zenoh.ZError as error:
         raise OSError(f"{key} cannot be asked for: {_reason(error)}") from None
 
 
-def _checked(reply: zenoh.Reply, key: str, largest: int, refuse: Callable[[str], None]) -> bytes | None:
+def _checked(
+    reply: zenoh.Reply, key: str, largest: int, refuse: Callable[[str], None]
+) -> bytes | None:
     sample = reply.ok
     if sample is None:
         return None  # the time was up
@@ -341,7 +405,9 @@ def _checked(reply: zenoh.Reply, key: str, largest: int, refuse: Callable[[str],
     return None
 
 
-def _ask(session: zenoh.Session, key: str, largest: int, timeout: float, refuse: Callable[[str], None]) -> bytes | None:
+def _ask(
+    session: zenoh.Session, key: str, largest: int, timeout: float, refuse: Callable[[str], None]
+) -> bytes | None:
     checked = (_checked(reply, key, largest, refuse) for reply in _get(session, key, timeout))
     return next((answer for answer in checked if answer is not None), None)
 

@@ -1,6 +1,9 @@
-"""The papers' experiments: settings and calls only. EXPERIMENTS maps the name on the command line to a function.
+"""The papers' experiments: settings and calls only.
 
-Those on convex problems take a share of the paper's iterations as their scale, those with neural networks (NETWORKS) "small", "paper" or a share of the small one.
+EXPERIMENTS maps the name on the command line to a function.
+
+Those on convex problems take a share of the paper's iterations as their scale, those with neural
+networks (NETWORKS) "small", "paper" or a share of the small one.
 """
 
 from collections.abc import Callable
@@ -35,8 +38,12 @@ EXPERIMENTS: dict[str, Callable[..., Path]] = {
 NETWORKS = ("p1-mnist", "p1-cifar", "p1-table2", "p2-mnist", "p2-cifar", "p3-mnist", "p4-mnist")
 
 
-def scale_and_seeds(name: str, scale: str | float | None = None, seeds: int | None = None) -> dict[str, Any]:
-    """What `reproduce` is called with: the scale in the experiment's own terms, and as many seeds as that scale can afford."""
+def scale_and_seeds(
+    name: str, scale: str | float | None = None, seeds: int | None = None
+) -> dict[str, Any]:
+    """What `reproduce` is called with: the scale in the experiment's own terms,
+    and as many seeds as that scale can afford.
+    """
     network = require.one_of("experiment", name, EXPERIMENTS) in NETWORKS
     found: str | float = ("small" if network else 1.0) if scale is None else scale
     if found not in ("small", "paper"):

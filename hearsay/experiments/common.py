@@ -45,15 +45,25 @@ def swept(
     spread: float = 0.0,
     delta: float | None = None,
 ) -> tuple[Any, float]:
-    """The candidate with the smallest tracking error over the whole run (three seeds), and its key."""
+    """The candidate with the smallest tracking error over the whole run (three seeds),
+    and its key.
+    """
     scores = {}
     for key, candidate in candidates.items():
         run = complete(
             simulate(
-                candidate, problem, graph, steps=steps, seeds=3, every=max(1, steps // 100), reference=reference,
-                regret=False, spread=spread, delta=delta,
+                candidate,
+                problem,
+                graph,
+                steps=steps,
+                seeds=3,
+                every=max(1, steps // 100),
+                reference=reference,
+                regret=False,
+                spread=spread,
+                delta=delta,
             )
-        )  # fmt: skip
+        )
         scores[key] = float(run.metrics["tracking_error"].mean())
     best = min(scores, key=lambda s: np.nan_to_num(scores[s], nan=np.inf))
     return candidates[best], best
@@ -64,4 +74,13 @@ def stepped(algorithm: Any, powers: range) -> dict[float, Any]:
     return {2.0**p: replace(algorithm, step=algorithm.step.scaled(2.0**p)) for p in powers}
 
 
-__all__ = ["Progress", "Table", "complete", "conditions", "save_tables", "simulate", "stepped", "swept"]
+__all__ = [
+    "Progress",
+    "Table",
+    "complete",
+    "conditions",
+    "save_tables",
+    "simulate",
+    "stepped",
+    "swept",
+]

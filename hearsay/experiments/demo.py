@@ -1,9 +1,17 @@
-"""The demonstration: five hospitals in a ring, each with a privacy budget of its own, on the breast-cancer data."""
+"""The demonstration: five hospitals in a ring, each with a privacy budget of its own,
+on the breast-cancer data.
+"""
 
 from hearsay.config import Config
 
 CONFIG = Config(
-    problem={"loss": "logistic", "data": "breast-cancer", "agents": 5, "ridge": 0.02, "head_start": 60},
+    problem={
+        "loss": "logistic",
+        "data": "breast-cancer",
+        "agents": 5,
+        "ridge": 0.02,
+        "head_start": 60,
+    },
     graph={"kind": "ring"},
     algorithm={
         "name": "ldp-online",

@@ -1,13 +1,17 @@
 """Paper P1, section VII-B and C: a CNN on MNIST (Fig. 2, Table II) and on CIFAR-10 (Fig. 3).
 
-As printed: five learners in a circle, weights 0.3, 40 % of class i at learner i and the rest evenly, a ball of radius 1e5,
+As printed: five learners in a circle, weights 0.3, 40 % of class i at learner i and the rest
+evenly, a ball of radius 1e5,
 
-    step (t+1)^-0.71,  coupling 0.01 (t+1)^-0.7,  Laplace noise sqrt(2) (t+1)^(0.1 + 0.02 i),  600 iterations             (Figs. 2, 3)
-    noise 0.05 (t+1)^(0.1 + 0.01 i) times 0.5, 1, 1.5, 2,  3000 iterations, and the error of the DLG attacker               (Table II)
+    step (t+1)^-0.71,  coupling 0.01 (t+1)^-0.7,
+    Laplace noise sqrt(2) (t+1)^(0.1 + 0.02 i),  600 iterations                      (Figs. 2, 3)
+    noise 0.05 (t+1)^(0.1 + 0.01 i) times 0.5, 1, 1.5, 2,  3000 iterations,
+    and the error of the DLG attacker                                                (Table II)
 
-dsgd with the same steps and noise; dola with noise 0.35/(t+1); pdop with noise 0.5 0.98^t; their steps by their own rules.
-Not printed, and chosen here: the network (cnn-p1 in models.py), records per iteration (one; gradients are over all that have arrived), what bounds a gradient (a
-clip), and the scales of dola's and pdop's steps. "as printed" runs without the clip, so it has no certificate.
+dsgd with the same steps and noise; dola with noise 0.35/(t+1); pdop with noise 0.5 0.98^t; their
+steps by their own rules. Not printed, and chosen here: the network (cnn-p1 in models.py), records
+per iteration (one; gradients are over all that have arrived), what bounds a gradient (a clip), and
+the scales of dola's and pdop's steps. "as printed" runs without the clip, so it has no certificate.
 """
 
 from __future__ import annotations
@@ -53,10 +57,14 @@ AGENTS = 5
 SMALL, PAPER = Scale(60, 1500, 300), Scale(600)
 SMALL_TABLE, PAPER_TABLE = Scale(150, 1500, 300), Scale(3000)
 LEVELS = (0.5, 1.0, 1.5, 2.0)
-STRONGER = 100.0  # times the printed coupling: then it is (t+1)^-0.7, close to that of the paper's first experiment
+# Times the printed coupling: then it is (t+1)^-0.7, close to that of the paper's first experiment.
+STRONGER = 100.0
 PAPER_TABLE_2 = {  # level: training accuracy, test accuracy, the attacker's error
-    0.5: (0.9402, 0.9449, 0.2696), 1.0: (0.9350, 0.9380, 0.2786), 1.5: (0.8862, 0.8964, 0.2898), 2.0: (0.8180, 0.8259, 0.3110),
-}  # fmt: skip
+    0.5: (0.9402, 0.9449, 0.2696),
+    1.0: (0.9350, 0.9380, 0.2786),
+    1.5: (0.8862, 0.8964, 0.2898),
+    2.0: (0.8180, 0.8259, 0.3110),
+}
 
 
 def noise(level: float, spread: float) -> tuple[PowerLaw, ...]:
@@ -64,7 +72,9 @@ def noise(level: float, spread: float) -> tuple[PowerLaw, ...]:
 
 
 def printed(level: float = math.sqrt(2), spread: float = 0.02) -> LdpOnline:
-    return LdpOnline(step=PowerLaw(1.0, -0.71), coupling=PowerLaw(0.01, -0.7), noise=noise(level, spread))
+    return LdpOnline(
+        step=PowerLaw(1.0, -0.71), coupling=PowerLaw(0.01, -0.7), noise=noise(level, spread)
+    )
 
 
 def others() -> dict[str, Algorithm]:
@@ -75,10 +85,19 @@ def others() -> dict[str, Algorithm]:
     }
 
 
-def problem_and_graph(data: str, scale: Scale, clip: float | None, data_dir: str | None) -> tuple[Problem, Graph]:
+def problem_and_graph(
+    data: str, scale: Scale, clip: float | None, data_dir: str | None
+) -> tuple[Problem, Graph]:
     problem = neural(
-        data, model="cnn-p1", agents=AGENTS, partition="dominant:0.4", clip=clip, radius=1e5, data_dir=data_dir, **scale.data()
-    )  # fmt: skip
+        data,
+        model="cnn-p1",
+        agents=AGENTS,
+        partition="dominant:0.4",
+        clip=clip,
+        radius=1e5,
+        data_dir=data_dir,
+        **scale.data(),
+    )
     return problem, graphs.ring(AGENTS, weight=0.3)
 
 
@@ -112,13 +131,22 @@ def figure(data: str, scale: Scale, data_dir: str | None, seeds: int, progress: 
 
 
 def reproduce(
-    folder: Path, *, data_dir: str | None, seeds: int, scale: str | float, progress: Progress, data: str = "mnist"
+    folder: Path,
+    *,
+    data_dir: str | None,
+    seeds: int,
+    scale: str | float,
+    progress: Progress,
+    data: str = "mnist",
 ) -> Path:
     from hearsay.report.run import comparison_report
 
     chosen = scale_of(scale, SMALL, PAPER)
     runs = figure(data, chosen, data_dir, seeds, progress)
-    title = {"mnist": "Paper P1: a CNN on MNIST (Fig. 2)", "cifar10": "Paper P1: a CNN on CIFAR-10 (Fig. 3)"}[data]
+    title = {
+        "mnist": "Paper P1: a CNN on MNIST (Fig. 2)",
+        "cifar10": "Paper P1: a CNN on CIFAR-10 (Fig. 3)",
+    }[data]
     table = ends(runs, f"After {chosen.steps:,} iterations, {seeds} seed{'s' if seeds > 1 else ''}")
     save_tables(folder, {"ends": table, "curves": curves(runs)})
     return comparison_report(runs, folder, title, notes=_notes(runs, chosen), tables=[table])
@@ -133,7 +161,12 @@ def table_2(
     free, graph = problem_and_graph("mnist", scale, None, data_dir)
     clipped, _ = problem_and_graph("mnist", scale, CLIP, data_dir)
     found = against_noise(
-        printed(0.05, 0.01), free, graph, levels=LEVELS, progress=partial(progress, "attack"), **attack
+        printed(0.05, 0.01),
+        free,
+        graph,
+        levels=LEVELS,
+        progress=partial(progress, "attack"),
+        **attack,
     )
     runs, rows = {}, []
     for index, level in enumerate(LEVELS):
@@ -143,9 +176,12 @@ def table_2(
         runs[f"×{level:g}"], runs[f"×{level:g}, coupling × {STRONGER:g}"] = results
         paper, errors = PAPER_TABLE_2[level], found.errors[index]
         budget = certified(algorithm, clipped, graph, scale.steps)
-        formula = max(algorithm.paper_epsilon(graph, i, clipped, scale.steps) or 0.0 for i in range(AGENTS))
+        formula = max(
+            algorithm.paper_epsilon(graph, i, clipped, scale.steps) or 0.0 for i in range(AGENTS)
+        )
         accuracies = (
-            _three(results, metric, value) for metric, value in (("train_accuracy", paper[0]), ("accuracy", paper[1]))
+            _three(results, metric, value)
+            for metric, value in (("train_accuracy", paper[0]), ("accuracy", paper[1]))
         )
         rows.append(
             [
@@ -159,10 +195,22 @@ def table_2(
         )
         progress("training", index + 1, len(LEVELS))
     header = [
-        "noise", "training accuracy", f"coupling × {STRONGER:g}", "(paper)", "test accuracy", f"coupling × {STRONGER:g}", "(paper)", "attacker's error", "(paper)",
-        "ε by the paper's formula", "ε certified, clipped",
-    ]  # fmt: skip
-    caption = f"Table II after {scale.steps:,} iterations, mean ± standard deviation over {seeds} seeds; the attacker's error is the root mean squared error of a pixel in [0, 1]"
+        "noise",
+        "training accuracy",
+        f"coupling × {STRONGER:g}",
+        "(paper)",
+        "test accuracy",
+        f"coupling × {STRONGER:g}",
+        "(paper)",
+        "attacker's error",
+        "(paper)",
+        "ε by the paper's formula",
+        "ε certified, clipped",
+    ]
+    caption = (
+        f"Table II after {scale.steps:,} iterations, mean ± standard deviation over {seeds} seeds;"
+        " the attacker's error is the root mean squared error of a pixel in [0, 1]"
+    )
     return (caption, header, rows), runs, found
 
 
@@ -189,8 +237,13 @@ def reproduce_table_2(
         ("What the attacker sees.", gallery(found)),
     ]
     return comparison_report(
-        runs, folder, "Paper P1: noise, accuracy and reconstruction (Table II)", notes=_table_notes(chosen), tables=[table], figures=figures
-    )  # fmt: skip
+        runs,
+        folder,
+        "Paper P1: noise, accuracy and reconstruction (Table II)",
+        notes=_table_notes(chosen),
+        tables=[table],
+        figures=figures,
+    )
 
 
 reproduce_cifar: Callable[..., Path] = partial(reproduce, data="cifar10")
@@ -209,20 +262,43 @@ def _notes(runs: Runs, scale: Scale) -> list[str]:
     first, small = runs["ldp-online, as printed"], list(runs)[-1]
     budget = max(runs["ldp-online, clipped"].certificate.epsilon)
     return [
-        f"Settings as printed, {scale.steps} of the paper's 600 iterations. Not printed and chosen here: the network (cnn-p1, {first.problem.dimension:,} parameters), one new record "
-        f"per learner and iteration, the clip {CLIP:g} that bounds a gradient, the scales of dola's and pdop's steps.",
-        f"Without a clip nothing bounds what one record does, so the printed run has no budget. With it the certified budget is {show(budget)}: a finite number that "
-        f"protects nobody. A network has no known curvature, so a record may move every later gradient by 2 × {CLIP:g} from its first use on, and the "
-        "coupling is too weak to forget it. The paper's formula counts the same with the most favourable L = 0.",
-        f"Beside it: the same algorithm with its best step at that budget, and {small} with δ = {DELTA:g}, where noise on gradients of batches is charged once per use of a record.",
-    ]  # fmt: skip
+        (
+            f"Settings as printed, {scale.steps} of the paper's 600 iterations. Not printed and"
+            f" chosen here: the network (cnn-p1, {first.problem.dimension:,} parameters), one new"
+            f" record per learner and iteration, the clip {CLIP:g} that bounds a gradient, the"
+            " scales of dola's and pdop's steps."
+        ),
+        (
+            "Without a clip nothing bounds what one record does, so the printed run has no budget."
+            f" With it the certified budget is {show(budget)}: a finite number that protects"
+            " nobody. A network has no known curvature, so a record may move every later gradient"
+            f" by 2 × {CLIP:g} from its first use on, and the coupling is too weak to forget it."
+            " The paper's formula counts the same with the most favourable L = 0."
+        ),
+        (
+            f"Beside it: the same algorithm with its best step at that budget, and {small} with δ ="
+            f" {DELTA:g}, where noise on gradients of batches is charged once per use of a record."
+        ),
+    ]
 
 
 def _table_notes(scale: Scale) -> list[str]:
     return [
-        f"Settings as printed, {scale.steps} of the paper's 3,000 iterations; the network, one record per iteration and what is meant by the attacker's error are not printed.",
-        "The attacker knows the algorithm, the network's public start and every message; it looks for the record whose messages would have been these (audit/dlg.py). "
-        "It attacks the first iteration, where it knows the learner's state exactly. Accuracy is that of runs without a clip, budgets are those with one.",
-        f"With the printed coupling, 0.01 (t+1)^-0.7, a hundredth of a neighbour's noise is taken in at the first step and less ever after: about 0.0007 in each parameter over 3,000 iterations, which no network would notice. "
-        f"So the printed coupling cannot make accuracy fall with the noise as in the paper's table. The second column of each kind has {STRONGER:g} times that coupling.",
+        (
+            f"Settings as printed, {scale.steps} of the paper's 3,000 iterations; the network, one"
+            " record per iteration and what is meant by the attacker's error are not printed."
+        ),
+        (
+            "The attacker knows the algorithm, the network's public start and every message; it"
+            " looks for the record whose messages would have been these (audit/dlg.py). It attacks"
+            " the first iteration, where it knows the learner's state exactly. Accuracy is that of"
+            " runs without a clip, budgets are those with one."
+        ),
+        (
+            "With the printed coupling, 0.01 (t+1)^-0.7, a hundredth of a neighbour's noise is"
+            " taken in at the first step and less ever after: about 0.0007 in each parameter over"
+            " 3,000 iterations, which no network would notice. So the printed coupling cannot make"
+            " accuracy fall with the noise as in the paper's table. The second column of each kind"
+            f" has {STRONGER:g} times that coupling."
+        ),
     ]

@@ -1,7 +1,8 @@
 """Finished parts of an experiment, kept on disk until the whole of it is done.
 
-An experiment is many simulations and one report at the end. While `keeping` is entered every simulation that has come to its end is written to a folder
-`parts`, under a fingerprint of all that it depends on, so that the same command goes on where an interrupt, a kill or a full disk ended it.
+An experiment is many simulations and one report at the end. While `keeping` is entered every
+simulation that has come to its end is written to a folder `parts`, under a fingerprint of all that
+it depends on, so that the same command goes on where an interrupt, a kill or a full disk ended it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ FOLDER, PAGE = "parts", "interrupted.html"
 
 @dataclass
 class Parts:
-    """The parts of one experiment: `done` are those of this call, the `found` first ones of them came from an earlier one."""
+    """The parts of one experiment: `done` are those of this call, the `found` first ones of them
+    came from an earlier one.
+    """
 
     home: Path
     done: list[Run] = field(default_factory=list)
@@ -41,12 +44,27 @@ class Parts:
         from hearsay.report.run import comparison_report
 
         rows = [
-            [r.algorithm.name, r.problem.name, int(r.steps[-1]), len(r.seeds), show(max(r.certificate.epsilon))]
+            [
+                r.algorithm.name,
+                r.problem.name,
+                int(r.steps[-1]),
+                len(r.seeds),
+                show(max(r.certificate.epsilon)),
+            ]
             for r in self.done
         ]
-        table = ("Runs that are finished", ["algorithm", "problem", "steps", "seeds", "largest epsilon"], rows)
-        note = "INTERRUPTED: this is no report of the experiment, only a list of its runs that are finished and kept."
-        return comparison_report({}, self.home, title, notes=[note], tables=[table] if rows else [], name=PAGE)
+        table = (
+            "Runs that are finished",
+            ["algorithm", "problem", "steps", "seeds", "largest epsilon"],
+            rows,
+        )
+        note = (
+            "INTERRUPTED: this is no report of the experiment, only a list of its runs that are"
+            " finished and kept."
+        )
+        return comparison_report(
+            {}, self.home, title, notes=[note], tables=[table] if rows else [], name=PAGE
+        )
 
 
 _current: ContextVar[Parts | None] = ContextVar("parts", default=None)
@@ -77,7 +95,9 @@ def simulate(algorithm: Algorithm, problem: Problem, graph: Graph, **options: An
     parts = _current.get()
     if parts is None:
         return complete(library_simulate(algorithm, problem, graph, **options))
-    asked = {k: v for k, v in options.items() if k != "reference"} | {"reference": bool(options.get("reference", True))}
+    asked = {k: v for k, v in options.items() if k != "reference"} | {
+        "reference": bool(options.get("reference", True))
+    }
     mark = fingerprint(algorithm, problem, graph, tuple(sorted(asked.items())))
     path = parts.home / FOLDER / f"{mark[:32]}.npz"
     if path.exists():
@@ -107,8 +127,19 @@ def _arrays(run: Run) -> dict[str, np.ndarray]:
 def _read(path: Path, algorithm: Algorithm, problem: Problem, graph: Graph) -> Run:
     stored = checkpoint.read(path)
     certificate = Certificate.from_json(str(stored["certificate"]))
-    raw = {name[len("raw_") :]: values for name, values in stored.items() if name.startswith("raw_")}
+    raw = {
+        name[len("raw_") :]: values for name, values in stored.items() if name.startswith("raw_")
+    }
     return Run(
-        algorithm, problem, graph, certificate, stored["seeds"].tolist(), stored["steps"], raw, stored["spent"], stored["models"],
-        str(stored["stopped"]) or None, float(stored["seconds"]),
-    )  # fmt: skip
+        algorithm,
+        problem,
+        graph,
+        certificate,
+        stored["seeds"].tolist(),
+        stored["steps"],
+        raw,
+        stored["spent"],
+        stored["models"],
+        str(stored["stopped"]) or None,
+        float(stored["seconds"]),
+    )

@@ -1,8 +1,8 @@
 """Graphs by name, from networkx, and from edges, with a rule for their weights.
 
-Builders take any number of agents and a weight rule: a number (the same on every edge), "uniform" (1 / (1 + largest
-degree)), "metropolis" (1 / (1 + the larger of the two degrees)) or, for directed graphs, "degree". networkx does the
-graph theory.
+Builders take any number of agents and a weight rule: a number (the same on every edge), "uniform"
+(1 / (1 + largest degree)), "metropolis" (1 / (1 + the larger of the two degrees)) or, for directed
+graphs, "degree". networkx does the graph theory.
 """
 
 from __future__ import annotations
@@ -20,12 +20,16 @@ Rule = str | float
 
 
 def from_networkx(graph: nx.Graph, weight: Rule = "metropolis", name: str = "custom") -> Graph:
-    """Any connected networkx graph; nodes are numbered in their order. weight="given" reads the edges' weights.
+    """Any connected networkx graph; nodes are numbered in their order. weight="given" reads the
+    edges' weights.
 
-    A directed graph (edge j -> i: agent i hears agent j) gives the pair R and C that gradient tracking needs; its rule is "degree" or a number.
+    A directed graph (edge j -> i: agent i hears agent j) gives the pair R and C that gradient
+    tracking needs; its rule is "degree" or a number.
     """
     if graph.is_directed():
-        return _from_digraph(graph, "degree" if isinstance(weight, str) and weight == "metropolis" else weight, name)
+        return _from_digraph(
+            graph, "degree" if isinstance(weight, str) and weight == "metropolis" else weight, name
+        )
     if graph.number_of_nodes() == 0:
         raise ValueError("graph must have at least one agent, got none")
     plain = nx.convert_node_labels_to_integers(nx.Graph(graph))
@@ -37,7 +41,9 @@ def from_networkx(graph: nx.Graph, weight: Rule = "metropolis", name: str = "cus
         rule = _rule(weight, plain)
         for i, j in plain.edges:
             plain.edges[i, j]["weight"] = rule(i, j)
-    return from_weights(nx.to_scipy_sparse_array(plain, nodelist=range(len(plain)), dtype=np.float64), name)
+    return from_weights(
+        nx.to_scipy_sparse_array(plain, nodelist=range(len(plain)), dtype=np.float64), name
+    )
 
 
 def _from_digraph(graph: nx.DiGraph, weight: Rule, name: str) -> Graph:
@@ -47,9 +53,13 @@ def _from_digraph(graph: nx.DiGraph, weight: Rule, name: str) -> Graph:
     plain.remove_edges_from(list(nx.selfloop_edges(plain)))
     if isinstance(weight, str) and weight == "given":
         _check_given(plain)
-        return from_weights(nx.to_scipy_sparse_array(plain, nodelist=range(len(plain)), dtype=np.float64).T, name)
+        return from_weights(
+            nx.to_scipy_sparse_array(plain, nodelist=range(len(plain)), dtype=np.float64).T, name
+        )
     if isinstance(weight, str) and weight != "degree":
-        require.fail("weight", 'a positive number, "degree" or "given" for a directed graph', weight)
+        require.fail(
+            "weight", 'a positive number, "degree" or "given" for a directed graph', weight
+        )
     ones = sparse.csr_array(
         nx.to_scipy_sparse_array(plain, nodelist=range(len(plain)), weight=None, dtype=np.float64).T
     )
@@ -91,16 +101,26 @@ def exponential(agents: int, weight: Rule = "metropolis") -> Graph:
 
 
 def random(agents: int, weight: Rule = "metropolis", *, degree: int = 4, seed: int = 0) -> Graph:
-    """A random graph in which every agent has `degree` neighbours; drawn again until it is connected."""
+    """A random graph in which every agent has `degree` neighbours;
+    drawn again until it is connected.
+    """
     agents = require.count("agents", agents, 2)
-    degree, seed = min(require.count("degree", degree, 2), agents - 1), require.natural("seed", seed)
+    degree, seed = (
+        min(require.count("degree", degree, 2), agents - 1),
+        require.natural("seed", seed),
+    )
     if agents * degree % 2:
-        raise ValueError(f"agents * degree must be even (no such graph exists otherwise), got {agents} * {degree}")
+        raise ValueError(
+            f"agents * degree must be even (no such graph exists otherwise), got {agents} *"
+            f" {degree}"
+        )
     for attempt in range(100):
         graph = nx.random_regular_graph(degree, agents, seed=seed + attempt)
         if nx.is_connected(graph):
             return from_networkx(graph, weight, "random")
-    raise ValueError(f"no connected {degree}-regular graph on {agents} agents in 100 draws; raise the degree")
+    raise ValueError(
+        f"no connected {degree}-regular graph on {agents} agents in 100 draws; raise the degree"
+    )
 
 
 def directed_ring(agents: int, weight: Rule = "degree") -> Graph:
@@ -109,9 +129,13 @@ def directed_ring(agents: int, weight: Rule = "degree") -> Graph:
     return from_networkx(nx.cycle_graph(agents, create_using=nx.DiGraph), weight, "directed-ring")
 
 
-def random_digraph(agents: int, weight: Rule = "degree", *, degree: int = 3, seed: int = 0) -> Graph:
-    """A random directed graph, unbalanced on purpose: a directed ring in random order, so that everybody reaches everybody, and in the mean
-    `degree` - 1 more edges per agent, drawn with preference for some agents."""
+def random_digraph(
+    agents: int, weight: Rule = "degree", *, degree: int = 3, seed: int = 0
+) -> Graph:
+    """A random directed graph, unbalanced on purpose: a directed ring in random order, so that
+    everybody reaches everybody, and in the mean `degree` - 1 more edges per agent, drawn with
+    preference for some agents.
+    """
     agents = require.count("agents", agents, 2)
     degree = require.count("degree", degree)
     rng = np.random.default_rng([require.natural("seed", seed), *b"digraph"])
@@ -121,7 +145,9 @@ def random_digraph(agents: int, weight: Rule = "degree", *, degree: int = 3, see
     graph.add_edges_from(zip(order, np.roll(order, 1), strict=True))
     liking = rng.dirichlet(np.ones(agents))
     for source, target in zip(
-        rng.choice(agents, (degree - 1) * agents, p=liking), rng.integers(0, agents, (degree - 1) * agents), strict=True
+        rng.choice(agents, (degree - 1) * agents, p=liking),
+        rng.integers(0, agents, (degree - 1) * agents),
+        strict=True,
     ):
         if source != target:
             graph.add_edge(int(source), int(target))
@@ -129,8 +155,11 @@ def random_digraph(agents: int, weight: Rule = "degree", *, degree: int = 3, see
 
 
 def edges(agents: int, edges: list, weight: Rule | None = None, *, directed: bool = False) -> Graph:
-    """Any graph, edge by edge: [i, j] or [i, j, weight]. `directed`: agent j hears agent i. Edges without a weight of their own take `weight`, by
-    default "metropolis", or "degree" where directed."""
+    """Any graph, edge by edge: [i, j] or [i, j, weight].
+
+    `directed`: agent j hears agent i. Edges without a weight of their own take `weight`,
+    by default "metropolis", or "degree" where directed.
+    """
     agents = require.count("agents", agents, 2)
     links = []
     for edge in edges:
@@ -139,7 +168,9 @@ def edges(agents: int, edges: list, weight: Rule | None = None, *, directed: boo
         ends = [require.count("edges", end, 0) for end in edge[:2]]
         if max(ends) >= agents:
             require.fail("edges", f"between agents 0 to {agents - 1}", list(edge))
-        links.append((*ends, require.positive("weight of an edge", edge[2]) if len(edge) == 3 else None))
+        links.append(
+            (*ends, require.positive("weight of an edge", edge[2]) if len(edge) == 3 else None)
+        )
     graph: nx.Graph = nx.DiGraph() if directed else nx.Graph()
     graph.add_nodes_from(range(agents))
     graph.add_weighted_edges_from(links)
@@ -147,13 +178,16 @@ def edges(agents: int, edges: list, weight: Rule | None = None, *, directed: boo
     if own == {True, False}:
         raise ValueError("edges must all have a weight, or none of them")
     if own == {True} and weight is not None:
-        raise ValueError(f"weight must be left out where edges have weights of their own, got {weight!r}")
+        raise ValueError(
+            f"weight must be left out where edges have weights of their own, got {weight!r}"
+        )
     return from_networkx(graph, "given" if own == {True} else weight or "metropolis", "edges")
 
 
 def five_agents(agents: int = 5, weight: Rule = 1.0) -> Graph:
-    """Two different directed graphs on five agents in the style of paper P2's Fig. 1 (which prints no weights): agent 0 is the common root, neither is
-    strongly connected, and both are unbalanced."""
+    """Two different directed graphs on five agents in the style of paper P2's Fig. 1 (which prints
+    no weights): agent 0 is the common root, neither is strongly connected, and both are unbalanced.
+    """
     if require.count("agents", agents) != 5:  # the number itself is not used
         require.fail("agents", "5 for this pair of graphs", agents)
     edges = (
@@ -184,7 +218,9 @@ BUILDERS: dict[str, Callable[..., Graph]] = {
 
 def _check_given(graph: nx.Graph) -> None:
     for i, j, data in graph.edges(data=True):
-        data["weight"] = require.nonnegative(f"weight of the edge from {i} to {j}", data.get("weight", 1.0))
+        data["weight"] = require.nonnegative(
+            f"weight of the edge from {i} to {j}", data.get("weight", 1.0)
+        )
 
 
 def _rule(weight: Rule, graph: nx.Graph) -> Callable[[int, int], float]:

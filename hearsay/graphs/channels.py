@@ -1,7 +1,7 @@
 """What all agents hear at once: sum_j w_ij message_j, at a cost that follows the edges.
 
-Small or dense graphs use one matrix product. Large sparse ones gather each agent's neighbours, padded to the largest degree, or, where the degrees are
-very uneven (a star), add edge by edge.
+Small or dense graphs use one matrix product. Large sparse ones gather each agent's neighbours,
+padded to the largest degree, or, where the degrees are very uneven (a star), add edge by edge.
 """
 
 from __future__ import annotations
@@ -70,13 +70,18 @@ class Mixer(eqx.Module):
 
 
 def mixer(graph: Graph, channel: str, dtype: Any) -> Mixer:
-    """coupling and mixing: over R, own weight -sum_j r_ij or 1 - sum_j r_ij. pushing and pulling: over C, own weight -sum_j c_ji or -sum_j c_ij.
-    average: everybody's mean, whatever the graph."""
+    """coupling and mixing: over R, own weight -sum_j r_ij or 1 - sum_j r_ij. pushing and pulling:
+    over C, own weight -sum_j c_ji or -sum_j c_ij. average: everybody's mean, whatever the graph.
+    """
     require.one_of("channel", channel, ["coupling", "mixing", "pushing", "pulling", "average"])
     if channel == "average":
         return Mixer(Mean(), jnp.full(graph.agents, 1.0 / graph.agents, dtype))
     if channel in ("pushing", "pulling"):
-        own = -graph.handed_out if channel == "pushing" else -np.asarray(graph.pushed.sum(axis=1)).ravel()
+        own = (
+            -graph.handed_out
+            if channel == "pushing"
+            else -np.asarray(graph.pushed.sum(axis=1)).ravel()
+        )
         return Mixer(_others(graph.pushed, dtype), jnp.asarray(own, dtype))
     own = -graph.row_sums if channel == "coupling" else 1.0 - graph.row_sums
     return Mixer(_others(graph.weights, dtype), jnp.asarray(own, dtype))
@@ -94,7 +99,9 @@ def listening(graph: Graph, channel: str, agent: int) -> dict[int, float]:
 
 @require.plain_arguments
 def own_weight(graph: Graph, channel: str, agent: int, heard: float) -> float:
-    """The agent's own weight in that channel once it has heard others with so much weight in all."""
+    """The agent's own weight in that channel once it has heard others with
+    so much weight in all.
+    """
     if channel == "average":
         return 1.0 / graph.agents
     if channel == "pushing":
@@ -109,7 +116,9 @@ def _others(weights: sparse.csr_array, dtype: Any) -> Any:
     degrees = np.diff(weights.indptr)
     target = np.repeat(np.arange(n), degrees)
     if n * degrees.max() > 3 * edges:
-        return Edges(jnp.asarray(weights.indices), jnp.asarray(target), jnp.asarray(weights.data, dtype))
+        return Edges(
+            jnp.asarray(weights.indices), jnp.asarray(target), jnp.asarray(weights.data, dtype)
+        )
     slot = np.arange(edges) - np.repeat(weights.indptr[:-1], degrees)
     neighbour, weight = np.zeros((n, degrees.max()), np.int32), np.zeros((n, degrees.max()))
     neighbour[target, slot], weight[target, slot] = weights.indices, weights.data

@@ -1,19 +1,23 @@
 """Who hears whom, and with what weight.
 
-`Graph.weights[i, j]` is the weight that agent i gives to what it hears from agent j (no diagonal). From the same weights
-an algorithm takes either of the two matrices that the literature uses:
+`Graph.weights[i, j]` is the weight that agent i gives to what it hears from agent j (no diagonal).
+From the same weights an algorithm takes either of the two matrices that the literature uses:
 
-    coupling matrix   W = weights - diag(row sums)        W 1 = 0          own weight  -sum_j w_ij
-    mixing matrix     A = I + W                           A 1 = 1          own weight  1 - sum_j w_ij
+    coupling matrix   W = weights - diag(row sums)        W 1 = 0         own weight  -sum_j w_ij
+    mixing matrix     A = I + W                           A 1 = 1         own weight  1 - sum_j w_ij
 
-Builders take any number of agents and a weight rule: a number (the same on every edge), "uniform" (1 / (1 + largest
-degree)) or "metropolis" (1 / (1 + the larger of the two degrees)). networkx does the graph theory.
+Builders take any number of agents and a weight rule: a number (the same on every edge), "uniform"
+(1 / (1 + largest degree)) or "metropolis" (1 / (1 + the larger of the two degrees)). networkx does
+the graph theory.
 
-Directed graphs serve gradient tracking (paper P2), where states are pulled over `weights` = R and trackers are pushed over a second matrix `push` = C, with
+Directed graphs serve gradient tracking (paper P2), where states are pulled over `weights` = R and
+trackers are pushed over a second matrix `push` = C, with
 
-    pushing matrix    C - diag(column sums)               1' (...) = 0     own weight  -sum_j c_ji: an agent knows the weights it hands out
+    pushing matrix    C - diag(column sums)               1' (...) = 0     own weight  -sum_j c_ji:
+                      an agent knows the weights it hands out
 
-An edge j -> i means that agent i hears agent j. `weight="degree"` shares evenly: R_ij = 1 / (1 + what i hears), C_ij = 1 / (1 + who hears j).
+An edge j -> i means that agent i hears agent j. `weight="degree"` shares evenly:
+R_ij = 1 / (1 + what i hears), C_ij = 1 / (1 + who hears j).
 """
 
 from __future__ import annotations
@@ -36,10 +40,11 @@ class Graph:
 
     weights: sparse.csr_array
     name: str = "custom"
-    push: sparse.csr_array | None = None  # the trackers' weights C where they differ from the states' weights R
-    lossy: bool = (
-        False  # any edge may fail to deliver in any round: its term is then left out, and certificates allow for it
-    )
+    # The trackers' weights C where they differ from the states' weights R.
+    push: sparse.csr_array | None = None
+    # Any edge may fail to deliver in any round: its term is then left out, and certificates
+    # allow for it.
+    lossy: bool = False
 
     def __post_init__(self) -> None:
         require.settle(self, weights=_kept, push=require.optional(_kept), lossy=require.flag)
@@ -75,7 +80,9 @@ class Graph:
 
     @cached_property
     def coupling_eigenvalues(self) -> tuple[float, float]:
-        """(second largest, smallest) eigenvalue of the coupling matrix W: delta_2 and delta_m of paper P1."""
+        """(second largest, smallest) eigenvalue of the coupling matrix W:
+        delta_2 and delta_m of paper P1.
+        """
         self.require_symmetric()
         if self.agents == 1:
             return 0.0, 0.0
@@ -83,18 +90,28 @@ class Graph:
         if self.agents <= 600:
             values = np.linalg.eigvalsh(matrix.toarray())
             return float(values[-2]), float(values[0])
-        # W is negative semidefinite, so W - I/1000 has an inverse; without it the eigenvalues near 0 of a long ring take for ever.
-        top = sparse.linalg.eigsh(sparse.csc_array(matrix), k=2, sigma=1e-3, return_eigenvectors=False, tol=1e-9)
+        # W is negative semidefinite, so W - I/1000 has an inverse; without it the eigenvalues near
+        # 0 of a long ring take for ever.
+        top = sparse.linalg.eigsh(
+            sparse.csc_array(matrix), k=2, sigma=1e-3, return_eigenvectors=False, tol=1e-9
+        )
         low = sparse.linalg.eigsh(matrix, k=1, which="SA", return_eigenvectors=False, tol=1e-9)
         return float(np.sort(top)[0]), float(low[0])
 
     def digest(self) -> str:
-        """A fingerprint of all that a run depends on: who hears whom and with what weight, states and trackers, and whether messages may be lost."""
+        """A fingerprint of all that a run depends on: who hears whom and with what weight,
+        states and trackers, and whether messages may be lost.
+        """
         found = hashlib.sha256(f"{self.agents} lossy={self.lossy}".encode())
         for matrix in (self.weights, self.pushed):
             plain = matrix.copy()
-            plain.sum_duplicates()  # sorts too: the same weights in another order are the same graph
-            for array, kind in ((plain.indptr, np.int64), (plain.indices, np.int64), (plain.data, np.float64)):
+            # Sorts too: the same weights in another order are the same graph.
+            plain.sum_duplicates()
+            for array, kind in (
+                (plain.indptr, np.int64),
+                (plain.indices, np.int64),
+                (plain.data, np.float64),
+            ):
                 found.update(np.ascontiguousarray(array, kind).tobytes())
         return found.hexdigest()
 
@@ -109,7 +126,10 @@ class Graph:
 
     def require_agents(self, agents: int) -> None:
         if agents != self.agents:
-            raise ValueError(f"the graph has {self.agents} agents and the problem has {agents}: they must be equal")
+            raise ValueError(
+                f"the graph has {self.agents} agents and the problem has {agents}: they must be"
+                " equal"
+            )
 
     def require_symmetric(self) -> None:
         if not self.symmetric:
@@ -117,22 +137,27 @@ class Graph:
             worst = int(np.argmax(gap.data))
             i, j = int(gap.row[worst]), int(gap.col[worst])
             raise ValueError(
-                f"weights must be symmetric, got w[{i},{j}] = {self.weights[i, j]:g} and w[{j},{i}] = {self.weights[j, i]:g}"
+                f"weights must be symmetric, got w[{i},{j}] = {self.weights[i, j]:g} and w[{j},{i}]"
+                f" = {self.weights[j, i]:g}"
             )
 
     def require_doubly_stochastic(self) -> None:
-        """The mixing matrix A = I + W has rows that sum to 1 by construction: its columns must too, and its diagonal must be positive."""
+        """The mixing matrix A = I + W has rows that sum to 1 by construction: its columns must too,
+        and its diagonal must be positive.
+        """
         columns = np.asarray(self.weights.sum(axis=0)).ravel()
         worst = int(np.argmax(np.abs(columns - self.row_sums)))
         if abs(columns[worst] - self.row_sums[worst]) > 1e-9:
             raise ValueError(
-                f"the mixing matrix must be doubly stochastic, got column {worst} with sum {1 - self.row_sums[worst] + columns[worst]:g}"
+                f"the mixing matrix must be doubly stochastic, got column {worst} with sum"
+                f" {1 - self.row_sums[worst] + columns[worst]:g}"
             )
         fullest = int(np.argmax(self.row_sums))
         if self.row_sums[fullest] >= 1:
             raise ValueError(
-                f"the mixing matrix must have a positive diagonal, got {1 - self.row_sums[fullest]:g} in row {fullest} "
-                f"(its weights sum to {self.row_sums[fullest]:g})"
+                "the mixing matrix must have a positive diagonal, got"
+                f" {1 - self.row_sums[fullest]:g} in row {fullest} (its weights sum to"
+                f" {self.row_sums[fullest]:g})"
             )
 
     @cached_property
@@ -146,36 +171,49 @@ class Graph:
         matrix = sparse.eye_array(self.agents) + self.weights - sparse.diags_array(self.row_sums)
         if self.agents <= 600:
             return float(np.linalg.svd(matrix.toarray(), compute_uv=False)[1])
-        return float(np.sort(sparse.linalg.svds(matrix.tocsc(), k=2, return_singular_vectors=False))[0])
+        return float(
+            np.sort(sparse.linalg.svds(matrix.tocsc(), k=2, return_singular_vectors=False))[0]
+        )
 
     def roots(self) -> tuple[set[int], set[int]]:
-        """(agents whose states reach everybody over R, agents whom everybody's trackers reach over C): the roots of paper P2's Assumption 1."""
+        """(agents whose states reach everybody over R, agents whom everybody's trackers reach over
+        C): the roots of paper P2's Assumption 1.
+        """
         return _roots(_flow(self.weights)), _roots(_flow(self.pushed).reverse())
 
     def require_common_root(self) -> None:
-        """Paper P2, Assumption 1: spanning trees in G_R and in the transpose of G_C, with a root in common."""
+        """Paper P2, Assumption 1: spanning trees in G_R and in the transpose of G_C,
+        with a root in common.
+        """
         from_, to = self.roots()
         if not from_:
-            raise ValueError(f"no agent's state reaches everybody over R: {_stranded(_flow(self.weights))}")
+            raise ValueError(
+                f"no agent's state reaches everybody over R: {_stranded(_flow(self.weights))}"
+            )
         if not to:
             raise ValueError(
-                f"no agent is reached by everybody's tracker over C: {_stranded(_flow(self.pushed).reverse(), 'is not reached by the trackers of')}"
+                "no agent is reached by everybody's tracker over C:"
+                f" {_stranded(_flow(self.pushed).reverse(), 'is not reached by the trackers of')}"
             )
         if not from_ & to:
             raise ValueError(
-                f"R and C must have a root in common, but states spread from {_listed(from_)} only and trackers gather at {_listed(to)} only"
+                f"R and C must have a root in common, but states spread from {_listed(from_)} only"
+                f" and trackers gather at {_listed(to)} only"
             )
 
     def require_row_sums_below(self, limit: float, why: str) -> None:
         worst = int(np.argmax(self.row_sums))
         if self.row_sums[worst] > limit * (1 + 1e-12):
             raise ValueError(
-                f"the weights of agent {worst} must sum to at most {limit:g}, got {self.row_sums[worst]:g} ({why})"
+                f"the weights of agent {worst} must sum to at most {limit:g}, got"
+                f" {self.row_sums[worst]:g} ({why})"
             )
 
 
 def from_weights(matrix: Any, name: str = "custom") -> Graph:
-    """A graph from a matrix of weights (dense or sparse, the diagonal is ignored); checked for sign and connection."""
+    """A graph from a matrix of weights (dense or sparse, the diagonal is ignored);
+    checked for sign and connection.
+    """
     shape = np.shape(matrix) if not sparse.issparse(matrix) else matrix.shape
     if len(shape) != 2 or shape[0] != shape[1]:
         require.fail("weights", "a square matrix", shape)
@@ -188,7 +226,11 @@ def from_weights(matrix: Any, name: str = "custom") -> Graph:
     if weights.nnz and weights.data.min() < 0:
         coo = weights.tocoo()
         worst = int(np.argmin(coo.data))
-        require.fail(f"weights[{coo.row[worst]},{coo.col[worst]}]", "zero or positive", float(coo.data[worst]))
+        require.fail(
+            f"weights[{coo.row[worst]},{coo.col[worst]}]",
+            "zero or positive",
+            float(coo.data[worst]),
+        )
     graph = Graph(weights, name)
     require_connected(nx.from_scipy_sparse_array(weights, create_using=nx.DiGraph).to_undirected())
     return graph
@@ -197,13 +239,19 @@ def from_weights(matrix: Any, name: str = "custom") -> Graph:
 def pair(states: Graph, trackers: Graph, name: str | None = None) -> Graph:
     """States travel over the first graph (R), trackers over the second (C)."""
     trackers.require_agents(states.agents)
-    label = name or (states.name if states.name == trackers.name else f"{states.name} and {trackers.name}")
+    label = name or (
+        states.name if states.name == trackers.name else f"{states.name} and {trackers.name}"
+    )
     return Graph(states.weights, label, trackers.pushed)
 
 
 def from_mixing(matrix: Any, name: str = "custom") -> Graph:
-    """A graph from a full mixing matrix A, diagonal included; checked row by row for being stochastic (paper P3, Assumption 3, needs the columns too)."""
-    dense = require.array("matrix", _float64("matrix", matrix).toarray() if sparse.issparse(matrix) else matrix)
+    """A graph from a full mixing matrix A, diagonal included;
+    checked row by row for being stochastic (paper P3, Assumption 3, needs the columns too).
+    """
+    dense = require.array(
+        "matrix", _float64("matrix", matrix).toarray() if sparse.issparse(matrix) else matrix
+    )
     if dense.ndim != 2 or dense.shape[0] != dense.shape[1]:
         require.fail("matrix", "square", dense.shape)
     if not np.all(np.isfinite(dense)):
@@ -215,14 +263,18 @@ def from_mixing(matrix: Any, name: str = "custom") -> Graph:
         sums = dense.sum(axis=axis)
         worst = int(np.argmax(np.abs(sums - 1)))
         if abs(sums[worst] - 1) > 1e-9:
-            raise ValueError(f"matrix must be doubly stochastic, got {what} {worst} with sum {sums[worst]:g}")
+            raise ValueError(
+                f"matrix must be doubly stochastic, got {what} {worst} with sum {sums[worst]:g}"
+            )
     return from_weights(dense, name)
 
 
 def _kept(name: str, matrix: Any) -> sparse.csr_array:
     """Weights that nobody can write to: a certificate speaks of what was checked."""
     found = _float64(name, matrix)
-    return sparse.csr_array((require.kept(found.data), found.indices, found.indptr), shape=found.shape)
+    return sparse.csr_array(
+        (require.kept(found.data), found.indices, found.indptr), shape=found.shape
+    )
 
 
 def _float64(name: str, matrix: Any) -> sparse.csr_array:
@@ -231,13 +283,19 @@ def _float64(name: str, matrix: Any) -> sparse.csr_array:
         return sparse.csr_array(require.array(name, matrix))
     if matrix.dtype.kind not in "biuf":
         require.fail(name, "a matrix of real numbers", matrix.dtype)
-    return sparse.csr_array(matrix.astype(np.float64))  # before entries that are there twice are added up
+    # Before entries that are there twice are added up.
+    return sparse.csr_array(matrix.astype(np.float64))
 
 
 def require_connected(graph: nx.Graph) -> None:
-    parts = sorted((sorted(part) for part in nx.connected_components(graph)), key=lambda part: part[0])
+    parts = sorted(
+        (sorted(part) for part in nx.connected_components(graph)), key=lambda part: part[0]
+    )
     if len(parts) > 1:
-        shown = " and ".join("{" + ",".join(map(str, p[:8])) + (",..." if len(p) > 8 else "") + "}" for p in parts[:4])
+        shown = " and ".join(
+            "{" + ",".join(map(str, p[:8])) + (",..." if len(p) > 8 else "") + "}"
+            for p in parts[:4]
+        )
         more = f" and {len(parts) - 4} more" if len(parts) > 4 else ""
         raise ValueError(f"graph is not connected: {shown}{more}")
 
@@ -248,7 +306,9 @@ def _flow(weights: sparse.csr_array) -> nx.DiGraph:
 
 
 def _roots(flow: nx.DiGraph) -> set[int]:
-    """Nodes from which every other can be reached: the only source of the graph of strongly connected parts."""
+    """Nodes from which every other can be reached:
+    the only source of the graph of strongly connected parts.
+    """
     parts = nx.condensation(flow)
     sources = [part for part, degree in parts.in_degree if degree == 0]
     return set(parts.nodes[sources[0]]["members"]) if len(sources) == 1 else set()

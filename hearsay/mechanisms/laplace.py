@@ -1,9 +1,11 @@
 """Laplace noise: density exp(-|z| / b) / 2b in every coordinate, variance 2 b^2.
 
-One random word gives one sample: its lowest bit the sign, its high bits the magnitude -log(u), u in (0, 1). The sample is finite and never exactly 0.
+One random word gives one sample: its lowest bit the sign, its high bits the magnitude -log(u), u in
+(0, 1). The sample is finite and never exactly 0.
 
-These are floating-point samples of an idealised distribution. They are right for simulation; a deployment needs noise
-on a lattice, because the low bits of a floating-point sum can betray the value (Mironov 2012).
+These are floating-point samples of an idealised distribution. They are right for simulation; a
+deployment needs noise on a lattice, because the low bits of a floating-point sum can betray the
+value (Mironov 2012).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Random words: Threefry-2x32 (20 rounds) in counter mode, with both words of every block used.
 
-This is the generator behind jax's own keys, called directly: `jax.random.bits` spends a whole block on each 32-bit word to keep its results independent of
-sharding, which our per-(seed, agent, step) keys do not need. The words are two to four times cheaper this way (`make bench`).
+This is the generator behind jax's own keys, called directly: `jax.random.bits` spends a whole block
+on each 32-bit word to keep its results independent of sharding, which our per-(seed, agent, step)
+keys do not need. The words are two to four times cheaper this way (`make bench`).
 """
 
 from __future__ import annotations
@@ -21,8 +22,12 @@ def words(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     return threefry_2x32(jax.random.key_data(key), counter)[:count].reshape(shape)
 
 
-def signed_uniform(key: jax.Array, shape: tuple[int, ...], dtype: Any) -> tuple[jax.Array, jax.Array]:
-    """(sign bit, uniform in (0, 1)): the uniform is centred in its cell of width 2^-23 (2^-52 in float64), so it is never 0 or 1."""
+def signed_uniform(
+    key: jax.Array, shape: tuple[int, ...], dtype: Any
+) -> tuple[jax.Array, jax.Array]:
+    """(sign bit, uniform in (0, 1)): the uniform is centred in its cell of width 2^-23
+    (2^-52 in float64), so it is never 0 or 1.
+    """
     if dtype == jnp.float64:
         both = words(key, (2, *shape))
         word = (both[0].astype(jnp.uint64) << 32) | both[1].astype(jnp.uint64)

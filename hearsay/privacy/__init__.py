@@ -1,4 +1,7 @@
-"""The privacy engine: float64 NumPy and SciPy only, never jax. It knows schedules and nothing else of the library."""
+"""The privacy engine: float64 NumPy and SciPy only, never jax.
+
+It knows schedules and nothing else of the library.
+"""
 
 from hearsay.privacy.certificate import AgentBudget, Certificate
 from hearsay.privacy.participation import Cyclic, Every, History, Once

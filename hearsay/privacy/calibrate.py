@@ -1,4 +1,6 @@
-"""From a budget to the noise that meets it: the inverse of a certificate, never on the wrong side."""
+"""From a budget to the noise that meets it: the inverse of a certificate,
+never on the wrong side.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,19 @@ def cost(account: Account | OneMechanism, horizon: float) -> Bound:
     return Bound(value if math.isfinite(value) else math.inf, messages, reason=reason)
 
 
-def noise_factor(account: Account | OneMechanism, epsilon: float, horizon: float, delta: float | None = None) -> float:
-    """The factor by which the noise scale must grow (or may shrink) for the account to cost at most `epsilon`.
+def noise_factor(
+    account: Account | OneMechanism, epsilon: float, horizon: float, delta: float | None = None
+) -> float:
+    """The factor by which the noise scale must grow (or may shrink) for the account to cost at
+    most `epsilon`.
 
-    Pure epsilon is proportional to 1/scale and rho to 1/scale^2, so this is a closed form for Laplace noise and one root search for Gaussian noise.
+    Pure epsilon is proportional to 1/scale and rho to 1/scale^2, so this is a closed form for
+    Laplace noise and one root search for Gaussian noise.
     """
-    epsilon, delta = require.positive("epsilon", epsilon), require.optional(require.fraction)("delta", delta)
+    epsilon, delta = (
+        require.positive("epsilon", epsilon),
+        require.optional(require.fraction)("delta", delta),
+    )
     now = cost(account, horizon)
     if not math.isfinite(now.value):
         raise ValueError(f"no amount of noise on this schedule gives a finite budget: {now.reason}")
@@ -52,7 +61,11 @@ def noise_factor(account: Account | OneMechanism, epsilon: float, horizon: float
     if account.mechanism == "laplace":
         return float(now.value / epsilon * (1 + 1e-12))
     if delta is None:
-        what = "Gaussian noise" if account.mechanism == "gaussian" else "a ternary quantizer, whose budget it is"
+        what = (
+            "Gaussian noise"
+            if account.mechanism == "gaussian"
+            else "a ternary quantizer, whose budget it is"
+        )
         raise ValueError(f"delta must be given to calibrate {what}")
     if account.mechanism == "ternary":
         return float(now.value / delta * (1 + 1e-12))
@@ -60,9 +73,15 @@ def noise_factor(account: Account | OneMechanism, epsilon: float, horizon: float
 
 
 def rho_for(epsilon: float, delta: float) -> float:
-    """The largest rho (to one part in 10^6, from below) whose epsilon at `delta` is at most `epsilon`."""
-    # A conversion is a root search, whose last digits do not always grow with rho: the margin covers every smaller rho too.
-    epsilon, delta = require.positive("epsilon", epsilon) * (1 - 1e-8), require.fraction("delta", delta)
+    """The largest rho (to one part in 10^6, from below) whose epsilon at `delta`
+    is at most `epsilon`.
+    """
+    # A conversion is a root search, whose last digits do not always grow with rho: the margin
+    # covers every smaller rho too.
+    epsilon, delta = (
+        require.positive("epsilon", epsilon) * (1 - 1e-8),
+        require.fraction("delta", delta),
+    )
     low, high = 0.0, 1.0
     while gaussian_epsilon(high, delta) <= epsilon:
         low, high = high, 2 * high

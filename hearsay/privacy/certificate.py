@@ -1,7 +1,8 @@
 """The certificate: what a user reads, keeps and shows to others.
 
-It says for every agent the number, the horizon, the participation pattern, what the number rests on (each assumption marked enforced, derived
-or declared) and what dominates it. `paper_epsilon` is the source paper's own formula, for reproducing its curves; it is never a guarantee.
+It says for every agent the number, the horizon, the participation pattern, what the number rests on
+(each assumption marked enforced, derived or declared) and what dominates it. `paper_epsilon` is the
+source paper's own formula, for reproducing its curves; it is never a guarantee.
 """
 
 from __future__ import annotations
@@ -18,16 +19,23 @@ from hearsay.privacy.recursion import Assumption
 
 _WIDTH = 118
 _ROWS = 20  # of the table; more agents than this are put together by what their rows say
-ADJACENCY = "two data sets of one agent that differ in one record (replaced by any other admissible record)"
+ADJACENCY = (
+    "two data sets of one agent that differ in one record (replaced by any other admissible record)"
+)
 ADVERSARY = "sees every message of every agent; the other agents may behave arbitrarily"
-NOT_COVERED = "an agent's own model, which never leaves it: publish an average of its messages instead, that is free"
+NOT_COVERED = (
+    "an agent's own model, which never leaves it: publish an average of its messages instead, that"
+    " is free"
+)
 PAPER = "the paper's formula, not a guarantee"
 FLOATING = "; floating-point noise, which is an idealisation outside deployed mode"
 
 
 @dataclass(frozen=True)
 class Lifetime:
-    """What the same records have spent in other runs on this host, and with this one: the largest over all records, at `delta` (0: pure)."""
+    """What the same records have spent in other runs on this host, and with this one:
+    the largest over all records, at `delta` (0: pure).
+    """
 
     before: float
     total: float
@@ -47,15 +55,23 @@ class Lifetime:
     def __str__(self) -> str:
         at = f" at delta = {self.delta:.3g}" if self.delta else ""
         if not self.runs:
-            return f"spent before nothing that this host knows of; with this run {show(self.total)}{at}"
-        runs = f"run{'s' if len(self.runs) > 1 else ''} {few(self.runs, ', ')}; {self.records:,} of these records"
+            return (
+                "spent before nothing that this host knows of; with this run"
+                f" {show(self.total)}{at}"
+            )
+        runs = (
+            f"run{'s' if len(self.runs) > 1 else ''} {few(self.runs, ', ')}; {self.records:,} of"
+            " these records"
+        )
         return f"spent before {show(self.before)} ({runs}); with this run {show(self.total)}{at}"
 
 
 @dataclass(frozen=True)
 class AgentBudget:
-    """One agent's budget. epsilon is pure (delta = 0) for Laplace noise; rho is set for Gaussian noise and epsilon then holds at the certificate's
-    delta. A ternary quantizer has epsilon = 0 at a `delta` of the agent's own, and no budget at all where that reaches 1."""
+    """One agent's budget. epsilon is pure (delta = 0) for Laplace noise; rho is set for Gaussian
+    noise and epsilon then holds at the certificate's delta. A ternary quantizer has epsilon = 0 at
+    a `delta` of the agent's own, and no budget at all where that reaches 1.
+    """
 
     agent: int
     epsilon: float
@@ -71,8 +87,18 @@ class AgentBudget:
     lifetime: Lifetime | None = None
 
     def __post_init__(self) -> None:
-        spent, maybe = require.nonnegative_or_infinite, require.optional(require.nonnegative_or_infinite)
-        require.settle(self, agent=require.natural, epsilon=spent, epsilon_at_delta=maybe, rho=maybe, delta=maybe)
+        spent, maybe = (
+            require.nonnegative_or_infinite,
+            require.optional(require.nonnegative_or_infinite),
+        )
+        require.settle(
+            self,
+            agent=require.natural,
+            epsilon=spent,
+            epsilon_at_delta=maybe,
+            rho=maybe,
+            delta=maybe,
+        )
         if self.delta is not None and self.delta > 1:
             require.fail("delta", "at most 1", self.delta)
         # The paper's formula may be anything, undefined too: it is no guarantee.
@@ -80,7 +106,9 @@ class AgentBudget:
 
 
 class Column(NamedTuple):
-    """A column of the table of budgets: its heading in text and on a page, and what it says of an agent."""
+    """A column of the table of budgets: its heading in text and on a page,
+    and what it says of an agent.
+    """
 
     name: str
     title: str
@@ -99,10 +127,17 @@ class Certificate:
     deployed: bool = False  # the noise is exact, on a lattice
 
     def __post_init__(self) -> None:
-        require.settle(self, horizon=require.horizon, delta=require.optional(require.fraction), deployed=require.flag)
+        require.settle(
+            self,
+            horizon=require.horizon,
+            delta=require.optional(require.fraction),
+            deployed=require.flag,
+        )
         require.one_of("mechanism", self.mechanism, ["laplace", "gaussian", "ternary"])
         # An epsilon without the delta that it holds at would read as a pure one.
-        at_delta = self.mechanism == "gaussian" or any(b.epsilon_at_delta is not None for b in self.budgets)
+        at_delta = self.mechanism == "gaussian" or any(
+            b.epsilon_at_delta is not None for b in self.budgets
+        )
         own = self.mechanism == "ternary" and any(b.delta is None for b in self.budgets)
         if own or (at_delta and self.delta is None):
             require.fail("delta", "given where an epsilon holds at one", None)
@@ -173,27 +208,44 @@ class Certificate:
             found.append(Column("delta", "delta", lambda b: show(b.delta)))
         if any(b.paper_epsilon is not None for b in budgets):
             found.append(Column("paper formula*", PAPER, lambda b: show(b.paper_epsilon)))
-        return [*found, Column("dominated by", "what dominates it", lambda b: b.reason or b.dominated_by)]
+        return [
+            *found,
+            Column("dominated by", "what dominates it", lambda b: b.reason or b.dominated_by),
+        ]
 
     def rows(self) -> tuple[list[tuple[str, list[str]]], str]:
-        """The table of budgets, as (whose, cells), and a line about those that are left out. Many agents are put together where their rows would be the
-        same, the largest budgets first."""
+        """The table of budgets, as (whose, cells), and a line about those that are left out.
+
+        Many agents are put together where their rows would be the same,
+        the largest budgets first.
+        """
         columns = self.columns()
         told = [[column.cell(b) for column in columns] for b in self.budgets]
         if len(told) <= _ROWS:
-            return [(_name(b.agent, self.names), cells) for b, cells in zip(self.budgets, told, strict=True)], ""
+            return [
+                (_name(b.agent, self.names), cells)
+                for b, cells in zip(self.budgets, told, strict=True)
+            ], ""
         groups: dict[tuple[str, ...], list[AgentBudget]] = {}
         for budget, cells in zip(self.budgets, told, strict=True):
             groups.setdefault(tuple(cells), []).append(budget)
         ordered = sorted(groups.items(), key=lambda group: -_size(group[1][0]))
         rows = [
-            (who([b.agent for b in same], 0, self.names, short=True), list(cells)) for cells, same in ordered[:_ROWS]
+            (who([b.agent for b in same], 0, self.names, short=True), list(cells))
+            for cells, same in ordered[:_ROWS]
         ]
         rest = [b for _, same in ordered[_ROWS:] for b in same]
         if not rest:
             return rows, ""
-        low, high, unit = _size(rest[-1]), _size(rest[0]), "epsilon" if rest[0].delta is None else "delta"
-        return rows, f"... and {len(rest):,} more agents, with {unit} between {show(low)} and {show(high)}"
+        low, high, unit = (
+            _size(rest[-1]),
+            _size(rest[0]),
+            "epsilon" if rest[0].delta is None else "delta",
+        )
+        return (
+            rows,
+            f"... and {len(rest):,} more agents, with {unit} between {show(low)} and {show(high)}",
+        )
 
     def shared_assumptions(self) -> list[tuple[Assumption, list[int]]]:
         """Every assumption with the agents it concerns, in order of first appearance."""
@@ -207,10 +259,17 @@ class Certificate:
         return "\n".join(_wrapped(line) for line in self._lines())
 
     def _lines(self) -> list[str]:
-        delta = f", delta = {self.delta!r}" if self.delta is not None and self.mechanism == "gaussian" else ""
+        delta = (
+            f", delta = {self.delta!r}"
+            if self.delta is not None and self.mechanism == "gaussian"
+            else ""
+        )
         ternary = any(b.delta is not None for b in self.budgets)
         lines = [
-            f"Privacy certificate: {self.algorithm}, {show_horizon(self.horizon)}, {self.mechanism} {'messages' if ternary else 'noise'}{delta}",
+            (
+                f"Privacy certificate: {self.algorithm}, {show_horizon(self.horizon)},"
+                f" {self.mechanism} {'messages' if ternary else 'noise'}{delta}"
+            ),
             f"  protects  {ADJACENCY}",
             f"  against   someone who {ADVERSARY}",
             "",
@@ -219,7 +278,9 @@ class Certificate:
         wide = max(5, *(len(whose) for whose, _ in rows)) if rows else 5
         widths = [max(10, len(c.name)) for c in columns[:-1]]
         for whose, cells in [("agent", [c.name for c in columns]), *rows]:
-            numbers = "".join(f"  {cell:>{width}}" for cell, width in zip(cells[:-1], widths, strict=True))
+            numbers = "".join(
+                f"  {cell:>{width}}" for cell, width in zip(cells[:-1], widths, strict=True)
+            )
             lines.append(_Row(f"  {whose:>{wide}}{numbers}  {cells[-1]}"))
         lines += [f"  {rest}"] if rest else []
         known = [b for b in self.budgets if b.lifetime is not None]
@@ -231,7 +292,10 @@ class Certificate:
         lines += ["", f"  not covered: {self.not_covered}"]
         lines += [f"  warning: {w}" for w in self.warnings]
         if any(b.paper_epsilon is not None for b in self.budgets):
-            lines.append("  * the source paper's formula with our constants, for comparison only: not a guarantee")
+            lines.append(
+                "  * the source paper's formula with our constants, for comparison only: not a"
+                " guarantee"
+            )
         return lines
 
 
@@ -244,7 +308,11 @@ def _wrapped(line: str) -> str:
     if len(line) <= _WIDTH or isinstance(line, _Row):
         return line
     indent = len(line) - len(line.lstrip())
-    hang = line.index("]") + 2 if line.lstrip().startswith("[") else max(indent + 2, 12 if indent == 2 else indent)
+    hang = (
+        line.index("]") + 2
+        if line.lstrip().startswith("[")
+        else max(indent + 2, 12 if indent == 2 else indent)
+    )
     return textwrap.fill(line, _WIDTH, subsequent_indent=" " * hang)
 
 
@@ -278,8 +346,12 @@ def show_horizon(horizon: float) -> str:
 
 
 @require.plain_arguments
-def who(agents: Sequence[int], total: int, names: Sequence[str] = (), *, short: bool = False) -> str:
-    """Agents in words, runs of neighbours joined: "every agent", "agents 0–3, 7", "40 agents (0, 2, …)"; `short`: 0–3, 7."""
+def who(
+    agents: Sequence[int], total: int, names: Sequence[str] = (), *, short: bool = False
+) -> str:
+    """Agents in words, runs of neighbours joined: "every agent", "agents 0–3, 7",
+    "40 agents (0, 2, …)"; `short`: 0–3, 7.
+    """
     if len(agents) == total and total > 1:
         return "every agent"
     parts = [_name(a, names) for a in agents] if names else _joined(agents)
@@ -348,7 +420,10 @@ _PARTS = {"budgets": "AgentBudget", "assumptions": "Assumption", "lifetime": "Li
 
 
 def _record(name: str, kind: type, data: Any) -> Any:
-    """A dataclass from the object of JSON that `plain` made of it. What a field is annotated with says which strings are numbers and which are words."""
+    """A dataclass from the object of JSON that `plain` made of it.
+
+    What a field is annotated with says which strings are numbers and which are words.
+    """
     if not isinstance(data, dict):
         require.fail(name, "an object with the fields of a certificate", data)
     known = {f.name: f for f in fields(kind)}

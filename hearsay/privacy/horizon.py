@@ -1,23 +1,33 @@
-"""The budget of a run that never ends: prices summed to a step N, plus a proved bound on all that comes after.
+"""The budget of a run that never ends: prices summed to a step N, plus a proved bound on all that
+comes after.
 
 For k >= N write x = k + s and suppose
 
-    l_k <= 1 - D(x),   D(x) = kappa1 x^-u1 + kappa2 x^-u2,   u1 <= u2 <= 1      (kappa2 >= 0; a negative one is folded into kappa1)
+    l_k <= 1 - D(x),   D(x) = kappa1 x^-u1 + kappa2 x^-u2,   u1 <= u2 <= 1
+        (kappa2 >= 0; a negative one is folded into kappa1)
     step_k c_k <= A x^-p,   c_k <= E x^-c,   1/b_k <= B x^-e
 
 Then psi(x) = M x^-e / D(x) lies above q(k) for every k >= N and every horizon, with
 
     M = B / (1 - g / (X D(X))),   X = N + s,   g = max(0, u2 - e)   provided g < X D(X)
 
-Proof. -dlogD/dlogx is between u1 and u2, so psi(x+1) <= psi(x) (1 + 1/x)^g <= psi(x) (1 + g/x) (g <= 1; for larger g use
-g' = X((1+1/X)^g - 1), as x((1+1/x)^g - 1) decreases). Hence psi(x) - (1 - D(x)) psi(x+1) >= psi(x) (D(x) - g/x) >= M x^-e (1 - g/(X D(X)))
-= B x^-e >= 1/b_k, because x D(x) does not decrease. So psi >= 1/b + l psi(next): by backward induction from q = 0 it lies above q. []
+Proof. -dlogD/dlogx is between u1 and u2, so psi(x+1) <= psi(x) (1 + 1/x)^g <= psi(x) (1 + g/x)
+(g <= 1; for larger g use g' = X((1+1/X)^g - 1), as x((1+1/x)^g - 1) decreases). Hence
+psi(x) - (1 - D(x)) psi(x+1) >= psi(x) (D(x) - g/x) >= M x^-e (1 - g/(X D(X))) = B x^-e >= 1/b_k,
+because x D(x) does not decrease. So psi >= 1/b + l psi(next): by backward induction from q = 0 it
+lies above q. []
 
-With it the prices after N lie below   w(x) = A M (1 + g/X) x^(-p-e) / D(x)  +  E F x^(-c-e),   a function that decreases, so sums of it
-are below its first value plus its integral (participation.py says which part of that a pattern pays). The integral is taken in pieces on which
-1/D is replaced by its value at the far end. It is finite when p + e - u1 > 1; otherwise the budget is infinite and we say so.
+With it the prices after N lie below
 
-N is doubled until the total stops improving; the smallest total is kept (each of them is a true bound).
+    w(x) = A M (1 + g/X) x^(-p-e) / D(x)  +  E F x^(-c-e),
+
+a function that decreases, so sums of it are below its first value plus its integral
+(participation.py says which part of that a pattern pays). The integral is taken in pieces on which
+1/D is replaced by its value at the far end. It is finite when p + e - u1 > 1; otherwise the budget
+is infinite and we say so.
+
+N is doubled until the total stops improving; the smallest total is kept (each of them is a
+true bound).
 """
 
 from __future__ import annotations
@@ -37,14 +47,17 @@ _ROUNDING = 1e-9  # exponents are sums of floats: a sum of exactly 1 may come ou
 
 
 UNBOUNDED = (
-    "nothing bounds the loss's curvature, so a changed record may move the gradients of all others by any amount: bound the features, clip, or "
-    "use an algorithm that takes gradients at public points"
+    "nothing bounds the loss's curvature, so a changed record may move the gradients of all others"
+    " by any amount: bound the features, clip, or use an algorithm that takes gradients at public"
+    " points"
 )
 
 
 @dataclass(frozen=True)
 class Bound:
-    """epsilon (or rho) over a horizon: how far it was summed, what the bound on the rest added, and why if it is infinite."""
+    """epsilon (or rho) over a horizon: how far it was summed, what the bound on the rest added,
+    and why if it is infinite.
+    """
 
     value: float
     summed_to: int = 0
@@ -53,7 +66,10 @@ class Bound:
 
     def __post_init__(self) -> None:
         require.settle(
-            self, value=require.nonnegative_or_infinite, summed_to=require.natural, tail=require.nonnegative_or_infinite
+            self,
+            value=require.nonnegative_or_infinite,
+            summed_to=require.natural,
+            tail=require.nonnegative_or_infinite,
         )
 
 
@@ -67,7 +83,9 @@ class _TryLater(Exception):
 
 @dataclass(frozen=True)
 class _Tail:
-    """The constants of the module docstring, at one N. Exponents are stored as positive decay rates."""
+    """The constants of the module docstring, at one N.
+    Exponents are stored as positive decay rates.
+    """
 
     x: float
     rates: tuple[tuple[float, float], ...]  # (kappa, u), slowest decay first
@@ -96,13 +114,18 @@ class _Tail:
 
 
 def infinite(account: Account) -> Bound:
-    """The budget over an infinite horizon: pure epsilon for Laplace messages, rho for Gaussian ones."""
+    """The budget over an infinite horizon: pure epsilon for Laplace messages,
+    rho for Gaussian ones.
+    """
     if any(float(r.scale(0)) == 0 for r in account.releases):
         return Bound(math.inf, reason="messages carry no noise")
     if math.isinf(account.recursion.curvature[1]) and any(r.state for r in account.releases):
         return Bound(math.inf, reason=UNBOUNDED)
     if account.recursion.least is not None:
-        return Bound(math.inf, reason="where messages may be skipped only a number of messages can be certified")
+        return Bound(
+            math.inf,
+            reason="where messages may be skipped only a number of messages can be certified",
+        )
     if (closed := _geometric(account)) is not None:
         return closed
     best, why = None, "no contraction sets in within the first 262,144 steps"
@@ -130,7 +153,9 @@ def _at(account: Account, n: int) -> Bound:
     root = math.sqrt(account.dimension)
     near = account.pattern.total(prices(account, n, terminal=psi))
     if not math.isfinite(near):
-        raise _NoBound("the sensitivity grows beyond all bounds in the first steps: make the step size smaller")
+        raise _NoBound(
+            "the sensitivity grows beyond all bounds in the first steps: make the step size smaller"
+        )
     far = 0.0
     if tail.through[0] > 0:
         first, integral = _stateful_tail(tail, m, once=isinstance(account.pattern, Once))
@@ -158,7 +183,11 @@ def _stateful_tail(tail: _Tail, m: float, once: bool) -> tuple[float, float]:
     if h <= 1 + _ROUNDING:
         raise _NoBound(_diverges(tail))
     edges = tail.x * 2.0 ** (np.arange(0, 161) / 4)
-    pieces = (edges[:-1] ** (1 - h) - edges[1:] ** (1 - h)) / (h - 1) / (kappa1 + kappa2 * edges[1:] ** (u1 - u2))
+    pieces = (
+        (edges[:-1] ** (1 - h) - edges[1:] ** (1 - h))
+        / (h - 1)
+        / (kappa1 + kappa2 * edges[1:] ** (u1 - u2))
+    )
     rest = edges[-1] ** (1 - h) / (h - 1) / kappa1
     return first, coefficient * (float(pieces.sum()) + rest)
 
@@ -166,14 +195,19 @@ def _stateful_tail(tail: _Tail, m: float, once: bool) -> tuple[float, float]:
 def _fresh_tail(account: Account, tail: _Tail) -> float:
     coefficient, power = tail.exposure[0] * tail.fresh[0], tail.exposure[1] + tail.fresh[1]
     if power < 0 or (power <= 1 + _ROUNDING and not isinstance(account.pattern, Once)):
-        raise _NoBound(f"c_k / b_k decays like k^-{power:.3g}, which has no finite sum: the exponent must exceed 1")
+        raise _NoBound(
+            f"c_k / b_k decays like k^-{power:.3g}, which has no finite sum: the exponent must"
+            " exceed 1"
+        )
     # power > 1 is only missing for Once, which ignores the integral.
     integral = coefficient * tail.x ** (1 - power) / (power - 1) if power > 1 + _ROUNDING else 0.0
     return account.pattern.tail(coefficient * tail.x**-power, integral)
 
 
 def _gaussian(account: Account, tail: _Tail, n: int) -> Bound:
-    """rho with every use counted: Phi(k) <= K x^-q, q = p - u1, by induction ((x+1)^-q >= x^-q (1 - q/x))."""
+    """rho with every use counted: Phi(k) <= K x^-q, q = p - u1,
+    by induction ((x+1)^-q >= x^-q (1 - q/x)).
+    """
     kappa, u = tail.rates[0]
     q = tail.jump[1] - u
     slack = kappa - max(q, 0.0) * tail.x ** (u - 1)
@@ -185,12 +219,17 @@ def _gaussian(account: Account, tail: _Tail, n: int) -> Bound:
     contraction, jump, exposure = account.recursion.coefficients(n)
     phi = forward(contraction, jump)
     if not np.all(np.isfinite(phi)):
-        raise _NoBound("the sensitivity grows beyond all bounds in the first steps: make the step size smaller")
+        raise _NoBound(
+            "the sensitivity grows beyond all bounds in the first steps: make the step size smaller"
+        )
     bound = max(phi[-1] * tail.x**q, tail.jump[0] / slack)
-    each = sum(((r.state * phi[:-1] + r.fresh * exposure) / r.scale(k)) ** 2 / 2 for r in account.releases)
+    each = sum(
+        ((r.state * phi[:-1] + r.fresh * exposure) / r.scale(k)) ** 2 / 2 for r in account.releases
+    )
     near = float(np.sum(each))
     if tail.through[0] == 0 and isinstance(account.pattern, Once):
-        # Nothing carries over from step to step, so a single use costs one message, the dearest: before N, or at N, where the bound is largest.
+        # Nothing carries over from step to step, so a single use costs one message, the dearest:
+        # before N, or at N, where the bound is largest.
         late = tail.exposure[0] * tail.fresh[0] * tail.x ** -(tail.exposure[1] + tail.fresh[1])
         if tail.exposure[1] + tail.fresh[1] < 0:
             raise _NoBound("the price of one use grows with time")
@@ -203,10 +242,17 @@ def _gaussian(account: Account, tail: _Tail, n: int) -> Bound:
         if coefficient == 0:
             continue
         if 2 * power <= 1 + _ROUNDING:
-            raise _NoBound(f"sensitivity / noise decays like k^-{power:.3g}; its square has no finite sum")
+            raise _NoBound(
+                f"sensitivity / noise decays like k^-{power:.3g}; its square has no finite sum"
+            )
         # (a + b)^2 <= 2 a^2 + 2 b^2 where a release has both parts
         weight = 1.0 if tail.fresh[0] == 0 or tail.through[0] == 0 else 2.0
-        far += weight * coefficient**2 / 2 * (tail.x ** (-2 * power) + tail.x ** (1 - 2 * power) / (2 * power - 1))
+        far += (
+            weight
+            * coefficient**2
+            / 2
+            * (tail.x ** (-2 * power) + tail.x ** (1 - 2 * power) / (2 * power - 1))
+        )
     return Bound((near + far) * OUTWARD, n, far)
 
 
@@ -224,14 +270,17 @@ def _constants(account: Account, n: int) -> _Tail:
     rates = _rates(account, shift, n)
     decay = sum(kappa * x**-u for kappa, u in rates)
     kept, moved = 1 - float(rec.leak(n)), float(rec.step(n)) * rec.curvature[1]
-    # l_k <= 1 - D needs a_k - step_k L >= -(1 - D): both sides are monotone in k, so holding at N it holds from N on.
+    # l_k <= 1 - D needs a_k - step_k L >= -(1 - D): both sides are monotone in k, so holding at N
+    # it holds from N on.
     if moved - kept + decay > 1:
         raise _TryLater
     return _Tail(x, rates, jump, exposure_at, through, fresh)
 
 
 def _rates(account: Account, shift: float, n: int) -> tuple[tuple[float, float], ...]:
-    """D(x) as (kappa, u) pairs, slowest decay first, all of them positive: l_k <= 1 - leak_k - mu step_k."""
+    """D(x) as (kappa, u) pairs, slowest decay first, all of them positive:
+    l_k <= 1 - leak_k - mu step_k.
+    """
     rec = account.recursion
     mu, largest = rec.curvature
     if _law("step", rec.step.upper()).exponent > 0:
@@ -251,29 +300,37 @@ def _rates(account: Account, shift: float, n: int) -> tuple[tuple[float, float],
         if law.scale * weight:
             low = min(1.0, ((n + law.shift) / (n + shift)) ** law.exponent)
             high = max(1.0, ((n + law.shift) / (n + shift)) ** law.exponent)
-            terms.append((law.scale * weight * (low if law.scale * weight > 0 else high), -law.exponent))
+            terms.append(
+                (law.scale * weight * (low if law.scale * weight > 0 else high), -law.exponent)
+            )
     terms.sort(key=lambda term: term[1])
     if len(terms) == 2 and terms[0][1] == terms[1][1]:
         terms = [(terms[0][0] + terms[1][0], terms[0][1])]
     if len(terms) == 2 and terms[1][0] < 0:
-        terms = [(terms[0][0] + terms[1][0] * (n + shift) ** (terms[0][1] - terms[1][1]), terms[0][1])]
+        terms = [
+            (terms[0][0] + terms[1][0] * (n + shift) ** (terms[0][1] - terms[1][1]), terms[0][1])
+        ]
         if terms[0][0] <= 0:
             raise _TryLater
     if not terms or terms[0][0] <= 0:
         raise _NoBound(
-            "nothing makes the agent forget a changed record: neither coupling nor strong convexity contracts"
+            "nothing makes the agent forget a changed record: neither coupling nor strong convexity"
+            " contracts"
         )
     if terms[-1][1] > 1:
         terms = [term for term in terms if term[1] <= 1]
         if not terms:
-            raise _NoBound("the contraction fades faster than 1/k: a changed record is never forgotten")
+            raise _NoBound(
+                "the contraction fades faster than 1/k: a changed record is never forgotten"
+            )
     return tuple(terms)
 
 
 def _law(name: str, law: PowerLaw | None) -> PowerLaw:
     if law is None:
         raise _NoBound(
-            f"the {name} has no decaying bound: each record keeps its weight for ever (a finite data set, seen again and again)"
+            f"the {name} has no decaying bound: each record keeps its weight for ever (a finite"
+            " data set, seen again and again)"
         )
     return law
 
@@ -292,7 +349,9 @@ def _inverse_sum(parts: list[tuple[float, Schedule]], shift: float, n: int) -> t
             continue
         law = PowerLaw(scale.value, 0.0) if isinstance(scale, Constant) else scale
         if not isinstance(law, PowerLaw):
-            raise _NoBound(f"the noise scale {scale} is not a power law: no proof for an infinite horizon")
+            raise _NoBound(
+                f"the noise scale {scale} is not a power law: no proof for an infinite horizon"
+            )
         laws.append(_over(PowerLaw(weight / law.scale, -law.exponent, law.shift), shift, n))
     if not laws:
         return 0.0, 0.0
@@ -302,23 +361,40 @@ def _inverse_sum(parts: list[tuple[float, Schedule]], shift: float, n: int) -> t
 
 def _diverges(tail: _Tail) -> str:
     h = tail.jump[1] + tail.through[1] - tail.rates[0][1]
-    return f"the cost of message k falls like k^-{h:.3g}, which has no finite sum: the exponent must exceed 1"
+    return (
+        f"the cost of message k falls like k^-{h:.3g}, which has no finite sum: the exponent must"
+        " exceed 1"
+    )
 
 
 def _geometric(account: Account) -> Bound | None:
-    """A memoryless state (l_k = 0) with geometric steps and noise: the prices are a geometric series."""
+    """A memoryless state (l_k = 0) with geometric steps and noise:
+    the prices are a geometric series.
+    """
     rec = account.recursion
-    if not (rec.leak == MEMORYLESS and rec.curvature == (0.0, 0.0) and isinstance(rec.exposure, Constant)):
+    if not (
+        rec.leak == MEMORYLESS
+        and rec.curvature == (0.0, 0.0)
+        and isinstance(rec.exposure, Constant)
+    ):
         return None
-    if not (isinstance(rec.step, Geometric) and len(account.releases) == 1 and account.mechanism != "gaussian"):
+    if not (
+        isinstance(rec.step, Geometric)
+        and len(account.releases) == 1
+        and account.mechanism != "gaussian"
+    ):
         return None
     scale = account.releases[0].scale
     if not isinstance(scale, (Geometric, Constant)) or account.releases[0].fresh:
         return None
     ratio = rec.step.ratio / (scale.ratio if isinstance(scale, Geometric) else 1.0)
     if ratio >= 1:
-        return Bound(math.inf, reason=f"prices grow like {ratio:.4g}^k: the step must fall faster than the noise")
+        return Bound(
+            math.inf,
+            reason=f"prices grow like {ratio:.4g}^k: the step must fall faster than the noise",
+        )
     price = prices(account, 2)[0]
-    period = getattr(account.pattern, "period", 1)  # used at every step unless the pattern says otherwise
+    # Used at every step unless the pattern says otherwise.
+    period = getattr(account.pattern, "period", 1)
     value = price if isinstance(account.pattern, Once) else price / (1 - ratio**period)
     return Bound(value * OUTWARD, 64)

@@ -1,7 +1,9 @@
-"""All messages of an agent together as one Gaussian mechanism (paper P4): B (C G + xi), released row by row.
+"""All messages of an agent together as one Gaussian mechanism (paper P4): B (C G + xi),
+released row by row.
 
-Whatever the order of release and however later rows of G depend on earlier outputs (Denisov et al. 2022, Theorem 2.1), the transcript is a
-function of C G + V xi, so it costs rho = S^2 |C 1_P|^2 / 2 V^2 of zero-concentrated privacy, S being how far one round's row of G moves and P the rounds that
+Whatever the order of release and however later rows of G depend on earlier outputs (Denisov et al.
+2022, Theorem 2.1), the transcript is a function of C G + V xi, so it costs rho = S^2 |C 1_P|^2 / 2
+V^2 of zero-concentrated privacy, S being how far one round's row of G moves and P the rounds that
 use the record.
 """
 

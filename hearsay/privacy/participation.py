@@ -1,15 +1,17 @@
 """How often one record may enter an agent's batches: the pattern that turns prices into a budget.
 
-The budget is additive in the uses of a record (see recursion.py): if w(l) is the price of using it at step l, a pattern
-costs the largest sum of prices over the sets of steps it allows.
+The budget is additive in the uses of a record (see recursion.py): if w(l) is the price of using it
+at step l, a pattern costs the largest sum of prices over the sets of steps it allows.
 
-    Every            at every step                           sum_l w(l)
-    History          from its arrival on, at every step      sum_l w(l)  (the worst arrival is step 0)
-    Once             at one step                             max_l w(l)
-    Cyclic(T)        every T-th step from some offset        max_o sum_j w(o + j T)
-    Rolling(m, n)    when the window passes over it          max_r sum_{k: r in window k} w(k)    windows of m(k) of n records, end to end, round and round
+    Every          at every step                           sum_l w(l)
+    History        from its arrival on, at every step      sum_l w(l)  (the worst arrival is step 0)
+    Once           at one step                             max_l w(l)
+    Cyclic(T)      every T-th step from some offset        max_o sum_j w(o + j T)
+    Rolling(m, n)    when the window passes over it          max_r sum_{k: r in window k} w(k)
+                     windows of m(k) of n records, end to end, round and round
 
-A sampler (problems/sampling/samplers.py) carries its pattern, so the batches of a run and its certificate cannot disagree.
+A sampler (problems/sampling/samplers.py) carries its pattern, so the batches of a run and its
+certificate cannot disagree.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ class Participation(ABC):
 
     @abstractmethod
     def tail(self, first: float, integral: float) -> float:
-        """A bound on what prices below a decreasing function add after its first value, given its integral to infinity."""
+        """A bound on what prices below a decreasing function add after its first value,
+        given its integral to infinity.
+        """
 
     @abstractmethod
     def __str__(self) -> str: ...
@@ -136,7 +140,8 @@ class Rolling(Participation):
     def total(self, prices: np.ndarray) -> float:
         if not np.all(np.isfinite(prices)):
             return float("inf")
-        # Each step adds its price to a run of records: two marks per run, one more where it passes the end, and a running sum.
+        # Each step adds its price to a run of records: two marks per run, one more where it passes
+        # the end, and a running sum.
         starts, sizes = self.windows(len(prices))
         marks = np.zeros(2 * self.held + 1)
         np.add.at(marks, starts, prices)

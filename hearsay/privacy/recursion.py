@@ -2,27 +2,35 @@
 
 Fix the transcript. The agent's private state is then a deterministic function of its data,
 
-    s(k+1) = a_k s(k) - step_k G_k(s(k)) + (terms that depend on the transcript only),        a_k = 1 - leak_k,
+    s(k+1) = a_k s(k) - step_k G_k(s(k)) + (terms that depend on the transcript only),
+    a_k = 1 - leak_k,
 
-with G_k the mean gradient of step k's batch. Replacing one record moves G_k by at most c_k (the exposure) at a fixed point
-when the record is in the batch, and by nothing otherwise. If the Hessians of the batch loss have their eigenvalues in the
-curvature interval [mu, L], the l2 distance Phi of the two states obeys
+with G_k the mean gradient of step k's batch. Replacing one record moves G_k by at most c_k (the
+exposure) at a fixed point when the record is in the batch, and by nothing otherwise. If the
+Hessians of the batch loss have their eigenvalues in the curvature interval [mu, L], the l2 distance
+Phi of the two states obeys
 
-    Phi(k+1) <= l_k Phi(k) + step_k c_k [used at k],    l_k = max(|a_k - step_k mu|, |a_k - step_k L|),    Phi(0) = 0
+    Phi(k+1) <= l_k Phi(k) + step_k c_k [used at k],
+    l_k = max(|a_k - step_k mu|, |a_k - step_k L|),    Phi(0) = 0
 
-because a mean-value Hessian H maps the difference by a_k I - step_k H, whose eigenvalues lie between those two ends. A projection
-onto a convex set only shrinks Phi. A release with Laplace noise of scale b_k whose value moves by at most `state` Phi(k) + `fresh` c_k [used at k]
-in l2, so sqrt(d) times that in l1, costs sqrt(d) (state Phi(k) + fresh c_k [used]) / b_k of pure epsilon.
+because a mean-value Hessian H maps the difference by a_k I - step_k H, whose eigenvalues lie
+between those two ends. A projection onto a convex set only shrinks Phi. A release with Laplace
+noise of scale b_k whose value moves by at most `state` Phi(k) + `fresh` c_k [used at k] in l2, so
+sqrt(d) times that in l1, costs sqrt(d) (state Phi(k) + fresh c_k [used]) / b_k of pure epsilon.
 
-Phi is linear in the uses of the record, so the whole budget is a sum of prices, one per step at which it is used:
+Phi is linear in the uses of the record, so the whole budget is a sum of prices, one per step at
+which it is used:
 
-    q(k) = sum_r state_r / b_r(k) + l_k q(k+1)                      (backward; 0 after the last message)
-    w(l) = step_l c_l q(l+1) + c_l sum_r fresh_r / b_r(l)           epsilon = sqrt(d) max_pattern sum_{l in pattern} w(l)
+    q(k) = sum_r state_r / b_r(k) + l_k q(k+1)               (backward; 0 after the last message)
+    w(l) = step_l c_l q(l+1) + c_l sum_r fresh_r / b_r(l)
+    epsilon = sqrt(d) max_pattern sum_{l in pattern} w(l)
 
-The total variation distance that a ternary quantizer leaves (mechanisms/ternary.py) has the same form, with delta in the place of epsilon.
+The total variation distance that a ternary quantizer leaves (mechanisms/ternary.py) has the same
+form, with delta in the place of epsilon.
 
-Gaussian noise of standard deviation sigma costs zero-concentrated privacy rho = max_pattern sum_k Phi(k)^2 / 2 sigma_k^2, which is not
-additive in the uses and is found by running Phi forward for each pattern.
+Gaussian noise of standard deviation sigma costs zero-concentrated privacy rho = max_pattern sum_k
+Phi(k)^2 / 2 sigma_k^2, which is not additive in the uses and is found by running Phi forward for
+each pattern.
 
 "Steps" are counted from 0 and a horizon of K covers the messages 0, ..., K-1.
 """
@@ -38,13 +46,17 @@ from hearsay import _validate as require
 from hearsay.privacy.participation import Every, Participation
 from hearsay.schedules import Constant, Schedule, nonnegative, schedule
 
-# Every printed budget is multiplied by this, so that float64 rounding can never print less than the true value.
+# Every printed budget is multiplied by this, so that float64 rounding can never print less than
+# the true value.
 OUTWARD = 1 + 1e-9
 
 
 @dataclass(frozen=True)
 class Assumption:
-    """What a certificate rests on. enforced: the code makes it so; derived: proved from the model; declared: the user says so."""
+    """What a certificate rests on.
+
+    enforced: the code makes it so; derived: proved from the model; declared: the user says so.
+    """
 
     kind: str
     text: str
@@ -54,8 +66,10 @@ class Assumption:
 class Recursion:
     """The coefficients above: a_k = 1 - leak_k, step_k, c_k = exposure_k and [mu, L].
 
-    `least`, where given: the leak of a step may be anything between `least` and `leak`, as circumstances have it (neighbours that are not heard). l_k is
-    the larger of two absolute values of affine functions of the leak, so it is convex in it, and its largest value lies at one of the two ends.
+    `least`, where given: the leak of a step may be anything between `least` and `leak`, as
+    circumstances have it (neighbours that are not heard). l_k is the larger of two absolute values
+    of affine functions of the leak, so it is convex in it, and its largest value lies at one of
+    the two ends.
     """
 
     leak: Schedule
@@ -65,13 +79,23 @@ class Recursion:
     least: Schedule | None = None
 
     def __post_init__(self) -> None:
-        require.settle(self, leak=schedule, step=nonnegative, exposure=nonnegative, least=require.optional(schedule))
+        require.settle(
+            self,
+            leak=schedule,
+            step=nonnegative,
+            exposure=nonnegative,
+            least=require.optional(schedule),
+        )
         require.settle(self, curvature=require.interval)
 
     def contraction(self, k: np.ndarray) -> np.ndarray:
         """l_k."""
         ends = [self.leak] if self.least is None else [self.leak, self.least]
-        found = [np.abs(1.0 - leak(k) - self.step(k) * curved) for leak in ends for curved in self.curvature]
+        found = [
+            np.abs(1.0 - leak(k) - self.step(k) * curved)
+            for leak in ends
+            for curved in self.curvature
+        ]
         return np.maximum.reduce(found)
 
     def coefficients(self, horizon: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -83,7 +107,9 @@ class Recursion:
 
 @dataclass(frozen=True)
 class Release:
-    """One message field: its value moves by at most state * Phi(k) + fresh * c_k [used at k] in l2."""
+    """One message field: its value moves by at most state * Phi(k) + fresh * c_k
+    [used at k] in l2.
+    """
 
     name: str
     scale: Schedule
@@ -92,7 +118,10 @@ class Release:
 
     def __post_init__(self) -> None:
         require.settle(
-            self, scale=nonnegative, state=require.nonnegative_or_infinite, fresh=require.nonnegative_or_infinite
+            self,
+            scale=nonnegative,
+            state=require.nonnegative_or_infinite,
+            fresh=require.nonnegative_or_infinite,
         )
 
 
@@ -112,16 +141,25 @@ class Account:
     def __post_init__(self) -> None:
         require.settle(self, dimension=require.count)
         if not self.void and not float(self.recursion.exposure(0)) > 0:
-            # A record that moves nothing would cost nothing: no sensitivity is zero, so something was lost on the way here.
+            # A record that moves nothing would cost nothing: no sensitivity is zero, so something
+            # was lost on the way here.
             require.fail("exposure", "positive at step 0", float(self.recursion.exposure(0)))
 
     def with_noise_scaled(self, factor: float) -> Account:
-        return replace(self, releases=tuple(replace(r, scale=r.scale.scaled(factor)) for r in self.releases))
+        return replace(
+            self, releases=tuple(replace(r, scale=r.scale.scaled(factor)) for r in self.releases)
+        )
 
 
 def prices(account: Account, horizon: int, terminal: float = 0.0) -> np.ndarray:
-    """w(l) for l = 0 .. horizon-1, times sqrt(d). `terminal` stands for q(horizon), what later messages cost."""
-    horizon, terminal = require.natural("horizon", horizon), require.nonnegative_or_infinite("terminal", terminal)
+    """w(l) for l = 0 .. horizon-1, times sqrt(d).
+
+    `terminal` stands for q(horizon), what later messages cost.
+    """
+    horizon, terminal = (
+        require.natural("horizon", horizon),
+        require.nonnegative_or_infinite("terminal", terminal),
+    )
     k = np.arange(horizon)
     contraction, jump, exposure = account.recursion.coefficients(horizon)
     through, fresh = np.zeros(horizon), np.zeros(horizon)
@@ -131,12 +169,16 @@ def prices(account: Account, horizon: int, terminal: float = 0.0) -> np.ndarray:
         fresh += release.fresh * inverse if release.fresh else 0.0
     ahead = backward(contraction, through, terminal)[1:]
     with np.errstate(over="ignore", invalid="ignore"):
-        out = np.where(jump == 0, 0.0, jump * ahead) + np.where(exposure == 0, 0.0, exposure * fresh)
+        out = np.where(jump == 0, 0.0, jump * ahead) + np.where(
+            exposure == 0, 0.0, exposure * fresh
+        )
         return np.sqrt(account.dimension) * out
 
 
 def spent(account: Account, horizon: int) -> np.ndarray:
-    """The budget used after each message: pure epsilon (Laplace) or rho (Gaussian), shape (horizon,), never decreasing."""
+    """The budget used after each message: pure epsilon (Laplace) or rho (Gaussian),
+    shape (horizon,), never decreasing.
+    """
     horizon = require.natural("horizon", horizon)
     if account.void:
         return np.full(horizon, np.inf)
@@ -151,7 +193,9 @@ def spent(account: Account, horizon: int) -> np.ndarray:
 
 
 def spent_at(account: Account, horizons: Sequence[int]) -> np.ndarray:
-    """`spent` after the given numbers of messages only: prices find each of them without following every pattern."""
+    """`spent` after the given numbers of messages only:
+    prices find each of them without following every pattern.
+    """
     horizons = require.each(require.natural)("horizons", horizons)
     longest = max(horizons, default=0)
     if account.void:
@@ -164,7 +208,9 @@ def spent_at(account: Account, horizons: Sequence[int]) -> np.ndarray:
 
 
 def message_costs(account: Account, horizon: int) -> np.ndarray | None:
-    """What each message costs under each candidate pattern, shape (candidate, step); None where that table would be too large."""
+    """What each message costs under each candidate pattern, shape (candidate, step);
+    None where that table would be too large.
+    """
     horizon = require.natural("horizon", horizon)
     if isinstance(account.pattern, Every):
         return _all_uses(account, horizon)[None, :]
@@ -181,7 +227,9 @@ def _all_uses(account: Account, horizon: int) -> np.ndarray:
 
 
 def _pattern_costs(account: Account, horizon: int) -> Iterator[np.ndarray]:
-    """Per step, the cost of its message under each candidate pattern: Phi runs forward for all of them at once."""
+    """Per step, the cost of its message under each candidate pattern:
+    Phi runs forward for all of them at once.
+    """
     k = np.arange(horizon)
     contraction, jump, exposure = account.recursion.coefficients(horizon)
     inverse = [_inverse(r.scale(k)) for r in account.releases]
@@ -189,7 +237,8 @@ def _pattern_costs(account: Account, horizon: int) -> Iterator[np.ndarray]:
     for step in range(horizon):
         used = account.pattern.used(step, len(phi))
         yield _cost(account, phi, exposure[step] * used, [inv[step] for inv in inverse])
-        with np.errstate(over="ignore"):  # a sensitivity that explodes is an infinite budget, not a warning
+        # A sensitivity that explodes is an infinite budget, not a warning.
+        with np.errstate(over="ignore"):
             phi = contraction[step] * phi + jump[step] * used
 
 
@@ -204,9 +253,11 @@ def backward(contraction: np.ndarray, source: np.ndarray, terminal: float) -> np
 
 
 def _recurrence(factor: np.ndarray, source: np.ndarray, start: float) -> np.ndarray:
-    """x(0..K) of x(k+1) = factor_k x(k) + source_k, in K / 512 + 512 vector operations instead of K scalar ones.
+    """x(0..K) of x(k+1) = factor_k x(k) + source_k, in K / 512 + 512 vector operations instead of K
+    scalar ones.
 
-    All blocks of 512 steps run side by side from x = 0, together with the product of their factors; one pass over the blocks joins them.
+    All blocks of 512 steps run side by side from x = 0, together with the product of their factors;
+    one pass over the blocks joins them.
     """
     steps = len(factor)
     if steps <= 4096:
@@ -239,16 +290,23 @@ def _inverse(scale: np.ndarray) -> np.ndarray:
 
 
 def _cost(account: Account, phi: np.ndarray, exposure: np.ndarray, inverse: list) -> np.ndarray:
-    """What one message costs in all, given Phi and what the record's use exposes: epsilon for Laplace noise, rho for Gaussian."""
+    """What one message costs in all, given Phi and what the record's use exposes:
+    epsilon for Laplace noise, rho for Gaussian.
+    """
     total = np.zeros(np.broadcast(phi, exposure).shape)
     with np.errstate(invalid="ignore", over="ignore"):
         for release, inv in zip(account.releases, inverse, strict=True):
-            # A field that does not carry the state costs nothing for it, however far the states are apart.
+            # A field that does not carry the state costs nothing for it, however far the
+            # states are apart.
             moved = (release.state * phi if release.state else 0.0) + (
                 release.fresh * exposure if release.fresh else 0.0
             )
             ratio = np.where(moved == 0, 0.0, moved * inv)
-            total = total + (ratio**2 / 2 if account.mechanism == "gaussian" else np.sqrt(account.dimension) * ratio)
+            total = total + (
+                ratio**2 / 2
+                if account.mechanism == "gaussian"
+                else np.sqrt(account.dimension) * ratio
+            )
     return total
 
 

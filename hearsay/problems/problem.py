@@ -17,7 +17,14 @@ from hearsay.problems.data import datasets
 from hearsay.problems.data.partition import partition as split
 from hearsay.problems.data.stream import Stream
 from hearsay.problems.losses.domains import Ball, Box, Domain
-from hearsay.problems.losses.linear import HalfSquared, LinearLoss, Logistic, Loss, Squared, polynomial
+from hearsay.problems.losses.linear import (
+    HalfSquared,
+    LinearLoss,
+    Logistic,
+    Loss,
+    Squared,
+    polynomial,
+)
 from hearsay.problems.neural import neural
 from hearsay.problems.sampling.samplers import Arrivals, Records
 from hearsay.problems.synthetic import synthetic
@@ -25,10 +32,12 @@ from hearsay.problems.synthetic import synthetic
 
 @dataclass(frozen=True)
 class Declared:
-    """The user's word for how far replacing one record moves its gradient, in l1 norm, wherever the gradient is taken.
+    """The user's word for how far replacing one record moves its gradient, in l1 norm, wherever the
+    gradient is taken.
 
-    `frozen` adds paper P3's adjacency (its Definition 1), in which the sampled gradients ARE the data: all other gradients are then the same in both
-    runs, although a run takes them at states that the record has moved. It reproduces the paper's sums; certificates warn of it.
+    `frozen` adds paper P3's adjacency (its Definition 1), in which the sampled gradients ARE the
+    data: all other gradients are then the same in both runs, although a run takes them at states
+    that the record has moved. It reproduces the paper's sums; certificates warn of it.
     """
 
     change: float
@@ -40,10 +49,12 @@ class Declared:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """features (agents, most, ...) and labels (agents, most) hold the streams in order of arrival; rows past counts[i] are padding.
+    """features (agents, most, ...) and labels (agents, most) hold the streams in order of arrival;
+    rows past counts[i] are padding.
 
-    An endless `stream` makes its records up as they are needed: then counts are infinite, and its `optimum` is known. `start` is where agents begin, one
-    point or one per agent (the origin unless given). `smoothness` is [mu, L] of every agent's objective where it is known to be narrower than
+    An endless `stream` makes its records up as they are needed: then counts are infinite, and its
+    `optimum` is known. `start` is where agents begin, one point or one per agent (the origin unless
+    given). `smoothness` is [mu, L] of every agent's objective where it is known to be narrower than
     the loss's curvature interval: theory may use it, certificates must not.
     """
 
@@ -69,28 +80,41 @@ class Problem:
         if math.isnan(self.smoothness[0]):
             object.__setattr__(self, "smoothness", self.loss.curvature)
         require.settle(
-            self, seed=require.natural, smoothness=require.interval, labels=require.array, test_labels=require.array
+            self,
+            seed=require.natural,
+            smoothness=require.interval,
+            labels=require.array,
+            test_labels=require.array,
         )
         require.settle(
-            self, optimum=require.optional(require.array), start=require.optional(require.array), counts=_counts
+            self,
+            optimum=require.optional(require.array),
+            start=require.optional(require.array),
+            counts=_counts,
         )
-        if isinstance(
-            self.loss, LinearLoss
-        ):  # a network clips what it makes of its records, and may read them as bytes
+        # A network clips what it makes of its records, and may read them as bytes.
+        if isinstance(self.loss, LinearLoss):
             require.settle(self, features=require.array, test_features=require.array)
             self.loss.require_admissible(self.features, self.labels)
-        for name in ("features", "labels", "counts"):  # a certificate speaks of what was checked here
+        # A certificate speaks of what was checked here.
+        for name in ("features", "labels", "counts"):
             object.__setattr__(self, name, require.kept(getattr(self, name)))
         if self.stream is not None:
-            object.__setattr__(self, "stream", Stream(*map(require.array, Stream._fields, self.stream)))
+            object.__setattr__(
+                self, "stream", Stream(*map(require.array, Stream._fields, self.stream))
+            )
         if self.declared and not isinstance(self.domain, Box):
             # Projecting onto a ball may lengthen a distance in l1; clipping coordinates never does.
-            require.fail("domain", "a Box where the change of a gradient is declared in l1", self.domain)
+            require.fail(
+                "domain", "a Box where the change of a gradient is declared in l1", self.domain
+            )
         if self.norm == "l1" and not isinstance(self.domain, Box):
             require.fail("domain", "a Box where gradients are clipped in l1", self.domain)
         if self.declared and self.loss.clip is not None:
             require.fail(
-                "clip", "None where the change of a gradient is declared: the clip enforces one", self.loss.clip
+                "clip",
+                "None where the change of a gradient is declared: the clip enforces one",
+                self.loss.clip,
             )
 
     @property
@@ -104,9 +128,13 @@ class Problem:
 
     @property
     def linear(self) -> LinearLoss:
-        """The loss, for what only a generalised linear model has: bounds of its own, and a best model that can be found."""
+        """The loss, for what only a generalised linear model has: bounds of its own,
+        and a best model that can be found.
+        """
         if not isinstance(self.loss, LinearLoss):
-            raise ValueError(f"this needs a convex problem (logistic, ridge, ...), and {self.loss} is none")
+            raise ValueError(
+                f"this needs a convex problem (logistic, ridge, ...), and {self.loss} is none"
+            )
         return self.loss
 
     @property
@@ -126,7 +154,9 @@ class Problem:
         if self.stream is not None:
             return Stream(*(jnp.asarray(part, dtype) for part in self.stream))
         return Records(
-            as_features(self.features, dtype), jnp.asarray(self.labels, dtype), jnp.asarray(self.counts, jnp.int32)
+            as_features(self.features, dtype),
+            jnp.asarray(self.labels, dtype),
+            jnp.asarray(self.counts, jnp.int32),
         )
 
     def records_of(self, agent: int) -> Records | Stream:
@@ -135,11 +165,15 @@ class Problem:
         if self.stream is not None:
             return Stream(*(jnp.asarray(part[agent], dtype) for part in self.stream))
         held = jnp.asarray(self.counts[agent], jnp.int32)
-        return Records(as_features(self.features[agent], dtype), jnp.asarray(self.labels[agent], dtype), held)
+        return Records(
+            as_features(self.features[agent], dtype), jnp.asarray(self.labels[agent], dtype), held
+        )
 
     def arrived(self, step: int) -> np.ndarray:
         """How many records each agent has seen once step `step` has begun."""
-        return np.minimum(self.arrivals.head_start + (step + 1) * self.arrivals.per_step, self.counts)
+        return np.minimum(
+            self.arrivals.head_start + (step + 1) * self.arrivals.per_step, self.counts
+        )
 
     @property
     def change(self) -> float:
@@ -147,9 +181,13 @@ class Problem:
         if self.declared:
             return self.declared.change
         if isinstance(self.loss, LinearLoss):
-            self.loss.require_range(self.domain.reach(self.dimension), float(jnp.finfo(self.dtype).max))
+            self.loss.require_range(
+                self.domain.reach(self.dimension), float(jnp.finfo(self.dtype).max)
+            )
         # A loss may be anybody's: what it says is held to what a sensitivity can be.
-        return require.positive_or_infinite("the loss's change", self.loss.change(self.domain, self.dimension))
+        return require.positive_or_infinite(
+            "the loss's change", self.loss.change(self.domain, self.dimension)
+        )
 
     @property
     def frozen(self) -> bool:
@@ -157,20 +195,32 @@ class Problem:
         return self.declared is not None and self.declared.frozen
 
     def privacy_assumptions(self, curvature: bool = True) -> tuple[Assumption, ...]:
-        """What a bound rests on: the loss's curvature interval and change bound, or (curvature=False) the clip alone."""
+        """What a bound rests on: the loss's curvature interval and change bound,
+        or (curvature=False) the clip alone.
+        """
         loss = self.loss
         low, high = loss.curvature
-        facts = [Assumption("enforced", f"models are projected onto the {self.domain} after every step")]
+        facts = [
+            Assumption("enforced", f"models are projected onto the {self.domain} after every step")
+        ]
         if self.declared:
-            text = f"replacing one record changes its gradient by at most C = {self.change:g} in l1 norm, wherever it is taken; nothing here enforces it"
+            text = (
+                f"replacing one record changes its gradient by at most C = {self.change:g} in l1"
+                " norm, wherever it is taken; nothing here enforces it"
+            )
             declared = [Assumption("declared", text)]
             if self.frozen:
-                text = "the sampled gradients are the data (paper P3, Definition 1): they do not react to what a record has done to the state"
+                text = (
+                    "the sampled gradients are the data (paper P3, Definition 1): they do not react"
+                    " to what a record has done to the state"
+                )
                 declared.append(Assumption("declared", text))
             elif math.isfinite(high):
                 declared.append(
                     Assumption(
-                        "derived", f"curvature interval [{low:.4g}, {high:.4g}] of the {type(loss).__name__} loss"
+                        "derived",
+                        f"curvature interval [{low:.4g}, {high:.4g}] of the {type(loss).__name__}"
+                        " loss",
                     )
                 )
             return (*self.assumptions, *facts, *declared)
@@ -178,21 +228,36 @@ class Problem:
             if loss.clip is None:
                 return (
                     *facts,
-                    Assumption("declared", "nothing is known of the records' gradients: they are not clipped"),
+                    Assumption(
+                        "declared",
+                        "nothing is known of the records' gradients: they are not clipped",
+                    ),
                 )
-            clipped = f"every record's gradient is clipped to {loss.norm} norm {loss.clip:g}, so one record changes it by at most {2 * loss.clip:g}"
+            clipped = (
+                f"every record's gradient is clipped to {loss.norm} norm {loss.clip:g}, so one"
+                f" record changes it by at most {2 * loss.clip:g}"
+            )
             return (*self.assumptions, *facts, Assumption("enforced", clipped))
-        kind = f"curvature interval [{low:.4g}, {high:.4g}] of the {type(loss).__name__} loss from |a| <= {loss.feature_bound:.4g}"
+        kind = (
+            f"curvature interval [{low:.4g}, {high:.4g}] of the {type(loss).__name__} loss from |a|"
+            f" <= {loss.feature_bound:.4g}"
+        )
         facts.append(Assumption("derived", kind))
         if loss.clip is not None and 2 * loss.clip <= self.change * (1 + 1e-12):
-            text = f"every record's gradient is clipped to l2 norm {loss.clip:g}, so one record changes it by at most {self.change:.4g}"
+            text = (
+                f"every record's gradient is clipped to l2 norm {loss.clip:g}, so one record"
+                f" changes it by at most {self.change:.4g}"
+            )
             facts.append(Assumption("enforced", text))
         else:
             reason = "features and label both replaced" + (
                 "" if isinstance(loss, Logistic) else f", over the {self.domain}"
             )
             facts.append(
-                Assumption("derived", f"one record changes a gradient by at most C = {self.change:.4g} ({reason})")
+                Assumption(
+                    "derived",
+                    f"one record changes a gradient by at most C = {self.change:.4g} ({reason})",
+                )
             )
         return (*self.assumptions, *facts)
 
@@ -211,7 +276,10 @@ def logistic(
     data_dir: str | None = None,
     seed: int = 0,
 ) -> Problem:
-    """l2-regularised logistic regression. `approximate` replaces the loss by its degree-2 polynomial (see losses/linear.py)."""
+    """l2-regularised logistic regression.
+
+    `approximate` replaces the loss by its degree-2 polynomial (see losses/linear.py).
+    """
     data = _dataset(data, data_dir, seed)
     datasets.check_classification(data.features, data.labels)
     require.flag("approximate", approximate)
@@ -219,7 +287,16 @@ def logistic(
     loss: Loss = Logistic(data.feature_bound, ridge, 1.0, clip)
     if approximate:
         loss = polynomial(loss, domain, data.features.shape[1])  # type: ignore[arg-type]
-    return _assemble(data, loss, domain, agents, partition, Arrivals(per_step, head_start), seed, classification=True)
+    return _assemble(
+        data,
+        loss,
+        domain,
+        agents,
+        partition,
+        Arrivals(per_step, head_start),
+        seed,
+        classification=True,
+    )
 
 
 def ridge(
@@ -237,7 +314,9 @@ def ridge(
     data_dir: str | None = None,
     seed: int = 0,
 ) -> Problem:
-    """Ridge regression, by default on a stream of linear measurements (`records` per agent in `dimension` dimensions)."""
+    """Ridge regression, by default on a stream of linear measurements (`records` per agent in
+    `dimension` dimensions).
+    """
     agents, records = require.count("agents", agents), require.count("records", records)
     if isinstance(data, str) and data == "linear":
         data = datasets.linear_stream(records=agents * records, dimension=dimension, seed=seed)
@@ -257,8 +336,16 @@ def ridge(
 
 # Paper P3, section V: the covariance of every sensor's regressors, and where the estimates begin.
 _COVARIANCE = np.array(
-    [[2, 1, 0, 1, 0, 0], [1, 2, 0, 1, 0, 0], [0, 0, 2, 0, 0, 0], [1, 1, 0, 2, 0, 0], [0, 0, 0, 0, 2, 0], [0, 0, 0, 0, 0, 2]], float
-)  # fmt: skip
+    [
+        [2, 1, 0, 1, 0, 0],
+        [1, 2, 0, 1, 0, 0],
+        [0, 0, 2, 0, 0, 0],
+        [1, 1, 0, 2, 0, 0],
+        [0, 0, 0, 0, 2, 0],
+        [0, 0, 0, 0, 0, 2],
+    ],
+    float,
+)
 _FIRST = (3.0, 1.0, 1.0, 3.0, 3.0, 1.0)
 
 
@@ -274,21 +361,27 @@ def estimation(
     radius: float = 1e5,
     seed: int = 0,
 ) -> Problem:
-    """Distributed parameter estimation (paper P3, section V): sensors with an endless stream of linear measurements of one unknown vector.
+    """Distributed parameter estimation (paper P3, section V): sensors with an endless stream of
+    linear measurements of one unknown vector.
 
-    A record is b = u.x* + noise v with u ~ N(0, R), R as printed (6 x 6), x* = `target` in every coordinate; its gradient is (u.x - b) u. Nothing bounds a
-    Gaussian record, so a budget needs one of: `clip`, which bounds every record's gradient and is enforced; `change`, the declaration that one record
-    moves its gradient by at most so much in l1 (0.2 in the paper, and here if neither is given). Algorithms that take gradients at a private state also need
-    `feature_bound`, which shortens regressors to that length and so gives the loss a curvature interval, or `frozen`, the paper's adjacency (see Declared).
+    A record is b = u.x* + noise v with u ~ N(0, R), R as printed (6 x 6), x* = `target` in every
+    coordinate; its gradient is (u.x - b) u. Nothing bounds a Gaussian record, so a budget needs one
+    of: `clip`, which bounds every record's gradient and is enforced; `change`, the declaration that
+    one record moves its gradient by at most so much in l1 (0.2 in the paper, and here if neither
+    is given). Algorithms that take gradients at a private state also need `feature_bound`, which
+    shortens regressors to that length and so gives the loss a curvature interval, or `frozen`, the
+    paper's adjacency (see Declared).
     """
     agents, dimension = require.count("agents", agents), len(_FIRST)
     if clip is not None and change is not None:
         raise ValueError(
-            f"change must be left out when records are clipped (the clip enforces one), got {change} and clip {clip}"
+            "change must be left out when records are clipped (the clip enforces one), got"
+            f" {change} and clip {clip}"
         )
     if clip is not None and frozen:
         raise ValueError(
-            "frozen must be left out when records are clipped: it is a declaration, and a clip is enforced"
+            "frozen must be left out when records are clipped: it is a declaration, and a clip is"
+            " enforced"
         )
     radius, noise, seed = (
         require.bound("radius", radius),
@@ -308,15 +401,30 @@ def estimation(
     features = rng.normal(size=(1000, dimension)) @ factor.T
     features = features if feature_bound is None else datasets.shorten(features, bound)
     kind = "enforced" if feature_bound is not None else "derived"
-    length = f"of l2 norm at most {bound:g}" if feature_bound is not None else "normal regressors of any length"
+    length = (
+        f"of l2 norm at most {bound:g}"
+        if feature_bound is not None
+        else "normal regressors of any length"
+    )
     values = np.linalg.eigvalsh(_COVARIANCE)
     return Problem(
-        "estimation", loss, Box(-radius, radius) if clip is None else Ball(radius), np.zeros((agents, 0, dimension)), np.zeros((agents, 0)), np.full(agents, np.inf),
-        features, features @ truth + noise * rng.normal(size=1000), classification=False,
-        assumptions=(Assumption(kind, f"records are made up on the spot, {length}"),), seed=seed, stream=stream, optimum=truth,
-        start=np.array(_FIRST), declared=None if clip is not None else Declared(0.2 if change is None else change, frozen),
+        "estimation",
+        loss,
+        Box(-radius, radius) if clip is None else Ball(radius),
+        np.zeros((agents, 0, dimension)),
+        np.zeros((agents, 0)),
+        np.full(agents, np.inf),
+        features,
+        features @ truth + noise * rng.normal(size=1000),
+        classification=False,
+        assumptions=(Assumption(kind, f"records are made up on the spot, {length}"),),
+        seed=seed,
+        stream=stream,
+        optimum=truth,
+        start=np.array(_FIRST),
+        declared=None if clip is not None else Declared(0.2 if change is None else change, frozen),
         smoothness=(float(values[0]), float(values[-1])),
-    )  # fmt: skip
+    )
 
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {
@@ -330,11 +438,16 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
 
 def _dataset(data: str | datasets.Dataset, data_dir: str | None, seed: int) -> datasets.Dataset:
     if isinstance(data, str) and data == "linear":
-        raise ValueError("data 'linear' is a regression stream: use it with the ridge loss (--loss ridge)")
+        raise ValueError(
+            "data 'linear' is a regression stream: use it with the ridge loss (--loss ridge)"
+        )
     if isinstance(data, str):
         return datasets.load(data, data_dir=data_dir, seed=seed)
     require.instance(
-        "data", data, datasets.Dataset, "the name of a data set, or a Dataset (hearsay.problems.from_arrays makes one)"
+        "data",
+        data,
+        datasets.Dataset,
+        "the name of a data set, or a Dataset (hearsay.problems.from_arrays makes one)",
     )
     return data
 
@@ -345,7 +458,9 @@ def as_features(features: np.ndarray, dtype: jnp.dtype) -> jnp.ndarray:
 
 
 def _counts(name: str, given: Any) -> np.ndarray:
-    """How many records each agent holds: whole numbers, or infinite for a stream that never ends."""
+    """How many records each agent holds:
+    whole numbers, or infinite for a stream that never ends.
+    """
     found = require.array(name, given)
     if found.ndim != 1 or not np.all((found >= 1) & (found == np.floor(found))):
         require.fail(name, "one whole number of at least 1 for each agent", given)
@@ -355,12 +470,15 @@ def _counts(name: str, given: Any) -> np.ndarray:
 def held_by(
     parts: list[np.ndarray], features: np.ndarray, labels: np.ndarray, arrivals: Arrivals
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """features (agents, most, ...), labels (agents, most) and counts (agents,) of agents that hold those rows, padded to the longest stream."""
+    """features (agents, most, ...), labels (agents, most) and counts (agents,) of agents that hold
+    those rows, padded to the longest stream.
+    """
     counts = np.array([len(p) for p in parts])
     if counts.min() < arrivals.per_step:
         short = int(np.argmin(counts))
         raise ValueError(
-            f"per_step must be at most the records of every agent, got {arrivals.per_step} and agent {short} holds {counts[short]}"
+            f"per_step must be at most the records of every agent, got {arrivals.per_step} and"
+            f" agent {short} holds {counts[short]}"
         )
     held = np.zeros((len(parts), int(counts.max()), *features.shape[1:]), features.dtype)
     marked = np.zeros(held.shape[:2])
@@ -385,7 +503,8 @@ def _assemble(
     facts = (
         Assumption(
             data.bound_kind,
-            f"every record has features of l2 norm at most {data.feature_bound:.4g}: {data.bound_reason}",
+            f"every record has features of l2 norm at most {data.feature_bound:.4g}:"
+            f" {data.bound_reason}",
         ),
     )
     return Problem(

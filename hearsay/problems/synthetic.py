@@ -1,15 +1,21 @@
-"""The synthetic(alpha, beta) data of Li et al. 2020 ("Federated optimization in heterogeneous networks", section 5.1), binary as in paper P4's section V-A.
+"""The synthetic(alpha, beta) data of Li et al. 2020 ("Federated optimization in heterogeneous
+networks", section 5.1), binary as in paper P4's section V-A.
 
-    u_k ~ N(0, alpha),   weights w_k ~ N(u_k, 1) in every coordinate,   bias c_k ~ N(u_k, 1)            how much the models of the learners differ
-    B_k ~ N(0, beta),    mean v_k ~ N(B_k, 1) in every coordinate                                       how much their features differ
+    u_k ~ N(0, alpha),   weights w_k ~ N(u_k, 1) in every coordinate,   bias c_k ~ N(u_k, 1)
+                         how much the models of the learners differ
+    B_k ~ N(0, beta),    mean v_k ~ N(B_k, 1) in every coordinate
+                         how much their features differ
     records  a ~ N(v_k, diag(j^-1.2)),    label 1 where a.w_k + c_k > 0, else 0
 
-alpha and beta are variances. The label is the likelier class, as Li et al. take it (their argmax), not a draw. They have ten classes, with ten rows of weights
-around the same u_k, which shifts all classes alike and so never changes a label; with two classes and one row of weights u_k does matter.
+alpha and beta are variances. The label is the likelier class, as Li et al. take it (their argmax),
+not a draw. They have ten classes, with ten rows of weights around the same u_k, which shifts all
+classes alike and so never changes a label; with two classes and one row of weights u_k does matter.
 
-The draw is of Li et al.'s records as they are; a record longer than `feature_bound` is then shortened to it, after its label is known. There is no
-intercept column, so a learner's bias is something that the common model can only find through the learner's mean. In 100 dimensions the means have length
-about 10 and the records lie within about 2 of them: most learners have nearly one label, and what one model for all has to learn is which mean belongs to which.
+The draw is of Li et al.'s records as they are; a record longer than `feature_bound` is then
+shortened to it, after its label is known. There is no intercept column, so a learner's bias is
+something that the common model can only find through the learner's mean. In 100 dimensions the
+means have length about 10 and the records lie within about 2 of them: most learners have nearly one
+label, and what one model for all has to learn is which mean belongs to which.
 """
 
 from __future__ import annotations
@@ -46,9 +52,11 @@ def synthetic(
     head_start: int = 0,
     seed: int = 0,
 ) -> Problem:
-    """Logistic regression on synthetic(alpha, beta): `records` per learner, each learner's own distribution, in order of arrival.
+    """Logistic regression on synthetic(alpha, beta): `records` per learner, each learner's own
+    distribution, in order of arrival.
 
-    The test set has as many records from every learner. A learner's records do not depend on how many learners there are, nor its first ones on `records`.
+    The test set has as many records from every learner. A learner's records do not depend on how
+    many learners there are, nor its first ones on `records`.
     """
     # Here and not above: problem.py lists this function among its own.
     from hearsay.problems.problem import Problem
@@ -64,15 +72,31 @@ def synthetic(
         _learner(np.random.default_rng([seed, k, *b"synthetic"]), records, dimension, alpha, beta)
         for k in range(agents)
     ]
-    features, labels, test_features, test_labels = (np.stack(part) for part in zip(*drawn, strict=True))
-    reason = f"every record has features of l2 norm at most {bound:.4g}: each record with an l2 norm above {bound:g} is scaled down to it."
+    features, labels, test_features, test_labels = (
+        np.stack(part) for part in zip(*drawn, strict=True)
+    )
+    reason = (
+        f"every record has features of l2 norm at most {bound:.4g}: each record with an l2 norm"
+        f" above {bound:g} is scaled down to it."
+    )
     return Problem(
-        f"synthetic({alpha:g}, {beta:g})", Logistic(bound, ridge, 1.0, clip), Ball(radius), _shortened(features, bound), labels, np.full(agents, records),
-        _shortened(test_features, bound).reshape(-1, dimension), test_labels.ravel(), arrivals, assumptions=(Assumption("enforced", reason),), seed=seed,
-    )  # fmt: skip
+        f"synthetic({alpha:g}, {beta:g})",
+        Logistic(bound, ridge, 1.0, clip),
+        Ball(radius),
+        _shortened(features, bound),
+        labels,
+        np.full(agents, records),
+        _shortened(test_features, bound).reshape(-1, dimension),
+        test_labels.ravel(),
+        arrivals,
+        assumptions=(Assumption("enforced", reason),),
+        seed=seed,
+    )
 
 
-def _learner(rng: np.random.Generator, records: int, dimension: int, alpha: float, beta: float) -> tuple[np.ndarray, ...]:  # fmt: skip
+def _learner(
+    rng: np.random.Generator, records: int, dimension: int, alpha: float, beta: float
+) -> tuple[np.ndarray, ...]:
     """(features, labels, test features, test labels) of one learner."""
     centre, shift = np.sqrt(alpha) * rng.normal(), np.sqrt(beta) * rng.normal()
     weights, bias = rng.normal(centre, 1.0, dimension), rng.normal(centre, 1.0)

@@ -1,4 +1,6 @@
-"""The report of an attack: every reconstruction beside the truth, and the error against the noise level."""
+"""The report of an attack: every reconstruction beside the truth,
+and the error against the noise level.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +34,33 @@ def attack_report(sweep: Sweep, folder: str | Path) -> Path:
     first, algorithm, problem = sweep.found[0][0], sweep.algorithm, sweep.problem
     title = f"Attack on {algorithm.name}, {problem.name}"
     records = count(len(first.truth), "record")
-    about = f"{problem.loss}; step {first.step}, {records} in the batch; {count(len(sweep.found[0]), 'target')} at each of {count(len(sweep.levels), 'noise level')}"
-    header = tag("header", tag("p", "hearsay · Attack", class_="kicker"), tag("h1", title), tag("p", about, class_="sub"))  # fmt: skip
+    about = (
+        f"{problem.loss}; step {first.step}, {records} in the batch;"
+        f" {count(len(sweep.found[0]), 'target')} at each of"
+        f" {count(len(sweep.levels), 'noise level')}"
+    )
+    header = tag(
+        "header",
+        tag("p", "hearsay · Attack", class_="kicker"),
+        tag("h1", title),
+        tag("p", about, class_="sub"),
+    )
     figure, ax = new_figure()
     error_against_noise(sweep, ax)
-    shown = "Error of the reconstruction: mean over targets, bars of one standard error. Dashed: the mean of public images, which knows nothing of the run."
+    shown = (
+        "Error of the reconstruction: mean over targets, bars of one standard error. Dashed: the"
+        " mean of public images, which knows nothing of the run."
+    )
     content = (
         header,
-        notice("alert", tag("p", tag("strong", "Interrupted: "), f"not attacked at noise × {few(sweep.left, ', ')}."))
+        notice(
+            "alert",
+            tag(
+                "p",
+                tag("strong", "Interrupted: "),
+                f"not attacked at noise × {few(sweep.left, ', ')}.",
+            ),
+        )
         if sweep.left
         else "",
         _lead(sweep),
@@ -53,12 +74,18 @@ def attack_report(sweep: Sweep, folder: str | Path) -> Path:
 
 
 def error_against_noise(sweep: Sweep, ax: Axes | None = None) -> Axes:
-    """Root mean squared pixel error over the noise level, with the error of a guess that knows nothing as a line."""
+    """Root mean squared pixel error over the noise level, with the error of a guess that
+    knows nothing as a line.
+    """
     ax = axes_or_new(ax)
     with styled():
         style = {**line_style(0), "marker": "o", "markersize": 4, "capsize": 3}
-        ax.errorbar(sweep.levels, sweep.mean, yerr=sweep.standard_error, label="reconstruction", **style)
-        ax.axhline(sweep.blind, color=SOFT, linestyle=(0, (4, 2)), linewidth=1.2, label="mean public image")
+        ax.errorbar(
+            sweep.levels, sweep.mean, yerr=sweep.standard_error, label="reconstruction", **style
+        )
+        ax.axhline(
+            sweep.blind, color=SOFT, linestyle=(0, (4, 2)), linewidth=1.2, label="mean public image"
+        )
         ax.set_xlabel("noise, as a multiple of the configured one")
         ax.set_ylabel("error of a pixel (root mean square)")
         ax.set_ylim(bottom=0)
@@ -68,15 +95,26 @@ def error_against_noise(sweep: Sweep, ax: Axes | None = None) -> Axes:
 
 
 def gallery(sweep: Sweep) -> Figure:
-    """One row for each record under attack: the truth, then the reconstruction at every level, with its error below."""
-    rows = [(target, record) for target, one in enumerate(sweep.found[0]) for record in range(len(one.truth))][:_ROWS]
+    """One row for each record under attack: the truth, then the reconstruction at every level,
+    with its error below.
+    """
+    rows = [
+        (target, record)
+        for target, one in enumerate(sweep.found[0])
+        for record in range(len(one.truth))
+    ][:_ROWS]
     columns = 1 + len(sweep.levels)
     with styled():
         figure = Figure(figsize=(1.2 * columns, 1.45 * len(rows)), layout="constrained")
         grid = figure.subplots(len(rows), columns, squeeze=False)
         for line, (target, record) in zip(grid, rows, strict=True):
             one = sweep.found[0][target]
-            _image(line[0], one.truth[record], one, f"agent {one.agent}, class {one.true_labels[record]}")
+            _image(
+                line[0],
+                one.truth[record],
+                one,
+                f"agent {one.agent}, class {one.true_labels[record]}",
+            )
             for ax, row in zip(line[1:], sweep.found, strict=True):
                 image = row[target].guess.images[record]
                 error = float(np.sqrt(np.mean((image - one.truth[record]) ** 2)))
@@ -88,7 +126,8 @@ def gallery(sweep: Sweep) -> Figure:
 
 
 def _image(ax: Axes, image: np.ndarray, one: Reconstruction, note: str) -> None:
-    # The truth may lie in any range; the range of what is true is what all pictures of a row are drawn in.
+    # The truth may lie in any range; the range of what is true is what all pictures of a row
+    # are drawn in.
     low, high = min(0.0, float(one.truth.min())), max(1.0, float(one.truth.max()))
     pixels = np.clip((image - low) / (high - low), 0, 1)
     ax.imshow(pixels.squeeze(), cmap="gray", vmin=0, vmax=1, interpolation="nearest")
@@ -103,27 +142,44 @@ def _image(ax: Axes, image: np.ndarray, one: Reconstruction, note: str) -> None:
 def _pictures(sweep: Sweep) -> Html:
     held = sum(len(one.truth) for one in sweep.found[0])
     more = f" The first {_ROWS} of {held} records." if held > _ROWS else ""
-    caption = f"The record, and what was made of the agent's messages at every noise level, with the root mean squared error of a pixel.{more}"
+    caption = (
+        "The record, and what was made of the agent's messages at every noise level, with the root"
+        f" mean squared error of a pixel.{more}"
+    )
     return picture("gallery", gallery(sweep), caption, caption)
 
 
 def _lead(sweep: Sweep) -> Html:
-    learnt = [level for level, mean in zip(sweep.levels, sweep.mean, strict=True) if mean < sweep.blind]
+    learnt = [
+        level for level, mean in zip(sweep.levels, sweep.mean, strict=True) if mean < sweep.blind
+    ]
     if len(learnt) == len(sweep.levels):
         verdict = (
-            "At every level the reconstruction is nearer to the record than a guess that knows nothing of the run."
+            "At every level the reconstruction is nearer to the record than a guess that knows"
+            " nothing of the run."
         )
     elif learnt:
         named = ", ".join(f"{level:g}" for level in learnt)
-        verdict = f"The reconstruction is nearer to the record than a guess that knows nothing of the run at noise × {named}, and not at the other levels."
+        verdict = (
+            "The reconstruction is nearer to the record than a guess that knows nothing of the run"
+            f" at noise × {named}, and not at the other levels."
+        )
     else:
-        verdict = "At no level is the reconstruction nearer to the record than a guess that knows nothing of the run."
+        verdict = (
+            "At no level is the reconstruction nearer to the record than a guess that knows nothing"
+            " of the run."
+        )
     if len(learnt) < len(sweep.levels):
-        verdict += " That is about pixels: an eye may still read a picture whose speckle costs more than a blank page would. Look at them."
+        verdict += (
+            " That is about pixels: an eye may still read a picture whose speckle costs more than a"
+            " blank page would. Look at them."
+        )
     how = (
-        "An eavesdropper who knows the algorithm, the model's first parameters and every message, but no record, no private state and no noise, makes up "
-        "records and changes their pixels until the messages that they would cause fit those that were sent (Zhu, Liu and Han 2019). "
-        "An attack that fails proves nothing, a better one may succeed: the guarantee is the certificate."
+        "An eavesdropper who knows the algorithm, the model's first parameters and every message,"
+        " but no record, no private state and no noise, makes up records and changes their pixels"
+        " until the messages that they would cause fit those that were sent (Zhu, Liu and Han"
+        " 2019). An attack that fails proves nothing, a better one may succeed: the guarantee is"
+        " the certificate."
     )
     extra = {
         "prior": "Beyond the published attack, it also used what public images look like.",
@@ -141,13 +197,29 @@ def _table(sweep: Sweep) -> Html:
         errors = np.array([one.error for one in row])
         deviation = float(errors.std(ddof=1)) if len(errors) > 1 else 0.0
         right = sum(int((one.guess.labels == one.true_labels).sum()) for one in row)
-        rows.append([
-            f"{level:g}", spread(float(errors.mean()), deviation, len(errors)), quantity(float(np.mean(errors**2)), 3),
-            f"{right} of {sum(len(one.true_labels) for one in row)}", quantity(float(np.mean([one.guess.mismatch for one in row])), 3),
-        ])  # fmt: skip
-    rows.append(["the mean public image", quantity(sweep.blind, 3), quantity(sweep.blind**2, 3), None, None])
-    header = ["noise ×", "root mean squared error", "mean squared error", "labels right", "mismatch"]
-    caption = "Mean ± standard deviation over targets. Mismatch: squared distance of the messages in units of their noise; about 1 where noise explains it"
+        rows.append(
+            [
+                f"{level:g}",
+                spread(float(errors.mean()), deviation, len(errors)),
+                quantity(float(np.mean(errors**2)), 3),
+                f"{right} of {sum(len(one.true_labels) for one in row)}",
+                quantity(float(np.mean([one.guess.mismatch for one in row])), 3),
+            ]
+        )
+    rows.append(
+        ["the mean public image", quantity(sweep.blind, 3), quantity(sweep.blind**2, 3), None, None]
+    )
+    header = [
+        "noise ×",
+        "root mean squared error",
+        "mean squared error",
+        "labels right",
+        "mismatch",
+    ]
+    caption = (
+        "Mean ± standard deviation over targets. Mismatch: squared distance of the messages in"
+        " units of their noise; about 1 where noise explains it"
+    )
     return table(caption, header, rows)
 
 
@@ -155,10 +227,35 @@ def to_csv(sweep: Sweep) -> str:
     """One row per noise level and target."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["level", "agent", "step", "seed", "label", "label_guessed", "rmse", "mse", "rmse_blind", "mismatch"])  # fmt: skip
+    writer.writerow(
+        [
+            "level",
+            "agent",
+            "step",
+            "seed",
+            "label",
+            "label_guessed",
+            "rmse",
+            "mse",
+            "rmse_blind",
+            "mismatch",
+        ]
+    )
     for level, row in zip(sweep.levels, sweep.found, strict=True):
         for one in row:
-            names = (" ".join(map(str, labels.tolist())) for labels in (one.true_labels, one.guess.labels))
+            names = (
+                " ".join(map(str, labels.tolist()))
+                for labels in (one.true_labels, one.guess.labels)
+            )
             numbers = (one.error, one.error**2, one.blind, one.guess.mismatch)
-            writer.writerow([f"{level:g}", one.agent, one.step, one.seed, *names, *(f"{n:.6g}" for n in numbers)])
+            writer.writerow(
+                [
+                    f"{level:g}",
+                    one.agent,
+                    one.step,
+                    one.seed,
+                    *names,
+                    *(f"{n:.6g}" for n in numbers),
+                ]
+            )
     return text.getvalue()

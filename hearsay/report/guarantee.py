@@ -1,4 +1,6 @@
-"""The certificate as a section of a page; what it says is laid out by the certificate itself (privacy/certificate.py), as for its text."""
+"""The certificate as a section of a page; what it says is laid out by the certificate itself
+(privacy/certificate.py), as for its text.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ _KINDS = {
     "derived": "proved from the model",
     "declared": "taken on the user's word",
 }
-_WEAK = 10.0  # beyond this even a sceptical reader of the literature speaks of no meaningful protection
+# Beyond this even a sceptical reader of the literature speaks of no meaningful protection.
+_WEAK = 10.0
 
 
 def certificate(cert: Certificate) -> Html:
@@ -34,12 +37,17 @@ def certificate(cert: Certificate) -> Html:
 
 def _scope(cert: Certificate) -> list[tuple[object, object]]:
     noise = f"{cert.mechanism.capitalize()}, " + (
-        f"epsilon holds at delta = {_slack(cert.slack)}" if cert.slack else "pure epsilon (delta = 0)"
+        f"epsilon holds at delta = {_slack(cert.slack)}"
+        if cert.slack
+        else "pure epsilon (delta = 0)"
     )
     return [
         ("Protects", f"one record: epsilon bounds how well anyone can tell apart {ADJACENCY}"),
         ("Against", f"someone who {ADVERSARY}"),
-        ("Horizon", show_horizon(cert.horizon) + ("" if math.isinf(cert.horizon) else " from every agent")),
+        (
+            "Horizon",
+            show_horizon(cert.horizon) + ("" if math.isinf(cert.horizon) else " from every agent"),
+        ),
         ("Noise", noise),
         ("Use of records", cert.patterns),
         ("Bound by", cert.bases),
@@ -50,25 +58,33 @@ def _meaning(cert: Certificate) -> Html:
     """The largest budget as odds, and a plain word when it is too large to protect anyone."""
     worst, (top, of) = max(cert.epsilon), largest(cert.epsilon, cert.names)
     if math.isinf(worst):
-        return tag("p", "An infinite epsilon is no guarantee at all: nothing bounds what the messages reveal.")
+        return tag(
+            "p",
+            "An infinite epsilon is no guarantee at all: nothing bounds what the messages reveal.",
+        )
     factor = show(math.exp(worst)) if worst <= _WEAK else f"exp({top})"
     slack = f", up to a slack of delta = {_slack(cert.slack)}" if cert.slack else ""
     whose = "any agent" if of == "every agent" else f"{of}, the least protected,"
     said = tag(
         "p",
-        f"In other words: all messages together can multiply anyone's odds about one record of {whose} "
-        f"by at most {factor}{slack}.",
+        "In other words: all messages together can multiply anyone's odds about one record of"
+        f" {whose} by at most {factor}{slack}.",
     )
     if worst <= _WEAK:
         return said
     weak = [b.agent for b in cert.budgets if b.epsilon > _WEAK]
-    plain = f"Epsilon is above {_WEAK:g} for {cert.who(weak)}: a true bound, but little protection in practice."
+    plain = (
+        f"Epsilon is above {_WEAK:g} for {cert.who(weak)}: a true bound, but little protection in"
+        " practice."
+    )
     return join([said, notice("note", tag("p", plain))])
 
 
 def _slack(delta: float) -> str:
     """Rounded up, as budgets are."""
-    up = 0.0 if float(f"{delta:.3e}") >= delta else 0.5 * 10.0 ** (math.floor(math.log10(delta)) - 3)
+    up = (
+        0.0 if float(f"{delta:.3e}") >= delta else 0.5 * 10.0 ** (math.floor(math.log10(delta)) - 3)
+    )
     return quantity(delta + up)
 
 
@@ -76,7 +92,12 @@ def _budgets(cert: Certificate) -> Html:
     rows, rest = cert.rows()
     heads = ("agent", *(column.title for column in cert.columns()))
     caption = "Budget of every agent, rounded up"
-    return join([table(caption, heads, [[whose, *cells] for whose, cells in rows]), tag("p", rest) if rest else ""])
+    return join(
+        [
+            table(caption, heads, [[whose, *cells] for whose, cells in rows]),
+            tag("p", rest) if rest else "",
+        ]
+    )
 
 
 def _assumptions(cert: Certificate) -> Html:
@@ -86,7 +107,9 @@ def _assumptions(cert: Certificate) -> Html:
         whose = tag("span", f" ({cert.who(agents)})", class_="soft")
         items.append(tag("li", badge, tag("span", assumption.text, whose)))
     key = "; ".join(f"{kind}: {meaning}" for kind, meaning in _KINDS.items())
-    return join([tag("ul", *items, class_="rests"), tag("p", f"{key[0].upper()}{key[1:]}.", class_="soft")])
+    return join(
+        [tag("ul", *items, class_="rests"), tag("p", f"{key[0].upper()}{key[1:]}.", class_="soft")]
+    )
 
 
 __all__ = ["PAPER", "certificate"]

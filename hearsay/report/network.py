@@ -22,23 +22,45 @@ _LINKS = 20_000
 
 
 def network(graph: Graph, ax: Axes | None = None, values: Sequence[float] | None = None) -> Axes:
-    """The graph; `values` (epsilon per agent) colour the agents. Arrows point from speaker to listener where links go one way."""
+    """The graph; `values` (epsilon per agent) colour the agents.
+
+    Arrows point from speaker to listener where links go one way.
+    """
     ax = axes_or_new(ax)
     with styled():
         place = _positions(graph)
         named = graph.agents <= _NAMED
         _links(ax, graph, place, named)
-        colours = _colours(ax, values) if values is not None else np.full(graph.agents, NODE, dtype=object)
+        colours = (
+            _colours(ax, values)
+            if values is not None
+            else np.full(graph.agents, NODE, dtype=object)
+        )
         size = float(np.clip(5200 / graph.agents, 8, 380))
         ax.scatter(
-            place[:, 0], place[:, 1], s=size, c=list(colours), edgecolors=SOFT, linewidths=0.5 if named else 0, zorder=2,
+            place[:, 0],
+            place[:, 1],
+            s=size,
+            c=list(colours),
+            edgecolors=SOFT,
+            linewidths=0.5 if named else 0,
+            zorder=2,
             rasterized=graph.agents > _LAID_OUT,
-        )  # fmt: skip
+        )
         if named:
             points = float(np.clip(0.5 * size**0.5, 4, 9))
             for agent, (x, y) in enumerate(place):
                 ink = INK if _light(colours[agent]) else "white"
-                ax.text(x, y, str(agent), ha="center", va="center_baseline", fontsize=points, color=ink, zorder=3)
+                ax.text(
+                    x,
+                    y,
+                    str(agent),
+                    ha="center",
+                    va="center_baseline",
+                    fontsize=points,
+                    color=ink,
+                    zorder=3,
+                )
         ax.set_aspect("equal")
         ax.margins(0.12)
         ax.axis("off")
@@ -55,7 +77,8 @@ def _positions(graph: Graph) -> np.ndarray:
         # From the top, clockwise, as one reads a clock.
         angle = np.pi / 2 - 2 * np.pi * agent / graph.agents
         return np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    plain = nx.Graph(graph.to_networkx().edges)  # without weights: a layout would take them for distances
+    # Without weights: a layout would take them for distances.
+    plain = nx.Graph(graph.to_networkx().edges)
     plain.add_nodes_from(agent.tolist())
     if graph.agents <= 60:
         found = nx.kamada_kawai_layout(plain)
@@ -69,21 +92,39 @@ def _links(ax: Axes, graph: Graph, place: np.ndarray, arrows: bool) -> None:
     if not graph.symmetric and arrows:
         for listener, speaker in pairs:
             ax.annotate(
-                "", place[listener], place[speaker], zorder=1,
-                arrowprops={"arrowstyle": "-|>", "color": SOFT, "lw": 0.7, "shrinkA": 8, "shrinkB": 9},
-            )  # fmt: skip
+                "",
+                place[listener],
+                place[speaker],
+                zorder=1,
+                arrowprops={
+                    "arrowstyle": "-|>",
+                    "color": SOFT,
+                    "lw": 0.7,
+                    "shrinkA": 8,
+                    "shrinkB": 9,
+                },
+            )
         return
     pairs = np.unique(np.sort(pairs, axis=1), axis=0)
     drawn = pairs[:: -(-len(pairs) // _LINKS)] if len(pairs) else pairs
     if len(drawn) < len(pairs):
         note = f"{len(drawn):,} of {len(pairs):,} links drawn"
-        ax.text(0.5, 0.0, note, transform=ax.transAxes, ha="center", va="top", fontsize=8, color=SOFT)
+        ax.text(
+            0.5, 0.0, note, transform=ax.transAxes, ha="center", va="top", fontsize=8, color=SOFT
+        )
     # One line with gaps instead of one object per link: ten times smaller and faster.
     ends = place[drawn]
     gaps = np.full((len(drawn), 1, 2), np.nan)
     path = np.concatenate([ends, gaps], axis=1).reshape(-1, 2)
     width, alpha = (1.1, 1.0) if len(drawn) <= 300 else (0.6, 0.6 if len(drawn) <= 3000 else 0.15)
-    ax.plot(*path.T, color="#9aa5b1", linewidth=width, alpha=alpha, zorder=1, rasterized=len(drawn) > 3000)
+    ax.plot(
+        *path.T,
+        color="#9aa5b1",
+        linewidth=width,
+        alpha=alpha,
+        zorder=1,
+        rasterized=len(drawn) > 3000,
+    )
 
 
 def _colours(ax: Axes, values: Sequence[float]) -> np.ndarray:

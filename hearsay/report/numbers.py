@@ -13,7 +13,9 @@ _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def quantity(value: float, digits: int = 4) -> str:
-    """Four significant digits, with separators; a power of ten where zeros would have to be counted."""
+    """Four significant digits, with separators;
+    a power of ten where zeros would have to be counted.
+    """
     if not math.isfinite(value):
         return "not a number" if math.isnan(value) else "infinite" if value > 0 else "-infinite"
     if value == 0:
@@ -32,7 +34,9 @@ def power_of_ten(exponent: int) -> str:
 
 
 def spread(mean: float, deviation: float, seeds: int, percent: bool = False) -> str:
-    """mean ± standard deviation, both to the second digit of the deviation; the mean alone for a single seed."""
+    """mean ± standard deviation, both to the second digit of the deviation;
+    the mean alone for a single seed.
+    """
     unit = " %" if percent else ""
     mean, deviation = (100 * mean, 100 * deviation) if percent else (mean, deviation)
     if seeds == 1 or not math.isfinite(mean) or not math.isfinite(deviation):

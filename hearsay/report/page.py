@@ -1,4 +1,5 @@
-"""Markup: a page that stands alone (no script, nothing loaded), and the few elements that it is made of.
+"""Markup: a page that stands alone (no script, nothing loaded), and the few elements that
+it is made of.
 
 Everything becomes text unless it is `Html`, which only this package makes.
 """
@@ -35,8 +36,12 @@ def text(value: object) -> Html:
 
 
 def tag(name: str, *content: object, **attributes: str) -> Html:
-    """<name attributes>content</name>; an attribute called class_ or aria_label loses its underscore or gets a hyphen."""
-    given = "".join(f' {key.rstrip("_").replace("_", "-")}="{html.escape(v)}"' for key, v in attributes.items())
+    """<name attributes>content</name>; an attribute called class_ or aria_label loses its
+    underscore or gets a hyphen.
+    """
+    given = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{html.escape(v)}"' for key, v in attributes.items()
+    )
     return Html(f"<{name}{given}>{join(content)}</{name}>")
 
 
@@ -55,17 +60,24 @@ def notice(kind: str, *content: object) -> Html:
 
 def facts(pairs: Iterable[tuple[object, object]]) -> Html:
     """Terms and what they are."""
-    return tag("dl", *(join([tag("dt", term), tag("dd", meaning), Html("\n")]) for term, meaning in pairs))
+    return tag(
+        "dl", *(join([tag("dt", term), tag("dd", meaning), Html("\n")]) for term, meaning in pairs)
+    )
 
 
 def table(caption: str, header: Sequence[object], rows: Iterable[Sequence[object]]) -> Html:
-    """A table whose first column names its rows; columns of numbers are set flush right, and a long one scrolls in its box."""
+    """A table whose first column names its rows; columns of numbers are set flush right,
+    and a long one scrolls in its box.
+    """
     cells = [[text(cell) for cell in row] for row in rows]
     right = [
-        all(_NUMBER.match(row[i].partition("<small>")[0]) for row in cells) and bool(cells) for i in range(len(header))
+        all(_NUMBER.match(row[i].partition("<small>")[0]) for row in cells) and bool(cells)
+        for i in range(len(header))
     ]
     classes = [' class="n"' if r else "" for r in right]
-    head = "".join(f'<th scope="col"{c}>{text(h)}</th>' for c, h in zip(classes, header, strict=True))
+    head = "".join(
+        f'<th scope="col"{c}>{text(h)}</th>' for c, h in zip(classes, header, strict=True)
+    )
     body = "".join(
         f'<tr><th scope="row"{classes[0]}>{row[0]}</th>'
         + "".join(f"<td{c}>{cell}</td>" for c, cell in zip(classes[1:], row[1:], strict=True))
@@ -74,21 +86,26 @@ def table(caption: str, header: Sequence[object], rows: Iterable[Sequence[object
     )
     box = "table tall" if len(cells) > 40 else "table"
     return Html(
-        f'<div class="{box}" role="region" tabindex="0" aria-label="{html.escape(caption)}"><table>\n'
+        f'<div class="{box}" role="region" tabindex="0"'
+        f' aria-label="{html.escape(caption)}"><table>\n'
         f"<caption>{text(caption)}</caption>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>\n"
     )
 
 
 def picture(name: str, figure: Figure, caption: object, described: str) -> Html:
-    """A figure as inline SVG; `name` makes its inner ids unique on the page, `described` is what a screen reader says."""
+    """A figure as inline SVG; `name` makes its inner ids unique on the page,
+    `described` is what a screen reader says.
+    """
     return Html(f"<figure>{_svg(name, figure, described)}{tag('figcaption', caption)}</figure>\n")
 
 
 def page(title: str, *content: object) -> bytes:
-    # The policy turns "nothing is loaded from elsewhere" from a habit into something that the browser enforces.
+    # The policy turns "nothing is loaded from elsewhere" from a habit into something that the
+    # browser enforces.
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">\n"
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; style-src'
+        " 'unsafe-inline'; img-src data:\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{text(title)}</title>\n<style>\n{CSS}</style>\n</head>\n<body>\n<main>\n{join(content)}</main>\n</body>\n</html>\n"
@@ -101,12 +118,18 @@ _NUMBER = re.compile(r"^(–|-|infinite|[-−]?\d[\d,.]*[⁻⁰¹²³⁴⁵⁶�
 def _svg(name: str, figure: Figure, described: str) -> str:
     buffer = io.StringIO()
     with styled():
-        figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+        figure.savefig(
+            buffer, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        )
     drawing = buffer.getvalue()
     box = re.search(r'viewBox="([^"]*)"', drawing)
     assert box is not None
     inside = drawing[drawing.index(">", drawing.index("<svg")) + 1 :]
-    inside = re.sub(r"\s*<defs>\s*<style.*?</style>\s*</defs>", "", inside, count=1, flags=re.DOTALL)
+    inside = re.sub(
+        r"\s*<defs>\s*<style.*?</style>\s*</defs>", "", inside, count=1, flags=re.DOTALL
+    )
     inside = re.sub(r'\bid="', f'id="{name}-', inside)
     inside = inside.replace("url(#", f"url(#{name}-").replace('href="#', f'href="#{name}-')
-    return f'<svg role="img" aria-label="{html.escape(described)}" viewBox="{box[1]}">{inside.strip()}'
+    return (
+        f'<svg role="img" aria-label="{html.escape(described)}" viewBox="{box[1]}">{inside.strip()}'
+    )

@@ -1,4 +1,7 @@
-"""Figures of a run. Every function draws into `ax`, or into a new figure when there is none, and returns the axes."""
+"""Figures of a run.
+
+Every function draws into `ax`, or into a new figure when there is none, and returns the axes.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,31 @@ from matplotlib.axes import Axes
 from hearsay import _validate as require
 from hearsay.report.network import network
 from hearsay.report.numbers import who
-from hearsay.report.style import INK, SHADES, SOFT, axes_or_new, line_style, log_scale, plain_ticks, styled
+from hearsay.report.style import (
+    INK,
+    SHADES,
+    SOFT,
+    axes_or_new,
+    line_style,
+    log_scale,
+    plain_ticks,
+    styled,
+)
 
 if TYPE_CHECKING:
     from hearsay.simulation.result import Run
 
-__all__ = ["LABELS", "agents", "budget", "compare", "compare_budgets", "curve", "measured", "network", "surface"]
+__all__ = [
+    "LABELS",
+    "agents",
+    "budget",
+    "compare",
+    "compare_budgets",
+    "curve",
+    "measured",
+    "network",
+    "surface",
+]
 
 LABELS = {
     "tracking_error": "squared distance to the optimum",
@@ -34,7 +56,9 @@ _LINES = 12  # more labelled lines than this cannot be told apart
 
 
 def curve(run: Run, metric: str, ax: Axes | None = None) -> Axes:
-    """One metric over time: the mean over seeds, and the range from the lowest seed to the highest as a band."""
+    """One metric over time: the mean over seeds, and the range from the lowest seed
+    to the highest as a band.
+    """
     return compare({"": run}, metric, ax)
 
 
@@ -78,14 +102,28 @@ def agents(run: Run, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def surface(x: np.ndarray, y: np.ndarray, values: np.ndarray, labels: tuple[str, str], ax: Axes | None = None) -> Axes:
-    """A function of two parameters, values (y, x): shades with labelled level lines; blank where it is infinite."""
+def surface(
+    x: np.ndarray,
+    y: np.ndarray,
+    values: np.ndarray,
+    labels: tuple[str, str],
+    ax: Axes | None = None,
+) -> Axes:
+    """A function of two parameters, values (y, x): shades with labelled level lines;
+    blank where it is infinite.
+    """
     ax = axes_or_new(ax)
     shown = np.ma.masked_invalid(values)
     with styled():
-        ax.pcolormesh(x, y, shown, shading="gouraud" if not shown.mask.any() else "nearest", cmap=SHADES)
+        ax.pcolormesh(
+            x, y, shown, shading="gouraud" if not shown.mask.any() else "nearest", cmap=SHADES
+        )
         if shown.count() > 3:
-            ax.clabel(ax.contour(x, y, shown, levels=8, colors=INK, linewidths=0.6), fontsize=7.5, fmt="%.3g")
+            ax.clabel(
+                ax.contour(x, y, shown, levels=8, colors=INK, linewidths=0.6),
+                fontsize=7.5,
+                fmt="%.3g",
+            )
         ax.set_xlabel(labels[0])
         ax.set_ylabel(labels[1])
         ax.grid(False)
@@ -93,16 +131,20 @@ def surface(x: np.ndarray, y: np.ndarray, values: np.ndarray, labels: tuple[str,
 
 
 def measured(run: Run, metric: str) -> bool:
-    """Whether the run has finite values of this metric; without a reference it has none of the distances and regrets."""
+    """Whether the run has finite values of this metric; without a reference it has none of the
+    distances and regrets.
+    """
     values = run.metrics.get(metric)
-    # The last row alone if there is one only; a running sum starts at zero even if nothing is ever added.
+    # The last row alone if there is one only; a running sum starts at zero even if nothing
+    # is ever added.
     return values is not None and bool(np.isfinite(values[min(1, len(values) - 1) :]).any())
 
 
 def budget(run: Run, ax: Axes | None = None) -> Axes:
     """What each agent has spent after each message: epsilon, at delta for Gaussian noise.
 
-    Agents with the same curve share a line; more than 12 different curves become a band with the largest drawn out.
+    Agents with the same curve share a line; more than 12 different curves become a band with the
+    largest drawn out.
     """
     ax = axes_or_new(ax)
     with styled():
@@ -119,7 +161,8 @@ def budget(run: Run, ax: Axes | None = None) -> Axes:
         ax.set_ylabel(_spent(run))
         if finite:
             spent = run.spent[:, np.concatenate(finite)]
-            # From zero, as a running sum should be read, unless that would flatten most agents onto the axis.
+            # From zero, as a running sum should be read, unless that would flatten most agents
+            # onto the axis.
             if not (spent[-1].max() > 30 * spent[-1].min() > 0 and log_scale(ax, [spent])):
                 ax.set_ylim(bottom=0)
             plain_ticks(ax)
@@ -160,16 +203,26 @@ def _budget_band(ax: Axes, run: Run, agents: np.ndarray) -> None:
     largest = int(np.argmax(spent[-1]))
     colour = line_style(0)["color"]
     ax.fill_between(
-        run.steps, spent.min(axis=1), spent.max(axis=1), color=colour, alpha=0.18, linewidth=0, label="all agents"
+        run.steps,
+        spent.min(axis=1),
+        spent.max(axis=1),
+        color=colour,
+        alpha=0.18,
+        linewidth=0,
+        label="all agents",
     )
     ax.plot(run.steps, np.median(spent, axis=1), label="median agent", **line_style(0))
-    ax.plot(run.steps, spent[:, largest], label=f"agent {agents[largest]}, the largest", **line_style(1))
+    ax.plot(
+        run.steps, spent[:, largest], label=f"agent {agents[largest]}, the largest", **line_style(1)
+    )
 
 
 def _budget_legend(ax: Axes, run: Run) -> None:
     unbounded = np.flatnonzero(~np.isfinite(run.spent[-1]))
     if unbounded.size:
-        ax.plot([], [], linestyle="none", label=f"{who(unbounded.tolist(), run.graph.agents)}: infinite")
+        ax.plot(
+            [], [], linestyle="none", label=f"{who(unbounded.tolist(), run.graph.agents)}: infinite"
+        )
     beside = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
     ax.legend(**beside if len(ax.get_legend_handles_labels()[0]) > 1 else {"loc": "lower right"})
 
@@ -195,7 +248,9 @@ def _trace(ax: Axes, steps: np.ndarray, values: np.ndarray, index: int, name: st
     if values.shape[1] > 1:
         low, high = values.min(axis=1), values.max(axis=1)
         shown = np.isfinite(low) & np.isfinite(high)
-        ax.fill_between(steps, low, high, where=shown, color=style["color"], alpha=0.18, linewidth=0)
+        ax.fill_between(
+            steps, low, high, where=shown, color=style["color"], alpha=0.18, linewidth=0
+        )
 
 
 def _say(ax: Axes, text: str) -> None:

@@ -27,7 +27,9 @@ def configuration(run: Run) -> Html:
     """Every field of the algorithm; schedules as formulas in the step k."""
     rows = [(f.name, _setting(getattr(run.algorithm, f.name))) for f in fields(run.algorithm)]
     lead = tag("p", "Schedules are functions of the step k = 0, 1, 2, …")
-    return section("Configuration", lead, table(f"{run.algorithm.name}, as it ran", ("option", "value"), rows))
+    return section(
+        "Configuration", lead, table(f"{run.algorithm.name}, as it ran", ("option", "value"), rows)
+    )
 
 
 def reproduction(run: Run) -> Html:
@@ -40,19 +42,27 @@ def reproduction(run: Run) -> Html:
         "import jax\nfrom hearsay import *\n\n"
         + f'jax.config.update("jax_enable_x64", {wide})\n'
         + f"algorithm = {_written(run.algorithm)}\n"
-        + f"run = simulate(algorithm, problem, graph, steps={steps}, seeds={_seeds(seeds)}, every={every}{extra})"
+        + f"run = simulate(algorithm, problem, graph, steps={steps}, seeds={_seeds(seeds)},"
+        f" every={every}{extra})"
     )
     same = [
         ("Data", _fingerprint(run.problem.features, run.problem.labels, run.problem.counts)),
         ("Weights", _shown(run.graph.digest())),
         ("Seeds", ", ".join(map(str, seeds))),
         ("Precision", str(run.models.dtype)),
-        ("Software", f"hearsay {VERSION}, jax {jax.__version__}, numpy {np.__version__}, Python {platform.python_version()}"),
-    ]  # fmt: skip
+        (
+            "Software",
+            (
+                f"hearsay {VERSION}, jax {jax.__version__}, numpy {np.__version__}, Python"
+                f" {platform.python_version()}"
+            ),
+        ),
+    ]
     lead = tag(
         "p",
-        f"With the problem “{run.problem.name}” ({run.problem.agents} agents) and the “{run.graph.name}” graph whose "
-        "fingerprints are below, and agents that start at the origin (spread=0), this call repeats the run.",
+        f"With the problem “{run.problem.name}” ({run.problem.agents} agents) and the"
+        f" “{run.graph.name}” graph whose fingerprints are below, and agents that start at the"
+        " origin (spread=0), this call repeats the run.",
     )
     return section("How to reproduce", lead, tag("pre", tag("code", code)), facts(same))
 
@@ -60,7 +70,9 @@ def reproduction(run: Run) -> Html:
 def _written(algorithm: object) -> str:
     """As code that makes it; schedules of very many agents would fill the page."""
     text = repr(algorithm)
-    return text if len(text) <= _LONGEST else f"...  # repr(run.algorithm), {len(text):,} characters"
+    return (
+        text if len(text) <= _LONGEST else f"...  # repr(run.algorithm), {len(text):,} characters"
+    )
 
 
 def _setting(value: object) -> Html:

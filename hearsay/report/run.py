@@ -1,4 +1,7 @@
-"""Reports: one page for a run, one page for several side by side. Nothing on them is loaded from elsewhere; the same input gives the same bytes."""
+"""Reports: one page for a run, one page for several side by side.
+
+Nothing on them is loaded from elsewhere; the same input gives the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +33,8 @@ def run_report(run: Run, folder: Path) -> Path:
     """Write `report.html` for one run into the folder; returns its path."""
     title = f"{run.algorithm.name} on {run.problem.name}"
     about = (
-        f"{count(run.graph.agents, 'agent')} on a {run.graph.name} graph, {int(run.steps[-1]):,} steps, "
-        f"{count(len(run.seeds), 'seed')}, {run.certificate.mechanism.capitalize()} noise"
+        f"{count(run.graph.agents, 'agent')} on a {run.graph.name} graph, {int(run.steps[-1]):,}"
+        f" steps, {count(len(run.seeds), 'seed')}, {run.certificate.mechanism.capitalize()} noise"
     )
     return _write(
         folder,
@@ -58,9 +61,14 @@ def comparison_report(
     figures: Sequence[tuple[str, Figure]] = (),
     name: str = NAME,
 ) -> Path:
-    """Write `report.html` (or another `name`) that sets runs side by side, with extra tables (caption, header, rows) and figures (caption, figure)."""
+    """Write `report.html` (or another `name`) that sets runs side by side,
+    with extra tables (caption, header, rows) and figures (caption, figure).
+    """
     about = " · ".join(
-        dict.fromkeys(f"{r.problem.name}, {count(r.graph.agents, 'agent')}, {r.graph.name}" for r in runs.values())
+        dict.fromkeys(
+            f"{r.problem.name}, {count(r.graph.agents, 'agent')}, {r.graph.name}"
+            for r in runs.values()
+        )
     )
     extra = [(f"extra{i}", caption, figure) for i, (caption, figure) in enumerate(figures)]
     return _write(
@@ -72,7 +80,9 @@ def comparison_report(
         section("At the end", _ends(runs)) if runs else "",
         _curves(runs),
         section("More figures" if runs else "Figures", sections.grid(extra)) if extra else "",
-        section("More tables" if runs else "Tables", *(table(*t) for t in tables)) if tables else "",
+        section("More tables" if runs else "Tables", *(table(*t) for t in tables))
+        if tables
+        else "",
         name=name,
     )
 
@@ -85,18 +95,36 @@ def _ends(runs: Mapping[str, Run]) -> Html:
     paper = any(_paper(run) is not None for run in runs.values())
     rows = [
         [
-            join([name, tag("small", f"{run.algorithm.name}, {show_horizon(run.certificate.horizon)}")]),
+            join(
+                [
+                    name,
+                    tag("small", f"{run.algorithm.name}, {show_horizon(run.certificate.horizon)}"),
+                ]
+            ),
             _largest(run),
             *([show(_paper(run))] if paper else []),
             *(sections.final(run, m) for m in first),
         ]
         for name, run in runs.items()
     ]
-    header = ["run", "largest epsilon, certified", *([PAPER] if paper else []), *(plots.LABELS[m] for m in first)]
-    spread = "mean ± standard deviation over seeds, " if max(len(r.seeds) for r in runs.values()) > 1 else ""
+    header = [
+        "run",
+        "largest epsilon, certified",
+        *([PAPER] if paper else []),
+        *(plots.LABELS[m] for m in first),
+    ]
+    spread = (
+        "mean ± standard deviation over seeds, "
+        if max(len(r.seeds) for r in runs.values()) > 1
+        else ""
+    )
     caption = f"Budgets, rounded up, and metrics: {spread}at the last step"
     others = [[name, *(sections.final(run, m) for m in rest)] for name, run in runs.items()]
-    more = table("The other metrics", ["run", *(plots.LABELS[m] for m in rest)], others) if rest else ""
+    more = (
+        table("The other metrics", ["run", *(plots.LABELS[m] for m in rest)], others)
+        if rest
+        else ""
+    )
     return join([table(caption, header, rows), more])
 
 
@@ -115,7 +143,10 @@ def _largest(run: Run) -> Html:
 
 
 def _paper(run: Run) -> float | None:
-    return max((b.paper_epsilon for b in run.certificate.budgets if b.paper_epsilon is not None), default=None)
+    return max(
+        (b.paper_epsilon for b in run.certificate.budgets if b.paper_epsilon is not None),
+        default=None,
+    )
 
 
 def _curves(runs: Mapping[str, Run]) -> Html:
@@ -141,12 +172,19 @@ def _shared(runs: Mapping[str, Run]) -> list[str]:
 
 def _early_ends(runs: Mapping[str, Run]) -> Html:
     ends = [tag("li", f"{name}: {run.stopped}") for name, run in runs.items() if run.stopped]
-    return notice("alert", tag("p", tag("strong", "Ended early")), tag("ul", *ends)) if ends else Html("")
+    return (
+        notice("alert", tag("p", tag("strong", "Ended early")), tag("ul", *ends))
+        if ends
+        else Html("")
+    )
 
 
 def _header(kind: str, title: str, about: str) -> Html:
     return tag(
-        "header", tag("p", f"hearsay · {kind}", class_="kicker"), tag("h1", title), tag("p", about, class_="sub")
+        "header",
+        tag("p", f"hearsay · {kind}", class_="kicker"),
+        tag("h1", title),
+        tag("p", about, class_="sub"),
     )
 
 

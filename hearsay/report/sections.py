@@ -44,17 +44,32 @@ def headline(run: Run) -> Html:
     seeds = f"± standard deviation of {len(run.seeds)} seeds" if len(run.seeds) > 1 else "one seed"
     tiles = []
     if "accuracy" in run.metrics:
-        tiles.append(("Test accuracy", final(run, "accuracy"), f"{seeds}; worst agent {final(run, 'accuracy_worst')}"))
+        tiles.append(
+            (
+                "Test accuracy",
+                final(run, "accuracy"),
+                f"{seeds}; worst agent {final(run, 'accuracy_worst')}",
+            )
+        )
     else:
         tiles.append(("Test error", final(run, "test_error"), f"mean squared; {seeds}"))
     if plots.measured(run, "tracking_error"):
-        tiles.append(("Tracking error", final(run, "tracking_error"), "squared distance to the running optimum"))
+        tiles.append(
+            (
+                "Tracking error",
+                final(run, "tracking_error"),
+                "squared distance to the running optimum",
+            )
+        )
     cert, sent = run.certificate, int(run.certificate.horizon)
     top, of = largest(cert.epsilon)
     at = f", at delta = {quantity(cert.slack)}" if cert.slack else ""
     rest = f"; the smallest is {show(min(cert.epsilon))}" if _differ(run) else ""
     tiles.append(("Largest epsilon", top, f"{of}{at}{rest}"))
-    each = f"{sent:,} from each of {count(run.graph.agents, 'agent')}, over {count(run.graph.edges, 'directed link')}"
+    each = (
+        f"{sent:,} from each of {count(run.graph.agents, 'agent')}, over"
+        f" {count(run.graph.edges, 'directed link')}"
+    )
     tiles.append(("Messages", f"{sent * run.graph.agents:,}", each))
     tiles.append(
         (
@@ -63,7 +78,10 @@ def headline(run: Run) -> Html:
             "one seed" if len(run.seeds) == 1 else f"{len(run.seeds)} seeds side by side",
         )
     )
-    boxes = (tag("div", tag("h3", n), tag("p", v, class_="value"), tag("p", m, class_="more")) for n, v, m in tiles)
+    boxes = (
+        tag("div", tag("h3", n), tag("p", v, class_="value"), tag("p", m, class_="more"))
+        for n, v, m in tiles
+    )
     return tag("div", *boxes, class_="tiles")
 
 
@@ -71,12 +89,19 @@ def alerts(run: Run) -> Html:
     """What must not be missed: an early end, a budget without bound."""
     found = []
     if run.stopped:
-        found.append(notice("alert", tag("p", tag("strong", "The run ended early: "), run.stopped, ".")))
+        found.append(
+            notice("alert", tag("p", tag("strong", "The run ended early: "), run.stopped, "."))
+        )
     unbounded = [b.agent for b in run.certificate.budgets if math.isinf(b.epsilon)]
     if unbounded:
         whom = who(unbounded, len(run.certificate.budgets))
         found.append(
-            notice("alert", tag("p", tag("strong", "No privacy guarantee: "), f"epsilon is infinite for {whom}."))
+            notice(
+                "alert",
+                tag(
+                    "p", tag("strong", "No privacy guarantee: "), f"epsilon is infinite for {whom}."
+                ),
+            )
         )
     return join(found)
 
@@ -85,7 +110,11 @@ def learning(run: Run) -> Html:
     """The network, the curves, and every metric at the end."""
     drawn = [m for m in CURVES if plots.measured(run, m)]
     last = int(run.steps[-1])
-    band = f" Line: mean of {len(run.seeds)} seeds; band: lowest to highest seed." if len(run.seeds) > 1 else ""
+    band = (
+        f" Line: mean of {len(run.seeds)} seeds; band: lowest to highest seed."
+        if len(run.seeds) > 1
+        else ""
+    )
     shown = []
     for metric in drawn:
         figure, ax = new_figure()
@@ -93,8 +122,12 @@ def learning(run: Run) -> Html:
         described = f"{METRICS[metric]}, over {last} steps; {final(run, metric)} at the end"
         shown.append(picture(metric, figure, f"{METRICS[metric].capitalize()}.", described))
     watched, agents = run.raw["tracking_error"].shape[2], run.graph.agents
-    sample = f" Models are measured on {watched} of the {agents} agents." if watched < agents else ""
-    rows = [(m.replace("_", " "), final(run, m), METRICS[m]) for m in METRICS if plots.measured(run, m)]
+    sample = (
+        f" Models are measured on {watched} of the {agents} agents." if watched < agents else ""
+    )
+    rows = [
+        (m.replace("_", " "), final(run, m), METRICS[m]) for m in METRICS if plots.measured(run, m)
+    ]
     return section(
         "Learning",
         tag("p", f"Over {last:,} steps.{band}{sample}"),
@@ -110,33 +143,51 @@ def network(run: Run) -> Html:
     plots.network(graph, ax, run.certificate.epsilon)
     degree = graph.weights.indptr[1:] - graph.weights.indptr[:-1]
     links = f"{graph.edges // 2:,} links" if graph.symmetric else f"{graph.edges:,} directed links"
-    described = f"{graph.name} graph of {graph.agents} agents with {links}, agents coloured by epsilon"
+    described = (
+        f"{graph.name} graph of {graph.agents} agents with {links}, agents coloured by epsilon"
+    )
     what = [
         ("Graph", f"{graph.name}, {count(graph.agents, 'agent')}, {links}"),
         ("Neighbours", f"{between(degree)} per agent"),
         ("Weights", f"{between(graph.weights.data)} per link" if graph.edges else "none"),
         ("Data", problem.name),
         ("Records", _records(run)),
-        ("Model", f"{type(problem.loss).__name__} loss, {count(problem.dimension, 'parameter')}, in the {problem.domain}"),
+        (
+            "Model",
+            (
+                f"{type(problem.loss).__name__} loss, {count(problem.dimension, 'parameter')}, in"
+                f" the {problem.domain}"
+            ),
+        ),
         *([("Note", problem.loss.note)] if problem.loss.note else []),
         ("Test set", count(len(problem.test_labels), "record")),
-    ]  # fmt: skip
-    caption = "Agents by number; a darker agent has the larger epsilon." if _differ(run) else "Agents by number."
+    ]
+    caption = (
+        "Agents by number; a darker agent has the larger epsilon."
+        if _differ(run)
+        else "Agents by number."
+    )
     return section(
-        "Network and data", tag("div", picture("network", figure, caption, described), facts(what), class_="pair")
+        "Network and data",
+        tag("div", picture("network", figure, caption, described), facts(what), class_="pair"),
     )
 
 
 def budget(run: Run) -> Html:
     """What has been spent, over time."""
     if not any(math.isfinite(e) for e in run.spent[-1]):
-        return section("Privacy over time", tag("p", "No curve: epsilon is infinite from the first message on."))
+        return section(
+            "Privacy over time",
+            tag("p", "No curve: epsilon is infinite from the first message on."),
+        )
     figure, ax = new_figure(5.0, 3.4)
     plots.budget(run, ax)
     top = show(float(run.spent[-1].max()))
     what = unit(run.algorithm)
     described = f"{what} spent per agent over {int(run.steps[-1])} steps, at most {top} at the end"
-    caption = f"Certified {what} of the messages sent so far. Agents with equal budgets share a line."
+    caption = (
+        f"Certified {what} of the messages sent so far. Agents with equal budgets share a line."
+    )
     drawn = picture("budget", figure, caption, described)
     return section("Privacy over time", tag("div", drawn, facts(_spending(run)), class_="pair"))
 
@@ -167,24 +218,43 @@ def theory(run: Run) -> Html:
     if not findings:
         return Html("")
     rows = [
-        (f.name, _badge("holds" if f.holds else "fails"), None if f.margin is None else quantity(f.margin, 3), f.detail)
+        (
+            f.name,
+            _badge("holds" if f.holds else "fails"),
+            None if f.margin is None else quantity(f.margin, 3),
+            f.detail,
+        )
         for f in findings
     ]
     failed = sum(not f.holds for f in findings)
     said = f"{failed} of {len(findings)} fail" if failed else f"All {len(findings)} hold"
-    lead = tag("p", f"{said}. A positive margin is what there is to spare. The certificate does not rest on these.")
-    table_ = table("Conditions for convergence and rates", ("condition", "holds", "margin", "in detail"), rows)
+    lead = tag(
+        "p",
+        f"{said}. A positive margin is what there is to spare. The certificate does not rest on"
+        " these.",
+    )
+    table_ = table(
+        "Conditions for convergence and rates", ("condition", "holds", "margin", "in detail"), rows
+    )
     return section("The paper's conditions", lead, table_)
 
 
 def grid(figures: Sequence[tuple[str, str, Figure]]) -> Html:
     """Figures two abreast, from (name, caption, figure)."""
-    return tag("div", *(picture(name, figure, caption, caption) for name, caption, figure in figures), class_="pair")
+    return tag(
+        "div",
+        *(picture(name, figure, caption, caption) for name, caption, figure in figures),
+        class_="pair",
+    )
 
 
 def _records(run: Run) -> str:
     problem, sampling = run.problem, run.algorithm.sampling
-    held = "an endless stream" if problem.stream is not None else f"{between(problem.counts)} per agent"
+    held = (
+        "an endless stream"
+        if problem.stream is not None
+        else f"{between(problem.counts)} per agent"
+    )
     if getattr(sampling, "size", None) is not None or problem.stream is not None:
         return f"{held}; sampling: {sampling}"
     return f"{held}, {_arriving(problem.arrivals)}; sampling: {sampling}"

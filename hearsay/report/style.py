@@ -1,4 +1,6 @@
-"""How figures look: quiet, and readable without colour vision (the Okabe-Ito colours, with dashes for the second round of them)."""
+"""How figures look: quiet, and readable without colour vision (the Okabe-Ito colours,
+with dashes for the second round of them).
+"""
 
 from __future__ import annotations
 
@@ -84,9 +86,11 @@ def line_style(index: int) -> dict[str, Any]:
 
 
 def log_scale(ax: Axes, values: Iterable[np.ndarray]) -> bool:
-    """Use a logarithmic axis when the values, past the first measured step, are positive and span more than a decade.
+    """Use a logarithmic axis when the values, past the first measured step, are positive and span
+    more than a decade.
 
-    The first step is left out because all models start alike: an exact zero there says nothing about the rest.
+    The first step is left out because all models start alike: an exact zero there says nothing
+    about the rest.
     """
     later = np.concatenate([np.ravel(v[1:] if len(v) > 1 else v) for v in values])
     later = later[np.isfinite(later)]
@@ -101,8 +105,12 @@ def log_scale(ax: Axes, values: Iterable[np.ndarray]) -> bool:
 
 def plain_ticks(ax: Axes, percent: bool = False) -> None:
     """Numbers written out. To be called last: a change of scale forgets the formatter."""
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}" if float(x).is_integer() else ""))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{quantity(100 * y, 3)} %" if percent else _tick(y)))
+    ax.xaxis.set_major_formatter(
+        FuncFormatter(lambda x, _: f"{x:,.0f}" if float(x).is_integer() else "")
+    )
+    ax.yaxis.set_major_formatter(
+        FuncFormatter(lambda y, _: f"{quantity(100 * y, 3)} %" if percent else _tick(y))
+    )
 
 
 def _tick(value: float) -> str:

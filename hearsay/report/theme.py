@@ -1,4 +1,5 @@
-"""The style sheet of a report: light or dark as the reader's system asks, one column on a telephone, plain on paper.
+"""The style sheet of a report: light or dark as the reader's system asks, one column on a
+telephone, plain on paper.
 
 Figures keep a light card in the dark: their colours were chosen for it.
 """

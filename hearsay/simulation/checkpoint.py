@@ -51,6 +51,8 @@ def read(path: Path, kept: Path | None = None) -> dict[str, np.ndarray]:
             if kept is not None and kept.exists()
             else ""
         )
-        raise DamagedCheckpoint(f"{path} is damaged (its checksum does not match): refusing to resume from it{hint}")
+        raise DamagedCheckpoint(
+            f"{path} is damaged (its checksum does not match): refusing to resume from it{hint}"
+        )
     with np.load(io.BytesIO(body), allow_pickle=False) as stored:
         return {name: stored[name] for name in stored.files}

@@ -1,8 +1,8 @@
 """The compiled heart of a simulation: many steps, all agents, all seeds.
 
-`advance` is a scan over blocks of steps. The noise of a block is drawn in one go before its steps run (a third of the cost of drawing it step by step, from
-the same keys, so the block size never changes a result), agents and seeds are
-vectorised, and batches are formed once for all seeds.
+`advance` is a scan over blocks of steps. The noise of a block is drawn in one go before its steps
+run (a third of the cost of drawing it step by step, from the same keys, so the block size never
+changes a result), agents and seeds are vectorised, and batches are formed once for all seeds.
 """
 
 from __future__ import annotations
@@ -23,12 +23,16 @@ from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Arrivals, Records, Sampling, Window
 from hearsay.simulation import keys
 
-# On a CPU a block of noise should still be in the cache when its steps use it; elsewhere few kernels should draw much.
+# On a CPU a block of noise should still be in the cache when its steps use it; elsewhere few
+# kernels should draw much.
 _CPU_DRAWN_BYTES, _DRAWN_BYTES = 4 * 2**20, 2**29
 
 
 class Carry(NamedTuple):
-    """What a run carries from step to step, and what a checkpoint holds. Leading axes: (seed, agent) for states, (agent,) for the sampler."""
+    """What a run carries from step to step, and what a checkpoint holds.
+
+    Leading axes: (seed, agent) for states, (agent,) for the sampler.
+    """
 
     states: Any
     readout: jax.Array
@@ -38,7 +42,9 @@ class Carry(NamedTuple):
 class Setting(NamedTuple):
     """Device arrays that stay the same throughout a run."""
 
-    records: Any  # Records or a Stream with a leading axis of agents; one of them per agent where agents are computed one after the other
+    # Records or a Stream with a leading axis of agents; one of them per agent where agents are
+    # computed one after the other.
+    records: Any
     mixers: Any
     noise_keys: jax.Array
     sampling_keys: jax.Array
@@ -49,7 +55,9 @@ TRACES = {"advance": 0}  # counted by the tests: a run traces once per chunk len
 
 
 def full_precision(function: Callable) -> Callable:
-    """Matrix products in full float32: the shortened ones of a GPU would be off by parts in a thousand."""
+    """Matrix products in full float32: the shortened ones of a GPU would be off
+    by parts in a thousand.
+    """
 
     @wraps(function)
     def traced(*args: Any, **options: Any) -> Any:
@@ -89,19 +97,24 @@ def advance(
     def one_step(carry: Carry, inputs: tuple) -> tuple[Carry, None]:
         step, rate, window, draws = inputs
         form = partial(form_batch, algorithm, loss, arrivals, step, window.blocks)
-        one_round = partial(exchange, algorithm, form, setting, rate, window, domain, unrolled=loss.unrolled)
+        one_round = partial(
+            exchange, algorithm, form, setting, rate, window, domain, unrolled=loss.unrolled
+        )
         if loss.unrolled:
             each = (pick((carry.states, draws), seed) for seed in range(len(setting.noise_keys)))
             seeds = [one_round(states, noise, carry.sampler) for states, noise in each]
             states, sampler = stacked([found[0] for found in seeds]), seeds[0][1]
         else:
-            # Nothing about the data depends on the seed, so the sampler's state comes back without a seed axis.
+            # Nothing about the data depends on the seed, so the sampler's state comes back without
+            # a seed axis.
             states, sampler = jax.vmap(one_round, in_axes=(0, 0, None), out_axes=(0, None))(
                 carry.states, draws, carry.sampler
             )
         readout = carry.readout
         if algorithm.average:
-            merge = jax.vmap(jax.vmap(algorithm.averaged, in_axes=(0, 0, None)), in_axes=(0, 0, None))
+            merge = jax.vmap(
+                jax.vmap(algorithm.averaged, in_axes=(0, 0, None)), in_axes=(0, 0, None)
+            )
             readout = merge(readout, states, step)
         return Carry(states, readout, sampler), None
 
@@ -129,7 +142,9 @@ def form_batch(
     key: jax.Array,
 ) -> tuple:
     window = Window(start, size, blocks)
-    return algorithm.sampling.batch(state, loss, records, step, window, arrivals, keys.at(key, step))
+    return algorithm.sampling.batch(
+        state, loss, records, step, window, arrivals, keys.at(key, step)
+    )
 
 
 def exchange(
@@ -147,8 +162,8 @@ def exchange(
 ) -> tuple[Any, Any]:
     """One round of one seed: everybody sends, everybody hears, everybody updates.
 
-    The batch is formed where it is used, inside the loop over agents: what does not differ between agents (the step) stays a scalar there. The compiler
-    shares the work between the two places.
+    The batch is formed where it is used, inside the loop over agents: what does not differ between
+    agents (the step) stays a scalar there. The compiler shares the work between the two places.
     """
     each = partial(one_by_one, agents=len(setting.records)) if unrolled else jax.vmap
 
@@ -161,21 +176,30 @@ def exchange(
 
     data = (sampler, setting.records, window.start, window.size, setting.sampling_keys)
     sent, states = each(send)(draws, states, data, rate)
-    total = type(sent)(*(mixer.total(value) for mixer, value in zip(setting.mixers, sent, strict=True)))
+    total = type(sent)(
+        *(mixer.total(value) for mixer, value in zip(setting.mixers, sent, strict=True))
+    )
     own = type(sent)(*(mixer.own for mixer in setting.mixers))
     return each(update)(states, sent, Inbox(total, own), data, rate)
 
 
 class PerAgent(list):
-    """One item for each agent, in arrays of their own: a slice of one large array would be copied at every step."""
+    """One item for each agent, in arrays of their own:
+    a slice of one large array would be copied at every step.
+    """
 
 
-jax.tree_util.register_pytree_node(PerAgent, lambda items: (list(items), None), lambda _, items: PerAgent(items))
+jax.tree_util.register_pytree_node(
+    PerAgent, lambda items: (list(items), None), lambda _, items: PerAgent(items)
+)
 
 
 def one_by_one(function: Callable, agents: int) -> Callable:
-    """Like vmap over the agents, but one after the other. Convolutions with weights of each agent's own would become grouped ones, which are slow
-    everywhere (30 ms instead of 14 ms for five ResNets on a GPU)."""
+    """Like vmap over the agents, but one after the other.
+
+    Convolutions with weights of each agent's own would become grouped ones,
+    which are slow everywhere (30 ms instead of 14 ms for five ResNets on a GPU).
+    """
 
     def unrolled(*args: Any) -> Any:
         return stacked([function(*pick(args, agent)) for agent in range(agents)])
@@ -199,8 +223,12 @@ def placed(problem: Problem) -> Any:
     return PerAgent(problem.records_of(agent) for agent in range(problem.agents))
 
 
-def start(algorithm: Algorithm, problem: Problem, setting: Setting, seeds: jax.Array, spread: float) -> Carry:
-    """Agents begin at the problem's start plus independent normal noise of standard deviation `spread`, projected: nothing about the data."""
+def start(
+    algorithm: Algorithm, problem: Problem, setting: Setting, seeds: jax.Array, spread: float
+) -> Carry:
+    """Agents begin at the problem's start plus independent normal noise of standard deviation
+    `spread`, projected: nothing about the data.
+    """
     own = keys.start_keys(seeds, problem.agents)
     shape = (problem.agents, problem.dimension)
     centre = np.broadcast_to(np.zeros(shape) if problem.start is None else problem.start, shape)
@@ -230,7 +258,9 @@ def _start(
     models = jax.vmap(jax.vmap(place), in_axes=(0, None))(own, centre)
     prepare = partial(_prepared, algorithm.sampling, loss, arrivals)
     sampler = (
-        one_by_one(prepare, len(records))(records) if isinstance(records, PerAgent) else jax.vmap(prepare)(records)
+        one_by_one(prepare, len(records))(records)
+        if isinstance(records, PerAgent)
+        else jax.vmap(prepare)(records)
     )
     return Carry(jax.vmap(jax.vmap(algorithm.init))(models), models, sampler)
 

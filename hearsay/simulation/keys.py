@@ -1,6 +1,8 @@
-"""Randomness: every key of a run is derived here, from (run seed, agent, step, purpose), and is used once.
+"""Randomness: every key of a run is derived here, from (run seed, agent, step, purpose), and
+is used once.
 
-jax's counter-based generator makes each of them independent of how steps are grouped, how many seeds run side by side, and of resuming.
+jax's counter-based generator makes each of them independent of how steps are grouped, how many
+seeds run side by side, and of resuming.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ def start_keys(seeds: jax.Array, agents: int) -> jax.Array:
 
 @partial(jax.jit, static_argnums=1)
 def sampling_keys(seed: int, agents: int) -> jax.Array:
-    """One key per agent for drawing batches; the same for all seeds of a run, so that they see the same data."""
+    """One key per agent for drawing batches; the same for all seeds of a run,
+    so that they see the same data.
+    """
     run = jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), _SAMPLING)
     return jax.vmap(lambda agent: jax.random.fold_in(run, agent))(jnp.arange(agents))
 
@@ -36,5 +40,9 @@ def at(key: jax.Array, step: jax.Array) -> jax.Array:
 
 @partial(jax.jit, static_argnums=(1, 2))
 def _per_agent(seeds: jax.Array, agents: int, purpose: int) -> jax.Array:
-    run = jax.vmap(lambda seed: jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), purpose))(seeds)
-    return jax.vmap(lambda key: jax.vmap(lambda agent: jax.random.fold_in(key, agent))(jnp.arange(agents)))(run)
+    run = jax.vmap(
+        lambda seed: jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), purpose)
+    )(seeds)
+    return jax.vmap(
+        lambda key: jax.vmap(lambda agent: jax.random.fold_in(key, agent))(jnp.arange(agents))
+    )(run)

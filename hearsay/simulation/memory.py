@@ -16,7 +16,9 @@ from hearsay.problems.losses.neural_loss import Network
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Sized
 
-_SHARE = 0.25  # of the free memory, for the gradients of a microbatch: the compiler keeps more than an estimate sees
+# Of the free memory, for the gradients of a microbatch: the compiler keeps more than an
+# estimate sees.
+_SHARE = 0.25
 
 
 def choose(name: str) -> None:
@@ -44,7 +46,11 @@ def free_bytes() -> int:
 def widest(algorithm: Algorithm, problem: Problem) -> int:
     """The most records that one gradient is computed from at once."""
     most = int(min(problem.arrivals.block, problem.features.shape[1]))
-    return min(most, algorithm.sampling.width(problem.arrivals)) if isinstance(algorithm.sampling, Sized) else most
+    return (
+        min(most, algorithm.sampling.width(problem.arrivals))
+        if isinstance(algorithm.sampling, Sized)
+        else most
+    )
 
 
 def record_bytes(problem: Problem) -> int:
@@ -54,18 +60,25 @@ def record_bytes(problem: Problem) -> int:
     vector = jax.ShapeDtypeStruct((problem.dimension,), problem.dtype)
     params = jax.eval_shape(loss.model.unravel, vector)
     feature = jax.ShapeDtypeStruct(
-        problem.features.shape[2:], problem.features.dtype if problem.features.dtype == np.uint8 else problem.dtype
+        problem.features.shape[2:],
+        problem.features.dtype if problem.features.dtype == np.uint8 else problem.dtype,
     )
-    return per_record.record_bytes(loss.value, params, feature, jax.ShapeDtypeStruct((), problem.dtype))
+    return per_record.record_bytes(
+        loss.value, params, feature, jax.ShapeDtypeStruct((), problem.dtype)
+    )
 
 
 @require.plain_arguments
 def fitted(algorithm: Algorithm, problem: Problem, free: int | None = None) -> Problem:
-    """The problem with a microbatch that fits into memory, unless it has one: a neural network holds a gradient for every record of it."""
+    """The problem with a microbatch that fits into memory, unless it has one:
+    a neural network holds a gradient for every record of it.
+    """
     loss = problem.loss
     if not isinstance(loss, Network) or loss.microbatch is not None:
         return problem
-    most = per_record.fitting_microbatch(record_bytes(problem), int(_SHARE * (free_bytes() if free is None else free)))
+    most = per_record.fitting_microbatch(
+        record_bytes(problem), int(_SHARE * (free_bytes() if free is None else free))
+    )
     wide = widest(algorithm, problem)
     return problem if most >= wide else replace(problem, loss=replace(loss, microbatch=most))
 
@@ -87,15 +100,24 @@ def facts(algorithm: Algorithm, problem: Problem, graph: Graph, seeds: int = 1) 
     data = problem.features.size * (1 if problem.features.dtype == np.uint8 else itemsize)
     state = graph.agents * problem.dimension * itemsize
     text = (
-        f"{algorithm.name} on {problem.name}: {graph.agents} agents ({graph.name}, {graph.edges} messages a round), "
-        f"{problem.dimension:,} parameters; {device.platform} device ({device.device_kind}), {itemsize * 8}-bit, data {_size(data)}, {_size(state)} per state"
+        f"{algorithm.name} on {problem.name}: {graph.agents} agents ({graph.name}, {graph.edges}"
+        f" messages a round), {problem.dimension:,} parameters; {device.platform} device"
+        f" ({device.device_kind}), {itemsize * 8}-bit, data {_size(data)}, {_size(state)} per state"
     )
     if isinstance(problem.loss, Network):
-        at_once = min(problem.loss.microbatch or widest(algorithm, problem), widest(algorithm, problem))
-        # States, messages, noise and the updated states of every seed, and the gradients of a microbatch.
+        at_once = min(
+            problem.loss.microbatch or widest(algorithm, problem), widest(algorithm, problem)
+        )
+        # States, messages, noise and the updated states of every seed, and the gradients of
+        # a microbatch.
         needed = data + 4 * seeds * state + at_once * record_bytes(problem)
-        text += f", about {_size(needed)} in all with the gradients of {at_once} records at once (free: {_size(free_bytes())})"
-    return text + (f". {type(problem.loss).__name__}: {problem.loss.note}" if problem.loss.note else "")
+        text += (
+            f", about {_size(needed)} in all with the gradients of {at_once} records at once (free:"
+            f" {_size(free_bytes())})"
+        )
+    return text + (
+        f". {type(problem.loss).__name__}: {problem.loss.note}" if problem.loss.note else ""
+    )
 
 
 def _size(count: float) -> str:

@@ -1,11 +1,14 @@
 """How good the models are, against the best that the data so far allow.
 
-The reference is the minimiser of the running objective (paper P1, (2)): the mean over agents of their mean loss over the records that have arrived,
+The reference is the minimiser of the running objective (paper P1, (2)): the mean over agents of
+their mean loss over the records that have arrived,
 
-    F_t(theta) = 1/n sum_i 1/m_i(t) sum_{k < m_i(t)} l(theta, record_ik),      theta*(t) = argmin over the domain
+    F_t(theta) = 1/n sum_i 1/m_i(t) sum_{k < m_i(t)} l(theta, record_ik),
+        theta*(t) = argmin over the domain
 
-found centrally and without noise, by Newton's method in float64 with the factor of an earlier Hessian kept for as long as it serves. Clipping is
-part of an algorithm, not of the objective: what it costs shows in the metrics.
+found centrally and without noise, by Newton's method in float64 with the factor of an earlier
+Hessian kept for as long as it serves. Clipping is part of an algorithm, not of the objective: what
+it costs shows in the metrics.
 """
 
 from __future__ import annotations
@@ -36,7 +39,9 @@ class Optimum(NamedTuple):
 
 
 class Reference:
-    """theta*(t) of a problem, each computed once; ask for steps in increasing order to profit from warm starts."""
+    """theta*(t) of a problem, each computed once; ask for steps in increasing order to
+    profit from warm starts.
+    """
 
     def __init__(self, problem: Problem):
         self._loss = replace(problem.linear, clip=None)
@@ -45,7 +50,9 @@ class Reference:
         self._params = np.zeros(problem.dimension)
         self._factor: tuple | None = None
         # All records in order of arrival, so that those of any step are a prefix.
-        place, agent = np.nonzero((np.arange(problem.labels.shape[1])[None, :] < problem.counts[:, None]).T)
+        place, agent = np.nonzero(
+            (np.arange(problem.labels.shape[1])[None, :] < problem.counts[:, None]).T
+        )
         self._agent = agent
         self._features, self._labels = problem.features[agent, place], problem.labels[agent, place]
 
@@ -63,7 +70,9 @@ class Reference:
 
     def _known(self) -> jax.Array:
         problem = self.problem
-        return risk(problem.loss, problem.records, jnp.ones(problem.agents), jnp.asarray(problem.optimum))
+        return risk(
+            problem.loss, problem.records, jnp.ones(problem.agents), jnp.asarray(problem.optimum)
+        )
 
     def _solve(self, arrived: np.ndarray) -> Optimum:
         p, seen = self.problem, int(arrived.sum())
@@ -86,9 +95,12 @@ class Reference:
             trial = params - linalg.cho_solve(self._factor, gradient)
             slope = objective.gradient(trial)
             if float(np.linalg.norm(slope)) > 0.3 * size:
-                # The kept factor has aged (or Newton's step is too long): a fresh one, and a step that goes down.
+                # The kept factor has aged (or Newton's step is too long): a fresh one, and a step
+                # that goes down.
                 self._factor = objective.factor(params)
-                trial = objective.descend(params, linalg.cho_solve(self._factor, gradient), gradient)
+                trial = objective.descend(
+                    params, linalg.cho_solve(self._factor, gradient), gradient
+                )
                 slope = objective.gradient(trial)
             params, gradient = trial, slope
         return params
@@ -97,7 +109,9 @@ class Reference:
 class _Objective:
     """The running objective in NumPy float64."""
 
-    def __init__(self, loss: LinearLoss, features: np.ndarray, labels: np.ndarray, weights: np.ndarray):
+    def __init__(
+        self, loss: LinearLoss, features: np.ndarray, labels: np.ndarray, weights: np.ndarray
+    ):
         self.loss, self.features, self.labels, self.weights = loss, features, labels, weights
 
     def value(self, params: np.ndarray) -> float:
@@ -115,7 +129,9 @@ class _Objective:
         hessian = (self.features * curvature[:, None]).T @ self.features
         return linalg.cho_factor(hessian + (self.loss.regulariser + 1e-10) * np.eye(len(params)))
 
-    def descend(self, params: np.ndarray, direction: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+    def descend(
+        self, params: np.ndarray, direction: np.ndarray, gradient: np.ndarray
+    ) -> np.ndarray:
         now, along, step = self.value(params), float(gradient @ direction), 1.0
         while step > 1e-8 and self.value(params - step * direction) > now - 1e-4 * step * along:
             step /= 2
@@ -137,7 +153,10 @@ def _projected(objective: _Objective, start: np.ndarray, problem: Problem) -> np
 
 
 class Measured(NamedTuple):
-    """Per seed (rows) and, but for the models' own errors, per watched agent. What has no meaning for a loss is nan."""
+    """Per seed (rows) and, but for the models' own errors, per watched agent.
+
+    What has no meaning for a loss is nan.
+    """
 
     tracking_error: jax.Array
     regret: jax.Array
@@ -169,7 +188,11 @@ def measure(
     error = jnp.sum((seen - best[None, None]) ** 2, axis=-1)
     mean = models.mean(axis=1)
     objective = partial(risk, loss, records, arrived)
-    regret = jax.vmap(jax.vmap(objective))(seen) - best_value if with_regret else jnp.full_like(error, jnp.nan)
+    regret = (
+        jax.vmap(jax.vmap(objective))(seen) - best_value
+        if with_regret
+        else jnp.full_like(error, jnp.nan)
+    )
     margin = jnp.einsum("md,sad->sam", test_features, seen)
     labels = test_labels[None, None]
     assert isinstance(loss, LinearLoss)
@@ -191,24 +214,38 @@ def _disagreement(models: jax.Array) -> jax.Array:
 
 
 @partial(jax.jit, static_argnames=("loss",))
-def measure_network(models: jax.Array, watched: jax.Array, test: tuple, train: tuple, *, loss: Loss) -> Measured:
-    """The metrics of neural networks: there is no best model to compare with. `test` and `train` are blocks of (features, labels, weights), see `blocked`."""
+def measure_network(
+    models: jax.Array, watched: jax.Array, test: tuple, train: tuple, *, loss: Loss
+) -> Measured:
+    """The metrics of neural networks: there is no best model to compare with.
+
+    `test` and `train` are blocks of (features, labels, weights), see `blocked`.
+    """
 
     def average(params: jax.Array, blocks: tuple) -> jax.Array:
         def add(total: jax.Array, block: tuple) -> tuple[jax.Array, None]:
             features, labels, weights = block
-            return total + jnp.stack([weights @ part for part in loss.score(params, features, labels)]), None
+            return total + jnp.stack(
+                [weights @ part for part in loss.score(params, features, labels)]
+            ), None
 
         return jax.lax.scan(add, jnp.zeros(2, models.dtype), blocks)[0]
 
-    # One model after the other: with weights of their own, their convolutions would become grouped ones.
+    # One model after the other: with weights of their own, their convolutions would become
+    # grouped ones.
     seen = models[:, watched]
     tested = jax.lax.map(lambda params: average(params, test), seen.reshape(-1, seen.shape[-1]))
     trained = jax.lax.map(lambda params: average(params, train), seen.reshape(-1, seen.shape[-1]))
     value, hit = (column.reshape(seen.shape[:2]) for column in tested.T)
     nothing = jnp.full_like(value, jnp.nan)
     return Measured(
-        nothing, nothing, nothing[:, 0], _disagreement(models), hit, trained[:, 1].reshape(seen.shape[:2]), value
+        nothing,
+        nothing,
+        nothing[:, 0],
+        _disagreement(models),
+        hit,
+        trained[:, 1].reshape(seen.shape[:2]),
+        value,
     )
 
 
@@ -218,7 +255,11 @@ def blocked(features: np.ndarray, labels: np.ndarray, dtype: jnp.dtype, width: i
     width = min(width, count)
     padded = np.minimum(np.arange(-(-count // width) * width), count - 1).reshape(-1, width)
     weights = (np.arange(padded.size).reshape(padded.shape) < count) / count
-    return as_features(features[padded], dtype), jnp.asarray(labels[padded], dtype), jnp.asarray(weights, dtype)
+    return (
+        as_features(features[padded], dtype),
+        jnp.asarray(labels[padded], dtype),
+        jnp.asarray(weights, dtype),
+    )
 
 
 @require.plain_arguments
@@ -231,7 +272,9 @@ def training_sample(problem: Problem, count: int = 1000) -> tuple[np.ndarray, np
 
 
 def risk(loss: Loss, records: Records | Stream, arrived: jax.Array, params: jax.Array) -> jax.Array:
-    """F_t: the mean over agents of their mean loss over the records that have arrived, or of their expected loss on a stream."""
+    """F_t: the mean over agents of their mean loss over the records that have arrived,
+    or of their expected loss on a stream.
+    """
     regulariser = loss.regulariser / 2 * jnp.sum(params * params)
     if isinstance(records, Stream):
         slope = replace(loss, clip=None).affine()  # type: ignore[type-var]

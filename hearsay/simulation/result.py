@@ -20,7 +20,9 @@ from hearsay.privacy.certificate import Certificate
 from hearsay.problems.problem import Problem
 
 METRICS = {
-    "tracking_error": "squared distance to the running optimum, mean over (at most 16 evenly spaced) agents",
+    "tracking_error": (
+        "squared distance to the running optimum, mean over (at most 16 evenly spaced) agents"
+    ),
     "regret": "instantaneous regret against the running optimum, mean over agents",
     "dynamic_regret": "sum of the instantaneous regrets so far (trapezoids between measured steps)",
     "mean_model_error": "distance of the agents' mean model to the running optimum",
@@ -35,7 +37,9 @@ METRICS = {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Run:
-    """steps (time,); raw metrics (time, seed[, watched agent]); spent (time, agent); models (seed, agent, d)."""
+    """steps (time,); raw metrics (time, seed[, watched agent]); spent (time, agent);
+    models (seed, agent, d).
+    """
 
     algorithm: Algorithm
     problem: Problem
@@ -53,7 +57,10 @@ class Run:
     def metrics(self) -> dict[str, np.ndarray]:
         """Every metric that the problem has, as (time, seed)."""
         if not self.problem.loss.convex:
-            means = {name: self.raw[name].mean(axis=2) for name in ("accuracy", "train_accuracy", "test_loss")}
+            means = {
+                name: self.raw[name].mean(axis=2)
+                for name in ("accuracy", "train_accuracy", "test_loss")
+            }
             return {
                 **means,
                 "accuracy_worst": self.raw["accuracy"].min(axis=2),
@@ -61,7 +68,9 @@ class Run:
             }
         regret = self.raw["regret"].mean(axis=2)
         widths = np.diff(self.steps)[:, None]
-        summed = np.cumsum(np.vstack([np.zeros(regret.shape[1]), widths * (regret[1:] + regret[:-1]) / 2]), axis=0)
+        summed = np.cumsum(
+            np.vstack([np.zeros(regret.shape[1]), widths * (regret[1:] + regret[:-1]) / 2]), axis=0
+        )
         score = self.raw["accuracy"]
         out = {
             "tracking_error": self.raw["tracking_error"].mean(axis=2),
@@ -83,11 +92,15 @@ class Run:
         """The test accuracy of always naming the commoner label; None for regression."""
         if not self.problem.classification:
             return None
-        return float(np.unique(self.problem.test_labels, return_counts=True)[1].max() / len(self.problem.test_labels))
+        return float(
+            np.unique(self.problem.test_labels, return_counts=True)[1].max()
+            / len(self.problem.test_labels)
+        )
 
     def __repr__(self) -> str:
         return (
-            f"Run({self.algorithm.name} on {self.problem.name}, {int(self.steps[-1])} steps, {len(self.seeds)} seeds)"
+            f"Run({self.algorithm.name} on {self.problem.name}, {int(self.steps[-1])} steps,"
+            f" {len(self.seeds)} seeds)"
         )
 
     def final(self, metric: str) -> tuple[float, float]:
@@ -105,13 +118,21 @@ class Run:
         label = self.spent.max(axis=1)
         for t, step in enumerate(self.steps):
             for s, seed in enumerate(self.seeds):
-                writer.writerow([int(step), seed, *(f"{m[t, s]:.10g}" for m in metrics.values()), f"{label[t]:.10g}"])
+                writer.writerow(
+                    [
+                        int(step),
+                        seed,
+                        *(f"{m[t, s]:.10g}" for m in metrics.values()),
+                        f"{label[t]:.10g}",
+                    ]
+                )
         return text.getvalue()
 
     def spent_csv(self) -> str:
         head = "step," + ",".join(f"agent_{i}" for i in range(self.graph.agents))
         rows = (
-            f"{int(s)}," + ",".join(f"{e:.10g}" for e in row) for s, row in zip(self.steps, self.spent, strict=True)
+            f"{int(s)}," + ",".join(f"{e:.10g}" for e in row)
+            for s, row in zip(self.steps, self.spent, strict=True)
         )
         return "\n".join([head, *rows]) + "\n"
 

@@ -1,4 +1,6 @@
-"""The moving parts of one simulation: the carried state, what has been measured so far, and how both go into a checkpoint."""
+"""The moving parts of one simulation: the carried state, what has been measured so far,
+and how both go into a checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -54,14 +56,19 @@ class Session:
             keys.sampling_keys(problem.seed, graph.agents),
             algorithm.constants(self.dtype),
         )
-        self.carry = engine.start(algorithm.kernel, problem, self.setting, jnp.asarray(seeds), spread)
+        self.carry = engine.start(
+            algorithm.kernel, problem, self.setting, jnp.asarray(seeds), spread
+        )
         convex = problem.loss.convex
         found = Reference(problem) if reference is True and convex else reference
         self.reference = found if isinstance(found, Reference) and convex else None
         self.watched = watched_agents(graph.agents)
         self.test: tuple
         if convex:
-            self.test = (jnp.asarray(problem.test_features, self.dtype), jnp.asarray(problem.test_labels, self.dtype))
+            self.test = (
+                jnp.asarray(problem.test_features, self.dtype),
+                jnp.asarray(problem.test_labels, self.dtype),
+            )
         else:
             parts = ((problem.test_features, problem.test_labels), training_sample(problem))
             self.test = tuple(blocked(*part, self.dtype) for part in parts)
@@ -78,7 +85,8 @@ class Session:
         if not self.problem.loss.unrolled:
             self._advance(chunk)
             return
-        # On a CPU convolutions inside a compiled loop run on a single core, and a large model gains nothing from one.
+        # On a CPU convolutions inside a compiled loop run on a single core, and a large model gains
+        # nothing from one.
         size = 1 if jax.devices()[0].platform == "cpu" else chunk
         for _ in range(chunk // size):
             if self._watched_calls < 2:
@@ -87,13 +95,17 @@ class Session:
                 self._advance(size)
 
     def _watched(self, size: int) -> None:
-        """The first two calls of a large model: does a microbatch fit, and how long will the run take?"""
+        """The first two calls of a large model: does a microbatch fit,
+        and how long will the run take?
+        """
         began = time.perf_counter()
         try:
             self._advance(size)
             self.models.block_until_ready()
         except jax.errors.JaxRuntimeError as error:
-            smaller = halved(self.problem, self.algorithm) if "RESOURCE_EXHAUSTED" in str(error) else None
+            smaller = (
+                halved(self.problem, self.algorithm) if "RESOURCE_EXHAUSTED" in str(error) else None
+            )
             if smaller is None:
                 raise
             self.problem = smaller
@@ -104,8 +116,8 @@ class Session:
         if self._watched_calls == 2:  # the first one was compiled on the way
             each, left = (time.perf_counter() - began) / size, self.allowed - self.step
             self.tell(
-                f"expected time: {_duration(each * left)} for {left:,} more steps of {_duration(each)} (measured), "
-                "and what measuring takes"
+                f"expected time: {_duration(each * left)} for {left:,} more steps of"
+                f" {_duration(each)} (measured), and what measuring takes"
             )
 
     def _advance(self, chunk: int) -> None:
@@ -116,18 +128,30 @@ class Session:
         )
         windows = self.algorithm.sampling.windows(steps, self.problem.counts, self.problem.arrivals)
         self.carry = engine.advance(
-            self.carry, self.setting, steps, rates, windows, algorithm=self.algorithm.kernel, loss=self.problem.loss,
-            domain=self.problem.domain, arrivals=self.problem.arrivals, block=block,
-        )  # fmt: skip
+            self.carry,
+            self.setting,
+            steps,
+            rates,
+            windows,
+            algorithm=self.algorithm.kernel,
+            loss=self.problem.loss,
+            domain=self.problem.domain,
+            arrivals=self.problem.arrivals,
+            block=block,
+        )
         self.step += chunk
 
     def measure(self) -> None:
-        """Start measuring the current models; the numbers are read only when someone needs them, so the device need not wait."""
+        """Start measuring the current models; the numbers are read only when someone needs them,
+        so the device need not wait.
+        """
         if self.at and self.at[-1] == self.step:
             return
         if not self.problem.loss.convex:
             self.at.append(self.step)
-            self.measured.append(measure_network(self.models, self.watched, *self.test, loss=self.problem.loss))
+            self.measured.append(
+                measure_network(self.models, self.watched, *self.test, loss=self.problem.loss)
+            )
             return
         arrived = self.arrived(self.step)
         best, value = np.full(self.problem.dimension, np.nan), np.nan
@@ -136,10 +160,18 @@ class Session:
         self.at.append(self.step)
         self.measured.append(
             measure(
-                self.models, self.watched, self.setting.records, arrived, np.asarray(best, self.dtype),
-                np.asarray(value, self.dtype), *self.test, loss=self.problem.loss, classification=self.problem.classification, with_regret=self.regret,
+                self.models,
+                self.watched,
+                self.setting.records,
+                arrived,
+                np.asarray(best, self.dtype),
+                np.asarray(value, self.dtype),
+                *self.test,
+                loss=self.problem.loss,
+                classification=self.problem.classification,
+                with_regret=self.regret,
             )
-        )  # fmt: skip
+        )
 
     def arrived(self, step: int) -> np.ndarray:
         return self.algorithm.sampling.arrived(step, self.problem.counts, self.problem.arrivals)
@@ -151,15 +183,20 @@ class Session:
     def metrics(self) -> dict[str, np.ndarray]:
         rows = jax.device_get(self.measured)
         return {
-            name: np.stack([np.asarray(getattr(row, name), np.float64) for row in rows]) for name in Measured._fields
+            name: np.stack([np.asarray(getattr(row, name), np.float64) for row in rows])
+            for name in Measured._fields
         }
 
     def epsilon(self, steps: list[int]) -> np.ndarray:
         """What every agent has spent when those numbers of steps are done, (time, agent)."""
-        return as_epsilon(self.algorithm, spent_after(self.algorithm, self.problem, self.graph, steps), self.delta)
+        return as_epsilon(
+            self.algorithm, spent_after(self.algorithm, self.problem, self.graph, steps), self.delta
+        )
 
     def arrays(self, fingerprint: str) -> dict[str, np.ndarray]:
-        leaves = {f"carry_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(self.carry))}
+        leaves = {
+            f"carry_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(self.carry))
+        }
         return {
             "fingerprint": np.array(fingerprint),
             "step": np.array(self.step),
@@ -171,13 +208,19 @@ class Session:
     def restore(self, stored: dict[str, np.ndarray], fingerprint: str) -> None:
         if str(stored["fingerprint"]) != fingerprint:
             raise ValueError(
-                "the checkpoint belongs to another configuration (algorithm, problem, graph, seeds or measuring interval differ): refusing to resume"
+                "the checkpoint belongs to another configuration (algorithm, problem, graph, seeds"
+                " or measuring interval differ): refusing to resume"
             )
         leaves, structure = jax.tree.flatten(self.carry)
-        self.carry = jax.tree.unflatten(structure, [jnp.asarray(stored[f"carry_{i}"]) for i in range(len(leaves))])
+        self.carry = jax.tree.unflatten(
+            structure, [jnp.asarray(stored[f"carry_{i}"]) for i in range(len(leaves))]
+        )
         self.step, self.at = int(stored["step"]), stored["at"].tolist()
-        self.measured = [Measured(*(stored[name][t] for name in Measured._fields)) for t in range(len(self.at))]
-        if self.reference is not None:  # walk the same way again: its last digits depend on the warm starts
+        self.measured = [
+            Measured(*(stored[name][t] for name in Measured._fields)) for t in range(len(self.at))
+        ]
+        # Walk the same way again: its last digits depend on the warm starts.
+        if self.reference is not None:
             for step in self.at:
                 self.reference.of(self.arrived(step))
 

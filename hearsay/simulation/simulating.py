@@ -1,7 +1,9 @@
-"""Simulate a network: a thin host loop around the compiled engine that measures, reports progress, checkpoints and can stop.
+"""Simulate a network: a thin host loop around the compiled engine that measures, reports progress,
+checkpoints and can stop.
 
-A run is reproducible from (algorithm, problem, graph, seeds): noise keys depend on (seed, agent, step) and sampling keys on (the problem's seed, agent,
-step) only, so neither the chunk length, nor how many seeds run side by side, nor an interruption changes a trajectory (up to rounding).
+A run is reproducible from (algorithm, problem, graph, seeds): noise keys depend on (seed, agent,
+step) and sampling keys on (the problem's seed, agent, step) only, so neither the chunk length, nor
+how many seeds run side by side, nor an interruption changes a trajectory (up to rounding).
 """
 
 from __future__ import annotations
@@ -58,24 +60,35 @@ def simulate(
     """Run `steps` rounds for each seed, measuring `every` so many (default: about 100 times).
 
     Args:
-      seeds: how many noise seeds to run side by side (0, 1, ...), or a list of them. The data stream is the same for all.
-      budget: epsilon that no agent may exceed (at `delta` for Gaussian noise), one number or one per agent: the run ends before the
-        first message that would. Ternary messages have epsilon = 0 at a delta that grows: with a budget they end before it exceeds `delta`.
-      delta: also certify epsilon at this delta (needed for Gaussian noise, and for a budget of ternary messages).
-      reference: measure against the running optimum; False skips it (large networks), a Reference shares it between runs.
+      seeds: how many noise seeds to run side by side (0, 1, ...), or a list of them. The data
+        stream is the same for all.
+      budget: epsilon that no agent may exceed (at `delta` for Gaussian noise), one number or
+        one per agent: the run ends before the first message that would. Ternary messages have
+        epsilon = 0 at a delta that grows: with a budget they end before it exceeds `delta`.
+      delta: also certify epsilon at this delta (needed for Gaussian noise, and for a budget of
+        ternary messages).
+      reference: measure against the running optimum; False skips it (large networks), a Reference
+        shares it between runs.
       regret: measure regret too (it costs agents x all records at every measured step).
       spread: standard deviation of the agents' random start; 0 starts everybody at the origin.
       folder: where checkpoints go; `resume` continues from the one there.
-      progress: called with (steps done, steps to do, largest budget spent in the unit of `certify.unit`) after each chunk.
-      notify: called with a line of text: what computes where, in how much memory, how long it will take, and what had to be changed to fit.
+      progress: called with (steps done, steps to do, largest budget spent in the unit of
+        `certify.unit`) after each chunk.
+      notify: called with a line of text: what computes where, in how much memory, how long it will
+        take, and what had to be changed to fit.
 
-    Ctrl-C saves a checkpoint (given a folder) and returns what has been measured so far; `Run.stopped` says why a run ended early.
+    Ctrl-C saves a checkpoint (given a folder) and returns what has been measured so far;
+    `Run.stopped` says why a run ended early.
     """
     steps, delta = require.count("steps", steps), require.optional(require.fraction)("delta", delta)
     checkpoint_seconds = require.nonnegative("checkpoint_seconds", checkpoint_seconds)
-    certify(algorithm, problem, graph, 0, delta=delta)  # what a certificate lacks is said before the run, not after it
+    # What a certificate lacks is said before the run, not after it.
+    certify(algorithm, problem, graph, 0, delta=delta)
     if graph.lossy:
-        raise ValueError("a simulation delivers every message: lossy graphs are for deployed agents (policy skip)")
+        raise ValueError(
+            "a simulation delivers every message: lossy graphs are for deployed agents (policy"
+            " skip)"
+        )
     seed_list = as_seeds(seeds)
     every = max(1, math.ceil(steps / 100)) if every is None else require.count("every", every)
     allowed, stopped = allowed_steps(algorithm, problem, graph, steps, budget, delta)
@@ -88,8 +101,14 @@ def simulate(
         tell = notify or (lambda text: None)
         problem = fitted(algorithm, problem)
         tell(facts(algorithm, problem, graph, len(seed_list)))
-        session = Session(algorithm, problem, graph, seed_list, reference, regret, spread, delta, tell)
-        mark = "" if home is None else fingerprint(algorithm, problem, graph, (seed_list, every, spread))
+        session = Session(
+            algorithm, problem, graph, seed_list, reference, regret, spread, delta, tell
+        )
+        mark = (
+            ""
+            if home is None
+            else fingerprint(algorithm, problem, graph, (seed_list, every, spread))
+        )
         session.allowed = allowed
         began = time.perf_counter()
         with stopping() as interrupts:
@@ -106,7 +125,10 @@ def simulate(
             if home is not None:
                 checkpoint.save(home, session.arrays(mark))
             if not np.all(np.isfinite(session.models)):
-                lost = "the models are no longer finite numbers: smaller steps or less noise are needed"
+                lost = (
+                    "the models are no longer finite numbers: smaller steps or less noise are"
+                    " needed"
+                )
                 stopped = f"{stopped}; {lost}" if stopped else lost
             certificate = certify(algorithm, problem, graph, session.step, delta=delta)
             measured = session.results()
@@ -127,7 +149,9 @@ def simulate(
 def _require_at_most(allowed: int, steps: int, done: int) -> None:
     if done > allowed:
         limit = f"a budget that allows {allowed}" if allowed < steps else f"steps = {steps}"
-        raise ValueError(f"the checkpoint has {done} steps done, more than {limit}: nothing to resume")
+        raise ValueError(
+            f"the checkpoint has {done} steps done, more than {limit}: nothing to resume"
+        )
 
 
 def _loop(
@@ -142,7 +166,11 @@ def _loop(
 ) -> None:
     saved = time.perf_counter()
     ahead = sorted({*range(every, allowed, every), allowed})
-    spent = {} if progress is None else dict(zip(ahead, session.epsilon(ahead).max(axis=1).tolist(), strict=True))
+    spent = (
+        {}
+        if progress is None
+        else dict(zip(ahead, session.epsilon(ahead).max(axis=1).tolist(), strict=True))
+    )
     while session.step < allowed:
         before = session.models
         session.advance(min(every - session.step % every, allowed - session.step))
@@ -158,7 +186,9 @@ def _loop(
 
 
 def enable_compilation_cache() -> None:
-    """Keep compiled programs in the user's cache folder, so that the next run of the same shape starts at once."""
+    """Keep compiled programs in the user's cache folder, so that the next run of the same
+    shape starts at once.
+    """
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         base = os.environ.get("HEARSAY_CACHE") or os.path.join(
             os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "hearsay"
@@ -180,7 +210,12 @@ def as_seeds(seeds: int | Sequence[int]) -> list[int]:
 
 
 def allowed_steps(
-    algorithm: Algorithm, problem: Problem, graph: Graph, steps: int, budget: Any, delta: float | None
+    algorithm: Algorithm,
+    problem: Problem,
+    graph: Graph,
+    steps: int,
+    budget: Any,
+    delta: float | None,
 ) -> tuple[int, str | None]:
     """How many steps may run: the stream must last and no agent may pass its budget."""
     steps = require.count("steps", steps)
@@ -198,7 +233,9 @@ def allowed_steps(
         if within < allowed:
             allowed = within
             most = f"{unit(algorithm)} = {allowance(algorithm, limits, delta)[agent]:g}"
-            stopped = f"agent {agent} may spend {most}: message {within} would exceed it and was not sent"
+            stopped = (
+                f"agent {agent} may spend {most}: message {within} would exceed it and was not sent"
+            )
     if allowed == 0:
         raise ValueError(f"nothing can be sent: {stopped}")
     return allowed, stopped

@@ -1,4 +1,6 @@
-"""True budgets: what an adversary can bring about never exceeds the certificate, and on scalar quadratics comes close to it."""
+"""True budgets: what an adversary can bring about never exceeds the certificate,
+and on scalar quadratics comes close to it.
+"""
 
 from __future__ import annotations
 
@@ -28,28 +30,48 @@ def problem_for(
     rng = np.random.default_rng(seed)
     features = rng.normal(size=(AGENTS, held, d))
     features *= (
-        loss.feature_bound * rng.uniform(size=(AGENTS, held, 1)) / np.linalg.norm(features, axis=2, keepdims=True)
+        loss.feature_bound
+        * rng.uniform(size=(AGENTS, held, 1))
+        / np.linalg.norm(features, axis=2, keepdims=True)
     )
     labels = rng.integers(0, 2, (AGENTS, held)).astype(float)
     if isinstance(loss, Squared):
         labels = rng.uniform(-loss.label_bound, loss.label_bound, (AGENTS, held))
     counts, arrivals = np.full(AGENTS, held), Arrivals(per_step, head_start)
-    return Problem("random", loss, Ball(radius), features, labels, counts, features[0], labels[0], arrivals, False)
+    return Problem(
+        "random",
+        loss,
+        Ball(radius),
+        features,
+        labels,
+        counts,
+        features[0],
+        labels[0],
+        arrivals,
+        False,
+    )
 
 
 def neighbours(problem: Problem, agent: int, row: int, seed: int) -> tuple[Records, Records]:
-    """The agent's data with one record replaced by extreme ones: opposite features of full length, opposite labels."""
+    """The agent's data with one record replaced by extreme ones: opposite features of full length,
+    opposite labels.
+    """
     rng = np.random.default_rng(seed)
     direction = rng.normal(size=problem.dimension)
     direction *= problem.loss.feature_bound / np.linalg.norm(direction)
     top = problem.loss.label_bound
     low = -top if isinstance(problem.loss, Squared) else 0.0
     pair = []
-    for features, label in ((direction, top), (direction if seed % 2 else -direction, low if seed % 2 else top)):
+    for features, label in (
+        (direction, top),
+        (direction if seed % 2 else -direction, low if seed % 2 else top),
+    ):
         records = jax.tree.map(lambda x: x[agent], problem.records)
         pair.append(
             Records(
-                records.features.at[row].set(jnp.asarray(features)), records.labels.at[row].set(label), records.held
+                records.features.at[row].set(jnp.asarray(features)),
+                records.labels.at[row].set(label),
+                records.held,
             )
         )
     return pair[0], pair[1]
@@ -74,24 +96,30 @@ SAMPLERS = {
     "growing subset": hs.Subset("floor(0.5*(k+1)^1.2)+1"),
     "growing resample": hs.Resample("(k+1)^1.1"),
 }
-GROWING = sum(
-    math.ceil((k + 1) ** 1.1) for k in range(STEPS)
-)  # what "growing fresh" needs; the others pass their 23 records on the way
+# What "growing fresh" needs; the others pass their 23 records on the way.
+GROWING = sum(math.ceil((k + 1) ** 1.1) for k in range(STEPS))
 HELD = {"fresh": 60, "growing fresh": GROWING}
 GENTLE = {"step": hs.PowerLaw(0.8, -0.6), "noise": hs.PowerLaw(1.0, 0.1), "mechanism": "laplace"}
 FORMS = {
-    "printed": hs.ldp_online(step=hs.PowerLaw(0.5, -0.7), coupling=hs.PowerLaw(1.2, -0.6), noise=hs.PowerLaw(1.0, 0.1)),
-    "feedback": hs.ldp_online(step=hs.PowerLaw(0.5, -0.7), feedback=True, noise=hs.PowerLaw(1.0, 0.1)),
+    "printed": hs.ldp_online(
+        step=hs.PowerLaw(0.5, -0.7), coupling=hs.PowerLaw(1.2, -0.6), noise=hs.PowerLaw(1.0, 0.1)
+    ),
+    "feedback": hs.ldp_online(
+        step=hs.PowerLaw(0.5, -0.7), feedback=True, noise=hs.PowerLaw(1.0, 0.1)
+    ),
     "large steps": hs.ldp_online(step=hs.PowerLaw(3.0, -0.6), noise=hs.PowerLaw(1.0, 0.1)),
     "dsgd": hs.Dsgd(step=hs.PowerLaw(1.5, -0.5)),
     "pdop": hs.Pdop(step=hs.Geometric(1.5, 0.95)),
     "output": hs.output_perturbation(coupling=hs.PowerLaw(0.7, -0.4), **GENTLE),
-    "output feedback": hs.output_perturbation(coupling=hs.PowerLaw(0.7, -0.4), feedback=True, **GENTLE),
+    "output feedback": hs.output_perturbation(
+        coupling=hs.PowerLaw(0.7, -0.4), feedback=True, **GENTLE
+    ),
     "gradient": hs.gradient_perturbation(coupling=hs.PowerLaw(0.7, -0.4), **GENTLE),
     "adp2sgd": hs.adp2sgd(activity=0.6, **GENTLE),
     "sdm": hs.sdm_dsgd(keep=0.5, coupling=0.4, **GENTLE),
 }
-NOISY_GRADIENT = ("gradient", "adp2sgd", "sdm")  # message k+1 carries the gradient of step k, and its noise
+# Message k+1 carries the gradient of step k, and its noise.
+NOISY_GRADIENT = ("gradient", "adp2sgd", "sdm")
 GRAPH = hs.graphs.ring(AGENTS, weight=0.3)
 
 
@@ -107,18 +135,27 @@ def adversarial(form: str, seed: int, count: int, d: int, size: float) -> Transc
     return Transcript((*plain.sent, jnp.asarray(awake)), (*plain.heard, jnp.asarray(heard)))
 
 
-def message_gaps(algorithm, problem: Problem, pair: tuple[Records, Records], transcripts: Transcript) -> tuple:
-    """l2 and l1 gap (transcript, time) of the models on the wire; a message that was never sent has none."""
+def message_gaps(
+    algorithm, problem: Problem, pair: tuple[Records, Records], transcripts: Transcript
+) -> tuple:
+    """l2 and l1 gap (transcript, time) of the models on the wire;
+    a message that was never sent has none.
+    """
     if len(transcripts.sent) == 1:
         l2, l1 = gaps(algorithm, problem, GRAPH, 1, *pair, transcripts)
         return l2[:, 0], l1[:, 0]
-    one, two = (np.asarray(replay(algorithm, problem, GRAPH, 1, records, transcripts)[0]) for records in pair)
+    one, two = (
+        np.asarray(replay(algorithm, problem, GRAPH, 1, records, transcripts)[0])
+        for records in pair
+    )
     sent = np.asarray(transcripts.sent[1])
     return sent * np.linalg.norm(one - two, axis=-1), sent * np.abs(one - two).sum(axis=-1)
 
 
 def test_gaps_are_measured_for_every_field_of_a_message():
-    """A(DP)2SGD sends a vector and a number: the number (awake or not) never depends on the data."""
+    """A(DP)2SGD sends a vector and a number:
+    the number (awake or not) never depends on the data.
+    """
     problem = problem_for(LOSSES["squared"], 3, seed=0, held=60)
     algorithm = replace(FORMS["adp2sgd"], sampling=hs.Fresh())
     pair, transcripts = neighbours(problem, 1, 0, seed=0), adversarial("adp2sgd", 0, 5, 3, size=1.0)
@@ -129,9 +166,13 @@ def test_gaps_are_measured_for_every_field_of_a_message():
 
 
 def carried(transcripts: Transcript) -> np.ndarray:
-    """(transcript, time): the step whose gradient each message carries, the last one awake before it; -1 for none."""
+    """(transcript, time): the step whose gradient each message carries,
+    the last one awake before it; -1 for none.
+    """
     count, steps = transcripts.sent[0].shape[:2]
-    awake = np.asarray(transcripts.sent[1]) if len(transcripts.sent) > 1 else np.ones((count, steps))
+    awake = (
+        np.asarray(transcripts.sent[1]) if len(transcripts.sent) > 1 else np.ones((count, steps))
+    )
     found, last = np.full((count, steps), -1), np.full(count, -1)
     for k in range(steps):
         found[:, k] = last
@@ -140,7 +181,9 @@ def carried(transcripts: Transcript) -> np.ndarray:
 
 
 def scales(algorithm, form: str, transcripts: Transcript) -> tuple[np.ndarray, np.ndarray]:
-    """(transcript, time): how far a unit of the release's gap moves the message, and the noise scale of the message."""
+    """(transcript, time): how far a unit of the release's gap moves the message,
+    and the noise scale of the message.
+    """
     k = np.arange(STEPS)
     noise = algorithm.noise_for(1)(k)
     if form not in NOISY_GRADIENT:
@@ -152,7 +195,9 @@ def scales(algorithm, form: str, transcripts: Transcript) -> tuple[np.ndarray, n
 
 
 def released(bound: np.ndarray, form: str, transcripts: Transcript) -> np.ndarray:
-    """The certified gap of every release, (time,), as that of the message that shows it, (transcript, time)."""
+    """The certified gap of every release, (time,), as that of the message that shows it,
+    (transcript, time).
+    """
     if form not in NOISY_GRADIENT:
         return bound[None, :]
     source = carried(transcripts)
@@ -160,9 +205,11 @@ def released(bound: np.ndarray, form: str, transcripts: Transcript) -> np.ndarra
 
 
 COMBINATIONS = list(itertools.product(LOSSES, SAMPLERS, FORMS))
-# Compiling one program per combination is the cost: by default every form once, with another sampler and another loss; the rest are marked slow.
+# Compiling one program per combination is the cost: by default every form once, with another
+# sampler and another loss; the rest are marked slow.
 QUICK = [
-    (list(LOSSES)[(2 * k) // 3 % len(LOSSES)], list(SAMPLERS)[k % len(SAMPLERS)], form) for k, form in enumerate(FORMS)
+    (list(LOSSES)[(2 * k) // 3 % len(LOSSES)], list(SAMPLERS)[k % len(SAMPLERS)], form)
+    for k, form in enumerate(FORMS)
 ]
 
 
@@ -173,11 +220,18 @@ def test_the_quick_combinations_contain_everything():
 
 
 @pytest.mark.parametrize(
-    ("loss", "sampler", "form"), [pytest.param(*c, marks=() if c in QUICK else pytest.mark.slow) for c in COMBINATIONS]
+    ("loss", "sampler", "form"),
+    [pytest.param(*c, marks=() if c in QUICK else pytest.mark.slow) for c in COMBINATIONS],
 )
 def test_no_transcript_exceeds_the_certificate(loss, sampler, form):
-    """Every message's gap is at most what the certificate allows for it, and all of them together cost at most the certified epsilon."""
-    index = list(LOSSES).index(loss) * 100 + list(SAMPLERS).index(sampler) * 10 + list(FORMS).index(form)
+    """Every message's gap is at most what the certificate allows for it, and all of them together
+    cost at most the certified epsilon.
+    """
+    index = (
+        list(LOSSES).index(loss) * 100
+        + list(SAMPLERS).index(sampler) * 10
+        + list(FORMS).index(form)
+    )
     held = HELD.get(sampler, 23)
     problem = problem_for(LOSSES[loss], 3, seed=index, held=held, head_start=3 * (index % 2))
     algorithm = replace(FORMS[form], sampling=SAMPLERS[sampler])
@@ -198,9 +252,16 @@ def test_no_transcript_exceeds_the_certificate(loss, sampler, form):
     assert moved > 0, "no record was ever used"
 
 
-# DSGD on a history is left out: two states that swing past each other partly cancel, and the best found is 0.88 of the bound.
-TIGHT = [(f, s) for f in ("printed", "feedback", "dsgd", "pdop") for s in ("history", "fresh", "cyclic")]
-TIGHT += [(f, s) for f in ("output", "output feedback", "gradient") for s in ("growing fresh", "growing cyclic")]
+# DSGD on a history is left out: two states that swing past each other partly cancel, and the best
+# found is 0.88 of the bound.
+TIGHT = [
+    (f, s) for f in ("printed", "feedback", "dsgd", "pdop") for s in ("history", "fresh", "cyclic")
+]
+TIGHT += [
+    (f, s)
+    for f in ("output", "output feedback", "gradient")
+    for s in ("growing fresh", "growing cyclic")
+]
 TIGHT += [("adp2sgd", "growing cyclic"), ("sdm", "growing cyclic")]
 
 
@@ -216,13 +277,25 @@ TIGHT_QUICK = (
 
 @pytest.mark.parametrize(
     ("form", "sampler"),
-    [pytest.param(*c, marks=() if c in TIGHT_QUICK else pytest.mark.slow) for c in TIGHT if c != ("dsgd", "history")],
+    [
+        pytest.param(*c, marks=() if c in TIGHT_QUICK else pytest.mark.slow)
+        for c in TIGHT
+        if c != ("dsgd", "history")
+    ],
 )
 def test_a_scalar_quadratic_comes_close_to_the_certificate(form, sampler):
-    """One parameter. Where l = a - step mu, records without features contract least; DSGD (a = 0, l = step L) needs the opposite."""
+    """One parameter.
+
+    Where l = a - step mu, records without features contract least;
+    DSGD (a = 0, l = step L) needs the opposite.
+    """
     flat = form != "dsgd"
     if flat:
-        loss, step, radius = Squared(1.0, 0.2, label_bound=10.0, clip=1.0), FORMS[form].step.scaled(0.2), 50.0
+        loss, step, radius = (
+            Squared(1.0, 0.2, label_bound=10.0, clip=1.0),
+            FORMS[form].step.scaled(0.2),
+            50.0,
+        )
     else:
         loss, step, radius = Squared(1.0, 0.2, label_bound=100.0), hs.PowerLaw(0.02, 0.0), 8.0
     held = {"growing fresh": GROWING, "growing cyclic": 23}.get(sampler, 60)
@@ -231,15 +304,20 @@ def test_a_scalar_quadratic_comes_close_to_the_certificate(form, sampler):
     algorithm = replace(FORMS[form], sampling=SAMPLERS[sampler], step=step)
     transcripts = adversarial(form, 5, 20, 1, size=0.5)
     reach, _ = scales(algorithm, form, transcripts)
-    bound = reach * released(certified(algorithm.accounts(GRAPH, 1, problem)[0], STEPS)[0], form, transcripts)
+    bound = reach * released(
+        certified(algorithm.accounts(GRAPH, 1, problem)[0], STEPS)[0], form, transcripts
+    )
     windows = algorithm.sampling.windows(np.arange(STEPS), problem.counts, problem.arrivals)
-    rows = {"growing fresh": windows.start[:, 1], "growing cyclic": range(held)}.get(sampler, range(STEPS))
+    rows = {"growing fresh": windows.start[:, 1], "growing cyclic": range(held)}.get(
+        sampler, range(STEPS)
+    )
     reached = np.zeros((20, STEPS))
     for row in rows:
         pair = tuple(
             Records(r.features.at[row].set(1.0), r.labels.at[row].set(label), r.held)
             for r, label in (
-                (jax.tree.map(lambda x: x[1], problem.records), b) for b in (loss.label_bound, -loss.label_bound)
+                (jax.tree.map(lambda x: x[1], problem.records), b)
+                for b in (loss.label_bound, -loss.label_bound)
             )
         )
         reached = np.maximum(reached, message_gaps(algorithm, problem, pair, transcripts)[0])
@@ -250,8 +328,9 @@ def test_a_scalar_quadratic_comes_close_to_the_certificate(form, sampler):
 
 @pytest.mark.parametrize("form", NOISY_GRADIENT)
 def test_a_message_carries_the_noise_that_the_certificate_counts(form):
-    """Noise scale of message k+1: alpha_k b_k, times theta / p where a coordinate is kept; a coordinate that is dropped, or an agent asleep,
-    shows nothing new, whatever the data."""
+    """Noise scale of message k+1: alpha_k b_k, times theta / p where a coordinate is kept;
+    a coordinate that is dropped, or an agent asleep, shows nothing new, whatever the data.
+    """
     problem = problem_for(LOSSES["squared"], 3, seed=0, held=60)
     algorithm = replace(FORMS[form], sampling=hs.Fresh())
     rates, rng = algorithm.rates(np.arange(6), AGENTS), np.random.default_rng(1)
@@ -261,31 +340,45 @@ def test_a_message_carries_the_noise_that_the_certificate_counts(form):
         rate = jax.tree.map(lambda r, k=k: jnp.asarray(r[k, 1]), rates)
         kept = np.where(rng.random(3) < 0.5, 0.1, 0.9)
         asleep = form == "adp2sgd" and k in asleep_at
-        extra = {"gradient": (), "adp2sgd": (jnp.asarray(0.9 if asleep else 0.1),), "sdm": (jnp.asarray(kept),)}[form]
+        extra = {
+            "gradient": (),
+            "adp2sgd": (jnp.asarray(0.9 if asleep else 0.1),),
+            "sdm": (jnp.asarray(kept),),
+        }[form]
         draws = type(algorithm.draw(jax.random.key(0), jnp.zeros(3)))
-        loud, quiet = (algorithm.send(draws(jnp.full(3, n), *extra), state, None, rate)[0] for n in (1.0, 0.0))
+        loud, quiet = (
+            algorithm.send(draws(jnp.full(3, n), *extra), state, None, rate)[0] for n in (1.0, 0.0)
+        )
         noise = np.asarray(loud.params - quiet.params)
         if asleep:
             assert not noise.any()
             assert not np.any(loud.params)
         else:
             np.testing.assert_allclose(noise, expected, rtol=1e-12)
-            np.testing.assert_array_equal(np.asarray(quiet.params)[expected == 0], public[expected == 0])
+            np.testing.assert_array_equal(
+                np.asarray(quiet.params)[expected == 0], public[expected == 0]
+            )
         message, state = algorithm.send(draws(jnp.full(3, 0.3), *extra), state, None, rate)
         batch = type("Batch", (), {"gradient": staticmethod(lambda params: jnp.sin(params) + 1.0)})
-        heard = type(message)(*(jnp.asarray(0.2 * rng.normal(size=np.shape(part))) for part in message))
+        heard = type(message)(
+            *(jnp.asarray(0.2 * rng.normal(size=np.shape(part))) for part in message)
+        )
         own = type(message)(*(jnp.asarray(0.4) for _ in message))
         state = algorithm.update(state, message, Inbox(heard, own), batch, rate, problem.domain)
         if asleep:
             continue
         public = np.asarray(problem.domain.project(message.params))
         scale = float(algorithm.step(k) * algorithm.noise(k))
-        expected = np.where(kept < 0.5, 0.4 / 0.5, 0.0) * scale if form == "sdm" else np.full(3, scale)
+        expected = (
+            np.where(kept < 0.5, 0.4 / 0.5, 0.0) * scale if form == "sdm" else np.full(3, scale)
+        )
 
 
 @pytest.mark.parametrize("form", NOISY_GRADIENT)
 def test_a_change_declared_in_l1_is_not_paid_for_twice(form):
-    """Records along single axes move a gradient by as much in l1 as in l2, and a box keeps it so: no factor sqrt(d), and close to the bound."""
+    """Records along single axes move a gradient by as much in l1 as in l2, and a box keeps it so:
+    no factor sqrt(d), and close to the bound.
+    """
     d, held = 6, 23
     problem = problem_for(Squared(1.0, 0.0, label_bound=1.0), d, seed=4, held=held, radius=1.0)
     axes = np.eye(d)[np.random.default_rng(0).integers(0, d, (AGENTS, held))]
@@ -304,7 +397,9 @@ def test_a_change_declared_in_l1_is_not_paid_for_twice(form):
     _, scale = scales(algorithm, form, transcripts)
     records, dearest = jax.tree.map(lambda x: x[1], problem.records), 0.0
     for row in (0, 1, 2, 7):
-        pair = tuple(records._replace(labels=records.labels.at[row].set(label)) for label in (1.0, -1.0))
+        pair = tuple(
+            records._replace(labels=records.labels.at[row].set(label)) for label in (1.0, -1.0)
+        )
         l1 = message_gaps(algorithm, problem, pair, transcripts)[1]
         cost = np.sum(np.divide(l1, scale, out=np.zeros_like(l1), where=l1 > 1e-12), axis=1).max()
         assert cost <= epsilon * (1 + 1e-9)
@@ -313,7 +408,9 @@ def test_a_change_declared_in_l1_is_not_paid_for_twice(form):
 
 
 def test_the_paper_formula_is_no_bound_on_the_first_messages():
-    """P1's sum (20) starts at t = 1 with tau_1 = lambda_0, which is right there; dropping 1/(t+1) only makes it larger later on."""
+    """P1's sum (20) starts at t = 1 with tau_1 = lambda_0, which is right there;
+    dropping 1/(t+1) only makes it larger later on.
+    """
     problem = problem_for(Logistic(1.0, 0.1), 3, seed=3, held=40)
     graph, algorithm = hs.graphs.ring(AGENTS, weight=0.3), FORMS["printed"]
     budget = hs.certify(algorithm, problem, graph, STEPS).budgets[0]

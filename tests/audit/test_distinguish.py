@@ -1,4 +1,5 @@
-"""Audits of running networks: likelihood ratios are exact, lower bounds are large where they can be and never above the certificate.
+"""Audits of running networks: likelihood ratios are exact, lower bounds are large where they can be
+and never above the certificate.
 
 Every random test has fixed seeds and says how likely it would be to fail by chance.
 """
@@ -35,15 +36,31 @@ GRAPH = hs.graphs.ring(AGENTS, weight=0.3)
 
 def problem_of(d: int = 1, clip: float | None = 1.0, radius: float = 50.0) -> Problem:
     rng = np.random.default_rng(0)
-    features, labels = rng.uniform(-1, 1, (AGENTS, HELD, d)) / math.sqrt(d), rng.uniform(-1, 1, (AGENTS, HELD))
+    features, labels = (
+        rng.uniform(-1, 1, (AGENTS, HELD, d)) / math.sqrt(d),
+        rng.uniform(-1, 1, (AGENTS, HELD)),
+    )
     loss, counts = Squared(1.0, 0.1, 1.0, clip), np.full(AGENTS, HELD)
-    return Problem("scalar", loss, Ball(radius), features, labels, counts, features[0], labels[0], Arrivals(1), False)
+    return Problem(
+        "scalar",
+        loss,
+        Ball(radius),
+        features,
+        labels,
+        counts,
+        features[0],
+        labels[0],
+        Arrivals(1),
+        False,
+    )
 
 
 def pair_of(algorithm, problem: Problem, steps: int):
     """Opposite labels, beside records without features."""
     return next(
-        p for p in candidates(algorithm, problem, GRAPH, 1, steps) if "labels" in p.words and "without" in p.words
+        p
+        for p in candidates(algorithm, problem, GRAPH, 1, steps)
+        if "labels" in p.words and "without" in p.words
     )
 
 
@@ -52,10 +69,17 @@ def pair_of(algorithm, problem: Problem, steps: int):
 
 @pytest.mark.parametrize(("hits", "trials"), [(0, 50), (7, 50), (50, 50)])
 def test_limits_are_those_of_clopper_and_pearson(hits, trials):
-    """At the lower limit as many hits or more have probability `error`, at the upper one as many or fewer."""
-    low, high = float(bounds.at_least(hits, trials, 0.01)), float(bounds.at_most(hits, trials, 0.01))
+    """At the lower limit as many hits or more have probability `error`,
+    at the upper one as many or fewer.
+    """
+    low, high = (
+        float(bounds.at_least(hits, trials, 0.01)),
+        float(bounds.at_most(hits, trials, 0.01)),
+    )
     assert low == 0 if hits == 0 else stats.binom.sf(hits - 1, trials, low) == pytest.approx(0.01)
-    assert high == 1 if hits == trials else stats.binom.cdf(hits, trials, high) == pytest.approx(0.01)
+    assert (
+        high == 1 if hits == trials else stats.binom.cdf(hits, trials, high) == pytest.approx(0.01)
+    )
 
 
 def test_curves_meet_the_bounds_that_they_stand_for():
@@ -65,21 +89,29 @@ def test_curves_meet_the_bounds_that_they_stand_for():
         power = 1 - bounds.pure_curve(epsilon, rates, delta)
         np.testing.assert_allclose(bounds.epsilon_shown(power[:1], rates[:1], delta), epsilon)
     np.testing.assert_allclose(bounds.mu_shown(1 - bounds.gaussian_curve(1.3, rates), rates), 1.3)
-    np.testing.assert_allclose(bounds.delta_shown(1 - bounds.pure_curve(0.0, rates, 0.2), rates), 0.2)
+    np.testing.assert_allclose(
+        bounds.delta_shown(1 - bounds.pure_curve(0.0, rates, 0.2), rates), 0.2
+    )
 
 
 def test_guesses_about_coins_have_the_law_of_randomized_response():
-    """epsilon-private answers to m coins: the bound passes epsilon with probability at most `error`, exactly (no runs: the binomial law is summed)."""
+    """epsilon-private answers to m coins: the bound passes epsilon with probability at most
+    `error`, exactly (no runs: the binomial law is summed).
+    """
     m, epsilon, error = 200, 1.2, 1e-3
     q = 1 / (1 + math.exp(-epsilon))
     shown = np.array([bounds.one_run_epsilon(m, m, right, error) for right in range(m + 1)])
     assert np.all(np.diff(shown) >= 0)
     assert stats.binom.pmf(np.arange(m + 1), m, q)[shown > epsilon].sum() <= error
-    assert bounds.one_run_epsilon(m, m, m, error) == pytest.approx(-math.log(error ** (-1 / m) - 1), rel=1e-6)
+    assert bounds.one_run_epsilon(m, m, m, error) == pytest.approx(
+        -math.log(error ** (-1 / m) - 1), rel=1e-6
+    )
 
 
 def test_coins_that_are_given_away_with_probability_delta_are_paid_for():
-    """Randomized response that shows a coin with probability delta is (epsilon, delta)-private: right guesses are binomial with q + delta (1 - q)."""
+    """Randomized response that shows a coin with probability delta is (epsilon, delta)-private:
+    right guesses are binomial with q + delta (1 - q).
+    """
     m, epsilon, delta, error = 300, 1.0, 1e-3, 1e-3
     q = 1 / (1 + math.exp(-epsilon))
     shown = np.array([bounds.one_run_epsilon(m, m, right, error, delta) for right in range(m + 1)])
@@ -93,7 +125,10 @@ def test_coins_that_are_given_away_with_probability_delta_are_paid_for():
 KINDS = {
     "laplace": (hs.ldp_online(sampling=hs.Fresh(), step=0.5), 4.0),
     "two fields": (hs.gradient_tracking(step=0.3), 8.0),
-    "correlated": (hs.correlated_federated(horizon=4, factorization="toeplitz", sampling=hs.Fresh(2)), 1.0),
+    "correlated": (
+        hs.correlated_federated(horizon=4, factorization="toeplitz", sampling=hs.Fresh(2)),
+        1.0,
+    ),
     "tree": (hs.correlated_federated(horizon=4, factorization="tree", sampling=hs.Fresh(2)), 1.0),
     "quantized": (hs.quantized_dsgd(step=0.2, resolution=0.3, sampling=hs.Fresh()), 1.0),
     "coordinates kept": (hs.sdm_dsgd(sampling=hs.Fresh(), noise=1.5), 1.0),
@@ -102,12 +137,20 @@ KINDS = {
 SLOW = ("laplace", "two fields", "tree", "quantized", "coordinates kept")
 
 
-@pytest.mark.parametrize("kind", [pytest.param(k, marks=pytest.mark.slow if k in SLOW else ()) for k in KINDS])
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=pytest.mark.slow if k in SLOW else ()) for k in KINDS]
+)
 def test_likelihood_ratios_are_exact(kind):
-    """E[exp(-L)] = 1 under the first data set, and E[exp(L)] = 1 under the second. Within 5 standard errors of 4,000 runs: fails by chance once in 10^6."""
+    """E[exp(-L)] = 1 under the first data set, and E[exp(L)] = 1 under the second.
+
+    Within 5 standard errors of 4,000 runs: fails by chance once in 10^6.
+    """
     (algorithm, louder), steps = KINDS[kind], 4
     algorithm, problem = algorithm.with_noise([louder] * AGENTS), problem_of(d=2)
-    pair, run = pair_of(algorithm, problem, steps), runner(algorithm, problem, GRAPH, 1, steps, 4000)
+    pair, run = (
+        pair_of(algorithm, problem, steps),
+        runner(algorithm, problem, GRAPH, 1, steps, 4000),
+    )
     for side, records in enumerate(pair[:2]):
         ratio = np.exp((1 if side else -1) * run(records, *pair[:2], 0, side, 4000)[:, 0])
         assert ratio.std() > 0.02  # the data sets do differ
@@ -115,41 +158,60 @@ def test_likelihood_ratios_are_exact(kind):
 
 
 def test_chances_of_ternary_values_and_rounding_cells_add_up_to_one():
-    """Over all that can be sent, for values of either sign and beyond the threshold; a rounded value lies in the cell that its coin says."""
+    """Over all that can be sent, for values of either sign and beyond the threshold;
+    a rounded value lies in the cell that its coin says.
+    """
     value, threshold, white = jnp.array([[0.3], [-1.4], [7.0]]), jnp.full((3, 1), 5.0), jnp.eye(3)
     for k in range(3):
         ternary = [
-            log_likelihood(hs.ternary_dsgd(), (jnp.array([[m]]),), (value[k : k + 1],), (threshold[:1],), None, white)
+            log_likelihood(
+                hs.ternary_dsgd(),
+                (jnp.array([[m]]),),
+                (value[k : k + 1],),
+                (threshold[:1],),
+                None,
+                white,
+            )
             for m in (-5.0, 0.0, 5.0)
         ]
         chance = np.exp(np.array(ternary))
         np.testing.assert_allclose(chance.sum(), 1.0)
-        np.testing.assert_allclose(5 * (chance[2] - chance[0]), np.clip(value[k, 0], -5, 5), atol=1e-12)  # unbiased
+        # unbiased
+        np.testing.assert_allclose(
+            5 * (chance[2] - chance[0]), np.clip(value[k, 0], -5, 5), atol=1e-12
+        )
         for mechanism in ("laplace", "gaussian"):
             algorithm = hs.quantized_dsgd(resolution=0.5, mechanism=mechanism)
             coin = type(algorithm.draw(jax.random.key(0), jnp.zeros(1)))(None, jnp.array([[0.7]]))
 
             def cell(m, algorithm=algorithm, coin=coin, k=k):
-                return log_likelihood(algorithm, (m,), (value[k : k + 1],), (jnp.ones((1, 1)),), coin, white)
+                return log_likelihood(
+                    algorithm, (m,), (value[k : k + 1],), (jnp.ones((1, 1)),), coin, white
+                )
 
             cells = jax.vmap(cell)(jnp.arange(-40, 40).reshape(-1, 1, 1) * 0.5)
             np.testing.assert_allclose(np.exp(np.array(cells)).sum(), 1.0, rtol=1e-5)
 
 
 def test_the_ratio_of_one_laplace_message_is_what_one_writes_down():
-    """Message 1 is theta(1) + noise, theta(1) = -step gradient at 0: the ratio is the difference of two absolute values over b."""
+    """Message 1 is theta(1) + noise, theta(1) = -step gradient at 0:
+    the ratio is the difference of two absolute values over b.
+    """
     algorithm, problem = hs.ldp_online(step=0.5, noise=0.7), problem_of()
     pair = pair_of(algorithm, problem, 2)
     scores = runner(algorithm, problem, GRAPH, 1, 2, 250)(pair.first, *pair[:2], 3, 0, 250)[:, 0]
     keys = hs.keys.noise_keys(6 * 2**24 + jnp.arange(250), AGENTS)[:, 1]
-    noise = jax.vmap(lambda key: algorithm.draws(key, jnp.arange(2), jnp.zeros(1), ()).params)(keys)[:, 1, 0]
+    noise = jax.vmap(lambda key: algorithm.draws(key, jnp.arange(2), jnp.zeros(1), ()).params)(
+        keys
+    )[:, 1, 0]
     states = [0.5 * np.clip(2 * label, -1, 1) for label in (1.0, -1.0)]
     sent = states[0] + 0.7 * np.asarray(noise)
     expected = (np.abs(sent - states[1]) - np.abs(sent - states[0])) / 0.7
     np.testing.assert_allclose(scores, expected, atol=2e-6)
 
 
-# Audits. With one dominant message the certificate is nearly reached; each further one that matters halves the share of runs that show the worst case.
+# Audits. With one dominant message the certificate is nearly reached; each further one that matters
+# halves the share of runs that show the worst case.
 
 
 TIGHT = {
@@ -166,32 +228,43 @@ TIGHT = {
     "name", [pytest.param(n, marks=() if i == 0 else pytest.mark.slow) for i, n in enumerate(TIGHT)]
 )
 def test_the_audit_reaches_most_of_a_small_budget(name):
-    """At least 60 % of epsilon = 1, 2 and 4 with 20,000 runs. The pair is found, not given. By chance the bound is above the truth once in 1,000 audits."""
+    """At least 60 % of epsilon = 1, 2 and 4 with 20,000 runs.
+
+    The pair is found, not given. By chance the bound is above the truth once in 1,000 audits.
+    """
     (algorithm, steps), problem = TIGHT[name], problem_of()
     for epsilon in (1.0, 2.0, 4.0):
         calibrated = hs.calibrate(algorithm, problem, GRAPH, steps, epsilon)
         found = distinguish(calibrated, problem, GRAPH, agent=1, steps=steps)
         assert found.certified == pytest.approx(epsilon)
         assert 0.6 * epsilon <= found.lower <= epsilon
-        # The measured trade-off stays above the certified one, but for 5 standard errors of a share (10,000 runs judge).
+        # The measured trade-off stays above the certified one, but for 5 standard errors of a share
+        # (10,000 runs judge).
         positives, negatives = found.curve
         assert np.all(negatives >= found.allowed(np.minimum(1, positives + 0.025)) - 0.025)
 
 
 @pytest.mark.parametrize("runs", [2000, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_the_bound_hardly_ever_passes_the_certificate(runs):
-    """100 audits at 99 % confidence of a mechanism that meets its certificate exactly. Seven above it have probability 7e-5 if each has 1 %."""
+    """100 audits at 99 % confidence of a mechanism that meets its certificate exactly.
+
+    Seven above it have probability 7e-5 if each has 1 %.
+    """
     problem, algorithm = problem_of(), hs.ldp_online(step=0.5)
     algorithm = hs.calibrate(algorithm, problem, GRAPH, 2, 1.0)
     pair = pair_of(algorithm, problem, 2)
-    audited = partial(distinguish, algorithm, problem, GRAPH, agent=1, pair=pair, steps=2, runs=runs, error=0.01)
+    audited = partial(
+        distinguish, algorithm, problem, GRAPH, agent=1, pair=pair, steps=2, runs=runs, error=0.01
+    )
     found = [audited(seed=seed) for seed in range(100)]
     assert sum(not one.holds for one in found) <= 6
     assert np.mean([one.lower for one in found]) > (0.6 if runs == 2000 else 0.85)
 
 
 def test_gaussian_noise_is_audited_at_delta_and_as_a_gaussian_mechanism():
-    """mu is shown far better than epsilon at a small delta, which rests on rare events; both stay below the certificate."""
+    """mu is shown far better than epsilon at a small delta, which rests on rare events;
+    both stay below the certificate.
+    """
     problem, algorithm = problem_of(), hs.correlated_federated(horizon=3, sampling=hs.Fresh(2))
     algorithm = hs.calibrate(algorithm, problem, GRAPH, 3, 4.0, delta=1e-5)
     found = distinguish(algorithm, problem, GRAPH, agent=1, steps=3, delta=1e-5)
@@ -207,15 +280,30 @@ def test_a_pair_that_the_search_has_found_can_be_audited():
     problem = problem_of()
     algorithm = hs.calibrate(hs.ldp_online(step=0.5), problem, GRAPH, 2, 2.0)
     found = search(algorithm, problem, GRAPH, agent=1, steps=2, iterations=10)
-    assert 1.2 <= distinguish(algorithm, problem, GRAPH, agent=1, pair=found.pair, steps=2).lower <= 2.0
+    assert (
+        1.2
+        <= distinguish(algorithm, problem, GRAPH, agent=1, pair=found.pair, steps=2).lower
+        <= 2.0
+    )
 
 
 @pytest.mark.slow
 def test_everybody_is_audited_and_the_report_says_so(tmp_path):
-    """Noise and bounds fail by chance once in 1,000 each; the search never does. Agents differ in the size of their noise only: one search serves all."""
+    """Noise and bounds fail by chance once in 1,000 each; the search never does.
+
+    Agents differ in the size of their noise only: one search serves all.
+    """
     problem, algorithm = problem_of(), hs.ldp_online(step=0.5, noise=[0.5, 1.0, 2.0])
     seen = []
-    found = audit(algorithm, problem, GRAPH, steps=2, runs=4000, delta=1e-3, progress=lambda *at: seen.append(at))
+    found = audit(
+        algorithm,
+        problem,
+        GRAPH,
+        steps=2,
+        runs=4000,
+        delta=1e-3,
+        progress=lambda *at: seen.append(at),
+    )
     assert found.holds and not found.missing and not found.skipped
     assert [one.agent for one in found.found] == [one.agent for one in found.searched] == [0, 1, 2]
     assert {one.like for one in found.searched} == {0} and found.searched[0].most > 0.9
@@ -228,11 +316,17 @@ def test_everybody_is_audited_and_the_report_says_so(tmp_path):
     assert "EXCEEDED" not in page and "FAILS" not in page
     assert "99.9 % confidence" in page and page.count("<svg") == 2
     lines = list(csv.DictReader((tmp_path / "audit.csv").read_text().splitlines()))
-    assert [(line["agent"], line["verdict"]) for line in lines] == [(str(a), "holds") for a in (0, 0, 1, 1, 2, 2)]
+    assert [(line["agent"], line["verdict"]) for line in lines] == [
+        (str(a), "holds") for a in (0, 0, 1, 1, 2, 2)
+    ]
     curve = np.genfromtxt(tmp_path / "trade_off.csv", delimiter=",", names=True)
     assert curve["false_positives"][0] == curve["false_negatives"][-1] == 1
     data = json.loads((tmp_path / "audit.json").read_text())
-    assert data["holds"] and len(data["noise"]["tests"]) == len((tmp_path / "noise.csv").read_text().splitlines()) - 1
+    assert (
+        data["holds"]
+        and len(data["noise"]["tests"])
+        == len((tmp_path / "noise.csv").read_text().splitlines()) - 1
+    )
 
 
 def test_the_most_that_runs_can_show_is_what_perfect_scores_show():
@@ -248,7 +342,9 @@ def broken_audit(lower: float) -> Audit:
     curve = (np.array([1.0, 0.0]), np.array([0.0, 1.0]))
     claims = (Claim("epsilon", lower, 1.0, "likelihood ratio", 0.9),)
     one = AgentAudit(0, claims, 0.999, 100, "given", curve, partial(bounds.pure_curve, 1.0))
-    return Audit(2, 1e-3, (0,), searched=[Searched(0, 0.5, 0.5, 1.1 if lower else 0.9, 0)], found=[one])
+    return Audit(
+        2, 1e-3, (0,), searched=[Searched(0, 0.5, 0.5, 1.1 if lower else 0.9, 0)], found=[one]
+    )
 
 
 def test_a_broken_certificate_is_said_where_it_cannot_be_missed(tmp_path):
@@ -262,7 +358,12 @@ def test_a_broken_certificate_is_said_where_it_cannot_be_missed(tmp_path):
 
 def test_a_bound_of_zero_never_stands_alone():
     (line,) = runs_words(broken_audit(0.0).found)
-    for words in ("no attack found", "does not prove privacy", "could have shown is 0.9", "could not have failed"):
+    for words in (
+        "no attack found",
+        "does not prove privacy",
+        "could have shown is 0.9",
+        "could not have failed",
+    ):
         assert words in line
 
 
@@ -271,7 +372,11 @@ def test_what_cannot_be_audited_says_why():
     with pytest.raises(ValueError, match="runs must be at least 8"):
         distinguish(hs.ldp_online(), problem, GRAPH, runs=4)
     with pytest.raises(ValueError, match="problem must be one with a data set"):
-        distinguish(hs.gradient_perturbation(sampling=hs.Fresh("(k+1)^1.2")), hs.problems.estimation(agents=3), GRAPH)
+        distinguish(
+            hs.gradient_perturbation(sampling=hs.Fresh("(k+1)^1.2")),
+            hs.problems.estimation(agents=3),
+            GRAPH,
+        )
     with pytest.raises(ValueError, match="agents must be numbers of agents, 0 to 2, got 3"):
         audit(hs.ldp_online(), problem, GRAPH, agents=[3])
     with pytest.raises(ValueError, match="parts must be one of noise, search, runs"):
@@ -296,7 +401,11 @@ def test_parts_that_cannot_be_done_say_why_and_do_not_count_as_unfinished(monkey
 
 @pytest.mark.slow
 def test_one_run_tells_canaries_apart_without_noise_and_not_beyond_the_certificate_with_it():
-    """A neural network, messages only. Without noise every guess is right; with it the bound passes the certificate by chance once in 1,000."""
+    """A neural network, messages only.
+
+    Without noise every guess is right; with it the bound passes the certificate
+    by chance once in 1,000.
+    """
     problem = hs.problems.neural("digits", model="mlp", agents=2, per_step=4, records=450)
     graph, algorithm = (
         hs.graphs.ring(2, weight=0.3),

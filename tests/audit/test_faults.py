@@ -1,9 +1,13 @@
-"""Planted faults: each one of the mistakes that make a certificate false is caught, and the same test passes on the code as it is.
+"""Planted faults: each one of the mistakes that make a certificate false is caught, and the same
+test passes on the code as it is.
 
-Two nets. Brute force (search.py) compares gaps in units of noise with the certificate; it involves no chance, so on right code it never raises a false alarm, and what it finds
-once it finds always. The audit (distinguish.py) runs the network; each of its statements is wrong with probability ERROR at most, and ten of them are made about right code
-here, so all of them together raise a false alarm with probability below 1e-3. Power of the audit at these settings: every fault was caught with each of 50 seeds
-(test_the_audit_catches_its_faults_with_any_seed), so that 95 % confidence puts it above 94 %.
+Two nets. Brute force (search.py) compares gaps in units of noise with the certificate; it involves
+no chance, so on right code it never raises a false alarm, and what it finds once it finds always.
+The audit (distinguish.py) runs the network; each of its statements is wrong with probability ERROR
+at most, and ten of them are made about right code here, so all of them together raise a false
+alarm with probability below 1e-3. Power of the audit at these settings: every fault was caught with
+each of 50 seeds (test_the_audit_catches_its_faults_with_any_seed), so that 95 % confidence puts
+it above 94 %.
 """
 
 from __future__ import annotations
@@ -40,7 +44,16 @@ def problem_of(loss=CLIPPED, per_step: int = 1) -> Problem:
     features, labels = rng.uniform(-1, 1, (AGENTS, HELD, 1)), rng.uniform(-1, 1, (AGENTS, HELD))
     counts = np.full(AGENTS, HELD)
     return Problem(
-        "scalar", loss, Ball(50.0), features, labels, counts, features[0], labels[0], Arrivals(per_step), False
+        "scalar",
+        loss,
+        Ball(50.0),
+        features,
+        labels,
+        counts,
+        features[0],
+        labels[0],
+        Arrivals(per_step),
+        False,
     )
 
 
@@ -52,18 +65,30 @@ def planted(kind: type, right: Any, **more: Any) -> Any:
 # Noise that is wrong: found by running.
 
 
-IN_NOISE = ("none", "noise halved", "one round without noise", "noise of one round reused", "one key for all steps", "one key for all runs")  # fmt: skip
+IN_NOISE = (
+    "none",
+    "noise halved",
+    "one round without noise",
+    "noise of one round reused",
+    "one key for all steps",
+    "one key for all runs",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Faulty(hs.LdpOnline):
-    """One of IN_NOISE. fault: which; a schedule, and `kernel` blanks those, so that one compiled program serves all."""
+    """One of IN_NOISE.
+
+    fault: which; a schedule, and `kernel` blanks those, so that one compiled program serves all.
+    """
 
     fault: hs.Constant = hs.Constant(0.0)
 
     def rates(self, steps, agents):
         right, fault = super().rates(steps, agents), IN_NOISE[int(self.fault(0))]
-        less = np.where(steps[:, None] == 2, 0.0, 1.0) if fault == "one round without noise" else 1.0
+        less = (
+            np.where(steps[:, None] == 2, 0.0, 1.0) if fault == "one round without noise" else 1.0
+        )
         return right._replace(noise=right.noise * (0.5 if fault == "noise halved" else less))
 
     def constants(self, dtype):
@@ -130,8 +155,19 @@ def audited(fault: str, seed: int = 0):
 
 def told_apart(algorithm: Any, right: Any, seed: int = 0):
     problem = problem_of()
-    pair = candidates(right, problem, GRAPH, 1, STEPS)[3]  # opposite labels, beside records without features
-    return distinguish(algorithm, problem, GRAPH, agent=1, pair=pair, steps=STEPS, error=ERROR, seed=seed, certified=right)  # fmt: skip
+    # Opposite labels, beside records without features.
+    pair = candidates(right, problem, GRAPH, 1, STEPS)[3]
+    return distinguish(
+        algorithm,
+        problem,
+        GRAPH,
+        agent=1,
+        pair=pair,
+        steps=STEPS,
+        error=ERROR,
+        seed=seed,
+        certified=right,
+    )
 
 
 @pytest.mark.parametrize("fault", NOISE_FAULTS)
@@ -144,7 +180,9 @@ def test_the_audit_catches_wrong_noise(fault):
 def test_the_audit_catches_agents_that_share_a_key(monkeypatch):
     """Another agent, whose noise a conspirator knows, has the same."""
     per_agent = keys.noise_keys
-    monkeypatch.setattr(keys, "noise_keys", lambda seeds, agents: jnp.repeat(per_agent(seeds, 1), agents, axis=1))
+    monkeypatch.setattr(
+        keys, "noise_keys", lambda seeds, agents: jnp.repeat(per_agent(seeds, 1), agents, axis=1)
+    )
     found = told_apart(planted(OneKeyForAllAgents, calibrated(ONLINE)), calibrated(ONLINE))
     assert not found.holds
     assert found.claims[0].score == "repeated noise"
@@ -152,7 +190,11 @@ def test_the_audit_catches_agents_that_share_a_key(monkeypatch):
 
 @pytest.mark.parametrize("right", ["ldp-online", pytest.param("pdop", marks=pytest.mark.slow)])
 def test_the_audit_passes_the_code_as_it_is(right):
-    found = audited("none") if right == "ldp-online" else told_apart(calibrated(FALLING), calibrated(FALLING))
+    found = (
+        audited("none")
+        if right == "ldp-online"
+        else told_apart(calibrated(FALLING), calibrated(FALLING))
+    )
     assert found.holds
     assert found.lower > 0.4 * EPSILON  # the test could have failed
 
@@ -188,7 +230,9 @@ class ClippedMean(Squared):
 
 
 class Normalised(Squared):
-    """Features are centred on the batch's mean and scaled by its spread, as BatchNorm does: one record reaches the others' gradients."""
+    """Features are centred on the batch's mean and scaled by its spread, as BatchNorm does:
+    one record reaches the others' gradients.
+    """
 
     def gradient_sum(self, params, features, labels, weights):
         mean = weights @ features
@@ -220,7 +264,11 @@ class StepShifted(hs.LdpOnline):
     """Steps that fall, taken one too early."""
 
     def rates(self, steps, agents):
-        return super().rates(steps, agents)._replace(step=super().rates(np.maximum(steps - 1, 0), agents).step)
+        return (
+            super()
+            .rates(steps, agents)
+            ._replace(step=super().rates(np.maximum(steps - 1, 0), agents).step)
+        )
 
 
 @dataclass(frozen=True)
@@ -244,9 +292,18 @@ GAP_FAULTS = {
     "own state for what was sent": (planted(OwnState, DSGD), CLIPPED, 1),
     "own model for what was sent": (planted(OwnPending, GRADIENT), CLIPPED, 1),
     "step schedule shifted by one": (planted(StepShifted, ONLINE), CLIPPED, 1),
-    "a record used again": (hs.ldp_online(step=hs.PowerLaw(0.5, -0.5), noise=1.0, sampling=Repeating()), CLIPPED, 1),
+    "a record used again": (
+        hs.ldp_online(step=hs.PowerLaw(0.5, -0.5), noise=1.0, sampling=Repeating()),
+        CLIPPED,
+        1,
+    ),
 }
-RIGHT = {"ldp-online": (ONLINE, CLIPPED, 1), "three records a step": (ONLINE, CLIPPED, 3), "dsgd": (DSGD, CLIPPED, 1), "gradient": (GRADIENT, CLIPPED, 1)}  # fmt: skip
+RIGHT = {
+    "ldp-online": (ONLINE, CLIPPED, 1),
+    "three records a step": (ONLINE, CLIPPED, 3),
+    "dsgd": (DSGD, CLIPPED, 1),
+    "gradient": (GRADIENT, CLIPPED, 1),
+}
 
 
 @pytest.mark.parametrize("fault", GAP_FAULTS)
@@ -256,7 +313,8 @@ def test_brute_force_catches_wrong_gaps(fault):
 
 
 @pytest.mark.parametrize(
-    "right", [pytest.param(r, marks=pytest.mark.slow if r in ("ldp-online", "dsgd") else ()) for r in RIGHT]
+    "right",
+    [pytest.param(r, marks=pytest.mark.slow if r in ("ldp-online", "dsgd") else ()) for r in RIGHT],
 )
 def test_brute_force_passes_the_code_as_it_is(right):
     found = searched(*RIGHT[right])
@@ -265,5 +323,7 @@ def test_brute_force_passes_the_code_as_it_is(right):
 
 
 def test_the_table_of_faults_is_the_issues():
-    """Eleven in the issue; a key repeated over steps or over runs, a schedule of noise or of steps, and two forms of the own state count as two each."""
+    """Eleven in the issue; a key repeated over steps or over runs, a schedule of noise or of steps,
+    and two forms of the own state count as two each.
+    """
     assert len(NOISE_FAULTS) + len(GAP_FAULTS) == 11 + 3

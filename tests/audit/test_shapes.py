@@ -1,7 +1,10 @@
-"""Noise of the wrong shape under a right certificate: the tests of residuals see it, and they let the code pass as it is.
+"""Noise of the wrong shape under a right certificate: the tests of residuals see it, and they let
+the code pass as it is.
 
-All tests of one audit together raise a false alarm with probability LEVEL at most. The campaign (slow) plants every fault in 1, 4 and 64 dimensions under Laplace and Gaussian
-certificates with 50 seeds each, and audits sound noise 100 times in each: `pytest -n0 -s -m slow tests/audit/test_shapes.py` prints its table.
+All tests of one audit together raise a false alarm with probability LEVEL at most.
+The campaign (slow) plants every fault in 1, 4 and 64 dimensions under Laplace and
+Gaussian certificates with 50 seeds each, and audits sound noise 100 times in each:
+`pytest -n0 -s -m slow tests/audit/test_shapes.py` prints its table.
 """
 
 from __future__ import annotations
@@ -28,38 +31,60 @@ from hearsay.simulation import keys
 
 AGENTS, HELD, STEPS, LEVEL = 3, 8, 4, 1e-3
 GRAPH = hs.graphs.ring(AGENTS, weight=0.3)
-RUNS = {1: 1500, 2: 800, 4: 400, 64: 50}  # 15,000 residuals and more: then noise that ends at 3 sigma is seen
+# 15,000 residuals and more: then noise that ends at 3 sigma is seen.
+RUNS = {1: 1500, 2: 800, 4: 400, 64: 50}
 KEY = "threefry2x32"
 
 
 @cache
 def problem_of(d: int) -> Problem:
     rng = np.random.default_rng(0)
-    features, labels = rng.uniform(-1, 1, (AGENTS, HELD, d)) / math.sqrt(d), rng.uniform(-1, 1, (AGENTS, HELD))
+    features, labels = (
+        rng.uniform(-1, 1, (AGENTS, HELD, d)) / math.sqrt(d),
+        rng.uniform(-1, 1, (AGENTS, HELD)),
+    )
     counts = np.full(AGENTS, HELD)
-    return Problem("small", Squared(1.0, 0.1, 1.0, 1.0), Ball(50.0), features, labels, counts, features[0], labels[0], Arrivals(1), False)  # fmt: skip
+    return Problem(
+        "small",
+        Squared(1.0, 0.1, 1.0, 1.0),
+        Ball(50.0),
+        features,
+        labels,
+        counts,
+        features[0],
+        labels[0],
+        Arrivals(1),
+        False,
+    )
 
 
 def sound(mechanism: str) -> Any:
-    return hs.ldp_online(step=0.5, noise=hs.PowerLaw(0.7, -0.1), sampling=hs.Fresh(), mechanism=mechanism)
+    return hs.ldp_online(
+        step=0.5, noise=hs.PowerLaw(0.7, -0.1), sampling=hs.Fresh(), mechanism=mechanism
+    )
 
 
 def tail(mechanism, x):
     """P(|noise| > |x|)."""
-    return jnp.exp(-jnp.abs(x)) if mechanism == "laplace" else 2 * jax.scipy.stats.norm.sf(jnp.abs(x))
+    return (
+        jnp.exp(-jnp.abs(x)) if mechanism == "laplace" else 2 * jax.scipy.stats.norm.sf(jnp.abs(x))
+    )
 
 
 def with_tail(mechanism, x, chance):
     """The noise with the sign of x that is exceeded in size with that chance."""
     chance = jnp.clip(chance, 1e-300, 1.0)
-    return jnp.sign(x) * (-jnp.log(chance) if mechanism == "laplace" else -jax.scipy.stats.norm.ppf(chance / 2))
+    return jnp.sign(x) * (
+        -jnp.log(chance) if mechanism == "laplace" else -jax.scipy.stats.norm.ppf(chance / 2)
+    )
 
 
 def mixed(first, second, rho):
     return rho * first + math.sqrt(1 - rho**2) * second
 
 
-# Every fault gets the noise as it should be (time, d), other noise of the same law, noise that all agents share, and the number of the agent.
+# Every fault gets the noise as it should be (time, d), other noise of the same law, noise that all
+# agents share, and the number of the agent.
 
 
 def as_it_is(mechanism, right, other, common, agent):
@@ -86,7 +111,9 @@ def piled_up(mechanism, right, other, common, agent):
 
 
 def correlated_rounds(mechanism, right, other, common, agent):
-    """An autoregression over the rounds: every round has the right variance (and with Gaussian noise the right law)."""
+    """An autoregression over the rounds:
+    every round has the right variance (and with Gaussian noise the right law).
+    """
     _, later = jax.lax.scan(lambda last, fresh: (mixed(last, fresh, 0.3),) * 2, right[0], right[1:])
     return jnp.concatenate([right[:1], later])
 
@@ -116,13 +143,29 @@ def one_agent_off(mechanism, right, other, common, agent):
     return jnp.where(agent == 1, 0.85, 1.0) * right
 
 
-FAULTS = (as_it_is, other_law, cut_off, piled_up, correlated_rounds, used_again, too_small, correlated_coordinates, correlated_agents, one_round_off, one_agent_off)  # fmt: skip
+FAULTS = (
+    as_it_is,
+    other_law,
+    cut_off,
+    piled_up,
+    correlated_rounds,
+    used_again,
+    too_small,
+    correlated_coordinates,
+    correlated_agents,
+    one_round_off,
+    one_agent_off,
+)
 SHAPES = {f.__name__.replace("_", " "): number for number, f in enumerate(FAULTS)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shaped(hs.LdpOnline):
-    """Noise of another shape. fault: which; a schedule, and `kernel` blanks those, so that one compiled program serves all faults."""
+    """Noise of another shape.
+
+    fault: which; a schedule, and `kernel` blanks those, so that one compiled program
+    serves all faults.
+    """
 
     fault: hs.Constant = hs.Constant(0.0)
 
@@ -132,23 +175,45 @@ class Shaped(hs.LdpOnline):
     def draws(self, key, steps, params, constants):
         words = jax.random.key_data(key)  # see shared_words
         common = jax.random.wrap_key_data(words.at[1].set(0), impl=KEY)
-        drawn = [super(Shaped, self).draws(k, steps, params, ()) for k in (key, jax.random.fold_in(key, 1000), common)]
+        drawn = [
+            super(Shaped, self).draws(k, steps, params, ())
+            for k in (key, jax.random.fold_in(key, 1000), common)
+        ]
         shapes = [partial(fault, self.mechanism) for fault in FAULTS]
-        noise = jax.lax.switch(constants, shapes, *(d.params for d in drawn), words[1].astype(jnp.int32) - 1)
+        noise = jax.lax.switch(
+            constants, shapes, *(d.params for d in drawn), words[1].astype(jnp.int32) - 1
+        )
         return drawn[0]._replace(params=noise)
 
 
-KINDS_SEEN = {"other law": {"law"}, "cut off": {"tails"}, "piled up": {"repeats"}, "correlated rounds": {"rounds"}, "used again": {"rounds", "repeats"}, "too small": {"scale"}, "correlated coordinates": {"coordinates"},
-    "correlated agents": {"agents"}, "one round off": {"scale"}, "one agent off": {"scale"}}  # fmt: skip
+KINDS_SEEN = {
+    "other law": {"law"},
+    "cut off": {"tails"},
+    "piled up": {"repeats"},
+    "correlated rounds": {"rounds"},
+    "used again": {"rounds", "repeats"},
+    "too small": {"scale"},
+    "correlated coordinates": {"coordinates"},
+    "correlated agents": {"agents"},
+    "one round off": {"scale"},
+    "one agent off": {"scale"},
+}
 
 
 @pytest.fixture
 def shared_words(monkeypatch):
-    """Keys whose first word is the run's and whose second is the agent's: sound, and a fault can find what agents have in common."""
+    """Keys whose first word is the run's and whose second is the agent's:
+    sound, and a fault can find what agents have in common.
+    """
 
     def noise_keys(seeds, agents):
-        run = jax.vmap(lambda s: jax.random.key_data(jax.random.fold_in(jax.random.key(s, impl=KEY), 77))[0])(seeds)
-        words = jnp.stack(jnp.broadcast_arrays(run[:, None], jnp.arange(1, agents + 1, dtype=run.dtype)[None]), axis=-1)
+        run = jax.vmap(
+            lambda s: jax.random.key_data(jax.random.fold_in(jax.random.key(s, impl=KEY), 77))[0]
+        )(seeds)
+        words = jnp.stack(
+            jnp.broadcast_arrays(run[:, None], jnp.arange(1, agents + 1, dtype=run.dtype)[None]),
+            axis=-1,
+        )
         return jax.random.wrap_key_data(words, impl=KEY)
 
     monkeypatch.setattr(keys, "noise_keys", noise_keys)
@@ -158,7 +223,16 @@ def audited(fault: str, mechanism: str, d: int, seed: int = 0):
     right = sound(mechanism)
     values = {f.name: getattr(right, f.name) for f in fields(right)}
     planted = Shaped(**values, fault=hs.Constant(float(SHAPES[fault])))
-    return residuals(planted, problem_of(d), GRAPH, steps=STEPS, runs=RUNS[d], level=LEVEL, seed=seed, certified=right)
+    return residuals(
+        planted,
+        problem_of(d),
+        GRAPH,
+        steps=STEPS,
+        runs=RUNS[d],
+        level=LEVEL,
+        seed=seed,
+        certified=right,
+    )
 
 
 def possible(fault: str, d: int) -> bool:
@@ -167,7 +241,10 @@ def possible(fault: str, d: int) -> bool:
 
 @pytest.mark.parametrize("mechanism", ["laplace", pytest.param("gaussian", marks=pytest.mark.slow)])
 def test_wrong_shapes_are_caught_and_named_and_right_ones_pass(mechanism, shared_words):
-    """Two dimensions, one seed; what fails says what is wrong. The sound one fails by chance once in 1,000 seeds."""
+    """Two dimensions, one seed; what fails says what is wrong.
+
+    The sound one fails by chance once in 1,000 seeds.
+    """
     assert audited("as it is", mechanism, 2).holds
     for fault, kinds in KINDS_SEEN.items():
         failed = {test.kind for test in audited(fault, mechanism, 2).failed}
@@ -180,7 +257,9 @@ CAMPAIGN = [(m, d) for m in ("laplace", "gaussian") for d in (1, 4, 64)]
 @pytest.mark.slow
 @pytest.mark.parametrize(("mechanism", "d"), CAMPAIGN)
 def test_every_shape_is_caught_with_nearly_any_seed(mechanism, d, shared_words):
-    """49 of 50 seeds at least, and at most one false alarm in 100 audits of sound noise (expected: fewer than LEVEL 100 = 0.1; two have probability 0.005)."""
+    """49 of 50 seeds at least, and at most one false alarm in 100 audits of sound noise (expected:
+    fewer than LEVEL 100 = 0.1; two have probability 0.005).
+    """
     caught = {
         fault: sum(not audited(fault, mechanism, d, seed).holds for seed in range(50))
         for fault in KINDS_SEEN
@@ -199,7 +278,9 @@ SOUND = {
     "two fields": hs.gradient_tracking(step=0.2, noise=0.5),
     "asleep": hs.adp2sgd(noise=1.0, **SMALL),
     "coordinates kept": hs.sdm_dsgd(noise=1.0, **SMALL),
-    "correlated": hs.correlated_federated(horizon=6, factorization="toeplitz", sampling=hs.Fresh(2)),
+    "correlated": hs.correlated_federated(
+        horizon=6, factorization="toeplitz", sampling=hs.Fresh(2)
+    ),
     "ternary": hs.ternary_dsgd(noise=2.0, **SMALL),
     "quantized": hs.quantized_dsgd(noise=0.5, resolution=0.3, **SMALL),
     "tree": hs.correlated_federated(horizon=6, factorization="tree", sampling=hs.Fresh(2)),
@@ -212,10 +293,14 @@ SEEN = {"ternary": "support", "asleep": "asked", "coordinates kept": "asked", "g
 
 
 def noise_of(algorithm: Any, certified: Any = None, seed: int = 0, runs: int = 400):
-    return residuals(algorithm, problem_of(2), GRAPH, steps=STEPS, runs=runs, seed=seed, certified=certified)
+    return residuals(
+        algorithm, problem_of(2), GRAPH, steps=STEPS, runs=runs, seed=seed, certified=certified
+    )
 
 
-@pytest.mark.parametrize("kind", [pytest.param(k, marks=() if k in QUICK else pytest.mark.slow) for k in SOUND])
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=() if k in QUICK else pytest.mark.slow) for k in SOUND]
+)
 def test_sound_noise_of_every_mechanism_passes_and_a_little_less_does_not(kind):
     """The claim is a certificate of noise a quarter larger. 1 in 1,000 seeds fails by chance."""
     algorithm = SOUND[kind]
@@ -244,19 +329,31 @@ def test_ternary_values_that_come_too_often_are_caught():
 
 @pytest.mark.slow
 def test_the_claimed_correlation_is_the_one_that_is_tested():
-    """Noise of another factorization is correlated too, and wrong; independent noise under a correlated certificate as well."""
+    """Noise of another factorization is correlated too, and wrong;
+    independent noise under a correlated certificate as well.
+    """
     right = SOUND["correlated"]
     for other in ("tree", "identity"):
-        found = noise_of(hs.correlated_federated(horizon=6, factorization=other, sampling=hs.Fresh(2)), right)
+        found = noise_of(
+            hs.correlated_federated(horizon=6, factorization=other, sampling=hs.Fresh(2)), right
+        )
         assert {"rounds", "scale"} & {test.kind for test in found.failed}
 
 
 def test_p_values_are_exact_or_too_large():
-    """300 samples of 200 sound numbers under either law: of every kind at most 5 % of the p-values are below 5 %, within five standard errors: 1 in 10^6 each."""
+    """300 samples of 200 sound numbers under either law: of every kind at most 5 % of the p-values
+    are below 5 %, within five standard errors: 1 in 10^6 each.
+    """
     rng, small = np.random.default_rng(0), {}
     for _ in range(300):
-        for law, x in (("laplace", rng.laplace(size=(5, 4, 2, 5))), ("gaussian", rng.normal(size=(5, 4, 2, 5)))):
-            for test in (*noise_tests.of_values("x", x, law, 1e-9), *noise_tests.relations({"x": x}, law)):
+        for law, x in (
+            ("laplace", rng.laplace(size=(5, 4, 2, 5))),
+            ("gaussian", rng.normal(size=(5, 4, 2, 5))),
+        ):
+            for test in (
+                *noise_tests.of_values("x", x, law, 1e-9),
+                *noise_tests.relations({"x": x}, law),
+            ):
                 small.setdefault((law, test.kind), []).append(test.p <= 0.05)
     for kind, hits in small.items():
         assert np.mean(hits) <= 0.05 + 5 * math.sqrt(0.05 * 0.95 / 300), kind

@@ -25,14 +25,30 @@ from hearsay.problems.problem import PROBLEMS
 from hearsay.problems.sampling.samplers import SAMPLERS
 from hearsay.simulation import checkpoint, engine
 
-simulation = importlib.import_module("hearsay.simulation.simulating")  # hearsay.simulate itself is the function
+# hearsay.simulate itself is the function.
+simulation = importlib.import_module("hearsay.simulation.simulating")
 
-PROBLEM = ["--loss", "ridge", "--agents", "3", "--set", "problem.records=20", "--set", "problem.dimension=2"]
+PROBLEM = [
+    "--loss",
+    "ridge",
+    "--agents",
+    "3",
+    "--set",
+    "problem.records=20",
+    "--set",
+    "problem.dimension=2",
+]
 TINY = [*PROBLEM, "--steps", "12", "--seeds", "2", "--set", "run.every=4"]
 FILES = {
-    "config.toml", "certificate.json", "certificate.txt", "metrics.csv", "budget.csv", "models.npz", "checkpoint.npz",
+    "config.toml",
+    "certificate.json",
+    "certificate.txt",
+    "metrics.csv",
+    "budget.csv",
+    "models.npz",
+    "checkpoint.npz",
     "report.html",
-}  # fmt: skip
+}
 
 
 def call(*words: str, code: int = 0):
@@ -49,7 +65,9 @@ def plain(text: str) -> str:
 
 
 def error_of(monkeypatch, capsys, *words: str) -> str:
-    """What the installed command prints for a mistake: one line on stderr, exit code 2, no traceback."""
+    """What the installed command prints for a mistake: one line on stderr, exit code 2,
+    no traceback.
+    """
     monkeypatch.delenv("HEARSAY_DEBUG", raising=False)
     monkeypatch.setattr(sys, "argv", ["hearsay", *map(str, words)])
     with pytest.raises(SystemExit) as caught:
@@ -61,7 +79,9 @@ def error_of(monkeypatch, capsys, *words: str) -> str:
 
 
 def nothing_may_run(monkeypatch) -> None:
-    monkeypatch.setattr(simulation, "simulate", lambda *_, **__: pytest.fail("a simulation was started"))
+    monkeypatch.setattr(
+        simulation, "simulate", lambda *_, **__: pytest.fail("a simulation was started")
+    )
     monkeypatch.setattr(engine, "advance", lambda *_, **__: pytest.fail("a simulation was started"))
 
 
@@ -105,7 +125,17 @@ def test_options_are_laid_over_the_config(finished, tmp_path, monkeypatch):
         raise KeyboardInterrupt  # the configuration has been written by then
 
     monkeypatch.setattr(simulation, "simulate", begun)
-    call("run", "dsgd", "--config", finished[0] / "config.toml", "--steps", "8", "--out", tmp_path, code=130)
+    call(
+        "run",
+        "dsgd",
+        "--config",
+        finished[0] / "config.toml",
+        "--steps",
+        "8",
+        "--out",
+        tmp_path,
+        code=130,
+    )
     again = config.load(tmp_path / "config.toml")
     assert (again.algorithm["name"], again.steps, again.privacy["epsilon"]) == ("dsgd", 8, 4.0)
 
@@ -144,24 +174,40 @@ def test_resume_refuses_a_damaged_checkpoint(tmp_path, finished, monkeypatch, ca
     content = bytearray((finished[0] / "checkpoint.npz").read_bytes())
     content[100] ^= 1
     (tmp_path / "checkpoint.npz").write_bytes(content)
-    assert "checkpoint.npz is damaged" in error_of(monkeypatch, capsys, "run", "--resume", "--out", tmp_path)
+    assert "checkpoint.npz is damaged" in error_of(
+        monkeypatch, capsys, "run", "--resume", "--out", tmp_path
+    )
 
 
 def test_resume_does_not_ignore_other_settings_silently(finished, monkeypatch, capsys):
-    message = error_of(monkeypatch, capsys, "run", "--resume", "--out", finished[0], "--steps", "99", "--epsilon", "1")
+    message = error_of(
+        monkeypatch,
+        capsys,
+        "run",
+        "--resume",
+        "--out",
+        finished[0],
+        "--steps",
+        "99",
+        "--epsilon",
+        "1",
+    )
     assert "--resume" in message
 
 
 def test_without_noise_or_epsilon_every_agent_spends_ten(tmp_path):
     call("run", *TINY, "--out", tmp_path)
-    epsilon = [b["epsilon"] for b in json.loads((tmp_path / "certificate.json").read_text())["budgets"]]
+    epsilon = [
+        b["epsilon"] for b in json.loads((tmp_path / "certificate.json").read_text())["budgets"]
+    ]
     np.testing.assert_allclose(epsilon, 10.0, rtol=1e-6)
 
 
 def test_a_budget_stops_the_run_and_says_so(tmp_path):
     result = call("run", *TINY, "--epsilon", "4", "--budget", "2", "--out", tmp_path)
     assert re.search(
-        r"Stopped early: agent \d may spend epsilon = 2: message \d+ would exceed it and was not sent",
+        r"Stopped early: agent \d may spend epsilon = 2: message \d+ would exceed it and was not"
+        r" sent",
         plain(result.output),
     )
     certificate = json.loads((tmp_path / "certificate.json").read_text())
@@ -175,11 +221,15 @@ def test_an_infinite_budget_is_refused_unless_asked_for(tmp_path, monkeypatch, c
         message = error_of(patch, capsys, "run", *TINY, "--noise", "none", "--out", tmp_path)
     assert (
         message
-        == "error: the privacy budget would be infinite (messages carry no noise); use --no-privacy to run all the same"
+        == "error: the privacy budget would be infinite (messages carry no noise); use --no-privacy"
+        " to run all the same"
     )
     result = call("run", *TINY, "--noise", "none", "--no-privacy", "--out", tmp_path)
     assert "infinite" in result.output
-    assert json.loads((tmp_path / "certificate.json").read_text())["budgets"][0]["epsilon"] == "infinite"
+    assert (
+        json.loads((tmp_path / "certificate.json").read_text())["budgets"][0]["epsilon"]
+        == "infinite"
+    )
 
 
 @pytest.mark.parametrize(
@@ -187,7 +237,9 @@ def test_an_infinite_budget_is_refused_unless_asked_for(tmp_path, monkeypatch, c
     [["run", *TINY], ["compare", "dsgd", "dola", *TINY], ["reproduce", "p1-mushrooms"], ["demo"]],
     ids=lambda words: words[0],
 )
-def test_a_folder_that_cannot_be_written_fails_before_any_computation(words, tmp_path, monkeypatch, capsys):
+def test_a_folder_that_cannot_be_written_fails_before_any_computation(
+    words, tmp_path, monkeypatch, capsys
+):
     (tmp_path / "file").write_text("not a folder")
     nothing_may_run(monkeypatch)
     monkeypatch.setattr(config, "build", lambda *_: pytest.fail("the problem was built"))
@@ -204,13 +256,16 @@ def test_a_full_disk_is_said_with_the_path(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(_files.os, "fsync", full)
     message = error_of(monkeypatch, capsys, "run", *TINY, "--out", tmp_path / "new")
     assert (
-        message == f"error: [Errno 28] cannot write it: No space left on device: '{tmp_path / 'new' / 'config.toml'}'"
+        message == "error: [Errno 28] cannot write it: No space left on device:"
+        f" '{tmp_path / 'new' / 'config.toml'}'"
     )
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_hundred_thousand_agents_are_refused_in_a_few_words(monkeypatch, capsys):
-    message = error_of(monkeypatch, capsys, "certify", "--data", "breast-cancer", "--agents", "100000")
+    message = error_of(
+        monkeypatch, capsys, "certify", "--data", "breast-cancer", "--agents", "100000"
+    )
     assert "leaves agents" in message and len(message) < 300
 
 
@@ -226,10 +281,15 @@ def test_ternary_messages_end_at_delta(tmp_path):
 
 
 def test_certify_as_text():
-    output = call("certify", "ldp-online", *PROBLEM, "--noise", "0.5*(k+1)^0.1", "--horizon", "12").output
+    output = call(
+        "certify", "ldp-online", *PROBLEM, "--noise", "0.5*(k+1)^0.1", "--horizon", "12"
+    ).output
     assert "Privacy certificate: ldp-online, 12 messages, laplace noise" in output
     assert "Assumption 2" in output
-    assert "Assumption 2" not in call("certify", *PROBLEM, "--noise", "0.5", "--horizon", "12", "--no-theory").output
+    assert (
+        "Assumption 2"
+        not in call("certify", *PROBLEM, "--noise", "0.5", "--horizon", "12", "--no-theory").output
+    )
 
 
 def test_certify_as_json():
@@ -246,7 +306,9 @@ def test_certify_as_json():
 
 
 def test_an_infinite_certificate_has_exit_code_3():
-    infinite = json.loads(call("certify", *PROBLEM, "--noise", "none", "--horizon", "12", "--json", code=3).stdout)
+    infinite = json.loads(
+        call("certify", *PROBLEM, "--noise", "none", "--horizon", "12", "--json", code=3).stdout
+    )
     assert {b["epsilon"] for b in infinite["budgets"]} == {"infinite"}
     assert "infinite" in call("certify", "dsgd", *PROBLEM, "--noise", "0.5", code=3).output
 
@@ -271,8 +333,12 @@ def test_compare_two_algorithms(tmp_path):
 def test_compare_checks_all_names_before_it_runs_any(tmp_path, monkeypatch, capsys):
     started = []
     original = simulation.simulate
-    monkeypatch.setattr(simulation, "simulate", lambda *a, **o: started.append(1) or original(*a, **o))
-    assert "did you mean 'dola'" in error_of(monkeypatch, capsys, "compare", "dsgd", "dolla", *TINY, "--out", tmp_path)
+    monkeypatch.setattr(
+        simulation, "simulate", lambda *a, **o: started.append(1) or original(*a, **o)
+    )
+    assert "did you mean 'dola'" in error_of(
+        monkeypatch, capsys, "compare", "dsgd", "dolla", *TINY, "--out", tmp_path
+    )
     assert not started
 
 
@@ -289,25 +355,58 @@ def test_data_says_what_is_there_and_what_is_not(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["run", "ldp_online"], f"name in [algorithm] must be one of {', '.join(REGISTRY)}, got 'ldp_online'; did you mean 'ldp-online'?"),
+        (
+            ["run", "ldp_online"],
+            (
+                f"name in [algorithm] must be one of {', '.join(REGISTRY)}, got 'ldp_online'; did"
+                " you mean 'ldp-online'?"
+            ),
+        ),
         (["run", "--set", "algorithm.copling=1"], "got 'copling'; did you mean 'coupling'?"),
-        (["run", "--set", "algorithm"], "--set must be table.key=value with a table of problem, graph, algorithm, privacy, run, got 'algorithm'"),
+        (
+            ["run", "--set", "algorithm"],
+            (
+                "--set must be table.key=value with a table of problem, graph, algorithm, privacy,"
+                " run, got 'algorithm'"
+            ),
+        ),
         (["run", "--set", "algorythm.step=1"], "--set must be table.key=value"),
-        (["run", "--set", "run.step=1"], "key in [run] must be one of steps, seeds, every, precision, device, got 'step'; did you mean 'steps'?"),
-        (["run", "--noise", "loud"], "noise must be a number, \"c*(k+s)^p\" or \"c*r^k\", got 'loud'"),
+        (
+            ["run", "--set", "run.step=1"],
+            (
+                "key in [run] must be one of steps, seeds, every, precision, device, got 'step';"
+                " did you mean 'steps'?"
+            ),
+        ),
+        (
+            ["run", "--noise", "loud"],
+            'noise must be a number, "c*(k+s)^p" or "c*r^k", got \'loud\'',
+        ),
         (["run", "--graph", "rign"], "kind in [graph] must be one of"),
         (["run", "--steps", "0"], "steps must be at least 1, got 0"),
         (["certify", "--horizon", "soon"], "horizon must be a whole number, got 'soon'"),
         (["certify", "--horizon", "-5"], "horizon must be at least 0, got -5"),
-        (["certify", "--set", "algorithm.mechanism=gaussian"], "delta must be given for Gaussian noise"),
+        (
+            ["certify", "--set", "algorithm.mechanism=gaussian"],
+            "delta must be given for Gaussian noise",
+        ),
         (["reproduce", "p1-mushroom"], "did you mean 'p1-mushrooms'?"),
-        (["reproduce", "p1-mushrooms", "--scale", "0"], "scale must be small, paper, or a number above 0 and at most 1, got '0'"),
-        (["reproduce", "p1-mnist", "--scale", "large"], "scale must be small, paper, or a number above 0 and at most 1, got 'large'"),
+        (
+            ["reproduce", "p1-mushrooms", "--scale", "0"],
+            "scale must be small, paper, or a number above 0 and at most 1, got '0'",
+        ),
+        (
+            ["reproduce", "p1-mnist", "--scale", "large"],
+            "scale must be small, paper, or a number above 0 and at most 1, got 'large'",
+        ),
         (["reproduce", "p4-mnist", "--seeds", "0"], "seeds must be at least 1, got 0"),
         (["data", "--fetch", "mushroom"], "fetch must be one of"),
-        (["run", "--config", "/nowhere/some.toml"], "No such file or directory: '/nowhere/some.toml'"),
+        (
+            ["run", "--config", "/nowhere/some.toml"],
+            "No such file or directory: '/nowhere/some.toml'",
+        ),
     ],
-)  # fmt: skip
+)
 def test_mistakes_are_one_clear_line(words, message, tmp_path, monkeypatch, capsys):
     nothing_may_run(monkeypatch)
     tiny = PROBLEM if words[0] in ("run", "certify") else []
@@ -349,8 +448,12 @@ def test_help_names_everything_that_can_be_chosen():
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_scales_and_seeds_in_the_terms_of_an_experiment(name):
     network = name in NETWORKS
-    assert scale_and_seeds(name) == ({"scale": "small", "seeds": 1} if network else {"scale": 1.0, "seeds": 10})
-    assert scale_and_seeds(name, "paper") == ({"scale": "paper", "seeds": 3} if network else {"scale": 1.0, "seeds": 10})  # fmt: skip
+    assert scale_and_seeds(name) == (
+        {"scale": "small", "seeds": 1} if network else {"scale": 1.0, "seeds": 10}
+    )
+    assert scale_and_seeds(name, "paper") == (
+        {"scale": "paper", "seeds": 3} if network else {"scale": 1.0, "seeds": 10}
+    )
     assert scale_and_seeds(name, "small", 2) == {"scale": "small" if network else 0.1, "seeds": 2}
     assert scale_and_seeds(name, "0.25") == {"scale": 0.25, "seeds": 1 if network else 10}
 
@@ -358,15 +461,32 @@ def test_scales_and_seeds_in_the_terms_of_an_experiment(name):
 def test_reproduce_hands_over_what_was_asked_for(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setitem(
-        EXPERIMENTS, "p3-mnist", lambda folder, **options: asked.append(options) or folder / "report.html"
+        EXPERIMENTS,
+        "p3-mnist",
+        lambda folder, **options: asked.append(options) or folder / "report.html",
     )
-    call("reproduce", "p3-mnist", "--out", tmp_path / "out", "--scale", "0.5", "--data-dir", tmp_path)
-    assert {k: asked[0][k] for k in ("scale", "seeds", "data_dir")} == {"scale": 0.5, "seeds": 1, "data_dir": str(tmp_path)}  # fmt: skip
+    call(
+        "reproduce", "p3-mnist", "--out", tmp_path / "out", "--scale", "0.5", "--data-dir", tmp_path
+    )
+    assert {k: asked[0][k] for k in ("scale", "seeds", "data_dir")} == {
+        "scale": 0.5,
+        "seeds": 1,
+        "data_dir": str(tmp_path),
+    }
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("5", 5), ("-5", -5), ("0.5", 0.5), ("1e-3", 1e-3), ("true", True), ("False", False), ("uniform", "uniform")]
-)  # fmt: skip
+    ("text", "value"),
+    [
+        ("5", 5),
+        ("-5", -5),
+        ("0.5", 0.5),
+        ("1e-3", 1e-3),
+        ("true", True),
+        ("False", False),
+        ("uniform", "uniform"),
+    ],
+)
 def test_words_become_numbers_and_truth_values(text, value):
     assert options.word(text) == value
     assert type(options.word(text)) is type(value)
@@ -378,25 +498,37 @@ def test_a_run_is_not_overwritten_unasked(tmp_path, monkeypatch, capsys):
     kept = (out / "config.toml").read_bytes()
     message = error_of(monkeypatch, capsys, "run", "ldp-online", *TINY, "--out", out)
     assert message == f"error: {out} holds a run: --resume continues it, --overwrite replaces it"
-    message = error_of(monkeypatch, capsys, "run", "ldp-online", *TINY, "--seeds", "0", "--out", out, "--overwrite")
+    message = error_of(
+        monkeypatch, capsys, "run", "ldp-online", *TINY, "--seeds", "0", "--out", out, "--overwrite"
+    )
     assert "seeds must be at least 1" in message
-    assert (out / "config.toml").read_bytes() == kept, "a command that fails must leave the run as it was"
+    assert (out / "config.toml").read_bytes() == kept, (
+        "a command that fails must leave the run as it was"
+    )
     assert call("run", "ldp-online", *TINY, "--out", out, "--overwrite").exit_code == 0
 
 
 def test_only_a_model_that_only_guesses_is_called_so(capsys):
     for guessing, accuracy, called in ((0.5, 0.505, True), (0.5, 0.52, False), (None, 0.1, False)):
-        screen.hint(SimpleNamespace(guessing=guessing, final=lambda metric, accuracy=accuracy: (accuracy, 0.0)))
+        screen.hint(
+            SimpleNamespace(
+                guessing=guessing, final=lambda metric, accuracy=accuracy: (accuracy, 0.0)
+            )
+        )
         assert ("no better than always naming" in plain(capsys.readouterr().out)) == called
 
 
 @pytest.mark.slow
 def test_a_run_that_only_guesses_is_called_so(tmp_path):
-    result = call("run", "ldp-online", "--steps", "5", "--epsilon", "0.001", "--out", tmp_path / "run")
+    result = call(
+        "run", "ldp-online", "--steps", "5", "--epsilon", "0.001", "--out", tmp_path / "run"
+    )
     assert "no better than always naming the commoner label" in plain(result.output)
 
 
-@pytest.mark.parametrize("name", [pytest.param("adp2sgd", marks=pytest.mark.slow), "correlated-federated"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("adp2sgd", marks=pytest.mark.slow), "correlated-federated"]
+)
 def test_gaussian_methods_run_without_a_delta(name, tmp_path):
     """A first run works: delta has a default that is said, and planned noise covers the run."""
     out = tmp_path / "run"

@@ -14,8 +14,30 @@ from typer.testing import CliRunner
 from hearsay.audit.residuals import Residuals
 from hearsay.cli import commands
 
-SMALL = ["--data", "digits", "--model", "mlp", "--agents", "3", "--set", "problem.records=60", "--set", "problem.test_records=20"]  # fmt: skip
-SCALAR = ["--loss", "ridge", "--agents", "3", "--set", "problem.records=6", "--set", "problem.dimension=1", "--clip", "1"]  # fmt: skip
+SMALL = [
+    "--data",
+    "digits",
+    "--model",
+    "mlp",
+    "--agents",
+    "3",
+    "--set",
+    "problem.records=60",
+    "--set",
+    "problem.test_records=20",
+]
+SCALAR = [
+    "--loss",
+    "ridge",
+    "--agents",
+    "3",
+    "--set",
+    "problem.records=6",
+    "--set",
+    "problem.dimension=1",
+    "--clip",
+    "1",
+]
 
 
 def call(*words: str):
@@ -24,9 +46,17 @@ def call(*words: str):
 
 @pytest.mark.slow
 def test_a_network_trains_and_states_device_memory_and_time(tmp_path):
-    result = call("run", "dsgd", *SMALL, "--noise", "0.1", "--steps", "5", "--seeds", "1", "--out", tmp_path)
+    result = call(
+        "run", "dsgd", *SMALL, "--noise", "0.1", "--steps", "5", "--seeds", "1", "--out", tmp_path
+    )
     assert result.exit_code == 0, result.output
-    for text in ("cpu device", "MiB in all with the gradients of", "expected time:", "clip bound 1", "accuracy"):
+    for text in (
+        "cpu device",
+        "MiB in all with the gradients of",
+        "expected time:",
+        "clip bound 1",
+        "accuracy",
+    ):
         assert text in result.output
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "training accuracy" in page and "no known Lipschitz constant" in page
@@ -36,7 +66,9 @@ def test_a_network_trains_and_states_device_memory_and_time(tmp_path):
 
 def test_a_network_without_a_clip_needs_to_be_asked_for():
     result = call("run", "dsgd", *SMALL, "--clip", "none", "--noise", "0.1", "--steps", "3")
-    assert isinstance(result.exception, ValueError) and "give the problem a clip" in str(result.exception)
+    assert isinstance(result.exception, ValueError) and "give the problem a clip" in str(
+        result.exception
+    )
 
 
 def test_mnist_means_a_network(monkeypatch):
@@ -49,16 +81,39 @@ def test_mnist_means_a_network(monkeypatch):
 
 def test_a_gpu_that_is_not_there_is_refused():
     result = call("run", "dsgd", *SMALL, "--device", "gpu", "--noise", "0.1")
-    assert isinstance(result.exception, ValueError) and "device must be one that jax finds" in str(result.exception)
+    assert isinstance(result.exception, ValueError) and "device must be one that jax finds" in str(
+        result.exception
+    )
 
 
-AUDIT = ["audit", "gradient-perturbation", *SCALAR, "--sample-size", "3", "--epsilon", "1.01", "--steps", "2", "--runs", "4000", "--agent", "0"]  # fmt: skip
+AUDIT = [
+    "audit",
+    "gradient-perturbation",
+    *SCALAR,
+    "--sample-size",
+    "3",
+    "--epsilon",
+    "1.01",
+    "--steps",
+    "2",
+    "--runs",
+    "4000",
+    "--agent",
+    "0",
+]
 
 
 def test_an_audit_says_what_it_tested_and_what_that_means(tmp_path):
     result = call(*AUDIT, "--out", tmp_path)
     assert result.exit_code == 0, result.output
-    for text in ("holds", "passes", "residuals", "what the certificate allows", "could have shown", "never prove it"):
+    for text in (
+        "holds",
+        "passes",
+        "residuals",
+        "what the certificate allows",
+        "could have shown",
+        "never prove it",
+    ):
         assert text in result.output
     with open(tmp_path / "audit.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -70,7 +125,11 @@ def test_an_audit_that_finds_too_much_ends_with_code_4(tmp_path, monkeypatch):
     from hearsay.mechanisms import MECHANISMS
 
     law = MECHANISMS["laplace"]
-    monkeypatch.setattr(importlib.import_module("hearsay.algorithms.sample_sizes").GradientPerturbation, "privatize", lambda self, value, draw, scale: law.add(value, draw, scale / 3))  # fmt: skip
+    monkeypatch.setattr(
+        importlib.import_module("hearsay.algorithms.sample_sizes").GradientPerturbation,
+        "privatize",
+        lambda self, value, draw, scale: law.add(value, draw, scale / 3),
+    )
     jax.clear_caches()  # compiled with the right noise
     result = call(*AUDIT, "--out", tmp_path)
     jax.clear_caches()
@@ -78,7 +137,9 @@ def test_an_audit_that_finds_too_much_ends_with_code_4(tmp_path, monkeypatch):
     said = " ".join(result.output.split())
     assert "EXCEEDED" in said and "The noise is NOT what" in said and "scale 33" in said
     data = json.loads((tmp_path / "audit.json").read_text(encoding="utf-8"))
-    assert len(data["failed"]) == 3 and not data["noise"]["holds"] and not data["search"][0]["holds"]
+    assert (
+        len(data["failed"]) == 3 and not data["noise"]["holds"] and not data["search"][0]["holds"]
+    )
 
 
 def test_an_interrupted_audit_keeps_what_is_done(tmp_path, monkeypatch):
@@ -94,7 +155,10 @@ def test_an_interrupted_audit_keeps_what_is_done(tmp_path, monkeypatch):
     monkeypatch.setattr(whole, "distinguish", interrupted)
     result = call(*AUDIT, "--agent", "2", "--out", tmp_path)
     assert result.exit_code == 130, result.output
-    assert "this audit is partial" in result.output and "--only runs --agent 0 --agent 2" in result.output
+    assert (
+        "this audit is partial" in result.output
+        and "--only runs --agent 0 --agent 2" in result.output
+    )
     assert "PARTIAL" in (tmp_path / "report.html").read_text(encoding="utf-8")
     data = json.loads((tmp_path / "audit.json").read_text(encoding="utf-8"))
     assert data["not_finished"] == {"runs": [0, 2]} and len(data["search"]) == 2
@@ -102,7 +166,23 @@ def test_an_interrupted_audit_keeps_what_is_done(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_an_attack_leaves_pictures(tmp_path):
-    result = call("attack", "dsgd", *SMALL, "--noise", "0.01", "--levels", "0,2", "--targets", "1", "--restarts", "1", "--iterations", "20", "--out", tmp_path)  # fmt: skip
+    result = call(
+        "attack",
+        "dsgd",
+        *SMALL,
+        "--noise",
+        "0.01",
+        "--levels",
+        "0,2",
+        "--targets",
+        "1",
+        "--restarts",
+        "1",
+        "--iterations",
+        "20",
+        "--out",
+        tmp_path,
+    )
     assert result.exit_code == 0, result.output
     assert "blind guess" in result.output and (tmp_path / "reconstructions.csv").exists()
     page = (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -1,6 +1,8 @@
-"""Small networks for tests: net.toml files on free ports of this machine, agents as threads or as real processes.
+"""Small networks for tests: net.toml files on free ports of this machine, agents as threads or as
+real processes.
 
-Nothing here waits for a time: an agent is held before it publishes a given message (`Gate`, or `hold` for processes), the test acts, and lets it go. `SECONDS` only ends what hangs.
+Nothing here waits for a time: an agent is held before it publishes a given message (`Gate`, or
+`hold` for processes), the test acts, and lets it go. `SECONDS` only ends what hangs.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ _ports = itertools.count(0)
 
 
 def free_ports(count: int) -> list[int]:
-    """Below the range from which the system gives out ports to connections, and another part of it for every test process."""
+    """Below the range from which the system gives out ports to connections, and another part of it
+    for every test process.
+    """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     found: list[int] = []
     while len(found) < count:
@@ -60,12 +64,15 @@ def write(
     run_table: Mapping[str, Any] | None = None,
     **tables: Mapping[str, Any],
 ) -> Path:
-    """A net.toml; by default ridge regression in four dimensions, epsilon = 8, 12 rounds, on a ring."""
+    """A net.toml; by default ridge regression in four dimensions, epsilon = 8,
+    12 rounds, on a ring.
+    """
     usual: dict[str, Mapping[str, Any]] = {
         "problem": {"loss": "ridge", "records": 60, "dimension": 4, "radius": 3.0},
         "graph": {"kind": "ring"},
         "algorithm": {"name": "ldp-online"},
-        "privacy": {"epsilon": 8.0},  # without a delta: a plan is worked out a hundred times as fast
+        # Without a delta: a plan is worked out a hundred times as fast.
+        "privacy": {"epsilon": 8.0},
         "run": run_table or {"steps": 12},
     }
     protocol = "tls" if secure else "tcp"
@@ -107,7 +114,9 @@ def wait_for(condition: Callable[[], Any], what: str = "it did not happen") -> A
 
 
 class Gate:
-    """Holds an agent before it publishes its message of that round, which is in the ledger by then, until it is opened."""
+    """Holds an agent before it publishes its message of that round, which is in the ledger by then,
+    until it is opened.
+    """
 
     def __init__(self, step: int) -> None:
         self.step, self.reached, self.opened = step, threading.Event(), threading.Event()
@@ -132,19 +141,28 @@ class Gate:
 
 
 class Threads:
-    """Agents in this process. `with fleet:` stops whoever still runs; an agent's model or what ended it is in `ended`."""
+    """Agents in this process.
+
+    `with fleet:` stops whoever still runs; an agent's model or what ended it is in `ended`.
+    """
 
     def __init__(self, network: Network, seed: int | None = 3) -> None:
         self.network, self.seed = network, seed
         self.agents, self.ended = dict[str, Agent](), dict[str, Any]()
         self._threads: dict[str, threading.Thread] = {}
         # All work out the same plan, unless each has read a file of its own.
-        self._plan = None if network.from_files else planned(network, None, rehearsed=seed is not None)
+        self._plan = (
+            None if network.from_files else planned(network, None, rehearsed=seed is not None)
+        )
 
-    def start(self, name: str, *gates: Gate, network: Network | None = None, called: str = "") -> Agent:
+    def start(
+        self, name: str, *gates: Gate, network: Network | None = None, called: str = ""
+    ) -> Agent:
         """`called`: under which name it is kept here, where there are two of one name."""
         key, plan = called or name, self._plan if network is None else None
-        agent = Agent(network or self.network, name, rehearsal=self.seed, no_privacy=True, plan=plan)
+        agent = Agent(
+            network or self.network, name, rehearsal=self.seed, no_privacy=True, plan=plan
+        )
         for gate in gates:
             gate.guard(agent)
         self.agents[key] = agent
@@ -215,7 +233,10 @@ def size_of(network: Network, number: int) -> int:
 
 
 class Wire:
-    """A TCP wire to a port of this machine that can be cut: bytes stop, and nobody is told. `calls` counts those who connect."""
+    """A TCP wire to a port of this machine that can be cut: bytes stop, and nobody is told.
+
+    `calls` counts those who connect.
+    """
 
     def __init__(self, target: int, host: str = "127.0.0.1") -> None:
         self.target, self.cut, self._ends = target, threading.Event(), list[socket.socket]()
@@ -273,12 +294,24 @@ def worker_context() -> Any:
 
 
 class Processes:
-    """One real process per agent, each running the given configurations one after the other (worker.py)."""
+    """One real process per agent, each running the given configurations one after
+    the other (worker.py).
+    """
 
     def __init__(
-        self, configs: Sequence[Path], *, seed: int | None = 3, names: Sequence[str] = NAMES, **options: Any
+        self,
+        configs: Sequence[Path],
+        *,
+        seed: int | None = 3,
+        names: Sequence[str] = NAMES,
+        **options: Any,
     ) -> None:
-        self.configs, self.seed, self.names, self.options = [str(c) for c in configs], seed, list(names), options
+        self.configs, self.seed, self.names, self.options = (
+            [str(c) for c in configs],
+            seed,
+            list(names),
+            options,
+        )
         self.folder = Path(configs[0]).parent
         self.running: dict[str, Any] = {}
         self._context = worker_context()
@@ -314,8 +347,12 @@ class Processes:
                 if process.exitcode == -signal.SIGKILL:
                     self.start(name)
                     restarts += 1
-                assert process.exitcode in (None, 0, -signal.SIGKILL), f"{name}: {process.exitcode}\n{self.tail(name)}"
-            assert time.monotonic() < end, "not done in time:\n" + "\n".join(map(self.tail, self.running))
+                assert process.exitcode in (None, 0, -signal.SIGKILL), (
+                    f"{name}: {process.exitcode}\n{self.tail(name)}"
+                )
+            assert time.monotonic() < end, "not done in time:\n" + "\n".join(
+                map(self.tail, self.running)
+            )
             time.sleep(0.02)
         return restarts
 
@@ -338,4 +375,6 @@ class Processes:
 def models(path: Path) -> np.ndarray:
     """The models that the agents of that net.toml kept."""
     network = load(path)
-    return np.stack([np.load(member.state / f"{member.name}.model.npy") for member in network.members])
+    return np.stack(
+        [np.load(member.state / f"{member.name}.model.npy") for member in network.members]
+    )

@@ -1,7 +1,9 @@
-"""What rounding adds to a sensitivity: updates in float64 against the same updates in 64-bit extended precision, on transcripts that a hostile neighbour chose.
+"""What rounding adds to a sensitivity: updates in float64 against the same updates in 64-bit
+extended precision, on transcripts that a hostile neighbour chose.
 
-`update` of every algorithm is a pure function, so the slow and obvious way is open: call it again with np.longdouble (11 more bits) from the very same state, and look at
-how far apart the two results are. What is heard goes through `Agent._update`, with its clip, as in a deployed run.
+`update` of every algorithm is a pure function, so the slow and obvious way is open: call it again
+with np.longdouble (11 more bits) from the very same state, and look at how far apart the two
+results are. What is heard goes through `Agent._update`, with its clip, as in a deployed run.
 """
 
 from __future__ import annotations
@@ -47,31 +49,45 @@ PRECISE = np.finfo(LONG).nmant > np.finfo(np.float64).nmant + 8
 CYCLIC = hs.Cyclic()
 ALGORITHMS: dict[str, Algorithm] = {
     "ldp-online": hs.ldp_online(step=0.1, coupling=0.5, noise=2.0, sampling=CYCLIC),
-    "feedback": hs.ldp_online(step=0.1, coupling=0.5, feedback=True, noise="2*(k+1)^0.3", sampling=CYCLIC),
-    "gaussian": hs.ldp_online(step=0.1, coupling=1.5, mechanism="gaussian", noise=[1.0, 30.0, 2.0], sampling=CYCLIC),
+    "feedback": hs.ldp_online(
+        step=0.1, coupling=0.5, feedback=True, noise="2*(k+1)^0.3", sampling=CYCLIC
+    ),
+    "gaussian": hs.ldp_online(
+        step=0.1, coupling=1.5, mechanism="gaussian", noise=[1.0, 30.0, 2.0], sampling=CYCLIC
+    ),
     "dsgd": hs.dsgd(step=0.1, noise=2.0),
     "pdop": hs.pdop(),
     "ternary": hs.REGISTRY["ternary-dsgd"](step=0.1, noise=20.0),
     "quantized": hs.REGISTRY["quantized-dsgd"](step=0.1, noise=2.0),
     "output": hs.output_perturbation(step=0.1, coupling=0.5, noise=2.0, sampling=CYCLIC),
-    "output feedback": hs.output_perturbation(step=0.1, coupling=0.5, feedback=True, noise=2.0, sampling=CYCLIC),
-    "gradient": hs.gradient_perturbation(step=0.1, coupling=0.5, noise="2*(k+1)^0.5", sampling=CYCLIC),
+    "output feedback": hs.output_perturbation(
+        step=0.1, coupling=0.5, feedback=True, noise=2.0, sampling=CYCLIC
+    ),
+    "gradient": hs.gradient_perturbation(
+        step=0.1, coupling=0.5, noise="2*(k+1)^0.5", sampling=CYCLIC
+    ),
     "weighted": hs.REGISTRY["weighted-erm"](weights=(1.0, 2.0, 3.0), step=0.1, noise=2.0),
     "adp2sgd": hs.adp2sgd(activity=0.7, noise=2.0),
     "sdm-dsgd": hs.REGISTRY["sdm-dsgd"](noise=2.0),
-    "gradient tracking": hs.gradient_tracking(step=0.125, coupling=0.25, tracking=0.25, noise=2.0, sampling=CYCLIC),
+    "gradient tracking": hs.gradient_tracking(
+        step=0.125, coupling=0.25, tracking=0.25, noise=2.0, sampling=CYCLIC
+    ),
 }
 FEDERATED = hs.correlated_federated(step=0.1, horizon=STEPS, noise=2.0, sampling=hs.Fresh(1))
 HONEST = {**ALGORITHMS, "federated": FEDERATED}
 
 
-def problem(agents: int = AGENTS, dimension: int = DIMENSION, bound: float = 1.0, **options: Any) -> Problem:
+def problem(
+    agents: int = AGENTS, dimension: int = DIMENSION, bound: float = 1.0, **options: Any
+) -> Problem:
     rng = np.random.default_rng(0)
     features = rng.normal(size=(agents * RECORDS, dimension))
     features *= bound / np.linalg.norm(features, axis=1, keepdims=True)
     labels = (rng.random(len(features)) < 0.5).astype(float)
     labels[:2] = 0, 1
-    data = datasets.Dataset("made up", features, labels, features[:0], labels[:0], bound, 1.0, "enforced", "made so.")
+    data = datasets.Dataset(
+        "made up", features, labels, features[:0], labels[:0], bound, 1.0, "enforced", "made so."
+    )
     return logistic(data, agents=agents, **{"radius": 100.0, **options})
 
 
@@ -97,29 +113,45 @@ class Exact:
     def __init__(self, problem: Problem, step: int) -> None:
         size, self.loss = problem.arrivals.per_step, problem.loss
         rows = (step * size + np.arange(size)) % RECORDS
-        self.features, self.labels = problem.features[0, rows].astype(LONG), problem.labels[0, rows].astype(LONG)
+        self.features, self.labels = (
+            problem.features[0, rows].astype(LONG),
+            problem.labels[0, rows].astype(LONG),
+        )
 
     def gradient(self, params: np.ndarray) -> np.ndarray:
         weights = np.full(len(self.labels), LONG(1) / len(self.labels))
         return (
-            self.loss.gradient_sum(params, self.features, self.labels, weights) + LONG(self.loss.regulariser) * params
+            self.loss.gradient_sum(params, self.features, self.labels, weights)
+            + LONG(self.loss.regulariser) * params
         )
 
 
 class Desk:
     """Agent 0 without a network: `Agent._update` itself, on messages that are handed in."""
 
-    def __init__(self, algorithm: Algorithm, problem: Problem, graph: Graph, limit: float | None = None) -> None:
+    def __init__(
+        self, algorithm: Algorithm, problem: Problem, graph: Graph, limit: float | None = None
+    ) -> None:
         self.steps, names = Steps(algorithm, problem, 0), [str(i) for i in range(graph.agents)]
         self.kind, shapes = self.steps.message()
-        self.limit = arithmetic.loudest(algorithm, problem, graph, STEPS) if limit is None else limit
+        self.limit = (
+            arithmetic.loudest(algorithm, problem, graph, STEPS) if limit is None else limit
+        )
         self.format = Format("run", "config", shapes, np.dtype("<f8"))
         self.agent: Any = SimpleNamespace(
-            steps=self.steps, _loudest=self.limit, network=SimpleNamespace(names=names), name="0", number=0,
-            format=self.format, _message=self.kind, _rooms={},
+            steps=self.steps,
+            _loudest=self.limit,
+            network=SimpleNamespace(names=names),
+            name="0",
+            number=0,
+            format=self.format,
+            _message=self.kind,
+            _rooms={},
             plan=SimpleNamespace(algorithm=algorithm, graph=graph),
-            _weights={field: listening(graph, channel, 0) for field, channel in algorithm.channels.items()},
-        )  # fmt: skip
+            _weights={
+                field: listening(graph, channel, 0) for field, channel in algorithm.channels.items()
+            },
+        )
         self.carry = self.steps.start()
 
     def prepare(self, step: int) -> list[np.ndarray]:
@@ -127,7 +159,9 @@ class Desk:
         fields, self.carry = self.steps.prepare(step, self.carry)
         return [np.asarray(field.value) for field in fields]
 
-    def update(self, step: int, sent: dict[str, np.ndarray], heard: dict[str, dict[str, np.ndarray]]) -> None:
+    def update(
+        self, step: int, sent: dict[str, np.ndarray], heard: dict[str, dict[str, np.ndarray]]
+    ) -> None:
         self.carry = Agent._update(self.agent, step, self.carry, sent, heard)
 
     @property
@@ -141,7 +175,9 @@ def first_account(algorithm: Algorithm, problem: Problem, graph: Graph) -> Accou
     return account
 
 
-def extra(algorithm: Algorithm, problem: Problem, graph: Graph, field: int | None = None, agent: int = 0) -> np.ndarray:
+def extra(
+    algorithm: Algorithm, problem: Problem, graph: Graph, field: int | None = None, agent: int = 0
+) -> np.ndarray:
     """What rounding adds to the l2 shift over the scale of the noise, of one field alone."""
     account = best_account(algorithm, problem, graph, agent, STEPS)[0]
     assert isinstance(account, Account)
@@ -152,7 +188,9 @@ def extra(algorithm: Algorithm, problem: Problem, graph: Graph, field: int | Non
 
 
 def per_step(algorithm: Algorithm, problem: Problem, graph: Graph) -> np.ndarray:
-    """How far rounding may throw one run's state in each step but the last, in l2: half of what is counted for two."""
+    """How far rounding may throw one run's state in each step but the last, in l2:
+    half of what is counted for two.
+    """
     account, k = first_account(algorithm, problem, graph), np.arange(STEPS)
     release, over = account.releases[0], extra(algorithm, problem, graph, 0)
     if not release.state:
@@ -165,33 +203,46 @@ def long(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: np.asarray(leaf, LONG), tree)
 
 
-def hostile(desk: Desk, step: int, rng: np.random.Generator, algorithm: Algorithm) -> tuple[dict, dict]:
-    """A message of the agent's own (noise may be anything) and of its neighbours: huge, tiny, or such that what is huge cancels."""
+def hostile(
+    desk: Desk, step: int, rng: np.random.Generator, algorithm: Algorithm
+) -> tuple[dict, dict]:
+    """A message of the agent's own (noise may be anything) and of its neighbours:
+    huge, tiny, or such that what is huge cancels.
+    """
     size = desk.limit * 10.0 ** rng.uniform(-8, 0.5)
     shapes = desk.format.shapes
-    sent = {name: np.clip(rng.normal(size=shape) * size, -1e300, 1e300) for name, shape in shapes.items()}
-    heard = {str(j): {name: rng.normal(size=shape) * size for name, shape in shapes.items()} for j in (1, 2)}
+    sent = {
+        name: np.clip(rng.normal(size=shape) * size, -1e300, 1e300)
+        for name, shape in shapes.items()
+    }
+    heard = {
+        str(j): {name: rng.normal(size=shape) * size for name, shape in shapes.items()}
+        for j in (1, 2)
+    }
     if "awake" in shapes:
         sent["awake"] = np.float64(rng.random() < 0.8)
         for message in heard.values():
             message["awake"] = np.float64(rng.random() < 0.5)
-    if "tracker" in shapes and step % 2 == 1:  # take back through the states what the trackers were loaded with
+    # Take back through the states what the trackers were loaded with.
+    if "tracker" in shapes and step % 2 == 1:
         drift, (weights, rate) = (
             np.asarray(desk.carry.state.drift),
             (desk.agent._weights["params"], algorithm.rates(np.array([step]), AGENTS)),
         )
         need = float(rate.step[0, 0]) * drift / float(rate.coupling[0, 0])
         for message in heard.values():
-            message["params"] = (need + sum(weights.values()) * np.clip(sent["params"], -desk.limit, desk.limit)) / sum(
-                weights.values()
-            )
+            message["params"] = (
+                need + sum(weights.values()) * np.clip(sent["params"], -desk.limit, desk.limit)
+            ) / sum(weights.values())
     return sent, heard
 
 
 @pytest.mark.skipif(not PRECISE, reason="no extended precision on this machine")
 @pytest.mark.parametrize("name", [n for n in ALGORITHMS if n not in ("quantized", "ternary")])
 def test_no_update_is_off_by_more_than_is_counted(name: str) -> None:
-    """From the same state and the same (clipped) transcript, float64 and extended precision end within r_k of each other."""
+    """From the same state and the same (clipped) transcript, float64 and extended precision end
+    within r_k of each other.
+    """
     algorithm, problem, graph = ALGORITHMS[name], usual(), graph_for(ALGORITHMS[name])
     bound, seen = per_step(algorithm, problem, graph), 0.0
     assert np.all(bound > 0)
@@ -201,26 +252,39 @@ def test_no_update_is_off_by_more_than_is_counted(name: str) -> None:
             desk.prepare(step)
             if name == "sdm-dsgd":
                 desk.carry = desk.carry._replace(
-                    state=desk.carry.state._replace(kept=jnp.asarray(rng.integers(0, 2, DIMENSION) / 0.5))
+                    state=desk.carry.state._replace(
+                        kept=jnp.asarray(rng.integers(0, 2, DIMENSION) / 0.5)
+                    )
                 )
             sent, heard = hostile(desk, step, rng, algorithm)
             state, limit = long(desk.carry.state), LONG(desk.limit)
             if name == "gradient tracking":
-                state = state._replace(tracker=state.drift + Exact(problem, step).gradient(state.params))
+                state = state._replace(
+                    tracker=state.drift + Exact(problem, step).gradient(state.params)
+                )
             desk.update(step, sent, heard)
-            # The sum over neighbours is the same in two runs, rounding and all: it is a function of the transcript.
+            # The sum over neighbours is the same in two runs, rounding and all: it is a function of
+            # the transcript.
             total, own = {}, {}
             for field, channel in algorithm.channels.items():
                 row = desk.agent._weights[field]
                 summed = np.zeros(desk.format.shapes[field])
                 for j in sorted(row):
                     summed += row[j] * np.clip(heard[str(j)][field], -desk.limit, desk.limit)
-                total[field], own[field] = summed.astype(LONG), LONG(own_weight(graph, channel, 0, sum(row.values())))
+                total[field], own[field] = (
+                    summed.astype(LONG),
+                    LONG(own_weight(graph, channel, 0, sum(row.values()))),
+                )
             rates = algorithm.rates(np.array([step]), AGENTS)
             rates = type(rates)(*(LONG(value[0, 0]) for value in rates))
-            clipped = {field: np.clip(np.asarray(value, LONG), -limit, limit) for field, value in sent.items()}
+            clipped = {
+                field: np.clip(np.asarray(value, LONG), -limit, limit)
+                for field, value in sent.items()
+            }
             inbox = Inbox(desk.kind(**total), desk.kind(**own))
-            wanted = _update(algorithm, state, desk.kind(**clipped), inbox, Exact(problem, step), rates, problem)
+            wanted = _update(
+                algorithm, state, desk.kind(**clipped), inbox, Exact(problem, step), rates, problem
+            )
             off = float(np.linalg.norm(desk.params.astype(LONG) - wanted))
             assert off <= bound[step], (step, off, bound[step])
             seen = max(seen, off / bound[step])
@@ -228,9 +292,17 @@ def test_no_update_is_off_by_more_than_is_counted(name: str) -> None:
 
 
 def _update(
-    algorithm: Algorithm, state: Any, sent: Any, inbox: Inbox, batch: Any, rates: Any, problem: Problem
+    algorithm: Algorithm,
+    state: Any,
+    sent: Any,
+    inbox: Inbox,
+    batch: Any,
+    rates: Any,
+    problem: Problem,
 ) -> np.ndarray:
-    """`update` in extended precision. adp2sgd chooses with jnp.where, which has none: its two branches by hand."""
+    """`update` in extended precision. adp2sgd chooses with jnp.where, which has none:
+    its two branches by hand.
+    """
     if algorithm.name == "adp2sgd":
         if sent.awake == 0:
             return state.params
@@ -241,35 +313,48 @@ def _update(
 
 
 @pytest.mark.parametrize(
-    "name", ["ldp-online", "feedback", "gaussian", "dsgd", "output", "gradient", "gradient tracking"]
+    "name",
+    ["ldp-online", "feedback", "gaussian", "dsgd", "output", "gradient", "gradient tracking"],
 )
 def test_the_count_covers_the_largest_numbers_there_can_be(name: str) -> None:
-    """By hand, and less generous: eight roundings of the largest intermediate result, one for each term of a mean gradient."""
+    """By hand, and less generous: eight roundings of the largest intermediate result,
+    one for each term of a mean gradient.
+    """
     algorithm, graph, k = ALGORITHMS[name], graph_for(ALGORITHMS[name]), np.arange(STEPS - 1)
     limit, weight = arithmetic.loudest(algorithm, usual(), graph, STEPS), float(graph.row_sums[0])
     assert limit >= usual().domain.radius + 16 * np.max(algorithm.rates(k, AGENTS).noise)  # type: ignore[union-attr]
     rates = algorithm.rates(k, AGENTS)
     coupling = rates.coupling[:, 0] if hasattr(rates, "coupling") else 1.0
     drift = (
-        np.append(0.0, np.cumsum(rates.tracking[:, 0] * 2 * weight * limit))[:-1] if hasattr(rates, "tracking") else 0.0
+        np.append(0.0, np.cumsum(rates.tracking[:, 0] * 2 * weight * limit))[:-1]
+        if hasattr(rates, "tracking")
+        else 0.0
     )
     largest = usual().domain.radius + coupling * 2 * weight * limit + rates.step[:, 0] * drift  # type: ignore[union-attr]
-    terms = (usual().arrivals.per_step + DIMENSION) * rates.step[:, 0] * 1.0  # |gradient| <= |a| = 1
+    # |gradient| <= |a| = 1.
+    terms = (usual().arrivals.per_step + DIMENSION) * rates.step[:, 0] * 1.0
     bound = per_step(algorithm, usual(), graph)
     assert np.all(bound >= 2.0**-53 * math.sqrt(DIMENSION) * (8 * largest + terms))
 
 
 def tracking_attack(limit: float | None) -> float:
-    """The first review's: load the drift with a huge number, take it back through the states. How far the messages of two runs on neighbouring records are apart,
-    less what is certified, over what is certified, at worst."""
+    """The first review's: load the drift with a huge number, take it back through the states.
+
+    How far the messages of two runs on neighbouring records are apart, less what is certified,
+    over what is certified, at worst.
+    """
     algorithm, graph = (
-        hs.gradient_tracking(step=0.125, coupling=0.125, tracking=0.125, noise=1.0, sampling=CYCLIC),
+        hs.gradient_tracking(
+            step=0.125, coupling=0.125, tracking=0.125, noise=1.0, sampling=CYCLIC
+        ),
         graphs.from_weights([[0, 1.0], [1.0, 0]]),
     )
     base = problem(agents=2, dimension=2)
     unit = np.array([1.0, 0.0])
     runs = [Desk(algorithm, holding(base, sign * unit), graph, limit) for sign in (1, -1)]
-    allowed = certified(first_account(algorithm, base, graph), STEPS) + _more(algorithm, base, graph)
+    allowed = certified(first_account(algorithm, base, graph), STEPS) + _more(
+        algorithm, base, graph
+    )
     worst, zeros = -1.0, np.zeros(2)
     for step in range(STEPS - 1):
         values = [run.prepare(step) for run in runs]
@@ -280,7 +365,10 @@ def tracking_attack(limit: float | None) -> float:
         message = {"params": drift.copy(), "tracker": zeros}
         if step == 0:
             middle = sum(np.asarray(run.carry.state.tracker)[0] for run in runs) / 16
-            message = {"params": np.array([(64.0 + middle) * 8, 0.0]), "tracker": np.array([2.0**65, 0.0])}
+            message = {
+                "params": np.array([(64.0 + middle) * 8, 0.0]),
+                "tracker": np.array([2.0**65, 0.0]),
+            }
         for run in runs:
             run.update(step, {"params": zeros, "tracker": zeros}, {"1": message})
     return worst
@@ -288,8 +376,13 @@ def tracking_attack(limit: float | None) -> float:
 
 def _more(algorithm: Algorithm, problem: Problem, graph: Graph) -> np.ndarray:
     """Phi_e of every field, in l2."""
-    scales = [release.scale(np.arange(STEPS)) for release in first_account(algorithm, problem, graph).releases]
-    return np.stack([extra(algorithm, problem, graph, field) * scale for field, scale in enumerate(scales)])
+    scales = [
+        release.scale(np.arange(STEPS))
+        for release in first_account(algorithm, problem, graph).releases
+    ]
+    return np.stack(
+        [extra(algorithm, problem, graph, field) * scale for field, scale in enumerate(scales)]
+    )
 
 
 def test_a_tracker_cannot_be_loaded_with_huge_numbers() -> None:
@@ -300,24 +393,39 @@ def test_a_tracker_cannot_be_loaded_with_huge_numbers() -> None:
 
 @pytest.mark.parametrize("name", ["feedback", "ldp-online", "dsgd", "output", "output feedback"])
 def test_two_runs_stay_as_close_as_certified(name: str) -> None:
-    """A neighbour that knows both data sets brings states to the edge between two floating-point numbers, away and back."""
+    """A neighbour that knows both data sets brings states to the edge between two floating-point
+    numbers, away and back.
+    """
     algorithm, graph = ALGORITHMS[name], graph_for(ALGORITHMS[name])
     unit, rng = np.eye(DIMENSION)[0], np.random.default_rng(1)
     runs = [Desk(algorithm, holding(usual(), sign * unit), graph) for sign in (1, -1)]
-    allowed = (certified(first_account(algorithm, usual(), graph), STEPS) + _more(algorithm, usual(), graph))[0]
+    allowed = (
+        certified(first_account(algorithm, usual(), graph), STEPS)
+        + _more(algorithm, usual(), graph)
+    )[0]
     pushed = np.zeros(DIMENSION)
     for step in range(STEPS - 1):
         values = [run.prepare(step)[0] for run in runs]
         assert np.linalg.norm(values[0] - values[1]) <= allowed[step] * (1 + 1e-12)
         middle = (values[0] + values[1]) / 2
-        pushed = rng.uniform(20, 60, DIMENSION) + np.spacing(64.0) / 2 - middle if step % 2 == 0 else -pushed
+        pushed = (
+            rng.uniform(20, 60, DIMENSION) + np.spacing(64.0) / 2 - middle
+            if step % 2 == 0
+            else -pushed
+        )
         for run in runs:
-            run.update(step, {"params": np.zeros(DIMENSION)}, {str(j): {"params": pushed / 0.5} for j in (1, 2)})
+            run.update(
+                step,
+                {"params": np.zeros(DIMENSION)},
+                {str(j): {"params": pushed / 0.5} for j in (1, 2)},
+            )
 
 
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_agents_never_reach_the_clip(name: str) -> None:
-    """With noise far above the domain: a message that was clipped would change a run's results without a word."""
+    """With noise far above the domain: a message that was clipped would change a run's
+    results without a word.
+    """
     algorithm, problem, graph = HONEST[name], usual(), graph_for(HONEST[name])
     steps = [Steps(algorithm, problem, agent) for agent in range(AGENTS)]
     noises, carries = [Lattice(one, {}) for one in steps], [one.start() for one in steps]
@@ -335,7 +443,9 @@ def test_honest_agents_never_reach_the_clip(name: str) -> None:
                 total[field] = sum(np.float64(w) * getattr(sent[j], field) for j, w in row.items())
                 own[field] = np.float64(own_weight(graph, channel, agent, sum(row.values())))
             kind = type(sent[agent])
-            carries[agent] = steps[agent].update(step, carries[agent], sent[agent], Inbox(kind(**total), kind(**own)))
+            carries[agent] = steps[agent].update(
+                step, carries[agent], sent[agent], Inbox(kind(**total), kind(**own))
+            )
     assert largest < limit / 4 and (largest > 0 or name == "ternary")  # which sends 0 for 0
 
 
@@ -343,18 +453,26 @@ def test_the_clip_is_a_function_of_public_numbers() -> None:
     """Two data sets, one limit; and every agent has the same."""
     algorithm, graph = ALGORITHMS["feedback"], graphs.ring(AGENTS)
     other = holding(usual(), np.zeros(DIMENSION))
-    assert arithmetic.loudest(algorithm, usual(), graph, 9) == arithmetic.loudest(algorithm, other, graph, 9)
+    assert arithmetic.loudest(algorithm, usual(), graph, 9) == arithmetic.loudest(
+        algorithm, other, graph, 9
+    )
 
 
 def test_extra_in_the_units_of_the_mechanism() -> None:
-    """Laplace counts in l1, sqrt(d) times what Gaussian noise of the same scale counts in l2; ternary messages like Laplace."""
+    """Laplace counts in l1, sqrt(d) times what Gaussian noise of the same scale counts in l2;
+    ternary messages like Laplace.
+    """
     graph, found = graphs.ring(AGENTS), {}
     for mechanism in ("laplace", "gaussian"):
-        algorithm = hs.ldp_online(step=0.1, coupling=0.5, noise=2.0, mechanism=mechanism, sampling=CYCLIC)
+        algorithm = hs.ldp_online(
+            step=0.1, coupling=0.5, noise=2.0, mechanism=mechanism, sampling=CYCLIC
+        )
         account = first_account(algorithm, usual(), graph)
         found[mechanism] = arithmetic.extra(algorithm, usual(), graph, 0, account, STEPS)
     assert found["laplace"][0] == 0 and np.all(found["laplace"][1:] > 0)
-    np.testing.assert_allclose(found["laplace"], found["gaussian"] * math.sqrt(DIMENSION), rtol=1e-12)
+    np.testing.assert_allclose(
+        found["laplace"], found["gaussian"] * math.sqrt(DIMENSION), rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("name", [n for n in ALGORITHMS if n != "pdop"])
@@ -366,14 +484,23 @@ def test_extra_grows_with_all_that_makes_rounding_coarser(name: str) -> None:
     assert np.all(extra(algorithm, problem(dimension=9), graph) >= base)
     account = first_account(algorithm, usual(), graph)
     longer = arithmetic.extra(algorithm, usual(), graph, 0, account, 4 * STEPS)[:STEPS]
-    assert np.all(longer >= arithmetic.extra(algorithm, usual(), graph, 0, account, STEPS) * (1 - 1e-12))
+    assert np.all(
+        longer >= arithmetic.extra(algorithm, usual(), graph, 0, account, STEPS) * (1 - 1e-12)
+    )
 
 
 def test_noise_on_a_step_pays_for_the_state_it_is_added_to() -> None:
-    """Gradient perturbation: message k + 1 has noise step_k b_k on a state of the domain's size. A tenth of the step, ten times the cost; nothing for message 0."""
+    """Gradient perturbation: message k + 1 has noise step_k b_k on a state of the domain's size.
+
+    A tenth of the step, ten times the cost; nothing for message 0.
+    """
     graph, large = graphs.ring(AGENTS), problem(radius=1e6)
     found = [
-        extra(hs.gradient_perturbation(step=step, coupling=0.5, noise=2.0, sampling=CYCLIC), large, graph)
+        extra(
+            hs.gradient_perturbation(step=step, coupling=0.5, noise=2.0, sampling=CYCLIC),
+            large,
+            graph,
+        )
         for step in (0.1, 0.01)
     ]
     assert found[0][0] == found[1][0] == 0
@@ -386,7 +513,9 @@ def test_certificates_have_the_extra_in_them(name: str) -> None:
     delta = 1e-5 if algorithm.mechanism == "gaussian" else None
     ideal = certify(algorithm, usual(), graph, STEPS, delta=delta).budgets[0]
     got = budget.certificate(algorithm, usual(), graph, STEPS, delta).budgets[0]
-    more = arithmetic.extra(algorithm, usual(), graph, 0, first_account(algorithm, usual(), graph), STEPS)
+    more = arithmetic.extra(
+        algorithm, usual(), graph, 0, first_account(algorithm, usual(), graph), STEPS
+    )
     if algorithm.mechanism == "gaussian":
         assert ideal.rho is not None and got.rho is not None
         assert math.sqrt(2 * got.rho) >= math.sqrt(2 * ideal.rho) + np.linalg.norm(more)
@@ -402,7 +531,10 @@ def test_certificates_have_the_extra_in_them(name: str) -> None:
 
 def test_correlated_noise_pays_for_local_steps() -> None:
     rho = 0.1
-    found = [arithmetic.factorized(FEDERATED, problem(radius=radius), 0, rho) for radius in (1.0, 1e3, 1e6)]
+    found = [
+        arithmetic.factorized(FEDERATED, problem(radius=radius), 0, rho)
+        for radius in (1.0, 1e3, 1e6)
+    ]
     assert rho < found[0] < found[1] < found[2] < 1.01 * rho
 
 
@@ -429,12 +561,16 @@ def test_a_private_run_needs_float64() -> None:
 
 @pytest.mark.skipif(not PRECISE, reason="no extended precision on this machine")
 def test_a_hub_hears_trackers_with_all_their_weights() -> None:
-    """D_k must count what an agent hears over C, which neither its row of R nor what it hands out says anything about."""
+    """D_k must count what an agent hears over C, which neither its row of R nor what it hands
+    out says anything about.
+    """
     agents = 101
     states, trackers = np.zeros((agents, agents)), np.zeros((agents, agents))
     states[1:, 0], trackers[0, 1:] = 0.5, 1.0
     graph = Graph(sparse.csr_array(states), "hub", sparse.csr_array(trackers))
-    algorithm = hs.gradient_tracking(step=0.05, coupling=0.2, tracking=0.9, noise=1.0, sampling=CYCLIC)
+    algorithm = hs.gradient_tracking(
+        step=0.05, coupling=0.2, tracking=0.9, noise=1.0, sampling=CYCLIC
+    )
     base = problem(agents=agents, dimension=2, radius=10.0)
     algorithm.check(graph, base)
     desk, allowed = Desk(algorithm, base, graph), extra(algorithm, base, graph, 1)
@@ -456,14 +592,20 @@ def test_a_hub_hears_trackers_with_all_their_weights() -> None:
     ],
 )
 def test_extra_is_over_the_noise_that_the_message_has(algorithm: Algorithm, share: float) -> None:
-    """The noise on a message is kept coupling step b, or share step b: rounding, which those factors do not shrink, weighs as much more."""
+    """The noise on a message is kept coupling step b, or share step b:
+    rounding, which those factors do not shrink, weighs as much more.
+    """
     large, graph = problem(radius=1e6), graphs.ring(AGENTS)
-    plain = hs.gradient_perturbation(step=0.1, coupling=0.5, noise=1.0, mechanism="gaussian", sampling=CYCLIC)
+    plain = hs.gradient_perturbation(
+        step=0.1, coupling=0.5, noise=1.0, mechanism="gaussian", sampling=CYCLIC
+    )
     assert extra(algorithm, large, graph)[1] > 0.5 / share * extra(plain, large, graph)[1]
 
 
 def test_the_first_tracker_rounds_too() -> None:
-    """A clip and no regulariser: the tracker's release does not carry the state, and still is no step's noise."""
+    """A clip and no regulariser: the tracker's release does not carry the state,
+    and still is no step's noise.
+    """
     clipped, graph = problem(ridge=0.0, clip=0.01), graphs.ring(AGENTS)
     algorithm = ALGORITHMS["gradient tracking"]
     account = next(a for a in algorithm.accounts(graph, 0, clipped) if "clip" in a.basis)
@@ -476,18 +618,24 @@ def test_a_clip_needs_no_bound_on_features() -> None:
     stream, graph = hs.problems.estimation(agents=4, clip=1.0), graphs.ring(4)
     algorithm = hs.gradient_perturbation(noise=1.0, sampling=hs.Fresh(5))
     got = budget.certificate(algorithm, stream, graph, 5, None)
-    assert got.epsilon[0] == pytest.approx(certify(algorithm, stream, graph, 5).epsilon[0], rel=1e-3)
+    assert got.epsilon[0] == pytest.approx(
+        certify(algorithm, stream, graph, 5).epsilon[0], rel=1e-3
+    )
 
 
 def test_being_awake_is_never_clipped() -> None:
-    """It is no model: it lies between 0 and 1, however small the domain and whatever a neighbour says."""
+    """It is no model: it lies between 0 and 1, however small the domain and whatever
+    a neighbour says.
+    """
     small = problem(radius=0.05, bound=1e-4)
     assert arithmetic.loudest(hs.adp2sgd(noise=1e-4), small, graphs.ring(AGENTS), STEPS) < 1
     assert hs.adp2sgd.ranges == {"awake": (0.0, 1.0)}
 
 
 def test_late_messages_have_been_heard() -> None:
-    """Policy skip: what came too late to be used has left its sender all the same, which must not noise it again."""
+    """Policy skip: what came too late to be used has left its sender all the same,
+    which must not noise it again.
+    """
     form = Format("run", "config", {"params": (2,)}, np.dtype("<f8"))
     box = Mailbox(form, ["bob"], 100, {}, {"bob": "i"})
     box.begin(7)
@@ -496,10 +644,14 @@ def test_late_messages_have_been_heard() -> None:
 
 
 def test_one_record_does_not_change_how_others_are_computed() -> None:
-    """A record whose gradient overflows: the others' must still be the ones that they were. At a public point only one record's share is certified."""
+    """A record whose gradient overflows: the others' must still be the ones that they were.
+
+    At a public point only one record's share is certified.
+    """
     rng, records, width = np.random.default_rng(1), 64, 32
     layers = [
-        rng.normal(size=shape) * 1e5 / math.sqrt(shape[0] * shape[1]) for shape in [(width, 16), *[(width, width)] * 3]
+        rng.normal(size=shape) * 1e5 / math.sqrt(shape[0] * shape[1])
+        for shape in [(width, 16), *[(width, width)] * 3]
     ]
     features, labels, weights = (
         np.tile(rng.uniform(size=16), (records, 1)),
@@ -521,7 +673,9 @@ def test_one_record_does_not_change_how_others_are_computed() -> None:
         return jax.nn.logsumexp(scores) - scores[label.astype(int)]
 
     total = jax.jit(
-        lambda rows: per_record.gradient_sum(value, params, rows, jnp.asarray(labels), jnp.asarray(weights), clip=1.0)
+        lambda rows: per_record.gradient_sum(
+            value, params, rows, jnp.asarray(labels), jnp.asarray(weights), clip=1.0
+        )
     )
     other = features.copy()
     other[0] = 1e200

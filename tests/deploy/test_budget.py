@@ -1,4 +1,6 @@
-"""Budgets of deployed runs: never below the ideal ones, hardly above them, and true whatever messages are skipped."""
+"""Budgets of deployed runs: never below the ideal ones, hardly above them,
+and true whatever messages are skipped.
+"""
 
 from __future__ import annotations
 
@@ -46,14 +48,23 @@ def network(
 
 ALGORITHMS: dict[str, dict[str, Any]] = {
     "laplace": {"name": "ldp-online", "noise": "50*(k+1)^0.1"},
-    "laplace, one for each": {"name": "ldp-online", "noise": [50.0, 70.0, 90.0], "sampling": "cyclic"},
+    "laplace, one for each": {
+        "name": "ldp-online",
+        "noise": [50.0, 70.0, 90.0],
+        "sampling": "cyclic",
+    },
     "gaussian": {"name": "ldp-online", "mechanism": "gaussian", "noise": "50*(k+1)^0.1"},
     "output perturbation": {"name": "output-perturbation", "noise": "10*(k+1)^0.05"},
     "gradient perturbation": {"name": "gradient-perturbation", "noise": "10*(k+1)^0.1"},
     "gradient tracking": {"name": "gradient-tracking", "noise": 100.0},
     "dsgd": {"name": "dsgd", "noise": 20.0, "step": 0.05},
     "ternary": {"name": "ternary-dsgd", "noise": 5000.0},
-    "factorized": {"name": "correlated-federated", "sampling": "cyclic", "sample_size": "5", "noise": 20.0},
+    "factorized": {
+        "name": "correlated-federated",
+        "sampling": "cyclic",
+        "sample_size": "5",
+        "noise": 20.0,
+    },
     "factorized tree": {
         "name": "correlated-federated",
         "factorization": "tree",
@@ -69,7 +80,13 @@ def plan_of(name: str, **options: Any) -> Plan:
 
 
 def ideal_of(plan: Plan, messages: float | None = None) -> hs.Certificate:
-    return certify(plan.algorithm, plan.problem, plan.graph, messages or plan.messages, delta=plan.certificate.delta)
+    return certify(
+        plan.algorithm,
+        plan.problem,
+        plan.graph,
+        messages or plan.messages,
+        delta=plan.certificate.delta,
+    )
 
 
 def shown(certificate: hs.Certificate) -> np.ndarray:
@@ -101,7 +118,9 @@ def in_exact_arithmetic(monkeypatch, more: float = 0.0) -> None:
 
 
 def again(plan: Plan) -> hs.Certificate:
-    return budget.certificate(plan.algorithm, plan.problem, plan.graph, plan.messages, plan.certificate.delta)
+    return budget.certificate(
+        plan.algorithm, plan.problem, plan.graph, plan.messages, plan.certificate.delta
+    )
 
 
 def test_rounding_is_counted_for_every_number_that_is_sent(monkeypatch):
@@ -130,10 +149,15 @@ def test_arithmetic_is_counted_for_every_message(monkeypatch):
         assert curve[0] == pytest.approx(1e-3, rel=1e-5), (
             "message 0 is the same start in both runs, but for its rounding"
         )
-    found, ideal = again(plans["gaussian"]).budgets[0].rho, ideal_of(plans["gaussian"]).budgets[0].rho
+    found, ideal = (
+        again(plans["gaussian"]).budgets[0].rho,
+        ideal_of(plans["gaussian"]).budgets[0].rho,
+    )
     assert found is not None
     assert ideal is not None
-    assert math.sqrt(2 * found) == pytest.approx(math.sqrt(2 * ideal) + math.sqrt(20) * 1e-3, rel=1e-7)
+    assert math.sqrt(2 * found) == pytest.approx(
+        math.sqrt(2 * ideal) + math.sqrt(20) * 1e-3, rel=1e-7
+    )
 
 
 def test_arithmetic_that_nothing_bounds_is_an_infinite_budget(monkeypatch):
@@ -147,11 +171,21 @@ def test_arithmetic_that_nothing_bounds_is_an_infinite_budget(monkeypatch):
 def test_what_the_certificate_rests_on():
     texts = {a.text: a.kind for a in plan_of("laplace").certificate.budgets[0].assumptions}
     assert any("lattice" in text and kind == "enforced" for text, kind in texts.items())
-    assert any("on disk before it leaves" in text and kind == "enforced" for text, kind in texts.items())
+    assert any(
+        "on disk before it leaves" in text and kind == "enforced" for text, kind in texts.items()
+    )
     assert not any("left out" in text for text in texts)
-    texts = {a.text: a.kind for a in plan_of("laplace", policy="skip").certificate.budgets[0].assumptions}
-    assert any("may be left out in any round" in text and kind == "enforced" for text, kind in texts.items())
-    assert any("does not depend on the records" in text and kind == "declared" for text, kind in texts.items())
+    texts = {
+        a.text: a.kind for a in plan_of("laplace", policy="skip").certificate.budgets[0].assumptions
+    }
+    assert any(
+        "may be left out in any round" in text and kind == "enforced"
+        for text, kind in texts.items()
+    )
+    assert any(
+        "does not depend on the records" in text and kind == "declared"
+        for text, kind in texts.items()
+    )
 
 
 def test_a_rehearsal_is_called_what_it_is():
@@ -173,7 +207,9 @@ def test_the_curve_ends_at_the_certificate_and_never_falls(name, policy):
         assert curve.shape == (plan.messages,)
         assert np.all(np.diff(curve) >= 0)
         assert curve[-1] == pytest.approx(shown(plan.certificate)[agent], rel=1e-12)
-        spent = spent_after(plan.algorithm, plan.problem, plan.graph, counts.tolist(), agents=[agent])[:, 0]
+        spent = spent_after(
+            plan.algorithm, plan.problem, plan.graph, counts.tolist(), agents=[agent]
+        )[:, 0]
         ideal = as_epsilon(plan.algorithm, spent, DELTA)
         assert np.all(curve >= ideal)
         np.testing.assert_allclose(curve, ideal, rtol=1e-6, atol=1e-8)
@@ -181,7 +217,9 @@ def test_the_curve_ends_at_the_certificate_and_never_falls(name, policy):
 
 @pytest.mark.parametrize("name", ["laplace", "gaussian", "ternary"])
 def test_the_curve_is_a_certificate_of_every_shorter_run(name):
-    """What the ledger says has been spent, when a run ends early, is a certificate for those messages."""
+    """What the ledger says has been spent, when a run ends early,
+    is a certificate for those messages.
+    """
     plan = plan_of(name)
     curve = budget.curve(plan, 1)
     for messages in (1, 2, 7, 20):
@@ -238,9 +276,9 @@ def test_within_finds_the_last_message_that_all_can_afford(name, share):
     first = shown(budget.certificate(*arguments, 1, DELTA))
     limits = (first + np.array([share, 0.95, 2.0]) * (whole - first)).tolist()
     asked, delta = limits, DELTA
-    if (
-        name == "ternary"
-    ):  # an epsilon of 0 at the delta that is spent: the limit is the delta that is given, the same for all
+    # An epsilon of 0 at the delta that is spent: the limit is the delta that is given, the
+    # same for all.
+    if name == "ternary":
         delta = limits[0]
         asked, limits = [2.0] * 3, [delta] * 3
     found, why = budget.within(*arguments, 20, asked, delta)
@@ -252,7 +290,8 @@ def test_within_finds_the_last_message_that_all_can_afford(name, share):
     if over.sum() == 1:
         assert (
             why
-            == f"agent {binding} may spend {unit(plan.algorithm)} = {limits[binding]:g}: message {found} would exceed it"
+            == f"agent {binding} may spend {unit(plan.algorithm)} = {limits[binding]:g}: message"
+            f" {found} would exceed it"
         )
 
 
@@ -267,12 +306,21 @@ def test_within_a_generous_budget_everything_can_be_sent():
 def test_nothing_can_be_sent():
     plan = plan_of("gradient perturbation")
     with pytest.raises(
-        ValueError, match="nothing can be sent: agent 1 may spend epsilon = 1e-06, and its first message costs"
+        ValueError,
+        match="nothing can be sent: agent 1 may spend epsilon = 1e-06, and its first message costs",
     ):
         budget.within(plan.algorithm, plan.problem, plan.graph, 20, [10.0, 1e-6, 10.0], DELTA)
-    plan = plan_of("factorized")  # all rounds are one mechanism: the first message costs as much as all of them
+    # All rounds are one mechanism: the first message costs as much as all of them.
+    plan = plan_of("factorized")
     with pytest.raises(ValueError, match="nothing can be sent: agent 0 may spend"):
-        budget.within(plan.algorithm, plan.problem, plan.graph, 20, [0.5 * plan.certificate.epsilon[0]] * 3, DELTA)
+        budget.within(
+            plan.algorithm,
+            plan.problem,
+            plan.graph,
+            20,
+            [0.5 * plan.certificate.epsilon[0]] * 3,
+            DELTA,
+        )
 
 
 def test_a_plan_stops_before_its_budget_is_exceeded():
@@ -281,11 +329,16 @@ def test_a_plan_stops_before_its_budget_is_exceeded():
     plan = planned(network(ALGORITHMS["laplace"], {"budget": limit}), None)
     assert plan.messages < 20
     assert max(plan.certificate.epsilon) <= limit
-    assert plan.stopped == f"agent 0 may spend epsilon = {limit:g}: message {plan.messages} would exceed it"
+    assert (
+        plan.stopped
+        == f"agent 0 may spend epsilon = {limit:g}: message {plan.messages} would exceed it"
+    )
     assert whole.stopped is None
 
 
-@pytest.mark.parametrize("name", ["laplace", "gaussian", "output perturbation", "factorized", "dsgd"])
+@pytest.mark.parametrize(
+    "name", ["laplace", "gaussian", "output perturbation", "factorized", "dsgd"]
+)
 @pytest.mark.parametrize("policy", ["wait", "skip"])
 def test_noise_is_calibrated_so_that_rounding_is_paid_for(name, policy):
     if name == "factorized" and policy == "skip":
@@ -300,24 +353,38 @@ def test_noise_is_calibrated_so_that_rounding_is_paid_for(name, policy):
 
 # Messages that may be skipped.
 
-LOSSY = {"name": "ldp-online", "step": "1.6*(k+1)^-0.5", "coupling": "0.3*(k+1)^-1.5", "noise": "50*(k+1)^0.2"}
-TRIANGLE = {"edges": [["agent0", "agent1", 0.2], ["agent0", "agent2", 0.3], ["agent1", "agent2", 0.1]]}
+LOSSY = {
+    "name": "ldp-online",
+    "step": "1.6*(k+1)^-0.5",
+    "coupling": "0.3*(k+1)^-1.5",
+    "noise": "50*(k+1)^0.2",
+}
+TRIANGLE = {
+    "edges": [["agent0", "agent1", 0.2], ["agent0", "agent2", 0.3], ["agent1", "agent2", 0.1]]
+}
 
 
 def lossy(table: dict[str, Any], steps: int, policy: str = "skip", **tables: Any) -> Plan:
     privacy = {"delta": DELTA} if table.get("mechanism") == "gaussian" else {}
-    return planned(network(table, privacy, steps=steps, policy=policy, graph=TRIANGLE, **tables), None)
+    return planned(
+        network(table, privacy, steps=steps, policy=policy, graph=TRIANGLE, **tables), None
+    )
 
 
-def slow_and_obvious(plan: Plan, agent: int, uses: list[list[bool]], exposure: list[float]) -> dict[tuple, float]:
-    """What the agent spends, epsilon or rho, whoever it hears in every round (the key), by the recursion as
-    privacy/recursion.py prints it."""
+def slow_and_obvious(
+    plan: Plan, agent: int, uses: list[list[bool]], exposure: list[float]
+) -> dict[tuple, float]:
+    """What the agent spends, epsilon or rho, whoever it hears in every round (the key),
+    by the recursion as privacy/recursion.py prints it.
+    """
     algorithm, loss = plan.algorithm, plan.problem.loss
     assert isinstance(algorithm, hs.LdpOnline)
     mu, smooth = loss.curvature
     weights = plan.graph.weights.toarray()[agent]
     neighbours = np.flatnonzero(weights).tolist()
-    subsets = [s for size in range(len(neighbours) + 1) for s in itertools.combinations(neighbours, size)]
+    subsets = [
+        s for size in range(len(neighbours) + 1) for s in itertools.combinations(neighbours, size)
+    ]
     found: dict[tuple, float] = {}
     for heard in itertools.product(subsets, repeat=plan.messages - 1):
         costs = []
@@ -326,12 +393,17 @@ def slow_and_obvious(plan: Plan, agent: int, uses: list[list[bool]], exposure: l
             for k in range(plan.messages):
                 ratio = apart / float(algorithm.noise_for(agent)(k))
                 total += (
-                    ratio**2 / 2 if algorithm.mechanism == "gaussian" else math.sqrt(plan.problem.dimension) * ratio
+                    ratio**2 / 2
+                    if algorithm.mechanism == "gaussian"
+                    else math.sqrt(plan.problem.dimension) * ratio
                 )
                 if k + 1 < plan.messages:
                     step = float(algorithm.step(k))
                     kept = 1 - float(algorithm.coupling(k)) * sum(weights[j] for j in heard[k])
-                    apart = max(abs(kept - step * mu), abs(kept - step * smooth)) * apart + step * exposure[k] * used[k]
+                    apart = (
+                        max(abs(kept - step * mu), abs(kept - step * smooth)) * apart
+                        + step * exposure[k] * used[k]
+                    )
             costs.append(total)
         found[heard] = max(costs)
     return found
@@ -341,7 +413,8 @@ def slow_and_obvious(plan: Plan, agent: int, uses: list[list[bool]], exposure: l
 @pytest.mark.parametrize("agent", [0, 1, 2])
 def test_skipping_costs_as_much_as_the_worst_of_all_patterns(mechanism, agent):
     plan = lossy({**LOSSY, "mechanism": mechanism}, steps=4)
-    exposure = [plan.problem.change / (k + 1) for k in range(4)]  # a history, one new record at a time
+    # A history, one new record at a time.
+    exposure = [plan.problem.change / (k + 1) for k in range(4)]
     patterns = slow_and_obvious(plan, agent, [[True] * 4], exposure)
     assert len(patterns) == 2 ** (2 * 3)
     worst, (first, second, third) = max((cost, heard) for heard, cost in patterns.items())
@@ -355,9 +428,16 @@ def test_skipping_costs_as_much_as_the_worst_of_all_patterns(mechanism, agent):
         "hearing all is worst in one round and hearing nobody in another: both ends count"
     )
     hears_all = patterns[everybody, everybody, everybody]
-    assert ideal_of(lossy({**LOSSY, "mechanism": mechanism}, steps=4, policy="wait")).epsilon[agent] < own.epsilon
-    plain = lossy({**LOSSY, "mechanism": mechanism}, steps=4, policy="wait").certificate.budgets[agent]
-    assert (plain.epsilon if mechanism == "laplace" else plain.rho) == pytest.approx(hears_all, rel=1e-7)
+    assert (
+        ideal_of(lossy({**LOSSY, "mechanism": mechanism}, steps=4, policy="wait")).epsilon[agent]
+        < own.epsilon
+    )
+    plain = lossy({**LOSSY, "mechanism": mechanism}, steps=4, policy="wait").certificate.budgets[
+        agent
+    ]
+    assert (plain.epsilon if mechanism == "laplace" else plain.rho) == pytest.approx(
+        hears_all, rel=1e-7
+    )
     assert first in ((), everybody, *((j,) for j in everybody)), (
         "two equal states stay equal, whoever is heard in round 0"
     )
@@ -365,7 +445,9 @@ def test_skipping_costs_as_much_as_the_worst_of_all_patterns(mechanism, agent):
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 def test_so_it_does_for_records_that_come_round_again(mechanism):
-    """Two records each, used in turn; Gaussian budgets do not add up over uses, so the two patterns differ in kind."""
+    """Two records each, used in turn; Gaussian budgets do not add up over uses,
+    so the two patterns differ in kind.
+    """
     table = {**LOSSY, "mechanism": mechanism, "sampling": "cyclic"}
     plan = lossy(table, steps=4, problem={**RIDGE, "records": 2})
     uses = [[k % 2 == offset for k in range(4)] for offset in range(2)]
@@ -379,7 +461,8 @@ def test_so_it_does_for_records_that_come_round_again(mechanism):
 
 @pytest.mark.parametrize("steps", [1, 2, 30, 200])
 @pytest.mark.parametrize(
-    "table", [LOSSY, ALGORITHMS["laplace"], ALGORITHMS["gaussian"], ALGORITHMS["laplace, one for each"]]
+    "table",
+    [LOSSY, ALGORITHMS["laplace"], ALGORITHMS["gaussian"], ALGORITHMS["laplace, one for each"]],
 )
 def test_skipping_never_costs_less(table, steps):
     with_skips, without = lossy(table, steps), lossy(table, steps, "wait")
@@ -403,7 +486,8 @@ def test_skipping_never_costs_less(table, steps):
 )
 def test_algorithms_that_forget_alike_whoever_is_heard_pay_nothing_for_skipping(table):
     with_skips, without = (
-        planned(network(table, {"delta": DELTA}, policy=policy), None) for policy in ("skip", "wait")
+        planned(network(table, {"delta": DELTA}, policy=policy), None)
+        for policy in ("skip", "wait")
     )
     np.testing.assert_array_equal(shown(with_skips.certificate), shown(without.certificate))
     np.testing.assert_array_equal(budget.curve(with_skips, 0), budget.curve(without, 0))
@@ -418,7 +502,9 @@ def test_algorithms_that_forget_alike_whoever_is_heard_pay_nothing_for_skipping(
 )
 def test_algorithms_that_need_every_message_say_so(name, why):
     key = ALGORITHMS[name]["name"]
-    with pytest.raises(ValueError, match=rf"{key} cannot do without a message \(policy skip\): {why}"):
+    with pytest.raises(
+        ValueError, match=rf"{key} cannot do without a message \(policy skip\): {why}"
+    ):
         plan_of(name, policy="skip")
 
 
@@ -432,7 +518,9 @@ def test_skipping_for_ever_has_no_certificate(mechanism):
     ):
         assert found.epsilon == [math.inf] * 3
         reasons = {b.reason for b in found.budgets}
-        assert reasons == {"where messages may be skipped only a number of messages can be certified"}
+        assert reasons == {
+            "where messages may be skipped only a number of messages can be certified"
+        }
     plain = replace(plan.graph, lossy=False)
     assert certify(plan.algorithm, plan.problem, plain, math.inf, delta=delta).finite, (
         "it is the skipping that makes it infinite"
@@ -441,7 +529,9 @@ def test_skipping_for_ever_has_no_certificate(mechanism):
 
 def test_the_leak_lies_between_hearing_all_and_hearing_nobody():
     plan = lossy(LOSSY, steps=5)
-    for agent, account in enumerate(plan.algorithm.accounts(plan.graph, i, plan.problem)[0] for i in range(3)):
+    for agent, account in enumerate(
+        plan.algorithm.accounts(plan.graph, i, plan.problem)[0] for i in range(3)
+    ):
         assert isinstance(account, Account)
         least, k = account.recursion.least, np.arange(5)
         assert least is not None

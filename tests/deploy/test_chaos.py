@@ -1,4 +1,6 @@
-"""Agents are killed with SIGKILL at every kind of moment, and links are cut: the run ends as if nothing had happened."""
+"""Agents are killed with SIGKILL at every kind of moment, and links are cut:
+the run ends as if nothing had happened.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +37,18 @@ STEPS = 12
 THREE = NAMES[:3]
 
 
-def planned_kills(rng: random.Random, names, steps: int, each: int) -> dict[str, list[tuple[int, str]]]:
+def planned_kills(
+    rng: random.Random, names, steps: int, each: int
+) -> dict[str, list[tuple[int, str]]]:
     """Every kind of moment, in random rounds."""
     moments = itertools.cycle(POINTS)
     return {name: [(rng.randrange(steps), next(moments)) for _ in range(each)] for name in names}
 
 
 def check_ledgers(path, witness) -> None:
-    """Every message left as one string of bytes only, which the ledger holds; the ledger's budget is exact."""
+    """Every message left as one string of bytes only, which the ledger holds;
+    the ledger's budget is exact.
+    """
     left: dict[tuple[str, int], set[str]] = defaultdict(set)
     for line in witness.read_text().splitlines():
         name, step, digest, *_ = line.split()
@@ -58,7 +64,11 @@ def check_ledgers(path, witness) -> None:
             np.testing.assert_array_equal([row[1] for row in history], curve)
             for step in range(plan.messages):
                 payload = ledger.message(step)
-                kept = left[member.name, step] if payload is None else {hashlib.sha256(payload).hexdigest()}
+                kept = (
+                    left[member.name, step]
+                    if payload is None
+                    else {hashlib.sha256(payload).hexdigest()}
+                )
                 assert left[member.name, step] == kept and len(kept) == 1, (member.name, step)
 
 
@@ -66,7 +76,9 @@ def chaos(tmp_path, seed, *, names=THREE, steps=STEPS, each=2, random_kills=0, *
     rng = random.Random(f"chaos {seed} {each}")
     path, witness = write(tmp_path, names=names, run_table={"steps": steps}), tmp_path / "witness"
     kills = planned_kills(rng, names, steps, each)
-    with Processes([path], seed=seed, names=names, kills=kills, witness=str(witness), **options) as fleet:
+    with Processes(
+        [path], seed=seed, names=names, kills=kills, witness=str(witness), **options
+    ) as fleet:
         fleet.start_all()
         stop = threading.Event()
 
@@ -92,7 +104,9 @@ def chaos(tmp_path, seed, *, names=THREE, steps=STEPS, each=2, random_kills=0, *
 
 def calm(tmp_path, names=THREE, steps=STEPS, **settings) -> np.ndarray:
     """The models of an undisturbed run."""
-    undisturbed = run_threads(load(write(tmp_path / "calm", names=names, run_table={"steps": steps}, **settings)), 3)
+    undisturbed = run_threads(
+        load(write(tmp_path / "calm", names=names, run_table={"steps": steps}, **settings)), 3
+    )
     return np.stack([undisturbed[name].model for name in names])
 
 
@@ -103,26 +117,35 @@ def test_a_kill_at_every_kind_of_moment_changes_nothing(tmp_path):
 
 
 def test_real_noise_is_never_drawn_twice_for_a_message_that_left(tmp_path):
-    """Noise from the operating system: what left twice is the same bytes, although no seed could bring them back. Messages and states in files, as large ones are."""
+    """Noise from the operating system: what left twice is the same bytes, although no seed could
+    bring them back. Messages and states in files, as large ones are.
+    """
     chaos(tmp_path, seed=None, names=NAMES[:2], each=3, large=64)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("seed", "large"), [(3, None), (None, 64)])
 def test_many_kills_change_nothing(tmp_path, seed, large):
-    path = chaos(tmp_path / "chaos", seed=seed, names=NAMES, steps=40, each=6, random_kills=6, large=large)
+    path = chaos(
+        tmp_path / "chaos", seed=seed, names=NAMES, steps=40, each=6, random_kills=6, large=large
+    )
     if seed is not None:
         np.testing.assert_array_equal(models(path), calm(tmp_path, NAMES, 40))
 
 
 def test_a_partition_heals(tmp_path, monkeypatch):
-    """Not a byte between alice and bob, in the middle of a run: both give the link up, wait, make it anew, and ask for what was lost."""
+    """Not a byte between alice and bob, in the middle of a run: both give the link up, wait,
+    make it anew, and ask for what was lost.
+    """
     monkeypatch.setattr(links, "LEASE_MS", 1000)
     path = write(tmp_path, names=THREE, run_table={"steps": STEPS})
     network, gate = load(path), Gate(4)
     wire = Wire(network.members[1].peer.port)
-    through = tmp_path / "alice.toml"  # alice, who connects to bob, finds him at the end of the wire
-    through.write_text(path.read_text().replace(network.members[1].endpoint, f"tcp/127.0.0.1:{wire.port}"))
+    # Alice, who connects to bob, finds him at the end of the wire.
+    through = tmp_path / "alice.toml"
+    through.write_text(
+        path.read_text().replace(network.members[1].endpoint, f"tcp/127.0.0.1:{wire.port}")
+    )
     assert load(through).digest == network.digest
     with Threads(network) as fleet:
         for name in THREE[1:]:
@@ -130,8 +153,12 @@ def test_a_partition_heals(tmp_path, monkeypatch):
         alice = fleet.start("alice", gate, network=load(through))
         with gate:
             wire.cut.set()
-        wait_for(lambda: alice.transport.alive() == {"carol"} and alice.neighbours.waiting_for == ["bob"])
-        assert size_of(network, 0) in (5, 6) and all(map(fleet.runs, THREE)), "bob's message 4 may have come before"
+        wait_for(
+            lambda: alice.transport.alive() == {"carol"} and alice.neighbours.waiting_for == ["bob"]
+        )
+        assert size_of(network, 0) in (5, 6) and all(map(fleet.runs, THREE)), (
+            "bob's message 4 may have come before"
+        )
         wire.cut.clear()
         np.testing.assert_array_equal(fleet.models(), calm(tmp_path))
     wire.close()
@@ -153,11 +180,15 @@ def test_a_deadline_stops_an_agent_and_says_why_and_the_same_command_goes_on(tmp
         assert "start this agent again" in str(ended)
         object.__setattr__(network, "deadline", SECONDS)
         fleet.start_all()
-        np.testing.assert_array_equal(fleet.models(), calm(tmp_path, NAMES[:2], graph={"kind": "complete"}))
+        np.testing.assert_array_equal(
+            fleet.models(), calm(tmp_path, NAMES[:2], graph={"kind": "complete"})
+        )
 
 
 def test_skip_goes_on_without_a_silent_neighbour(tmp_path):
-    """carol ends and never comes back: alice and bob finish, the ledger names whom they did without, and nobody waits."""
+    """carol ends and never comes back: alice and bob finish, the ledger names whom they did
+    without, and nobody waits.
+    """
     settings = {"network": {"policy": "skip", "patience": SECONDS}, "graph": {"kind": "complete"}}
     network, gate = load(write(tmp_path, names=THREE, **settings)), Gate(4)
     with Threads(network, None) as fleet:
@@ -167,7 +198,8 @@ def test_skip_goes_on_without_a_silent_neighbour(tmp_path):
         with gate:
             fleet.stop("carol")
         wait_for(lambda: all(fleet.agents[name]._done for name in THREE[:2]))
-        object.__setattr__(network, "deadline", 0.1)  # at the end they would wait for her to say that she is done
+        # At the end they would wait for her to say that she is done.
+        object.__setattr__(network, "deadline", 0.1)
         fleet.join(*THREE[:2])
     about = {"run": network.run, "agent": "alice", "configuration": network.digest}
     with Ledger(network.members[0].ledger, about) as ledger:
@@ -176,8 +208,13 @@ def test_skip_goes_on_without_a_silent_neighbour(tmp_path):
 
 
 def test_who_was_away_for_long_is_told_what_it_lost(tmp_path, caplog):
-    """Policy skip with room for a few messages: carol comes back, does without those that were let go, and ends."""
-    settings = {"network": {"policy": "skip", "patience": SECONDS, "keep": 1000}, "graph": {"kind": "complete"}}
+    """Policy skip with room for a few messages: carol comes back, does without those that
+    were let go, and ends.
+    """
+    settings = {
+        "network": {"policy": "skip", "patience": SECONDS, "keep": 1000},
+        "graph": {"kind": "complete"},
+    }
     network, gate = load(write(tmp_path, names=THREE, **settings)), Gate(4)
     with Threads(network, None) as fleet:
         for name in THREE[1:]:
@@ -186,10 +223,22 @@ def test_who_was_away_for_long_is_told_what_it_lost(tmp_path, caplog):
         with gate:
             fleet.stop("carol")
         wait_for(lambda: all(fleet.agents[name]._done for name in THREE[:2]))
-        assert 0 < fleet.agents["alice"].ledger.size() <= 1000 < 300 * fleet.agents["alice"].ledger.oldest()
+        assert (
+            0
+            < fleet.agents["alice"].ledger.size()
+            <= 1000
+            < 300 * fleet.agents["alice"].ledger.oldest()
+        )
         fleet.start("carol")
         fleet.models()
-    assert "let go of the messages before" in caplog.text and "has let go of its messages before" in caplog.text
+    assert (
+        "let go of the messages before" in caplog.text
+        and "has let go of its messages before" in caplog.text
+    )
     with Ledger(network.members[2].ledger, {}) as ledger:
         without = [notes["skipped"] for _, _, notes in ledger.history()]
-    assert len(without) == fleet.agents["carol"].total and without[1] == [] and without[-1] == ["alice", "bob"]
+    assert (
+        len(without) == fleet.agents["carol"].total
+        and without[1] == []
+        and without[-1] == ["alice", "bob"]
+    )

@@ -1,6 +1,8 @@
-"""Bytes on disk change, and ends of files are lost, while all agents are down: an agent either refuses in words or goes on as if nothing had been lost.
+"""Bytes on disk change, and ends of files are lost, while all agents are down: an agent either
+refuses in words or goes on as if nothing had been lost.
 
-Nobody else is asked here: in a power cut of a whole network the neighbours may not have written down what they heard.
+Nobody else is asked here: in a power cut of a whole network the neighbours may not have written
+down what they heard.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ ROUNDS = 24
 
 
 class Sent:
-    """What has left: an agent at the level of its ledger, whose messages are fresh noise every time they are drawn."""
+    """What has left: an agent at the level of its ledger, whose messages are fresh noise every
+    time they are drawn.
+    """
 
     def __init__(self) -> None:
         self.messages: dict[int, bytes] = {}
@@ -40,14 +44,21 @@ class Sent:
         entry = ledger.last()
         for round in range(0 if entry is None else entry.round + 1, rounds):
             # Every fourth message is a large one, in a file of its own.
-            payload, secret = os.urandom(3000 if round % 4 == 3 else 300), os.urandom(32) if round % 2 else b""
+            payload, secret = (
+                os.urandom(3000 if round % 4 == 3 else 300),
+                os.urandom(32) if round % 2 else b"",
+            )
             state = {"x": np.arange(100.0 if round % 8 < 4 else 10.0) + round}
-            ledger.commit(round, payload, epsilon(round), {"heard": {"bob": round}}, state, secret, round - 8)
+            ledger.commit(
+                round, payload, epsilon(round), {"heard": {"bob": round}}, state, secret, round - 8
+            )
             self.let_go = max(self.let_go, round - 8)
             self.publish(round, payload)
 
     def publish(self, round: int, payload: bytes) -> None:
-        assert self.messages.setdefault(round, payload) == payload, f"message {round} was noised twice"
+        assert self.messages.setdefault(round, payload) == payload, (
+            f"message {round} was noised twice"
+        )
 
     def starts_again(self, path: Path, rounds: int) -> None:
         """As agent.py does: the last message is sent again, others when they are asked for."""
@@ -57,8 +68,12 @@ class Sent:
             if entry is not None:
                 self.publish(entry.round, entry.payload)
                 np.testing.assert_array_equal(entry.arrays["x"][:10], np.arange(10.0) + entry.round)
-            assert newest >= max(self.messages, default=-1), "it would noise a message again that has left"
-            assert [(r, e) for r, e, _ in ledger.history()] == [(r, epsilon(r)) for r in range(newest + 1)], "counted"
+            assert newest >= max(self.messages, default=-1), (
+                "it would noise a message again that has left"
+            )
+            assert [(r, e) for r, e, _ in ledger.history()] == [
+                (r, epsilon(r)) for r in range(newest + 1)
+            ], "counted"
             assert sorted(secrets) == list(range(1, newest + 1, 2))
             assert ledger.heard() == ({"bob": newest} if newest >= 0 else {})
             for round in range(newest + 1):
@@ -80,7 +95,9 @@ def epsilon(round: int) -> float:
 
 def damage(folder: Path, rng: random.Random) -> str:
     """One random change of one file of the folder, whichever it is."""
-    file = rng.choice(sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size))
+    file = rng.choice(
+        sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
+    )
     content = bytearray(file.read_bytes())
     kind = rng.choice(("bytes", "bytes", "start", "block", "tail", "cut", "empty"))
     if kind in ("bytes", "start"):  # the start of a file or of a slot is where most is to be lost
@@ -96,7 +113,11 @@ def damage(folder: Path, rng: random.Random) -> str:
         place = rng.randrange(len(content)) // 512 * 512
         content[place : place + 512] = bytes(len(content[place : place + 512]))
     else:
-        lost = {"tail": rng.randint(1, 63), "cut": rng.randint(1, len(content)), "empty": len(content)}[kind]
+        lost = {
+            "tail": rng.randint(1, 63),
+            "cut": rng.randint(1, len(content)),
+            "empty": len(content),
+        }[kind]
         del content[-min(lost, len(content)) :]
     file.write_bytes(bytes(content))
     return f"{kind} of {file.name}"
@@ -140,9 +161,13 @@ def trials(folder: Path, monkeypatch: pytest.MonkeyPatch, seed: int, count: int)
 
 @pytest.fixture
 def folder(tmp_path):
-    """In memory where there is such a folder: thousands of syncs would take most of the time, and nothing here rests on them."""
+    """In memory where there is such a folder: thousands of syncs would take most of the time,
+    and nothing here rests on them.
+    """
     memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as found:
+    with tempfile.TemporaryDirectory(
+        dir=memory if os.access(memory, os.W_OK) else tmp_path
+    ) as found:
         yield Path(found)
 
 
@@ -172,7 +197,9 @@ def after(path: Path, rounds: int) -> Sent:
 
 
 def crash_at_mark(path: Path, sent: Sent, monkeypatch: pytest.MonkeyPatch, written: int) -> None:
-    """One more commit, of whose mark only so many bytes reach the disk; that message has not left."""
+    """One more commit, of whose mark only so many bytes reach the disk;
+    that message has not left.
+    """
     plain = os.pwrite
 
     def torn(handle: int, content: bytes, place: int) -> int:
@@ -182,19 +209,30 @@ def crash_at_mark(path: Path, sent: Sent, monkeypatch: pytest.MonkeyPatch, writt
     with monkeypatch.context() as patch, Ledger(path, ABOUT) as ledger:
         patch.setattr(os, "pwrite", torn)
         with pytest.raises(KeyboardInterrupt):
-            ledger.commit(len(sent.messages), b"not sent", epsilon(len(sent.messages)), {"heard": {"bob": 9}}, {})
+            ledger.commit(
+                len(sent.messages),
+                b"not sent",
+                epsilon(len(sent.messages)),
+                {"heard": {"bob": 9}},
+                {},
+            )
 
 
 @pytest.mark.parametrize("written", [0, 1, 40, 71])
 @pytest.mark.parametrize("rounds", [0, 1, 2, 5])
 def test_a_crash_before_or_within_the_mark(path, monkeypatch, rounds, written):
-    """The message is in the ledger, has not left, and is sent as it is; and so it goes if that happens again and again."""
+    """The message is in the ledger, has not left, and is sent as it is;
+    and so it goes if that happens again and again.
+    """
     sent = after(path, rounds)
     for _ in range(3):
         crash_at_mark(path, sent, monkeypatch, written)
         with Ledger(path, ABOUT) as ledger:
             entry = ledger.last()
-            assert entry is not None and (entry.round, entry.payload) == (len(sent.messages), b"not sent")
+            assert entry is not None and (entry.round, entry.payload) == (
+                len(sent.messages),
+                b"not sent",
+            )
             sent.publish(entry.round, entry.payload)
     with Ledger(path, ABOUT) as ledger:
         sent.goes_on(ledger, rounds + 6)
@@ -215,7 +253,10 @@ def test_a_damaged_slot_and_a_ledger_that_lost_a_message(path, rounds, slot):
     path.write_bytes(older)
     with pytest.raises(
         LedgerError,
-        match=rf"ends with message {rounds - 1}, and message \d may have left: it is not the latest one",
+        match=(
+            rf"ends with message {rounds - 1}, and message \d may have left: it is not the"
+            r" latest one"
+        ),
     ):
         Ledger(path, ABOUT)
 
@@ -228,7 +269,8 @@ def test_a_ledger_that_is_behind_its_mark(path):
     path.write_bytes(older)
     for _ in range(2):  # and looking does not make it better
         with pytest.raises(
-            LedgerError, match="ends with message 4, and message 6 may have left: it is not the latest one"
+            LedgerError,
+            match="ends with message 4, and message 6 may have left: it is not the latest one",
         ):
             Ledger(path, ABOUT)
 
@@ -261,7 +303,13 @@ def test_a_mark_that_is_gone(path, rounds):
 def test_a_mark_that_is_damaged_in_both_slots(path):
     after(path, 3)
     content = mark.place(path).read_bytes()
-    for wrong in (bytes(8192), content[:8191], content + b"\0", content[4096:] + content[:4096], b""):
+    for wrong in (
+        bytes(8192),
+        content[:8191],
+        content + b"\0",
+        content[4096:] + content[:4096],
+        b"",
+    ):
         mark.place(path).write_bytes(wrong)
         with pytest.raises(LedgerError, match="alice.ledger.mark is damaged"):
             Ledger(path, ABOUT)
@@ -294,11 +342,29 @@ def test_a_mark_of_another_ledger_or_another_past(path):
 
 
 COLUMNS = [
-    ("rounds", "epsilon", 0.01), ("rounds", "notes", '{"heard": {}}'), ("rounds", "notes", "{nonsense"), ("rounds", "secret", b"x"),
-    ("rounds", "at", 1.0), ("rounds", "size", 5), ("rounds", "checksum", bytes(16)), ("rounds", "state", bytes(16)), ("rounds", "seal", bytes(16)),
-    ("rounds", "round", 77), ("rounds", "place", "message-9"), ("rounds", "place", "a\0b"), ("rounds", "place", 7), ("rounds", "place", b"message-3"), ("rounds", "epsilon", "text"), ("state", "round", 0), ("state", "done", 1), ("state", "checksum", bytes(16)),
-    ("state", "place", "message-3"), ("state", "seal", b""), ("about", "value", "x"), ("about", "value", 7),
-]  # fmt: skip
+    ("rounds", "epsilon", 0.01),
+    ("rounds", "notes", '{"heard": {}}'),
+    ("rounds", "notes", "{nonsense"),
+    ("rounds", "secret", b"x"),
+    ("rounds", "at", 1.0),
+    ("rounds", "size", 5),
+    ("rounds", "checksum", bytes(16)),
+    ("rounds", "state", bytes(16)),
+    ("rounds", "seal", bytes(16)),
+    ("rounds", "round", 77),
+    ("rounds", "place", "message-9"),
+    ("rounds", "place", "a\0b"),
+    ("rounds", "place", 7),
+    ("rounds", "place", b"message-3"),
+    ("rounds", "epsilon", "text"),
+    ("state", "round", 0),
+    ("state", "done", 1),
+    ("state", "checksum", bytes(16)),
+    ("state", "place", "message-3"),
+    ("state", "seal", b""),
+    ("about", "value", "x"),
+    ("about", "value", 7),
+]
 
 
 @pytest.mark.parametrize(("table", "column", "value"), COLUMNS)
@@ -319,7 +385,9 @@ def test_a_state_of_another_round_is_noticed(path):
         (row,) = ledger._db.execute("SELECT * FROM state")
         ledger.commit(1, b"second", 0.2, {}, {"x": np.ones(3)})
         ledger._db.execute("REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-        with pytest.raises(LedgerError, match="the state in .* is damaged .it does not belong to the last message"):
+        with pytest.raises(
+            LedgerError, match="the state in .* is damaged .it does not belong to the last message"
+        ):
             ledger.last()
 
 
@@ -336,7 +404,10 @@ def test_what_a_sum_of_words_does_not_notice(path, change):
     else:
         payload[4096:8192], payload[40960:45056] = payload[40960:45056], payload[4096:8192]
     (path.with_name("alice.ledger.large") / "message-0").write_bytes(bytes(payload))
-    with Ledger(path, ABOUT) as ledger, pytest.raises(LedgerError, match="message 0 in .* is damaged"):
+    with (
+        Ledger(path, ABOUT) as ledger,
+        pytest.raises(LedgerError, match="message 0 in .* is damaged"),
+    ):
         ledger.last()
 
 
@@ -348,7 +419,8 @@ def test_what_may_be_tried_again(path, monkeypatch):
         other = sqlite3.connect(path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(
-            LedgerUnavailable, match="locked.: message 2 was not sent. See to the disk, and start this agent again"
+            LedgerUnavailable,
+            match="locked.: message 2 was not sent. See to the disk, and start this agent again",
         ):
             sent.goes_on(ledger, 3)
         other.close()
@@ -356,7 +428,8 @@ def test_what_may_be_tried_again(path, monkeypatch):
         with pytest.raises(LedgerUnavailable, match="readonly database.: message 2 was not sent"):
             sent.goes_on(ledger, 3)
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fdatasync", lambda handle: os.pread(-1, 1, 0))  # a disk that fails below the mark
+        # A disk that fails below the mark.
+        patch.setattr(os, "fdatasync", lambda handle: os.pread(-1, 1, 0))
         with Ledger(path, ABOUT) as ledger:
             with pytest.raises(LedgerUnavailable, match="message 2 was not sent"):
                 sent.goes_on(ledger, 3)
@@ -375,13 +448,18 @@ def test_exit_codes():
 
 @pytest.mark.slow
 def test_real_agents_after_a_power_cut_of_them_all(tmp_path):
-    """All are killed right after a message that no neighbour has written down; then one of them loses the end of its log, or other bytes."""
+    """All are killed right after a message that no neighbour has written down;
+    then one of them loses the end of its log, or other bytes.
+    """
     names, steps, cut = NAMES[:3], 14, 8
     base, rng = tmp_path / "base", random.Random("power cut")
     config = write(base, names=names, graph={"kind": "complete"}, run_table={"steps": steps})
     options = {"seed": None, "names": names}
     with Processes(
-        [config], kills={name: [(cut, "after publish")] for name in names}, witness=str(base / "witness"), **options
+        [config],
+        kills={name: [(cut, "after publish")] for name in names},
+        witness=str(base / "witness"),
+        **options,
     ) as fleet:
         fleet.start_all()
         for process in fleet.running.values():
@@ -390,7 +468,10 @@ def test_real_agents_after_a_power_cut_of_them_all(tmp_path):
     states = load(config).members[0].state
     ends = {name: overview(states / f"{name}.ledger") for name in names}
     heard = {
-        name: [json.loads(end.rows[-1].notes)["heard"][name] for n, end in ends.items() if n != name] for name in names
+        name: [
+            json.loads(end.rows[-1].notes)["heard"][name] for n, end in ends.items() if n != name
+        ]
+        for name in names
     }
     victim = next(name for name in names if max(heard[name]) < cut)
     refused = 0
@@ -402,7 +483,9 @@ def test_real_agents_after_a_power_cut_of_them_all(tmp_path):
             wal = state / f"{victim}.ledger-wal"
             wal.write_bytes(wal.read_bytes()[:-40])
         else:
-            for file in [path for path in state.iterdir() if not path.name.startswith(f"{victim}.ledger")]:
+            for file in [
+                path for path in state.iterdir() if not path.name.startswith(f"{victim}.ledger")
+            ]:
                 file.rename(folder / file.name)
             damage(state, rng)
             for file in folder.glob("*.ledger*"):
@@ -413,7 +496,9 @@ def test_real_agents_after_a_power_cut_of_them_all(tmp_path):
             ended.join(60)
             assert ended.exitcode in (0, 5, 6), fleet.tail(victim)
             refused += ended.exitcode != 0
-            assert trial or ("it is not the latest one" in fleet.log(victim).read_text() and ended.exitcode == 6)
+            assert trial or (
+                "it is not the latest one" in fleet.log(victim).read_text() and ended.exitcode == 6
+            )
         left: dict[tuple[str, str], set[str]] = {}
         for line in (folder / "witness").read_text().splitlines():
             name, step, digest, *_ = line.split()

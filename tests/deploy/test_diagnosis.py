@@ -39,7 +39,10 @@ def credentials(folder, name: str, authority: str = "ours") -> Credentials:
 
 @pytest.fixture(scope="module")
 def bob(folder):
-    peers = [Peer(name, f"tls/127.0.0.1:{port}") for name, port in zip(("alice", "bob"), free_ports(2), strict=True)]
+    peers = [
+        Peer(name, f"tls/127.0.0.1:{port}")
+        for name, port in zip(("alice", "bob"), free_ports(2), strict=True)
+    ]
     with Transport("run", peers[1], [peers[0]], [], credentials(folder, "bob"), **USE):
         yield peers[1]
 
@@ -62,7 +65,9 @@ def test_what_is_wrong_is_said(bob, folder):
     theirs = credentials(folder, "alice", "theirs")
     assert dial(bob, theirs).startswith("certificate verify failed: ")
     mixed = Credentials(ours.ca, theirs.certificate, theirs.key)
-    assert dial(bob, mixed).startswith("TLS failed: "), "bob does not accept it, and says so after the handshake"
+    assert dial(bob, mixed).startswith("TLS failed: "), (
+        "bob does not accept it, and says so after the handshake"
+    )
 
 
 def test_reasons_are_looked_for_in_the_background(bob, folder):
@@ -76,11 +81,15 @@ def test_reasons_are_looked_for_in_the_background(bob, folder):
     found = Diagnosis(bob, [me, bob], credentials(folder, "bob"))
     found.look(["alice"])
     found.settle(["alice"])
-    assert found.why("alice").endswith(": connection refused; alice connects to this agent, so look at its log too")
+    assert found.why("alice").endswith(
+        ": connection refused; alice connects to this agent, so look at its log too"
+    )
 
 
 def test_the_last_word_of_an_agent_says_why_nobody_answered(tmp_path, folder):
-    """bob's certificate is of another authority. alice is there before him, and says what is wrong with him; he is refused at once."""
+    """bob's certificate is of another authority. alice is there before him, and says what is wrong
+    with him; he is refused at once.
+    """
     network = load(
         write(tmp_path, names=NAMES[:2], graph={"kind": "complete"}, secure=True,
               network={"keys": str(folder / "ours"), "deadline": 0.2})
@@ -89,17 +98,21 @@ def test_the_last_word_of_an_agent_says_why_nobody_answered(tmp_path, folder):
     there = Transport("run", bob, [alice], [], credentials(folder, "bob", "theirs"), **USE)
     with there, pytest.raises(Stopped) as stopped:
         Agent(network, "alice", rehearsal=3).run()
-    assert f"bob did not answer within 0.2 s ({bob.endpoint.removeprefix('tls/')}: certificate verify failed: " in str(
-        stopped.value
+    assert (
+        f"bob did not answer within 0.2 s ({bob.endpoint.removeprefix('tls/')}: certificate verify"
+        " failed: " in str(stopped.value)
     )
     ours, theirs = credentials(folder, "bob"), credentials(folder, "bob", "theirs")
     with pytest.raises(
-        ValueError, match=r"bob.pem' must be signed by the authority in '.*ca.pem', .*got 'one that is not \("
+        ValueError,
+        match=r"bob.pem' must be signed by the authority in '.*ca.pem', .*got 'one that is not \(",
     ):
         Credentials(ours.ca, theirs.certificate, theirs.key).verify("bob", "127.0.0.1")
 
 
-def test_a_certificate_that_ends_is_mentioned_once_a_day_and_when_it_has_ended(monkeypatch, caplog, folder):
+def test_a_certificate_that_ends_is_mentioned_once_a_day_and_when_it_has_ended(
+    monkeypatch, caplog, folder
+):
     now, day = [1000.0], 86400.0
     end = datetime.now(UTC) + timedelta(days=2.5)
 
@@ -119,7 +132,8 @@ def test_a_certificate_that_ends_is_mentioned_once_a_day_and_when_it_has_ended(m
     said = [record.getMessage() for record in caplog.records]
     assert said[:3] == [f"the certificate of carol expires in {days} days" for days in (2, 1, 0)]
     assert (
-        said[3].startswith(f"the certificate of carol expired on {end:%Y-%m-%d} ") and "its links are closed" in said[3]
+        said[3].startswith(f"the certificate of carol expired on {end:%Y-%m-%d} ")
+        and "its links are closed" in said[3]
     )
     assert all("expired on" in text for text in said[3:]) and len(said) <= 6
     Expiry("carol", None).watch()

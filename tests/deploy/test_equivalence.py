@@ -20,10 +20,18 @@ FOUR_PAPERS = {
     "ldp-online": {},
     "gradient-tracking": {"graph": {"kind": "five-agents", "weight": 0.4}},
     "output-perturbation": {
-        "algorithm": {"name": "output-perturbation", "sampling": "cyclic", "sample_size": "(k+1)^0.5"}
+        "algorithm": {
+            "name": "output-perturbation",
+            "sampling": "cyclic",
+            "sample_size": "(k+1)^0.5",
+        }
     },
-    "gradient-perturbation": {"algorithm": {"name": "gradient-perturbation", "sampling": "subset", "sample_size": 3}},
-    "correlated-federated": {"algorithm": {"name": "correlated-federated", "sampling": "cyclic", "sample_size": 2}},
+    "gradient-perturbation": {
+        "algorithm": {"name": "gradient-perturbation", "sampling": "subset", "sample_size": 3}
+    },
+    "correlated-federated": {
+        "algorithm": {"name": "correlated-federated", "sampling": "cyclic", "sample_size": 2}
+    },
 }
 
 
@@ -32,13 +40,17 @@ def tables(name: str) -> dict:
     found = {"algorithm": {"name": name}, **FOUR_PAPERS.get(name, {})}
     if name in FEDERATED:
         found["algorithm"] = {"name": name, "sampling": "cyclic", "sample_size": 2}
+    # Nothing to calibrate, or no budget: test mode does not mind.
     if name in (
         "ternary-dsgd",
         "federated-noiseless",
         "quantized-dsgd",
-    ):  # nothing to calibrate, or no budget: test mode does not mind
+    ):
         found["privacy"] = {}
-        found["algorithm"] = {**found["algorithm"], "noise": 0.0 if name == "federated-noiseless" else 5.0}
+        found["algorithm"] = {
+            **found["algorithm"],
+            "noise": 0.0 if name == "federated-noiseless" else 5.0,
+        }
     return found
 
 
@@ -46,9 +58,19 @@ def simulated(path) -> np.ndarray:
     network = load(path)
     plan = planned(network, None)
     problem = build_problem(network.config, agents=len(network.members))
-    graph, delta = replace(plan.graph, lossy=False), None if plan.algorithm.mechanism == "laplace" else 1e-5
+    graph, delta = (
+        replace(plan.graph, lossy=False),
+        None if plan.algorithm.mechanism == "laplace" else 1e-5,
+    )
     run = hs.simulate(
-        plan.algorithm, problem, graph, steps=plan.messages, seeds=[SEED], delta=delta, reference=False, regret=False
+        plan.algorithm,
+        problem,
+        graph,
+        steps=plan.messages,
+        seeds=[SEED],
+        delta=delta,
+        reference=False,
+        regret=False,
     )
     return run.models[0]
 
@@ -59,11 +81,17 @@ def test_every_algorithm_deployed_equals_simulated(name, tmp_path):
     agents = run_threads(load(path), SEED)
     deployed = np.stack([agents[n].model for n in NAMES])
     np.testing.assert_allclose(deployed, simulated(path), rtol=0, atol=1e-6)
-    assert np.abs(deployed).max() > 1e-3, "nobody has learnt anything: the comparison would say nothing"
+    assert np.abs(deployed).max() > 1e-3, (
+        "nobody has learnt anything: the comparison would say nothing"
+    )
 
 
 @pytest.mark.parametrize(
-    "names", [["gradient-tracking"], pytest.param(list(FOUR_PAPERS), marks=pytest.mark.slow, id="four papers")]
+    "names",
+    [
+        ["gradient-tracking"],
+        pytest.param(list(FOUR_PAPERS), marks=pytest.mark.slow, id="four papers"),
+    ],
 )
 def test_five_processes_equal_the_simulator(tmp_path, names):
     """Real processes; messages flow only along the edges, also where they are directed."""
@@ -80,13 +108,18 @@ def test_five_processes_equal_the_simulator(tmp_path, names):
             listed = json.loads((member.state / f"{member.name}.subscribed.json").read_text())
             assert sorted(listed) == sorted(f"hearsay/{network.run}/{name}/*" for name in heard)
     directed = planned(load(paths[names.index("gradient-tracking")]), None)
-    assert any(hears(directed, i, j) and not hears(directed, j, i) for i in range(5) for j in range(5))
+    assert any(
+        hears(directed, i, j) and not hears(directed, j, i) for i in range(5) for j in range(5)
+    )
 
 
 def hears(plan, i: int, j: int) -> bool:
     if "average" in plan.algorithm.channels.values():
         return i != j
-    both = plan.graph.weights.toarray() + ("tracker" in plan.algorithm.channels) * plan.graph.pushed.toarray()
+    both = (
+        plan.graph.weights.toarray()
+        + ("tracker" in plan.algorithm.channels) * plan.graph.pushed.toarray()
+    )
     return both[i, j] > 0
 
 
@@ -94,7 +127,11 @@ def test_records_from_files_are_the_simulators_records(tmp_path):
     problem = hs.problems.ridge(agents=5, records=60, dimension=4, radius=3.0)
     for i, name in enumerate(NAMES):
         held = problem.counts[i]
-        np.savez(tmp_path / f"{name}.npz", features=problem.features[i, :held], labels=problem.labels[i, :held])
+        np.savez(
+            tmp_path / f"{name}.npz",
+            features=problem.features[i, :held],
+            labels=problem.labels[i, :held],
+        )
     bounds = {"feature_bound": problem.loss.feature_bound, "label_bound": problem.loss.label_bound}
     path = write(
         tmp_path,
@@ -107,4 +144,6 @@ def test_records_from_files_are_the_simulators_records(tmp_path):
     agents = run_threads(load(path), SEED)
     plan = agents["alice"].plan
     run = hs.simulate(plan.algorithm, problem, plan.graph, steps=plan.messages, seeds=[SEED])
-    np.testing.assert_allclose(np.stack([agents[n].model for n in NAMES]), run.models[0], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(
+        np.stack([agents[n].model for n in NAMES]), run.models[0], rtol=0, atol=1e-6
+    )

@@ -1,4 +1,6 @@
-"""What would noise a state twice without anybody counting it: old ledgers, copies, second processes, records that change."""
+"""What would noise a state twice without anybody counting it: old ledgers, copies,
+second processes, records that change.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +16,35 @@ from hearsay.deploy.agent import Agent
 from hearsay.deploy.host import Refused
 from hearsay.deploy.ledger import LedgerError
 from hearsay.deploy.settings import load
-from tests.deploy.networks import NAMES, Gate, Threads, free_ports, run_threads, size_of, wait_for, write
+from tests.deploy.networks import (
+    NAMES,
+    Gate,
+    Threads,
+    free_ports,
+    run_threads,
+    size_of,
+    wait_for,
+    write,
+)
 
 TWO = {"names": NAMES[:2], "graph": {"kind": "complete"}}
 
 
 def copied(path, target) -> None:
-    """A consistent copy of alice's ledger with its mark, as a snapshot of the whole disk would make it."""
+    """A consistent copy of alice's ledger with its mark, as a snapshot of the
+    whole disk would make it.
+    """
     source = load(path).members[0].ledger
     target.parent.mkdir(parents=True, exist_ok=True)
-    with closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True)) as old, closing(sqlite3.connect(target)) as new:
+    with (
+        closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True)) as old,
+        closing(sqlite3.connect(target)) as new,
+    ):
         old.backup(new)
         instance = new.execute("SELECT value FROM about WHERE key = 'instance'").fetchone()[0]
-        last, seal = new.execute("SELECT round, seal FROM rounds ORDER BY round DESC LIMIT 1").fetchone()
+        last, seal = new.execute(
+            "SELECT round, seal FROM rounds ORDER BY round DESC LIMIT 1"
+        ).fetchone()
     mark.make(target, instance)
     with closing(mark.Mark(target)) as found:
         found.write(last, seal)
@@ -62,7 +80,9 @@ def test_a_backup_that_is_put_back_is_refused(tmp_path):
 def elsewhere(path, tmp_path):
     """alice's net.toml on another host: another endpoint, another folder for her state."""
     network = load(path)
-    text = path.read_text().replace(network.members[0].endpoint, f"tcp/127.0.0.1:{free_ports(1)[0]}")
+    text = path.read_text().replace(
+        network.members[0].endpoint, f"tcp/127.0.0.1:{free_ports(1)[0]}"
+    )
     text = text.replace("[agents.alice]", '[agents.alice]\nstate = "elsewhere"')
     other = tmp_path / "elsewhere.toml"
     other.write_text(text)
@@ -101,7 +121,9 @@ def test_an_empty_folder_is_refused(tmp_path):
 
 
 def test_two_processes_from_copies_of_one_ledger_are_stopped_by_their_neighbours(tmp_path):
-    """Nothing tells a copy from its original before both have spoken; then everybody who hears them stops."""
+    """Nothing tells a copy from its original before both have spoken;
+    then everybody who hears them stops.
+    """
     path, gate = write(tmp_path, **TWO), Gate(3)
     other = elsewhere(path, tmp_path)
     with Threads(load(path), None) as fleet:
@@ -152,7 +174,11 @@ def test_another_configuration_is_named_before_anything_is_sent(tmp_path):
 def small_files(tmp_path):
     rng = np.random.default_rng(0)
     for name in NAMES[:2]:
-        np.savez(tmp_path / f"{name}.npz", features=rng.uniform(-0.5, 0.5, (20, 3)), labels=rng.integers(0, 2, 20))
+        np.savez(
+            tmp_path / f"{name}.npz",
+            features=rng.uniform(-0.5, 0.5, (20, 3)),
+            labels=rng.integers(0, 2, 20),
+        )
     return write(
         tmp_path,
         problem={"loss": "logistic", "dimension": 3, "feature_bound": 1.0, "radius": 10.0},
@@ -189,7 +215,9 @@ def test_a_rehearsal_is_never_continued_as_a_private_run(tmp_path):
 
 
 def test_a_neighbour_that_was_replaced_is_noticed(tmp_path):
-    """bob's folder is lost in the middle: alice, whose ledger remembers him, goes no further with another bob."""
+    """bob's folder is lost in the middle: alice, whose ledger remembers him,
+    goes no further with another bob.
+    """
     network, gate = load(write(tmp_path, **TWO)), Gate(3)
     with Threads(network) as fleet:
         fleet.start("bob")

@@ -1,4 +1,6 @@
-"""Whoever does not belong: other certificates, members that forge, replays, and floods of things that are not messages."""
+"""Whoever does not belong: other certificates, members that forge, replays,
+and floods of things that are not messages.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,11 @@ def session(endpoint: str, folder, name: str, seconds: float = SECONDS):
     config = {
         "mode": "peer",
         "listen": {"endpoints": []},
-        "connect": {"endpoints": [endpoint], "timeout_ms": int(1000 * seconds), "exit_on_failure": True},
+        "connect": {
+            "endpoints": [endpoint],
+            "timeout_ms": int(1000 * seconds),
+            "exit_on_failure": True,
+        },
         "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
         "transport": {
             "link": {
@@ -59,7 +65,9 @@ def session(endpoint: str, folder, name: str, seconds: float = SECONDS):
 
 @pytest.fixture
 def held(tmp_path, keys):
-    """Three agents over TLS, in round 5, where alice stands at a gate: the run cannot end before whoever disturbs it has."""
+    """Three agents over TLS, in round 5, where alice stands at a gate:
+    the run cannot end before whoever disturbs it has.
+    """
     network = load(write(tmp_path, secure=True, network={"keys": str(keys / "keys")}, **SETTINGS))
     gate = Gate(5)
     with Threads(network) as fleet:
@@ -105,18 +113,29 @@ def malformed(count: int, good: bytes):
 
 
 def test_ten_thousand_malformed_messages_from_a_member(held, keys, calm, caplog):
-    """carol's own certificate, so the network lets them in; alice drops every one, learns what she would have learnt, and does not grow."""
+    """carol's own certificate, so the network lets them in; alice drops every one,
+    learns what she would have learnt, and does not grow.
+    """
     network, fleet, gate = held
     alice = fleet.agents["alice"]
-    good = Format(network.run, "0" * 64, {"params": (4,)}, np.dtype("<f8")).encode("carol", 5, {"params": np.ones(4)})
+    good = Format(network.run, "0" * 64, {"params": (4,)}, np.dtype("<f8")).encode(
+        "carol", 5, {"params": np.ones(4)}
+    )
     with session(network.members[0].endpoint, keys / "keys", "carol") as intruder:
-        wait_for(lambda: intruder.put(f"hearsay/{network.run}/carol/0", b"") or alice.mailbox.dropped)
+        wait_for(
+            lambda: intruder.put(f"hearsay/{network.run}/carol/0", b"") or alice.mailbox.dropped
+        )
 
         def flood(count: int) -> int:
             before = sum(alice.mailbox.dropped.values())
             for i, payload in enumerate(malformed(count, good)):
-                intruder.put(f"hearsay/{network.run}/carol/{i % 20}", payload, congestion_control=BLOCK)
-            wait_for(lambda: sum(alice.mailbox.dropped.values()) >= before + count, "every one is counted")
+                intruder.put(
+                    f"hearsay/{network.run}/carol/{i % 20}", payload, congestion_control=BLOCK
+                )
+            wait_for(
+                lambda: sum(alice.mailbox.dropped.values()) >= before + count,
+                "every one is counted",
+            )
             return resident()
 
         before = flood(8000)
@@ -132,7 +151,9 @@ def resident() -> int:
 
 
 def test_forgeries_and_unknown_certificates(held, keys, calm):
-    """A stranger's certificate; and, from a member, well-formed messages with huge numbers under another's name, for rounds that are still to come."""
+    """A stranger's certificate; and, from a member, well-formed messages with huge numbers under
+    another's name, for rounds that are still to come.
+    """
     network, fleet, gate = held
     with pytest.raises(zenoh.ZError):
         session(network.members[0].endpoint, keys / "others", "bob", seconds=1)
@@ -144,7 +165,9 @@ def test_forgeries_and_unknown_certificates(held, keys, calm):
         for step in range(5, ROUNDS):
             forged = shape.encode("bob", step, {"params": np.full(4, 1e6)}, bob)
             for whose in ("bob", "*"):  # the pattern matches bob's key
-                forger.put(f"hearsay/{network.run}/{whose}/{step}", forged, congestion_control=BLOCK)
+                forger.put(
+                    f"hearsay/{network.run}/{whose}/{step}", forged, congestion_control=BLOCK
+                )
             old = shape.encode("carol", step, {"params": np.full(4, 1e6)})
             forger.put(f"hearsay/{network.run}/carol/{step}", old, congestion_control=BLOCK)
         # Her last one is in, so all before it have been let in or not.
@@ -163,9 +186,13 @@ def test_replaying_a_members_own_old_messages_changes_nothing(held, keys, calm):
         wait_for(lambda: replayer.put(own + "0", b"") or alice.mailbox.dropped)
         for step, payload in old:
             replayer.put(f"{own}{step}", payload, congestion_control=BLOCK)  # an old round
-            replayer.put(f"{own}{step + 6}", payload, congestion_control=BLOCK)  # an old message under a new round
+            # An old message under a new round.
+            replayer.put(f"{own}{step + 6}", payload, congestion_control=BLOCK)
         wait_for(
-            lambda: alice.mailbox.dropped.get("wrong round") == 4 and alice.mailbox.ignored().get("old round") == 4
+            lambda: (
+                alice.mailbox.dropped.get("wrong round") == 4
+                and alice.mailbox.ignored().get("old round") == 4
+            )
         )
         unharmed(fleet, gate, calm)
 

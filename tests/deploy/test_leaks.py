@@ -1,4 +1,6 @@
-"""Nothing private leaves: not in messages, logs or answers, not in what is left behind by a crash."""
+"""Nothing private leaves: not in messages, logs or answers,
+not in what is left behind by a crash.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,12 @@ from tests.deploy.networks import NAMES, SECONDS, Processes, Threads, run_thread
 SETTINGS = {
     "ldp-online": {},
     "gradient-tracking": {"graph": {"kind": "directed-ring"}},
-    "gradient-perturbation": {"algorithm": {"name": "gradient-perturbation", "sampling": "cyclic", "sample_size": 2}},
-    "correlated-federated": {"algorithm": {"name": "correlated-federated", "sampling": "cyclic", "sample_size": 2}},
+    "gradient-perturbation": {
+        "algorithm": {"name": "gradient-perturbation", "sampling": "cyclic", "sample_size": 2}
+    },
+    "correlated-federated": {
+        "algorithm": {"name": "correlated-federated", "sampling": "cyclic", "sample_size": 2}
+    },
     "adp2sgd": {},
 }
 
@@ -34,7 +40,11 @@ def private_numbers(tmp_path):
     """Records of unmistakable numbers: no double of theirs occurs anywhere by chance."""
     rng = np.random.default_rng(5)
     for name in NAMES[:3]:
-        np.savez(tmp_path / f"{name}.npz", features=rng.uniform(0.1, 0.4, (20, 4)), labels=rng.integers(0, 2, 20))
+        np.savez(
+            tmp_path / f"{name}.npz",
+            features=rng.uniform(0.1, 0.4, (20, 4)),
+            labels=rng.integers(0, 2, 20),
+        )
     return {
         "problem": {"loss": "logistic", "dimension": 4, "feature_bound": 1.0, "radius": 10.0},
         "agents": {name: {"data": f"{name}.npz", "records": 20} for name in NAMES[:3]},
@@ -50,7 +60,9 @@ def needles(values) -> set[bytes]:
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_no_record_and_no_state_in_what_is_sent_answered_or_logged(name, tmp_path, monkeypatch, caplog):
+def test_no_record_and_no_state_in_what_is_sent_answered_or_logged(
+    name, tmp_path, monkeypatch, caplog
+):
     caplog.set_level(logging.DEBUG)
     settings = {"algorithm": {"name": name}, **private_numbers(tmp_path), **SETTINGS[name]}
     network = load(write(tmp_path, **settings))
@@ -87,7 +99,9 @@ def test_no_record_and_no_state_in_what_is_sent_answered_or_logged(name, tmp_pat
     assert found == []
     # A log of hearsay's own; an agent leaves those of other libraries at warnings.
     text = "\n".join(
-        r.getMessage() for r in caplog.records if r.name.startswith("hearsay") or r.levelno >= logging.WARNING
+        r.getMessage()
+        for r in caplog.records
+        if r.name.startswith("hearsay") or r.levelno >= logging.WARNING
     )
     assert "round 12 of 12" in text
     for needle in private:
@@ -97,7 +111,9 @@ def test_no_record_and_no_state_in_what_is_sent_answered_or_logged(name, tmp_pat
 
 
 def test_the_search_sees_a_state_that_is_sent_without_noise(tmp_path, monkeypatch):
-    """A test that cannot fail is none: without noise the same search finds states in the messages."""
+    """A test that cannot fail is none:
+    without noise the same search finds states in the messages.
+    """
     network = load(write(tmp_path, **private_numbers(tmp_path)))
     sent, private, publish, message = [], set(), Transport.publish, privatize.Lattice.message
 
@@ -118,11 +134,10 @@ def test_the_search_sees_a_state_that_is_sent_without_noise(tmp_path, monkeypatc
 
 
 CRASH = (
-    "import sys, hearsay.cli, hearsay.deploy.steps as steps\n"
-    "def broken(self, step, carry): raise ValueError(f'bad features {self.records.features.tolist()}')\n"
-    "steps.Steps.prepare = broken\n"
-    "sys.argv = ['hearsay', 'agent', '--config', sys.argv[1], '--name', 'alice']\n"
-    "hearsay.cli.main()\n"
+    "import sys, hearsay.cli, hearsay.deploy.steps as steps\ndef broken(self, step, carry): raise"
+    " ValueError(f'bad features {self.records.features.tolist()}')\nsteps.Steps.prepare ="
+    " broken\nsys.argv = ['hearsay', 'agent', '--config', sys.argv[1], '--name',"
+    " 'alice']\nhearsay.cli.main()\n"
 )
 
 
@@ -133,7 +148,9 @@ def test_a_crash_says_where_and_not_what(tmp_path):
     with Threads(load(path), None) as fleet:
         fleet.start("bob")
         words = [sys.executable, "-c", CRASH, str(path)]
-        crashed = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=SECONDS)
+        crashed = subprocess.run(
+            words, capture_output=True, text=True, cwd=tmp_path, timeout=SECONDS
+        )
     said = crashed.stdout + crashed.stderr
     assert crashed.returncode == 70, said
     assert "failed: ValueError in" in said and "line 2" in said
@@ -141,7 +158,9 @@ def test_a_crash_says_where_and_not_what(tmp_path):
     with np.load(tmp_path / "alice.npz") as stored:
         numbers = [repr(float(v)) for v in stored["features"].ravel()]
     everything = said + "".join(
-        file.read_text(errors="replace") for file in tmp_path.rglob("*") if file.suffix in (".log", ".txt")
+        file.read_text(errors="replace")
+        for file in tmp_path.rglob("*")
+        if file.suffix in (".log", ".txt")
     )
     assert not any(number in everything for number in numbers)
 
@@ -156,7 +175,9 @@ def test_no_core_dumps_and_private_files(tmp_path):
             facts = look(network, observer, seconds=SECONDS)
         assert all(one.facts for one in facts)
         limits = Path(f"/proc/{fleet.running['alice'].pid}/limits").read_text().splitlines()
-        assert next(line for line in limits if line.startswith("Max core file size")).split()[4:6] == ["0", "0"]
+        assert next(line for line in limits if line.startswith("Max core file size")).split()[
+            4:6
+        ] == ["0", "0"]
         assert json.dumps([one.facts for one in facts])
         state = network.members[0].state
         assert state.stat().st_mode & 0o077 == 0
@@ -171,7 +192,9 @@ def test_a_sleeping_agent_sends_the_same_bytes_whatever_it_has(tmp_path):
     for agent in agents.values():
         for step in range(20):
             with Ledger(agent.member.ledger, {}) as ledger:
-                fields = agent.format.decode(ledger.message(step), agent.name, step, ledger.instance)
+                fields = agent.format.decode(
+                    ledger.message(step), agent.name, step, ledger.instance
+                )
             if fields["awake"] == 0:
                 asleep.add(fields["params"].tobytes())
     assert asleep == {bytes(8 * 4)}

@@ -1,4 +1,6 @@
-"""The ledger: what is on disk stays there, whatever moment the process dies at, and only one process writes."""
+"""The ledger: what is on disk stays there, whatever moment the process dies at,
+and only one process writes.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,11 @@ ABOUT = {"run": "wards", "agent": "alice", "configuration": "c" * 64, "noise": "
 
 
 def arrays(round: int) -> dict[str, np.ndarray]:
-    return {"params": np.arange(5.0) + round, "key": np.array([round, 7], np.uint32), "step": np.array(round)}
+    return {
+        "params": np.arange(5.0) + round,
+        "key": np.array([round, 7], np.uint32),
+        "step": np.array(round),
+    }
 
 
 def payload(round: int) -> bytes:
@@ -40,7 +46,11 @@ def payload(round: int) -> bytes:
 def commit(ledger: Ledger, *rounds: int) -> None:
     for round in rounds:
         ledger.commit(
-            round, payload(round), 0.5 * (round + 1), {"skipped": [], "heard": {"bob": round - 1}}, arrays(round)
+            round,
+            payload(round),
+            0.5 * (round + 1),
+            {"skipped": [], "heard": {"bob": round - 1}},
+            arrays(round),
         )
 
 
@@ -80,7 +90,9 @@ def test_what_was_committed_is_there(path, reopened):
         ledger = Ledger(path, ABOUT)
     assert_stands_at(ledger, 2)
     assert [ledger.message(r) for r in range(4)] == [payload(0), payload(1), payload(2), None]
-    assert ledger.history() == [(r, 0.5 * (r + 1), {"skipped": [], "heard": {"bob": r - 1}}) for r in range(3)]
+    assert ledger.history() == [
+        (r, 0.5 * (r + 1), {"skipped": [], "heard": {"bob": r - 1}}) for r in range(3)
+    ]
     assert ledger.heard() == {"bob": 1}
     assert ledger.size() == sum(100 + r for r in range(3))
     ledger.close()
@@ -165,7 +177,13 @@ def test_only_the_owner_may_read(path):
         with Ledger(path, ABOUT) as ledger:
             commit(ledger, 0)
             files = sorted(path.parent.iterdir())
-            names = {"alice.ledger", "alice.ledger-shm", "alice.ledger-wal", "alice.ledger.lock", "alice.ledger.mark"}
+            names = {
+                "alice.ledger",
+                "alice.ledger-shm",
+                "alice.ledger-wal",
+                "alice.ledger.lock",
+                "alice.ledger.mark",
+            }
             assert {file.name for file in files} == names
             assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
             assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
@@ -182,8 +200,12 @@ def test_commits_are_synced_to_disk(path):
         assert ledger._db.execute("PRAGMA synchronous").fetchone() == (2,)
 
 
-def test_a_commit_that_died_before_its_mark_is_synced_before_it_is_marked(path, tmp_path, monkeypatch):
-    """It may have died before its own sync: then only the system's memory has it, and with the power it would be gone, but not its mark."""
+def test_a_commit_that_died_before_its_mark_is_synced_before_it_is_marked(
+    path, tmp_path, monkeypatch
+):
+    """It may have died before its own sync: then only the system's memory has it,
+    and with the power it would be gone, but not its mark.
+    """
     ledger = Ledger(path, ABOUT)
     commit(ledger, 0)
     monkeypatch.setattr(ledger._mark, "write", lambda *_: None)
@@ -193,7 +215,9 @@ def test_a_commit_that_died_before_its_mark_is_synced_before_it_is_marked(path, 
     synced: list[str] = []
     for name in ("fsync", "fdatasync"):
         plain = getattr(os, name)
-        monkeypatch.setattr(os, name, lambda handle, plain=plain: (synced.append(handle_of(handle)), plain(handle)))
+        monkeypatch.setattr(
+            os, name, lambda handle, plain=plain: (synced.append(handle_of(handle)), plain(handle))
+        )
     with Ledger(tmp_path / "killed" / path.name, ABOUT) as again:
         assert_stands_at(again, 1)
     assert synced == [f"{path.name}-wal", "killed", f"{path.name}.mark"]
@@ -217,10 +241,14 @@ def test_secrets_of_noise_that_later_rounds_take_back(path):
     with Ledger(path, ABOUT) as ledger:
         commit(ledger, 0)
         for round in (1, 2):
-            ledger.commit(round, payload(round), 1.0, {"heard": {}}, arrays(round), bytes([round]) * 32)
+            ledger.commit(
+                round, payload(round), 1.0, {"heard": {}}, arrays(round), bytes([round]) * 32
+            )
         ledger.forget(2)
     with Ledger(path, ABOUT) as ledger:
-        assert ledger.secrets() == {1: b"\1" * 32, 2: b"\2" * 32}, "secrets are needed for longer than messages"
+        assert ledger.secrets() == {1: b"\1" * 32, 2: b"\2" * 32}, (
+            "secrets are needed for longer than messages"
+        )
 
 
 def test_what_is_pinned_must_not_change(path):
@@ -232,18 +260,24 @@ def test_what_is_pinned_must_not_change(path):
         commit(ledger, 0)
     with Ledger(path, ABOUT) as ledger:
         ledger.pin("records", b"secret records", "put them back")
-        with pytest.raises(LedgerError, match=r"the records changed since .*alice.ledger was begun: put them back"):
+        with pytest.raises(
+            LedgerError, match=r"the records changed since .*alice.ledger was begun: put them back"
+        ):
             ledger.pin("records", b"other records", "put them back")
         ledger.pin("plan", b"plan", "another version")
 
 
 def test_a_pinned_fingerprint_confirms_no_guess(path, tmp_path):
-    """It is keyed: two ledgers have different ones of the same records, and neither is a plain hash."""
+    """It is keyed: two ledgers have different ones of the same records,
+    and neither is a plain hash.
+    """
     found = []
     for file in (path, tmp_path / "other.ledger"):
         with Ledger(file, ABOUT) as ledger:
             ledger.pin("records", b"records", "")
-            found.append(ledger._db.execute("SELECT value FROM about WHERE key = 'records'").fetchone()[0])
+            found.append(
+                ledger._db.execute("SELECT value FROM about WHERE key = 'records'").fetchone()[0]
+            )
     assert len({*found, hashlib.sha256(b"records").hexdigest()}) == 3
 
 
@@ -269,7 +303,11 @@ def test_another_run_agent_or_configuration_is_refused(path, key):
     with Ledger(path, ABOUT) as ledger:
         commit(ledger, 0)
     with pytest.raises(
-        LedgerError, match=rf"alice.ledger belongs to another {key} .*and this is other.*: begin a run with a new name"
+        LedgerError,
+        match=(
+            rf"alice.ledger belongs to another {key} .*and this is other.*: begin a run with a new"
+            r" name"
+        ),
     ):
         Ledger(path, {**ABOUT, key: "other"})
     with Ledger(path, ABOUT) as ledger:  # the lock was let go, and nothing was changed
@@ -282,14 +320,20 @@ def test_another_format_is_refused(path):
         db.execute("UPDATE about SET value = '1' WHERE key = 'format'")
     db.close()
     with pytest.raises(
-        LedgerError, match="written in format 1: this version reads 2. Finish the run with the version that began it"
+        LedgerError,
+        match=(
+            "written in format 1: this version reads 2. Finish the run with the version that"
+            " began it"
+        ),
     ):
         Ledger(path, ABOUT)
 
 
 def test_two_ledgers_of_one_process(path):
     with Ledger(path, ABOUT):
-        with pytest.raises(LedgerError, match=r"alice.ledger is in use: this agent is already running"):
+        with pytest.raises(
+            LedgerError, match=r"alice.ledger is in use: this agent is already running"
+        ):
             Ledger(path, ABOUT)
         with Ledger(path.with_name("bob.ledger"), ABOUT):
             pass
@@ -297,13 +341,16 @@ def test_two_ledgers_of_one_process(path):
 
 
 def test_two_processes_whose_lock_file_was_deleted_write_over_nothing(path, monkeypatch):
-    monkeypatch.setattr(module, "_LARGE", 8)  # messages and states in files, which no transaction takes back
+    # Messages and states in files, which no transaction takes back.
+    monkeypatch.setattr(module, "_LARGE", 8)
     with Ledger(path, ABOUT) as one:
         commit(one, 0)
         path.with_name(path.name + ".lock").unlink()
         with Ledger(path, ABOUT) as two:
             commit(one, 1)
-            with pytest.raises(LedgerError, match="has message 1, which this process has not written"):
+            with pytest.raises(
+                LedgerError, match="has message 1, which this process has not written"
+            ):
                 two.commit(1, b"another message", 1.0, {}, arrays(7))
             with pytest.raises(LedgerError, match="its lock file is gone"):
                 two.finish(0, arrays(7))
@@ -312,11 +359,18 @@ def test_two_processes_whose_lock_file_was_deleted_write_over_nothing(path, monk
         assert_stands_at(again, 1)
 
 
-@pytest.mark.parametrize("answer", [b'{"round": 1e999}', b'{"round": null}', b'{"round": "far"}', b"[]", b"", None])
+@pytest.mark.parametrize(
+    "answer", [b'{"round": 1e999}', b'{"round": null}', b'{"round": "far"}', b"[]", b"", None]
+)
 def test_what_a_neighbour_says_of_its_round_ends_no_agent(answer):
-    ledger = SimpleNamespace(size=lambda: 2**31, forget=lambda before: pytest.fail("nobody said that it has them"))
+    ledger = SimpleNamespace(
+        size=lambda: 2**31, forget=lambda before: pytest.fail("nobody said that it has them")
+    )
     agent = SimpleNamespace(
-        ledger=ledger, heard_by=["mallory"], transport=SimpleNamespace(ask=lambda *_, **__: answer), _round=5
+        ledger=ledger,
+        heard_by=["mallory"],
+        transport=SimpleNamespace(ask=lambda *_, **__: answer),
+        _round=5,
     )
     Agent._tidy(agent)  # type: ignore[arg-type]
 
@@ -369,10 +423,13 @@ for round in range(0 if entry is None else entry.round + 1, 10**9):
 
 
 def writer(path: Path, what: str, die_at: int = 0) -> subprocess.Popen:
-    """A process of its own that opens the ledger, says where it stands, and commits one round after the other, until it
-    is about to execute the SQL statement number `die_at`."""
+    """A process of its own that opens the ledger, says where it stands, and commits one round after
+    the other, until it is about to execute the SQL statement number `die_at`.
+    """
     functions = "\n".join(inspect.getsource(function) for function in (arrays, payload, commit))
-    script = WRITER.format(package=str(Path(hearsay.__file__).parent), about=ABOUT, functions=functions)
+    script = WRITER.format(
+        package=str(Path(hearsay.__file__).parent), about=ABOUT, functions=functions
+    )
     command = [sys.executable, "-c", script, str(path), what, str(die_at)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -396,7 +453,9 @@ def test_a_second_process_is_refused_while_the_first_lives(path):
 
 
 def assert_survived(path: Path, said: str, reached: int) -> int:
-    """A round that was said to be committed is there after the kill, whole, and the state is that of the last round."""
+    """A round that was said to be committed is there after the kill, whole,
+    and the state is that of the last round.
+    """
     whole = [int(line) for line in said.splitlines(keepends=True) if line.endswith("\n")]
     printed = max([reached, *whole])
     with Ledger(path, ABOUT) as ledger:
@@ -425,7 +484,8 @@ def test_killed_at_any_moment(path):
         finally:
             process.send_signal(signal.SIGKILL)
             assert process.stdout is not None
-            said = process.stdout.read()  # and not communicate(), which does not know what readline() has read ahead
+            # And not communicate(), which does not know what readline() has read ahead.
+            said = process.stdout.read()
             process.communicate()
         reached = assert_survived(path, said, reached)
     assert reached > 60, "the kills fell among commits"
@@ -463,12 +523,16 @@ def test_killed_while_the_ledger_is_made(tmp_path):
         assert_stands_at(ledger, 0)
 
 
-@pytest.mark.parametrize("content", [b"not a database at all" * 50, b"SQLite format 3\0" + bytes(4096), b"\0" * 5000])
+@pytest.mark.parametrize(
+    "content", [b"not a database at all" * 50, b"SQLite format 3\0" + bytes(4096), b"\0" * 5000]
+)
 def test_a_file_that_is_no_ledger(path, content):
     path.parent.mkdir()
     path.write_bytes(content)
     for _ in range(2):  # the lock is let go, and the file is left as it is
-        with pytest.raises(LedgerError, match=r"alice.ledger is damaged or is no ledger \(.*\)\. Do not repair it"):
+        with pytest.raises(
+            LedgerError, match=r"alice.ledger is damaged or is no ledger \(.*\)\. Do not repair it"
+        ):
             Ledger(path, ABOUT)
     assert path.read_bytes() == content
 
@@ -510,7 +574,10 @@ def test_a_damaged_file_is_never_read_as_if_it_were_whole(path):
 
 @pytest.mark.parametrize(
     ("table", "column", "said"),
-    [("state", "arrays", "the state in .* is damaged"), ("rounds", "payload", "message 2 in .* is damaged")],
+    [
+        ("state", "arrays", "the state in .* is damaged"),
+        ("rounds", "payload", "message 2 in .* is damaged"),
+    ],
 )
 def test_a_flipped_bit_is_noticed(path, table, column, said):
     with Ledger(path, ABOUT) as ledger:
@@ -556,11 +623,15 @@ def test_messages_are_read_from_other_threads_while_rounds_are_written(path):
 
 
 def test_large_things_lie_in_files_that_are_synced_before_they_are_named(path):
-    """A million numbers: message and state in files of their own, the state in two that take turns, all of it back after reopening."""
+    """A million numbers: message and state in files of their own, the state in two that take turns,
+    all of it back after reopening.
+    """
     big = {"x": np.arange(200_000.0)}
     with Ledger(path, ABOUT) as ledger:
         for round in range(4):
-            ledger.commit(round, bytes([round]) * 400_000, 1.0, {"heard": {}}, {"x": big["x"] + round})
+            ledger.commit(
+                round, bytes([round]) * 400_000, 1.0, {"heard": {}}, {"x": big["x"] + round}
+            )
         folder = path.with_name("alice.ledger.large")
         assert folder.stat().st_mode & 0o777 == 0o700
         assert sorted(file.name for file in folder.iterdir()) == [
@@ -589,7 +660,9 @@ def test_large_things_lie_in_files_that_are_synced_before_they_are_named(path):
 def test_a_damaged_or_lost_file_is_noticed(path, name):
     with Ledger(path, ABOUT) as ledger:
         for round in range(2):
-            ledger.commit(round, bytes([round]) * 400_000, 1.0, {"heard": {}}, {"x": np.arange(50_000.0)})
+            ledger.commit(
+                round, bytes([round]) * 400_000, 1.0, {"heard": {}}, {"x": np.arange(50_000.0)}
+            )
     file = path.with_name("alice.ledger.large") / name
     content = bytearray(file.read_bytes())
     content[70_000] ^= 4
@@ -660,7 +733,11 @@ def test_messages_are_bounded_and_the_oldest_go_first(path, monkeypatch, large):
         assert 500 < ledger.size() <= 1000
         agent = SimpleNamespace(_last=(39, payload(39)), ledger=ledger, _committed=40)
         assert Agent._outbox(agent, 3) == let_go(ledger.oldest()) != let_go(0)
-        assert [Agent._outbox(agent, step) for step in (38, 39, 40)] == [payload(38), payload(39), None]
+        assert [Agent._outbox(agent, step) for step in (38, 39, 40)] == [
+            payload(38),
+            payload(39),
+            None,
+        ]
         assert ledger.bound(1) == 39, "never the last"
         assert len(ledger.history()) == 40
     with Ledger(path, ABOUT) as ledger:

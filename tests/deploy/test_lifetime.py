@@ -1,4 +1,6 @@
-"""Runs on the same records add up, whatever they are called: what is printed, what is refused, and what a crash leaves behind."""
+"""Runs on the same records add up, whatever they are called: what is printed, what is refused,
+and what a crash leaves behind.
+"""
 
 from __future__ import annotations
 
@@ -49,9 +51,16 @@ def files(folder, run: str = "one", rows: slice = slice(None), **tables):
     agents = {name: {"data": f"{name}.npz", "records": count} for name in NAMES[:2]}
     network = {"state": "state", "deadline": 60}
     return write(
-        folder, run=run, names=NAMES[:2], file=f"{run}.toml", network=network, agents=agents, graph={"kind": "complete"},
-        run_table={"steps": 5}, **{**usual, **tables},
-    )  # fmt: skip
+        folder,
+        run=run,
+        names=NAMES[:2],
+        file=f"{run}.toml",
+        network=network,
+        agents=agents,
+        graph={"kind": "complete"},
+        run_table={"steps": 5},
+        **{**usual, **tables},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +75,14 @@ def account(folder, plan, run="one", *, rows=None, limit=None, rehearsed=False) 
 
 
 def test_budgets_of_one_kind_add_up():
-    assert compose([PURE], None) == (2.0, 0.0) and compose([GAUSSIAN], 1e-5)[0] == pytest.approx(2.0, abs=1e-5)
+    assert compose([PURE], None) == (2.0, 0.0) and compose([GAUSSIAN], 1e-5)[0] == pytest.approx(
+        2.0, abs=1e-5
+    )
     assert compose([PURE, PURE], None) == (pytest.approx(4.0), 0.0)
     epsilon, delta = compose([GAUSSIAN, GAUSSIAN], 1e-5)
-    assert epsilon == pytest.approx(convert.gaussian_epsilon(2 * RHO, 1e-5), rel=1e-5) and delta == pytest.approx(1e-5)
+    assert epsilon == pytest.approx(
+        convert.gaussian_epsilon(2 * RHO, 1e-5), rel=1e-5
+    ) and delta == pytest.approx(1e-5)
     assert 2.95 < epsilon < 2.96, "by rho, and not 4"
     assert compose([TERNARY, TERNARY], None) == (0.0, pytest.approx(0.6))
     assert compose([TERNARY] * 4, None) == (math.inf, 1.0)
@@ -80,16 +93,25 @@ def test_budgets_of_several_kinds_add_up():
     assert epsilon == pytest.approx(2 + convert.gaussian_epsilon(2 * RHO, 1e-5), rel=1e-5)
     assert delta == pytest.approx(0.3 + 1e-5)
     other = GAUSSIAN._replace(delta=1e-7)
-    assert compose([PURE, GAUSSIAN, other], None)[1] == pytest.approx(1e-7), "at the smallest of their own"
+    assert compose([PURE, GAUSSIAN, other], None)[1] == pytest.approx(1e-7), (
+        "at the smallest of their own"
+    )
     assert compose([GAUSSIAN, PURE._replace(epsilon=math.inf)], 1e-5)[0] == math.inf
 
 
 def test_the_largest_epsilon_and_the_largest_delta_may_be_of_different_records(tmp_path, plan):
     """A delta must not vanish because another record has spent a hair more epsilon without one."""
     one, two = np.array([1], np.uint64), np.array([2], np.uint64)
-    book = lifetime.Book(b"k" * 32, [PURE._replace(records=0), TERNARY._replace(records=1)], [one, two])
-    found = lifetime.together(book, PURE._replace(instance="own", run="own"), np.append(one, two), None)
-    assert (found.total, found.delta) == (pytest.approx(4.0), pytest.approx(0.3)) and found.runs == ("pure",)
+    book = lifetime.Book(
+        b"k" * 32, [PURE._replace(records=0), TERNARY._replace(records=1)], [one, two]
+    )
+    found = lifetime.together(
+        book, PURE._replace(instance="own", run="own"), np.append(one, two), None
+    )
+    assert (found.total, found.delta) == (
+        pytest.approx(4.0),
+        pytest.approx(0.3),
+    ) and found.runs == ("pure",)
     assert lifetime.worst(book) == (2.0, 0.3)
     ternary = account(tmp_path, plan, limit=9.0)
     ternary._limit = 0.5
@@ -107,7 +129,10 @@ def test_a_ledger_that_was_copied_before_its_first_message_is_another_run(tmp_pa
     two = account(tmp_path, plan, "two")
     assert mark.instance_of(load(tmp_path / "two.toml").members[0].ledger) == instance
     assert two.lifetime.runs == ("one",) and two.enter(instance) == ""
-    assert [run.run for run in lifetime.read(tmp_path / "state" / "alice.budget").runs] == ["one", "two"]
+    assert [run.run for run in lifetime.read(tmp_path / "state" / "alice.budget").runs] == [
+        "one",
+        "two",
+    ]
 
 
 def test_a_ledger_that_has_lost_messages_is_said_where_spending_is_printed(tmp_path):
@@ -124,7 +149,10 @@ def test_a_ledger_that_has_lost_messages_is_said_where_spending_is_printed(tmp_p
     found, wrong = spending.spent([path.parent.parent])
     assert sorted(path.parent.iterdir()) == there, "looking leaves nothing behind"
     assert found["alice"]["runs"][0]["spent"] == 0.5
-    assert len(wrong) == 1 and "has 1 messages, and message 1 may have left: more was spent" in wrong[0]
+    assert (
+        len(wrong) == 1
+        and "has 1 messages, and message 1 may have left: more was spent" in wrong[0]
+    )
 
 
 def test_a_second_run_on_the_same_records(tmp_path, plan):
@@ -160,13 +188,17 @@ def test_the_run_that_a_ledger_belongs_to_is_not_counted_twice(tmp_path, plan):
 
 
 def test_a_ledger_that_became_another_run_before_its_first_message(tmp_path, plan):
-    """It was entered and then died; nothing had been sent, so plan and records may have changed since: what is sent is counted."""
+    """It was entered and then died; nothing had been sent, so plan and records may have changed
+    since: what is sent is counted.
+    """
     account(tmp_path, plan, rows=slice(0, 20)).enter("a" * 32)
     account(tmp_path, plan, rows=slice(20, 40)).enter("a" * 32)
     assert account(tmp_path, plan, "two", rows=slice(30, 40)).lifetime.runs == ("one",)
     dearer = replace(
         plan,
-        certificate=replace(plan.certificate, budgets=(replace(plan.certificate.budgets[0], rho=7.0, epsilon=30.0),)),
+        certificate=replace(
+            plan.certificate, budgets=(replace(plan.certificate.budgets[0], rho=7.0, epsilon=30.0),)
+        ),
     )
     account(tmp_path, dearer, rows=slice(20, 40)).enter("a" * 32)
     assert account(tmp_path, plan, "two", rows=slice(30, 40)).lifetime.before > 18
@@ -206,19 +238,28 @@ def test_a_limit(tmp_path, plan):
     account(tmp_path, plan, limit=2.0).enter("a" * 32)
     with pytest.raises(
         ValueError,
-        match=r"lifetime in \[privacy\] must be at least 2\.954 for this run of alice, got 2\.9: spent before 2\.000",
+        match=(
+            r"lifetime in \[privacy\] must be at least 2\.954 for this run of alice, got 2\.9:"
+            r" spent before 2\.000"
+        ),
     ):
         account(tmp_path, plan, "two", limit=2.9)
-    # Two runs that were looked at before either was entered: the second one is told when it wants to begin.
+    # Two runs that were looked at before either was entered: the second one is told when it
+    # wants to begin.
     both = [account(tmp_path, plan, name, limit=3.0) for name in ("two", "three")]
     assert both[0].enter("b" * 32) == ""
     assert "must be at least 3.722 for this run of alice, got 3" in both[1].enter("c" * 32)
-    assert [run.run for run in lifetime.read(tmp_path / "state" / "alice.budget").runs] == ["one", "two"]
+    assert [run.run for run in lifetime.read(tmp_path / "state" / "alice.budget").runs] == [
+        "one",
+        "two",
+    ]
 
 
 def test_runs_that_begin_at_the_same_time(tmp_path, plan):
     accounts = [account(tmp_path, plan, f"run-{number}") for number in range(8)]
-    threads = [threading.Thread(target=one.enter, args=(f"{n:032}",)) for n, one in enumerate(accounts)]
+    threads = [
+        threading.Thread(target=one.enter, args=(f"{n:032}",)) for n, one in enumerate(accounts)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -271,21 +312,33 @@ def test_a_record_is_known_by_its_numbers(tmp_path):
     np.testing.assert_array_equal(
         hashed_rows((features + 1).astype(np.uint8), labels), hashed_rows(features + 1, labels)
     )
-    np.testing.assert_array_equal(hashed_rows(-0.0 * features, labels), hashed_rows(0.0 * features, labels))
+    np.testing.assert_array_equal(
+        hashed_rows(-0.0 * features, labels), hashed_rows(0.0 * features, labels)
+    )
     assert not np.array_equal(hashed_rows(features, 1 - labels), whole)
     loose = load(files(tmp_path))
-    tight = load(files(tmp_path, problem={"loss": "logistic", "dimension": 3, "feature_bound": 0.5, "radius": 10.0}))
+    tight = load(
+        files(
+            tmp_path,
+            problem={"loss": "logistic", "dimension": 3, "feature_bound": 0.5, "radius": 10.0},
+        )
+    )
     (one, rows), (two, same) = own(loose, 0), own(tight, 0)
     assert not np.array_equal(one.features[0], two.features[0])
     np.testing.assert_array_equal(rows, same)
 
 
-def test_records_that_come_in_another_form_are_not_known_again_and_that_is_said(tmp_path, plan, caplog):
+def test_records_that_come_in_another_form_are_not_known_again_and_that_is_said(
+    tmp_path, plan, caplog
+):
     account(tmp_path, plan).enter("a" * 32)
     assert "none of these records" not in caplog.text
     rounded = replace(plan, rows=plan.rows[::-1] ^ 1)
     assert account(tmp_path, rounded, "two").lifetime.before == 0
-    assert "none of these records was in the earlier runs of alice (one): if they are the same in" in caplog.text
+    assert (
+        "none of these records was in the earlier runs of alice (one): if they are the same in"
+        in caplog.text
+    )
 
 
 def test_fingerprints_confirm_no_guess(tmp_path, plan):
@@ -305,28 +358,47 @@ def test_real_agents(tmp_path, monkeypatch, capsys, caplog):
         agents = run_threads(load(files(tmp_path, run)), None)
     alice = agents["alice"]
     keep(alice.member.state, "alice", alice.model, alice.plan)
-    kept = Certificate.from_json((alice.member.state / "alice.certificate.json").read_text()).budgets[0]
+    kept = Certificate.from_json(
+        (alice.member.state / "alice.certificate.json").read_text()
+    ).budgets[0]
     assert kept.epsilon <= 2.0 and kept.lifetime.runs == ("one",)
-    assert kept.lifetime.total == pytest.approx(convert.gaussian_epsilon(2 * kept.rho, 1e-5), rel=1e-5)
+    assert kept.lifetime.total == pytest.approx(
+        convert.gaussian_epsilon(2 * kept.rho, 1e-5), rel=1e-5
+    )
     assert "with this run 2.954 at delta = 1e-05" in caplog.text
     book = lifetime.read(tmp_path / "state" / "alice.budget")
-    assert [(run.run, run.instance) for run in book.runs][1] == ("two", mark.instance_of(alice.member.ledger))
-    assert Agent(load(tmp_path / "two.toml"), "alice").account.lifetime.runs == ("one",), "done before: it counts once"
+    assert [(run.run, run.instance) for run in book.runs][1] == (
+        "two",
+        mark.instance_of(alice.member.ledger),
+    )
+    assert Agent(load(tmp_path / "two.toml"), "alice").account.lifetime.runs == ("one",), (
+        "done before: it counts once"
+    )
 
     def command(*words: str) -> int:
         monkeypatch.setattr(sys, "argv", ["hearsay", *words])
-        monkeypatch.setattr(sys.modules["hearsay.simulation.simulating"], "enable_compilation_cache", lambda: None)
+        monkeypatch.setattr(
+            sys.modules["hearsay.simulation.simulating"], "enable_compilation_cache", lambda: None
+        )
         with pytest.raises(SystemExit) as ended:
             commands.main()
         return int(ended.value.code or 0)
 
-    third = files(tmp_path, "three", privacy={"epsilon": 2.0, "delta": 1e-5, "lifetime": [3.5, 9.0]})
+    third = files(
+        tmp_path, "three", privacy={"epsilon": 2.0, "delta": 1e-5, "lifetime": [3.5, 9.0]}
+    )
     assert command("agent", "--config", str(third), "--name", "alice") == 2
-    assert "must be at least 3.722 for this run of alice, got 3.5" in capsys.readouterr().err.replace("\n", " ")
+    assert (
+        "must be at least 3.722 for this run of alice, got 3.5"
+        in capsys.readouterr().err.replace("\n", " ")
+    )
     assert not (tmp_path / "state" / "three").exists()
     assert command("agent", "--config", str(third), "--name", "bob", "--check") == 0
     said = capsys.readouterr().out
-    assert "spent before 2.954 (runs one, two; 40 of these records); with this run 3.722" in " ".join(said.split())
+    assert (
+        "spent before 2.954 (runs one, two; 40 of these records); with this run 3.722"
+        in " ".join(said.split())
+    )
     (tmp_path / "state" / "bob.budget").write_bytes(b"nonsense")
     assert command("agent", "--config", str(third), "--name", "bob", "--check") == 6
     assert "bob.budget is damaged" in capsys.readouterr().err
@@ -342,13 +414,18 @@ def test_real_agents(tmp_path, monkeypatch, capsys, caplog):
         ("two", 5, 5),
     ]
     assert found["alice"]["runs"][0]["spent"] == pytest.approx(kept.epsilon)
-    assert found["alice"]["total"] == pytest.approx(kept.lifetime.total) and found["alice"]["delta"] == pytest.approx(
-        1e-5
-    )
-    assert found["bob"]["total"] is None and [run["messages"] for run in found["bob"]["runs"]] == [5, 5]
+    assert found["alice"]["total"] == pytest.approx(kept.lifetime.total) and found["alice"][
+        "delta"
+    ] == pytest.approx(1e-5)
+    assert found["bob"]["total"] is None and [run["messages"] for run in found["bob"]["runs"]] == [
+        5,
+        5,
+    ]
     assert command("network", "spent", str(tmp_path / "state")) == 0
     table = capsys.readouterr().out
     mark.place(alice.member.ledger).write_bytes(b"nonsense")
-    assert command("agent", "--config", str(tmp_path / "two.toml"), "--name", "alice", "--check") == 6
+    assert (
+        command("agent", "--config", str(tmp_path / "two.toml"), "--name", "alice", "--check") == 6
+    )
     assert "alice.ledger.mark is damaged" in capsys.readouterr().err
     assert "alice" in table and "2.954" in table and "not entered" in table

@@ -1,4 +1,6 @@
-"""The mailbox: holds the one message that each neighbour owes for the rounds to come, and nothing else."""
+"""The mailbox: holds the one message that each neighbour owes for the rounds to come,
+and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -150,7 +152,9 @@ def test_everything_else_is_dropped_counted_and_named_in_the_log(reason, caplog)
     assert mail.heard == {}
     sender = DROPS[reason][0]
     text = "dropped a message that claims to be from {}: {} ({} so far)"
-    assert [record.getMessage() for record in caplog.records] == [text.format(sender, reason, n) for n in (1, 10, 100)]
+    assert [record.getMessage() for record in caplog.records] == [
+        text.format(sender, reason, n) for n in (1, 10, 100)
+    ]
 
 
 def test_drops_are_logged_by_sender_and_counted_together(caplog):
@@ -188,7 +192,23 @@ def test_whoever_waits_looks_up_when_there_is_news():
 
 @pytest.mark.parametrize(
     "text",
-    ["", "-1", "+1", "01", "1.0", "0x1", " 1", "1 ", "1\n", "١", "1e0", "99999999999", "9" * 5000, str(LAST), "alive"],
+    [
+        "",
+        "-1",
+        "+1",
+        "01",
+        "1.0",
+        "0x1",
+        " 1",
+        "1 ",
+        "1\n",
+        "١",
+        "1e0",
+        "99999999999",
+        "9" * 5000,
+        str(LAST),
+        "alive",
+    ],
 )
 def test_keys_that_are_no_round_of_this_run(text):
     mail = box()
@@ -282,7 +302,9 @@ def test_the_same_message_twice_is_fine():
 
 
 def test_of_two_different_messages_the_first_counts(caplog):
-    """An agent that noises a round twice, or somebody who forges: what has been used must not change."""
+    """An agent that noises a round twice, or somebody who forges:
+    what has been used must not change.
+    """
     mail = box()
     put(mail, "bob", 0, 1.0)
     with caplog.at_level(logging.WARNING, "hearsay.agent"):
@@ -310,12 +332,18 @@ def test_a_message_for_a_round_that_ends_while_it_is_read_is_left_out(monkeypatc
 
 
 def test_many_threads_at_once():
-    """Four threads for each neighbour send everything, some of it wrong, while the agent goes through the rounds."""
+    """Four threads for each neighbour send everything, some of it wrong,
+    while the agent goes through the rounds.
+    """
     rounds, seen = 60, list[dict[str, float]]()
     mail = box()
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
-    payloads = {(sender, step): message(sender, step, step + 0.5) for sender in HEARS for step in range(rounds)}
+    payloads = {
+        (sender, step): message(sender, step, step + 0.5)
+        for sender in HEARS
+        for step in range(rounds)
+    }
 
     def send(sender: str) -> None:
         for step in range(rounds):
@@ -340,7 +368,9 @@ def test_many_threads_at_once():
     assert mail.heard == dict.fromkeys(HEARS, rounds - 1)
     assert mail.dropped["unknown sender"] == 8 * rounds
     wrong = (
-        mail.dropped.get("not safetensors", 0) + mail.ignored().get("old round", 0) + mail.ignored().get("too early", 0)
+        mail.dropped.get("not safetensors", 0)
+        + mail.ignored().get("old round", 0)
+        + mail.ignored().get("too early", 0)
     )
     assert wrong >= 8 * rounds, "nothing was lost from the counts"
 
@@ -389,9 +419,9 @@ def test_who_has_let_a_message_go_is_not_waited_for(caplog):
     mail.put("bob", "4", module.let_go(6))
     mail.put("mallory", "4", module.let_go(9))
     assert (mail.lost(6), mail.lost(7), mail.wait(6, 0.0)) == ({"bob"}, set(), ["bob", "carol"])
-    assert [record.getMessage() for record in caplog.records if "let go" in record.getMessage()] == [
-        "bob has let go of its messages before 7, and what is missing of them is lost"
-    ]
+    assert [
+        record.getMessage() for record in caplog.records if "let go" in record.getMessage()
+    ] == ["bob has let go of its messages before 7, and what is missing of them is lost"]
     mail.put("carol", "1", module.let_go(10**9))
     assert mail.lost(LAST - 1) == {"carol"} and mail.lost(LAST) == set()
     mail.put("carol", "1", b"hearsay: messages before 99999999999 were let go")

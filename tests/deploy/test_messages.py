@@ -1,4 +1,6 @@
-"""Messages: `decode` gives what went into `encode`, and rejects everything else with a reason and nothing worse."""
+"""Messages: `decode` gives what went into `encode`, and rejects everything else with a
+reason and nothing worse.
+"""
 
 from __future__ import annotations
 
@@ -22,18 +24,31 @@ FIELDS = {
     "tracker": np.array([[0.0, -1.0], [5e-324, 7.0]]),
     "scale": np.array(3.25),
 }
-ABOUT = {"schema": "1", "run": "wards", "config": "c" * 64, "agent": "alice", "instance": "a1", "round": "7"}
+ABOUT = {
+    "schema": "1",
+    "run": "wards",
+    "config": "c" * 64,
+    "agent": "alice",
+    "instance": "a1",
+    "round": "7",
+}
 SPANS = {"params": (0, 24), "tracker": (24, 56), "scale": (56, 64)}
 BODY = b"".join(FIELDS[name].tobytes() for name in SPANS)
 
-fuzz = settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+fuzz = settings(
+    max_examples=300, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 
 
 def header(**replaced) -> dict[str, Any]:
     """A valid header as Python sees it; None takes a key out."""
     found: dict[str, Any] = {"__metadata__": dict(ABOUT)}
     for name, span in SPANS.items():
-        found[name] = {"dtype": "F64", "shape": list(FORMAT.shapes[name]), "data_offsets": list(span)}
+        found[name] = {
+            "dtype": "F64",
+            "shape": list(FORMAT.shapes[name]),
+            "data_offsets": list(span),
+        }
     found.update(replaced)
     return {key: value for key, value in found.items() if value is not None}
 
@@ -66,7 +81,9 @@ def reason(payload: bytes) -> str:
 
 
 @pytest.mark.parametrize("dtype", [F32, F64])
-@pytest.mark.parametrize("shapes", [{"params": (5,)}, {"a": (2, 3), "b": (), "c": (1,)}, {"scale": ()}])
+@pytest.mark.parametrize(
+    "shapes", [{"params": (5,)}, {"a": (2, 3), "b": (), "c": (1,)}, {"scale": ()}]
+)
 def test_round_trip(dtype, shapes):
     rng, form = np.random.default_rng(0), Format("r", "d" * 64, shapes, dtype)
     fields = {name: rng.normal(size=shape).astype(dtype) for name, shape in shapes.items()}
@@ -94,7 +111,11 @@ def test_fields_are_views_of_the_payload():
 
 def test_the_sign_of_a_zero_does_not_leave_the_agent():
     """It would say something of the number that was rounded to it."""
-    values = {"params": np.array([-0.0, 0.0, -0.0]), "tracker": np.full((2, 2), -0.0), "scale": np.array(-0.0)}
+    values = {
+        "params": np.array([-0.0, 0.0, -0.0]),
+        "tracker": np.full((2, 2), -0.0),
+        "scale": np.array(-0.0),
+    }
     payload = FORMAT.encode("alice", 7, values, "a1")
     found = decode(payload)
     assert not any(np.signbit(value).any() for value in found.values())
@@ -102,11 +123,19 @@ def test_the_sign_of_a_zero_does_not_leave_the_agent():
 
 
 def test_arrays_in_any_order_in_memory_and_plain_lists_are_written_row_by_row():
-    values = {"params": np.arange(6.0)[::2], "tracker": np.asfortranarray(np.arange(4.0).reshape(2, 2)), "scale": 3.5}
+    values = {
+        "params": np.arange(6.0)[::2],
+        "tracker": np.asfortranarray(np.arange(4.0).reshape(2, 2)),
+        "scale": 3.5,
+    }
     found = decode(FORMAT.encode("alice", 7, values, "a1"))
     np.testing.assert_array_equal(found["params"], [0, 2, 4])
     np.testing.assert_array_equal(found["tracker"], [[0, 1], [2, 3]])
-    found = decode(FORMAT.encode("alice", 7, {"params": [1, 2, 3], "tracker": [[1, 2], [3, 4]], "scale": 3}, "a1"))
+    found = decode(
+        FORMAT.encode(
+            "alice", 7, {"params": [1, 2, 3], "tracker": [[1, 2], [3, 4]], "scale": 3}, "a1"
+        )
+    )
     np.testing.assert_array_equal(found["tracker"], [[1, 2], [3, 4]])
     assert found["scale"] == 3.0
 
@@ -119,7 +148,9 @@ def test_the_header_built_here_is_valid():
 def test_the_order_of_fields_in_the_file_does_not_matter():
     spans = {"scale": (0, 8), "tracker": (8, 40), "params": (40, 64)}
     moved = {name: {**header()[name], "data_offsets": list(span)} for name, span in spans.items()}
-    assert_valid(decode(packed(header(**moved), b"".join(FIELDS[name].tobytes() for name in spans))))
+    assert_valid(
+        decode(packed(header(**moved), b"".join(FIELDS[name].tobytes() for name in spans)))
+    )
 
 
 def test_a_message_of_the_safetensors_library_is_accepted():
@@ -133,7 +164,9 @@ def test_a_long_message_with_the_longest_names_fits_its_header():
     shapes = dict.fromkeys(("params", "tracker", "gradient", "update"), (1000, 1000))
     form = Format("r" * 64, "c" * 64, shapes, F32)
     zeros = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
-    assert form.decode(form.encode("a" * 64, 10**9, zeros, "f" * 32), "a" * 64, 10**9, "f" * 32)["params"].shape == (
+    assert form.decode(form.encode("a" * 64, 10**9, zeros, "f" * 32), "a" * 64, 10**9, "f" * 32)[
+        "params"
+    ].shape == (
         1000,
         1000,
     )
@@ -167,7 +200,23 @@ def test_no_metadata(metadata):
 
 
 @pytest.mark.parametrize(
-    "kind", ["BF16", "F16", "F32", "I64", "U64", "BOOL", "f64", "<f8", ">f8", "", None, 64, ["F64"], {"F64": 1}]
+    "kind",
+    [
+        "BF16",
+        "F16",
+        "F32",
+        "I64",
+        "U64",
+        "BOOL",
+        "f64",
+        "<f8",
+        ">f8",
+        "",
+        None,
+        64,
+        ["F64"],
+        {"F64": 1},
+    ],
 )
 def test_wrong_types(kind):
     assert reason(packed(header(**field("params", dtype=kind)))) == "wrong type"
@@ -187,13 +236,16 @@ def test_a_field_that_is_no_table(about):
     assert reason(packed(head)) == "wrong type"
 
 
-@pytest.mark.parametrize("shape", [[2], [4], [3, 1], [1, 3], [], None, 3, "3", [-3], [3.5], ["3"], [[3]]])
+@pytest.mark.parametrize(
+    "shape", [[2], [4], [3, 1], [1, 3], [], None, 3, "3", [-3], [3.5], ["3"], [[3]]]
+)
 def test_wrong_shapes(shape):
     assert reason(packed(header(**field("params", shape=shape)))) == "wrong shape"
 
 
 @pytest.mark.parametrize(
-    "replaced", [{"params": None}, {"more": header()["scale"]}, {"params": None, "Params": header()["params"]}]
+    "replaced",
+    [{"params": None}, {"more": header()["scale"]}, {"params": None, "Params": header()["params"]}],
 )
 def test_wrong_fields(replaced):
     assert reason(packed(header(**replaced))) == "wrong fields"
@@ -244,7 +296,10 @@ def test_bytes_too_many_or_too_few(body):
 
 def test_bytes_before_the_first_field():
     head = header(
-        **{name: {**header()[name], "data_offsets": [begin + 8, end + 8]} for name, (begin, end) in SPANS.items()}
+        **{
+            name: {**header()[name], "data_offsets": [begin + 8, end + 8]}
+            for name, (begin, end) in SPANS.items()
+        }
     )
     assert reason(packed(head, bytes(8) + BODY)) == "not safetensors"
 
@@ -318,7 +373,9 @@ def test_oversized():
 
 
 def test_numbers_in_the_wrong_byte_order_are_never_rearranged():
-    """Nothing marks them, so they are other numbers; those that are still finite are decoded as they stand."""
+    """Nothing marks them, so they are other numbers;
+    those that are still finite are decoded as they stand.
+    """
     swapped = b"".join(FIELDS[name].astype(">f8").tobytes() for name in SPANS)
     found = decode(packed(header(), swapped))
     assert b"".join(found[name].tobytes() for name in SPANS) == swapped
@@ -336,7 +393,10 @@ def test_of_two_keys_with_one_name_the_last_counts_and_must_be_right():
 
 def test_reasons_are_few_and_words_of_the_sender_are_not_among_them():
     """Reasons are counted and logged: a sender must not be able to choose them."""
-    for payload in (packed(header(mallory=5)), packed(header(__metadata__={**ABOUT, "run": "mallory"}))):
+    for payload in (
+        packed(header(mallory=5)),
+        packed(header(__metadata__={**ABOUT, "run": "mallory"})),
+    ):
         with pytest.raises(Rejected) as caught:
             decode(payload)
         assert "mallory" not in str(caught.value)
@@ -378,7 +438,9 @@ VALID = save(FIELDS, ABOUT)
 
 
 @fuzz
-@given(st.lists(st.tuples(st.integers(0, len(VALID) - 1), st.integers(1, 255)), min_size=1, max_size=4))
+@given(
+    st.lists(st.tuples(st.integers(0, len(VALID) - 1), st.integers(1, 255)), min_size=1, max_size=4)
+)
 def test_flipped_bytes(places):
     payload = bytearray(VALID)
     for place, bits in places:
@@ -413,7 +475,9 @@ values = st.recursive(
     | st.sampled_from(["F64", "BF16", [3], [0, 24]]),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["dtype", "shape", "data_offsets", "x"]), inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["dtype", "shape", "data_offsets", "x"]), inner, max_size=3
+        )
     ),
     max_leaves=8,
 )
@@ -437,7 +501,10 @@ def test_headers_with_anything_in_the_place_of_anything(name, key, value):
 @fuzz
 @given(st.permutations(list(SPANS)), st.lists(st.integers(-8, 72), min_size=6, max_size=6))
 def test_offsets_at_random(names, places):
-    spans = {name: {**header()[name], "data_offsets": places[2 * i : 2 * i + 2]} for i, name in enumerate(names)}
+    spans = {
+        name: {**header()[name], "data_offsets": places[2 * i : 2 * i + 2]}
+        for i, name in enumerate(names)
+    }
     survives(packed(header(**spans)))
 
 

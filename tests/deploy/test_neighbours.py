@@ -1,4 +1,6 @@
-"""When a neighbour is asked, and when not: a network of this test's own making, so that nothing depends on how fast a machine is."""
+"""When a neighbour is asked, and when not: a network of this test's own making,
+so that nothing depends on how fast a machine is.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,9 @@ def world(tmp_path, monkeypatch):
         mailbox = Mailbox(FORMAT, HEARS, 1000, {})
         line = Line(mailbox)
         alice = Neighbours(found, "alice", line, mailbox, threading.Event(), FORMAT.largest)  # type: ignore[arg-type]
-        greeting = threading.Thread(target=alice.greet, args=(lambda name, answer: answer == b"yes", False))
+        greeting = threading.Thread(
+            target=alice.greet, args=(lambda name, answer: answer == b"yes", False)
+        )
         greeting.start()
         for name in HEARS:
             wait_for(lambda name=name: (name, "hello") in line.open)
@@ -185,7 +189,9 @@ def test_the_first_question_waits_for_four_times_what_rounds_take(world):
 
 
 def test_nobody_stops_at_a_deadline_without_having_asked(world):
-    """However long rounds have taken: one slow neighbour must not keep others from being asked for what was lost."""
+    """However long rounds have taken: one slow neighbour must not keep others from being
+    asked for what was lost.
+    """
     alice, line, _ = world(ask=0.01, deadline=4.0)
     alice._usual = 1000.0
     going = Round(alice, 0)
@@ -197,7 +203,9 @@ def test_nobody_stops_at_a_deadline_without_having_asked(world):
 
 @pytest.mark.parametrize("length", [32, 1_000_000])
 def test_an_instance_that_would_crowd_out_what_this_agent_says_is_nonsense(length):
-    """It is kept for good and told to all neighbours, who hear no answer of more than a megabyte."""
+    """It is kept for good and told to all neighbours,
+    who hear no answer of more than a megabyte.
+    """
     answer = {"config": "c", "public": {}, "instance": "a" * length, "instances": {}, "heard": {}}
     assert (greeting.read("mallory", json.dumps(answer).encode()) is not None) == (length == 32)
 
@@ -216,7 +224,9 @@ def test_who_was_away_says_nothing_of_how_long_messages_take(world):
 
 
 def test_under_skip_a_liar_costs_patience_and_no_more(world):
-    """bob has sent a message of a far round, so that every round asks him for his, and never answers: no round waits for the answer."""
+    """bob has sent a message of a far round, so that every round asks him for his,
+    and never answers: no round waits for the answer.
+    """
     alice, line, mailbox = world(policy="skip", patience=0.05, deadline=SECONDS)
     mailbox.put("bob", "900", message("bob", 900))
     for step in range(6):
@@ -226,7 +236,9 @@ def test_under_skip_a_liar_costs_patience_and_no_more(world):
         assert missing == ["bob"] and set(heard) == {"carol"}
         assert time.monotonic() - began < SECONDS / 2, "the question is still open"
         mailbox.begin(step + 1)
-    assert line.asked == [("bob", str(step)) for step in range(4)], "no more than four are left open"
+    assert line.asked == [("bob", str(step)) for step in range(4)], (
+        "no more than four are left open"
+    )
     mailbox.put("carol", "6", message("carol", 6))
     line.here.discard("bob")
     assert Round(alice, 6).result()[1] == ["bob"]
@@ -238,13 +250,15 @@ def test_a_deadline_says_who_is_connected(world):
     said = str(Round(alice, 0).result())
     where = alice.network.members[2].endpoint.partition("/")[2]
     assert (
-        f"no message 0 from bob (connected, but silent), carol (not connected) within 0.1 s ({where}: connection refused)"
-        in said
+        "no message 0 from bob (connected, but silent), carol (not connected) within 0.1 s"
+        f" ({where}: connection refused)" in said
     )
 
 
 def test_who_was_done_and_left_is_not_waited_for(world, monkeypatch):
-    """The last word of two can always be lost: carol has heard all she needs, and her answer went with her link."""
+    """The last word of two can always be lost: carol has heard all she needs,
+    and her answer went with her link.
+    """
     monkeypatch.setattr(module, "_GONE", 0.0)
     alice, line, _ = world()
     thread = threading.Thread(target=alice.part)

@@ -1,4 +1,6 @@
-"""The pages on real networks say what is true: their commands run, and every option, key, exit code and message on them exists."""
+"""The pages on real networks say what is true: their commands run, and every option, key,
+exit code and message on them exists.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ from tests.deploy.networks import free_ports
 pytest.importorskip("zenoh")
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = {name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("network.md", "operations.md")}
+PAGES = {
+    name: (ROOT / "docs" / name).read_text(encoding="utf-8")
+    for name in ("network.md", "operations.md")
+}
 UNIT = ROOT / "docs" / "hearsay-agent@.service"
 STEPS = 300
 SECONDS = 300  # for one command, at most
@@ -55,14 +60,18 @@ def section(page: str, heading: str) -> str:
 
 def rows(text: str) -> list[list[str]]:
     return [
-        [cell.strip() for cell in line.strip("|").split(" | ")] for line in text.splitlines() if line.startswith("|")
+        [cell.strip() for cell in line.strip("|").split(" | ")]
+        for line in text.splitlines()
+        if line.startswith("|")
     ]
 
 
 class Terminal:
     """Runs lines of the page in a folder, `hearsay` being the one that is tested."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    def __init__(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
         self.folder, self._monkeypatch, self._capfd = folder, monkeypatch, capfd
         self.started: list[subprocess.Popen] = []
 
@@ -88,7 +97,9 @@ class Terminal:
             self.folder /= line[3:]
             return ""
         if line.startswith("sed "):
-            return subprocess.run(line, shell=True, cwd=self.folder, check=True, capture_output=True, text=True).stdout
+            return subprocess.run(
+                line, shell=True, cwd=self.folder, check=True, capture_output=True, text=True
+            ).stdout
         words, outer = shlex.split(line), list(logging.root.handlers)
         assert words[0] == "hearsay", line
         self._capfd.readouterr()
@@ -96,7 +107,11 @@ class Terminal:
             with self._monkeypatch.context() as patch:
                 patch.chdir(self.folder)
                 patch.setattr(sys, "argv", words)
-                patch.setattr(sys.modules["hearsay.simulation.simulating"], "enable_compilation_cache", lambda: None)
+                patch.setattr(
+                    sys.modules["hearsay.simulation.simulating"],
+                    "enable_compilation_cache",
+                    lambda: None,
+                )
                 cli.main()
             found: int | str | None = 0
         except SystemExit as ended:
@@ -123,12 +138,16 @@ class Terminal:
         path = self.folder / file
         text = re.sub(r"^steps = .*", f"steps = {steps}", path.read_text(), flags=re.MULTILINE)
         ports = iter(free_ports(text.count("127.0.0.1:")))
-        path.write_text(re.sub(r"(127\.0\.0\.1:)\d+", lambda found: f"{found[1]}{next(ports)}", text))
+        path.write_text(
+            re.sub(r"(127\.0\.0\.1:)\d+", lambda found: f"{found[1]}{next(ports)}", text)
+        )
 
 
 @pytest.fixture
 def terminal(tmp_path, monkeypatch, capfd):
-    """A terminal in a new folder; whatever was started from there must be gone at the end, and is ended if it is not."""
+    """A terminal in a new folder; whatever was started from there must be gone at the end,
+    and is ended if it is not.
+    """
     one = Terminal(tmp_path, monkeypatch, capfd)
     yield one
     one.close()
@@ -143,7 +162,10 @@ def running_in(folder: Path) -> dict[int, str]:
     found = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
-            where, state = Path(os.readlink(entry / "cwd")), (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            where, state = (
+                Path(os.readlink(entry / "cwd")),
+                (entry / "stat").read_text().rpartition(")")[2].split()[0],
+            )
             line = (entry / "cmdline").read_bytes().decode().replace("\0", " ")
             if where.is_relative_to(folder) and state != "Z" and " -m hearsay.cli " in line:
                 found[int(entry.name)] = line
@@ -153,7 +175,9 @@ def running_in(folder: Path) -> dict[int, str]:
 
 
 def agents_in(folder: Path) -> dict[str, int]:
-    """The agents that a `hearsay network up` has started there: nobody else's processes are touched."""
+    """The agents that a `hearsay network up` has started there:
+    nobody else's processes are touched.
+    """
     named = {re.search(r" --name (\w+)", line): pid for pid, line in running_in(folder).items()}
     return {match[1]: pid for match, pid in named.items() if match}
 
@@ -165,9 +189,21 @@ def wait_for(condition, what: str) -> None:
         time.sleep(0.005)
 
 
-INIT, CD, CHECK, UP, STATUS, LONGER, UP_LONGER, KILL, REHEARSE, UP_REHEARSED, KEYS, AGENT_CHECK, AGENT = commands(
-    "network.md"
-)
+(
+    INIT,
+    CD,
+    CHECK,
+    UP,
+    STATUS,
+    LONGER,
+    UP_LONGER,
+    KILL,
+    REHEARSE,
+    UP_REHEARSED,
+    KEYS,
+    AGENT_CHECK,
+    AGENT,
+) = commands("network.md")
 
 
 @LINUX
@@ -175,7 +211,9 @@ def test_the_tutorial(terminal):
     one = terminal
     one.run(f"{INIT} --agents 3")
     one.run(CD)
-    written = {str(path.relative_to(one.folder)) for path in one.folder.rglob("*") if path.is_file()}
+    written = {
+        str(path.relative_to(one.folder)) for path in one.folder.rglob("*") if path.is_file()
+    }
     assert {"net.toml", "keys/ca.pem", "keys/ca.key", "keys/observer.pem"} < written
     assert {f"data/{name}.npz" for name in ("alice", "bob", "carol")} < written
     one.shorten("net.toml", 20)
@@ -187,9 +225,16 @@ def test_the_tutorial(terminal):
     assert "steps = 3000" in (one.folder / "second.toml").read_text()
     one.shorten("second.toml", STEPS)
     process, state = one.start(UP_LONGER), one.folder / "state" / "second-run"
-    wait_for(lambda: process.poll() is not None or _size(state / "carol.ledger-wal") > 60_000, "rounds go on")
+    wait_for(
+        lambda: process.poll() is not None or _size(state / "carol.ledger-wal") > 60_000,
+        "rounds go on",
+    )
     running = agents_in(one.folder)
-    assert "pgrep -f 'second.toml --name carol'" in KILL and set(running) == {"alice", "bob", "carol"}
+    assert "pgrep -f 'second.toml --name carol'" in KILL and set(running) == {
+        "alice",
+        "bob",
+        "carol",
+    }
     os.kill(running["bob"], signal.SIGSTOP)  # so that the run lasts until it has been looked at
     os.kill(running["carol"], signal.SIGKILL)
     seen = {"alice": None}
@@ -201,7 +246,10 @@ def test_the_tutorial(terminal):
     assert re.search(r"goes on from message \d+", log) and f"done: {STEPS} messages sent" in log
     listed = set(re.findall(r"^\| `(alice\.[a-z.]+)` \|", PAGES["network.md"], flags=re.MULTILINE))
     assert {path.name for path in state.glob("alice.*")} == listed
-    modes = {name: (state / name).stat().st_mode & 0o777 for name in ("", "bob.ledger", "bob.model.npy", "bob.log")}
+    modes = {
+        name: (state / name).stat().st_mode & 0o777
+        for name in ("", "bob.ledger", "bob.model.npy", "bob.log")
+    }
     assert list(modes.values()) == [0o700, 0o600, 0o600, 0o600]
     fields = "".join(row[0] for row in rows(section("operations.md", "Logs and monitoring")))
     assert seen["bob"] is None and set(seen["alice"]) == set(re.findall(r"`(\w+)`", fields))
@@ -243,7 +291,9 @@ def test_a_host_needs_what_the_page_says(terminal):
 
 @LINUX
 def test_a_few_steps_can_be_certified_too(terminal):
-    """The noise for 20 messages was not found once: what rounding costs was taken off the target again and again."""
+    """The noise for 20 messages was not found once: what rounding costs was taken off the
+    target again and again.
+    """
     config = initialise(terminal.folder / "wards", agents=3, steps=20, epsilon=5.0, secure=False)
     terminal.folder = config.parent
     assert "20 messages of alice, bob, carol" in terminal.run(CHECK)
@@ -253,7 +303,9 @@ def test_a_few_steps_can_be_certified_too(terminal):
 
 @LINUX
 def test_the_exit_codes_of_an_agent(terminal):
-    """5: the neighbour did not come; 6: the ledger is in use, or has messages of another configuration. Without any it may be begun again."""
+    """5: the neighbour did not come; 6: the ledger is in use, or has messages of another
+    configuration. Without any it may be begun again.
+    """
     config = initialise(terminal.folder / "wards", agents=2, steps=20, secure=False)
     terminal.folder = config.parent
     terminal.shorten("net.toml", 20)
@@ -261,9 +313,16 @@ def test_the_exit_codes_of_an_agent(terminal):
     config.write_text(text)
     assert "did not answer within" in terminal.run(AGENT, code=5)
     config.write_text(text.replace("ridge = 0.01", "ridge = 0.02"))
-    assert "did not answer within" in terminal.run(AGENT, code=5), "nothing was sent: another configuration may come"
+    assert "did not answer within" in terminal.run(AGENT, code=5), (
+        "nothing was sent: another configuration may come"
+    )
     network = settings.load(config)
-    about = {"run": network.run, "agent": "alice", "configuration": network.digest, "noise": "lattice"}
+    about = {
+        "run": network.run,
+        "agent": "alice",
+        "configuration": network.digest,
+        "noise": "lattice",
+    }
     with Ledger(network.members[0].ledger, about) as ledger:
         assert "is in use: this agent is already running" in terminal.run(AGENT, code=6)
         ledger.commit(0, b"a message", 1.0, {}, {})
@@ -273,7 +332,11 @@ def test_the_exit_codes_of_an_agent(terminal):
 
 def test_what_a_radius_costs(tmp_path):
     text = initialise(tmp_path / "wards", secure=False).read_text()
-    page = re.search(r"`radius` is (\d+) unless given\. .* takes ([\d.]+) % more noise than (\d+), and (\d+) takes ([\d.]+) %", PAGES["network.md"])  # fmt: skip
+    page = re.search(
+        r"`radius` is (\d+) unless given\. .* takes ([\d.]+) % more noise than (\d+), and (\d+)"
+        r" takes ([\d.]+) %",
+        PAGES["network.md"],
+    )
     assert page is not None
 
     def noise(radius: str) -> float:
@@ -281,8 +344,14 @@ def test_what_a_radius_costs(tmp_path):
         return float(planned(settings.read(tables, Path()), None).algorithm.noise_for(0)(0))
 
     base = noise(f"radius = {page[3]}.0")
-    assert noise("") == noise(f"radius = {page[1]}.0") == pytest.approx(base * (1 + float(page[2]) / 100), rel=5e-6)
-    assert noise(f"radius = {page[4]}.0") == pytest.approx(base * (1 + float(page[5]) / 100), rel=5e-4)
+    assert (
+        noise("")
+        == noise(f"radius = {page[1]}.0")
+        == pytest.approx(base * (1 + float(page[2]) / 100), rel=5e-6)
+    )
+    assert noise(f"radius = {page[4]}.0") == pytest.approx(
+        base * (1 + float(page[5]) / 100), rel=5e-4
+    )
 
 
 def test_pages_have_what_is_tested():
@@ -295,7 +364,12 @@ def known() -> dict[tuple[str, ...], set[str]]:
     found: dict[tuple[str, ...], set[str]] = {}
 
     def walk(command, path: tuple[str, ...]) -> None:
-        found[path] = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
+        found[path] = {
+            option
+            for parameter in command.params
+            for option in parameter.opts
+            if option.startswith("--")
+        }
         for name, inner in getattr(command, "commands", {}).items():
             walk(inner, (*path, name))
 
@@ -306,7 +380,11 @@ def known() -> dict[tuple[str, ...], set[str]]:
 @pytest.mark.parametrize("page", PAGES)
 def test_every_command_and_option_exists(page):
     options = known()
-    inline = [text for text in re.findall(r"`([^`\n]+)`", PAGES[page]) if text.startswith(("hearsay ", "--"))]
+    inline = [
+        text
+        for text in re.findall(r"`([^`\n]+)`", PAGES[page])
+        if text.startswith(("hearsay ", "--"))
+    ]
     lines = [line for line in commands(page) if line.startswith("hearsay")] + inline
     assert len(lines) > 5
     for line in lines:
@@ -323,10 +401,17 @@ def test_every_command_and_option_exists(page):
 
 def test_every_key_of_the_table_exists_and_none_is_missing():
     found = re.findall(
-        r"^\| `\[(\w+)(?:\.NAME)?\]` `(\w+)` \|.*\| (yes|no) \|$", section("network.md", "net.toml"), re.M
+        r"^\| `\[(\w+)(?:\.NAME)?\]` `(\w+)` \|.*\| (yes|no) \|$",
+        section("network.md", "net.toml"),
+        re.M,
     )
-    keys = {table: {key for t, key, _ in found if t == table} for table in ("network", "agents", "privacy", "run")}
-    assert keys["network"] == set(settings._NETWORK_KEYS) and keys["agents"] == set(settings._AGENT_KEYS)
+    keys = {
+        table: {key for t, key, _ in found if t == table}
+        for table in ("network", "agents", "privacy", "run")
+    }
+    assert keys["network"] == set(settings._NETWORK_KEYS) and keys["agents"] == set(
+        settings._AGENT_KEYS
+    )
     assert keys["privacy"] == {*PRIVACY_KEYS, *settings.PRIVACY_KEYS} and keys["run"] == {
         "steps",
         "precision",
@@ -337,17 +422,44 @@ def test_every_key_of_the_table_exists_and_none_is_missing():
 def test_which_keys_are_the_same_everywhere():
     """The last column of the table, key by key: does the hash change?"""
     base = tomllib.loads(blocks("network.md", "toml")[0])
-    other = {"run": "x", "policy": "skip", "deadline": 7, "patience": 7, "keys": "x", "state": "x", "steps": 9}
-    other |= {"endpoint": "tls/x:1", "records": 9, "data": "x", "certificate": "x", "key": "x", "ca": "x"}
-    other |= {"keep": 9, "lifetime": 9.0, "epsilon": 9.0, "delta": 0.1, "budget": 9.0, "precision": 32, "device": "cpu"}
+    other = {
+        "run": "x",
+        "policy": "skip",
+        "deadline": 7,
+        "patience": 7,
+        "keys": "x",
+        "state": "x",
+        "steps": 9,
+    }
+    other |= {
+        "endpoint": "tls/x:1",
+        "records": 9,
+        "data": "x",
+        "certificate": "x",
+        "key": "x",
+        "ca": "x",
+    }
+    other |= {
+        "keep": 9,
+        "lifetime": 9.0,
+        "epsilon": 9.0,
+        "delta": 0.1,
+        "budget": 9.0,
+        "precision": 32,
+        "device": "cpu",
+    }
     found = re.findall(
-        r"^\| `\[(\w+)(?:\.NAME)?\]` `(\w+)` \|.*\| (yes|no) \|$", section("network.md", "net.toml"), re.M
+        r"^\| `\[(\w+)(?:\.NAME)?\]` `(\w+)` \|.*\| (yes|no) \|$",
+        section("network.md", "net.toml"),
+        re.M,
     )
     digest = settings.read(base, Path()).digest
     for table, key, same in found:
         changed = json.loads(json.dumps(base))
         (changed["agents"]["alice"] if table == "agents" else changed[table])[key] = other[key]
-        assert (settings.read(changed, Path()).digest != digest) == (same == "yes"), f"[{table}] {key}"
+        assert (settings.read(changed, Path()).digest != digest) == (same == "yes"), (
+            f"[{table}] {key}"
+        )
 
 
 @pytest.mark.parametrize("index", range(4))
@@ -357,17 +469,24 @@ def test_every_net_toml_is_accepted_and_has_a_finite_budget(index):
     tables = {**whole, **([{}, *pieces][index])}
     plan = planned(settings.read(tables, Path()), None)
     assert plan.certificate.finite and plan.messages == 200
-    assert all(b.epsilon <= e for b, e in zip(plan.certificate.budgets, whole["privacy"]["epsilon"], strict=True))
+    assert all(
+        b.epsilon <= e
+        for b, e in zip(plan.certificate.budgets, whole["privacy"]["epsilon"], strict=True)
+    )
 
 
 def test_exit_codes():
     listed = {int(row[0].strip("| ")) for row in rows(section("operations.md", "Exit codes"))[2:]}
     source = inspect.getsource(network) + inspect.getsource(cli.main)
-    assert listed == {0, *(int(code) for code in re.findall(r"(?:typer\.Exit|sys\.exit)\((\d+)\)", source))}
+    assert listed == {
+        0,
+        *(int(code) for code in re.findall(r"(?:typer\.Exit|sys\.exit)\((\d+)\)", source)),
+    }
 
 
 def test_messages_are_those_that_are_logged():
     source = "".join(path.read_text() for path in (ROOT / "hearsay" / "deploy").glob("*.py"))
+    source = re.sub(r'"\s*\n\s*f?"', "", source)  # literals that go on in the next line
     table = section("operations.md", "What to do when").partition("| message |")[2]
     firsts = re.findall(r"^\| (`[^|]+`) \|", table, flags=re.MULTILINE)
     messages = [text for first in firsts for text in re.findall(r"`([^`]+)`", first)]
@@ -386,7 +505,13 @@ def test_what_the_pages_say_of_algorithms():
     def cost(name: str, policy: str, kind: str = "ring") -> float:
         algorithm = {"name": name, "mechanism": "gaussian", "noise": 5.0}
         network, privacy = {**whole["network"], "policy": policy}, {"delta": 1e-5}
-        tables = {**whole, "network": network, "algorithm": algorithm, "graph": {"kind": kind}, "privacy": privacy}
+        tables = {
+            **whole,
+            "network": network,
+            "algorithm": algorithm,
+            "graph": {"kind": kind},
+            "privacy": privacy,
+        }
         tables["run"] = {"steps": 20}
         return budget.sizes(planned(settings.read(tables, Path()), None).certificate)[0]
 
@@ -411,14 +536,23 @@ def test_the_service_file(tmp_path):
     text = UNIT.read_text(encoding="utf-8")
     line = next(line for line in text.splitlines() if line.startswith("ExecStart="))
     words = shlex.split(line.removeprefix("ExecStart="))
-    assert words[1] == "agent" and {w for w in words if w.startswith("--")} <= known()[("hearsay", "agent")]
-    keys = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
+    assert (
+        words[1] == "agent"
+        and {w for w in words if w.startswith("--")} <= known()[("hearsay", "agent")]
+    )
+    keys = dict(
+        line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#")
+    )
     assert keys["RestartPreventExitStatus"] == "2 3 6"
     assert keys["RestartForceExitStatus"] == "5" == keys["SuccessExitStatus"]
-    assert keys["LimitCORE"] == "0" and keys["UMask"] == "0077" and keys["NoNewPrivileges"] == "true"
+    assert (
+        keys["LimitCORE"] == "0" and keys["UMask"] == "0077" and keys["NoNewPrivileges"] == "true"
+    )
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed")
     copy = tmp_path / UNIT.name
     copy.write_text(text.replace(words[0], "/bin/sh"))
-    found = subprocess.run(["systemd-analyze", "verify", str(copy)], capture_output=True, text=True, timeout=30)
+    found = subprocess.run(
+        ["systemd-analyze", "verify", str(copy)], capture_output=True, text=True, timeout=30
+    )
     assert (found.returncode, found.stdout, found.stderr) == (0, "", "")

@@ -1,4 +1,6 @@
-"""An agent's own file as the problem that its algorithm sees; and errors that never show what is in the file."""
+"""An agent's own file as the problem that its algorithm sees;
+and errors that never show what is in the file.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ COUNTS = (6, 9, 4)
 NAMES = ("alice", "bob", "carol")
 
 
-def network(folder: Path, problem: dict[str, Any], *, counts=COUNTS, suffix: str = ".npz") -> Network:
+def network(
+    folder: Path, problem: dict[str, Any], *, counts=COUNTS, suffix: str = ".npz"
+) -> Network:
     agents = {
         name: {"endpoint": f"tcp/127.0.0.1:{7000 + i}", "records": count, "data": f"{name}{suffix}"}
         for i, (name, count) in enumerate(zip(NAMES, counts, strict=True))
@@ -44,7 +48,11 @@ def save(folder: Path, name: str, features: Any, labels: Any, suffix: str = ".np
         np.savez(path, features=features, labels=labels)
     else:
         rows = np.column_stack([np.asarray(features).reshape(len(labels), -1), labels])
-        path.write_text("# a comment\n" + "\n".join(",".join(repr(float(v)) for v in row) for row in rows) + "\n")
+        path.write_text(
+            "# a comment\n"
+            + "\n".join(",".join(repr(float(v)) for v in row) for row in rows)
+            + "\n"
+        )
     return path
 
 
@@ -63,7 +71,12 @@ def test_npz_and_csv_give_the_same_problem(tmp_path, problem):
     one, two = found
     np.testing.assert_array_equal(one.features, two.features)
     np.testing.assert_array_equal(one.labels, two.labels)
-    assert (one.loss, one.domain, one.change, one.assumptions) == (two.loss, two.domain, two.change, two.assumptions)
+    assert (one.loss, one.domain, one.change, one.assumptions) == (
+        two.loss,
+        two.domain,
+        two.change,
+        two.assumptions,
+    )
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".csv"])
@@ -85,7 +98,9 @@ def test_only_as_many_records_as_announced_are_used(tmp_path, caplog):
     features, labels = drawn(20)
     save(tmp_path, "carol", features, labels)
     problem = own_problem(network(tmp_path, LOGISTIC), 2)
-    assert not problem.features[2, 4:].any(), "the rest is padding, not records that nobody knows of"
+    assert not problem.features[2, 4:].any(), (
+        "the rest is padding, not records that nobody knows of"
+    )
     np.testing.assert_array_equal(problem.labels[2, :4], labels[:4])
     assert "carol.npz has 20 records, and net.toml says 4: the last 16 are not used" in caplog.text
 
@@ -102,13 +117,17 @@ def test_long_records_are_shortened_and_the_others_left_alone(tmp_path):
 
 def test_labels_are_clipped_to_their_bound(tmp_path):
     save(tmp_path, "carol", np.zeros((4, 3)), [-SECRET, -1.0, 1.4, SECRET])
-    np.testing.assert_array_equal(own_problem(network(tmp_path, RIDGE), 2).labels[2, :4], [-1.5, -1.0, 1.4, 1.5])
+    np.testing.assert_array_equal(
+        own_problem(network(tmp_path, RIDGE), 2).labels[2, :4], [-1.5, -1.0, 1.4, 1.5]
+    )
 
 
 def test_the_bounds_are_in_the_certificate_as_enforced(tmp_path):
     problem = own_problem(network(tmp_path, RIDGE), None)
     assert [a.kind for a in problem.assumptions] == ["enforced"]
-    assert "l2 norm above 2 down to it and clips labels to 1.5 in size" in problem.assumptions[0].text
+    assert (
+        "l2 norm above 2 down to it and clips labels to 1.5 in size" in problem.assumptions[0].text
+    )
     assert problem.linear.feature_bound == 2.0
 
 
@@ -151,12 +170,16 @@ def test_another_file_may_be_given_on_the_command_line(tmp_path):
     found = network(tmp_path, LOGISTIC)
     found.config.privacy["epsilon"] = 3.0  # type: ignore[index]
     found.config.run["steps"] = 5  # type: ignore[index]
-    np.testing.assert_array_equal(planned(found, 0, elsewhere).problem.features[0, :6], features * 0.1)
+    np.testing.assert_array_equal(
+        planned(found, 0, elsewhere).problem.features[0, :6], features * 0.1
+    )
 
 
 @pytest.mark.parametrize(("data", "partition"), [("digits", "iid"), ("breast-cancer", "dominant")])
 def test_dealt_out_files_are_the_simulators_problem(tmp_path, data, partition):
-    found = load(initialise(tmp_path / "net", agents=5, data=data, partition=partition, secure=False))
+    found = load(
+        initialise(tmp_path / "net", agents=5, data=data, partition=partition, secure=False)
+    )
     simulated = hs.problems.logistic(
         data,
         agents=5,
@@ -217,7 +240,10 @@ def test_numbers_that_are_no_bytes(tmp_path, bad):
     wrong[4, 0, 0, 0] = bad
     save(tmp_path, "bob", wrong, labels)
     said = refused(lambda: own_problem(network(tmp_path, NEURAL), 1))
-    assert "features must be whole numbers from 0 to 255 (or bytes = false in [problem]), and row 4 has" in said
+    assert (
+        "features must be whole numbers from 0 to 255 (or bytes = false in [problem]), and row"
+        " 4 has" in said
+    )
 
 
 @pytest.mark.parametrize("bad", [-1.0, 3.0, 1.5, SECRET])
@@ -225,7 +251,8 @@ def test_classes_that_there_are_not(tmp_path, bad):
     features, labels = pixels(9)
     save(tmp_path, "bob", features, np.where(np.arange(9) == 2, bad, labels))
     assert (
-        refused(lambda: own_problem(network(tmp_path, NEURAL), 1)) == "labels must be 0 to 2, and that of row 2 is not"
+        refused(lambda: own_problem(network(tmp_path, NEURAL), 1))
+        == "labels must be 0 to 2, and that of row 2 is not"
     )
 
 
@@ -270,7 +297,10 @@ def test_public_streams_have_no_records_to_take_out():
 )
 def test_what_no_file_can_say_must_be_given(tmp_path, problem, key):
     missing = {k: v for k, v in problem.items() if k != key}
-    with pytest.raises(ValueError, match=rf"{key} in \[problem\] must be given where agents read files of their own"):
+    with pytest.raises(
+        ValueError,
+        match=rf"{key} in \[problem\] must be given where agents read files of their own",
+    ):
         own_problem(network(tmp_path, missing), None)
 
 
@@ -279,11 +309,17 @@ def test_what_no_file_can_say_must_be_given(tmp_path, problem, key):
     [
         (
             {"loss": "estimation"},
-            r"loss in \[problem\] where agents read files of their own must be one of logistic, ridge, neural",
+            (
+                r"loss in \[problem\] where agents read files of their own must be one of logistic,"
+                r" ridge, neural"
+            ),
         ),
         ({"dimension": 0}, r"dimension in \[problem\] must be at least 1, got 0"),
         ({"feature_bound": -1.0}, r"feature_bound in \[problem\] must be positive, got -1"),
-        ({"per_step": 5}, r"per_step in \[problem\] must be at most the 4 records of agent 2, got 5"),
+        (
+            {"per_step": 5},
+            r"per_step in \[problem\] must be at most the 4 records of agent 2, got 5",
+        ),
         ({"per_step": 0}, r"per_step in \[problem\] must be at least 1, got 0"),
         ({"label_bound": 1.0}, r"key in \[problem\] must be one of .* got 'label_bound'"),
     ],
@@ -294,13 +330,17 @@ def test_wrong_keys_of_the_problem(tmp_path, replaced, message):
 
 
 def refused(call: Any) -> str:
-    """The message of a refusal, which shows nothing that is in the file, itself or in what it was raised from."""
+    """The message of a refusal, which shows nothing that is in the file,
+    itself or in what it was raised from.
+    """
     with pytest.raises(ValueError) as caught:
         call()
     error: BaseException | None = caught.value
     assert error is not None
     assert error.__cause__ is None
-    assert error.__suppress_context__ or error.__context__ is None, "a traceback in a log would show what NumPy says"
+    assert error.__suppress_context__ or error.__context__ is None, (
+        "a traceback in a log would show what NumPy says"
+    )
     for shape in ("31337", "3.1337", "0x1.e9a5"):
         assert shape not in str(error)
     return str(error)
@@ -318,16 +358,36 @@ BAD: dict[str, tuple[Any, Any, str]] = {
         np.zeros(9),
         r"records must have shape \(3,\) and a label each, got \(2,\)",
     ),
-    "too many columns": (row_with_secret(width=4), np.zeros(9), r"records must have shape \(3,\).*got \(4,\)"),
-    "too few records": (row_with_secret(8), np.zeros(8), r"bob.npz must hold the 9 records that net.toml says, got 8"),
-    "a label too few": (row_with_secret(), np.full(8, SECRET), r"a label each, got \(3,\) and labels \(8,\)"),
-    "labels in a column": (row_with_secret(), np.full((9, 1), SECRET), r"a label each, got \(3,\) and labels \(9, 1\)"),
+    "too many columns": (
+        row_with_secret(width=4),
+        np.zeros(9),
+        r"records must have shape \(3,\).*got \(4,\)",
+    ),
+    "too few records": (
+        row_with_secret(8),
+        np.zeros(8),
+        r"bob.npz must hold the 9 records that net.toml says, got 8",
+    ),
+    "a label too few": (
+        row_with_secret(),
+        np.full(8, SECRET),
+        r"a label each, got \(3,\) and labels \(8,\)",
+    ),
+    "labels in a column": (
+        row_with_secret(),
+        np.full((9, 1), SECRET),
+        r"a label each, got \(3,\) and labels \(9, 1\)",
+    ),
     "not a number": (
         np.where(np.arange(27).reshape(9, 3) == 14, np.nan, SECRET),
         np.zeros(9),
         "finite, and row 4 has one",
     ),
-    "infinite": (np.where(np.arange(27).reshape(9, 3) == 5, np.inf, SECRET), np.zeros(9), "finite, and row 1 has one"),
+    "infinite": (
+        np.where(np.arange(27).reshape(9, 3) == 5, np.inf, SECRET),
+        np.zeros(9),
+        "finite, and row 1 has one",
+    ),
     "a label that is none": (
         row_with_secret(),
         np.where(np.arange(9) == 7, np.nan, SECRET),
@@ -343,11 +403,31 @@ BAD: dict[str, tuple[Any, Any, str]] = {
         np.where(np.arange(9) == 8, 2, 0),
         "labels must be 0 or 1, and that of row 8 is not",
     ),
-    "words": (np.full((9, 3), "31337.25"), np.zeros(9), "features and labels must be arrays of numbers"),
-    "words as labels": (row_with_secret(), np.full(9, "31337.25"), "features and labels must be arrays of numbers"),
-    "complex numbers": (row_with_secret() + 1j, np.zeros(9), "features and labels must be arrays of numbers"),
-    "dates": (np.full((9, 3), 31337, "datetime64[s]"), np.zeros(9), "features and labels must be arrays of numbers"),
-    "one number": (np.float64(SECRET), np.float64(SECRET), "features and labels must be arrays of numbers"),
+    "words": (
+        np.full((9, 3), "31337.25"),
+        np.zeros(9),
+        "features and labels must be arrays of numbers",
+    ),
+    "words as labels": (
+        row_with_secret(),
+        np.full(9, "31337.25"),
+        "features and labels must be arrays of numbers",
+    ),
+    "complex numbers": (
+        row_with_secret() + 1j,
+        np.zeros(9),
+        "features and labels must be arrays of numbers",
+    ),
+    "dates": (
+        np.full((9, 3), 31337, "datetime64[s]"),
+        np.zeros(9),
+        "features and labels must be arrays of numbers",
+    ),
+    "one number": (
+        np.float64(SECRET),
+        np.float64(SECRET),
+        "features and labels must be arrays of numbers",
+    ),
     "one row": (np.full(9, SECRET), np.zeros(9), r"records must have shape \(3,\).*got \(\)"),
     "nothing": (np.zeros((0, 3)), np.zeros(0), "must hold the 9 records that net.toml says, got 0"),
     "objects": (
@@ -357,7 +437,11 @@ BAD: dict[str, tuple[Any, Any, str]] = {
     ),
 }
 if np.finfo(np.longdouble).max > np.finfo(np.float64).max:
-    BAD["beyond float64"] = (np.full((9, 3), np.longdouble(10) ** 400), np.zeros(9), "finite, and row 0 has one")
+    BAD["beyond float64"] = (
+        np.full((9, 3), np.longdouble(10) ** 400),
+        np.zeros(9),
+        "finite, and row 0 has one",
+    )
 
 
 @pytest.mark.parametrize("what", BAD)
@@ -427,7 +511,9 @@ def test_unreadable_files_are_named_and_not_quoted(tmp_path, file):
 
 def test_an_archive_without_arrays(tmp_path):
     (tmp_path / "bob.npz").write_bytes(as_zip(b"31337.25" * 20))
-    assert "must be arrays of numbers" in refused(lambda: read(tmp_path / "bob.npz", "bob", (3,), 9))
+    assert "must be arrays of numbers" in refused(
+        lambda: read(tmp_path / "bob.npz", "bob", (3,), 9)
+    )
 
 
 @pytest.mark.filterwarnings("ignore:loadtxt. input contained no data")
@@ -446,7 +532,11 @@ def test_a_file_of_another_kind(tmp_path):
 
 def test_no_file(tmp_path):
     with pytest.raises(
-        ValueError, match=r"data in \[agents.bob\] must name the file with this agent's records \(or give --data\)"
+        ValueError,
+        match=(
+            r"data in \[agents.bob\] must name the file with this agent's records \(or give"
+            r" --data\)"
+        ),
     ):
         read(None, "bob", (3,), 9)
     with pytest.raises(FileNotFoundError, match=r"data of agent bob: .*none.npz is not there"):

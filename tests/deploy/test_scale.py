@@ -29,5 +29,7 @@ def test_fifty_agents_run_and_agree_with_the_simulator(tmp_path):
     network = load(path)
     plan = planned(network, None)
     problem, graph = build_problem(network.config, agents=50), replace(plan.graph, lossy=False)
-    run = hs.simulate(plan.algorithm, problem, graph, steps=30, seeds=[3], reference=False, regret=False)
+    run = hs.simulate(
+        plan.algorithm, problem, graph, steps=30, seeds=[3], reference=False, regret=False
+    )
     np.testing.assert_allclose(models(path), run.models[0], rtol=0, atol=1e-6)

@@ -1,4 +1,6 @@
-"""net.toml: every mistake is named, and the hash covers what must be the same everywhere and nothing else."""
+"""net.toml: every mistake is named, and the hash covers what must be the same everywhere
+and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ HERE = Path("/somewhere")
 def tables(**network: Any) -> dict[str, Any]:
     return {
         "network": {"run": "wards", **network},
-        "agents": {name: {"endpoint": f"tcp/127.0.0.1:{7000 + i}"} for i, name in enumerate(("alice", "bob", "carol"))},
+        "agents": {
+            name: {"endpoint": f"tcp/127.0.0.1:{7000 + i}"}
+            for i, name in enumerate(("alice", "bob", "carol"))
+        },
         "problem": {"loss": "ridge", "records": 20, "dimension": 2, "data_dir": "/data"},
         "graph": {"edges": [["alice", "bob", 0.25], ["bob", "carol", 0.25]]},
         "algorithm": {"name": "ldp-online", "step": "0.5*(k+1)^-0.8"},
@@ -49,7 +54,12 @@ def test_everything_is_read():
     given = tables(policy="skip", deadline=20, patience=0.5, state="elsewhere")
     given["agents"]["bob"] |= {"data": "bob.npz", "state": "/bob"}
     network = read(given, HERE)
-    assert (network.run, network.policy, network.deadline, network.patience) == ("wards", "skip", 20.0, 0.5)
+    assert (network.run, network.policy, network.deadline, network.patience) == (
+        "wards",
+        "skip",
+        20.0,
+        0.5,
+    )
     assert network.names == ["alice", "bob", "carol"]
     assert [network.index(name) for name in network.names] == [0, 1, 2]
     alice, bob, _ = network.members
@@ -63,14 +73,18 @@ def test_everything_is_read():
     assert network.config.graph["edges"] == [[0, 1, 0.25], [1, 2, 0.25]]
     assert not network.from_files
     assert network.observer is None
-    with pytest.raises(ValueError, match="name must be one of alice, bob, carol, got 'bobb'; did you mean 'bob'"):
+    with pytest.raises(
+        ValueError, match="name must be one of alice, bob, carol, got 'bobb'; did you mean 'bob'"
+    ):
         network.index("bobb")
 
 
 def test_defaults():
     network = read(tables(), HERE)
     assert (network.policy, network.deadline, network.patience) == ("wait", 300.0, 5.0)
-    assert (network.keys, network.state) == (None, HERE / "state" / "wards"), "a new name is a new ledger"
+    assert (network.keys, network.state) == (None, HERE / "state" / "wards"), (
+        "a new name is a new ledger"
+    )
     assert (network.keep, network.lifetime) == (10 * 2**30, None)
     assert network.members[0].spent == HERE / "state" / "alice.budget", "beside the runs' folders"
 
@@ -104,9 +118,20 @@ def test_certificates_may_all_be_the_agents_own():
 @pytest.mark.parametrize(
     ("path", "to", "message"),
     [
-        (["netwrk"], {}, r"table in net.toml must be one of network, agents, .* got 'netwrk'; did you mean 'network'"),
+        (
+            ["netwrk"],
+            {},
+            (
+                r"table in net.toml must be one of network, agents, .* got 'netwrk'; did you mean"
+                r" 'network'"
+            ),
+        ),
         (["run"], 5, "run in net.toml must be a table of keys, got 5"),
-        (["network", "polcy"], 1, r"key in \[network\] must be one of run, .* got 'polcy'; did you mean 'policy'"),
+        (
+            ["network", "polcy"],
+            1,
+            r"key in \[network\] must be one of run, .* got 'polcy'; did you mean 'policy'",
+        ),
         (
             ["network", "policy"],
             "wiat",
@@ -115,7 +140,11 @@ def test_certificates_may_all_be_the_agents_own():
         (["network", "deadline"], 0, r"deadline in \[network\] must be positive, got 0"),
         (["network", "patience"], -1.5, r"patience in \[network\] must be positive, got -1.5"),
         (["network", "keep"], 0, r"keep in \[network\] must be at least 1, got 0"),
-        (["privacy", "lifetme"], 4, r"key in \[privacy\] must be one of .*, got 'lifetme'; did you mean 'lifetime'"),
+        (
+            ["privacy", "lifetme"],
+            4,
+            r"key in \[privacy\] must be one of .*, got 'lifetme'; did you mean 'lifetime'",
+        ),
         (["privacy", "lifetime"], -1.0, r"lifetime in \[privacy\] must be positive, got -1"),
         (
             ["privacy", "lifetime"],
@@ -136,7 +165,11 @@ def test_certificates_may_all_be_the_agents_own():
             r"\[agents.NAME\] must be two or more tables.*got \['alice'\]",
         ),
         (["agents", "bob"], 5, r"\[agents.bob\] must be a table of keys, got 5"),
-        (["agents", "observer"], {}, "the name of an agent must be letters.*not observer.*got 'observer'"),
+        (
+            ["agents", "observer"],
+            {},
+            "the name of an agent must be letters.*not observer.*got 'observer'",
+        ),
         (["agents", "a b"], {}, "the name of an agent must be letters.*got 'a b'"),
         (["agents", "a/b"], {}, "the name of an agent must be letters.*got 'a/b'"),
         (["agents", "müller"], {}, "the name of an agent must be letters.*got 'müller'"),
@@ -159,10 +192,26 @@ def test_certificates_may_all_be_the_agents_own():
             [["alice", "bbo"]],
             r"edges in \[graph\] must be one of alice, .* got 'bbo'; did you mean 'bob'",
         ),
-        (["graph", "edges"], [5], r"edges in \[graph\] must be a list of pairs of agents.*got \[5\]"),
-        (["graph", "edges"], "alice", r"edges in \[graph\] must be a list of pairs of agents.*got 'alice'"),
-        (["problem", "agents"], 3, r"agents in \[problem\] must be left out: the \[agents.NAME\] tables say it"),
-        (["run", "seeds"], 3, r"key in \[run\] must be one of steps, precision, device, got 'seeds'"),
+        (
+            ["graph", "edges"],
+            [5],
+            r"edges in \[graph\] must be a list of pairs of agents.*got \[5\]",
+        ),
+        (
+            ["graph", "edges"],
+            "alice",
+            r"edges in \[graph\] must be a list of pairs of agents.*got 'alice'",
+        ),
+        (
+            ["problem", "agents"],
+            3,
+            r"agents in \[problem\] must be left out: the \[agents.NAME\] tables say it",
+        ),
+        (
+            ["run", "seeds"],
+            3,
+            r"key in \[run\] must be one of steps, precision, device, got 'seeds'",
+        ),
         (["run", "step"], 3, r"key in \[run\] must be .* got 'step'; did you mean 'steps'"),
         (["run", "steps"], 0, "steps must be at least 1, got 0"),
         (["run", "precision"], 16, "precision must be 32 or 64, got 16"),
@@ -179,8 +228,16 @@ def test_mistakes_name_the_key_the_rule_and_the_value(path, to, message):
     ("path", "to", "message"),
     [
         (["network", "deadline"], "soon", r"deadline in \[network\] must be a number, got 'soon'"),
-        (["agents", "bob", "records"], 2.5, r"records in \[agents.bob\] must be a whole number, got 2.5"),
-        (["agents", "bob", "records"], True, r"records in \[agents.bob\] must be a whole number, got True"),
+        (
+            ["agents", "bob", "records"],
+            2.5,
+            r"records in \[agents.bob\] must be a whole number, got 2.5",
+        ),
+        (
+            ["agents", "bob", "records"],
+            True,
+            r"records in \[agents.bob\] must be a whole number, got True",
+        ),
     ],
 )
 def test_wrong_types_are_named(path, to, message):
@@ -190,28 +247,57 @@ def test_wrong_types_are_named(path, to, message):
 
 @pytest.mark.parametrize(
     "endpoint",
-    [None, 5, "", "127.0.0.1:7447", "udp/127.0.0.1:7447", "tcp/127.0.0.1", "tcp/:7447", "tcp/h:port", "tcp/h:7447 ",
-     "tcp/h:0", "tcp/h:65536", "tcp/h:7447?rel=0", "tcp/h#iface=lo:7447", "tcp/a b:7447", "TCP/h:7447"],
-)  # fmt: skip
+    [
+        None,
+        5,
+        "",
+        "127.0.0.1:7447",
+        "udp/127.0.0.1:7447",
+        "tcp/127.0.0.1",
+        "tcp/:7447",
+        "tcp/h:port",
+        "tcp/h:7447 ",
+        "tcp/h:0",
+        "tcp/h:65536",
+        "tcp/h:7447?rel=0",
+        "tcp/h#iface=lo:7447",
+        "tcp/a b:7447",
+        "TCP/h:7447",
+    ],
+)
 def test_bad_endpoints(endpoint):
     with pytest.raises(
         ValueError,
-        match=r'endpoint in \[agents.bob\] must be like "tcp/127.0.0.1:7447" or "tls/bob.example:7447", got ',
+        match=(
+            r'endpoint in \[agents.bob\] must be like "tcp/127.0.0.1:7447" or'
+            r' "tls/bob.example:7447", got '
+        ),
     ):
         read(changed("agents", "bob", "endpoint", to=endpoint), HERE)
 
 
-@pytest.mark.parametrize("endpoint", ["tcp/ward-3.example.org:7447", "tcp/[::1]:7447", "tcp/h:65535"])
+@pytest.mark.parametrize(
+    "endpoint", ["tcp/ward-3.example.org:7447", "tcp/[::1]:7447", "tcp/h:65535"]
+)
 def test_good_endpoints(endpoint):
-    assert read(changed("agents", "bob", "endpoint", to=endpoint), HERE).members[1].peer.endpoint == endpoint
+    assert (
+        read(changed("agents", "bob", "endpoint", to=endpoint), HERE).members[1].peer.endpoint
+        == endpoint
+    )
 
 
 def test_an_ipv6_address_is_refused_under_tls():
-    """Zenoh would accept it, listen on it, and never connect to it. To listen everywhere is another matter."""
+    """Zenoh would accept it, listen on it, and never connect to it.
+
+    To listen everywhere is another matter.
+    """
     for endpoint in ("tls/[2001:db8::5]:7447", "tls/[::1]:7447"):
         with pytest.raises(
             ValueError,
-            match=r"endpoint in \[agents.bob\] must be a host name and a port under TLS, where Zenoh connects to no IPv6",
+            match=(
+                r"endpoint in \[agents.bob\] must be a host name and a port under TLS, where Zenoh"
+                r" connects to no IPv6"
+            ),
         ):
             read(changed("agents", "bob", "endpoint", to=endpoint), HERE)
     given = secure()
@@ -232,21 +318,28 @@ def test_what_a_neighbour_says_of_its_configuration_is_cut():
 
 def test_tls_needs_keys():
     with pytest.raises(
-        ValueError, match=r"keys in \[network\] must name a folder.*\[agents.alice\] has a tls endpoint"
+        ValueError,
+        match=r"keys in \[network\] must name a folder.*\[agents.alice\] has a tls endpoint",
     ):
         read(changed("network", "keys", to=None, base=secure()), HERE)
     given = changed("network", "keys", to=None, base=secure())
     given["agents"]["alice"] |= {"key": "k", "certificate": "c"}  # but no ca
-    with pytest.raises(ValueError, match=r"keys in \[network\] must name a folder.*\[agents.alice\]"):
+    with pytest.raises(
+        ValueError, match=r"keys in \[network\] must name a folder.*\[agents.alice\]"
+    ):
         read(given, HERE)
 
 
 def test_plain_endpoints_have_no_use_for_keys():
     with pytest.raises(
-        ValueError, match=r"endpoint in \[agents.alice\] must begin with tls/, because \[network\] has keys"
+        ValueError,
+        match=r"endpoint in \[agents.alice\] must begin with tls/, because \[network\] has keys",
     ):
         read(tables(keys="keys"), HERE)
-    with pytest.raises(ValueError, match=r"endpoint in \[agents.bob\] must begin with tls/.*has a key, got 'tcp/127"):
+    with pytest.raises(
+        ValueError,
+        match=r"endpoint in \[agents.bob\] must begin with tls/.*has a key, got 'tcp/127",
+    ):
         read(changed("agents", "bob", "key", to="bob.key"), HERE)
 
 
@@ -258,7 +351,9 @@ def test_all_are_secure_or_none():
 
 
 def test_two_agents_cannot_share_an_endpoint():
-    with pytest.raises(ValueError, match="agents alice and carol have the same endpoint tcp/127.0.0.1:7000"):
+    with pytest.raises(
+        ValueError, match="agents alice and carol have the same endpoint tcp/127.0.0.1:7000"
+    ):
         read(changed("agents", "carol", "endpoint", to="tcp/127.0.0.1:7000"), HERE)
 
 
@@ -273,7 +368,10 @@ def with_records(counts=(20, 30, 40)) -> dict[str, Any]:
 @pytest.mark.parametrize("key", ["agents", "data", "partition"])
 def test_records_of_their_own_leave_nothing_to_deal_out(key):
     assert read(with_records(), HERE).from_files
-    with pytest.raises(ValueError, match=rf"{key} in \[problem\] must be left out: the \[agents.NAME\] tables say it"):
+    with pytest.raises(
+        ValueError,
+        match=rf"{key} in \[problem\] must be left out: the \[agents.NAME\] tables say it",
+    ):
         read(changed("problem", key, to="x", base=with_records()), HERE)
 
 
@@ -284,10 +382,13 @@ def digest(given: dict[str, Any], folder: Path = HERE) -> str:
 def test_the_hash_is_that_of_a_name_or_number_alike_and_of_any_order_of_keys():
     assert digest(tables()) == digest(tables())
     assert len(digest(tables())) == 64
-    assert digest(changed("graph", "edges", to=[[0, 1, 0.25], ["bob", 2, 0.25]])) == digest(tables())
+    assert digest(changed("graph", "edges", to=[[0, 1, 0.25], ["bob", 2, 0.25]])) == digest(
+        tables()
+    )
     given = tables()
     turned = {
-        name: dict(reversed(table.items())) if name != "agents" else table for name, table in reversed(given.items())
+        name: dict(reversed(table.items())) if name != "agents" else table
+        for name, table in reversed(given.items())
     }
     assert digest(turned) == digest(given)
 
@@ -366,7 +467,10 @@ def test_the_hash_is_the_one_of_yesterday():
     [
         ("steps", "steps is 30 here and 31 there"),
         ("run", "run is 'wards' here and 'wards-2' there"),
-        ("who is who", "agents is ['alice', 'bob', 'carol'] here and ['bob', 'alice', 'carol'] there"),
+        (
+            "who is who",
+            "agents is ['alice', 'bob', 'carol'] here and ['bob', 'alice', 'carol'] there",
+        ),
         ("schedule", "[algorithm] step is '0.5*(k+1)^-0.8' here and '0.6*(k+1)^-0.8' there"),
         ("noise", "[algorithm] noise is None here and 3.0 there"),
         ("epsilon", "[privacy] epsilon is 5.0 here and 5.5 there"),
@@ -388,7 +492,10 @@ def test_a_difference_that_only_the_hash_sees_is_named_too():
 def test_what_another_agent_claims_cannot_break_the_comparison():
     ours = read(tables(), HERE).public
     assert difference(ours, {}) == "schema is 1 here and None there"
-    assert difference(ours, {**ours, "graph": {**ours["graph"], "x": None}}) == "[graph] x is None here and None there"
+    assert (
+        difference(ours, {**ours, "graph": {**ours["graph"], "x": None}})
+        == "[graph] x is None here and None there"
+    )
     assert difference(ours, {**ours, "graph": 5}).startswith("graph is {")
     assert difference(ours, {**ours, "more": 1}) == "more is None here and 1 there"
     assert difference(ours, dict(reversed(ours.items()))) == "nothing"
@@ -415,12 +522,16 @@ def test_load_takes_paths_from_where_the_file_is(tmp_path):
     network = load(str(written(tmp_path, NET)))
     assert isinstance(network, Network)
     assert network.names == ["alice", "bob"]
-    assert (network.members[1].data, network.state) == (tmp_path / "bob.npz", tmp_path / "state" / network.run)
+    assert (network.members[1].data, network.state) == (
+        tmp_path / "bob.npz",
+        tmp_path / "state" / network.run,
+    )
 
 
 def test_a_missing_file_says_how_to_make_one(tmp_path):
     with pytest.raises(
-        FileNotFoundError, match=r"none\.toml is not there: hearsay network init makes one to start from"
+        FileNotFoundError,
+        match=r"none\.toml is not there: hearsay network init makes one to start from",
     ):
         load(tmp_path / "none.toml")
     with pytest.raises(FileNotFoundError, match="is not there"):
@@ -433,7 +544,10 @@ def test_a_missing_file_says_how_to_make_one(tmp_path):
         ("[network\n", "net.toml is not valid TOML: .*line 1"),
         (NET + 'run = "twice"\nrun = "twice"', "net.toml is not valid TOML"),
         ('run = "wards"', "run in net.toml must be a table of keys, got 'wards'"),
-        ('[network]\nrun = "wards"', r"\[agents.NAME\] must be two or more tables, one for each agent, got \[\]"),
+        (
+            '[network]\nrun = "wards"',
+            r"\[agents.NAME\] must be two or more tables, one for each agent, got \[\]",
+        ),
         ("", r"run in \[network\] must be a name of letters"),
     ],
 )

@@ -39,6 +39,9 @@ def test_nothing_is_copied():
 
 def test_the_other_way_round():
     """What the library writes is what a mailbox accepts: the same header fields."""
-    theirs, ours = save({"x": np.ones(3)}, {"a": "1"}), b"".join(pack({"x": np.ones(3)}, {"a": "1"}))
+    theirs, ours = (
+        save({"x": np.ones(3)}, {"a": "1"}),
+        b"".join(pack({"x": np.ones(3)}, {"a": "1"})),
+    )
     assert len(theirs) == len(ours)
     assert theirs[-24:] == ours[-24:]

@@ -22,9 +22,9 @@ def folder(tmp_path_factory):
 
 
 def extension(folder, name, kind):
-    return x509.load_pem_x509_certificate((folder / f"{name}.pem").read_bytes()).extensions.get_extension_for_class(
-        kind
-    )
+    return x509.load_pem_x509_certificate(
+        (folder / f"{name}.pem").read_bytes()
+    ).extensions.get_extension_for_class(kind)
 
 
 def test_every_member_and_the_observer_has_a_certificate_and_a_private_key(folder):
@@ -41,10 +41,14 @@ def test_the_common_name_is_the_agent_and_the_alternative_names_its_hosts(folder
     assert tls.common_name(folder / "ann.pem") == "ann"
     names = extension(folder, "ann", x509.SubjectAlternativeName).value
     assert set(names.get_values_for_type(x509.DNSName)) == {"localhost", "ann.example"}
-    assert set(map(str, names.get_values_for_type(x509.IPAddress))) == {"127.0.0.1", "::1", "10.0.0.7"}
-    assert ip_address("fd00::1") in extension(folder, "bob", x509.SubjectAlternativeName).value.get_values_for_type(
-        x509.IPAddress
-    )
+    assert set(map(str, names.get_values_for_type(x509.IPAddress))) == {
+        "127.0.0.1",
+        "::1",
+        "10.0.0.7",
+    }
+    assert ip_address("fd00::1") in extension(
+        folder, "bob", x509.SubjectAlternativeName
+    ).value.get_values_for_type(x509.IPAddress)
 
 
 def test_only_the_authority_can_sign(folder):
@@ -68,7 +72,10 @@ def handshake(folder, client, server, host):
         context.verify_mode = ssl.CERT_REQUIRED
         ends.append(context)
     one, two = ssl.MemoryBIO(), ssl.MemoryBIO()
-    sides = [ends[0].wrap_bio(one, two, server_hostname=host), ends[1].wrap_bio(two, one, server_side=True)]
+    sides = [
+        ends[0].wrap_bio(one, two, server_hostname=host),
+        ends[1].wrap_bio(two, one, server_side=True),
+    ]
     for _ in range(6):
         for end in sides:
             with contextlib.suppress(ssl.SSLWantReadError):
@@ -84,24 +91,35 @@ def test_openssl_accepts_a_member_on_its_hosts_and_nowhere_else(folder):
 
 
 def test_an_authority_need_not_be_a_root_and_a_host_is_an_alternative_name(tmp_path):
-    """As Zenoh has it: what it connects with is not refused, and what it would never connect with is."""
+    """As Zenoh has it: what it connects with is not refused,
+    and what it would never connect with is.
+    """
     crypto = tls._cryptography()
     root, authority, key = (crypto.ec.generate_private_key(crypto.ec.SECP256R1()) for _ in range(3))
     names = {name: tls._named(crypto, name) for name in ("root", "authority", "ann")}
     between = tls._certificate(crypto, names["authority"], names["root"], authority, root, 30, None)
     tls._write(crypto, tmp_path / "ca", between, authority)
     found = Credentials(tmp_path / "ca.pem", tmp_path / "ann.pem", tmp_path / "ann.key")
-    for hosts in (["ann.example"], ["10.0.0.7"]):  # OpenSSL would take a common name where no host has a name
-        member = tls._certificate(crypto, names["ann"], names["authority"], key, authority, 30, hosts)
+    # OpenSSL would take a common name where no host has a name.
+    for hosts in (["ann.example"], ["10.0.0.7"]):
+        member = tls._certificate(
+            crypto, names["ann"], names["authority"], key, authority, 30, hosts
+        )
         tls._write(crypto, tmp_path / "ann", member, key)
         for host in (*hosts, "[::]", "0.0.0.0"):
             found.verify("ann", host)
-        with pytest.raises(ValueError, match="must include the host of the agent's endpoint, 'ann'"):
+        with pytest.raises(
+            ValueError, match="must include the host of the agent's endpoint, 'ann'"
+        ):
             found.verify("ann", "ann")
 
 
 def test_expiry_is_known(folder):
-    assert timedelta(days=29) < tls.expiry(folder / "ann.pem") - datetime.now(UTC) <= timedelta(days=30)
+    assert (
+        timedelta(days=29)
+        < tls.expiry(folder / "ann.pem") - datetime.now(UTC)
+        <= timedelta(days=30)
+    )
     with pytest.raises(ValueError, match="certificate must be a PEM file, got '.*ann.key'"):
         tls.expiry(folder / "ann.key")
 

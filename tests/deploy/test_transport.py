@@ -1,4 +1,7 @@
-"""Real sessions on loopback ports. Where something must not arrive, a later message over the same link does."""
+"""Real sessions on loopback ports.
+
+Where something must not arrive, a later message over the same link does.
+"""
 
 import json
 import os
@@ -43,7 +46,10 @@ class World:
     def __init__(self, keys=None):
         self.names, self.keys, self.opened = ("ann", "bob", "cat"), keys, []
         protocol = "tcp" if keys is None else "tls"
-        self.peers = {n: Peer(n, f"{protocol}/127.0.0.1:{p}") for n, p in zip(self.names, free_ports(3), strict=True)}
+        self.peers = {
+            n: Peer(n, f"{protocol}/127.0.0.1:{p}")
+            for n, p in zip(self.names, free_ports(3), strict=True)
+        }
 
     def credentials(self, name, keys=None):
         keys = keys or self.keys
@@ -57,8 +63,13 @@ class World:
             "outbox": lambda k: f"{name} {k}".encode() if k < 10 else None,
             "hello": lambda what: f"{name} says {what}".encode(),
         } | callbacks
-        two = [[self.peers[n] for n in some] for some in (hears, hears if heard_by is None else heard_by)]
-        agent = Transport("run", self.peers[name], *two, self.credentials(name), largest=largest, **use)
+        two = [
+            [self.peers[n] for n in some]
+            for some in (hears, hears if heard_by is None else heard_by)
+        ]
+        agent = Transport(
+            "run", self.peers[name], *two, self.credentials(name), largest=largest, **use
+        )
         agent.got = got
         self.opened.append(agent)
         return agent
@@ -72,7 +83,11 @@ class World:
         return session
 
     def line(self):
-        agents = [self.start("ann", ["bob"]), self.start("bob", ["ann", "cat"]), self.start("cat", ["bob"])]
+        agents = [
+            self.start("ann", ["bob"]),
+            self.start("bob", ["ann", "cat"]),
+            self.start("cat", ["bob"]),
+        ]
         together(*agents)
         return agents
 
@@ -84,7 +99,9 @@ class World:
 def together(*agents):
     """Wait until all are present, and until what each subscribed to is known at the other end."""
     until(lambda: all(agent.alive() == set(agent.neighbours) for agent in agents))
-    pairs = [(a, o) for a in agents for o in agents if o.me.name in a.hears and a.me.name in o.heard_by]
+    pairs = [
+        (a, o) for a in agents for o in agents if o.me.name in a.hears and a.me.name in o.heard_by
+    ]
     for agent, other in pairs:
         until(lambda a=agent, o=other: probe(o) or any(g[:2] == (o.me.name, "999") for g in a.got))
     for agent in agents:
@@ -209,7 +226,12 @@ def test_agents_start_in_any_order_and_come_back(world, first):
 def stay(peers):
     """In a process of its own."""
     me, other = (Peer(*p) for p in peers)
-    use = {"on_message": print, "outbox": lambda k: b"child", "hello": lambda what: b"child", "largest": 1000}
+    use = {
+        "on_message": print,
+        "outbox": lambda k: b"child",
+        "hello": lambda what: b"child",
+        "largest": 1000,
+    }
     _kept = Transport("run", me, [other], [other], None, **use)
     signal.pause()
 
@@ -217,7 +239,9 @@ def stay(peers):
 def test_a_killed_process_is_noticed_and_its_successor_found(world):
     ann = world.start("ann", ["bob"])
     for _ in range(2):
-        process = worker_context().Process(target=stay, args=(pair(world, "bob", "ann"),), daemon=True)
+        process = worker_context().Process(
+            target=stay, args=(pair(world, "bob", "ann"),), daemon=True
+        )
         process.start()
         try:
             until(lambda: ann.alive() == {"bob"})
@@ -260,11 +284,15 @@ def test_nothing_travels_further_than_one_edge(world):
     ann, bob, cat = world.line()
     seen = []
     cat._session.declare_subscriber("hearsay/**", lambda sample: seen.append(str(sample.key_expr)))
-    cat._session.declare_queryable("hearsay/**", lambda query: seen.append(f"query {query.key_expr}"))
+    cat._session.declare_queryable(
+        "hearsay/**", lambda query: seen.append(f"query {query.key_expr}")
+    )
     until(lambda: probe(bob) or "hearsay/run/bob/999" in seen)
     ann.publish(1, b"for bob")
     assert ann.fetch("bob", 1, SECONDS) == b"bob 1"
-    assert transport._ask(ann._session, "hearsay/run/cat/hello", 1000, 1.0, print) is None, "no way from ann to cat"
+    assert transport._ask(ann._session, "hearsay/run/cat/hello", 1000, 1.0, print) is None, (
+        "no way from ann to cat"
+    )
     until(lambda: ("ann", "1", b"for bob") in bob.got)
     bob.publish(2, b"for both")
     until(lambda: "hearsay/run/bob/2" in seen and ("bob", "2", b"for both") in ann.got)
@@ -276,7 +304,9 @@ def test_an_agent_is_no_way_to_its_neighbours(world, mode):
     """Zenoh routes between regions, and a peer serves clients unless told not to."""
     ann, bob = world.start("ann", ["bob"]), world.start("bob", ["ann"])
     together(ann, bob)
-    config = transport.session_config([], [], [world.peers["bob"].endpoint], None, 1000) | {"mode": mode}
+    config = transport.session_config([], [], [world.peers["bob"].endpoint], None, 1000) | {
+        "mode": mode
+    }
     config["connect"] |= {"timeout_ms": 300, "exit_on_failure": mode == "client"}
     del config["gateway"]
     if mode == "client":
@@ -372,7 +402,10 @@ def test_close_is_quick_and_can_be_repeated(world):
         (
             "ann",
             "tls/[2001:db8::5]:7447",
-            "endpoint of ann must be a host name and a port under TLS, where Zenoh connects to no IPv6",
+            (
+                "endpoint of ann must be a host name and a port under TLS, where Zenoh connects to"
+                " no IPv6"
+            ),
         ),
     ],
 )
@@ -386,10 +419,14 @@ def test_errors_name_the_endpoint(world, keys):
     with pytest.raises(OSError, match=rf"{world.peers['ann'].endpoint}: .*in use"):
         world.start("ann", ["bob"])
     world.peers["cat"] = Peer("cat", "tls/127.0.0.1:1")
-    with pytest.raises(ValueError, match="endpoint of cat must be tcp/… without credentials, got 'tls/127.0.0.1:1'"):
+    with pytest.raises(
+        ValueError, match="endpoint of cat must be tcp/… without credentials, got 'tls/127.0.0.1:1'"
+    ):
         world.start("bob", ["cat"])
     world.keys = keys
-    with pytest.raises(ValueError, match="endpoint of bob must be tls/… with credentials, got 'tcp"):
+    with pytest.raises(
+        ValueError, match="endpoint of bob must be tls/… with credentials, got 'tcp"
+    ):
         world.start("bob", ["cat"])
     with pytest.raises(ValueError, match="neighbour must be another agent"):
         world.start("bob", ["bob"])
@@ -404,11 +441,15 @@ def test_members_talk_over_tls(safe):
         ("ann", "0", b"ann"),
         ("cat", "2", b"cat"),
     ]
-    assert ann.fetch("bob", 3, SECONDS) == b"bob 3" and bob.ask("cat", "hello", SECONDS) == b"cat says hello"
+    assert (
+        ann.fetch("bob", 3, SECONDS) == b"bob 3"
+        and bob.ask("cat", "hello", SECONDS) == b"cat says hello"
+    )
 
 
 def loosen(monkeypatch, *flows):
-    """Let everything pass these ways: Zenoh sends only what the other end says it wants, and that is not told to all.
+    """Let everything pass these ways: Zenoh sends only what the other end says it wants, and that
+    is not told to all.
 
     With egress open the forger knows whom to send to, and the ingress rules alone must hold.
     """
@@ -426,7 +467,10 @@ def loosen(monkeypatch, *flows):
             "key_exprs": ["hearsay/**"],
         }
         policy = {"rules": ["loose"], "subjects": [subject["id"] for subject in access["subjects"]]}
-        return access | {"rules": [*access["rules"], rule], "policies": [*access["policies"], policy]}
+        return access | {
+            "rules": [*access["rules"], rule],
+            "policies": [*access["policies"], policy],
+        }
 
     monkeypatch.setattr(transport, "access_rules", loose)
 
@@ -440,20 +484,27 @@ def test_a_member_cannot_speak_for_another(safe, monkeypatch, flows):
     linked(forger)
     asked = []
     _kept = forger.liveliness().declare_token("hearsay/run/cat/alive")
-    forger.declare_queryable("hearsay/run/cat/*", lambda query: asked.append(str(query.key_expr)), complete=True)
+    forger.declare_queryable(
+        "hearsay/run/cat/*", lambda query: asked.append(str(query.key_expr)), complete=True
+    )
     until(lambda: forger.put("hearsay/run/ann/0", b"own", congestion_control=BLOCK) or bob.got)
     for key in ("cat/1", "*/1", "bob/1", "**"):
         forger.put(f"hearsay/run/{key}", b"forged", congestion_control=BLOCK)
     forger.put("hearsay/run/ann/2", b"own", congestion_control=BLOCK)
     until(lambda: ("ann", "2", b"own") in bob.got)
     if "ingress" in flows:  # the keys have a thread each
-        until(lambda: ("cat", "1", b"forged") in bob.got and bob.alive() and bob.refused["unexpected"])
+        until(
+            lambda: ("cat", "1", b"forged") in bob.got and bob.alive() and bob.refused["unexpected"]
+        )
     forged = {g[:2] for g in bob.got} - {("ann", "0"), ("ann", "2")}
     answered = bob.fetch("cat", 1, 1), asked
     if "ingress" in flows:
-        assert forged == {("cat", "1")} and asked and bob.alive() == {"cat"} and bob.refused["unexpected"], (
-            "this test can fail"
-        )
+        assert (
+            forged == {("cat", "1")}
+            and asked
+            and bob.alive() == {"cat"}
+            and bob.refused["unexpected"]
+        ), "this test can fail"
     else:
         assert not forged and answered == (None, []) and bob.alive() == set() and not bob.refused
 
@@ -473,7 +524,9 @@ def test_the_observer_cannot_publish(safe, monkeypatch, flows):
         until(forge) if "ingress" in flows else forge()
         assert observer.hello("bob", SECONDS) == b"bob says hello"
         fetched = transport._ask(observer._session, "hearsay/run/bob/1", 1000, 1.0, print)
-    assert (set(bob.got), fetched) == (({forged}, b"bob 1") if "ingress" in flows else (set(), None))
+    assert (set(bob.got), fetched) == (
+        ({forged}, b"bob 1") if "ingress" in flows else (set(), None)
+    )
 
 
 @pytest.mark.parametrize("flows", [(), ("egress", "ingress")])
@@ -488,7 +541,9 @@ def test_only_an_agent_itself_says_that_it_is_done(safe, monkeypatch, flows):
     with pytest.raises(ValueError, match="or \"done/ann\", got 'done/cat'"):
         ann.ask("bob", "done/cat", 1)
     answered = transport._ask(ann._session, "hearsay/run/bob/done/cat", 1000, 1.0, print)
-    assert (answered, asked) == ((b"heard", ["done/ann", "done/cat"]) if flows else (None, ["done/ann"]))
+    assert (answered, asked) == (
+        (b"heard", ["done/ann", "done/cat"]) if flows else (None, ["done/ann"])
+    )
 
 
 def test_only_those_who_hear_an_agent_can_listen_to_it(safe):
@@ -501,14 +556,19 @@ def test_only_those_who_hear_an_agent_can_listen_to_it(safe):
     for session, name in ((cat, "cat"), (ann._session, "ann")):
         session.put(f"hearsay/run/{name}/1", b"unheard", congestion_control=BLOCK)
     overheard = []
-    cat.declare_subscriber("hearsay/run/bob/*", lambda sample: overheard.append(str(sample.key_expr)))
+    cat.declare_subscriber(
+        "hearsay/run/bob/*", lambda sample: overheard.append(str(sample.key_expr))
+    )
     cat.declare_subscriber("hearsay/**", lambda sample: overheard.append(str(sample.key_expr)))
     assert transport._ask(cat, "hearsay/run/bob/1", 1000, 1.0, print) is None
     assert transport._ask(cat, "hearsay/run/bob/hello", 1000, 1.0, print) is None
     bob.publish(1, b"for ann")
     until(lambda: ann.got)
     assert not overheard and not bob.got
-    assert ann.fetch("bob", 1, SECONDS) == b"bob 1" and bob.ask("ann", "hello", SECONDS) == b"ann says hello"
+    assert (
+        ann.fetch("bob", 1, SECONDS) == b"bob 1"
+        and bob.ask("ann", "hello", SECONDS) == b"ann says hello"
+    )
     assert bob.fetch("ann", 1, 1) is None
 
 
@@ -516,9 +576,15 @@ def test_a_certificate_of_another_authority_is_refused(safe, tmp_path):
     tls.make(tmp_path / "other", {"ann": []})
     bob = safe.start("bob", ["ann"])
     (tmp_path / "mixed").mkdir()
-    for name, source in (("ca.pem", safe.keys), ("ann.pem", tmp_path / "other"), ("ann.key", tmp_path / "other")):
+    for name, source in (
+        ("ca.pem", safe.keys),
+        ("ann.pem", tmp_path / "other"),
+        ("ann.key", tmp_path / "other"),
+    ):
         (tmp_path / "mixed" / name).write_bytes((source / name).read_bytes())
-    strangers = [safe.stranger("ann", ["bob"], keys) for keys in (tmp_path / "other", tmp_path / "mixed")]
+    strangers = [
+        safe.stranger("ann", ["bob"], keys) for keys in (tmp_path / "other", tmp_path / "mixed")
+    ]
     ann = safe.start("ann", ["bob"])
     together(ann, bob)  # the real one gets in while the others keep trying
     assert all(not list(stranger.info.peers_zid()) for stranger in strangers)
@@ -526,7 +592,9 @@ def test_a_certificate_of_another_authority_is_refused(safe, tmp_path):
 
 
 def test_a_certificate_is_good_for_its_hosts_only(safe):
-    """127.0.0.2 is this machine, but is in nobody's certificate: ann, who finds bob there, does not believe him."""
+    """127.0.0.2 is this machine, but is in nobody's certificate: ann, who finds bob there,
+    does not believe him.
+    """
     wire = Wire(safe.peers["bob"].port, "127.0.0.2")
     bob = safe.start("bob", ["ann"])
     safe.peers["bob"] = Peer("bob", f"tls/127.0.0.2:{wire.port}")
@@ -534,7 +602,8 @@ def test_a_certificate_is_good_for_its_hosts_only(safe):
     until(lambda: wire.calls > 3)
     assert not bob.alive() and not ann.alive()
     with pytest.raises(
-        ValueError, match=r"names of certificate '.*bob.pem' must include .* '127.0.0.2', got \['localhost"
+        ValueError,
+        match=r"names of certificate '.*bob.pem' must include .* '127.0.0.2', got \['localhost",
     ):
         safe.start("bob", ["ann"])
     wire.close()
@@ -549,7 +618,10 @@ keys, port = Path(sys.argv[1]), int(sys.argv[2])
 peers = {"ann": Peer("ann", f"tls/six.test:{port}"), "bob": Peer("bob", f"tls/six.test:{port + 1}")}
 use = dict(on_message=print, outbox=lambda k: b"", hello=lambda what: b"", largest=1000)
 agents = [
-    Transport("run", peers[me], [peers[other]], [], Credentials(keys / "ca.pem", keys / f"{me}.pem", keys / f"{me}.key"), **use)
+    Transport(
+        "run", peers[me], [peers[other]], [],
+        Credentials(keys / "ca.pem", keys / f"{me}.pem", keys / f"{me}.key"), **use
+    )
     for me, other in (("ann", "bob"), ("bob", "ann"))
 ]
 while not all(agent.alive() for agent in agents):
@@ -559,7 +631,10 @@ print("together")
 
 
 @pytest.mark.skipif(
-    not socket.has_ipv6 or not shutil.which("unshare") or not hasattr(os, "geteuid") or os.geteuid() != 0,
+    not socket.has_ipv6
+    or not shutil.which("unshare")
+    or not hasattr(os, "geteuid")
+    or os.geteuid() != 0,
     reason="needs IPv6, and root for a host name of its own",
 )
 def test_a_name_that_resolves_to_an_ipv6_address_will_do(tmp_path):
@@ -580,11 +655,15 @@ def test_a_name_that_resolves_to_an_ipv6_address_will_do(tmp_path):
 
 def test_the_observer_may_ask_who_is_there_and_nothing_else(safe):
     bob = safe.start("bob", ["ann"])
-    with Observer("run", [safe.peers["ann"], safe.peers["bob"]], safe.credentials("observer")) as observer:
+    with Observer(
+        "run", [safe.peers["ann"], safe.peers["bob"]], safe.credentials("observer")
+    ) as observer:
         assert observer.hello("bob", SECONDS) == b"bob says hello"
         assert observer.hello("ann", 0.1) is None
         overheard = []
-        observer._session.declare_subscriber("hearsay/run/bob/*", lambda sample: overheard.append(sample))
+        observer._session.declare_subscriber(
+            "hearsay/run/bob/*", lambda sample: overheard.append(sample)
+        )
         for key in ("ann/1", "observer/1"):
             observer._session.put(f"hearsay/run/{key}", b"forged", congestion_control=BLOCK)
         assert transport._ask(observer._session, "hearsay/run/bob/1", 1000, 1.0, print) is None
@@ -609,13 +688,21 @@ def test_bad_credentials_are_named(safe, tmp_path):
     text.write_text("no certificate")
     tls.make(foreign, {"ann": []})
     cases = [
-        (Credentials(good.ca, tmp_path / "missing.pem", good.key), FileNotFoundError, "missing.pem"),
+        (
+            Credentials(good.ca, tmp_path / "missing.pem", good.key),
+            FileNotFoundError,
+            "missing.pem",
+        ),
         (
             Credentials(text, good.certificate, good.key),
             ValueError,
             "ca must be a PEM file with a certificate, got '.*text.pem'",
         ),
-        (Credentials(good.ca, text, good.key), ValueError, "certificate must be a PEM file .* got '.*text.pem'"),
+        (
+            Credentials(good.ca, text, good.key),
+            ValueError,
+            "certificate must be a PEM file .* got '.*text.pem'",
+        ),
         (
             Credentials(good.ca, good.certificate, safe.keys / "bob.key"),
             ValueError,
@@ -626,14 +713,30 @@ def test_bad_credentials_are_named(safe, tmp_path):
             ValueError,
             "ann.pem' must be signed by the authority in '.*ca.pem', .*got 'one that is not ",
         ),
-        (safe.credentials("bob"), ValueError, "common name in '.*bob.pem' must be the agent's name 'ann', got 'bob'"),
+        (
+            safe.credentials("bob"),
+            ValueError,
+            "common name in '.*bob.pem' must be the agent's name 'ann', got 'bob'",
+        ),
     ]
     for credentials, kind, message in cases:
         with pytest.raises(kind, match=message):
-            Transport("run", me, other, other, credentials, on_message=print, outbox=print, hello=print, largest=10)
+            Transport(
+                "run",
+                me,
+                other,
+                other,
+                credentials,
+                on_message=print,
+                outbox=print,
+                hello=print,
+                largest=10,
+            )
 
 
 def test_an_expired_certificate_is_named(safe, monkeypatch):
     monkeypatch.setattr(tls, "expiry", lambda path: datetime(2020, 1, 1, tzinfo=UTC))
-    with pytest.raises(ValueError, match="ann.pem' must be valid today, got 'one that expired on 2020-01-01'"):
+    with pytest.raises(
+        ValueError, match="ann.pem' must be valid today, got 'one that expired on 2020-01-01'"
+    ):
         safe.start("ann", ["bob"])

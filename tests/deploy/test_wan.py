@@ -1,6 +1,8 @@
-"""Agents at the ends of slow, long and lossy lines: each in a network namespace of its own, with a router in between that delays, drops and throttles packets.
+"""Agents at the ends of slow, long and lossy lines: each in a network namespace of its own, with a
+router in between that delays, drops and throttles packets.
 
-The router is `wan.c`, which lies beside the repository (shared/tools); it needs root, a C compiler and /dev/net/tun, and these tests are skipped where one of them is missing.
+The router is `wan.c`, which lies beside the repository (shared/tools); it needs root, a C compiler
+and /dev/net/tun, and these tests are skipped where one of them is missing.
 """
 
 from __future__ import annotations
@@ -34,12 +36,20 @@ MISSING = [
     }.items()
     if not there
 ]
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}")]
-AGENT = "import sys; from tests.deploy import worker; worker.run(sys.argv[1], 3, [sys.argv[2]], sys.argv[3], witness=sys.argv[4])"
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}"),
+]
+AGENT = (
+    "import sys; from tests.deploy import worker; worker.run(sys.argv[1], 3, [sys.argv[2]],"
+    " sys.argv[3], witness=sys.argv[4])"
+)
 
 
 class Line:
-    """Namespaces, one per agent, with addresses 192.0.2.11 and so on, and the line between all of them."""
+    """Namespaces, one per agent, with addresses 192.0.2.11 and so on,
+    and the line between all of them.
+    """
 
     def __init__(self, folder: Path, names: tuple[str, ...]) -> None:
         self.folder, self.names = folder, names
@@ -54,7 +64,8 @@ class Line:
             for space in self.spaces.values():
                 subprocess.run(["ip", "netns", "add", space], check=True)
             self.router = subprocess.Popen(
-                [str(router), str(self.folder / "line"), *self.spaces.values()], stderr=subprocess.DEVNULL
+                [str(router), str(self.folder / "line"), *self.spaces.values()],
+                stderr=subprocess.DEVNULL,
             )
             for number, space in enumerate(self.spaces.values()):
                 self._wait_for_device(space)
@@ -71,11 +82,15 @@ class Line:
 
     def _wait_for_device(self, space: str) -> None:
         end = time.monotonic() + 60
-        while subprocess.run(["ip", "-n", space, "link", "show", "wan0"], capture_output=True).returncode:
+        while subprocess.run(
+            ["ip", "-n", space, "link", "show", "wan0"], capture_output=True
+        ).returncode:
             assert self.router.poll() is None and time.monotonic() < end, "the router does not run"
             time.sleep(0.02)
 
-    def set(self, delay: float = 0.0, jitter: float = 0.0, loss: float = 0.0, rate: float = 0.0) -> None:
+    def set(
+        self, delay: float = 0.0, jitter: float = 0.0, loss: float = 0.0, rate: float = 0.0
+    ) -> None:
         """One way: milliseconds, per cent, Mbit/s (0: as fast as it goes)."""
         (self.folder / "line.new").write_text(f"{delay} {jitter} {loss} {rate}\n")
         (self.folder / "line.new").replace(self.folder / "line")
@@ -84,9 +99,19 @@ class Line:
         """All agents until they are done: what left, in order (name, round, hash, how, when)."""
         witness = self.folder / f"{path.stem}.witness"
         for name in self.names:
-            words = [sys.executable, "-c", AGENT, name, str(path), str(self.folder / f"{name}.log"), str(witness)]
+            words = [
+                sys.executable,
+                "-c",
+                AGENT,
+                name,
+                str(path),
+                str(self.folder / f"{name}.log"),
+                str(witness),
+            ]
             inside = ["ip", "netns", "exec", self.spaces[name], *words]
-            self.running[name] = subprocess.Popen(inside, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+            self.running[name] = subprocess.Popen(
+                inside, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}
+            )
         for name, process in self.running.items():
             assert process.wait(seconds) == 0, (self.folder / f"{name}.log").read_text()[-2000:]
         return [line.split() for line in witness.read_text().splitlines()]
@@ -121,11 +146,15 @@ def round_times(left: list[list[str]]) -> list[float]:
     for name, _, _, how, when in left:
         if how == "sent":
             sent[name].append(float(when))
-    return [after - before for times in sent.values() for before, after in itertools.pairwise(times[1:])]
+    return [
+        after - before for times in sent.values() for before, after in itertools.pairwise(times[1:])
+    ]
 
 
 def test_a_round_takes_one_way_and_no_more(tmp_path):
-    """Fifty milliseconds, give or take ten, five agents in a ring: the later of two neighbours is 54 ms away; 158 ms when every message was asked for after 50."""
+    """Fifty milliseconds, give or take ten, five agents in a ring:
+    the later of two neighbours is 54 ms away; 158 ms when every message was asked for after 50.
+    """
     settings = {
         "problem": {"loss": "ridge", "records": 60, "dimension": 64, "radius": 3.0},
         "run_table": {"steps": 50},
@@ -172,7 +201,8 @@ def test_links_come_up_and_hold_on_long_lines(tmp_path, delay, loss):
         left = line.run(path)
         said = "".join((tmp_path / f"{name}.log").read_text() for name in two)
     print(
-        f"\n{delay} ms one way, {loss} % lost: median {statistics.median(round_times(left)):.2f} s a round, {len(left)} messages left"
+        f"\n{delay} ms one way, {loss} % lost: median {statistics.median(round_times(left)):.2f} s"
+        f" a round, {len(left)} messages left"
     )
     assert "not connected" not in said, "a link was lost"
     if not loss:

@@ -1,8 +1,12 @@
-"""One agent as a process of its own. Processes are forked from a server that has imported everything once, so that they start quickly.
+"""One agent as a process of its own.
 
-`hold` keeps a process from publishing the message of that round, for as long as it lives: a file tells that it is there.
-`kills` lets a process kill itself (SIGKILL, nothing is flushed or closed) at given points of given rounds, each once: what has been used up is kept in a file.
-`witness` is a file to which every payload is written, as a hash, just before it is handed to the network, with how and when: what left, whatever happened then.
+Processes are forked from a server that has imported everything once, so that they start quickly.
+
+`hold` keeps a process from publishing the message of that round, for as long as it lives: a file
+tells that it is there. `kills` lets a process kill itself (SIGKILL, nothing is flushed or closed)
+at given points of given rounds, each once: what has been used up is kept in a file. `witness` is a
+file to which every payload is written, as a hash, just before it is handed to the network, with how
+and when: what left, whatever happened then.
 """
 
 from __future__ import annotations
@@ -46,10 +50,13 @@ def run(
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(handle, 1)
     os.dup2(handle, 2)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s"
+    )
     jax.config.update("jax_enable_x64", True)
     enable_compilation_cache()
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # the same small programs in every process
+    # The same small programs in every process.
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     if large is not None:
         ledger._LARGE = large  # so that small messages take the way of large ones
@@ -70,7 +77,11 @@ def run(
 
 
 def _arm(kills: Sequence[tuple[int, str]], used: Path) -> None:
-    done = {tuple(json.loads(line)) for line in used.read_text().splitlines()} if used.exists() else set()
+    done = (
+        {tuple(json.loads(line)) for line in used.read_text().splitlines()}
+        if used.exists()
+        else set()
+    )
     left = {tuple(kill) for kill in kills} - done
 
     def die_at(step: int, point: str) -> None:

@@ -1,6 +1,9 @@
-"""The experiments with neural networks, with tiny arguments: they run, their reports say the important things, their settings are the printed ones.
+"""The experiments with neural networks, with tiny arguments: they run, their reports say the
+important things, their settings are the printed ones.
 
-They share their machinery, so one of them stands for all by default and the others are slow tests. Nothing here needs a data file but the one test that says so: the digits of scikit-learn and a small network stand in.
+They share their machinery, so one of them stands for all by default and the others are slow tests.
+Nothing here needs a data file but the one test that says so: the digits of scikit-learn and a small
+network stand in.
 """
 
 from __future__ import annotations
@@ -22,10 +25,14 @@ TINY = 0.05
 
 
 def run(name, folder, **options):
-    """A tiny run on digits: the text of its report, its table of ends (or of the name given) and the stages that it went through."""
+    """A tiny run on digits: the text of its report, its table of ends (or of the name given) and
+    the stages that it went through.
+    """
     stages = {}
     note = lambda stage, done, total: stages.update({stage: (done, total)})  # noqa: E731
-    report = EXPERIMENTS[name](folder, data_dir=None, **{"seeds": 1, "scale": TINY, "progress": note, **options})
+    report = EXPERIMENTS[name](
+        folder, data_dir=None, **{"seeds": 1, "scale": TINY, "progress": note, **options}
+    )
     assert all(done == total for done, total in stages.values())
     assert (folder / "curves.csv").is_file()
     return report.read_text(encoding="utf-8"), list(stages)
@@ -42,15 +49,26 @@ def number(text: str) -> float:
 
 @pytest.fixture
 def light(monkeypatch):
-    """P1's experiments on digits with a small network, whatever they ask for, and without the other methods."""
+    """P1's experiments on digits with a small network, whatever they ask for,
+    and without the other methods.
+    """
     small = small_model((8, 8, 1), 10)
-    monkeypatch.setattr(p1_images, "neural", lambda data, **options: neural("digits", **{**options, "model": small}))
+    monkeypatch.setattr(
+        p1_images, "neural", lambda data, **options: neural("digits", **{**options, "model": small})
+    )
     monkeypatch.setattr(p1_images, "others", dict)
 
 
 @pytest.fixture
 def digits():
-    return neural("digits", model=small_model((8, 8, 1), 10), agents=5, records=300, test_records=50, clip=images.CLIP)
+    return neural(
+        "digits",
+        model=small_model((8, 8, 1), 10),
+        agents=5,
+        records=300,
+        test_records=50,
+        clip=images.CLIP,
+    )
 
 
 def test_scales():
@@ -90,7 +108,9 @@ def test_p1_table_2(tmp_path, light):
     rows = table(tmp_path, "table2")
     assert list(rows)[1:] == ["×0.5", "×1", "×1.5", "×2"]
     budgets = [number(rows[level][9]) for level in list(rows)[1:]]
-    assert budgets == pytest.approx([2 * budgets[1], budgets[1], budgets[1] / 1.5, budgets[1] / 2], rel=1e-3)
+    assert budgets == pytest.approx(
+        [2 * budgets[1], budgets[1], budgets[1] / 1.5, budgets[1] / 2], rel=1e-3
+    )
     for text in ("0.9380", "0.3110", "What the attacker sees", "every message"):
         assert text in page
 
@@ -100,7 +120,9 @@ def test_p1_settings():
     np.testing.assert_allclose(scheme.step(t), (t + 1.0) ** -0.71)
     np.testing.assert_allclose(scheme.coupling(t), 0.01 * (t + 1.0) ** -0.7)
     for agent in range(5):
-        np.testing.assert_allclose(scheme.noise_for(agent)(t), math.sqrt(2) * (t + 1.0) ** (0.12 + 0.02 * agent))
+        np.testing.assert_allclose(
+            scheme.noise_for(agent)(t), math.sqrt(2) * (t + 1.0) ** (0.12 + 0.02 * agent)
+        )
         weaker = p1_images.printed(0.05, 0.01).noise_for(agent)(t)
         np.testing.assert_allclose(weaker, 0.05 * (t + 1.0) ** (0.11 + 0.01 * agent))
     assert (p1_images.PAPER.steps, p1_images.PAPER_TABLE.steps) == (600, 3000)
@@ -122,7 +144,14 @@ def test_p2(tmp_path):
     costs = table(tmp_path, "figure-6")
     assert list(costs)[1:] == [*p2_images.SCHEMES, *p2_images.OTHERS]
     assert costs["ternary-dsgd"][1:] == ["infinite", "1.000"]
-    for text in ("3 of the paper", "other way round", "50 test records: differences below about 14.1 points say nothing", "Fig. 4 has S2", "Fig. 5, testing", "GPU"):  # fmt: skip
+    for text in (
+        "3 of the paper",
+        "other way round",
+        "50 test records: differences below about 14.1 points say nothing",
+        "Fig. 4 has S2",
+        "Fig. 5, testing",
+        "GPU",
+    ):
         assert text in page
 
 
@@ -156,7 +185,12 @@ def test_p3(tmp_path):
     assert [number(ends[name][1]) == math.inf for name in only] == [True] * 5 + [False]
     budgets = [number(row[1]) for row in list(table(tmp_path, "budgets").values())[1:]]
     assert budgets == pytest.approx([budgets[0] * f for f in (1, 10, 100, 1000)], rel=1e-3)
-    for text in ("add up to 0.0137 after 3 iterations and 0.212 after 2,000", "does not reach", "100 times the step", "own certified budget"):  # fmt: skip
+    for text in (
+        "add up to 0.0137 after 3 iterations and 0.212 after 2,000",
+        "does not reach",
+        "100 times the step",
+        "own certified budget",
+    ):
         assert text in page
 
 
@@ -167,23 +201,37 @@ def test_p3_settings(digits):
     np.testing.assert_allclose(scheme.noise(k), (k + 2.0) ** 0.01)
     np.testing.assert_allclose(scheme.sampling.sizes(k, None), np.ceil((k + 2.0) ** 1.4))
     assert isinstance(scheme.sampling, Resample)
-    assert (float(other.step(7)), other.sampling, other.noise) == (0.01, Subset(other.sampling.size), scheme.noise)
+    assert (float(other.step(7)), other.sampling, other.noise) == (
+        0.01,
+        Subset(other.sampling.size),
+        scheme.noise,
+    )
     assert other.sampling.constant(None) == 50
     assert (p3_mnist.PAPER.steps, p3_mnist.PAPER.records) == (2000, None)
     faster = p3_mnist.faster(100)
     np.testing.assert_allclose(faster.step(k), 100 * scheme.step(k))
     graph = graphs.ring(5)
-    assert images.certified(faster, digits, graph, 20) == pytest.approx(100 * images.certified(scheme, digits, graph, 20), rel=1e-6)  # fmt: skip
+    assert images.certified(faster, digits, graph, 20) == pytest.approx(
+        100 * images.certified(scheme, digits, graph, 20), rel=1e-6
+    )
 
 
 @pytest.mark.slow
 def test_p4(tmp_path):
-    only = [f"τ = 5: {p4_mnist.BEST}, as printed", f"τ = 5: {p4_mnist.BEST}, certified", "τ = 5: noiseless"]
+    only = [
+        f"τ = 5: {p4_mnist.BEST}, as printed",
+        f"τ = 5: {p4_mnist.BEST}, certified",
+        "τ = 5: noiseless",
+    ]
     page, stages = run("p4-mnist", tmp_path, data="digits", only=only, learners=3)
     assert stages == ["steps", "Fig. 4"]
     ends = table(tmp_path)
     printed, certified, noiseless = (ends[name] for name in only)
-    assert [number(text) for text in (printed[0], certified[1], noiseless[1])] == [2.0, 2.0, math.inf]
+    assert [number(text) for text in (printed[0], certified[1], noiseless[1])] == [
+        2.0,
+        2.0,
+        math.inf,
+    ]
     assert number(printed[1]) > 10
     assert number(certified[0]) < 0.6
     assert len({row[5] for row in (printed, certified, noiseless)}) == 1, "one step size for all"
@@ -200,7 +248,9 @@ def test_p4(tmp_path):
 
 @pytest.mark.parametrize("tau", p4_mnist.TAUS)
 def test_p4_settings(digits, tau):
-    """The certificate's S is tau times the paper's, so the noise for the same budget is about as much more."""
+    """The certificate's S is tau times the paper's, so the noise for the same budget
+    is about as much more.
+    """
     graph = graphs.complete(5)
     for kind in p4_mnist.KINDS:
         bare = p4_mnist.method(kind, 6, tau, 0.01)
@@ -215,7 +265,12 @@ def test_p4_settings(digits, tau):
 
 
 def test_p4_rounds(digits):
-    assert (p4_mnist.LEARNERS, p4_mnist.TAUS, p4_mnist.EPSILON, p4_mnist.DELTA) == (10, (5, 10), 2.0, 1e-3)
+    assert (p4_mnist.LEARNERS, p4_mnist.TAUS, p4_mnist.EPSILON, p4_mnist.DELTA) == (
+        10,
+        (5, 10),
+        2.0,
+        1e-3,
+    )
     assert [p4_mnist.rounds_of(digits, tau, 1000) for tau in (5, 10)] == [12, 6]
     assert p4_mnist.rounds_of(digits, 5, 4) == 4
     assert (p4_mnist.PAPER.steps, p4_mnist.PAPER.records) == (1000, None)

@@ -1,4 +1,6 @@
-"""The paper's experiment with tiny arguments: it runs, says what it found, and does not report on cut-off runs."""
+"""The paper's experiment with tiny arguments: it runs, says what it found,
+and does not report on cut-off runs.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,9 @@ import pytest
 from hearsay.experiments import EXPERIMENTS, p1_mushrooms
 from hearsay.problems.data import files
 
-HERE = (Path(os.environ.get("HEARSAY_DATA", Path(__file__).parents[3] / "shared" / "data"))).joinpath(
-    files.FILES["mushrooms"].path
-)
+HERE = (
+    Path(os.environ.get("HEARSAY_DATA", Path(__file__).parents[3] / "shared" / "data"))
+).joinpath(files.FILES["mushrooms"].path)
 needs_data = pytest.mark.skipif(not HERE.is_file(), reason="the mushrooms file is not here")
 
 
@@ -40,7 +42,9 @@ def test_settings_are_the_printed_ones():
     problem, graph = p1_mushrooms.problem_and_graph(None)
     assert problem.dimension == 117
     assert problem.change == pytest.approx(2 * np.sqrt(22))
-    assert [set(problem.labels[i, : problem.counts[i]]) for i in range(5)] == [{0.0}] * 3 + [{1.0}] * 2
+    assert [set(problem.labels[i, : problem.counts[i]]) for i in range(5)] == [{0.0}] * 3 + [
+        {1.0}
+    ] * 2
     assert graph.weights.data.tolist() == [0.3] * 10
     ours = p1_mushrooms.algorithms()["ldp-online"]
     assert [n.exponent for n in ours.noise] == pytest.approx([0.11, 0.12, 0.13, 0.14, 0.15])
@@ -53,5 +57,6 @@ def test_an_interrupted_run_ends_the_experiment():
     with pytest.raises(KeyboardInterrupt):
         p1_mushrooms.complete(Cut())
     assert (
-        p1_mushrooms.complete(replace_interrupted := type("Whole", (), {"interrupted": False})()) is replace_interrupted
+        p1_mushrooms.complete(replace_interrupted := type("Whole", (), {"interrupted": False})())
+        is replace_interrupted
     )

@@ -1,4 +1,6 @@
-"""Paper P2's experiments on convex problems with tiny arguments: they run, the report says what the design notes ask for, the budgets are the checked ones."""
+"""Paper P2's experiments on convex problems with tiny arguments:
+they run, the report says what the design notes ask for, the budgets are the checked ones.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from hearsay import graphs
 from hearsay.experiments import EXPERIMENTS, p2_convex
 from hearsay.problems.sampling.samplers import Cyclic, Subset
 
-# C = 1, curvature off, K = 2000, so 2001 messages; agent 2 of the pair with weights 1: the paper's formula, every step, cyclic, T.
+# C = 1, curvature off, K = 2000, so 2001 messages; agent 2 of the pair with weights 1: the paper's
+# formula, every step, cyclic, T.
 GOLDEN = {
     "S1, p = 0.1": (15_378, 948.7, 4.706, 226),
     "S1, p = 0.2": (7_830, 468.8, 2.353, 226),
@@ -40,15 +43,40 @@ def test_a_hundredth_of_the_experiment(tmp_path):
     assert all(done == total for done, total in stages.values())
     assert list(stages) == ["Figs. 2-6", "Remark 22", "equal budgets", "two forms", "weights"]
     page = report.read_text(encoding="utf-8")
-    for text in ("15,378", "948.7", "4.706", "7,830", "468.8", "2.353", "30,701", "8,179.2", "41.64", "60,119"):
+    for text in (
+        "15,378",
+        "948.7",
+        "4.706",
+        "7,830",
+        "468.8",
+        "2.353",
+        "30,701",
+        "8,179.2",
+        "41.64",
+        "60,119",
+    ):
         assert text in page
-    for text in ("Lemma 2", "telescope", "L Phi", "two algorithms", "Remark 22", "gradient tracking loses", "ring", "Fig. 6(b)"):  # fmt: skip
+    for text in (
+        "Lemma 2",
+        "telescope",
+        "L Phi",
+        "two algorithms",
+        "Remark 22",
+        "gradient tracking loses",
+        "ring",
+        "Fig. 6(b)",
+    ):
         assert text in page
     assert (tmp_path / "digits" / "S2, p = 0.9996" / "metrics.csv").is_file()
     with (tmp_path / "ends.csv").open(encoding="utf-8") as file:
         rows = list(csv.reader(file))
     assert len(rows) == 16
-    assert dict(zip((r[0] for r in rows), (r[2] for r in rows), strict=True))["quantized-dsgd, no noise"] == "infinite"
+    assert (
+        dict(zip((r[0] for r in rows), (r[2] for r in rows), strict=True))[
+            "quantized-dsgd, no noise"
+        ]
+        == "infinite"
+    )
 
 
 def test_settings_are_the_printed_ones():
@@ -63,7 +91,14 @@ def test_settings_are_the_printed_ones():
     k = np.arange(4)
     np.testing.assert_allclose(found["S1, p = -0.1"].noise(k), (k + 1.0) ** -0.1)
     np.testing.assert_allclose(found["S2, p = 0.9998"].noise(k), np.full(4, 0.9998**2000))
-    assert list(found) == ["S1, p = -0.1", "S1, p = 0.1", "S1, p = 0.2", "S2, p = 0.9994", "S2, p = 0.9996", "S2, p = 0.9998"]  # fmt: skip
+    assert list(found) == [
+        "S1, p = -0.1",
+        "S1, p = 0.1",
+        "S1, p = 0.2",
+        "S2, p = 0.9994",
+        "S2, p = 0.9996",
+        "S2, p = 0.9998",
+    ]
     pair, ring = p2_convex.networks()
     assert not pair.symmetric
     assert ring.symmetric
@@ -87,7 +122,9 @@ def test_golden_budgets(name):
 
 
 def test_certificates_that_rest_on_nothing_declared():
-    """On both problems cyclic batches cost about T times less than a record in every batch, and Lemma 2 costs most."""
+    """On both problems cyclic batches cost about T times less than a record in every batch,
+    and Lemma 2 costs most.
+    """
     pair, _ = p2_convex.networks()
     for problem in p2_convex.problems().values():
         for row in p2_convex.budgets(problem, pair, "")[2]:
@@ -95,12 +132,16 @@ def test_certificates_that_rest_on_nothing_declared():
             assert paper > every > cyclic
             assert every / cyclic == pytest.approx(period, rel=0.12)
         for scheme in p2_convex.as_printed(Subset).values():
-            kinds = {a.kind for account in scheme.accounts(pair, 2, problem) for a in account.assumptions}
+            kinds = {
+                a.kind for account in scheme.accounts(pair, 2, problem) for a in account.assumptions
+            }
             assert "declared" not in kinds
 
 
 def test_peaks_of_the_planned_budget():
-    """Remark 22 reads its peaks off the order of growth; whole sample sizes move them, by the paper's own formula too."""
+    """Remark 22 reads its peaks off the order of growth; whole sample sizes move them,
+    by the paper's own formula too.
+    """
     (_, _, rows), curves = p2_convex.remark_22(5, quiet)
     assert [row[1] for row in rows] == ["88", "626"]
     assert [curves[k]["the paper's formula"].peak for k in ("S1", "S2")] == [215, 693]

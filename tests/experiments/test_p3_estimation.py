@@ -1,4 +1,6 @@
-"""Paper P3's example with tiny arguments: it runs, and the report says what the design notes ask for."""
+"""Paper P3's example with tiny arguments:
+it runs, and the report says what the design notes ask for.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,17 @@ def test_a_hundredth_of_the_experiment(tmp_path):
     assert all(done == total for done, total in stages.values())
     assert list(stages) == ["Figs. 1, 3, 4", "Fig. 2", "beyond", "equal budgets", "enforced"]
     page = report.read_text(encoding="utf-8")
-    for text in ("0.864", "0.488", "0.9923", "1.0080", "0.4874", "0.7556", "Theorem 4, noise", "Fig. 2", "agent 6"):
+    for text in (
+        "0.864",
+        "0.488",
+        "0.9923",
+        "1.0080",
+        "0.4874",
+        "0.7556",
+        "Theorem 4, noise",
+        "Fig. 2",
+        "agent 6",
+    ):
         assert text in page
     assert (tmp_path / "gradient" / "metrics.csv").is_file()
     assert (tmp_path / "feedback.csv").read_text().startswith("form,")
@@ -47,7 +59,9 @@ def test_settings_are_the_printed_ones():
 
 @pytest.mark.slow
 def test_feedback_and_average_at_the_same_epsilon():
-    """The averaged read-out costs nothing and gains; feedback gains at the same noise and loses at the same budget (as the report says)."""
+    """The averaged read-out costs nothing and gains; feedback gains at the same noise and loses at
+    the same budget (as the report says).
+    """
     problem, graph = p3_estimation.problem_and_graph()
     quiet = lambda *_: None  # noqa: E731
     feedback, average = p3_estimation.beyond(problem, graph, 400, 8, quiet)
@@ -78,7 +92,10 @@ def test_numbers_by_declaration_are_marked_in_comparisons(tmp_path):
 
     problem, graph = p3_estimation.problem_and_graph()
     runs = {
-        name: simulate(form, problem, graph, steps=1, reference=False) for name, form in p3_estimation.forms().items()
+        name: simulate(form, problem, graph, steps=1, reference=False)
+        for name, form in p3_estimation.forms().items()
     }
     page = comparison_report(runs, tmp_path, "both forms").read_text(encoding="utf-8")
-    assert page.count("by declaration, not a guarantee for records") == 1, "the output form's, not the gradient form's"
+    assert page.count("by declaration, not a guarantee for records") == 1, (
+        "the output form's, not the gradient form's"
+    )

@@ -1,4 +1,6 @@
-"""Paper P4's logistic regression with tiny arguments: it runs, and the report says what the design notes ask for."""
+"""Paper P4's logistic regression with tiny arguments:
+it runs, and the report says what the design notes ask for.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,14 @@ def test_it_runs_to_the_end_and_says_what_was_chosen(tiny):
     assert list(stages) == ["optima", "Fig. 3", "best steps", "bounds"]
     assert all(done == total for done, total in stages.values())
     page = report.read_text(encoding="utf-8")
-    for text in ("Fig. 3", "2 B_g / tau", "Not printed and chosen here", "separable", "Lemma IV.9, step", "± "):
+    for text in (
+        "Fig. 3",
+        "2 B_g / tau",
+        "Not printed and chosen here",
+        "separable",
+        "Lemma IV.9, step",
+        "± ",
+    ):
         assert text in page
 
 
@@ -66,7 +75,9 @@ def test_the_curves_are_there(tiny):
     for epsilon in ("0.5", "2"):
         found = rows(folder, f"curves-{epsilon}")
         assert {row["method"] for row in found} == set(p4_logistic.methods(20))
-        assert all(0 <= float(row["accuracy"]) <= 1 and float(row["dynamic_regret"]) > 0 for row in found)
+        assert all(
+            0 <= float(row["accuracy"]) <= 1 and float(row["dynamic_regret"]) > 0 for row in found
+        )
 
 
 def test_settings_are_the_printed_ones():
@@ -80,10 +91,14 @@ def test_settings_are_the_printed_ones():
 
 
 def test_the_table_of_factorizations():
-    """Golden, three digits (R = 1000 in the design notes; dense is fitted for short ones only here)."""
+    """Golden, three digits (R = 1000 in the design notes;
+    dense is fitted for short ones only here).
+    """
     _, header, found = p4_logistic.errors(1000, 64)
     assert header == ["R", "identity", "tree", "toeplitz", "blt", "dense"]
     assert [row[0] for row in found] == ["64", "128", "256", "512", "1,000"]
-    assert [float(v) for v in found[-1][1:5]] == pytest.approx([22.37, 7.03, 3.102, 3.103], rel=1e-3)
+    assert [float(v) for v in found[-1][1:5]] == pytest.approx(
+        [22.37, 7.03, 3.102, 3.103], rel=1e-3
+    )
     assert float(found[0][5]) < min(float(v) for v in found[0][1:5])
     assert found[-1][5] == "-"

@@ -33,7 +33,11 @@ def test_every_way_of_mixing_equals_the_dense_product(name, channel):
         assert total.shape == values.shape
         np.testing.assert_allclose(total.reshape(flat.shape), weights @ flat, atol=1e-13)
         # With the agent's own value weighted in, the result is the whole matrix times the values.
-        matrix = weights - np.diag(weights.sum(axis=1)) + (np.eye(graph.agents) if channel == "mixing" else 0)
+        matrix = (
+            weights
+            - np.diag(weights.sum(axis=1))
+            + (np.eye(graph.agents) if channel == "mixing" else 0)
+        )
         whole = total.reshape(flat.shape) + np.asarray(mix.own)[:, None] * flat
         np.testing.assert_allclose(whole, matrix @ flat, atol=1e-13)
 
@@ -46,7 +50,9 @@ def test_uneven_degrees_and_lopsided_weights_in_the_padded_form():
     mix = mixer(graph, "coupling", jnp.float64)
     assert isinstance(mix.others, Padded)
     values = rng.normal(size=(200, 3))
-    np.testing.assert_allclose(mix.total(jnp.asarray(values)), graph.weights.toarray() @ values, atol=1e-12)
+    np.testing.assert_allclose(
+        mix.total(jnp.asarray(values)), graph.weights.toarray() @ values, atol=1e-12
+    )
 
 
 def test_the_edge_form_reads_weights_by_row_of_the_listener():
@@ -65,11 +71,16 @@ def test_own_weights_and_precision():
     pair = graphs.from_networkx(nx.DiGraph([(0, 1), (1, 2), (2, 0), (0, 2)]))
     np.testing.assert_allclose(mixer(pair, "pushing", jnp.float64).own, [-2 / 3, -1 / 2, -1 / 2])
     np.testing.assert_allclose(mixer(pair, "pulling", jnp.float64).own, [-1 / 2, -1 / 3, -5 / 6])
-    np.testing.assert_allclose(mixer(pair, "pushing", jnp.float64).total(jnp.eye(3)), pair.pushed.toarray())
+    np.testing.assert_allclose(
+        mixer(pair, "pushing", jnp.float64).total(jnp.eye(3)), pair.pushed.toarray()
+    )
     single = mixer(graph, "mixing", jnp.float32)
     assert single.own.dtype == single.others.matrix.dtype == jnp.float32
     with pytest.raises(
         ValueError,
-        match="channel must be one of coupling, mixing, pushing, pulling, average, got 'mix'; did you mean 'mixing'",
+        match=(
+            "channel must be one of coupling, mixing, pushing, pulling, average, got 'mix'; did you"
+            " mean 'mixing'"
+        ),
     ):
         mixer(graph, "mix", jnp.float64)

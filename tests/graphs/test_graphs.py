@@ -1,4 +1,6 @@
-"""Graphs: every builder gives what its name says, weights obey their rule, and bad input is named."""
+"""Graphs: every builder gives what its name says, weights obey their rule,
+and bad input is named.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,11 @@ def expected_degrees(kind: str, n: int) -> list[int]:
     if kind == "grid":
         rows = max(r for r in range(1, n + 1) if n % r == 0 and r * r <= n)
         cols = n // rows
-        near = [(abs(a // cols - b // cols) + abs(a % cols - b % cols)) == 1 for a in range(n) for b in range(n)]
+        near = [
+            (abs(a // cols - b // cols) + abs(a % cols - b % cols)) == 1
+            for a in range(n)
+            for b in range(n)
+        ]
         return np.array(near).reshape(n, n).sum(axis=1).tolist()
     hops = {(s * 2**h) % n for h in range(10) for s in (1, -1) if 2**h < n}
     return [len(hops - {0})] * n
@@ -73,7 +79,9 @@ def test_other_weight_rules():
     assert set(graphs.star(5, "uniform").weights.data) == {1 / 5}
     assert set(graphs.ring(5, 0.3).weights.data) == {0.3}
     for bad in ("metropolitan", "0.3"):
-        with pytest.raises(ValueError, match='weight must be a positive number, "uniform" or "metropolis", got'):
+        with pytest.raises(
+            ValueError, match='weight must be a positive number, "uniform" or "metropolis", got'
+        ):
             graphs.ring(5, bad)
     for bad in (0.0, -0.1, float("nan")):
         with pytest.raises(ValueError, match="weight must be"):
@@ -86,16 +94,24 @@ def test_ring_neighbours_and_star_centre():
     assert set(graphs.star(6).weights[[0]].nonzero()[1]) == {1, 2, 3, 4, 5}
 
 
-@pytest.mark.parametrize("graph", [graphs.ring(5, 0.3), graphs.grid(12), graphs.star(7), graphs.random(40, degree=3)])
+@pytest.mark.parametrize(
+    "graph", [graphs.ring(5, 0.3), graphs.grid(12), graphs.star(7), graphs.random(40, degree=3)]
+)
 def test_coupling_eigenvalues_against_dense_numpy(graph):
     values = np.linalg.eigvalsh(dense_coupling(graph))
-    np.testing.assert_allclose(graph.coupling_eigenvalues, (values[-2], values[0]), rtol=1e-10, atol=1e-14)
+    np.testing.assert_allclose(
+        graph.coupling_eigenvalues, (values[-2], values[0]), rtol=1e-10, atol=1e-14
+    )
 
 
-@pytest.mark.parametrize("graph", [graphs.random(640), graphs.star(620), graphs.grid(625)], ids=lambda g: g.name)
+@pytest.mark.parametrize(
+    "graph", [graphs.random(640), graphs.star(620), graphs.grid(625)], ids=lambda g: g.name
+)
 def test_coupling_eigenvalues_of_large_graphs_take_the_sparse_path_and_agree(graph, monkeypatch):
     values = np.linalg.eigvalsh(dense_coupling(graph))
-    monkeypatch.setattr(np.linalg, "eigvalsh", lambda *_: pytest.fail("more than 600 agents must not be made dense"))
+    monkeypatch.setattr(
+        np.linalg, "eigvalsh", lambda *_: pytest.fail("more than 600 agents must not be made dense")
+    )
     np.testing.assert_allclose(graph.coupling_eigenvalues, (values[-2], values[0]), rtol=1e-6)
 
 
@@ -160,7 +176,9 @@ def test_asymmetric_weights_are_accepted_until_symmetry_is_asked_for():
     graph = graphs.from_weights([[0, 0.2, 0.1], [0.3, 0, 0], [0.1, 0, 0]])
     assert not graph.symmetric
     for ask in (graph.require_symmetric, lambda: graph.coupling_eigenvalues):
-        with pytest.raises(ValueError, match=r"weights must be symmetric, got w\[0,1\] = 0.2 and w\[1,0\] = 0.3"):
+        with pytest.raises(
+            ValueError, match=r"weights must be symmetric, got w\[0,1\] = 0.2 and w\[1,0\] = 0.3"
+        ):
             ask()
     graphs.from_weights([[0, 0.2], [0.2 + 1e-14, 0]]).require_symmetric()
 
@@ -179,7 +197,9 @@ def test_the_callers_matrix_is_left_as_it_was():
 
 def test_requirements_name_the_agent():
     graph = graphs.star(5, 0.3)
-    with pytest.raises(ValueError, match=r"the weights of agent 0 must sum to at most 1, got 1.2 \(why\)"):
+    with pytest.raises(
+        ValueError, match=r"the weights of agent 0 must sum to at most 1, got 1.2 \(why\)"
+    ):
         graph.require_row_sums_below(1.0, "why")
     graph.require_row_sums_below(1.2, "why")
     with pytest.raises(ValueError, match="the graph has 5 agents and the problem has 4"):
@@ -195,7 +215,9 @@ def test_random_graphs():
     assert np.array_equal(same.weights.toarray(), graphs.random(20, seed=3).weights.toarray())
     assert not np.array_equal(same.weights.toarray(), other.weights.toarray())
     for seed in range(30):  # two-regular graphs are often several rings: they must be drawn again
-        assert nx.is_connected(nx.from_numpy_array(graphs.random(9, degree=2, seed=seed).weights.toarray()))
+        assert nx.is_connected(
+            nx.from_numpy_array(graphs.random(9, degree=2, seed=seed).weights.toarray())
+        )
 
 
 @pytest.mark.parametrize("kind", UNDIRECTED)
@@ -229,13 +251,20 @@ def test_directed_networkx_graphs():
     """Edge j -> i: agent i hears agent j; R shares by what is heard, C by who hears."""
     flow = nx.DiGraph([(0, 1), (1, 2), (2, 0), (0, 2)])
     graph = graphs.from_networkx(flow)
-    np.testing.assert_allclose(graph.weights.toarray(), [[0, 0, 1 / 2], [1 / 2, 0, 0], [1 / 3, 1 / 3, 0]])
-    np.testing.assert_allclose(graph.pushed.toarray(), [[0, 0, 1 / 2], [1 / 3, 0, 0], [1 / 3, 1 / 2, 0]])
+    np.testing.assert_allclose(
+        graph.weights.toarray(), [[0, 0, 1 / 2], [1 / 2, 0, 0], [1 / 3, 1 / 3, 0]]
+    )
+    np.testing.assert_allclose(
+        graph.pushed.toarray(), [[0, 0, 1 / 2], [1 / 3, 0, 0], [1 / 3, 1 / 2, 0]]
+    )
     np.testing.assert_allclose(graph.handed_out, [2 / 3, 1 / 2, 1 / 2])
     assert graphs.from_networkx(flow, weight=0.2).weights.data.tolist() == [0.2] * 4
     nx.set_edge_attributes(flow, 0.7, "weight")
     assert graphs.from_networkx(flow, weight="given").weights.toarray()[1, 0] == 0.7
-    with pytest.raises(ValueError, match='weight must be a positive number, "degree" or "given" for a directed graph'):
+    with pytest.raises(
+        ValueError,
+        match='weight must be a positive number, "degree" or "given" for a directed graph',
+    ):
         graphs.from_networkx(flow, weight="uniform")
 
 

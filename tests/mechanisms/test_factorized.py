@@ -1,4 +1,6 @@
-"""Noise streams: exactly the rows of D xi, resumable anywhere, never R x d in memory, and with the covariance that the theory counts on."""
+"""Noise streams: exactly the rows of D xi, resumable anywhere, never R x d in memory,
+and with the covariance that the theory counts on.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,15 @@ import numpy as np
 import pytest
 
 from hearsay.mechanisms import MECHANISMS
-from hearsay.mechanisms.factorized.kinds import Banded, Blt, Dense, Factorization, Identity, Toeplitz, Tree
+from hearsay.mechanisms.factorized.kinds import (
+    Banded,
+    Blt,
+    Dense,
+    Factorization,
+    Identity,
+    Toeplitz,
+    Tree,
+)
 from hearsay.mechanisms.factorized.stream import device_rows, draw_rounds, noise_stream
 from hearsay.simulation import checkpoint
 
@@ -31,15 +41,23 @@ CASES = [case for rounds in HORIZONS for case in every(rounds)]
 @partial(jax.jit, static_argnums=(1, 2))
 def fresh(key: jax.Array, shape: tuple[int, ...], dtype: np.dtype) -> jax.Array:
     """xi: more columns than any case needs."""
-    return jax.vmap(lambda w: MECHANISMS["gaussian"].draw(jax.random.fold_in(key, w), shape, dtype))(jnp.arange(200))
+    return jax.vmap(
+        lambda w: MECHANISMS["gaussian"].draw(jax.random.fold_in(key, w), shape, dtype)
+    )(jnp.arange(200))
 
 
-def times_fresh(matrix: np.ndarray, key: jax.Array, shape: tuple[int, ...], dtype: np.dtype = F64) -> np.ndarray:
+def times_fresh(
+    matrix: np.ndarray, key: jax.Array, shape: tuple[int, ...], dtype: np.dtype = F64
+) -> np.ndarray:
     """A matrix times xi as one product in float64: the slow, obvious reference."""
-    return np.tensordot(matrix, np.asarray(fresh(key, shape, dtype), np.float64)[: matrix.shape[1]], axes=1)
+    return np.tensordot(
+        matrix, np.asarray(fresh(key, shape, dtype), np.float64)[: matrix.shape[1]], axes=1
+    )
 
 
-def dense_noise(case: Factorization, key: jax.Array, shape: tuple[int, ...], dtype: np.dtype = F64) -> np.ndarray:
+def dense_noise(
+    case: Factorization, key: jax.Array, shape: tuple[int, ...], dtype: np.dtype = F64
+) -> np.ndarray:
     return times_fresh(case.increments(0, case.rounds), key, shape, dtype)
 
 
@@ -52,7 +70,9 @@ def test_streams_are_the_rows_of_the_product(case):
     key = jax.random.key(5)
     noise = drain(noise_stream(case, key, SHAPE, F64), case.rounds)
     np.testing.assert_allclose(noise, dense_noise(case, key, SHAPE), rtol=0, atol=1e-11)
-    np.testing.assert_allclose(np.cumsum(noise, axis=0), times_fresh(case.decoder(), key, SHAPE), rtol=0, atol=1e-10)
+    np.testing.assert_allclose(
+        np.cumsum(noise, axis=0), times_fresh(case.decoder(), key, SHAPE), rtol=0, atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("case", every(100), ids=repr)
@@ -115,7 +135,9 @@ def test_the_pure_function_gives_the_same_rows(case):
 
     @jax.jit
     def together(start: jax.Array) -> jax.Array:
-        return jax.vmap(lambda key: draw_rounds(rows, key, start + jnp.arange(length), SHAPE, F64, chunk))(keys)
+        return jax.vmap(
+            lambda key: draw_rounds(rows, key, start + jnp.arange(length), SHAPE, F64, chunk)
+        )(keys)
 
     expected = np.stack([dense_noise(case, key, SHAPE) for key in keys])
     for start in {0, (case.rounds - length) // 2, case.rounds - length}:
@@ -127,14 +149,21 @@ def test_the_pure_function_gives_the_same_rows(case):
 def test_compiled_rounds_outside_the_horizon_are_not_numbers(case):
     """What is traced cannot be refused, but it cannot pass for noise either."""
     noise = draw_rounds(device_rows(case, F64), jax.random.key(0), jnp.arange(-1, 9), (2,), F64)
-    np.testing.assert_array_equal(np.isnan(noise), np.repeat([[1], [0], [0], [0], [0], [0], [0], [0], [1], [1]], 2, 1))
+    np.testing.assert_array_equal(
+        np.isnan(noise), np.repeat([[1], [0], [0], [0], [0], [0], [0], [0], [1], [1]], 2, 1)
+    )
 
 
 @pytest.mark.parametrize("case", every(12), ids=repr)
 def test_covariance_of_the_prefix_sums(case):
-    """40,000 coordinates, 78 pairs of rounds, each within 6 standard errors of (B B')_rs: false-alarm rate 7 x 78 x 2e-9 = 1e-6 in all."""
+    """40,000 coordinates, 78 pairs of rounds, each within 6 standard errors of (B B')_rs:
+    false-alarm rate 7 x 78 x 2e-9 = 1e-6 in all.
+    """
     samples = 40_000
-    sums = np.cumsum(drain(noise_stream(case, jax.random.key(10), (samples,), F32), 12).astype(np.float64), axis=0)
+    sums = np.cumsum(
+        drain(noise_stream(case, jax.random.key(10), (samples,), F32), 12).astype(np.float64),
+        axis=0,
+    )
     expected = case.decoder() @ case.decoder().T
     spread = np.sqrt((np.outer(np.diag(expected), np.diag(expected)) + expected**2) / samples)
     assert np.all(np.abs(sums @ sums.T / samples - expected) <= 6 * spread)
@@ -143,7 +172,8 @@ def test_covariance_of_the_prefix_sums(case):
 def test_every_column_is_drawn_from_a_key_of_its_own():
     key = jax.random.key(11)
     xi = fresh(key, (20_000,), F32)[:30]
-    assert np.abs(np.corrcoef(xi) - np.eye(30)).max() < 6 / np.sqrt(20_000)  # 435 pairs: false-alarm rate 1e-6
+    # 435 pairs: false-alarm rate 1e-6.
+    assert np.abs(np.corrcoef(xi) - np.eye(30)).max() < 6 / np.sqrt(20_000)
     stream = noise_stream(Identity(30), key, (20_000,), F32)
     np.testing.assert_array_equal(drain(stream, 30), xi)
 
@@ -161,7 +191,9 @@ def largest(jaxpr) -> int:
     return max(sizes)
 
 
-@pytest.mark.parametrize("case", [Identity(4000), Tree(4000), Toeplitz(4000), Blt(4000), Dense(256)], ids=repr)
+@pytest.mark.parametrize(
+    "case", [Identity(4000), Tree(4000), Toeplitz(4000), Blt(4000), Dense(256)], ids=repr
+)
 def test_no_array_of_all_rounds_is_made(case):
     """The largest intermediate is a chunk of xi, or a block of noise, of size d: never R x d."""
     dimension, block, chunk = 10_000, 8, 4
@@ -188,7 +220,10 @@ def test_a_stream_keeps_as_many_vectors_as_it_promises(case, vectors):
     dimension = 10_007  # so that its arrays are told apart from all others
 
     def held() -> int:
-        return sum(a.size for a in jax.live_arrays() if a.ndim and a.shape[-1] == dimension) // dimension
+        return (
+            sum(a.size for a in jax.live_arrays() if a.ndim and a.shape[-1] == dimension)
+            // dimension
+        )
 
     before = held()
     options = {"block": 8} if case.name in ("toeplitz", "dense") else {}
@@ -226,7 +261,9 @@ def test_another_runs_state_is_refused(case):
     others["factorization"].append((longer, key, shape, F64))
     for name, arguments in others.items():
         for argument in arguments:
-            with pytest.raises(ValueError, match=f"cannot resume the noise of another run: its {name} is"):
+            with pytest.raises(
+                ValueError, match=f"cannot resume the noise of another run: its {name} is"
+            ):
                 noise_stream(*argument, state=saved)
     elsewhere = {**saved, "sensitivity and error": saved["sensitivity and error"] * 1.0001}
     with pytest.raises(ValueError, match="its sensitivity and error is"):
@@ -248,4 +285,6 @@ def test_bad_arguments_are_refused_by_name():
         noise_stream(Blt(4), jax.random.key(0), (2,), F64, block=2)
     saved = noise_stream(Blt(4), jax.random.key(0), (2,), F64).state()
     with pytest.raises(ValueError, match=r"memory in the state must be of shape \(4, 2\)"):
-        noise_stream(Blt(4), jax.random.key(0), (2,), F64, state={**saved, "memory": np.zeros((3, 2))})
+        noise_stream(
+            Blt(4), jax.random.key(0), (2,), F64, state={**saved, "memory": np.zeros((3, 2))}
+        )

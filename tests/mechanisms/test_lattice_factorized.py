@@ -1,8 +1,9 @@
-"""Factorized lattice noise: against an oracle in fractions, and its privacy by enumeration of a small mechanism on a
-coarse grid.
+"""Factorized lattice noise: against an oracle in fractions, and its privacy by enumeration of a
+small mechanism on a coarse grid.
 
-The code treats every number of a message alike and alone, so a message of 30,000 numbers is 30,000 runs of a mechanism
-of one number: all outcomes at once. Seeds are fixed; false-alarm rates say how often another seed would fail.
+The code treats every number of a message alike and alone, so a message of 30,000 numbers is 30,000
+runs of a mechanism of one number: all outcomes at once. Seeds are fixed; false-alarm rates say how
+often another seed would fail.
 """
 
 from __future__ import annotations
@@ -48,7 +49,13 @@ class Mirrored(Dense):
         return np.where(np.arange(self.rounds) % 2, 1.0, -1.0)
 
 
-def made(kind: type[FactorizedNoise], factors: Factorization, scale: float, size: int, secret: bytes = SECRET):
+def made(
+    kind: type[FactorizedNoise],
+    factors: Factorization,
+    scale: float,
+    size: int,
+    secret: bytes = SECRET,
+):
     with pytest.warns(UserWarning, match="NOT PRIVATE"):
         return kind(factors, secret, scale, size, private=False)
 
@@ -65,8 +72,9 @@ def square(factors: Factorization) -> np.ndarray:
 @pytest.mark.parametrize(("name", "options"), KINDS)
 @pytest.mark.parametrize("rounds", [3, 8, 13])
 def test_rows_are_those_of_the_factorization(name, options, rounds):
-    """Unused columns left out, D is lower triangular with no zero on its diagonal, and its inverse is C without the
-    rows that go with those columns."""
+    """Unused columns left out, D is lower triangular with no zero on its diagonal,
+    and its inverse is C without the rows that go with those columns.
+    """
     factors = factorization(name, rounds, **options)
     full = factors.increments(0, rounds)
     used = np.flatnonzero(np.any(full != 0, axis=0))
@@ -83,8 +91,9 @@ def test_rows_are_those_of_the_factorization(name, options, rounds):
 
 @pytest.mark.parametrize(("name", "options"), KINDS)
 def test_messages_equal_the_oracle(name, options):
-    """In fractions from the drawn eta: equal where the exact S is not within 2^-10 steps of an edge, and one step off
-    at most elsewhere."""
+    """In fractions from the drawn eta: equal where the exact S is not within 2^-10 steps of an
+    edge, and one step off at most elsewhere.
+    """
     rng, rounds, size, scale = np.random.default_rng(0), 9, 6, 0.37
     factors = factorization(name, rounds, **options)
     noise, d = made(FactorizedNoise, factors, scale, size), square(factors)
@@ -94,15 +103,21 @@ def test_messages_equal_the_oracle(name, options):
         steps = [Fraction(lattice.grid(abs(d[w, w]) * scale)) for w in range(r + 1)]
         drawn = [noise._draw(w).tolist() for w in range(r + 1)]
         for j in range(size):
-            back = sum(Fraction(d[r, w]) * steps[w] * drawn[w][j] / Fraction(d[w, w]) for w in range(r)) / steps[r]
+            back = (
+                sum(
+                    Fraction(d[r, w]) * steps[w] * drawn[w][j] / Fraction(d[w, w]) for w in range(r)
+                )
+                / steps[r]
+            )
             exact = round(Fraction(value[r, j]) / steps[r]) + round(back) + drawn[r][j]
             edge = abs(abs(back - math.floor(back)) - Fraction(1, 2))
             assert abs(Fraction(sent[j]) / steps[r] - exact) <= (edge < 2**-10)
 
 
 def test_restart_and_order_change_nothing(monkeypatch):
-    """The same bits from a new object that is asked for the last round first, from one that keeps nothing, and on being
-    asked again."""
+    """The same bits from a new object that is asked for the last round first,
+    from one that keeps nothing, and on being asked again.
+    """
     factors, value = factorization("toeplitz", 7), np.random.default_rng(1).normal(size=(7, 40))
     first = made(FactorizedNoise, factors, 2.0, 40)
     sent = [first.privatize(value[r], r) for r in range(7)]
@@ -112,7 +127,9 @@ def test_restart_and_order_change_nothing(monkeypatch):
     monkeypatch.setattr(factorized_lattice, "_KEPT_BYTES", 700)  # room for two rounds
     small = made(FactorizedNoise, factors, 2.0, 40)
     for r in range(7):
-        np.testing.assert_array_equal(small.privatize(value[r].reshape(5, 8), r), sent[r].reshape(5, 8))
+        np.testing.assert_array_equal(
+            small.privatize(value[r].reshape(5, 8), r), sent[r].reshape(5, 8)
+        )
     assert len(small._kept) == 2
 
 
@@ -145,8 +162,9 @@ def test_a_round_serves_one_value_only():
 
 
 def covariance_is_wrong(noise: FactorizedNoise) -> bool:
-    """Prefix sums of messages without data against V^2 B B', entry by entry within 7 standard errors: false-alarm rate
-    3e-12 an entry."""
+    """Prefix sums of messages without data against V^2 B B', entry by entry within 7 standard
+    errors: false-alarm rate 3e-12 an entry.
+    """
     factors, size = noise.factorization, noise.size
     sums = np.cumsum([noise.privatize(np.zeros(size), r) for r in range(factors.rounds)], axis=0)
     decoder = factors.decoder()
@@ -157,16 +175,21 @@ def covariance_is_wrong(noise: FactorizedNoise) -> bool:
 
 @pytest.mark.parametrize(("name", "options"), KINDS)
 def test_prefix_sums_have_the_covariance_of_the_factorization(name, options):
-    assert not covariance_is_wrong(made(FactorizedNoise, factorization(name, 11, **options), 0.7, 20_000))
+    assert not covariance_is_wrong(
+        made(FactorizedNoise, factorization(name, 11, **options), 0.7, 20_000)
+    )
 
 
 def test_a_message_without_data_is_gaussian():
-    """Kolmogorov-Smirnov, false-alarm rate 1e-6: round 5 of Toeplitz noise has the standard deviation of its row of
-    D."""
+    """Kolmogorov-Smirnov, false-alarm rate 1e-6: round 5 of Toeplitz noise has the standard
+    deviation of its row of D.
+    """
     factors = factorization("toeplitz", 6)
     sent = made(FactorizedNoise, factors, 1.0, 100_000).privatize(np.zeros(100_000), 5)
     assert stats.kstest(sent / np.linalg.norm(square(factors)[5]), "norm").pvalue > 1e-6
-    assert stats.chisquare(np.bincount((sent / lattice.grid(1.0)).astype(np.int64) & 15)).pvalue > 1e-6
+    assert (
+        stats.chisquare(np.bincount((sent / lattice.grid(1.0)).astype(np.int64) & 15)).pvalue > 1e-6
+    )
 
 
 class Injected(FactorizedNoise):
@@ -198,10 +221,11 @@ class SmallNoise(Injected):
 
 
 def losses(kind, factors, values, neighbour, scale: float, reach: float):
-    """(weight, squared shifts over t^2 summed, log-likelihood ratio) of every transcript of a mechanism of one number,
-    by enumerating the noise.
+    """(weight, squared shifts over t^2 summed, log-likelihood ratio) of every transcript of a
+    mechanism of one number, by enumerating the noise.
 
-    `values` and `neighbour` map (round, messages so far) to G_r, as an adversary would choose it who sees the messages.
+    `values` and `neighbour` map (round, messages so far) to G_r, as an adversary would choose it
+    who sees the messages.
     """
     here, there = (made(kind, factors, scale, 1) for _ in range(2))
     rounds, energy, ratio = factors.rounds, 0.0, 0.0
@@ -218,9 +242,8 @@ def losses(kind, factors, values, neighbour, scale: float, reach: float):
     here.eta, there.eta, sent = list(eta), [np.zeros_like(row) for row in eta], []
     for r in range(rounds):
         message = here.privatize(values(r, sent), r)
-        shifted = there.privatize(
-            neighbour(r, sent), r
-        )  # with eta' = 0: the point that the neighbour's noise is added to
+        # With eta' = 0: the point that the neighbour's noise is added to.
+        shifted = there.privatize(neighbour(r, sent), r)
         there.eta[r] = np.rint((message - shifted) / grids[r]).astype(np.int64)
         there._kept.pop(r, None)
         energy = energy + (there.eta[r] - eta[r]) ** 2 / deviations[r] ** 2
@@ -230,8 +253,9 @@ def losses(kind, factors, values, neighbour, scale: float, reach: float):
 
 
 def adversary(moved: int | None, by: float):
-    """G that depends on all messages so far in a crooked way; the neighbour's is `by` further in round `moved` (None:
-    in all), up or down as the first message says."""
+    """G that depends on all messages so far in a crooked way; the neighbour's is `by` further in
+    round `moved` (None: in all), up or down as the first message says.
+    """
 
     def values(r, sent):
         base = sum((np.sin(3 * m) for m in sent), start=np.float64(0.3)) + 0.1 * r
@@ -248,16 +272,23 @@ SIZE = [0]
 
 
 def worst(kind, factors: Factorization, bits: int, monkeypatch, reach: float = 4.0) -> float:
-    """Largest sum of squared shifts over its bound, over all transcripts and moved rounds; the curve and Renyi
-    divergences are checked on the way."""
+    """Largest sum of squared shifts over its bound, over all transcripts and moved rounds;
+    the curve and Renyi divergences are checked on the way.
+    """
     monkeypatch.setattr(lattice, "GRID_BITS", bits)
     monkeypatch.setattr(rounding, "GRID_BITS", bits)
     by, scale, found = 0.8, 1.0, 0.0
     probe = made(kind, factors, scale, 1)
-    SIZE[0] = math.prod(2 * int(reach * probe._deviation(r) / probe._grid(r)) + 1 for r in range(factors.rounds))
+    SIZE[0] = math.prod(
+        2 * int(reach * probe._deviation(r) / probe._grid(r)) + 1 for r in range(factors.rounds)
+    )
     for moved in (*range(factors.rounds), None):
         weight, energy, ratio = losses(kind, factors, *adversary(moved, by), scale, reach)
-        column = factors.sensitivity if moved is not None else factors.sensitivity_repeated(1, factors.rounds)
+        column = (
+            factors.sensitivity
+            if moved is not None
+            else factors.sensitivity_repeated(1, factors.rounds)
+        )
         rho = (by * column / scale) ** 2 / 2
         bound = rounding.factorized(rho, factors, 1)
         found = max(found, float(energy.max()) / (2 * bound))
@@ -277,9 +308,20 @@ def worst(kind, factors: Factorization, bits: int, monkeypatch, reach: float = 4
 @pytest.mark.parametrize(("name", "options"), KINDS)
 @pytest.mark.parametrize("bits", [1, 2])
 def test_every_transcript_costs_at_most_what_the_account_says(name, options, bits, monkeypatch):
-    """Three rounds, grids of a half and a quarter of the scale, where rounding is most of the cost: the bound holds
-    surely."""
-    assert 0.1 < worst(Injected, factorization(name, 3, **options), bits, monkeypatch, 4.0 if bits == 1 else 2.5) <= 1
+    """Three rounds, grids of a half and a quarter of the scale, where rounding is most of the cost:
+    the bound holds surely.
+    """
+    assert (
+        0.1
+        < worst(
+            Injected,
+            factorization(name, 3, **options),
+            bits,
+            monkeypatch,
+            4.0 if bits == 1 else 2.5,
+        )
+        <= 1
+    )
 
 
 def test_the_diagonal_may_be_of_either_sign(monkeypatch):
@@ -289,11 +331,13 @@ def test_the_diagonal_may_be_of_either_sign(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), [(ForgetsDiagonal, "dense"), (TakesBackTwice, "toeplitz"), (SmallNoise, "tree")]
+    ("kind", "name"),
+    [(ForgetsDiagonal, "dense"), (TakesBackTwice, "toeplitz"), (SmallNoise, "tree")],
 )
 def test_planted_faults_cost_more_than_the_account_says(kind, name, monkeypatch):
-    """Two rounds on a finer grid, where rounding hides little and the bound is nearly reached, with the noise within
-    one deviation."""
+    """Two rounds on a finer grid, where rounding hides little and the bound is nearly reached,
+    with the noise within one deviation.
+    """
     factors = factorization(name, 2)
     assert 0.85 < worst(Injected, factors, 6, monkeypatch, reach=1.0) <= 1
     assert worst(kind, factors, 6, monkeypatch, reach=1.0) > 1.02
@@ -321,8 +365,9 @@ def test_the_covariance_check_can_fail():
 
 
 def test_saturation():
-    """Values and messages stop at 2^61 steps; later rounds take back the noise that was drawn, not what is left of it
-    after saturating."""
+    """Values and messages stop at 2^61 steps; later rounds take back the noise that was drawn,
+    not what is left of it after saturating.
+    """
     noise = made(FactorizedNoise, factorization("toeplitz", 3), 1.0, 4)
     plain = made(FactorizedNoise, factorization("toeplitz", 3), 1.0, 4)
     step = lattice.grid(1.0)
@@ -330,10 +375,14 @@ def test_saturation():
     assert np.all(np.abs(far) <= lattice.SATURATION * step)
     plain.privatize(np.zeros(4), 0)
     np.testing.assert_array_equal(noise.privatize(np.ones(4), 1), plain.privatize(np.ones(4), 1))
-    wild = made(Injected, factorization("toeplitz", 3), 1.0, 2)  # nothing overflows, whatever is drawn
+    # Nothing overflows, whatever is drawn.
+    wild = made(Injected, factorization("toeplitz", 3), 1.0, 2)
     wild.eta = [np.array([2**62, -(2**62)])] * 3
     for r in range(3):
-        assert wild.privatize([np.inf, -np.inf], r).tolist() == [lattice.SATURATION * step, -lattice.SATURATION * step]
+        assert wild.privatize([np.inf, -np.inf], r).tolist() == [
+            lattice.SATURATION * step,
+            -lattice.SATURATION * step,
+        ]
 
 
 def test_bad_arguments_are_refused_by_name():
@@ -342,12 +391,21 @@ def test_bad_arguments_are_refused_by_name():
     for call, message in (
         (lambda: FactorizedNoise(factors, b"short", 1.0, 2), "secret must be 32 bytes long, got 5"),
         (lambda: FactorizedNoise(factors, SECRET, 0.0, 2), "scale must be positive, got 0"),
-        (lambda: FactorizedNoise(factors, SECRET, 1e300, 2), "scale must be between 2\\^-900 and 2\\^900"),
+        (
+            lambda: FactorizedNoise(factors, SECRET, 1e300, 2),
+            "scale must be between 2\\^-900 and 2\\^900",
+        ),
         (lambda: FactorizedNoise(factors, SECRET, 1.0, 0), "size must be at least 1, got 0"),
-        (lambda: noise.privatize([1.0, 2.0], 3), "round must be below 3, the rounds that noise is planned for, got 3"),
+        (
+            lambda: noise.privatize([1.0, 2.0], 3),
+            "round must be below 3, the rounds that noise is planned for, got 3",
+        ),
         (lambda: noise.privatize([1.0, 2.0], -1), "round must be at least 0, got -1"),
         (lambda: noise.privatize([1.0, 2.0, 3.0], 0), "value must be of 2 numbers, got 3"),
-        (lambda: noise.privatize([1.0, np.nan], 0), "value must be a number in every coordinate, got 'NaN'"),
+        (
+            lambda: noise.privatize([1.0, np.nan], 0),
+            "value must be a number in every coordinate, got 'NaN'",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             call()

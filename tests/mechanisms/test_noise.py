@@ -1,6 +1,7 @@
 """Noise: the right distributions in both precisions, and no key of a run used twice.
 
-The seeds are fixed, so these tests do not flicker. The false-alarm rates say how often a change of seed alone would fail a test.
+The seeds are fixed, so these tests do not flicker. The false-alarm rates say how often a change of
+seed alone would fail a test.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def test_distribution(name, dtype):
 @pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
 @pytest.mark.parametrize("name", ADDITIVE)
 def test_tails(name, dtype):
-    """How many samples lie beyond the 1 - 1e-3 quantile, either side: Poisson(200), false-alarm rate below 1e-6 a side."""
+    """How many samples lie beyond the 1 - 1e-3 quantile, either side:
+    Poisson(200), false-alarm rate below 1e-6 a side.
+    """
     sample, far = draw(name, dtype, seed=1), REFERENCE[name].isf(1e-3)
     low, high = stats.poisson.ppf([2.5e-7, 1 - 2.5e-7], SAMPLES * 1e-3)
     for count in (np.sum(sample > far), np.sum(sample < -far)):
@@ -53,7 +56,9 @@ def test_tails(name, dtype):
 @pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
 @pytest.mark.parametrize("name", ADDITIVE)
 def test_mean_variance_and_symmetry(name, dtype):
-    """Three averages within 5 standard errors, and the sign independent of the size; false-alarm rate 4 x 6e-7 a case."""
+    """Three averages within 5 standard errors, and the sign independent of the size;
+    false-alarm rate 4 x 6e-7 a case.
+    """
     sample = draw(name, dtype, seed=2).astype(np.float64)
     assert abs(sample.mean()) < 5 * np.sqrt(VARIANCE[name] / SAMPLES)
     spread = (KURTOSIS[name] - 1) * VARIANCE[name] ** 2
@@ -66,7 +71,9 @@ def test_mean_variance_and_symmetry(name, dtype):
 @pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
 @pytest.mark.parametrize("name", ADDITIVE)
 def test_samples_are_finite_and_nonzero_at_every_extreme_word(name, dtype, monkeypatch):
-    """A zero would reveal the value, an infinity would end the run: both ends of the generator's range, both signs."""
+    """A zero would reveal the value, an infinity would end the run:
+    both ends of the generator's range, both signs.
+    """
     top = 2**32 - 1
     low, high = np.array([0, 1, top - 1, top], np.uint32), np.array([0, 0, top, top], np.uint32)
     extremes = low if dtype == np.float32 else np.stack([high, low])
@@ -75,7 +82,8 @@ def test_samples_are_finite_and_nonzero_at_every_extreme_word(name, dtype, monke
     assert np.all(np.isfinite(sample))
     assert np.all(sample != 0)
     np.testing.assert_array_equal(np.sign(sample), [-1, 1, -1, 1])
-    tail = 2.0 ** -(24 if dtype == np.float32 else 53)  # the probability of a half cell at either end
+    # The probability of a half cell at either end.
+    tail = 2.0 ** -(24 if dtype == np.float32 else 53)
     laplace, gaussian = (-np.log(tail), tail), (np.sqrt(np.pi / 2) * tail, stats.norm.isf(tail / 2))
     exact = laplace if name == "laplace" else gaussian
     np.testing.assert_allclose(np.abs(sample), np.repeat(exact, 2), rtol=1e-3)
@@ -105,7 +113,9 @@ def threefry(key: tuple[int, int], block: tuple[int, int]) -> tuple[int, int]:
 
 
 def test_words_are_the_blocks_of_the_published_generator():
-    """Its published test vectors first, then every word of a draw; an odd number leaves the last word of a block over."""
+    """Its published test vectors first, then every word of a draw;
+    an odd number leaves the last word of a block over.
+    """
     assert threefry((0, 0), (0, 0)) == (0x6B200159, 0x99BA4EFE)
     assert threefry((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3)) == (0xC4923A9C, 0x483DF7A0)
     key = jax.random.key(11)
@@ -121,7 +131,9 @@ def test_words_are_the_blocks_of_the_published_generator():
 
 @pytest.mark.parametrize("dtype", PRECISIONS, ids=str)
 def test_coordinates_of_one_message_are_uncorrelated(dtype):
-    """40,000 messages of 5 coordinates: 10 pairs, values and sizes, within 6 standard errors; false-alarm rate 20 x 2e-9."""
+    """40,000 messages of 5 coordinates: 10 pairs, values and sizes, within 6 standard errors;
+    false-alarm rate 20 x 2e-9.
+    """
     draw_many = jax.vmap(lambda key: MECHANISMS["laplace"].draw(key, (5,), dtype))
     sample = np.asarray(jax.jit(draw_many)(jax.random.split(jax.random.key(4), 40_000)), np.float64)
     for values in (sample, np.abs(sample)):
@@ -136,7 +148,9 @@ def test_add_scales_the_draw(name):
 
 
 def test_streams_of_agents_steps_seeds_and_fields_are_uncorrelated():
-    """24 streams, 276 pairs, each correlation within 6 standard errors: false-alarm rate 276 x 2e-9 = 6e-7."""
+    """24 streams, 276 pairs, each correlation within 6 standard errors:
+    false-alarm rate 276 x 2e-9 = 6e-7.
+    """
     algorithm, size = hs.ldp_online(), 20_000
 
     @jax.jit
@@ -144,26 +158,38 @@ def test_streams_of_agents_steps_seeds_and_fields_are_uncorrelated():
         key = keys.at(keys.noise_keys(jnp.arange(2), 3)[s, a], step)
         return algorithm.fresh_noise(key, jnp.zeros(size), field)
 
-    streams = [stream(*where) for where in itertools.product(range(2), range(3), range(2), range(2))]
+    streams = [
+        stream(*where) for where in itertools.product(range(2), range(3), range(2), range(2))
+    ]
     correlation = np.corrcoef(np.stack(streams)) - np.eye(24)
     assert np.abs(correlation).max() < 6 / np.sqrt(size)
 
 
 def test_derived_keys_never_repeat():
-    """Seeds x agents x steps x (noise fields, sampling) and the random starts; chance of a collision among 64-bit keys: 2e-11."""
+    """Seeds x agents x steps x (noise fields, sampling) and the random starts;
+    chance of a collision among 64-bit keys: 2e-11.
+    """
     seeds, agents, steps = jnp.arange(4), 12, jnp.arange(150)
 
     def over(children, parents):
-        return jax.vmap(lambda key: jax.vmap(lambda child: jax.random.fold_in(key, child))(children))(parents).ravel()
+        return jax.vmap(
+            lambda key: jax.vmap(lambda child: jax.random.fold_in(key, child))(children)
+        )(parents).ravel()
 
     @jax.jit
     def all_keys():
         agent = keys.noise_keys(seeds, agents).ravel()
-        noise = jax.vmap(lambda key: jax.vmap(lambda step: keys.at(key, step))(steps))(agent).ravel()
+        noise = jax.vmap(lambda key: jax.vmap(lambda step: keys.at(key, step))(steps))(
+            agent
+        ).ravel()
         drawing = jnp.concatenate([keys.sampling_keys(seed, agents) for seed in range(4)])
-        sampling = jax.vmap(lambda key: jax.vmap(lambda step: keys.at(key, step))(steps))(drawing).ravel()
+        sampling = jax.vmap(lambda key: jax.vmap(lambda step: keys.at(key, step))(steps))(
+            drawing
+        ).ravel()
         starts = keys.start_keys(seeds, agents).ravel()
-        return jnp.concatenate([agent, noise, over(jnp.arange(2), noise), drawing, sampling, starts])
+        return jnp.concatenate(
+            [agent, noise, over(jnp.arange(2), noise), drawing, sampling, starts]
+        )
 
     everything = all_keys()
     data = np.asarray(jax.random.key_data(everything))
@@ -179,7 +205,9 @@ def test_a_whole_run_uses_every_key_once(monkeypatch):
         original = getattr(places[name], name)
 
         def wrapped(key, *args, **kwargs):
-            jax.debug.callback(lambda d: used[name].append(tuple(np.ravel(d).tolist())), jax.random.key_data(key))
+            jax.debug.callback(
+                lambda d: used[name].append(tuple(np.ravel(d).tolist())), jax.random.key_data(key)
+            )
             return original(key, *args, **kwargs)
 
         return wrapped
@@ -187,12 +215,23 @@ def test_a_whole_run_uses_every_key_once(monkeypatch):
     for name, place in places.items():
         monkeypatch.setattr(place, name, recording(name))
     problem = hs.problems.ridge(agents=3, records=9, dimension=2, per_step=2, radius=3.0)
-    algorithm = hs.Dsgd(noise=0.07310317, sampling=hs.Resample())  # a scale of its own: nothing compiled is shared
-    hs.simulate(algorithm, problem, hs.graphs.ring(3), steps=5, seeds=[3, 5], every=5, spread=1.0, reference=False)
+    # A scale of its own: nothing compiled is shared.
+    algorithm = hs.Dsgd(noise=0.07310317, sampling=hs.Resample())
+    hs.simulate(
+        algorithm,
+        problem,
+        hs.graphs.ring(3),
+        steps=5,
+        seeds=[3, 5],
+        every=5,
+        spread=1.0,
+        reference=False,
+    )
     jax.effects_barrier()
     noise, batches, starts = used["words"], used["randint"], used["normal"]
     assert len(noise) == len(set(noise)) == 2 * 3 * 5
     assert len(starts) == len(set(starts)) == 2 * 3
-    # A batch is formed where it is used, so the same key may be read twice for the same batch, which all seeds share: one for each of its two places.
+    # A batch is formed where it is used, so the same key may be read twice for the same batch,
+    # which all seeds share: one for each of its two places.
     assert len(set(batches)) == 3 * 5 * 2
     assert len({*noise, *batches, *starts}) == 30 + 6 + 30

@@ -1,7 +1,9 @@
-"""The simulation's noise as algorithms and the engine really draw it: the right law in every field, nothing shared between fields, steps, agents, seeds
-or coordinates, no key used for two things in a run. And what floating-point noise is not good for: the attack that lattice noise is there to stop.
+"""The simulation's noise as algorithms and the engine really draw it: the right law in every field,
+nothing shared between fields, steps, agents, seeds or coordinates, no key used for two things in a
+run. And what floating-point noise is not good for: the attack that lattice noise is there to stop.
 
-test_noise.py looks at single draws of laplace and gaussian. Seeds are fixed; false-alarm rates say how often another seed would fail.
+test_noise.py looks at single draws of laplace and gaussian. Seeds are fixed; false-alarm rates say
+how often another seed would fail.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ def algorithm_of(name: str):
 
 
 def block_of_draws(algorithm, steps: np.ndarray, dimension: int):
-    """(step, seed, agent, ...) per field, as the engine draws a block of steps; not compiled as a whole, because most algorithms share the pieces."""
+    """(step, seed, agent, ...) per field, as the engine draws a block of steps;
+    not compiled as a whole, because most algorithms share the pieces.
+    """
     params, own = jnp.zeros(dimension), keys.noise_keys(jnp.asarray(SEEDS), AGENTS)
     constants = algorithm.constants(params.dtype)
 
@@ -48,10 +52,15 @@ def block_of_draws(algorithm, steps: np.ndarray, dimension: int):
 
 
 def uniforms(algorithm, field: str, draws: np.ndarray) -> np.ndarray:
-    """Draws put through their distribution function. What is correlated over rounds on purpose is whitened first: xi = D^-1 noise."""
+    """Draws put through their distribution function.
+
+    What is correlated over rounds on purpose is whitened first: xi = D^-1 noise.
+    """
     if algorithm.name in FEDERATED:
         increments = algorithm.factors.increments(0, len(draws))[:, : len(draws)]
-        return stats.norm.cdf(np.linalg.solve(increments, draws.reshape(len(draws), -1)).reshape(draws.shape))
+        return stats.norm.cdf(
+            np.linalg.solve(increments, draws.reshape(len(draws), -1)).reshape(draws.shape)
+        )
     return LAWS[algorithm.mechanism if field not in COINS else "ternary"].cdf(draws)
 
 
@@ -65,14 +74,20 @@ DISTINCT = (
 )
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in DISTINCT else pytest.mark.slow) for n in ALGORITHMS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in DISTINCT else pytest.mark.slow) for n in ALGORITHMS]
+)
 def test_streams_of_an_algorithm(name):
-    """Every (step, seed, agent, field) is a stream of 8,000 coordinates. Kolmogorov-Smirnov for each, false-alarm rate 1e-8 each; for every pair, the
-    correlation of values and of sizes within 6.5 / sqrt(8000), 8e-11 each: together below 1e-6 for an algorithm."""
+    """Every (step, seed, agent, field) is a stream of 8,000 coordinates.
+
+    Kolmogorov-Smirnov for each, false-alarm rate 1e-8 each; for every pair, the correlation of
+    values and of sizes within 6.5 / sqrt(8000), 8e-11 each: together below 1e-6 for an algorithm.
+    """
     algorithm, size = algorithm_of(name), 8000
     streams = []
     for field, draws in block_of_draws(algorithm, np.arange(4), size).items():
-        if draws.ndim == 3:  # one number a step, as adp2sgd's coin: many steps instead of many coordinates
+        # One number a step, as adp2sgd's coin: many steps instead of many coordinates.
+        if draws.ndim == 3:
             draws = block_of_draws(algorithm, np.arange(4 * size), 1)[field]
             draws = np.moveaxis(draws.reshape(size, 4, 2, AGENTS), 0, -1)
         assert draws.shape == (4, 2, AGENTS, size)
@@ -88,8 +103,9 @@ def test_streams_of_an_algorithm(name):
 @pytest.mark.parametrize("name", SAMPLERS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_coordinates_of_one_draw(name, dtype, size):
-    """Neighbours, and coordinates half a draw apart, which share a block of the generator: chi-square of the pairs over 8 x 8 equal cells, false-alarm rate
-    1e-7 for each of 84 tables."""
+    """Neighbours, and coordinates half a draw apart, which share a block of the generator:
+    chi-square of the pairs over 8 x 8 equal cells, false-alarm rate 1e-7 for each of 84 tables.
+    """
     draw = MECHANISMS[name].draw(jax.random.key(17), (size,), jnp.dtype(dtype))
     cell = np.minimum((LAWS[name].cdf(np.asarray(draw, np.float64)) * 8).astype(int), 7)
     half = (size + 1) // 2
@@ -100,7 +116,9 @@ def test_coordinates_of_one_draw(name, dtype, size):
 
 @pytest.mark.parametrize("name", FACTORIZATIONS)
 def test_correlated_noise_is_normal_in_every_round(name):
-    """Each round over its standard deviation |D[r]|: Kolmogorov-Smirnov, scale and symmetry; 3 x 8 x 7 checks at 1e-8. test_factorized.py has the covariances."""
+    """Each round over its standard deviation |D[r]|: Kolmogorov-Smirnov, scale and symmetry;
+    3 x 8 x 7 checks at 1e-8. test_factorized.py has the covariances.
+    """
     case = factorization(name, 8, **({"bands": 3} if name == "banded" else {}))
     stream, size = noise_stream(case, jax.random.key(23), (30_000,), "float32"), 30_000
     for row in case.increments(0, 8):
@@ -112,7 +130,9 @@ def test_correlated_noise_is_normal_in_every_round(name):
 
 @partial(jax.jit, static_argnums=1)
 def derived(parents: jax.Array, count: int) -> jax.Array:
-    return jax.vmap(lambda key: jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(count)))(parents).ravel()
+    return jax.vmap(lambda key: jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(count)))(
+        parents
+    ).ravel()
 
 
 def word_of(key: jax.Array) -> jax.Array:
@@ -122,23 +142,33 @@ def word_of(key: jax.Array) -> jax.Array:
 
 @cache
 def other_keys(steps: int) -> np.ndarray:
-    """What keys.py derives for anything but the noise of a step: of agents, of steps before they are split into fields, of starts and of batches."""
-    own, starts = (make(jnp.asarray(SEEDS), AGENTS).ravel() for make in (keys.noise_keys, keys.start_keys))
+    """What keys.py derives for anything but the noise of a step:
+    of agents, of steps before they are split into fields, of starts and of batches.
+    """
+    own, starts = (
+        make(jnp.asarray(SEEDS), AGENTS).ravel() for make in (keys.noise_keys, keys.start_keys)
+    )
     batches = jnp.concatenate([derived(keys.sampling_keys(seed, AGENTS), steps) for seed in SEEDS])
     return np.asarray(
-        jax.vmap(word_of)(jnp.concatenate([own, derived(own, steps), starts, batches, derived(batches, 8)]))
+        jax.vmap(word_of)(
+            jnp.concatenate([own, derived(own, steps), starts, batches, derived(batches, 8)])
+        )
     )
 
 
 @pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in FEDERATED])
 def test_every_draw_of_a_run_has_a_key_of_its_own(name, monkeypatch):
-    """Two seeds, 60 steps, in blocks as the engine draws them, where every draw is replaced by its key: exactly the keys of (seed, agent, step, field), each
-    once, none of them a key of batches or starts. Chance of a collision among 64-bit keys: 12 x 1e-12."""
+    """Two seeds, 60 steps, in blocks as the engine draws them, where every draw is replaced by its
+    key: exactly the keys of (seed, agent, step, field), each once, none of them a key of batches or
+    starts. Chance of a collision among 64-bit keys: 12 x 1e-12.
+    """
     for mechanism in MECHANISMS.values():
         monkeypatch.setattr(type(mechanism), "draw", lambda self, key, shape, dtype: word_of(key))
     monkeypatch.setattr(jax.random, "uniform", lambda key, shape, dtype: word_of(key))
     algorithm, steps = algorithm_of(name), 60
-    blocks = [block_of_draws(algorithm, np.arange(start, start + 20), 1) for start in range(0, steps, 20)]
+    blocks = [
+        block_of_draws(algorithm, np.arange(start, start + 20), 1) for start in range(0, steps, 20)
+    ]
     used = np.concatenate([draws.ravel() for block in blocks for draws in block.values()])
     own = keys.noise_keys(jnp.asarray(SEEDS), AGENTS).ravel()
     fields = 2 if name in ("gradient-tracking", "adp2sgd", "sdm-dsgd", "quantized-dsgd") else 1
@@ -150,21 +180,30 @@ def test_every_draw_of_a_run_has_a_key_of_its_own(name, monkeypatch):
 
 @pytest.mark.parametrize("name", FEDERATED)
 def test_correlated_noise_comes_from_one_key_for_each_column(name):
-    """The draws of a run are D xi with xi_w drawn from the key of (seed, agent, w). It is drawn again wherever it enters, always as the same xi_w; no two share a key."""
+    """The draws of a run are D xi with xi_w drawn from the key of (seed, agent, w).
+
+    It is drawn again wherever it enters, always as the same xi_w; no two share a key.
+    """
     algorithm, steps, size = algorithm_of(name), 30, 4
     (draws,) = block_of_draws(algorithm, np.arange(steps), size).values()
     own = keys.noise_keys(jnp.asarray(SEEDS), AGENTS)
     columns = derived(own.ravel(), steps)
     assert len(np.unique(jax.vmap(word_of)(columns))) == len(columns)
     fresh = jax.vmap(lambda key: MECHANISMS["gaussian"].draw(key, (size,), draws.dtype))(columns)
-    mixed = algorithm.factors.increments(0, steps)[:, :steps] @ np.asarray(fresh).reshape(-1, steps, size)
+    mixed = algorithm.factors.increments(0, steps)[:, :steps] @ np.asarray(fresh).reshape(
+        -1, steps, size
+    )
     np.testing.assert_allclose(np.moveaxis(draws, 0, 2).reshape(-1, steps, size), mixed, atol=1e-12)
 
 
 def test_the_hole_of_textbook_noise_in_numpy():
-    """Mironov 2012. At epsilon = 0.1, four outputs in five of numpy's Laplace noise rule out one of the two values for certain.
+    """Mironov 2012.
 
-    numpy returns v -+ scale log(...) of one of 2^53 numbers; the attacker looks whether any of those near the right one gives the very output.
+    At epsilon = 0.1, four outputs in five of numpy's Laplace noise rule out one of the two values
+    for certain.
+
+    numpy returns v -+ scale log(...) of one of 2^53 numbers; the attacker looks whether any of
+    those near the right one gives the very output.
     """
     scale, rng = 10.0, np.random.default_rng(0)
 
@@ -172,7 +211,12 @@ def test_the_hole_of_textbook_noise_in_numpy():
         half = math.exp(-abs(output - value) / scale) / 2
         near = np.rint((1 - half if output > value else half) * 2**53) + np.arange(-24, 25)
         return any(
-            output == (value - scale * math.log(2.0 - u - u) if u >= 0.5 else value + scale * math.log(u + u))
+            output
+            == (
+                value - scale * math.log(2.0 - u - u)
+                if u >= 0.5
+                else value + scale * math.log(u + u)
+            )
             for u in (near * 2.0**-53).tolist()
             if 0 < u < 1
         )
@@ -180,12 +224,15 @@ def test_the_hole_of_textbook_noise_in_numpy():
     for value, other in ((0.0, 1.0), (1.0, 0.0)):
         outputs = rng.laplace(value, scale, 500).tolist()
         assert all(reachable(y, value) for y in outputs)  # the attacker knows the sampler
-        assert np.mean([reachable(y, other) for y in outputs]) < 0.3  # private: more than exp(-0.1) = 0.9
+        # private: more than exp(-0.1) = 0.9.
+        assert np.mean([reachable(y, other) for y in outputs]) < 0.3
 
 
 @pytest.mark.parametrize("name", ("laplace", "gaussian"))
 def test_the_hole_of_the_simulation_in_single_precision(name, monkeypatch):
-    """All 2^24 draws there are: more than three quarters of them turn 0 into a number that 1 cannot become. No statistics: the sets are complete."""
+    """All 2^24 draws there are: more than three quarters of them turn 0 into a number that 1 cannot
+    become. No statistics: the sets are complete.
+    """
     index = jnp.arange(2**24, dtype=jnp.uint32)
     monkeypatch.setattr(generator, "words", lambda key, shape: ((index >> 1) << 9) | (index & 1))
     mechanism, dtype = MECHANISMS[name], jnp.dtype("float32")

@@ -1,4 +1,6 @@
-"""Calibration: the noise it returns never gives less privacy than was asked for, and hardly more."""
+"""Calibration: the noise it returns never gives less privacy than was asked for,
+and hardly more.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,11 @@ def accounts(draw):
     rec = Recursion(
         PowerLaw(draw(st.floats(0.05, 0.9)), -draw(exponent)),
         PowerLaw(draw(st.floats(0.01, 2.0)), -draw(exponent), draw(st.floats(0.1, 50.0))),
-        draw(st.sampled_from([Constant(0.3), Share(2.0, PowerLaw(3.0, 1.0)), Share(2.0, PowerLaw(3.0, 1.0), 40)])),
+        draw(
+            st.sampled_from(
+                [Constant(0.3), Share(2.0, PowerLaw(3.0, 1.0)), Share(2.0, PowerLaw(3.0, 1.0), 40)]
+            )
+        ),
         draw(st.sampled_from([(0.0, 0.0), (0.01, 1.0), (-0.1, 0.5)])),
     )
     scale = PowerLaw(draw(st.floats(1e-3, 1e3)), draw(st.floats(-0.5, 0.5)))
@@ -37,9 +43,13 @@ def test_laplace_meets_the_budget_and_wastes_nothing(account, epsilon, horizon):
     assert epsilon * (1 - 1e-9) <= cost(scaled, horizon).value <= epsilon
 
 
-@pytest.mark.parametrize("epsilon, delta, pattern", [(0.3, 1e-5, Every()), (1.0, 1e-2, Once()), (2.0, 1e-8, Cyclic(3))])
+@pytest.mark.parametrize(
+    "epsilon, delta, pattern", [(0.3, 1e-5, Every()), (1.0, 1e-2, Once()), (2.0, 1e-8, Cyclic(3))]
+)
 def test_gaussian_meets_the_budget_and_wastes_little(epsilon, delta, pattern):
-    rec = Recursion(PowerLaw(0.5, -0.6), PowerLaw(0.7, -0.8), Share(2.0, PowerLaw(3.0, 1.0), 40), (0.01, 1.0))
+    rec = Recursion(
+        PowerLaw(0.5, -0.6), PowerLaw(0.7, -0.8), Share(2.0, PowerLaw(3.0, 1.0), 40), (0.01, 1.0)
+    )
     account = Account(rec, (Release("x", PowerLaw(0.2, 0.1), fresh=1.0),), pattern, 10, "gaussian")
     scaled = account.with_noise_scaled(noise_factor(account, epsilon, 60, delta))
     assert epsilon * (1 - 1e-3) <= gaussian_epsilon(cost(scaled, 60).value, delta) <= epsilon
@@ -48,7 +58,9 @@ def test_gaussian_meets_the_budget_and_wastes_little(epsilon, delta, pattern):
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 7.0])
 @pytest.mark.parametrize("pattern", [Every(), Once(), Cyclic(10)], ids=str)
 def test_an_infinite_horizon_is_met_too(epsilon, pattern):
-    rec = Recursion(PowerLaw(0.6, -0.6), PowerLaw(0.5, -0.8), Share(1.0, PowerLaw(1, 1)), (0.01, 1.0))
+    rec = Recursion(
+        PowerLaw(0.6, -0.6), PowerLaw(0.5, -0.8), Share(1.0, PowerLaw(1, 1)), (0.01, 1.0)
+    )
     account = Account(rec, (Release("x", PowerLaw(0.3, 0.2)),), pattern, 5)
     factor = noise_factor(account, epsilon, math.inf)
     scaled = account.with_noise_scaled(factor)
@@ -107,4 +119,6 @@ def test_no_smaller_rho_passes_the_budget():
     rho = 2.0**-20
     epsilon = gaussian_epsilon(rho, 1e-8)
     found = rho_for(epsilon, 1e-8)
-    assert all(gaussian_epsilon(found * (1 - u), 1e-8) <= epsilon for u in np.logspace(-16, -8, 200))
+    assert all(
+        gaussian_epsilon(found * (1 - u), 1e-8) <= epsilon for u in np.logspace(-16, -8, 200)
+    )

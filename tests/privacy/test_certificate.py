@@ -1,4 +1,6 @@
-"""What a reader of a certificate sees: whole after a round trip, rounded up, with its assumptions, and equal to the smallest true bound."""
+"""What a reader of a certificate sees: whole after a round trip, rounded up, with its assumptions,
+and equal to the smallest true bound.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,25 @@ ENFORCED, DECLARED = (
 
 def certificate(**changes) -> Certificate:
     budgets = (
-        AgentBudget(0, 1.23449, "basis A", "every step", "step 3", 7.5, 0.9, None, "", (ENFORCED, DECLARED)),
-        AgentBudget(1, math.inf, "basis B", "once", "", None, None, None, "messages carry no noise", (ENFORCED,)),
+        AgentBudget(
+            0, 1.23449, "basis A", "every step", "step 3", 7.5, 0.9, None, "", (ENFORCED, DECLARED)
+        ),
+        AgentBudget(
+            1,
+            math.inf,
+            "basis B",
+            "once",
+            "",
+            None,
+            None,
+            None,
+            "messages carry no noise",
+            (ENFORCED,),
+        ),
     )
-    return replace(Certificate("ldp-online", math.inf, "laplace", budgets, 1e-5, ("mind the step",)), **changes)
+    return replace(
+        Certificate("ldp-online", math.inf, "laplace", budgets, 1e-5, ("mind the step",)), **changes
+    )
 
 
 @pytest.mark.parametrize("horizon", [2000, math.inf])
@@ -55,19 +72,30 @@ def test_words_that_look_like_numbers_are_words():
     this = certificate(names=("nan", "infinite"), algorithm="infinite")
     assert Certificate.from_json(this.to_json()) == this
     low = replace(this.budgets[0], paper_epsilon=-math.inf)
-    assert Certificate.from_json(certificate(budgets=(low,)).to_json()) == certificate(budgets=(low,))
+    assert Certificate.from_json(certificate(budgets=(low,)).to_json()) == certificate(
+        budgets=(low,)
+    )
 
 
 def test_a_formula_below_zero_is_shown():
     """A paper's formula with a coupling above 1 may be."""
-    assert show(-0.1234) == "-0.1234" and show(1e-321) == "1e-300" and show(1.797e308) == "1.797e+308"
+    assert (
+        show(-0.1234) == "-0.1234" and show(1e-321) == "1e-300" and show(1.797e308) == "1.797e+308"
+    )
     negative = replace(certificate().budgets[0], paper_epsilon=-0.5)
     assert "-0.5000" in str(certificate(budgets=(negative,)))
 
 
 def test_damaged_json_is_refused_in_words():
     whole = certificate().to_json()
-    for text in ("", "null", "[]", "3", whole[:100], whole.replace('"epsilon": ', '"epsilon": 0.1, "epsilon": ', 1)):
+    for text in (
+        "",
+        "null",
+        "[]",
+        "3",
+        whole[:100],
+        whole.replace('"epsilon": ', '"epsilon": 0.1, "epsilon": ', 1),
+    ):
         with pytest.raises(ValueError, match="certificate must be"):
             Certificate.from_json(text)
     refused = "must be|is missing from"
@@ -108,7 +136,12 @@ def test_every_assumption_is_listed_with_its_kind_and_agents():
     assert "[enforced] gradients are clipped to 1\n" in text + "\n"
     assert "[declared] the stream never ends (agent 0)" in text
     assert certificate().shared_assumptions() == [(ENFORCED, [0, 1]), (DECLARED, [0])]
-    for part in ("differ in one record", "every message of every agent", "not covered", "warning: mind the step"):
+    for part in (
+        "differ in one record",
+        "every message of every agent",
+        "not covered",
+        "warning: mind the step",
+    ):
         assert part in text
 
 
@@ -132,7 +165,9 @@ def test_agents_with_the_same_budget_share_a_row():
     assert len(text) < 3000
     assert "0–6, 8–9999" in text and "more agents" not in text
     ternary = tuple(replace(one, agent=i, epsilon=0.0, delta=i / 1000) for i in range(500))
-    assert "480 more agents, with delta between 0.0000 and 0.4790" in str(certificate(budgets=ternary))
+    assert "480 more agents, with delta between 0.0000 and 0.4790" in str(
+        certificate(budgets=ternary)
+    )
 
 
 def test_named_agents_are_called_by_their_names():
@@ -148,7 +183,13 @@ def test_printed_numbers_are_rounded_up(value):
 
 
 def test_printed_numbers_one_by_one():
-    shown = [(1.23441, "1.235"), (0.99991, "1.0000"), (0.0012341, "0.001235"), (12345.1, "12,346"), (2.0, "2.000")]
+    shown = [
+        (1.23441, "1.235"),
+        (0.99991, "1.0000"),
+        (0.0012341, "0.001235"),
+        (12345.1, "12,346"),
+        (2.0, "2.000"),
+    ]
     for value, text in shown:
         assert show(value) == text
     assert (show(0.0), show(None), show(math.inf)) == ("0.0000", "-", "infinite")
@@ -164,7 +205,12 @@ def setting():
 
 def options(**changes):
     return ldp_online(
-        **{"step": PowerLaw(0.1, -0.7), "coupling": PowerLaw(0.4, -0.6), "noise": PowerLaw(5.0, 0.2), **changes}
+        **{
+            "step": PowerLaw(0.1, -0.7),
+            "coupling": PowerLaw(0.4, -0.6),
+            "noise": PowerLaw(5.0, 0.2),
+            **changes,
+        }
     )
 
 
@@ -186,7 +232,9 @@ def test_spent_ends_at_the_certificate(setting, sampling):
     algorithm = options(**({} if sampling is None else {"sampling": sampling}))
     curve = spent_after(algorithm, problem, graph, range(1, 41))
     assert curve.shape == (40, 3) and np.all(np.diff(curve, axis=0) >= 0)
-    np.testing.assert_allclose(curve[-1], certify(algorithm, problem, graph, 40).epsilon, rtol=1e-12)
+    np.testing.assert_allclose(
+        curve[-1], certify(algorithm, problem, graph, 40).epsilon, rtol=1e-12
+    )
 
 
 @pytest.mark.slow
@@ -196,8 +244,15 @@ def test_a_run_that_never_ends_costs_more_and_says_what_it_takes_for_granted(set
     for delta in (None, 1e-5):
         ever = certify(algorithm, problem, graph, math.inf, delta=delta)
         # 60 records: the first 60 steps are the same whether or not the stream goes on.
-        assert all(e > f for e, f in zip(ever.epsilon, certify(algorithm, problem, graph, 60).epsilon, strict=True))
-        assert any(a.kind == "declared" and "never ends" in a.text for a in ever.budgets[0].assumptions)
+        assert all(
+            e > f
+            for e, f in zip(
+                ever.epsilon, certify(algorithm, problem, graph, 60).epsilon, strict=True
+            )
+        )
+        assert any(
+            a.kind == "declared" and "never ends" in a.text for a in ever.budgets[0].assumptions
+        )
     longest = message_costs(algorithm.accounts(graph, 0, problem, endless=True)[0], 30_000)
     assert ever.epsilon[0] >= longest.sum()
     assert ever.budgets[0].epsilon_at_delta <= ever.epsilon[0]
@@ -212,7 +267,9 @@ def test_a_budget_stops_before_the_message_that_would_pass_it(setting):
         need = max(curve[m, 1], certify(algorithm, problem, graph, m + 1).epsilon[1])
         assert need == pytest.approx(curve[m, 1], rel=1e-12)
         assert messages_within(algorithm, problem, graph, 40, [1e9, need, 1e9]) == (m + 1, 1)
-        assert messages_within(algorithm, problem, graph, 40, [1e9, np.nextafter(need, 0), 1e9]) == (m, 1)
+        assert messages_within(
+            algorithm, problem, graph, 40, [1e9, np.nextafter(need, 0), 1e9]
+        ) == (m, 1)
     assert messages_within(algorithm, problem, graph, 40, [1e9] * 3)[0] == 40
 
 
@@ -220,18 +277,31 @@ def test_calibrated_certificates_meet_their_targets(setting):
     problem, graph = setting
     targets = [0.5, 2.0, 9.0]
     for horizon in (50, math.inf):
-        found = certify(calibrate(options(), problem, graph, horizon, targets), problem, graph, horizon)
+        found = certify(
+            calibrate(options(), problem, graph, horizon, targets), problem, graph, horizon
+        )
         assert all(t * (1 - 1e-4) <= e <= t for e, t in zip(found.epsilon, targets, strict=True))
 
 
 def test_clip_bound_holds_for_a_memoryless_state_with_a_regulariser():
-    """Two records, nearly parallel, whose clipped gradients a transcript can make point either way at will."""
+    """Two records, nearly parallel, whose clipped gradients a transcript can make
+    point either way at will.
+    """
     step, clip, horizon = 0.5, 0.01, 40
     loss = Squared(1.0, ridge=0.9, label_bound=1.0, clip=clip)
     along, across = np.array([1.0, 0.0]), np.array([0.0, 1.0])
     records = [(along + s * across) / np.sqrt(1.01) for s in (0.1, -0.1)]
     features = np.tile(records[0], (2, 1, 1))
-    problem = Problem("pair", loss, Ball(10.0), features, np.zeros((2, 1)), np.array([1, 1]), features[0], np.zeros(1))
+    problem = Problem(
+        "pair",
+        loss,
+        Ball(10.0),
+        features,
+        np.zeros((2, 1)),
+        np.array([1, 1]),
+        features[0],
+        np.zeros(1),
+    )
     algorithm = Dsgd(step=Constant(step), noise=Constant(1.0), sampling=Resample())
     accounts = algorithm.accounts(ring(2), 0, problem)
     phi = min((message_costs(a, horizon)[0] / np.sqrt(2) for a in accounts), key=np.sum)
@@ -241,11 +311,15 @@ def test_clip_bound_holds_for_a_memoryless_state_with_a_regulariser():
         heard = Inbox(Message(jnp.asarray((-1) ** k * 4.0 * across)), Message(jnp.asarray(0.5)))
         states = [
             algorithm.update(
-                state, Message(jnp.zeros(2)), heard, Batch(jnp.asarray([a]), jnp.zeros(1), jnp.ones(1), loss),
-                Rates(jnp.asarray(step), jnp.asarray(1.0)), problem.domain,
+                state,
+                Message(jnp.zeros(2)),
+                heard,
+                Batch(jnp.asarray([a]), jnp.zeros(1), jnp.ones(1), loss),
+                Rates(jnp.asarray(step), jnp.asarray(1.0)),
+                problem.domain,
             )
             for state, a in zip(states, records, strict=True)
-        ]  # fmt: skip
+        ]
 
 
 def test_a_negative_step_size_is_refused_or_priced(setting):

@@ -1,4 +1,6 @@
-"""(epsilon, delta) against exact integration: one and two Laplace mechanisms, a small composition on a grid, the Gaussian formula."""
+"""(epsilon, delta) against exact integration: one and two Laplace mechanisms,
+a small composition on a grid, the Gaussian formula.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def one_delta(shift: float, epsilon: float) -> float:
 
 
 def two_delta(s: float, t: float, epsilon: float) -> float:
-    """The same for two independent coordinates: the loss of the first is s (x < 0), s - 2x, or -s (x > s) under P."""
+    """The same for two independent coordinates: the loss of the first is s (x < 0), s - 2x,
+    or -s (x > s) under P.
+    """
     # The integrand has kinks where epsilon - (s - 2x) meets +-t.
     kinks = sorted({0.0, s, *(min(max((s - epsilon + c) / 2, 0.0), s) for c in (-t, t))})
     inner = sum(
@@ -39,12 +43,15 @@ def epsilon_of(delta_of, pure: float, delta: float) -> float:
 
 
 def grid_epsilon(parameters: list[float], delta: float, cell: float, upward: bool) -> float:
-    """Epsilon of a composition with every loss rounded to a grid, down (below the truth) or up (above it), by plain convolution."""
+    """Epsilon of a composition with every loss rounded to a grid, down (below the truth) or up
+    (above it), by plain convolution.
+    """
     total, offset = np.ones(1), 0
     for t in parameters:
         half = round(t / cell)
         assert math.isclose(half * cell, t)
-        edges = np.linspace(t, -t, 2 * half + 1)  # losses at the ends of the cells, from x = 0 to x = t
+        # Losses at the ends of the cells, from x = 0 to x = t.
+        edges = np.linspace(t, -t, 2 * half + 1)
         mass = np.diff(-np.exp(-(t - edges) / 2) / 2)  # probability of each cell
         loss = np.zeros(2 * half + 1)  # index i stands for the loss (i - half) cell
         cells = np.arange(2 * half, 0, -1)
@@ -55,7 +62,9 @@ def grid_epsilon(parameters: list[float], delta: float, cell: float, upward: boo
     losses = (np.arange(len(total)) - offset) * cell
 
     def delta_of(e: float) -> float:
-        return float(np.sum(np.where(losses > e, total * -np.expm1(np.minimum(e - losses, 0)), 0.0)))
+        return float(
+            np.sum(np.where(losses > e, total * -np.expm1(np.minimum(e - losses, 0)), 0.0))
+        )
 
     return epsilon_of(delta_of, sum(parameters), delta)
 
@@ -100,7 +109,8 @@ def test_two_coordinates_are_no_easier_to_tell_apart_than_one_with_the_summed_sh
 def test_thousands_of_steps_gain_much_over_the_plain_sum():
     parameters = np.full(2000, 0.01)
     found = laplace_epsilon(parameters, 1e-6)
-    # The central limit of the composition: a Gaussian of mu = sqrt(n) t. Bounds around it, wide enough for the next term.
+    # The central limit of the composition: a Gaussian of mu = sqrt(n) t. Bounds around it, wide
+    # enough for the next term.
     limit = gaussian_epsilon(2000 * 0.01**2 / 2, 1e-6)
     assert 0.9 * limit < found < 1.1 * limit < 0.15 * parameters.sum()
 
@@ -109,13 +119,19 @@ def test_the_worst_pattern_counts():
     rows = np.array([[0.5, 0.0, 0.3], [0.0, 1.0, 0.0], [0.2, 0.2, 0.2]])
     for delta in (1e-6, 1e-2):
         together = laplace_epsilon(rows, delta)
-        exact = [epsilon_of(lambda e: two_delta(0.5, 0.3, e), 0.8, delta), 1.0 + 2 * math.log1p(-delta)]
+        exact = [
+            epsilon_of(lambda e: two_delta(0.5, 0.3, e), 0.8, delta),
+            1.0 + 2 * math.log1p(-delta),
+        ]
         assert max(exact) * (1 - 1e-12) <= together <= 1.0
 
 
 def test_weak_mechanisms_are_added_and_not_dropped():
     strong, weak = np.full(50, 0.1), np.full(4000, 1e-6)
-    alone, both = laplace_epsilon(strong, 1e-6), laplace_epsilon(np.concatenate([strong, weak]), 1e-6)
+    alone, both = (
+        laplace_epsilon(strong, 1e-6),
+        laplace_epsilon(np.concatenate([strong, weak]), 1e-6),
+    )
     assert alone < both <= alone + weak.sum() + 0.02 * alone
 
 
@@ -142,7 +158,9 @@ def gaussian_exact(rho: float, delta: float) -> float:
     def excess(e: float) -> float:
         return ndtr(mu / 2 - e / mu) - math.exp(e + log_ndtr(-mu / 2 - e / mu)) - delta
 
-    return 0.0 if excess(0.0) <= 0 else brentq(excess, 0.0, 2 * rho + 20 * mu, xtol=1e-14, rtol=1e-13)
+    return (
+        0.0 if excess(0.0) <= 0 else brentq(excess, 0.0, 2 * rho + 20 * mu, xtol=1e-14, rtol=1e-13)
+    )
 
 
 @pytest.mark.parametrize("rho", [1e-6, 1e-3, 0.5, 5.0, 80.0])

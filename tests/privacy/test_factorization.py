@@ -1,4 +1,6 @@
-"""Factorizations of the prefix sums: B C = A, closed forms against dense matrices, brute force over patterns, and golden numbers."""
+"""Factorizations of the prefix sums: B C = A, closed forms against dense matrices,
+brute force over patterns, and golden numbers.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ HORIZONS = [1, 2, 3, 4, 7, 64, 100]
 def every(rounds: int) -> list[Factorization]:
     """One of each kind, and the other objective of those that are searched for."""
     bands = min(rounds, 5)
-    plain = [factorization(name, rounds) for name in ("identity", "tree", "toeplitz", "dense", "blt")]
+    plain = [
+        factorization(name, rounds) for name in ("identity", "tree", "toeplitz", "dense", "blt")
+    ]
     return [*plain, Banded(rounds, bands), Banded(rounds, bands, "mean"), Blt(rounds, 3, "mean")]
 
 
@@ -72,15 +76,30 @@ def test_square_encoders_are_lower_triangular(case):
 
 def test_tree_of_four_rounds_is_the_one_printed_in_the_paper():
     """P4, equation (5)."""
-    decoder = [[1, 0, 0, 0, 0, 0, 0], [0, 0, 1, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0, 0], [0, 0, 0, 0, 0, 0, 1]]
-    encoder = [[1, 0, 0, 0], [0, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 1, 1], [1, 1, 1, 1]]
+    decoder = [
+        [1, 0, 0, 0, 0, 0, 0],
+        [0, 0, 1, 0, 0, 0, 0],
+        [0, 0, 1, 1, 0, 0, 0],
+        [0, 0, 0, 0, 0, 0, 1],
+    ]
+    encoder = [
+        [1, 0, 0, 0],
+        [0, 1, 0, 0],
+        [1, 1, 0, 0],
+        [0, 0, 1, 0],
+        [0, 0, 0, 1],
+        [0, 0, 1, 1],
+        [1, 1, 1, 1],
+    ]
     np.testing.assert_array_equal(Tree(4).decoder(), decoder)
     np.testing.assert_array_equal(Tree(4).encoder(), encoder)
 
 
 @pytest.mark.parametrize("rounds", [2, 4, 64, 128])
 def test_tree_obeys_the_bounds_of_the_paper(rounds):
-    """P4, equation (6), for powers of two; the rows of other horizons have at most log2(R + 1) ones (R = 3: two)."""
+    """P4, equation (6), for powers of two; the rows of other horizons have at most log2(R + 1)
+    ones (R = 3: two).
+    """
     assert np.max(np.sum(Tree(rounds).encoder() ** 2, axis=0)) <= np.log2(rounds) + 1
     assert np.max(np.sum(Tree(rounds).decoder() ** 2, axis=1)) <= np.log2(rounds)
     for other in (rounds - 1, rounds + 1, 3 * rounds // 2):
@@ -90,10 +109,12 @@ def test_tree_obeys_the_bounds_of_the_paper(rounds):
 
 @pytest.mark.parametrize("rounds", [2, 7, 64, 1000, 100_000])
 def test_toeplitz_obeys_the_bounds_of_the_paper_once_corrected(rounds):
-    """P4, equation (8): true for ||B||_F, but the column norms exceed it: 1.25 against 1.15 for R = 2, 3.265 against 3.128 for R = 1000.
+    """P4, equation (8): true for ||B||_F, but the column norms exceed it: 1.25 against 1.15 for
+    R = 2, 3.265 against 3.128 for R = 1000.
 
-    h(r)^2 < 1 / (pi (r + 1/4)), and a sum of a convex function is at most its integral from half a step before to half a step after: with
-    ln((4R - 1) / 3) in the place of ln(4R / 5) the bound holds.
+    h(r)^2 < 1 / (pi (r + 1/4)), and a sum of a convex function is at most its integral from
+    half a step before to half a step after: with ln((4R - 1) / 3) in the place of ln(4R / 5) the
+    bound holds.
     """
     case, printed = Toeplitz(rounds), 1 + np.log(4 * rounds / 5) / np.pi
     assert case.error() ** 2 <= printed
@@ -105,7 +126,9 @@ GOLDEN = {"identity": "22.37", "tree": "7.03", "toeplitz": "3.102", "blt": "3.10
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_table_for_a_thousand_rounds(name):
-    """Sensitivity times root-mean-square error for single participation, to the digits printed; the dense one is below."""
+    """Sensitivity times root-mean-square error for single participation, to the digits printed;
+    the dense one is below.
+    """
     case = factorization(name, 1000)
     digits = len(GOLDEN[name].split(".")[1])
     assert f"{case.sensitivity * case.error():.{digits}f}" == GOLDEN[name]
@@ -117,11 +140,15 @@ def test_golden_dense_factorization_for_a_thousand_rounds():
     np.testing.assert_allclose(np.linalg.norm(case.encoder(), axis=0), 1.0, rtol=1e-12)
     assert f"{case.sensitivity * case.error():.3f}" == "2.948"
     assert case.error() <= 2.9485
-    np.testing.assert_allclose(case.decoder() @ case.encoder(), np.tril(np.ones((1000, 1000))), rtol=0, atol=1e-10)
+    np.testing.assert_allclose(
+        case.decoder() @ case.encoder(), np.tril(np.ones((1000, 1000))), rtol=0, atol=1e-10
+    )
 
 
 def test_dense_beats_every_other_factorization_and_a_direct_search():
-    """Against a search over all lower triangular C for R = 5, which knows nothing of the fixed point."""
+    """Against a search over all lower triangular C for R = 5,
+    which knows nothing of the fixed point.
+    """
     rounds, ones = 5, np.tril(np.ones((5, 5)))
 
     def cost(entries: np.ndarray) -> float:
@@ -130,7 +157,9 @@ def test_dense_beats_every_other_factorization_and_a_direct_search():
         encoder = encoder / np.linalg.norm(encoder, axis=0)
         return float(np.linalg.norm(ones @ np.linalg.inv(encoder)))
 
-    found = optimize.minimize(cost, np.eye(rounds)[np.tril_indices(rounds)] + 0.1, options={"gtol": 1e-8})
+    found = optimize.minimize(
+        cost, np.eye(rounds)[np.tril_indices(rounds)] + 0.1, options={"gtol": 1e-8}
+    )
     assert Dense(rounds).error() == pytest.approx(found.fun / np.sqrt(rounds), rel=2e-5)
     for horizon in HORIZONS:
         best = Dense(horizon).error() * Dense(horizon).sensitivity
@@ -138,9 +167,14 @@ def test_dense_beats_every_other_factorization_and_a_direct_search():
 
 
 def test_searches_find_what_theory_knows():
-    """All bands, last round: the square root is optimal among Toeplitz factorizations (Dvijotham et al. 2024). More freedom is never worse."""
+    """All bands, last round: the square root is optimal among Toeplitz factorizations
+    (Dvijotham et al. 2024). More freedom is never worse.
+    """
     np.testing.assert_allclose(
-        Banded(50, 50).encoder_coefficients(), Toeplitz(50).encoder_coefficients(), rtol=1e-4, atol=1e-4
+        Banded(50, 50).encoder_coefficients(),
+        Toeplitz(50).encoder_coefficients(),
+        rtol=1e-4,
+        atol=1e-4,
     )
     for objective in fit.OBJECTIVES:
         costs = [fitted_cost(Blt(300, n, objective), objective) for n in (1, 2, 3, 4)]
@@ -149,9 +183,8 @@ def test_searches_find_what_theory_knows():
         assert np.all(np.diff(wider) < 0)
         assert wider[-1] <= costs[-1]
     mean = Blt(1000, 4, "mean")
-    assert mean.sensitivity * mean.error() == pytest.approx(
-        3.0498251, abs=1e-6
-    )  # jax-privacy 2.0's search ends there too
+    # jax-privacy 2.0's search ends there too.
+    assert mean.sensitivity * mean.error() == pytest.approx(3.0498251, abs=1e-6)
 
 
 def fitted_cost(case: Banded | Blt, objective: str) -> float:
@@ -203,7 +236,10 @@ def test_repeated_sensitivity_against_every_pattern(rounds, separation):
 @pytest.mark.parametrize("uses", [1, 2, 4])
 def test_heaviest_pattern_against_every_pattern(separation, uses):
     values = np.random.default_rng(0).normal(size=(9, 4))
-    best = [max(0.0, *(values[list(p), c].sum() for p in patterns(9, separation, uses))) for c in range(4)]
+    best = [
+        max(0.0, *(values[list(p), c].sum() for p in patterns(9, separation, uses)))
+        for c in range(4)
+    ]
     np.testing.assert_allclose(fit.heaviest(values, separation, uses), best, rtol=1e-12)
 
 
@@ -217,7 +253,10 @@ def test_long_horizons_need_no_matrix():
     assert case.sensitivity_repeated(1000, 100) > case.sensitivity
     assert Identity(100_000).error() == pytest.approx(np.sqrt(50_000.5))
     assert Tree(100_000).sensitivity_repeated(64, 10) >= Tree(100_000).sensitivity
-    assert Tree(100_000).increments(99_999, 100_000).shape == (1, 2 * 100_000 - (100_000).bit_count())
+    assert Tree(100_000).increments(99_999, 100_000).shape == (
+        1,
+        2 * 100_000 - (100_000).bit_count(),
+    )
 
 
 def test_bad_input_is_refused_by_name():

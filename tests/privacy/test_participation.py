@@ -12,11 +12,16 @@ from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize, Share
 
 
 def enumerate_uses(pattern: object, horizon: int) -> list[set[int]]:
-    """All sets of steps at which one record may be used, maximal or not, straight from the words of the pattern."""
+    """All sets of steps at which one record may be used, maximal or not,
+    straight from the words of the pattern.
+    """
     if isinstance(pattern, Once):
         return [set(), *({k} for k in range(horizon))]
     if isinstance(pattern, Cyclic):
-        return [{k for k in range(horizon) if k % pattern.period == turn} for turn in range(pattern.period)]
+        return [
+            {k for k in range(horizon) if k % pattern.period == turn}
+            for turn in range(pattern.period)
+        ]
     if isinstance(pattern, Rolling):
         return [set(np.flatnonzero(row).tolist()) for row in roll(pattern, horizon)]
     if isinstance(pattern, History):
@@ -36,9 +41,14 @@ def roll(pattern: Rolling, horizon: int) -> np.ndarray:
 
 POWER = SampleSize(PowerLaw(1.0, 1.1))
 ROLLING = [
-    Rolling(POWER, 1), Rolling(POWER, 7), Rolling(POWER, 40), Rolling(SampleSize(PowerLaw(0.3, 1.5), "floor+1"), 11),
-    Rolling(SampleSize(Geometric(2.0, 1.3)), 25), Rolling(SampleSize(Constant(3.0)), 10), Rolling(SampleSize(Constant(9.0)), 4),
-]  # fmt: skip
+    Rolling(POWER, 1),
+    Rolling(POWER, 7),
+    Rolling(POWER, 40),
+    Rolling(SampleSize(PowerLaw(0.3, 1.5), "floor+1"), 11),
+    Rolling(SampleSize(Geometric(2.0, 1.3)), 25),
+    Rolling(SampleSize(Constant(3.0)), 10),
+    Rolling(SampleSize(Constant(9.0)), 4),
+]
 PATTERNS = [Every(), History(), Once(), Cyclic(1), Cyclic(3), Cyclic(4), Cyclic(20), *ROLLING]
 
 
@@ -59,10 +69,14 @@ def test_uses_are_allowed_and_contain_every_allowed_set(pattern, horizon):
     assert all(any(used <= row for row in rows) for used in everything)
 
 
-@pytest.mark.parametrize("pattern", [Every(), History(), Once(), Cyclic(1), Cyclic(5), Cyclic(64)], ids=str)
+@pytest.mark.parametrize(
+    "pattern", [Every(), History(), Once(), Cyclic(1), Cyclic(5), Cyclic(64)], ids=str
+)
 @pytest.mark.parametrize("power", [1.2, 2.0, 4.0])
 def test_tail_bounds_every_set_of_late_uses(pattern, power):
-    """Prices x^-power from x = 10 on: the bound lies above each allowed set and within one price of the dearest."""
+    """Prices x^-power from x = 10 on: the bound lies above each allowed set and within
+    one price of the dearest.
+    """
     first, last = 10.0, 400_000
     prices = np.arange(first, last) ** -power
     bound = pattern.tail(first**-power, first ** (1 - power) / (power - 1))
@@ -84,7 +98,9 @@ def test_limits_of_the_cycle():
         Cyclic(0)
 
 
-@pytest.mark.parametrize("pattern", [Every(), History(), Once(), Cyclic(3), ROLLING[1], ROLLING[6]], ids=str)
+@pytest.mark.parametrize(
+    "pattern", [Every(), History(), Once(), Cyclic(3), ROLLING[1], ROLLING[6]], ids=str
+)
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_an_undefined_price_is_not_lost(pattern, bad):
     prices = np.ones(9)
@@ -99,14 +115,18 @@ def test_a_sum_of_many_small_prices_keeps_them():
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_rolling_total_is_the_dearest_record(seed):
-    """Random sizes, data sets (also smaller than the first batch) and prices over six orders of magnitude, against one sum per record."""
+    """Random sizes, data sets (also smaller than the first batch) and prices over six orders of
+    magnitude, against one sum per record.
+    """
     rng = np.random.default_rng(seed)
     law = (
         PowerLaw(rng.uniform(1, 30), rng.uniform(0, 2))
         if seed % 2
         else Geometric(rng.uniform(1, 30), rng.uniform(1, 1.2))
     )
-    pattern = Rolling(SampleSize(law, ["ceil", "floor+1"][seed % 3 == 0]), int(rng.integers(1, 120)))
+    pattern = Rolling(
+        SampleSize(law, ["ceil", "floor+1"][seed % 3 == 0]), int(rng.integers(1, 120))
+    )
     for horizon in (0, 1, 2, 37, 300):
         price = 10 ** rng.uniform(-3, 3, size=horizon)
         worst = max(price[row].sum() for row in roll(pattern, horizon))
@@ -124,7 +144,9 @@ def test_a_rolling_window_is_known_at_any_step():
     pattern = Rolling(SampleSize(PowerLaw(1.0, 0.3)), 23)
     expected = roll(pattern, 2100)
     for step in (2099, 0, 1023, 1024, 1025, 7, 2048, 2047):
-        np.testing.assert_array_equal(pattern.used(step, pattern.candidates(2100)), expected[:, step])
+        np.testing.assert_array_equal(
+            pattern.used(step, pattern.candidates(2100)), expected[:, step]
+        )
 
 
 @pytest.mark.parametrize(("size", "held"), [(1, 12), (3, 12), (12, 12), (5, 5), (4, 100)])
@@ -149,14 +171,23 @@ def test_limits_of_a_rolling_window():
 
 
 def account(pattern, mechanism: str = "laplace") -> Account:
-    """State and gradient on the wire, shares of growing batches, a contraction on either side of one."""
-    recursion = Recursion(PowerLaw(0.3, -0.5), PowerLaw(0.9, -0.4), Share(1.7, POWER, 40.0), (-0.3, 2.2))
-    wires = (Release("x", PowerLaw(2.0, 0.1)), Release("g", PowerLaw(0.8, -0.2), state=0.7, fresh=1.3))
+    """State and gradient on the wire, shares of growing batches,
+    a contraction on either side of one.
+    """
+    recursion = Recursion(
+        PowerLaw(0.3, -0.5), PowerLaw(0.9, -0.4), Share(1.7, POWER, 40.0), (-0.3, 2.2)
+    )
+    wires = (
+        Release("x", PowerLaw(2.0, 0.1)),
+        Release("g", PowerLaw(0.8, -0.2), state=0.7, fresh=1.3),
+    )
     return Account(recursion, wires, pattern, 5, mechanism)
 
 
 def followed(this: Account, used: np.ndarray) -> np.ndarray:
-    """What each message costs if the record is used at those steps: Phi run forward, one message after the other."""
+    """What each message costs if the record is used at those steps: Phi run forward,
+    one message after the other.
+    """
     k = np.arange(len(used))
     contraction, jump, exposure = this.recursion.coefficients(len(used))
     phi = forward(contraction, jump * used)[:-1]
@@ -167,10 +198,14 @@ def followed(this: Account, used: np.ndarray) -> np.ndarray:
     return total
 
 
-@pytest.mark.parametrize("pattern", [Once(), Cyclic(1), Cyclic(4), Cyclic(90), Every(), *ROLLING], ids=str)
+@pytest.mark.parametrize(
+    "pattern", [Once(), Cyclic(1), Cyclic(4), Cyclic(90), Every(), *ROLLING], ids=str
+)
 @pytest.mark.parametrize("horizon", [1, 2, 60])
 def test_prices_add_up_to_what_following_every_use_costs(pattern, horizon):
-    """The price of a set of uses is the cost of Phi run forward under it, and the total is the dearest of them."""
+    """The price of a set of uses is the cost of Phi run forward under it,
+    and the total is the dearest of them.
+    """
     this = account(pattern)
     price, uses = prices(this, horizon), pattern.uses(horizon)
     costs = np.array([followed(this, used).sum() for used in uses])
@@ -191,13 +226,17 @@ def test_the_budget_curve_of_a_rolling_window(pattern, mechanism):
     costs = np.array([followed(this, used) for used in pattern.uses(horizon)])
     curve = np.cumsum(costs, axis=1).max(axis=0) * OUTWARD
     np.testing.assert_allclose(spent(this, horizon), curve, rtol=1e-12)
-    np.testing.assert_allclose(spent_at(this, [0, 1, 7, 50]), [0.0, curve[0], curve[6], curve[49]], rtol=1e-12)
+    np.testing.assert_allclose(
+        spent_at(this, [0, 1, 7, 50]), [0.0, curve[0], curve[6], curve[49]], rtol=1e-12
+    )
     np.testing.assert_allclose(message_costs(this, horizon), costs, rtol=1e-12, atol=1e-300)
 
 
 @pytest.mark.parametrize("pattern", ROLLING, ids=str)
 def test_the_tail_of_a_rolling_window_bounds_its_late_uses(pattern):
-    """Prices that decrease from step 30 on: whatever record is dearest pays no more than the bound for the whole tail."""
+    """Prices that decrease from step 30 on: whatever record is dearest pays no more than the
+    bound for the whole tail.
+    """
     late = np.arange(400) >= 30
     price = np.where(late, (np.arange(400) + 1.0) ** -1.7, 0.0)
     first = 31.0**-1.7
@@ -206,6 +245,8 @@ def test_the_tail_of_a_rolling_window_bounds_its_late_uses(pattern):
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_prices_that_are_all_undefined_stay_so(bad):
-    """Without noise every price is infinite, and where one window ends the next begins: infinity less infinity must not become a number."""
+    """Without noise every price is infinite, and where one window ends the next begins:
+    infinity less infinity must not become a number.
+    """
     for pattern in ROLLING:
         assert not np.isfinite(pattern.total(np.full(9, bad)))

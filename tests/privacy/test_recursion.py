@@ -1,4 +1,6 @@
-"""The fast recursion, prices and curves against plain loops, exact rational sums and the figures checked by hand."""
+"""The fast recursion, prices and curves against plain loops, exact rational sums and the
+figures checked by hand.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,23 @@ import pytest
 
 from hearsay.privacy import Account, Cyclic, Every, History, Once, Recursion, Release
 from hearsay.privacy.calibrate import cost
-from hearsay.privacy.recursion import MEMORYLESS, OUTWARD, _recurrence, backward, forward, message_costs, prices, spent
+from hearsay.privacy.recursion import (
+    MEMORYLESS,
+    OUTWARD,
+    _recurrence,
+    backward,
+    forward,
+    message_costs,
+    prices,
+    spent,
+)
 from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize, Share
 
 
 def simulate(account: Account, used: set[int], horizon: int) -> np.ndarray:
-    """Cost of every message for one set of uses: Phi run forward, one step and one release at a time."""
+    """Cost of every message for one set of uses: Phi run forward,
+    one step and one release at a time.
+    """
     rec, phi, costs = account.recursion, 0.0, []
     mu, largest = rec.curvature
     for k in range(horizon):
@@ -24,7 +37,9 @@ def simulate(account: Account, used: set[int], horizon: int) -> np.ndarray:
         total = 0.0
         for release in account.releases:
             ratio = (release.state * phi + release.fresh * exposure * hit) / float(release.scale(k))
-            total += account.dimension**0.5 * ratio if account.mechanism == "laplace" else ratio**2 / 2
+            total += (
+                account.dimension**0.5 * ratio if account.mechanism == "laplace" else ratio**2 / 2
+            )
         costs.append(total)
         phi = max(abs(kept - step * mu), abs(kept - step * largest)) * phi + step * exposure * hit
     return np.array(costs)
@@ -40,7 +55,9 @@ def allowed(pattern: object, horizon: int) -> list[set[int]]:
 
 
 def account(pattern=Every(), mechanism="laplace", **changes) -> Account:
-    """A recursion with nothing special about it: two releases, one of them with a fresh part, and three shifts."""
+    """A recursion with nothing special about it: two releases, one of them with a fresh part,
+    and three shifts.
+    """
     parts = {
         "leak": PowerLaw(0.4, -0.6),
         "step": PowerLaw(0.7, -0.8, 3.0),
@@ -52,7 +69,9 @@ def account(pattern=Every(), mechanism="laplace", **changes) -> Account:
 
 
 def releases(ratio: float) -> tuple[Release, Release]:
-    return Release("x", PowerLaw(2.0, 0.1)), Release("y", Geometric(3.0, ratio), state=1.5, fresh=1.0)
+    return Release("x", PowerLaw(2.0, 0.1)), Release(
+        "y", Geometric(3.0, ratio), state=1.5, fresh=1.0
+    )
 
 
 PATTERNS = [Every(), History(), Once(), Cyclic(7), Cyclic(1), Cyclic(500)]
@@ -106,7 +125,9 @@ def test_prices_equal_the_forward_simulation_beyond_one_block(pattern):
     this, horizon = account(pattern), 5000
     price = prices(this, horizon)
     for used in allowed(pattern, horizon)[:: 2500 if isinstance(pattern, Once) else 300]:
-        assert price[sorted(used)].sum() == pytest.approx(simulate(this, used, horizon).sum(), rel=1e-12)
+        assert price[sorted(used)].sum() == pytest.approx(
+            simulate(this, used, horizon).sum(), rel=1e-12
+        )
 
 
 def test_prices_of_a_random_set_of_uses_add_up():
@@ -120,7 +141,9 @@ def test_prices_of_a_random_set_of_uses_add_up():
 def test_terminal_stands_for_what_later_messages_cost():
     this = account()
     later = backward(this.recursion.contraction(np.arange(100)), _through(this, 100), 0.0)[60]
-    np.testing.assert_allclose(prices(this, 60, terminal=later)[:59], prices(this, 100)[:59], rtol=1e-12)
+    np.testing.assert_allclose(
+        prices(this, 60, terminal=later)[:59], prices(this, 100)[:59], rtol=1e-12
+    )
 
 
 def _through(this: Account, horizon: int) -> np.ndarray:
@@ -132,13 +155,17 @@ def _through(this: Account, horizon: int) -> np.ndarray:
 @pytest.mark.parametrize("pattern", PATTERNS, ids=str)
 def test_spent_is_the_worst_pattern_of_every_prefix(pattern, mechanism, ratio):
     this, horizon = replace(account(pattern, mechanism), releases=releases(ratio)), 30
-    curves = np.array([np.cumsum(simulate(this, used, horizon)) for used in allowed(pattern, horizon)])
+    curves = np.array(
+        [np.cumsum(simulate(this, used, horizon)) for used in allowed(pattern, horizon)]
+    )
     curve = spent(this, horizon)
     np.testing.assert_allclose(curve, curves.max(axis=0) * OUTWARD, rtol=1e-12)
     assert np.all(np.diff(curve) >= 0)
     for m in (1, 8, 30):
         assert cost(this, m).value == pytest.approx(curve[m - 1], rel=1e-12)
-    np.testing.assert_allclose(message_costs(this, horizon).sum(axis=1).max() * OUTWARD, curve[-1], rtol=1e-12)
+    np.testing.assert_allclose(
+        message_costs(this, horizon).sum(axis=1).max() * OUTWARD, curve[-1], rtol=1e-12
+    )
 
 
 def test_message_costs_are_refused_where_the_table_would_be_too_large():
@@ -148,7 +175,9 @@ def test_message_costs_are_refused_where_the_table_would_be_too_large():
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 def test_budgets_are_rounded_outward(mechanism):
-    """The same coefficients in exact rational arithmetic: the printed number lies above, by the stated margin."""
+    """The same coefficients in exact rational arithmetic: the printed number lies above,
+    by the stated margin.
+    """
     this, horizon = account(mechanism=mechanism), 40
     rec, k = this.recursion, np.arange(40)
     exact, phi = Fraction(0), Fraction(0)
@@ -165,7 +194,9 @@ def test_budgets_are_rounded_outward(mechanism):
 
 
 def test_two_quadratics_move_apart_by_no_more_than_phi_and_reach_it():
-    """The states themselves, in two dimensions, with a projection: the bound holds, and is reached along the worst axis."""
+    """The states themselves, in two dimensions, with a projection: the bound holds,
+    and is reached along the worst axis.
+    """
     rng = np.random.default_rng(1)
     rec = Recursion(PowerLaw(0.3, -0.5), PowerLaw(0.6, -0.4), PowerLaw(1.0, -1.0), (0.1, 1.2))
     k = np.arange(60)
@@ -192,18 +223,31 @@ def test_no_noise_costs_everything():
     assert cost(silent, 2).value == np.inf and cost(silent, 2).reason == "messages carry no noise"
     assert cost(silent, 0).value == 0
     still = replace(silent, recursion=account(step=Constant(0.0)).recursion)
-    assert cost(still, 50).value == 0  # no gradient is ever used: the messages say nothing of any record
+    # No gradient is ever used: the messages say nothing of any record.
+    assert cost(still, 50).value == 0
 
 
 def test_a_record_that_moves_nothing_is_a_mistake():
-    """A sensitivity of zero is what an overflow, an underflow or a wrong sign leaves behind, and it would cost nothing."""
+    """A sensitivity of zero is what an overflow, an underflow or a wrong sign leaves behind,
+    and it would cost nothing.
+    """
     for exposure in (Constant(0.0), Constant(-1.0), Share(0.0, Constant(3.0))):
         with pytest.raises(ValueError, match="exposure must be"):
-            Account(replace(account().recursion, exposure=exposure), (Release("x", Constant(1.0)),), Every(), 1)
+            Account(
+                replace(account().recursion, exposure=exposure),
+                (Release("x", Constant(1.0)),),
+                Every(),
+                1,
+            )
 
 
 P3_OUTPUT = Account(
-    Recursion(PowerLaw(0.5, -0.6), PowerLaw(0.5, -0.9), Share(0.2, SampleSize(PowerLaw(1, 1.1))), (0.0, 0.0)),
+    Recursion(
+        PowerLaw(0.5, -0.6),
+        PowerLaw(0.5, -0.9),
+        Share(0.2, SampleSize(PowerLaw(1, 1.1))),
+        (0.0, 0.0),
+    ),
     (Release("x", PowerLaw(1, 0.05)),),
     Every(),
     1,

@@ -1,5 +1,6 @@
-"""What lattice noise costs on top of ideal noise: against fractions, brute force, and lattice laws that can be written
-down."""
+"""What lattice noise costs on top of ideal noise: against fractions, brute force,
+and lattice laws that can be written down.
+"""
 
 from __future__ import annotations
 
@@ -54,8 +55,9 @@ def test_infinite_budgets_stay_infinite():
 
 
 def test_independent_gaussian_messages_brute_force():
-    """Shifts phi_k / sigma_k grow by at most sqrt(d) 2^-bits each; their sum of squares never passes the formula and
-    comes close where all are equal."""
+    """Shifts phi_k / sigma_k grow by at most sqrt(d) 2^-bits each;
+    their sum of squares never passes the formula and comes close where all are equal.
+    """
     rng, d = np.random.default_rng(0), 50
     for _ in range(200):
         shifts = np.abs(rng.normal(size=20)) * 10.0 ** rng.uniform(-12, 0)
@@ -76,7 +78,9 @@ def square(factors) -> np.ndarray:
 
 @pytest.mark.parametrize(("name", "options"), KINDS)
 def test_the_factorized_extra_covers_all_errors(name, options):
-    """Errors of the largest size the proof allows, in the worst signs, in d = 3 numbers: |C e| by a plain inverse."""
+    """Errors of the largest size the proof allows, in the worst signs,
+    in d = 3 numbers: |C e| by a plain inverse.
+    """
     factors, d, mu = factorization(name, 13, **options), 3, 0.9
     matrix = square(factors)
     inverse = np.linalg.inv(matrix)
@@ -108,20 +112,28 @@ def test_float64_sums_err_less_than_the_proof_allows(name, options):
         assert abs(Fraction(float(total)) - exact) <= bound
 
 
-@pytest.mark.parametrize(("name", "options"), [*KINDS[:-2], ("banded", {"bands": 16}), ("blt", {"buffers": 4})])
+@pytest.mark.parametrize(
+    ("name", "options"), [*KINDS[:-2], ("banded", {"bands": 16}), ("blt", {"buffers": 4})]
+)
 def test_increments_invert_the_encoder_to_less_than_the_outward_factor(name, options):
-    """max_P |D^-1 1_P| is |C 1_P| to 1e-11 relative: |D^-1 - C| <= |C| |I - D C| / (1 - ...), far inside OUTWARD =
-    1e-9."""
+    """max_P |D^-1 1_P| is |C 1_P| to 1e-11 relative: |D^-1 - C| <= |C| |I - D C| / (1 - ...),
+    far inside OUTWARD = 1e-9.
+    """
     factors = factorization(name, 300, **options)
     used = np.flatnonzero(np.any(factors.increments(0, 300) != 0, axis=0))
     encoder = factors.encoder()[used]
     residual = np.eye(300) - square(factors) @ encoder
-    norm = [math.sqrt(np.abs(m).sum(axis=0).max() * np.abs(m).sum(axis=1).max()) for m in (encoder, residual)]
+    norm = [
+        math.sqrt(np.abs(m).sum(axis=0).max() * np.abs(m).sum(axis=1).max())
+        for m in (encoder, residual)
+    ]
     assert norm[0] * norm[1] < 1e-11
 
 
 def test_what_it_costs_at_the_size_of_a_deployment():
-    """200 rounds of 100,000 numbers: sqrt(2 rho) = 1 becomes less than 1.0000016, for every factorization."""
+    """200 rounds of 100,000 numbers: sqrt(2 rho) = 1 becomes less than 1.0000016,
+    for every factorization.
+    """
     for name, options in KINDS:
         rho = rounding.factorized(0.5, factorization(name, 200, **options), 100_000)
         assert 1 < math.sqrt(2 * rho) < 1 + 1.6e-6
@@ -137,16 +149,22 @@ def test_a_factorization_that_float64_cannot_follow_has_no_budget():
 
 def gaussian_curve(rho: float, epsilon: float) -> float:
     mu = math.sqrt(2 * rho)
-    return stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)
+    return stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(
+        -mu / 2 - epsilon / mu
+    )
 
 
 @pytest.mark.parametrize("numbers", [1, 10**6, 10**10])
 @pytest.mark.parametrize("rho", [1e-6, 0.05, 0.5, 8.0, 100.0])
 @pytest.mark.parametrize("delta", [1e-12, 1e-5, 0.2])
 def test_epsilon_at_delta_is_true_and_close(rho, delta, numbers):
-    """By the curve with the slack at the answer itself, or by zCDP; and never below the ideal epsilon."""
+    """By the curve with the slack at the answer itself, or by zCDP;
+    and never below the ideal epsilon.
+    """
     found = rounding.gaussian_epsilon(rho, delta, numbers)
-    by_curve = gaussian_curve(rho, found) + rounding.curve_slack(numbers, found) <= delta * (1 + 1e-9)
+    by_curve = gaussian_curve(rho, found) + rounding.curve_slack(numbers, found) <= delta * (
+        1 + 1e-9
+    )
     by_zcdp = found >= rho + 2 * math.sqrt(rho * math.log(1 / delta))
     assert by_curve or by_zcdp
     ideal = convert.gaussian_epsilon(rho, delta)
@@ -156,8 +174,11 @@ def test_epsilon_at_delta_is_true_and_close(rho, delta, numbers):
 
 
 def test_slack_that_eats_delta_leaves_what_holds_without_curves():
-    assert rounding.gaussian_epsilon(0.5, 1e-15, 10**15) == pytest.approx(0.5 + 2 * math.sqrt(0.5 * math.log(1e15)))
-    assert math.isinf(rounding.gaussian_epsilon(0.5, 1e-60, 10**30))  # not even the tail of factorized noise
+    assert rounding.gaussian_epsilon(0.5, 1e-15, 10**15) == pytest.approx(
+        0.5 + 2 * math.sqrt(0.5 * math.log(1e15))
+    )
+    # Not even the tail of factorized noise.
+    assert math.isinf(rounding.gaussian_epsilon(0.5, 1e-60, 10**30))
     many = np.full(1000, 0.05)
     pure = float(np.sum(many + 10**12 * 2.0**-36))
     assert rounding.laplace_epsilon(many, 1e-9, 10**12) == pytest.approx(pure, rel=1e-8)
@@ -165,7 +186,10 @@ def test_slack_that_eats_delta_leaves_what_holds_without_curves():
 
 def test_laplace_epsilon_at_delta():
     parameters = np.full(400, 0.02)
-    ideal, found = convert.laplace_epsilon(parameters, 1e-5), rounding.laplace_epsilon(parameters, 1e-5, 1000)
+    ideal, found = (
+        convert.laplace_epsilon(parameters, 1e-5),
+        rounding.laplace_epsilon(parameters, 1e-5, 1000),
+    )
     assert ideal <= found < ideal * 1.001 < 4.0
     two = np.stack([parameters, parameters[::-1] * 0.9])
     assert convert.laplace_epsilon(two, 1e-5) <= rounding.laplace_epsilon(two, 1e-5, 1000)
@@ -174,8 +198,9 @@ def test_laplace_epsilon_at_delta():
 
 @pytest.mark.parametrize("bits", [1, 2, 3])
 def test_coarse_lattice_laws_obey_curve_and_slack(bits, monkeypatch):
-    """One number with t = 2^bits grid steps to the scale: the exact delta of the lattice law is at most the continuous
-    curve's plus the slack."""
+    """One number with t = 2^bits grid steps to the scale: the exact delta of the lattice law is at
+    most the continuous curve's plus the slack.
+    """
     monkeypatch.setattr(rounding, "GRID_BITS", bits)
     t = 2.0**bits
     x = np.arange(-int(60 * t), int(60 * t) + 1)
@@ -183,7 +208,9 @@ def test_coarse_lattice_laws_obey_curve_and_slack(bits, monkeypatch):
         for epsilon in (0.0, 0.3, 1.0, 3.0):
             p, q = (np.exp(-((x - s) ** 2) / (2 * t**2)) for s in (0, shift))
             delta = np.maximum(0, p / p.sum() - math.exp(epsilon) * q / q.sum()).sum()
-            assert delta <= gaussian_curve((shift / t) ** 2 / 2, epsilon) + rounding.curve_slack(1, epsilon)
+            assert delta <= gaussian_curve((shift / t) ** 2 / 2, epsilon) + rounding.curve_slack(
+                1, epsilon
+            )
             p, q = (np.exp(-np.abs(x - s) / t) for s in (0, shift))
             delta = np.maximum(0, p / p.sum() - math.exp(epsilon) * q / q.sum()).sum()
             ideal = max(0.0, -math.expm1((epsilon - shift / t) / 2))
@@ -197,8 +224,14 @@ def test_bad_arguments_are_refused_by_name():
         (lambda: rounding.gaussian(1.0, -3), "numbers must be at least 0, got -3"),
         (lambda: rounding.ternary(math.nan, 3), "delta must be a number, got nan"),
         (lambda: rounding.factorized(1.0, factors, 0), "dimension must be at least 1, got 0"),
-        (lambda: rounding.gaussian_epsilon(1.0, 0.0, 3), "delta must be strictly between 0 and 1, got 0"),
-        (lambda: rounding.laplace_epsilon(np.ones(3), 1.0, 3), "delta must be strictly between 0 and 1, got 1"),
+        (
+            lambda: rounding.gaussian_epsilon(1.0, 0.0, 3),
+            "delta must be strictly between 0 and 1, got 0",
+        ),
+        (
+            lambda: rounding.laplace_epsilon(np.ones(3), 1.0, 3),
+            "delta must be strictly between 0 and 1, got 1",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             call()

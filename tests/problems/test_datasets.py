@@ -10,7 +10,12 @@ import numpy as np
 import pytest
 
 from hearsay.problems.data import datasets
-from hearsay.problems.data.datasets import Dataset, check_classification, encode_mushrooms, from_arrays
+from hearsay.problems.data.datasets import (
+    Dataset,
+    check_classification,
+    encode_mushrooms,
+    from_arrays,
+)
 
 load, linear_stream = datasets.load, datasets.linear_stream
 MUSHROOM_FILE = "mushrooms/agaricus-lepiota.data"
@@ -30,7 +35,9 @@ def every_record(dataset):
     return np.vstack([dataset.features, dataset.test_features])
 
 
-@pytest.mark.parametrize(("name", "records", "columns"), [("digits", 1797, 64), ("breast-cancer", 569, 30)])
+@pytest.mark.parametrize(
+    ("name", "records", "columns"), [("digits", 1797, 64), ("breast-cancer", 569, 30)]
+)
 def test_embedded_sets_obey_their_bound(name, records, columns):
     data = load(name)
     assert every_record(data).shape == (records, columns)
@@ -58,7 +65,11 @@ def test_digits_label_is_parity_and_direction_is_kept():
 def test_breast_cancer_ranges_are_the_published_table_and_said_to_be_public():
     from sklearn.datasets import load_breast_cancer
 
-    rows = re.findall(r"^.*\((?:mean|standard error|worst)\):\s+([\d.]+)\s+([\d.]+)$", load_breast_cancer().DESCR, re.M)
+    rows = re.findall(
+        r"^.*\((?:mean|standard error|worst)\):\s+([\d.]+)\s+([\d.]+)$",
+        load_breast_cancer().DESCR,
+        re.M,
+    )
     published = np.array(rows, dtype=float)
     assert published.shape == (30, 2)
     ours = np.array(datasets._BREAST_CANCER_RANGES).transpose(1, 0, 2).reshape(30, 2)
@@ -66,7 +77,9 @@ def test_breast_cancer_ranges_are_the_published_table_and_said_to_be_public():
     assert "treated as public" in load("breast-cancer").bound_reason
 
 
-@pytest.mark.parametrize(("name", "loader"), [("digits", "load_digits"), ("breast-cancer", "load_breast_cancer")])
+@pytest.mark.parametrize(
+    ("name", "loader"), [("digits", "load_digits"), ("breast-cancer", "load_breast_cancer")]
+)
 def test_one_record_never_changes_another(name, loader, monkeypatch):
     """A mean, a deviation or a maximum taken from the data would move the other records."""
     import sklearn.datasets
@@ -85,7 +98,9 @@ def test_one_record_never_changes_another(name, loader, monkeypatch):
 def test_split_is_a_seeded_permutation():
     features = np.arange(50.0).reshape(50, 1) / 50
     labels = (np.arange(50) % 2).astype(float)
-    first, again, other = (from_arrays(features, labels, feature_bound=1.0, seed=s) for s in (0, 0, 1))
+    first, again, other = (
+        from_arrays(features, labels, feature_bound=1.0, seed=s) for s in (0, 0, 1)
+    )
     np.testing.assert_array_equal(first.features, again.features)
     assert not np.array_equal(first.features, other.features)
     rows = np.rint(every_record(first)[:, 0] * 50).astype(int)
@@ -96,7 +111,8 @@ def test_split_is_a_seeded_permutation():
 
 def test_unknown_name_is_suggested_and_all_are_listed():
     with pytest.raises(
-        ValueError, match="one of digits, breast-cancer, mushrooms, got 'mushroom'; did you mean 'mushrooms'"
+        ValueError,
+        match="one of digits, breast-cancer, mushrooms, got 'mushroom'; did you mean 'mushrooms'",
     ):
         load("mushroom")
 
@@ -120,11 +136,17 @@ def test_mushroom_encoding_by_hand():
     features, labels = encode_mushrooms([FIRST_MUSHROOM, "e" + FIRST_MUSHROOM[1:]])
     assert features.shape == (2, 117)
     np.testing.assert_array_equal(labels, [1.0, 0.0])
-    names = [f"{column}={letter}" for column, letters in datasets.MUSHROOM_COLUMNS.items() for letter in letters]
+    names = [
+        f"{column}={letter}"
+        for column, letters in datasets.MUSHROOM_COLUMNS.items()
+        for letter in letters
+    ]
     hot = [names[k] for k in np.flatnonzero(features[0])]
     assert hot == [
         f"{column}={letter}"
-        for column, letter in zip(datasets.MUSHROOM_COLUMNS, FIRST_MUSHROOM.split(",")[1:], strict=True)
+        for column, letter in zip(
+            datasets.MUSHROOM_COLUMNS, FIRST_MUSHROOM.split(",")[1:], strict=True
+        )
     ]
 
 
@@ -165,26 +187,41 @@ def test_rounding_never_leaves_a_record_above_the_bound():
 
 
 def test_own_real_labels_are_clipped_when_a_bound_is_given():
-    data = from_arrays(np.zeros((3, 1)), [-9.0, 0.5, 9.0], feature_bound=1, label_bound=2, test_fraction=0.0)
+    data = from_arrays(
+        np.zeros((3, 1)), [-9.0, 0.5, 9.0], feature_bound=1, label_bound=2, test_fraction=0.0
+    )
     assert sorted(data.labels) == [-2.0, 0.5, 2.0]
     assert data.label_bound == 2 and "clipped to 2" in data.bound_reason
 
 
 def test_bound_reason_reveals_nothing_of_the_records():
-    reasons = {from_arrays(np.full((4, 2), size), np.zeros(4), feature_bound=1.0).bound_reason for size in (0.1, 99.0)}
+    reasons = {
+        from_arrays(np.full((4, 2), size), np.zeros(4), feature_bound=1.0).bound_reason
+        for size in (0.1, 99.0)
+    }
     assert len(reasons) == 1
 
 
 def test_missing_feature_bound_is_explained():
-    with pytest.raises(ValueError, match="feature_bound must be given, got None.*cannot be measured"):
+    with pytest.raises(
+        ValueError, match="feature_bound must be given, got None.*cannot be measured"
+    ):
         from_arrays(np.zeros((3, 1)), np.zeros(3))
 
 
 @pytest.mark.parametrize(
     ("features", "labels", "message"),
     [
-        ([[0.0, 0.0], [0.0, np.nan]], [0, 1], "features must be finite, got nan in row 1, column 1"),
-        ([[0.0, 0.0], [np.inf, 0.0]], [0, 1], "features must be finite, got inf in row 1, column 0"),
+        (
+            [[0.0, 0.0], [0.0, np.nan]],
+            [0, 1],
+            "features must be finite, got nan in row 1, column 1",
+        ),
+        (
+            [[0.0, 0.0], [np.inf, 0.0]],
+            [0, 1],
+            "features must be finite, got inf in row 1, column 0",
+        ),
         ([[0.0], [0.0], [np.nan]], [0, 2, 3], "labels must be 0 or 1, got 2 in row 1"),
         ([[0.0], [np.nan], [0.0]], [0, 0, 3], "features must be finite, got nan in row 1"),
         ([[0.0]], [np.nan], "labels must be 0 or 1, got nan in row 0"),
@@ -214,7 +251,12 @@ def test_bad_arrays_name_the_first_bad_row(features, labels, message):
     ],
 )
 def test_bad_options_are_named(options, message):
-    arguments = {"features": np.zeros((2, 1)), "labels": [0.0, 1.0], "feature_bound": 1.0, **options}
+    arguments = {
+        "features": np.zeros((2, 1)),
+        "labels": [0.0, 1.0],
+        "feature_bound": 1.0,
+        **options,
+    }
     with pytest.raises((ValueError, TypeError), match=message):
         from_arrays(arguments.pop("features"), arguments.pop("labels"), **arguments)
 
@@ -222,10 +264,19 @@ def test_bad_options_are_named(options, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"bound_kind": "measured"}, "bound_kind must be one of enforced, derived, declared, got 'measured'"),
-        ({"features": np.full((2, 4), 0.6)}, "^features must be within feature_bound 1, got 1.2 in row 0"),
+        (
+            {"bound_kind": "measured"},
+            "bound_kind must be one of enforced, derived, declared, got 'measured'",
+        ),
+        (
+            {"features": np.full((2, 4), 0.6)},
+            "^features must be within feature_bound 1, got 1.2 in row 0",
+        ),
         ({"test_features": np.full((1, 4), 0.6)}, "^test_features must be within feature_bound"),
-        ({"labels": np.array([0.0, 1.5])}, "^labels must be within label_bound 1, got 1.5 in row 1"),
+        (
+            {"labels": np.array([0.0, 1.5])},
+            "^labels must be within label_bound 1, got 1.5 in row 1",
+        ),
     ],
 )
 def test_a_dataset_refuses_a_bound_that_its_own_records_break(changes, message):
@@ -233,7 +284,13 @@ def test_a_dataset_refuses_a_bound_that_its_own_records_break(changes, message):
     fields |= {"test_features": np.zeros((1, 4)), "test_labels": np.zeros(1)}
     Dataset(name="x", feature_bound=1.0, label_bound=1.0, bound_reason="a promise", **fields)
     with pytest.raises(ValueError, match=message):
-        Dataset(name="x", feature_bound=1.0, label_bound=1.0, bound_reason="a promise", **{**fields, **changes})
+        Dataset(
+            name="x",
+            feature_bound=1.0,
+            label_bound=1.0,
+            bound_reason="a promise",
+            **{**fields, **changes},
+        )
 
 
 def test_linear_stream_fills_the_ball_evenly():
@@ -267,7 +324,9 @@ def test_linear_stream_without_noise_is_exact_and_clips():
 
 
 def test_linear_stream_truth_and_test_part_depend_on_the_seed_only():
-    short, long, other = (linear_stream(records=n, dimension=2, seed=s) for n, s in ((5, 0), (50, 0), (5, 1)))
+    short, long, other = (
+        linear_stream(records=n, dimension=2, seed=s) for n, s in ((5, 0), (50, 0), (5, 1))
+    )
     np.testing.assert_array_equal(short.truth, long.truth)
     np.testing.assert_array_equal(short.test_features, long.test_features)
     assert not np.array_equal(short.truth, other.truth)

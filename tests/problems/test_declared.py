@@ -1,4 +1,6 @@
-"""Bounds that are declared instead of enforced: where they may be used, what they cost, and what says so."""
+"""Bounds that are declared instead of enforced: where they may be used, what they cost,
+and what says so.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ def test_a_private_state_needs_curvature_or_says_that_it_has_none():
     bounded = hs.certify(OUTPUT, hs.problems.estimation(feature_bound=1.0), GRAPH, INF)
     assert bounded.finite
     assert not any("NOT a guarantee" in w for w in bounded.warnings)
-    # In l2, so sqrt(6) times the declared l1 change; alpha_k <= 2 (1 - beta_k) keeps the contraction at 1 - beta_k.
+    # In l2, so sqrt(6) times the declared l1 change; alpha_k <= 2 (1 - beta_k) keeps the
+    # contraction at 1 - beta_k.
     assert bounded.epsilon[0] == pytest.approx(math.sqrt(6) * frozen.epsilon[0], rel=1e-6)
 
 
@@ -51,12 +54,18 @@ def test_public_points_need_no_curvature():
 
 
 def test_a_declared_l1_change_survives_clipping_of_coordinates_only():
-    """Projecting onto a ball can lengthen a distance in l1 by up to (1 + sqrt(d))/2: such a problem is refused."""
+    """Projecting onto a ball can lengthen a distance in l1 by up to (1 + sqrt(d))/2:
+    such a problem is refused.
+    """
     stream = hs.problems.estimation()
     assert stream.domain == Box(-1e5, 1e5)
-    with pytest.raises(ValueError, match="domain must be a Box where the change of a gradient is declared in l1"):
+    with pytest.raises(
+        ValueError, match="domain must be a Box where the change of a gradient is declared in l1"
+    ):
         replace(stream, domain=Ball(1.0))
-    with pytest.raises(ValueError, match="clip must be None where the change of a gradient is declared"):
+    with pytest.raises(
+        ValueError, match="clip must be None where the change of a gradient is declared"
+    ):
         replace(stream, loss=HalfSquared(INF, 0.0, INF, 1.0))
     with pytest.raises(ValueError, match="change must be left out when records are clipped"):
         hs.problems.estimation(change=0.2, clip=1.0)
@@ -66,23 +75,39 @@ def test_a_declared_l1_change_survives_clipping_of_coordinates_only():
 
 @pytest.mark.parametrize("name", ["gradient-perturbation", "adp2sgd", "sdm-dsgd", "pdop"])
 def test_no_transcript_lengthens_a_declared_change(name):
-    """A tight box and hostile neighbours: the l1 gap of a message never passes its share of the declared change."""
+    """A tight box and hostile neighbours: the l1 gap of a message never passes its share
+    of the declared change.
+    """
     rng, d = np.random.default_rng(3), 6
     features, labels = rng.normal(size=(3, 1, d)), np.zeros((3, 1))
-    # One record whose gradient moves by exactly 0.2 in l1 wherever it is taken: the label changes, the regressor stays.
-    problem = Problem("one", HalfSquared(INF, 0.0, INF), Box(-1.0, 1.0), features, labels, np.ones(3), features[0], labels[0], declared=Declared(0.2))  # fmt: skip
+    # One record whose gradient moves by exactly 0.2 in l1 wherever it is taken: the label changes,
+    # the regressor stays.
+    problem = Problem(
+        "one",
+        HalfSquared(INF, 0.0, INF),
+        Box(-1.0, 1.0),
+        features,
+        labels,
+        np.ones(3),
+        features[0],
+        labels[0],
+        declared=Declared(0.2),
+    )
     algorithm = hs.REGISTRY[name](
         step=hs.Constant(0.7), noise=hs.Constant(1.0), mechanism="laplace", sampling=hs.Cyclic()
     )
+    # (params, awake)
     heard = (jnp.asarray(rng.normal(size=(300, 6, d)) * 2), jnp.ones((300, 6)))[
         : len(algorithm.channels)
-    ]  # (params, awake)
+    ]
     transcripts = Transcript(heard, heard)
     held = jnp.asarray(1, jnp.int32)
     first = Records(jnp.asarray(features[1]), jnp.zeros(1), held)
     second = first._replace(labels=jnp.asarray([0.2 / np.abs(features[1, 0]).sum()]))
     graph = hs.graphs.ring(3)
-    a, b = (replay(algorithm, problem, graph, 1, records, transcripts)[0] for records in (first, second))
+    a, b = (
+        replay(algorithm, problem, graph, 1, records, transcripts)[0] for records in (first, second)
+    )
     gap = np.abs(np.asarray(a - b)).sum(axis=-1)
     factor = 0.7 * (0.4 / 0.5 if name == "sdm-dsgd" else 1.0)
     assert gap.max() <= 0.2 * factor * (1 + 1e-9)
@@ -99,7 +124,9 @@ def test_the_clip_holds_for_features_whose_squares_vanish():
 
 
 def test_an_unusable_bound_does_not_hide_a_usable_one():
-    """No curvature but a clip: the clip's account counts, in certificates and in budget stops alike."""
+    """No curvature but a clip: the clip's account counts,
+    in certificates and in budget stops alike.
+    """
     problem, algorithm = hs.problems.estimation(clip=1.0), OUTPUT
     certified = hs.certify(algorithm, problem, GRAPH, 5).epsilon[0]
     assert math.isfinite(certified)
@@ -110,37 +137,60 @@ def test_an_unusable_bound_does_not_hide_a_usable_one():
 
 def test_a_stream_that_serves_fewer_steps_is_said():
     problem = hs.problems.ridge(agents=3, records=100, dimension=2)
-    certificate = hs.certify(hs.output_perturbation(sampling=hs.Fresh("(k+1)^1")), problem, hs.graphs.ring(3), 50)
-    assert "the shortest stream serves 13 steps: a run ends there, before message 50" in certificate.warnings
+    certificate = hs.certify(
+        hs.output_perturbation(sampling=hs.Fresh("(k+1)^1")), problem, hs.graphs.ring(3), 50
+    )
+    assert (
+        "the shortest stream serves 13 steps: a run ends there, before message 50"
+        in certificate.warnings
+    )
 
 
 def test_checkpoints_of_another_stream_are_refused(tmp_path):
     hs.simulate(GRADIENT, hs.problems.estimation(seed=1), GRAPH, steps=4, folder=tmp_path)
     with pytest.raises(ValueError, match="another configuration"):
-        hs.simulate(GRADIENT, hs.problems.estimation(seed=2), GRAPH, steps=6, folder=tmp_path, resume=True)
+        hs.simulate(
+            GRADIENT, hs.problems.estimation(seed=2), GRAPH, steps=6, folder=tmp_path, resume=True
+        )
 
 
 def test_sizes_beyond_counting_are_refused():
     with pytest.raises(ValueError, match=r"size must be below 2\^31 records a step"):
-        hs.Fresh(hs.Geometric(1.0, 2.0)).windows(np.arange(40), np.full(2, INF), hs.problems.estimation().arrivals)
+        hs.Fresh(hs.Geometric(1.0, 2.0)).windows(
+            np.arange(40), np.full(2, INF), hs.problems.estimation().arrivals
+        )
 
 
 def test_frozen_is_no_guarantee_for_records():
-    """Admissible records (the changed one moves its gradient by 0.2 in l1 everywhere) and hearsay's own replay: ten times the printed budget."""
+    """Admissible records (the changed one moves its gradient by 0.2 in l1 everywhere) and hearsay's
+    own replay: ten times the printed budget.
+    """
     steps, d, length = 20, 6, 4.0
     rng = np.random.default_rng(0)
     total = int(OUTPUT.sampling.size(np.arange(steps)).sum())
     features = np.zeros((3, total, d))
-    features[:, :, 0] = length  # every regressor the same: each gradient pushes the two states apart where alpha L > 2
+    # Every regressor the same: each gradient pushes the two states apart where alpha L > 2.
+    features[:, :, 0] = length
     labels = rng.normal(size=(3, total))
     problem = Problem(
-        "attack", HalfSquared(INF, 0.0, INF), Box(-1e5, 1e5), features, labels, np.full(3, total), features[0], labels[0], declared=Declared(0.2, True)
-    )  # fmt: skip
+        "attack",
+        HalfSquared(INF, 0.0, INF),
+        Box(-1e5, 1e5),
+        features,
+        labels,
+        np.full(3, total),
+        features[0],
+        labels[0],
+        declared=Declared(0.2, True),
+    )
     first = Records(jnp.asarray(features[1]), jnp.asarray(labels[1]), jnp.asarray(total, jnp.int32))
     second = first._replace(labels=first.labels.at[0].add(0.2 / length))
     zero = (jnp.zeros((1, steps, d)),)
     graph = hs.graphs.ring(3)
-    a, b = (replay(OUTPUT, problem, graph, 1, records, Transcript(zero, zero))[0] for records in (first, second))
+    a, b = (
+        replay(OUTPUT, problem, graph, 1, records, Transcript(zero, zero))[0]
+        for records in (first, second)
+    )
     lost = float(np.sum(np.abs(np.asarray(a - b)).sum(axis=-1)[0] / OUTPUT.noise(np.arange(steps))))
     printed = hs.certify(OUTPUT, problem, graph, steps).epsilon[1]
     print(f"printed {printed:.3f}, lost {lost:.3f}")

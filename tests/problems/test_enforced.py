@@ -1,4 +1,7 @@
-"""What is called enforced holds in compiled programs too, in float32, next to the ends of its range: there quotients are computed by way of reciprocals, in any order, and tiny numbers are flushed to 0."""
+"""What is called enforced holds in compiled programs too, in float32, next to the ends of its
+range: there quotients are computed by way of reciprocals, in any order, and tiny numbers are
+flushed to 0.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,9 @@ from hearsay.problems.losses.linear import Squared
 def vectors(records=2000, width=64, low=-44.0, high=38.5):
     """Of every size that float32 has."""
     rng = np.random.default_rng(0)
-    found = rng.uniform(-1, 1, size=(records, width)) * 10.0 ** rng.uniform(low, high, size=(records, 1))
+    found = rng.uniform(-1, 1, size=(records, width)) * 10.0 ** rng.uniform(
+        low, high, size=(records, 1)
+    )
     return np.clip(found, -3.4e38, 3.4e38).astype(np.float32)
 
 
@@ -41,7 +46,9 @@ def test_linear_clip(clip):
 
     @jax.jit
     def gradients(features, labels):
-        one = lambda f, b: loss.gradient_sum(jnp.ones(3, jnp.float32), f[None], b[None], jnp.ones(1, jnp.float32))  # noqa: E731
+        one = lambda f, b: loss.gradient_sum(  # noqa: E731
+            jnp.ones(3, jnp.float32), f[None], b[None], jnp.ones(1, jnp.float32)
+        )
         return jax.vmap(one)(features, labels)
 
     found = np.asarray(gradients(features, labels), np.float64)
@@ -68,7 +75,10 @@ def test_gradients_that_overflow_have_no_certificate():
     data = from_arrays(np.eye(4) * 1e20, np.zeros(4), feature_bound=1e20, label_bound=1.0)
     problem, graph = problems.ridge(data, agents=2, radius=1.0), hs.graphs.complete(2)
     algorithm = hs.ldp_online(step=1e-40, noise=100.0)
-    with jax.enable_x64(False), pytest.raises(ValueError, match="feature_bound must be so small that gradients"):
+    with (
+        jax.enable_x64(False),
+        pytest.raises(ValueError, match="feature_bound must be so small that gradients"),
+    ):
         hs.certify(algorithm, problem, graph, 5)
     with jax.enable_x64(True):
         assert hs.certify(algorithm, problem, graph, 5).finite

@@ -1,4 +1,6 @@
-"""Finding raw files: the order of places, the checksum of every source, and what a failed search says."""
+"""Finding raw files: the order of places, the checksum of every source,
+and what a failed search says.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,9 @@ def test_every_source_is_checked(places, place):
 def test_a_file_is_read_once_per_process_unless_it_changes(places, monkeypatch):
     path, reads = put(places["data_dir"]), []
     original = files.hashlib.file_digest
-    monkeypatch.setattr(files.hashlib, "file_digest", lambda *args: reads.append(args) or original(*args))
+    monkeypatch.setattr(
+        files.hashlib, "file_digest", lambda *args: reads.append(args) or original(*args)
+    )
     for _ in range(3):
         files.locate("toy", places["data_dir"])
     assert len(reads) == 1
@@ -119,7 +123,9 @@ def test_a_file_is_read_once_per_process_unless_it_changes(places, monkeypatch):
 def test_download_lands_in_the_cache_and_is_used_again(places, server, monkeypatch):
     monkeypatch.setattr(files, "FILES", at(server, "good"))
     seen = []
-    path = files.locate("toy", places["data_dir"], progress=lambda done, total: seen.append((done, total)))
+    path = files.locate(
+        "toy", places["data_dir"], progress=lambda done, total: seen.append((done, total))
+    )
     assert path == places["cache"] / "toys" / "toy.csv"
     assert path.read_bytes() == CONTENT
     assert seen[-1] == (len(CONTENT), len(CONTENT))
@@ -131,7 +137,9 @@ def test_download_lands_in_the_cache_and_is_used_again(places, server, monkeypat
 def test_a_full_disk_names_the_file_and_not_the_address(places, server, monkeypatch):
     monkeypatch.setattr(files, "FILES", at(server, "good"))
     full = str(places["cache"] / "part")
-    monkeypatch.setattr(files.tempfile, "mkstemp", lambda **_: (os.open("/dev/full", os.O_WRONLY), full))
+    monkeypatch.setattr(
+        files.tempfile, "mkstemp", lambda **_: (os.open("/dev/full", os.O_WRONLY), full)
+    )
     target = places["cache"] / "toys" / "toy.csv"
     with pytest.raises(OSError, match=f"cannot write it: No space left on device: '{target}'"):
         files.locate("toy")
@@ -183,7 +191,9 @@ def test_no_network_is_a_file_not_found(places, server, monkeypatch):
     monkeypatch.delenv("HEARSAY_DATA")
     with pytest.raises(FileNotFoundError, match="Name or service not known") as caught:
         files.locate("toy")
-    assert "data_dir: not given" in str(caught.value) and "HEARSAY_DATA: not given" in str(caught.value)
+    assert "data_dir: not given" in str(caught.value) and "HEARSAY_DATA: not given" in str(
+        caught.value
+    )
 
 
 def test_a_cache_that_cannot_be_written_is_reported(places, server, monkeypatch):
@@ -206,7 +216,12 @@ def test_unknown_key_is_suggested():
 
 def test_status_reports_good_bad_and_missing(places):
     (missing,) = files.status(places["data_dir"])
-    assert (missing.key, missing.found, missing.source, missing.checksum_ok) == ("toy", None, None, None)
+    assert (missing.key, missing.found, missing.source, missing.checksum_ok) == (
+        "toy",
+        None,
+        None,
+        None,
+    )
     cached = put(places["cache"])
     (good,) = files.status(places["data_dir"])
     assert (good.found, good.source, good.checksum_ok) == (cached, "cache", True)
@@ -232,5 +247,7 @@ def test_registry_is_well_formed():
     for file in files.FILES.values():
         assert len(file.sha256) == 64 and set(file.sha256) <= set("0123456789abcdef")
         assert file.size > 0 and not file.path.startswith("/")
-        assert file.url is None or (file.url.startswith("https://") and file.url.endswith(file.path.split("/")[1]))
+        assert file.url is None or (
+            file.url.startswith("https://") and file.url.endswith(file.path.split("/")[1])
+        )
     assert [key for key, file in files.FILES.items() if file.url is None] == ["cifar10"]

@@ -20,24 +20,59 @@ def available(key: str) -> bool:
     return any(s.key == key and s.found for s in files.status())
 
 
-needs_mnist = pytest.mark.skipif("not available('mnist-train-images')", reason="MNIST is not on this machine")
-needs_cifar = pytest.mark.skipif("not available('cifar10')", reason="CIFAR-10 is not on this machine")
+needs_mnist = pytest.mark.skipif(
+    "not available('mnist-train-images')", reason="MNIST is not on this machine"
+)
+needs_cifar = pytest.mark.skipif(
+    "not available('cifar10')", reason="CIFAR-10 is not on this machine"
+)
 
 
 @needs_mnist
 def test_mnist_has_its_published_counts():
     data = load_images("mnist")
     assert data.features.shape == (60_000, 28, 28, 1) and data.features.dtype == np.uint8
-    assert np.bincount(data.labels).tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
-    assert np.bincount(data.test_labels).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert np.bincount(data.labels).tolist() == [
+        5923,
+        6742,
+        5958,
+        6131,
+        5842,
+        5421,
+        5918,
+        6265,
+        5851,
+        5949,
+    ]
+    assert np.bincount(data.test_labels).tolist() == [
+        980,
+        1135,
+        1032,
+        1010,
+        982,
+        892,
+        958,
+        1028,
+        974,
+        1009,
+    ]
 
 
 @needs_cifar
 def test_cifar_has_its_published_counts_and_means():
     data = load_images("cifar10")
-    assert data.features.shape == (50_000, 32, 32, 3) and data.test_features.shape == (10_000, 32, 32, 3)
-    assert np.all(np.bincount(data.labels) == 5000) and np.all(np.bincount(data.test_labels) == 1000)
-    np.testing.assert_allclose(data.test_features.mean(axis=(0, 1, 2)) / 255, [0.4942, 0.4851, 0.4504], atol=5e-5)
+    assert data.features.shape == (50_000, 32, 32, 3) and data.test_features.shape == (
+        10_000,
+        32,
+        32,
+        3,
+    )
+    assert np.all(np.bincount(data.labels) == 5000) and np.all(
+        np.bincount(data.test_labels) == 1000
+    )
+    np.testing.assert_allclose(
+        data.test_features.mean(axis=(0, 1, 2)) / 255, [0.4942, 0.4851, 0.4504], atol=5e-5
+    )
 
 
 @needs_mnist
@@ -49,20 +84,30 @@ def test_a_corrupted_file_is_named_with_its_checksum(tmp_path):
     content = gzip.decompress(path.read_bytes())
     path.unlink()
     path.write_bytes(gzip.compress(content[:-1] + bytes([content[-1] ^ 1])))
-    with pytest.raises(files.ChecksumError, match=r"t10k-labels-idx1-ubyte.gz must have sha256 f7ae60f9"):
+    with pytest.raises(
+        files.ChecksumError, match=r"t10k-labels-idx1-ubyte.gz must have sha256 f7ae60f9"
+    ):
         load_images("mnist", data_dir=str(tmp_path))
 
 
 def test_digits_come_with_scikit_learn():
     data = load_images("digits")
-    assert data.shape == (8, 8, 1) and data.classes == 10 and len(data.labels) + len(data.test_labels) == 1797
+    assert (
+        data.shape == (8, 8, 1)
+        and data.classes == 10
+        and len(data.labels) + len(data.test_labels) == 1797
+    )
     assert data.features.max() == 255
 
 
 @pytest.mark.parametrize(
     ("features", "labels", "match"),
     [
-        (np.zeros((4, 3, 3)), np.array([0, 1, 2, 1.5]), "labels must be whole numbers from 0 to 2, got .1.5"),
+        (
+            np.zeros((4, 3, 3)),
+            np.array([0, 1, 2, 1.5]),
+            "labels must be whole numbers from 0 to 2, got .1.5",
+        ),
         (np.zeros((4, 3, 3)), np.zeros(3), "labels must be one per record"),
         (np.full((4, 3), np.nan), np.array([0, 1, 0, 1]), "features must be finite"),
     ],
@@ -73,8 +118,12 @@ def test_bad_records_are_named(features, labels, match):
 
 
 def test_test_images_of_another_shape_are_refused():
-    with pytest.raises(ValueError, match="test_features must be records of shape 3 x 3, got .an array of shape"):
-        Images("odd", np.zeros((2, 3, 3)), np.array([0, 1]), np.zeros((2, 4, 3)), np.array([0, 1]), 2)
+    with pytest.raises(
+        ValueError, match="test_features must be records of shape 3 x 3, got .an array of shape"
+    ):
+        Images(
+            "odd", np.zeros((2, 3, 3)), np.array([0, 1]), np.zeros((2, 4, 3)), np.array([0, 1]), 2
+        )
 
 
 def test_thinning_is_a_draw_that_the_seed_fixes():
@@ -88,7 +137,9 @@ def test_thinning_is_a_draw_that_the_seed_fixes():
 
 
 def test_half_by_label_is_paper_p4s_split():
-    """Half evenly, the other half by digit: 30,000 and 30,000 of MNIST; here 2,000 labels in the same proportions."""
+    """Half evenly, the other half by digit: 30,000 and 30,000 of MNIST;
+    here 2,000 labels in the same proportions.
+    """
     labels = np.repeat(np.arange(10), 200)
     parts = partition("half_by_label", labels, agents=10, seed=0)
     assert sorted(np.concatenate(parts).tolist()) == list(range(2000))

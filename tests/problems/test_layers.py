@@ -42,12 +42,15 @@ def derivatives(function, *inputs):
     def of_gradient(*a):
         return sum(jnp.sum(jnp.cos(g)) for g in jax.grad(scalar, places)(*a))
 
-    every = jax.jit(lambda *a: (function(*a), jax.grad(scalar, places)(*a), jax.grad(of_gradient, places)(*a)))
+    every = jax.jit(
+        lambda *a: (function(*a), jax.grad(scalar, places)(*a), jax.grad(of_gradient, places)(*a))
+    )
     return jax.tree.leaves(every(*inputs))
 
 
 @pytest.mark.parametrize(
-    "backend, size, channels, filters, taps, stride, padding", [*(("cpu", *case) for case in CASES), ("gpu", *CASES[1])]
+    "backend, size, channels, filters, taps, stride, padding",
+    [*(("cpu", *case) for case in CASES), ("gpu", *CASES[1])],
 )
 def test_convolution_and_its_derivatives_are_the_librarys(
     monkeypatch, backend, size, channels, filters, taps, stride, padding
@@ -81,7 +84,9 @@ def test_per_record_weight_gradients_are_no_grouped_convolutions():
     grouped = re.compile(r"(feature|batch)_group_count=(?!1\b)")
     assert not grouped.search(str(jax.make_jaxpr(per_record)(weight, images)))
     with layers.summed_gradients():
-        assert grouped.search(str(jax.make_jaxpr(jax.vmap(jax.grad(value), (None, 0)))(weight, images)))
+        assert grouped.search(
+            str(jax.make_jaxpr(jax.vmap(jax.grad(value), (None, 0)))(weight, images))
+        )
 
 
 def test_the_choice_of_gradients_ends_with_its_block():
@@ -114,8 +119,12 @@ def test_a_strided_convolution_without_bias():
 def test_group_norm_is_equinoxs():
     x = normal(0, 5, 6, 8) * 3 + 1
     ours = eqx.tree_at(lambda n: (n.scale, n.bias), GroupNorm(8, 4), (normal(1, 8), normal(2, 8)))
-    theirs = eqx.tree_at(lambda n: (n.weight, n.bias), eqx.nn.GroupNorm(4, 8), (ours.scale, ours.bias))
-    np.testing.assert_allclose(ours(x), jnp.moveaxis(theirs(jnp.moveaxis(x, -1, 0)), 0, -1), atol=1e-10)
+    theirs = eqx.tree_at(
+        lambda n: (n.weight, n.bias), eqx.nn.GroupNorm(4, 8), (ours.scale, ours.bias)
+    )
+    np.testing.assert_allclose(
+        ours(x), jnp.moveaxis(theirs(jnp.moveaxis(x, -1, 0)), 0, -1), atol=1e-10
+    )
 
 
 def test_groups_must_divide_the_channels():

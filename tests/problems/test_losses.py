@@ -1,4 +1,6 @@
-"""Losses: gradients are those of the plain formulas, and every bound that a certificate uses is true."""
+"""Losses: gradients are those of the plain formulas, and every bound that a
+certificate uses is true.
+"""
 
 from __future__ import annotations
 
@@ -68,9 +70,13 @@ def test_values_and_gradients_against_automatic_differentiation(name):
             return sum(weights[i] * plain(loss, params, a[i], b[i]) for i in range(ROWS))
 
         margin = jnp.asarray(a @ params)
-        np.testing.assert_allclose(weights @ loss.values(margin, jnp.asarray(b)), total(params), rtol=1e-12)
+        np.testing.assert_allclose(
+            weights @ loss.values(margin, jnp.asarray(b)), total(params), rtol=1e-12
+        )
         mine = loss.gradient_sum(*map(jnp.asarray, (params, a, b, weights)))
-        np.testing.assert_allclose(mine, jax.grad(total)(jnp.asarray(params)), rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(
+            mine, jax.grad(total)(jnp.asarray(params)), rtol=1e-10, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -98,8 +104,11 @@ def test_a_batch_adds_the_regulariser_once(name):
     (a, b), params = records(loss, rng), inside(rng)
     batch = Batch(*map(jnp.asarray, (a, b, np.full(ROWS, 1 / ROWS))), loss)
     data = loss.gradient_sum(*map(jnp.asarray, (params, a, b, np.full(ROWS, 1 / ROWS))))
-    weight = 2 * loss.ridge if isinstance(loss, Squared) else loss.ridge  # r |theta|^2 against r/2 |theta|^2
-    np.testing.assert_allclose(batch.gradient(jnp.asarray(params)) - data, weight * params, rtol=1e-10)
+    # r |theta|^2 against r/2 |theta|^2.
+    weight = 2 * loss.ridge if isinstance(loss, Squared) else loss.ridge
+    np.testing.assert_allclose(
+        batch.gradient(jnp.asarray(params)) - data, weight * params, rtol=1e-10
+    )
 
 
 finite = st.floats(-1e6, 1e6, allow_nan=False)
@@ -144,7 +153,9 @@ def test_the_curvature_interval_contains_every_hessian(name):
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_the_curvature_interval_is_attained(name):
-    """Records along one axis: nothing but the regulariser elsewhere, and the largest slope (at margin 0) along it."""
+    """Records along one axis: nothing but the regulariser elsewhere,
+    and the largest slope (at margin 0) along it.
+    """
     loss = LOSSES[name]
     a = np.zeros((ROWS, D))
     a[:, 0] = loss.feature_bound
@@ -154,15 +165,21 @@ def test_the_curvature_interval_is_attained(name):
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_clipped_or_plain_residual_never_decreases_in_the_margin(name):
-    """Convexity: with features of fixed length the clipped residual is monotone and no steeper than the plain one."""
+    """Convexity: with features of fixed length the clipped residual is monotone and no steeper
+    than the plain one.
+    """
     loss = LOSSES[name]
     margin = np.linspace(-40, 40, 20_001)
     a = np.zeros((len(margin), D))
     a[:, 0] = loss.feature_bound
     for label in (0.0, 1.0):
-        slopes = np.diff(loss.clipped_residual(margin, np.full_like(margin, label), a)) / np.diff(margin)
+        slopes = np.diff(loss.clipped_residual(margin, np.full_like(margin, label), a)) / np.diff(
+            margin
+        )
         assert slopes.min() >= -1e-9
-        assert slopes.max() * loss.feature_bound**2 + loss.regulariser <= loss.curvature[1] * (1 + 1e-9)
+        assert slopes.max() * loss.feature_bound**2 + loss.regulariser <= loss.curvature[1] * (
+            1 + 1e-9
+        )
 
 
 def record_gradients(loss: Loss, params, a, b) -> np.ndarray:
@@ -176,27 +193,38 @@ def test_change_bounds_what_replacing_a_record_does(name, domain):
     bound, largest = loss.change(domain, D), 0.0
     for trial in range(300):
         one, two = records(loss, rng, 20, trial % 2 == 1), records(loss, rng, 20, trial % 3 > 0)
-        params = np.asarray(domain.project(jnp.asarray(rng.normal(size=D) * 10.0 ** rng.integers(-1, 3))))
+        params = np.asarray(
+            domain.project(jnp.asarray(rng.normal(size=D) * 10.0 ** rng.integers(-1, 3)))
+        )
         if trial % 5 == 0:  # aligned with the parameters, where quadratic losses move most
             direction = params / max(np.linalg.norm(params), 1e-9) * loss.feature_bound
             two = (np.outer(rng.choice([-1.0, 1.0], 20), direction), one[1][::-1])
-        gap = record_gradients(loss, params, *one)[:, None] - record_gradients(loss, params, *two)[None]
+        gap = (
+            record_gradients(loss, params, *one)[:, None]
+            - record_gradients(loss, params, *two)[None]
+        )
         largest = max(largest, float(np.linalg.norm(gap, axis=-1).max()))
     assert largest <= bound * (1 + 1e-12)
     assert largest > 0.5 * bound, "the search should come near the bound, or it tests nothing"
 
 
 def test_the_change_of_the_logistic_loss_is_nearly_reached():
-    """Two records almost at right angles to the model, on either side of it: one is surely 1 and labelled 0, the other the reverse."""
+    """Two records almost at right angles to the model, on either side of it:
+    one is surely 1 and labelled 0, the other the reverse.
+    """
     loss, domain, tilt = LOSSES["logistic"], Ball(1e3), 0.1
     params = np.array([domain.radius, 0.0, 0.0])
-    a = loss.feature_bound * np.array([[math.sin(tilt), math.cos(tilt), 0], [-math.sin(tilt), math.cos(tilt), 0]])
+    a = loss.feature_bound * np.array(
+        [[math.sin(tilt), math.cos(tilt), 0], [-math.sin(tilt), math.cos(tilt), 0]]
+    )
     one, two = record_gradients(loss, params, a, np.array([0.0, 1.0]))
     assert 0.9 * loss.change(domain, D) < np.linalg.norm(one - two) <= loss.change(domain, D)
 
 
 def test_the_change_of_the_squared_loss_is_reached_along_the_model():
-    """Features along the model with the label against it, exchanged for features at right angles, give most of it."""
+    """Features along the model with the label against it, exchanged for features at right angles,
+    give most of it.
+    """
     loss, rng = LOSSES["squared"], np.random.default_rng(5)
     best = 0.0
     for _ in range(4000):
@@ -209,7 +237,9 @@ def test_the_change_of_the_squared_loss_is_reached_along_the_model():
 
 def test_clipping_caps_the_change():
     assert LOSSES["logistic clipped"].change(Ball(RADIUS), D) == 0.8
-    assert Logistic(0.1, 0.0, clip=5.0).change(Ball(RADIUS), D) == pytest.approx(0.2), "a loose clip does not widen it"
+    assert Logistic(0.1, 0.0, clip=5.0).change(Ball(RADIUS), D) == pytest.approx(0.2), (
+        "a loose clip does not widen it"
+    )
     tight = replace(LOSSES["squared"], clip=None)
     assert tight.change(Ball(RADIUS), D) == pytest.approx(2 * 1.5**2 * RADIUS + 4 * 1.5 * 2)
 
@@ -233,9 +263,13 @@ def test_the_stated_approximation_error_is_true_and_no_larger_than_needed(bound)
 def test_the_polynomial_of_a_problem_covers_its_margins():
     loss = polynomial(Logistic(2.0, 0.3), Ball(5.0), D)
     assert (loss.margin_bound, loss.feature_bound, loss.ridge) == (10.0, 2.0, 0.3)
-    assert polynomial(Logistic(2.0), Box(-1.0, 2.0), 4).margin_bound == pytest.approx(2.0 * 2.0 * 2.0)
+    assert polynomial(Logistic(2.0), Box(-1.0, 2.0), 4).margin_bound == pytest.approx(
+        2.0 * 2.0 * 2.0
+    )
     for radius in (15.1, 1e5):
-        with pytest.raises(ValueError, match=r"radius must be at most 15 for the polynomial loss .* got"):
+        with pytest.raises(
+            ValueError, match=r"radius must be at most 15 for the polynomial loss .* got"
+        ):
             polynomial(Logistic(2.0), Ball(radius), D)
     with pytest.raises(ValueError, match="clip must be None for the polynomial loss"):
         polynomial(Logistic(2.0, clip=1.0), Ball(5.0), D)
@@ -273,7 +307,9 @@ def test_extreme_margins_stay_finite():
     for xp in (np.asarray, jnp.asarray):
         values = LOSSES["logistic"].values(xp(margin), xp(np.array([0.0, 1.0])))
         np.testing.assert_allclose(values, 0, atol=1e-12)
-        np.testing.assert_array_equal(LOSSES["logistic"].residual(xp(margin), xp(np.array([1.0, 0.0]))), [-1, 1])
+        np.testing.assert_array_equal(
+            LOSSES["logistic"].residual(xp(margin), xp(np.array([1.0, 0.0]))), [-1, 1]
+        )
 
 
 def test_predictions():
@@ -284,11 +320,16 @@ def test_predictions():
 @pytest.mark.parametrize("domain", [Ball(2.0), Box(-1.0, 0.5)], ids=str)
 def test_projection_is_the_nearest_point_and_reach_the_longest(domain):
     rng = np.random.default_rng(6)
-    inside_points = np.stack([domain.project(jnp.asarray(p)) for p in rng.normal(size=(200, D)) * 3])
+    inside_points = np.stack(
+        [domain.project(jnp.asarray(p)) for p in rng.normal(size=(200, D)) * 3]
+    )
     assert np.linalg.norm(inside_points, axis=1).max() <= domain.reach(D) * (1 + 1e-12)
     for point in rng.normal(size=(20, D)) * 3:
         nearest = np.asarray(domain.project(jnp.asarray(point)))
-        assert np.linalg.norm(point - nearest) <= np.linalg.norm(point - inside_points, axis=1).min() + 1e-12
+        assert (
+            np.linalg.norm(point - nearest)
+            <= np.linalg.norm(point - inside_points, axis=1).min() + 1e-12
+        )
         np.testing.assert_allclose(domain.project(jnp.asarray(nearest)), nearest, atol=1e-12)
     np.testing.assert_array_equal(domain.project(jnp.zeros(D)), np.zeros(D))
 

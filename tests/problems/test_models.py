@@ -18,10 +18,11 @@ COUNTS = {
     ("cnn-p4", (28, 28, 1)): 112_394,
     ("cnn-p3", (32, 32, 3)): 34_538,
     ("resnet18", (28, 28, 1)): 11_172_810,
+    # The count of the variant with BatchNorm: a scale and a bias per channel either way.
     (
         "resnet18",
         (32, 32, 3),
-    ): 11_173_962,  # the count of the variant with BatchNorm: a scale and a bias per channel either way
+    ): 11_173_962,
 }
 
 
@@ -29,7 +30,9 @@ COUNTS = {
 def test_shapes_and_parameter_counts(name, shape):
     module = eqx.filter_eval_shape(MODELS[name], jax.random.key(0), shape, 10)
     arrays, static = eqx.partition(module, lambda leaf: hasattr(leaf, "shape"))
-    logits = jax.eval_shape(lambda a, x: eqx.combine(a, static)(x), arrays, jax.ShapeDtypeStruct(shape, jnp.float64))
+    logits = jax.eval_shape(
+        lambda a, x: eqx.combine(a, static)(x), arrays, jax.ShapeDtypeStruct(shape, jnp.float64)
+    )
     assert logits.shape == (10,)
     assert sum(leaf.size for leaf in jax.tree.leaves(arrays)) == COUNTS[name, shape]
     refuse_batchnorm(module)
@@ -75,7 +78,8 @@ def test_odd_images_and_the_shapes_of_their_layers_agree():
 
 def test_a_convolutional_network_needs_an_image():
     with pytest.raises(
-        ValueError, match="shape must be .height, width, channels. for a convolutional network, got .30,."
+        ValueError,
+        match="shape must be .height, width, channels. for a convolutional network, got .30,.",
     ):
         MODELS["cnn-p3"](jax.random.key(0), (30,), 2)
 
@@ -94,7 +98,10 @@ def test_layers_that_mix_records_are_refused_by_place(kind):
         "StateIndex": lambda: eqx.nn.StateIndex(jnp.zeros(2)),
     }[kind]()
     module = Holder({"first": eqx.nn.GroupNorm(2, 4), "second": [layer]})
-    with pytest.raises(ValueError, match=rf"clipping records one by one would bound nothing.*{kind} at module.*second"):
+    with pytest.raises(
+        ValueError,
+        match=rf"clipping records one by one would bound nothing.*{kind} at module.*second",
+    ):
         refuse_batchnorm(module)
 
 
@@ -110,7 +117,9 @@ def equinox_cnn(**options):
     )
 
 
-@pytest.mark.parametrize("options", [{"stride": 2, "padding": 1}, {"padding": ((1, 2), (0, 1))}, {"dilation": 2}])
+@pytest.mark.parametrize(
+    "options", [{"stride": 2, "padding": 1}, {"padding": ((1, 2), (0, 1))}, {"dilation": 2}]
+)
 def test_quickened_modules_have_the_same_values_and_gradients(options):
     module = equinox_cnn(**options)
     quick = quickened(module)
@@ -121,7 +130,9 @@ def test_quickened_modules_have_the_same_values_and_gradients(options):
     @eqx.filter_jit
     def derivatives(module):
         gradient = eqx.filter_grad(lambda module, image: jnp.sum(jnp.sin(module(image))))
-        return jax.tree.leaves((jax.vmap(module)(images), jax.vmap(gradient, (None, 0))(module, images)))
+        return jax.tree.leaves(
+            (jax.vmap(module)(images), jax.vmap(gradient, (None, 0))(module, images))
+        )
 
     for a, b in zip(derivatives(quick), derivatives(module), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-12)

@@ -1,4 +1,6 @@
-"""Neural networks as losses: the same numbers as a plain loop, bounds that hold, and clear refusals."""
+"""Neural networks as losses: the same numbers as a plain loop, bounds that hold,
+and clear refusals.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ AGENTS, D = 4, 5
 
 
 def linear_pair(clip: float | None, norm: str = "l2") -> tuple[Problem, Problem]:
-    """Logistic regression twice: as a generalised linear model, and as a network that happens to be one."""
+    """Logistic regression twice: as a generalised linear model,
+    and as a network that happens to be one.
+    """
     data = hs.problems.from_arrays(
         np.random.default_rng(0).normal(size=(60, D)), np.arange(60) % 2, feature_bound=1.0, seed=0
     )
@@ -34,7 +38,9 @@ def linear_pair(clip: float | None, norm: str = "l2") -> tuple[Problem, Problem]
 
     model, _ = from_function(value, {"w": np.zeros(D)})
     return first, replace(
-        first, loss=Network(model, 0.1, clip, norm, compute="float32"), smoothness=(math.nan, math.nan)
+        first,
+        loss=Network(model, 0.1, clip, norm, compute="float32"),
+        smoothness=(math.nan, math.nan),
     )
 
 
@@ -43,7 +49,9 @@ FEDERATED = ("correlated-federated", "federated-independent", "federated-noisele
 
 @pytest.mark.parametrize("name", hs.REGISTRY)
 def test_a_network_that_is_a_linear_model_takes_its_path(name):
-    """Agents one after the other instead of as one array, gradients by automatic differentiation: the same trajectory for every algorithm."""
+    """Agents one after the other instead of as one array, gradients by automatic differentiation:
+    the same trajectory for every algorithm.
+    """
     linear, network = linear_pair(clip=0.3)
     options = {"sampling": hs.Cyclic(2), **({"horizon": 9} if name in FEDERATED else {})}
     if name != "federated-noiseless":
@@ -51,7 +59,17 @@ def test_a_network_that_is_a_linear_model_takes_its_path(name):
     algorithm = hs.REGISTRY[name](**options)
     graph = hs.graphs.ring(AGENTS)
     runs = [
-        hs.simulate(algorithm, p, graph, steps=6, seeds=2, every=3, reference=False, regret=False, delta=1e-5)
+        hs.simulate(
+            algorithm,
+            p,
+            graph,
+            steps=6,
+            seeds=2,
+            every=3,
+            reference=False,
+            regret=False,
+            delta=1e-5,
+        )
         for p in (linear, network)
     ]
     assert np.abs(runs[0].models).max() > 0
@@ -64,7 +82,8 @@ def test_a_growing_history_of_a_network_is_that_of_the_linear_model():
     linear, network = linear_pair(clip=0.3)
     algorithm = hs.ldp_online(noise=0.1)
     runs = [
-        hs.simulate(algorithm, p, hs.graphs.ring(AGENTS), steps=6, seeds=1, reference=False) for p in (linear, network)
+        hs.simulate(algorithm, p, hs.graphs.ring(AGENTS), steps=6, seeds=1, reference=False)
+        for p in (linear, network)
     ]
     np.testing.assert_allclose(runs[1].models, runs[0].models, rtol=1e-4, atol=1e-6)
 
@@ -72,11 +91,18 @@ def test_a_growing_history_of_a_network_is_that_of_the_linear_model():
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 def test_no_record_moves_a_batch_gradient_by_more_than_its_bound(norm):
     rng = np.random.default_rng(1)
-    problem = hs.problems.neural("digits", model="mlp", agents=2, clip=0.2, norm=norm, records=100, test_records=10)
+    problem = hs.problems.neural(
+        "digits", model="mlp", agents=2, clip=0.2, norm=norm, records=100, test_records=10
+    )
     size, order = 8, 1 if norm == "l1" else 2
     params = jnp.asarray(problem.start + rng.normal(size=problem.start.shape))
-    features, labels = rng.integers(0, 256, (size, 8, 8, 1)).astype(np.uint8), rng.integers(0, 10, size).astype(float)
-    gradient = jax.jit(lambda x, y: Batch(x, y, jnp.full(size, 1 / size), problem.loss).gradient(params))
+    features, labels = (
+        rng.integers(0, 256, (size, 8, 8, 1)).astype(np.uint8),
+        rng.integers(0, 10, size).astype(float),
+    )
+    gradient = jax.jit(
+        lambda x, y: Batch(x, y, jnp.full(size, 1 / size), problem.loss).gradient(params)
+    )
     base = gradient(features, labels)
     for _ in range(10):
         other, wrong = features.copy(), labels.copy()
@@ -116,7 +142,9 @@ def test_a_module_and_a_plain_function_are_the_same_model():
 
 
 def test_a_function_without_scores_has_a_loss_and_no_accuracy():
-    pair = from_function(lambda params, record: jnp.sum((params - record[0].ravel()) ** 2), np.zeros(64))
+    pair = from_function(
+        lambda params, record: jnp.sum((params - record[0].ravel()) ** 2), np.zeros(64)
+    )
     problem = hs.problems.neural("digits", model=pair, agents=3, records=30, test_records=10)
     run = hs.simulate(hs.dsgd(noise=0.01), problem, hs.graphs.ring(3), steps=4)
     assert np.isfinite(run.metrics["test_loss"]).all() and np.isnan(run.metrics["accuracy"]).all()
@@ -126,13 +154,18 @@ def test_metrics_are_those_of_a_plain_loop():
     problem = hs.problems.neural("digits", model=tiny(), agents=3, records=50, test_records=23)
     run = hs.simulate(hs.dsgd(noise=0.1), problem, hs.graphs.ring(3), steps=3, seeds=2)
     weight, bias = np.split(run.models, [640], axis=-1)
-    scores = np.einsum("sack,tk->satc", weight.reshape(2, 3, 10, 64), problem.test_features.reshape(-1, 64) / 255.0)
+    scores = np.einsum(
+        "sack,tk->satc", weight.reshape(2, 3, 10, 64), problem.test_features.reshape(-1, 64) / 255.0
+    )
     scores += bias[:, :, None, :]
     labels = problem.test_labels.astype(int)
     hits = (scores.argmax(-1) == labels).mean(axis=2)
     np.testing.assert_allclose(run.metrics["accuracy"][-1], hits.mean(axis=1), rtol=1e-6)
     np.testing.assert_allclose(run.metrics["accuracy_worst"][-1], hits.min(axis=1), rtol=1e-6)
-    lost = np.log(np.exp(scores).sum(-1)) - np.take_along_axis(scores, labels[None, None, :, None], -1)[..., 0]
+    lost = (
+        np.log(np.exp(scores).sum(-1))
+        - np.take_along_axis(scores, labels[None, None, :, None], -1)[..., 0]
+    )
     np.testing.assert_allclose(run.metrics["test_loss"][-1], lost.mean(axis=(1, 2)), rtol=1e-6)
 
 
@@ -143,7 +176,10 @@ def test_a_clip_is_the_only_thing_a_certificate_rests_on():
     problem = hs.problems.neural("digits", model=tiny(), agents=3, clip=0.5)
     certificate = hs.certify(hs.ldp_online(), problem, hs.graphs.ring(3), 50)
     assert certificate.finite and certificate.budgets[0].basis == "clip bound 0.5"
-    assert any("clipped to l2 norm 0.5" in a.text and a.kind == "enforced" for a in certificate.budgets[0].assumptions)
+    assert any(
+        "clipped to l2 norm 0.5" in a.text and a.kind == "enforced"
+        for a in certificate.budgets[0].assumptions
+    )
     open_ended = hs.problems.neural("digits", model=tiny(), agents=3, clip=None)
     for algorithm in (hs.ldp_online(), hs.gradient_perturbation(sampling=hs.Cyclic(5))):
         lost = hs.certify(algorithm, open_ended, hs.graphs.ring(3), 50)
@@ -151,7 +187,9 @@ def test_a_clip_is_the_only_thing_a_certificate_rests_on():
 
 
 def test_the_budget_of_a_state_is_the_clip_recursion_by_hand():
-    """Phi(k+1) = |1 - leak| Phi(k) + step 2 B from the first use on; each message costs sqrt(d) Phi / b."""
+    """Phi(k+1) = |1 - leak| Phi(k) + step 2 B from the first use on;
+    each message costs sqrt(d) Phi / b.
+    """
     problem = hs.problems.neural("digits", model=tiny(), agents=3, clip=0.5)
     algorithm = hs.ldp_online(step="0.1*(k+1)^-0.7", coupling="0.2*(k+1)^-0.6", noise="2*(k+1)^0.1")
     phi, total = 0.0, 0.0
@@ -168,7 +206,10 @@ def test_an_l1_clip_saves_the_factor_of_the_dimension():
         return hs.problems.neural("digits", model=tiny(), agents=3, clip=0.5, norm=norm)
 
     algorithm = hs.gradient_perturbation(sampling=hs.Cyclic(5))
-    budgets = [hs.certify(algorithm, problem(norm), hs.graphs.ring(3), 50).epsilon[0] for norm in ("l2", "l1")]
+    budgets = [
+        hs.certify(algorithm, problem(norm), hs.graphs.ring(3), 50).epsilon[0]
+        for norm in ("l2", "l1")
+    ]
     assert budgets[0] / budgets[1] == pytest.approx(math.sqrt(650), rel=1e-9)
     assert isinstance(problem("l1").domain, hs.problems.Box)
     with pytest.raises(ValueError, match="domain must be a Box where gradients are clipped in l1"):
@@ -178,7 +219,9 @@ def test_an_l1_clip_saves_the_factor_of_the_dimension():
 def test_theory_says_that_it_has_nothing_to_say():
     problem = hs.problems.neural("digits", model=tiny(), agents=3)
     found = hs.ldp_online().findings(hs.graphs.ring(3), problem)
-    assert len(found) == 1 and not found[0].holds and "no known Lipschitz constant" in found[0].detail
+    assert (
+        len(found) == 1 and not found[0].holds and "no known Lipschitz constant" in found[0].detail
+    )
 
 
 # Refusals.
@@ -199,7 +242,10 @@ def test_batch_norm_is_refused_with_the_reason():
 
 
 def test_models_that_do_not_fit_the_records_are_named_with_both_shapes():
-    with pytest.raises(ValueError, match=r"model must take records of shape 8 x 8 x 1 \(digits\), but Tiny with 290"):
+    with pytest.raises(
+        ValueError,
+        match=r"model must take records of shape 8 x 8 x 1 \(digits\), but Tiny with 290",
+    ):
         hs.problems.neural("digits", model=tiny(width=28))
     with pytest.raises(ValueError, match="model must be one that gives 10 scores, one per class"):
         hs.problems.neural("digits", model=tiny(classes=7))
@@ -207,8 +253,12 @@ def test_models_that_do_not_fit_the_records_are_named_with_both_shapes():
         hs.problems.neural("digits", model="resnet-18")
     with pytest.raises(ValueError, match=r"from_function\(loss, params\) makes one"):
         hs.problems.neural("digits", model=lambda params, record: 0.0)
-    with pytest.raises(ValueError, match="loss must be a function that gives one number for one record"):
-        hs.problems.neural("digits", model=from_function(lambda p, r: p * r[0].ravel(), np.zeros(64)))
+    with pytest.raises(
+        ValueError, match="loss must be a function that gives one number for one record"
+    ):
+        hs.problems.neural(
+            "digits", model=from_function(lambda p, r: p * r[0].ravel(), np.zeros(64))
+        )
 
 
 @pytest.mark.parametrize(
@@ -236,7 +286,9 @@ def test_a_reference_needs_a_convex_problem():
 def test_a_gpu_that_is_not_there_is_said():
     if any(d.platform == "gpu" for d in jax.devices()):
         pytest.skip("there is one")
-    with pytest.raises(ValueError, match=r"device must be one that jax finds on this machine \(cpu\), got 'gpu'"):
+    with pytest.raises(
+        ValueError, match=r"device must be one that jax finds on this machine \(cpu\), got 'gpu'"
+    ):
         memory.choose("gpu")
 
 
@@ -263,7 +315,9 @@ def test_a_microbatch_that_does_not_fit_is_halved_and_said(monkeypatch):
 
     def limited(*args, loss, **more):
         if (loss.microbatch or 8) > 2:
-            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 123 bytes")
+            raise jax.errors.JaxRuntimeError(
+                "RESOURCE_EXHAUSTED: Out of memory allocating 123 bytes"
+            )
         return real(*args, loss=loss, **more)
 
     whole = hs.simulate(algorithm, problem, hs.graphs.ring(3), steps=5)
@@ -275,7 +329,10 @@ def test_a_microbatch_that_does_not_fit_is_halved_and_said(monkeypatch):
     ]
     assert run.problem.loss.microbatch == 2
     np.testing.assert_allclose(run.models, whole.models, rtol=1e-6, atol=1e-9)
-    assert any(text.startswith("expected time: ") for text in said) and "parameters; cpu device" in said[0]
+    assert (
+        any(text.startswith("expected time: ") for text in said)
+        and "parameters; cpu device" in said[0]
+    )
 
 
 def test_other_failures_are_not_taken_for_a_lack_of_memory(monkeypatch):
@@ -311,7 +368,9 @@ def test_a_run_resumes_where_it_was(tmp_path):
 @pytest.mark.slow
 def test_lower_precision_changes_little():
     def value(compute: str) -> np.ndarray:
-        problem = hs.problems.neural("digits", model=tiny(), agents=3, records=60, test_records=10, compute=compute)
+        problem = hs.problems.neural(
+            "digits", model=tiny(), agents=3, records=60, test_records=10, compute=compute
+        )
         return hs.simulate(hs.dsgd(noise=0.0), problem, hs.graphs.ring(3), steps=4).models
 
     exact = value("float32")
@@ -320,7 +379,9 @@ def test_lower_precision_changes_little():
 
 
 def test_named_models_start_from_the_seed():
-    first, again, other = (hs.problems.neural("digits", model="mlp", seed=seed) for seed in (0, 0, 1))
+    first, again, other = (
+        hs.problems.neural("digits", model="mlp", seed=seed) for seed in (0, 0, 1)
+    )
     np.testing.assert_array_equal(first.start, again.start)
     assert np.any(first.start != other.start) and first.loss.model is other.loss.model
 
@@ -328,7 +389,9 @@ def test_named_models_start_from_the_seed():
 def test_modules_keep_their_parameters():
     model, vector = from_module(tiny())
     assert model.size == vector.size == 650
-    np.testing.assert_allclose(model.unravel(jnp.asarray(vector)).layer.bias, tiny().layer.bias, rtol=1e-6)
+    np.testing.assert_allclose(
+        model.unravel(jnp.asarray(vector)).layer.bias, tiny().layer.bias, rtol=1e-6
+    )
 
 
 def test_more_local_steps_than_a_block_holds_are_refused():

@@ -1,4 +1,6 @@
-"""Partitions: nobody's row is lost or shared, and each rule gives the split its paper or docstring states."""
+"""Partitions: nobody's row is lost or shared, and each rule gives the split its paper
+or docstring states.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,10 @@ def test_seed_decides_everything(rule):
 def test_streams_mix_the_classes(rule):
     labels = blocks(500, 500)
     for rows in partition(rule, labels, 2, seed=0):
-        early, late = np.mean(labels[rows[: rows.size // 2]]), np.mean(labels[rows[rows.size // 2 :]])
+        early, late = (
+            np.mean(labels[rows[: rows.size // 2]]),
+            np.mean(labels[rows[rows.size // 2 :]]),
+        )
         # A class-by-class stream would differ by nearly 1; a shuffled one has deviation about 0.05.
         assert abs(early - late) < 0.3
         assert not np.array_equal(rows, np.sort(rows))
@@ -113,16 +118,22 @@ def test_dirichlet_follows_alpha():
     spread = {}
     for alpha in (0.1, 1000.0):
         parts = dirichlet(labels, 5, np.random.default_rng(0), alpha)
-        counts = np.array([[held(labels, rows).get(label, 0) for label in range(10)] for rows in parts])
+        counts = np.array(
+            [[held(labels, rows).get(label, 0) for label in range(10)] for rows in parts]
+        )
         spread[alpha] = counts.std()
-    # Even shares of 60 have deviation 60 * sqrt(4 / (5 alpha + 1)), about 2 at alpha = 1000 and 98 at 0.1.
+    # Even shares of 60 have deviation 60 * sqrt(4 / (5 alpha + 1)), about 2 at alpha = 1000
+    # and 98 at 0.1.
     assert spread[1000.0] < 5
     assert spread[0.1] > 60
 
 
 def test_text_and_keyword_name_the_same_rule():
     labels = blocks(50, 50)
-    pairs = [("dirichlet:0.5", "dirichlet", {"alpha": 0.5}), ("dominant:0.7", "dominant", {"share": 0.7})]
+    pairs = [
+        ("dirichlet:0.5", "dirichlet", {"alpha": 0.5}),
+        ("dominant:0.7", "dominant", {"share": 0.7}),
+    ]
     for text, name, options in pairs:
         a, b = partition(text, labels, 2, 0), partition(name, labels, 2, 0, **options)
         assert all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))

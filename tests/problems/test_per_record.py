@@ -35,7 +35,9 @@ def batch(seed=0):
     rng = np.random.default_rng(seed)
     weights = rng.random(RECORDS)
     weights[2] = 0
-    features = rng.normal(size=(RECORDS, 6, 6, 1)) * np.logspace(-2, 1, RECORDS)[:, None, None, None]
+    features = (
+        rng.normal(size=(RECORDS, 6, 6, 1)) * np.logspace(-2, 1, RECORDS)[:, None, None, None]
+    )
     return jnp.asarray(features), jnp.asarray(rng.integers(0, 3, RECORDS)), jnp.asarray(weights)
 
 
@@ -67,7 +69,9 @@ def test_the_sum_is_that_of_a_plain_loop(norm, clip, microbatch):
     value, params = network()
     features, labels, weights = batch()
     ours = jax.jit(
-        lambda p: gradient_sum(value, p, features, labels, weights, clip=clip, norm=norm, microbatch=microbatch)
+        lambda p: gradient_sum(
+            value, p, features, labels, weights, clip=clip, norm=norm, microbatch=microbatch
+        )
     )(params)
     assert jax.tree.structure(ours) == jax.tree.structure(params)
     np.testing.assert_allclose(flat(ours), looped(clip, norm), rtol=1e-6, atol=1e-9)
@@ -108,7 +112,9 @@ def linear_sum(rows, clip, norm, microbatch=None):
 )
 def test_no_record_counts_more_than_the_clip(seed, scale, spread, clip, norm):
     rng = np.random.default_rng(seed)
-    record = (rng.normal(size=(1, 40)) * 10.0 ** (scale + rng.uniform(-spread, 0, 40))).astype(np.float32)
+    record = (rng.normal(size=(1, 40)) * 10.0 ** (scale + rng.uniform(-spread, 0, 40))).astype(
+        np.float32
+    )
     ours = linear_sum(record, clip, norm).astype(np.float64)
     order = {"l1": 1, "l2": 2}[norm]
     length = np.linalg.norm(record[0].astype(np.float64), order)
@@ -128,7 +134,9 @@ def test_a_record_without_a_finite_gradient_counts_nothing(bad):
 
 @pytest.mark.parametrize("norm, small, size", [("l2", 2e-4, 2_000_000), ("l1", 5e-8, 2_000_003)])
 def test_small_entries_are_not_lost_beside_a_large_one(norm, small, size):
-    """In one running sum of float32 numbers each of these 2 million entries would vanish beside the 1."""
+    """In one running sum of float32 numbers each of these 2 million entries would
+    vanish beside the 1.
+    """
     gradient = jnp.full(size, small, jnp.float32).at[0].set(1)
     quick = lambda g: per_record.factor_of(per_record.size_of(g, norm), g, 1.0, norm)  # noqa: E731
     for factor in (quick, lambda g: per_record.careful(g, 1.0, norm)[1]):
@@ -148,7 +156,11 @@ def test_a_microbatch_bounds_the_memory_of_the_program():
     features, labels, weights = (jnp.repeat(rows, 20, axis=0) for rows in batch())
 
     def held(microbatch):
-        step = jax.jit(lambda p: gradient_sum(value, p, features, labels, weights, clip=1.0, microbatch=microbatch))
+        step = jax.jit(
+            lambda p: gradient_sum(
+                value, p, features, labels, weights, clip=1.0, microbatch=microbatch
+            )
+        )
         return step.lower(params).compile().memory_analysis().temp_size_in_bytes
 
     assert held(7) < held(140) / 5
@@ -177,7 +189,9 @@ def test_bad_options_name_their_argument(options, message):
 
 
 def test_what_is_added_up_is_what_was_measured():
-    """Gradients computed again, with weights on them, may be others: here by a layer whose rule for reverse mode is not linear, and by roundings of bfloat16."""
+    """Gradients computed again, with weights on them, may be others:
+    here by a layer whose rule for reverse mode is not linear, and by roundings of bfloat16.
+    """
 
     @jax.custom_vjp
     def odd(x):
@@ -188,7 +202,9 @@ def test_what_is_added_up_is_what_was_measured():
     def value(params, feature, label):
         return jnp.sum(odd(params @ feature))
 
-    ours = gradient_sum(value, jnp.zeros((3, 100)), jnp.full((1, 100), 10.0), jnp.zeros(1), jnp.ones(1), clip=1.0)
+    ours = gradient_sum(
+        value, jnp.zeros((3, 100)), jnp.full((1, 100), 10.0), jnp.zeros(1), jnp.ones(1), clip=1.0
+    )
     assert np.linalg.norm(ours) <= 1.0
 
     def rounded(params, feature, label):
@@ -199,5 +215,7 @@ def test_what_is_added_up_is_what_was_measured():
     weights = jnp.ones((8, 4), jnp.float32), jnp.full((4, 8), 1e4, jnp.float32)
     for scale in (1.0, 0.3, 0.07):
         record = jnp.full((1, 4), scale, jnp.float32)
-        ours = gradient_sum(rounded, weights, record, jnp.zeros(1), jnp.ones(1, jnp.float32), clip=1.0)
+        ours = gradient_sum(
+            rounded, weights, record, jnp.zeros(1), jnp.ones(1, jnp.float32), clip=1.0
+        )
         assert np.linalg.norm(flat(ours).astype(np.float64)) <= 1.0

@@ -1,4 +1,6 @@
-"""Problems: data that cannot be used is refused by name, and a problem says what its bounds rest on."""
+"""Problems: data that cannot be used is refused by name,
+and a problem says what its bounds rest on.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,16 @@ def test_a_problem_from_the_users_own_arrays():
     source = data()
     rows = {tuple(r) for r in held}
     assert len(held) == 32
-    assert rows == {tuple(r) for r in source.features}, "every training record is held by exactly one agent"
+    assert rows == {tuple(r) for r in source.features}, (
+        "every training record is held by exactly one agent"
+    )
     assert np.all(problem.features[2, 10:] == 0), "padding"
     for i in range(3):
         for j in range(problem.counts[i]):
             match = np.all(source.features == problem.features[i, j], axis=1)
-            assert source.labels[match].tolist() == [problem.labels[i, j]], "labels stay with their features"
+            assert source.labels[match].tolist() == [problem.labels[i, j]], (
+                "labels stay with their features"
+            )
 
 
 def test_arrived_counts_what_each_agent_has_seen():
@@ -61,7 +67,8 @@ def test_device_arrays_follow_the_precision_of_jax():
 def test_errors_name_their_argument(make):
     given = data()
     with pytest.raises(
-        ValueError, match="per_step must be at most the records of every agent, got 11 and agent 2 holds 10"
+        ValueError,
+        match="per_step must be at most the records of every agent, got 11 and agent 2 holds 10",
     ):
         make(given, agents=3, per_step=11)
     with pytest.raises(ValueError, match="per_step must be at least 1, got 0"):
@@ -72,7 +79,9 @@ def test_errors_name_their_argument(make):
         make(given, agents=0)
     with pytest.raises(TypeError, match="agents must be a whole number, got 2.5"):
         make(given, agents=2.5)
-    with pytest.raises(ValueError, match=r"every agent must hold at least one record, .* leaves agents 32–34 empty"):
+    with pytest.raises(
+        ValueError, match=r"every agent must hold at least one record, .* leaves agents 32–34 empty"
+    ):
         make(given, agents=35)
     with pytest.raises(ValueError, match="partition must be one of .* did you mean 'dirichlet'"):
         make(given, agents=3, partition="dirichlt:0.5")
@@ -127,7 +136,9 @@ def test_the_polynomial_problem_needs_a_domain_small_enough_for_it():
     problem = logistic(data(), agents=3, approximate=True, radius=4.0)
     assert isinstance(problem.loss, PolynomialLogistic)
     assert problem.loss.margin_bound == 8.0
-    with pytest.raises(ValueError, match="radius must be at most 15 for the polynomial loss .* got 100000.0"):
+    with pytest.raises(
+        ValueError, match="radius must be at most 15 for the polynomial loss .* got 100000.0"
+    ):
         logistic(data(), agents=3, approximate=True)
     with pytest.raises(ValueError, match="clip must be None for the polynomial loss"):
         logistic(data(), agents=3, approximate=True, radius=4.0, clip=1.0)
@@ -137,13 +148,19 @@ def test_assumptions_say_what_enforces_or_proves_each_bound():
     plain = logistic(data(), agents=3, ridge=0.1, radius=7.0)
     assert "every record has features of l2 norm at most 2" in texts(plain, "enforced")
     assert "models are projected onto the ball of radius 7" in texts(plain, "enforced")
-    assert "curvature interval [0.1, 1.1] of the Logistic loss from |a| <= 2" in texts(plain, "derived")
+    assert "curvature interval [0.1, 1.1] of the Logistic loss from |a| <= 2" in texts(
+        plain, "derived"
+    )
     assert "at most C = 4 (features and label both replaced)" in texts(plain, "derived")
     clipped = logistic(data(), agents=3, clip=0.5)
-    assert "clipped to l2 norm 0.5, so one record changes it by at most 1" in texts(clipped, "enforced")
+    assert "clipped to l2 norm 0.5, so one record changes it by at most 1" in texts(
+        clipped, "enforced"
+    )
     assert "at most C" not in texts(clipped, "derived")
     loose = logistic(data(), agents=3, clip=50.0)
-    assert "clipped" not in texts(loose, "enforced"), "a clip that never binds is not what the bound rests on"
+    assert "clipped" not in texts(loose, "enforced"), (
+        "a clip that never binds is not what the bound rests on"
+    )
     squared = ridge(data(), agents=3, radius=4.0)
     assert f"at most C = {squared.change:.4g}" in texts(squared, "derived")
     assert "over the ball of radius 4" in texts(squared, "derived")

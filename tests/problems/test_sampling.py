@@ -54,14 +54,28 @@ def one(records: Records, agent: int) -> Records:
     return Records(*(part[agent] for part in records))
 
 
-def gradients(records: Records, params: jax.Array, *, sampling, loss, arrivals: Arrivals, steps: int) -> jax.Array:
-    """The gradient at a fixed point of every step and agent, (time, agent, d), vectorised over agents as a run does it."""
+def gradients(
+    records: Records, params: jax.Array, *, sampling, loss, arrivals: Arrivals, steps: int
+) -> jax.Array:
+    """The gradient at a fixed point of every step and agent, (time, agent, d),
+    vectorised over agents as a run does it.
+    """
     windows = sampling.windows(np.arange(steps), np.asarray(records.held, float), arrivals)
-    return _gradients(records, params, windows, sampling=sampling.kernel, loss=loss, arrivals=arrivals, steps=steps)
+    return _gradients(
+        records,
+        params,
+        windows,
+        sampling=sampling.kernel,
+        loss=loss,
+        arrivals=arrivals,
+        steps=steps,
+    )
 
 
 @partial(jax.jit, static_argnames=("sampling", "loss", "arrivals", "steps"))
-def _gradients(records, params: jax.Array, windows, *, sampling, loss, arrivals: Arrivals, steps: int) -> jax.Array:
+def _gradients(
+    records, params: jax.Array, windows, *, sampling, loss, arrivals: Arrivals, steps: int
+) -> jax.Array:
     base = jax.random.split(jax.random.key(0), records[0].shape[0])
 
     def step(state, inputs):
@@ -69,7 +83,9 @@ def _gradients(records, params: jax.Array, windows, *, sampling, loss, arrivals:
 
         def agent(state, records, start, size, key):
             here = Window(start, size, window.blocks)
-            batch, state = sampling.batch(state, loss, records, k, here, arrivals, jax.random.fold_in(key, k))
+            batch, state = sampling.batch(
+                state, loss, records, k, here, arrivals, jax.random.fold_in(key, k)
+            )
             return batch.gradient(params), state
 
         found, state = jax.vmap(agent)(state, records, window.start, window.size, base)
@@ -100,7 +116,9 @@ COUNTS = [620, 300, 256, 257, 37, 40, 5]
     ],
 )
 def test_history_is_the_plain_mean_at_every_step(loss, method, head_start):
-    """Agents with very different counts, several blocks of 256 records, and long after the last record has arrived."""
+    """Agents with very different counts, several blocks of 256 records,
+    and long after the last record has arrived.
+    """
     records, arrivals, steps = streams(COUNTS), Arrivals(37, head_start), 20
     found = gradients(
         records, PARAMS, sampling=History(method), loss=LOSSES[loss], arrivals=arrivals, steps=steps
@@ -128,30 +146,42 @@ def test_history_picks_statistics_only_where_they_are_exact():
 
 def test_fresh_uses_each_record_in_the_step_it_arrives():
     records, arrivals = streams([12, 12]), Arrivals(3)
-    found = gradients(records, PARAMS, sampling=Fresh(), loss=LOSSES["logistic"], arrivals=arrivals, steps=4)
+    found = gradients(
+        records, PARAMS, sampling=Fresh(), loss=LOSSES["logistic"], arrivals=arrivals, steps=4
+    )
     for agent in range(2):
         for k in range(4):
-            expected = plain_mean(LOSSES["logistic"], one(records, agent), np.arange(3 * k, 3 * k + 3))
+            expected = plain_mean(
+                LOSSES["logistic"], one(records, agent), np.arange(3 * k, 3 * k + 3)
+            )
             np.testing.assert_allclose(found[k, agent], expected, atol=1e-12)
 
 
 def test_cyclic_goes_round_in_order_and_leaves_out_the_remainder():
     counts = [10, 7, 3]
     records, arrivals = streams(counts), Arrivals(3)
-    found = gradients(records, PARAMS, sampling=Cyclic(), loss=LOSSES["logistic"], arrivals=arrivals, steps=9)
+    found = gradients(
+        records, PARAMS, sampling=Cyclic(), loss=LOSSES["logistic"], arrivals=arrivals, steps=9
+    )
     for agent, held in enumerate(counts):
         for k in range(9):
             first = 3 * (k % (held // 3))
-            expected = plain_mean(LOSSES["logistic"], one(records, agent), np.arange(first, first + 3))
+            expected = plain_mean(
+                LOSSES["logistic"], one(records, agent), np.arange(first, first + 3)
+            )
             np.testing.assert_allclose(found[k, agent], expected, atol=1e-12)
 
 
 def test_resample_draws_uniformly_from_the_real_records():
-    """Each of 5 records in 4,000 draws: within 6 standard deviations, false-alarm rate 5 x 2e-9; padding never."""
+    """Each of 5 records in 4,000 draws: within 6 standard deviations, false-alarm rate 5 x 2e-9;
+    padding never.
+    """
     records = one(streams([5, 9]), 0)
     keys = jax.random.split(jax.random.key(1), 1000)
     window = Window(jnp.asarray(0), jnp.asarray(4), jnp.asarray(1))
-    draw = partial(Resample().batch, (), LOSSES["ridge"], records, jnp.asarray(0), window, Arrivals(4))
+    draw = partial(
+        Resample().batch, (), LOSSES["ridge"], records, jnp.asarray(0), window, Arrivals(4)
+    )
     batches = jax.vmap(lambda key: draw(key)[0])(keys)
     drawn = np.asarray(batches.features).reshape(-1, D)
     match = np.all(drawn[:, None] == np.asarray(records.features)[None, :5], axis=-1)
@@ -160,10 +190,16 @@ def test_resample_draws_uniformly_from_the_real_records():
     np.testing.assert_allclose(batches.weights.sum(axis=1), 1.0)
 
 
-def weights_of_records(sampling, counts: list[int], arrivals: Arrivals, steps: int) -> list[np.ndarray]:
-    """Per agent (record, step): the weight of a record in the mean gradient, measured by replacing it."""
+def weights_of_records(
+    sampling, counts: list[int], arrivals: Arrivals, steps: int
+) -> list[np.ndarray]:
+    """Per agent (record, step): the weight of a record in the mean gradient,
+    measured by replacing it.
+    """
     loss, records = LOSSES["ridge"], streams(counts)
-    run = partial(gradients, params=PARAMS, sampling=sampling, loss=loss, arrivals=arrivals, steps=steps)
+    run = partial(
+        gradients, params=PARAMS, sampling=sampling, loss=loss, arrivals=arrivals, steps=steps
+    )
     before, found = np.asarray(run(records)), []
     moved = np.zeros((len(counts), max(counts), steps))
     for row in range(max(counts)):
@@ -176,7 +212,9 @@ def weights_of_records(sampling, counts: list[int], arrivals: Arrivals, steps: i
             moved[agent, row] = (after[:, agent] - before[:, agent]) @ full / (full @ full)
     for agent, held in enumerate(counts):
         last = int(min(steps, sampling.lasts(held, arrivals)))
-        np.testing.assert_allclose(moved[agent, held:, :last], 0, atol=1e-9, err_msg="padding was used")
+        np.testing.assert_allclose(
+            moved[agent, held:, :last], 0, atol=1e-9, err_msg="padding was used"
+        )
         found.append(moved[agent, :held, :last])
     return found
 
@@ -184,7 +222,10 @@ def weights_of_records(sampling, counts: list[int], arrivals: Arrivals, steps: i
 @pytest.mark.parametrize("name", SAMPLERS)
 @pytest.mark.parametrize(("per_step", "head_start"), [(1, 0), (3, 0), (3, 4)])
 def test_exposure_and_pattern_are_what_replacing_a_record_shows(name, per_step, head_start):
-    """One record at a time is replaced. Its weight never exceeds the exposure, and its uses fit one allowed pattern."""
+    """One record at a time is replaced.
+
+    Its weight never exceeds the exposure, and its uses fit one allowed pattern.
+    """
     counts, steps, change = [14, 11], 15, 2.5
     sampling, arrivals = SAMPLERS[name](), Arrivals(per_step, head_start)
     for agent, weights in enumerate(weights_of_records(sampling, counts, arrivals, steps)):
@@ -198,7 +239,9 @@ def test_exposure_and_pattern_are_what_replacing_a_record_shows(name, per_step, 
             np.testing.assert_allclose(weights.max(axis=0), 1.0, rtol=1e-9)
         allowed = sampling.pattern(held, arrivals).uses(last)
         for used in weights > 0:
-            assert np.any(np.all(used <= allowed, axis=1)), "a record was used where its pattern does not allow it"
+            assert np.any(np.all(used <= allowed, axis=1)), (
+                "a record was used where its pattern does not allow it"
+            )
         if name == "cyclic":
             for used in weights[: held - held % per_step] > 0:
                 assert np.any(np.all(used == allowed, axis=1))
@@ -219,14 +262,18 @@ def test_patterns():
     assert Cyclic().pattern(10, arrivals) == participation.Cyclic(3)
     assert History().pattern(10, arrivals) == participation.History()
     assert Resample().pattern(10, arrivals) == participation.Every()
-    with pytest.raises(ValueError, match="per_step must be at most the agent's 2 records to go round them, got 3"):
+    with pytest.raises(
+        ValueError, match="per_step must be at most the agent's 2 records to go round them, got 3"
+    ):
         Cyclic().pattern(2, arrivals)
 
 
 def test_only_a_fresh_stream_ends():
     assert Fresh().lasts(10, Arrivals(3)) == 3
     assert Fresh().lasts(9, Arrivals(3)) == 3
-    assert all(sampler().lasts(10, Arrivals(3)) == math.inf for sampler in (History, Cyclic, Resample))
+    assert all(
+        sampler().lasts(10, Arrivals(3)) == math.inf for sampler in (History, Cyclic, Resample)
+    )
 
 
 # What is written for a size, and the number of records that it means at step k.
@@ -260,7 +307,9 @@ def fresh_rows(size, held: int, steps: int) -> list[list[int]]:
 
 
 def cyclic_rows(size, held: int, steps: int, constant: bool) -> list[list[int]]:
-    """Record by record round the data set; a constant size starts again where a full batch no longer fits."""
+    """Record by record round the data set; a constant size starts again where a full
+    batch no longer fits.
+    """
     batches, place = [], 0
     for k in range(steps):
         if constant and place + size(k) > held:
@@ -276,45 +325,73 @@ def cyclic_rows(size, held: int, steps: int, constant: bool) -> list[list[int]]:
 @pytest.mark.parametrize("loss", ["ridge", "logistic"])
 @pytest.mark.parametrize("group", GROUPS)
 def test_a_fresh_batch_is_the_plain_mean_of_the_next_records(group, loss):
-    """Several blocks of 256 records, agents whose streams end at different steps, and padding after each."""
+    """Several blocks of 256 records, agents whose streams end at different steps,
+    and padding after each.
+    """
     counts, steps = [5000, 1700, 601, 600, 256, 40, 3], 21
     records = streams(counts)
     for law in GROUPS[group]:
         written, size = LAWS[law]
-        found = gradients(records, PARAMS, sampling=Fresh(written), loss=LOSSES[loss], arrivals=ARRIVALS, steps=steps)
+        found = gradients(
+            records,
+            PARAMS,
+            sampling=Fresh(written),
+            loss=LOSSES[loss],
+            arrivals=ARRIVALS,
+            steps=steps,
+        )
         for agent, held in enumerate(counts):
             for k, rows in enumerate(fresh_rows(size, held, steps)):
                 expected = plain_mean(LOSSES[loss], one(records, agent), rows)
-                np.testing.assert_allclose(found[k, agent], expected, atol=1e-12, err_msg=f"{law}, step {k}")
+                np.testing.assert_allclose(
+                    found[k, agent], expected, atol=1e-12, err_msg=f"{law}, step {k}"
+                )
 
 
 @pytest.mark.parametrize("loss", ["ridge", "logistic"])
 @pytest.mark.parametrize("group", GROUPS)
 def test_a_cyclic_batch_begins_where_the_last_one_ended(group, loss):
-    """Round data sets of very different sizes, and all of a data set, each record once, where the size has passed it."""
+    """Round data sets of very different sizes, and all of a data set, each record once,
+    where the size has passed it.
+    """
     counts, steps = [1000, 700, 513, 256, 31, 7, 3], 21
     records = streams(counts)
     for law in GROUPS[group]:
         written, size = LAWS[law]
-        found = gradients(records, PARAMS, sampling=Cyclic(written), loss=LOSSES[loss], arrivals=ARRIVALS, steps=steps)
+        found = gradients(
+            records,
+            PARAMS,
+            sampling=Cyclic(written),
+            loss=LOSSES[loss],
+            arrivals=ARRIVALS,
+            steps=steps,
+        )
         for agent, held in enumerate(counts):
             for k, rows in enumerate(cyclic_rows(size, held, steps, constant=group != "growing")):
                 expected = plain_mean(LOSSES[loss], one(records, agent), rows)
-                np.testing.assert_allclose(found[k, agent], expected, atol=1e-12, err_msg=f"{law}, step {k}")
+                np.testing.assert_allclose(
+                    found[k, agent], expected, atol=1e-12, err_msg=f"{law}, step {k}"
+                )
 
 
 def markers(counts: tuple[int, ...]) -> Records:
-    """Records that tell themselves apart: record r has feature 1 in coordinate r only and label 1; so have the rows of padding."""
+    """Records that tell themselves apart: record r has feature 1 in coordinate r only and label 1;
+    so have the rows of padding.
+    """
     most = max(counts)
     features = np.broadcast_to(np.eye(most), (len(counts), most, most))
-    return Records(jnp.asarray(features), jnp.ones((len(counts), most)), jnp.asarray(counts, jnp.int32))
+    return Records(
+        jnp.asarray(features), jnp.ones((len(counts), most)), jnp.asarray(counts, jnp.int32)
+    )
 
 
 @lru_cache
 def shares(sampling, counts: tuple[int, ...], steps: int) -> np.ndarray:
     """(time, agent, row): the weight of every row in the mean gradient, padding included."""
     records, origin = markers(counts), jnp.zeros(max(counts))
-    found = gradients(records, origin, sampling=sampling, loss=HalfSquared(1.0), arrivals=ARRIVALS, steps=steps)
+    found = gradients(
+        records, origin, sampling=sampling, loss=HalfSquared(1.0), arrivals=ARRIVALS, steps=steps
+    )
     return -np.asarray(found)  # the residual at the origin is -1
 
 
@@ -327,7 +404,9 @@ DRAWN, DRAWN_STEPS = (700, 300, 31, 3), 21
 @pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize("name", RANDOM)
 def test_drawn_batches_have_the_right_number_of_real_records(name, group):
-    """Whole multiplicities that add up to the size, no padding, and all of the data set, each record once, where the size reaches it."""
+    """Whole multiplicities that add up to the size, no padding, and all of the data set,
+    each record once, where the size reaches it.
+    """
     for law in GROUPS[group]:
         written, size = LAWS[law]
         weights, most = shares(RANDOM[name](written), DRAWN, DRAWN_STEPS), 0
@@ -353,21 +432,29 @@ def test_drawn_batches_have_the_right_number_of_real_records(name, group):
 
 @pytest.mark.parametrize("name", RANDOM)
 def test_the_gradient_of_a_drawn_batch_is_the_mean_of_what_was_drawn(name):
-    """Which records are drawn does not depend on what is in them: the markers say which, and how often."""
+    """Which records are drawn does not depend on what is in them:
+    the markers say which, and how often.
+    """
     written, size = LAWS["steep"]
     sampling, records = RANDOM[name](written), streams(list(DRAWN))
     weights = shares(sampling, DRAWN, DRAWN_STEPS)
     for loss in (LOSSES["ridge"], LOSSES["logistic"]):
-        found = gradients(records, PARAMS, sampling=sampling, loss=loss, arrivals=ARRIVALS, steps=DRAWN_STEPS)
+        found = gradients(
+            records, PARAMS, sampling=sampling, loss=loss, arrivals=ARRIVALS, steps=DRAWN_STEPS
+        )
         for agent, held in enumerate(DRAWN):
             for k in range(DRAWN_STEPS):
-                rows = np.repeat(np.arange(700), np.rint(weights[k, agent] * min(size(k), held)).astype(int))
+                rows = np.repeat(
+                    np.arange(700), np.rint(weights[k, agent] * min(size(k), held)).astype(int)
+                )
                 expected = plain_mean(loss, one(records, agent), rows)
                 np.testing.assert_allclose(found[k, agent], expected, atol=1e-12)
 
 
 def test_subsets_are_uniform():
-    """3 to 4 of 10 records in 2,000 steps: each record's count within 6 standard deviations, false-alarm rate 10 x 2e-9."""
+    """3 to 4 of 10 records in 2,000 steps: each record's count within 6 standard deviations,
+    false-alarm rate 10 x 2e-9.
+    """
     steps = 2000
     sizes = np.array([math.ceil(3 * (k + 1) ** 0.02 - 1e-12) for k in range(steps)])
     assert set(sizes) == {3, 4}
@@ -378,8 +465,9 @@ def test_subsets_are_uniform():
 
 
 def test_draws_with_replacement_differ_between_blocks():
-    """1,500 draws from 1,501 records in six blocks hit n (1 - (1 - 1/n)^m) = 949 of them, within 6 standard deviations: false-alarm rate 2e-9
-    (blocks that repeated each other would hit 236)."""
+    """1,500 draws from 1,501 records in six blocks hit n (1 - (1 - 1/n)^m) = 949 of them, within 6
+    standard deviations: false-alarm rate 2e-9 (blocks that repeated each other would hit 236).
+    """
     held, drawn = 1501, 1500
     times = np.rint(shares(Resample(drawn), (held,), 1)[0, 0] * drawn)
     miss, both = (1 - 1 / held) ** drawn, (1 - 2 / held) ** drawn
@@ -411,7 +499,9 @@ def test_lasts_is_the_number_of_steps_that_can_be_served_in_full(law):
             served += 1
         assert Fresh(written).lasts(held, ARRIVALS) == served
     assert Fresh(written).lasts(math.inf, ARRIVALS) == math.inf
-    assert all(sampler(written).lasts(10, ARRIVALS) == math.inf for sampler in (Cyclic, Subset, Resample))
+    assert all(
+        sampler(written).lasts(10, ARRIVALS) == math.inf for sampler in (Cyclic, Subset, Resample)
+    )
 
 
 @pytest.mark.parametrize("name", ["fresh", "cyclic", "subset", "resample"])
@@ -441,18 +531,24 @@ def test_blocks_are_as_many_as_the_largest_batch_needs():
     held = np.array([100, 1000, 700])
     for name in ("cyclic", "subset", "resample"):
         window = SAMPLERS[name]("(k+1)^2.2").windows(np.arange(40), held, ARRIVALS)
-        assert window.blocks.tolist() == [-(-min(math.ceil((k + 1) ** 2.2), 1000) // 256) for k in range(40)]
+        assert window.blocks.tolist() == [
+            -(-min(math.ceil((k + 1) ** 2.2), 1000) // 256) for k in range(40)
+        ]
 
 
 @pytest.mark.parametrize("name", ["fresh", "cyclic", "subset", "resample"])
 def test_one_compiled_program_serves_every_growing_schedule_and_any_horizon(name):
-    """Late steps, large batches and other laws run the same program; a constant size is part of what is compiled."""
+    """Late steps, large batches and other laws run the same program;
+    a constant size is part of what is compiled.
+    """
     records, traces = streams([700, 300]), []
 
     @partial(jax.jit, static_argnames="sampling")
     def gradient(records, step, window, *, sampling):
         traces.append(sampling)
-        batch, _ = sampling.batch((), LOSSES["logistic"], records, step, window, ARRIVALS, jax.random.key(1))
+        batch, _ = sampling.batch(
+            (), LOSSES["logistic"], records, step, window, ARRIVALS, jax.random.key(1)
+        )
         return batch.gradient(PARAMS)
 
     for law in ("power", "steep", "geometric", "floor", "slow"):
@@ -468,13 +564,17 @@ def test_one_compiled_program_serves_every_growing_schedule_and_any_horizon(name
 
 @pytest.mark.parametrize("loss", ["ridge", "polynomial"])
 def test_two_moments_give_the_gradient_of_the_records_themselves(loss, monkeypatch):
-    """Up to 64 parameters a quadratic loss is summed up by its statistics; from 65 on, or for any other loss, block by block."""
+    """Up to 64 parameters a quadratic loss is summed up by its statistics;
+    from 65 on, or for any other loss, block by block.
+    """
 
     def form(d: int, which=loss):
         sampling, records = Cyclic("(k+1)^2.2"), one(streams([1000, 900], d=d), 1)
         window = sampling.windows(np.array([17]), np.array([900]), ARRIVALS)
         window = Window(window.start[0, 0], window.size[0, 0], window.blocks[0])
-        return sampling.batch((), LOSSES[which], records, jnp.asarray(17), window, ARRIVALS, jax.random.key(5))[0]
+        return sampling.batch(
+            (), LOSSES[which], records, jnp.asarray(17), window, ARRIVALS, jax.random.key(5)
+        )[0]
 
     quick = form(64)
     assert isinstance(quick, Statistics)
@@ -492,7 +592,12 @@ def test_more_parameters_than_moments_are_worth():
     records = streams(counts, d=65)
     params = jnp.asarray(np.random.default_rng(0).normal(size=65) / 8)
     found = gradients(
-        records, params, sampling=Cyclic("(k+1)^2.2"), loss=LOSSES["ridge"], arrivals=ARRIVALS, steps=steps
+        records,
+        params,
+        sampling=Cyclic("(k+1)^2.2"),
+        loss=LOSSES["ridge"],
+        arrivals=ARRIVALS,
+        steps=steps,
     )
     for agent, held in enumerate(counts):
         for k, rows in enumerate(cyclic_rows(size, held, steps, constant=False)):
@@ -504,7 +609,9 @@ def test_a_constant_size_of_one_block_is_taken_in_one_piece():
     records = one(streams([900]), 0)
     for size, kind in ((256, Batch), (257, Statistics)):
         window = Window(jnp.asarray(0), jnp.asarray(size), jnp.asarray(2))
-        batch, _ = Fresh(size).batch((), LOSSES["ridge"], records, jnp.asarray(0), window, ARRIVALS, jax.random.key(0))
+        batch, _ = Fresh(size).batch(
+            (), LOSSES["ridge"], records, jnp.asarray(0), window, ARRIVALS, jax.random.key(0)
+        )
         assert isinstance(batch, kind)
         expected = plain_mean(LOSSES["ridge"], records, range(size))
         np.testing.assert_allclose(batch.gradient(PARAMS), expected, atol=1e-12)
@@ -513,16 +620,21 @@ def test_a_constant_size_of_one_block_is_taken_in_one_piece():
 @pytest.mark.parametrize("group", ["growing", "seven"])
 @pytest.mark.parametrize("name", ["fresh", "cyclic", "subset", "resample"])
 def test_exposure_and_pattern_of_a_size_are_what_replacing_a_record_shows(name, group):
-    """One record at a time is replaced: its weight never exceeds the exposure, reaches it, and its uses are allowed (for a rolling window:
-    exactly what the pattern says of this very record)."""
+    """One record at a time is replaced: its weight never exceeds the exposure, reaches it, and its
+    uses are allowed (for a rolling window: exactly what the pattern says of this very record).
+    """
     counts, steps, change = [19, 7], 12, 2.5
     for law in GROUPS[group]:
         sampling, size = SAMPLERS[name](LAWS[law][0]), LAWS[law][1]
-        for held, weights in zip(counts, weights_of_records(sampling, counts, ARRIVALS, steps), strict=True):
+        for held, weights in zip(
+            counts, weights_of_records(sampling, counts, ARRIVALS, steps), strict=True
+        ):
             last = weights.shape[1]
             weights = np.where(np.abs(weights) < 1e-9, 0, weights)
             exposure = sampling.exposure(1.0, held, ARRIVALS)(np.arange(last))
-            np.testing.assert_allclose(sampling.exposure(change, held, ARRIVALS)(np.arange(last)), change * exposure)
+            np.testing.assert_allclose(
+                sampling.exposure(change, held, ARRIVALS)(np.arange(last)), change * exposure
+            )
             assert np.all(weights <= exposure * (1 + 1e-9))
             sizes = np.array([min(size(k), held) for k in range(last)])
             whole = sizes == held
@@ -542,12 +654,19 @@ def test_exposure_and_pattern_of_a_size_are_what_replacing_a_record_shows(name, 
 def test_growing_patterns(law):
     written, sized = LAWS[law][0], Cyclic(LAWS[law][0])
     assert Fresh(written).pattern(1000, ARRIVALS) == participation.Once()
-    assert Subset(written).pattern(1000, ARRIVALS) == Resample(written).pattern(1000, ARRIVALS) == participation.Every()
+    assert (
+        Subset(written).pattern(1000, ARRIVALS)
+        == Resample(written).pattern(1000, ARRIVALS)
+        == participation.Every()
+    )
     if (size := sized.constant(ARRIVALS)) is not None:
         assert sized.pattern(1000, ARRIVALS) == participation.Cyclic(1000 // size)
     else:
         assert sized.pattern(1000, ARRIVALS) == participation.Rolling(sized.size, 1000)
-    with pytest.raises(ValueError, match="sampling must be fresh, subset or resample on an endless stream, got cyclic"):
+    with pytest.raises(
+        ValueError,
+        match="sampling must be fresh, subset or resample on an endless stream, got cyclic",
+    ):
         sized.pattern(math.inf, ARRIVALS)
 
 
@@ -562,15 +681,22 @@ def test_arrived_counts_the_records_that_the_objective_is_about():
     held = np.array([100, 30])
     for k in range(20):
         used = sum(math.ceil((j + 1) ** 1.1) for j in range(k + 1))
-        assert Fresh("(k+1)^1.1").arrived(k, held, ARRIVALS).tolist() == [min(used, 100), min(used, 30)]
-        assert Fresh().arrived(k, held, Arrivals(3, 4)).tolist() == [min(4 + 3 * (k + 1), n) for n in held]
+        assert Fresh("(k+1)^1.1").arrived(k, held, ARRIVALS).tolist() == [
+            min(used, 100),
+            min(used, 30),
+        ]
+        assert Fresh().arrived(k, held, Arrivals(3, 4)).tolist() == [
+            min(4 + 3 * (k + 1), n) for n in held
+        ]
         for sampler in (Cyclic, Subset, Resample):
             assert sampler("(k+1)^1.1").arrived(k, held, ARRIVALS).tolist() == [100, 30]
 
 
 @pytest.mark.parametrize("name", ["fresh", "cyclic", "subset", "resample"])
 def test_a_size_that_grows_very_fast_is_no_cause_for_warnings(name):
-    """3^k leaves the floating-point numbers at step 647, long after any data set has been passed: nothing on the way may warn (or fail)."""
+    """3^k leaves the floating-point numbers at step 647, long after any data set has been passed:
+    nothing on the way may warn (or fail).
+    """
     sampling, held = SAMPLERS[name]("3^k"), np.array([100])
     assert sampling.windows(np.arange(4), held, ARRIVALS).size[:, 0].tolist() == [1, 3, 9, 27]
     assert sampling.lasts(100, ARRIVALS) == (4 if name == "fresh" else math.inf)
@@ -578,7 +704,9 @@ def test_a_size_that_grows_very_fast_is_no_cause_for_warnings(name):
 
 
 def test_sizes_beyond_the_counter_are_refused_and_not_wrapped_round():
-    """On an endless stream 2^k passes 2^31 records at step 31: a wrapped size would silently give a gradient over no records."""
+    """On an endless stream 2^k passes 2^31 records at step 31: a wrapped size would silently give a
+    gradient over no records.
+    """
     try:
         window = Fresh("2^k").windows(np.array([30, 31, 40]), np.array([math.inf]), ARRIVALS)
     except (ValueError, OverflowError):

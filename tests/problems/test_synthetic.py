@@ -1,4 +1,6 @@
-"""The synthetic(alpha, beta) data: what it is drawn from, what is enforced, and what does not change."""
+"""The synthetic(alpha, beta) data: what it is drawn from, what is enforced,
+and what does not change.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,10 @@ from hearsay.problems.synthetic import _learner
 
 def learners(count, alpha, beta, records=2, dimension=1000):
     """Unshortened features of many learners, (count, records, dimension), and their labels."""
-    drawn = [_learner(np.random.default_rng([7, k]), records, dimension, alpha, beta) for k in range(count)]
+    drawn = [
+        _learner(np.random.default_rng([7, k]), records, dimension, alpha, beta)
+        for k in range(count)
+    ]
     return np.stack([d[0] for d in drawn]), np.stack([d[1] for d in drawn])
 
 
@@ -28,27 +33,35 @@ def test_shapes_and_labels():
 
 
 def test_records_have_variances_that_fall_like_j_to_the_minus_1_2():
-    """The sample variance of m normal values is chi-square: a relative error above 5 sqrt(2/m) has probability below 6e-7, for 20 coordinates 1.2e-5."""
+    """The sample variance of m normal values is chi-square: a relative error above 5 sqrt(2/m) has
+    probability below 6e-7, for 20 coordinates 1.2e-5.
+    """
     features, *_ = _learner(np.random.default_rng(0), 20_000, 20, 0.1, 0.1)
     expected = np.arange(1, 21) ** -1.2
     assert np.all(np.abs(features.var(axis=0, ddof=1) / expected - 1) < 5 * np.sqrt(2 / 20_000))
 
 
 def test_the_shift_of_the_means_has_variance_beta():
-    """B_k is the mean over 1000 coordinates up to a variance below 0.01: 400 of them have a sample variance within 5 sqrt(2/400) of beta + that (false alarm 6e-7)."""
+    """B_k is the mean over 1000 coordinates up to a variance below 0.01:
+    400 of them have a sample variance within 5 sqrt(2/400) of beta + that (false alarm 6e-7).
+    """
     features, _ = learners(400, 0.0, 0.5)
     shifts = features.mean(axis=(1, 2))
     assert abs(shifts.var(ddof=1) / 0.5 - 1) < 5 * np.sqrt(2 / 400) + 0.02
 
 
 def test_heterogeneity_of_features_grows_with_beta():
-    spread = [learners(200, 0.0, beta, dimension=100)[0].mean(axis=(1, 2)).var() for beta in (0.0, 0.1, 1.0)]
+    spread = [
+        learners(200, 0.0, beta, dimension=100)[0].mean(axis=(1, 2)).var()
+        for beta in (0.0, 0.1, 1.0)
+    ]
     assert 0 < spread[0] < spread[1] / 3 < spread[2] / 9
 
 
 def test_heterogeneity_of_models_grows_with_alpha():
-    """With beta = 1 a learner's mean margin has a standard deviation of about 14 without and 100 with alpha = 1, against 2 to 3 within a learner: more of the
-    learners have one label only."""
+    """With beta = 1 a learner's mean margin has a standard deviation of about 14 without and 100
+    with alpha = 1, against 2 to 3 within a learner: more of the learners have one label only.
+    """
 
     def mixed(alpha):
         _, labels = learners(400, alpha, 1.0, records=40, dimension=100)
@@ -62,7 +75,11 @@ def test_labels_are_the_sign_of_the_learners_own_margin():
     """Every learner's records are separable by a hyperplane with an intercept: its own."""
     rng = np.random.default_rng([0, 4, *b"synthetic"])
     centre, shift = np.sqrt(0.1) * rng.normal(), np.sqrt(0.1) * rng.normal()
-    weights, bias, mean = rng.normal(centre, 1.0, 6), rng.normal(centre, 1.0), rng.normal(shift, 1.0, 6)
+    weights, bias, mean = (
+        rng.normal(centre, 1.0, 6),
+        rng.normal(centre, 1.0),
+        rng.normal(shift, 1.0, 6),
+    )
     problem = synthetic(agents=5, records=300, dimension=6, feature_bound=1e6)
     np.testing.assert_array_equal(problem.labels[4], problem.features[4] @ weights + bias > 0)
     assert np.abs(problem.features[4].mean(axis=0) - mean).max() < 0.4
@@ -80,10 +97,15 @@ def test_the_bound_is_enforced_and_declared_so():
 
 
 def test_more_learners_or_records_do_not_change_those_there_are():
-    small, large = synthetic(agents=2, records=5, dimension=4), synthetic(agents=4, records=9, dimension=4)
+    small, large = (
+        synthetic(agents=2, records=5, dimension=4),
+        synthetic(agents=4, records=9, dimension=4),
+    )
     np.testing.assert_array_equal(small.features, large.features[:2, :5])
     np.testing.assert_array_equal(small.test_features, large.test_features[:200])
-    assert not np.array_equal(small.features, synthetic(agents=2, records=5, dimension=4, seed=1).features)
+    assert not np.array_equal(
+        small.features, synthetic(agents=2, records=5, dimension=4, seed=1).features
+    )
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,9 @@ def test_report_has_the_headline_numbers_and_figures(run, tmp_path):
 
 
 def test_same_run_same_bytes(run, tmp_path):
-    assert run_report(run, tmp_path / "a").read_bytes() == run_report(run, tmp_path / "b").read_bytes()
+    assert (
+        run_report(run, tmp_path / "a").read_bytes() == run_report(run, tmp_path / "b").read_bytes()
+    )
 
 
 def test_the_printed_algorithm_is_code_that_rebuilds_it(run, tmp_path):
@@ -122,18 +124,27 @@ def test_the_printed_algorithm_is_code_that_rebuilds_it(run, tmp_path):
 
 def test_names_are_escaped(run, tmp_path):
     evil = "<script>alert(1)</script>"
-    named = replace(run, problem=replace(run.problem, name=evil), graph=replace(run.graph, name=evil), stopped=evil)
+    named = replace(
+        run,
+        problem=replace(run.problem, name=evil),
+        graph=replace(run.graph, name=evil),
+        stopped=evil,
+    )
     assert "&lt;script&gt;" in written(named, tmp_path / "run")
     figure, ax = new_figure()
     ax.set_title(evil)
     extra = ((evil, [evil, "b"], [[evil, 1.5]]),)
-    path = comparison_report({evil: run, "b": named}, tmp_path / "cmp", evil, [evil], extra, [(evil, figure)])
+    path = comparison_report(
+        {evil: run, "b": named}, tmp_path / "cmp", evil, [evil], extra, [(evil, figure)]
+    )
     assert checked(path).count("&lt;script&gt;") > 10
 
 
 def test_early_end_is_visible(problem, graph, tmp_path):
     first = hs.certify(hs.ldp_online(), problem, graph, 5)
-    stopped = hs.simulate(hs.ldp_online(), problem, graph, steps=30, seeds=3, budget=max(first.epsilon))
+    stopped = hs.simulate(
+        hs.ldp_online(), problem, graph, steps=30, seeds=3, budget=max(first.epsilon)
+    )
     assert stopped.stopped
     page = written(stopped, tmp_path)
     assert "The run ended early" in page
@@ -149,10 +160,14 @@ def test_no_noise_is_no_guarantee(problem, graph, tmp_path):
 
 
 def test_one_unbounded_agent_is_named(run, tmp_path):
-    budgets = tuple(replace(b, epsilon=math.inf) if b.agent == 3 else b for b in run.certificate.budgets)
+    budgets = tuple(
+        replace(b, epsilon=math.inf) if b.agent == 3 else b for b in run.certificate.budgets
+    )
     spent = run.spent.copy()
     spent[1:, 3] = np.inf
-    page = written(replace(run, certificate=replace(run.certificate, budgets=budgets), spent=spent), tmp_path)
+    page = written(
+        replace(run, certificate=replace(run.certificate, budgets=budgets), spent=spent), tmp_path
+    )
     assert "epsilon is infinite for agent 3." in page
     assert "agent 3: infinite" in page
 
@@ -176,7 +191,13 @@ def test_gaussian_noise_shows_rho_and_delta(problem, graph, tmp_path):
 def test_a_page_says_what_the_text_says():
     """One layout for both: columns, names, what is not covered."""
     budget = AgentBudget(
-        0, 0.0, "basis", "every step", "step 3", assumptions=(Assumption("declared", "a stream"),), delta=0.125
+        0,
+        0.0,
+        "basis",
+        "every step",
+        "step 3",
+        assumptions=(Assumption("declared", "a stream"),),
+        delta=0.125,
     )
     cert = Certificate(
         "ternary-dsgd",
@@ -196,12 +217,17 @@ def test_a_page_says_what_the_text_says():
 
 def test_regression_reports_test_error(tmp_path):
     problem = hs.problems.ridge(agents=4, records=50)
-    regression = hs.simulate(hs.Dsgd(), problem, hs.graphs.star(4), steps=2, seeds=2, reference=False)
+    regression = hs.simulate(
+        hs.Dsgd(), problem, hs.graphs.star(4), steps=2, seeds=2, reference=False
+    )
     assert "<h3>Test error</h3>" in written(regression, tmp_path)
 
 
 def test_theory_findings_are_listed(run, tmp_path, monkeypatch):
-    findings = [Finding("Theorem 1, step", False, "1 <= 0.5", -0.5), Finding("Theorem 5 <ii>", True, "finite", None)]
+    findings = [
+        Finding("Theorem 1, step", False, "1 <= 0.5", -0.5),
+        Finding("Theorem 5 <ii>", True, "finite", None),
+    ]
     monkeypatch.setattr(type(run.algorithm), "theory", lambda *_: findings)
     page = written(run, tmp_path / "some")
     assert "1 of 2 fail" in page
@@ -212,17 +238,33 @@ def test_theory_findings_are_listed(run, tmp_path, monkeypatch):
 
 
 def test_large_network(run, tmp_path):
-    """The numbers are those of five agents, over and over: what is looked at is how much a page says."""
+    """The numbers are those of five agents, over and over:
+    what is looked at is how much a page says.
+    """
     graph, problem = hs.graphs.random(400), hs.problems.ridge(agents=400, records=5)
     cert = hs.certify(hs.ldp_online(), problem, graph, 30)
-    raw = {name: np.repeat(v, 4, axis=2)[:, :, :16] if v.ndim == 3 else v for name, v in run.raw.items()}
+    raw = {
+        name: np.repeat(v, 4, axis=2)[:, :, :16] if v.ndim == 3 else v
+        for name, v in run.raw.items()
+    }
     wide = replace(
-        run, algorithm=hs.ldp_online(), problem=replace(problem, loss=run.problem.loss, labels=1.0 * (problem.labels > 0)), graph=graph, certificate=cert, raw=raw,
+        run,
+        algorithm=hs.ldp_online(),
+        problem=replace(problem, loss=run.problem.loss, labels=1.0 * (problem.labels > 0)),
+        graph=graph,
+        certificate=cert,
+        raw=raw,
         spent=np.tile(run.spent, 80),
-    )  # fmt: skip
+    )
     page = written(wide, tmp_path)
-    rows = page.partition("Budget of every agent")[2].partition("</table>")[0].count('<tr><th scope="row"')
-    assert rows == len({str(b.epsilon) for b in wide.certificate.budgets}) < 20, "equal budgets share a row"
+    rows = (
+        page.partition("Budget of every agent")[2]
+        .partition("</table>")[0]
+        .count('<tr><th scope="row"')
+    )
+    assert rows == len({str(b.epsilon) for b in wide.certificate.budgets}) < 20, (
+        "equal budgets share a row"
+    )
     assert "Models are measured on 16 of the 400 agents" in page
 
 
@@ -231,9 +273,13 @@ def test_comparison_sets_runs_side_by_side(run, problem, graph, tmp_path):
     figure, ax = new_figure()
     ax.plot([0, 1], [0, 1])
     path = comparison_report(
-        {"ours": run, "baseline": other}, tmp_path, "Two runs", ["Why we looked."],
-        [("Extra", ["name", "value"], [["x", 12345.678], ["y", None]])], [("An extra figure", figure)],
-    )  # fmt: skip
+        {"ours": run, "baseline": other},
+        tmp_path,
+        "Two runs",
+        ["Why we looked."],
+        [("Extra", ["name", "value"], [["x", 12345.678], ["y", None]])],
+        [("An extra figure", figure)],
+    )
     page = checked(path)
     assert page.count("<svg ") == 4  # accuracy and consensus are shared; budgets; and the extra one
     assert f">{show(max(other.certificate.epsilon))}<small>" in page
@@ -243,7 +289,9 @@ def test_comparison_sets_runs_side_by_side(run, problem, graph, tmp_path):
     again = comparison_report({"ours": run, "baseline": other}, tmp_path / "x", "Two runs")
     assert (
         again.read_bytes()
-        == comparison_report({"ours": run, "baseline": other}, tmp_path / "y", "Two runs").read_bytes()
+        == comparison_report(
+            {"ours": run, "baseline": other}, tmp_path / "y", "Two runs"
+        ).read_bytes()
     )
 
 
@@ -255,9 +303,18 @@ def test_comparison_of_nothing_but_tables(tmp_path):
 
 @pytest.mark.parametrize(
     ("value", "said"),
-    [(0.0, "0"), (0.00012345, "0.0001234"), (12345.6, "12,350"), (1e-5, "10⁻⁵"), (2.5e7, "2.5 × 10⁷"), (-3.0, "-3"),
-     (math.inf, "infinite"), (0.99996, "1"), (999999.9, "10⁶")],
-)  # fmt: skip
+    [
+        (0.0, "0"),
+        (0.00012345, "0.0001234"),
+        (12345.6, "12,350"),
+        (1e-5, "10⁻⁵"),
+        (2.5e7, "2.5 × 10⁷"),
+        (-3.0, "-3"),
+        (math.inf, "infinite"),
+        (0.99996, "1"),
+        (999999.9, "10⁶"),
+    ],
+)
 def test_quantity(value, said):
     assert numbers.quantity(value) == said
 

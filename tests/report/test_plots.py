@@ -1,4 +1,6 @@
-"""Figures: what they show, and that odd runs (no reference, no noise, many agents) are drawn rather than refused."""
+"""Figures: what they show, and that odd runs (no reference, no noise, many agents) are drawn
+rather than refused.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from hearsay.report.style import new_figure
 def run() -> hs.Run:
     problem = hs.problems.logistic("digits", agents=5)
     noise = [hs.PowerLaw(1.0, 0.1 + 0.01 * i) for i in range(1, 6)]
-    return hs.simulate(hs.ldp_online(noise=noise), problem, hs.graphs.ring(5, weight=0.3), steps=30, seeds=3)
+    return hs.simulate(
+        hs.ldp_online(noise=noise), problem, hs.graphs.ring(5, weight=0.3), steps=30, seeds=3
+    )
 
 
 def axes():
@@ -60,17 +64,30 @@ def test_unknown_metric_is_named(run):
 
 
 @pytest.mark.parametrize(
-    ("late", "scale"), [([1.0, 0.5], "linear"), ([1.0, 0.01], "log"), ([1.0, -0.01], "linear"), ([1.0, 0.0], "linear")]
+    ("late", "scale"),
+    [
+        ([1.0, 0.5], "linear"),
+        ([1.0, 0.01], "log"),
+        ([1.0, -0.01], "linear"),
+        ([1.0, 0.0], "linear"),
+    ],
 )
 def test_log_scale_only_for_positive_values_over_a_decade(run, late, scale):
     values = np.array([0.0, *late])[:, None]
     raw = {**run.raw, "consensus_error": values}
     raw = {name: v[:3] for name, v in raw.items()}
-    assert plots.curve(replace(run, steps=run.steps[:3], raw=raw), "consensus_error", axes()).get_yscale() == scale
+    assert (
+        plots.curve(
+            replace(run, steps=run.steps[:3], raw=raw), "consensus_error", axes()
+        ).get_yscale()
+        == scale
+    )
 
 
 def test_a_metric_that_was_not_measured_is_said_to_be_so(run):
-    blind = replace(run, raw={**run.raw, "tracking_error": np.full_like(run.raw["tracking_error"], np.nan)})
+    blind = replace(
+        run, raw={**run.raw, "tracking_error": np.full_like(run.raw["tracking_error"], np.nan)}
+    )
     assert not plots.measured(blind, "tracking_error")
     ax = plots.curve(blind, "tracking_error", axes())
     assert not ax.lines
@@ -80,7 +97,9 @@ def test_a_metric_that_was_not_measured_is_said_to_be_so(run):
 def test_a_diverging_seed_leaves_a_gap_instead_of_an_error(run):
     raw = run.raw["consensus_error"].copy()
     raw[-3:, 0], raw[-1, 1] = np.inf, -np.inf
-    ax = plots.curve(replace(run, raw={**run.raw, "consensus_error": raw}), "consensus_error", axes())
+    ax = plots.curve(
+        replace(run, raw={**run.raw, "consensus_error": raw}), "consensus_error", axes()
+    )
     assert np.isnan(ax.lines[0].get_ydata()[-3:]).all()
     ax.figure.canvas.draw()
 
@@ -118,7 +137,9 @@ def test_infinite_budgets_are_named_not_drawn(run):
     ax = plots.budget(spending(run, spent), axes())
     assert ax.get_legend().get_texts()[-1].get_text() == "agent 2: infinite"
     spent[1:] = np.inf
-    assert plots.budget(spending(run, spent), axes()).texts[0].get_text() == "infinite for every agent"
+    assert (
+        plots.budget(spending(run, spent), axes()).texts[0].get_text() == "infinite for every agent"
+    )
 
 
 def test_gaussian_budget_names_its_delta(run):
@@ -131,7 +152,8 @@ def test_every_kind_of_network_is_drawn_with_its_agents(name):
     agents = 5 if name == "five-agents" else 6
     graph = hs.graphs.BUILDERS[name](agents)
     ax = plots.network(graph, axes(), values=np.arange(1.0, agents + 1))
-    assert [t.get_text() for t in ax.texts if t.get_text()] == list("012345"[:agents])  # arrows are texts without words
+    # Arrows are texts without words.
+    assert [t.get_text() for t in ax.texts if t.get_text()] == list("012345"[:agents])
     places = ax.collections[-1].get_offsets()
     gaps = np.linalg.norm(places[:, None] - places[None], axis=-1) + np.eye(agents)
     assert gaps.min() > 0.1
@@ -151,7 +173,9 @@ def test_one_way_links_are_arrows():
     assert sum(hasattr(t, "arrow_patch") and t.arrow_patch is not None for t in ax.texts) == 3
 
 
-@pytest.mark.parametrize("graph", [hs.graphs.random(200), hs.graphs.complete(300)], ids=lambda g: g.name)
+@pytest.mark.parametrize(
+    "graph", [hs.graphs.random(200), hs.graphs.complete(300)], ids=lambda g: g.name
+)
 def test_a_large_network_is_drawn_quickly_and_without_labels(graph):
     began = time.perf_counter()
     ax = plots.network(graph, axes(), values=np.linspace(1, 2, graph.agents))

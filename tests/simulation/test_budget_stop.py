@@ -1,4 +1,6 @@
-"""What a budget means: no run ends with a certificate above it, whatever the algorithm and the mechanism."""
+"""What a budget means: no run ends with a certificate above it,
+whatever the algorithm and the mechanism.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,12 @@ def spent(algorithm, messages: int, delta: float) -> np.ndarray:
 def test_no_certificate_is_above_its_budget(name, mechanism):
     algorithm = hs.REGISTRY[name](mechanism=mechanism, noise=NOISE)
     after = {m: spent(algorithm, m, DELTA) for m in (STEPS, STEPS // 2)}
-    for whole in (after[STEPS], after[STEPS // 2], np.nextafter(after[STEPS // 2], 0), 0.4 * after[STEPS]):
+    for whole in (
+        after[STEPS],
+        after[STEPS // 2],
+        np.nextafter(after[STEPS // 2], 0),
+        0.4 * after[STEPS],
+    ):
         budget, delta = whole.tolist(), DELTA
         if unit(algorithm) == "delta":
             budget, delta = [2.0, 1e-3, 50.0], float(whole.max())
@@ -48,24 +55,40 @@ def test_no_certificate_is_above_its_budget(name, mechanism):
         if steps == STEPS:
             assert why is None
         else:
-            assert np.any(spent(algorithm, steps + 1, delta) > limits * (1 - 1e-5)), "no message is held back in vain"
+            assert np.any(spent(algorithm, steps + 1, delta) > limits * (1 - 1e-5)), (
+                "no message is held back in vain"
+            )
 
 
 def test_ternary_messages_stop_at_the_delta_that_was_given():
-    """Their epsilon is 0 until their delta is 1, where it is infinite: the delta is what a budget stops at."""
+    """Their epsilon is 0 until their delta is 1, where it is infinite:
+    the delta is what a budget stops at.
+    """
     algorithm = hs.TernaryDsgd(noise=5.0, sampling=hs.History())
     whole = spent(algorithm, STEPS, 0.5)
     assert whole.max() == 1.0, "left alone, the messages tell everything"
     told: list[float] = []
     run = hs.simulate(
-        algorithm, PROBLEM, GRAPH, steps=STEPS, budget=2.0, delta=0.3, reference=False, progress=lambda *a: told.append(a[2])
-    )  # fmt: skip
+        algorithm,
+        PROBLEM,
+        GRAPH,
+        steps=STEPS,
+        budget=2.0,
+        delta=0.3,
+        reference=False,
+        progress=lambda *a: told.append(a[2]),
+    )
     sent = int(run.steps[-1])
     assert 1 < sent < STEPS
     assert run.certificate.epsilon == [0.0] * 3 and run.certificate.slack <= 0.3
     assert spent(algorithm, sent + 1, 0.3).max() > 0.3
-    assert run.stopped == f"agent 0 may spend delta = 0.3: message {sent} would exceed it and was not sent"
-    np.testing.assert_allclose(run.spent[-1], [b.delta for b in run.certificate.budgets], rtol=1e-12)
+    assert (
+        run.stopped
+        == f"agent 0 may spend delta = 0.3: message {sent} would exceed it and was not sent"
+    )
+    np.testing.assert_allclose(
+        run.spent[-1], [b.delta for b in run.certificate.budgets], rtol=1e-12
+    )
     assert told[-1] == run.spent[-1].max(), "progress tells the same number"
 
 
@@ -76,7 +99,9 @@ def test_a_budget_of_ternary_messages_needs_a_delta():
         lambda: messages_within(algorithm, PROBLEM, GRAPH, 3, 2.0),
         lambda: allowance(algorithm, [2.0], None),
     ):
-        with pytest.raises(ValueError, match="delta must be given for a budget of ternary messages"):
+        with pytest.raises(
+            ValueError, match="delta must be given for a budget of ternary messages"
+        ):
             call()
     with pytest.raises(ValueError, match="delta must be given to calibrate a ternary quantizer"):
         calibrate(algorithm, PROBLEM, GRAPH, 3, 2.0)
@@ -84,7 +109,11 @@ def test_a_budget_of_ternary_messages_needs_a_delta():
 
 @pytest.mark.parametrize("horizon", [STEPS, math.inf])
 def test_a_calibrated_ternary_quantizer_spends_the_delta_that_was_given(horizon):
-    algorithm = hs.TernaryDsgd(noise=hs.PowerLaw(5.0, 0.6), step=hs.PowerLaw(0.1, -0.9), sampling=hs.Fresh())
-    found = certify(calibrate(algorithm, PROBLEM, GRAPH, horizon, 2.0, delta=0.01), PROBLEM, GRAPH, horizon)
+    algorithm = hs.TernaryDsgd(
+        noise=hs.PowerLaw(5.0, 0.6), step=hs.PowerLaw(0.1, -0.9), sampling=hs.Fresh()
+    )
+    found = certify(
+        calibrate(algorithm, PROBLEM, GRAPH, horizon, 2.0, delta=0.01), PROBLEM, GRAPH, horizon
+    )
     assert found.epsilon == [0.0] * 3
     assert 0.0099 < found.slack <= 0.01

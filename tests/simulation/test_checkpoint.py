@@ -52,7 +52,9 @@ def test_a_truncated_file_is_refused(tmp_path, keep):
     save(tmp_path, arrays(0))
     content = (tmp_path / NAME).read_bytes()
     (tmp_path / NAME).write_bytes(content[:keep])
-    with pytest.raises(DamagedCheckpoint, match=r"checkpoint.npz is damaged \(its checksum does not match\)"):
+    with pytest.raises(
+        DamagedCheckpoint, match=r"checkpoint.npz is damaged \(its checksum does not match\)"
+    ):
         load(tmp_path)
 
 
@@ -103,7 +105,9 @@ def test_a_crash_while_saving_leaves_the_checkpoint_before(tmp_path, monkeypatch
     with pytest.raises(RuntimeError, match="power cut"):
         save(tmp_path, arrays(1))
     monkeypatch.undo()
-    assert (tmp_path / NAME).exists() == (moment == "fsync"), "the other crash fell between the two renames"
+    assert (tmp_path / NAME).exists() == (moment == "fsync"), (
+        "the other crash fell between the two renames"
+    )
     assert_holds(tmp_path, 0)
     save(tmp_path, arrays(2))
     assert_holds(tmp_path, 2)
@@ -123,12 +127,16 @@ def full(*_) -> None:
 
 
 @pytest.mark.parametrize("moment", ["fsync", "replace"])
-def test_a_full_disk_leaves_the_old_file_whole_and_is_said_with_its_path(tmp_path, monkeypatch, moment):
+def test_a_full_disk_leaves_the_old_file_whole_and_is_said_with_its_path(
+    tmp_path, monkeypatch, moment
+):
     path = tmp_path / "file.txt"
     write_atomically(path, b"old")
     write_atomically(path, b"new")
     monkeypatch.setattr(_files.os, moment, full)
-    with pytest.raises(OSError, match=f"cannot write it: No space left on device: '{path}'") as caught:
+    with pytest.raises(
+        OSError, match=f"cannot write it: No space left on device: '{path}'"
+    ) as caught:
         write_atomically(path, b"newer")
     assert caught.value.errno == errno.ENOSPC
     assert os.listdir(tmp_path) == ["file.txt"]

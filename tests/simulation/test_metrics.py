@@ -1,4 +1,6 @@
-"""Metrics: the reference is the optimum that slow methods find, and the numbers are their formulas."""
+"""Metrics: the reference is the optimum that slow methods find,
+and the numbers are their formulas.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,10 @@ def objective(problem: Problem, step: int, params: np.ndarray) -> float:
     """F_t of paper P1, (2), as printed: a mean over agents of their mean loss so far."""
     total = 0.0
     for i in range(problem.agents):
-        seen = min(problem.arrivals.head_start + (step + 1) * problem.arrivals.per_step, int(problem.counts[i]))
+        seen = min(
+            problem.arrivals.head_start + (step + 1) * problem.arrivals.per_step,
+            int(problem.counts[i]),
+        )
         a, b = problem.features[i, :seen], problem.labels[i, :seen]
         m = a @ params
         each = np.log1p(np.exp(m)) - b * m if isinstance(problem.loss, Logistic) else (m - b) ** 2
@@ -48,7 +53,9 @@ def objective(problem: Problem, step: int, params: np.ndarray) -> float:
 def test_the_reference_is_what_scipy_finds(name):
     problem, reference = PROBLEMS[name], Reference(PROBLEMS[name])
     for step in STEPS:
-        slow = optimize.minimize(lambda x, s=step: objective(problem, s, x), np.zeros(3), method="BFGS", tol=1e-9)
+        slow = optimize.minimize(
+            lambda x, s=step: objective(problem, s, x), np.zeros(3), method="BFGS", tol=1e-9
+        )
         best = reference.at(step)
         np.testing.assert_allclose(best.params, slow.x, atol=2e-5)
         assert best.value == pytest.approx(objective(problem, step, best.params), abs=1e-12)
@@ -57,11 +64,15 @@ def test_the_reference_is_what_scipy_finds(name):
 
 @pytest.mark.parametrize("name", ["logistic clipped", "ridge clipped"])
 def test_clipping_is_no_part_of_the_objective(name):
-    """What clipping costs must show in the metrics, so the reference is the optimum of the plain loss."""
+    """What clipping costs must show in the metrics, so the reference is the optimum
+    of the plain loss.
+    """
     problem = PROBLEMS[name]
     plain = Reference(replace(problem, loss=replace(problem.loss, clip=None)))
     for step in STEPS:
-        np.testing.assert_array_equal(Reference(problem).at(step).params, Reference(plain.problem).at(step).params)
+        np.testing.assert_array_equal(
+            Reference(problem).at(step).params, Reference(plain.problem).at(step).params
+        )
 
 
 @pytest.mark.parametrize("name", ["logistic clipped", "ridge clipped"])
@@ -79,13 +90,22 @@ def regret_of(problem: Problem, models: np.ndarray, step: int, best) -> np.ndarr
 def measured(problem: Problem, models: np.ndarray, step: int, best, watched=None):
     watched = np.arange(problem.agents) if watched is None else watched
     return measure(
-        jnp.asarray(models), jnp.asarray(watched), problem.records, jnp.asarray(problem.arrived(step)),
-        jnp.asarray(best.params), jnp.asarray(best.value), jnp.asarray(problem.test_features), jnp.asarray(problem.test_labels),
-        loss=problem.loss, classification=problem.classification,
-    )  # fmt: skip
+        jnp.asarray(models),
+        jnp.asarray(watched),
+        problem.records,
+        jnp.asarray(problem.arrived(step)),
+        jnp.asarray(best.params),
+        jnp.asarray(best.value),
+        jnp.asarray(problem.test_features),
+        jnp.asarray(problem.test_labels),
+        loss=problem.loss,
+        classification=problem.classification,
+    )
 
 
-def slow_projected_gradient(problem: Problem, step: int, project, rounds: int = 30_000) -> np.ndarray:
+def slow_projected_gradient(
+    problem: Problem, step: int, project, rounds: int = 30_000
+) -> np.ndarray:
     params, rate = np.zeros(problem.dimension), 0.5 / problem.loss.curvature[1]
     for _ in range(rounds):
         total = problem.loss.regulariser * params
@@ -108,11 +128,14 @@ def test_an_optimum_on_the_edge_of_a_small_ball(name):
     slow = slow_projected_gradient(problem, 4, lambda x: x * min(1.0, radius / np.linalg.norm(x)))
     np.testing.assert_allclose(best.params, slow, atol=1e-7)
     assert np.linalg.norm(best.params) == pytest.approx(radius)
-    assert np.abs(best.params - inner * 0.5).max() > 1e-4, "the optimum on the edge is not the projected free one"
+    assert np.abs(best.params - inner * 0.5).max() > 1e-4, (
+        "the optimum on the edge is not the projected free one"
+    )
 
 
 def test_an_optimum_on_the_edge_of_a_box():
-    low, high = -0.05, 5.0  # cuts off a negative coordinate of an optimum that is shorter than the box's corner
+    # Cuts off a negative coordinate of an optimum that is shorter than the box's corner.
+    low, high = -0.05, 5.0
     problem = replace(PROBLEMS["ridge"], domain=Box(low, high))
     best = Reference(problem).at(4)
     slow = slow_projected_gradient(problem, 4, lambda x: np.clip(x, low, high))
@@ -126,12 +149,16 @@ def test_the_reference_does_not_depend_on_the_order_of_questions():
     two = [backward.at(s) for s in STEPS[::-1]][::-1]
     for a, b in zip(one, two, strict=True):
         np.testing.assert_allclose(a.params, b.params, atol=1e-7)
-    assert forward.at(STEPS[-1]) is forward.at(STEPS[-1] + 100), "once all records are here nothing is computed again"
+    assert forward.at(STEPS[-1]) is forward.at(STEPS[-1] + 100), (
+        "once all records are here nothing is computed again"
+    )
 
 
 @pytest.mark.parametrize("radius", [0.3, 50.0])
 def test_no_model_inside_the_domain_has_negative_regret(radius):
-    """Models of a noisy run, read at many steps, on a ball that cuts the optimum off and on one that does not."""
+    """Models of a noisy run, read at many steps, on a ball that cuts the optimum off
+    and on one that does not.
+    """
     problem = logistic(DATA, ridge=0.05, radius=radius, **OPTIONS)
     algorithm = hs.ldp_online(step=hs.PowerLaw(0.5, -0.7), noise=0.02)
     run = hs.simulate(algorithm, problem, hs.graphs.ring(3), steps=30, every=1, seeds=2, spread=0.5)

@@ -1,4 +1,6 @@
-"""Regret: against a plain loop over rounds and learners, and minima against what is known about them."""
+"""Regret: against a plain loop over rounds and learners,
+and minima against what is known about them.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,17 @@ from hearsay.simulation.regret import comparators, minima, online_regret
 from hearsay.simulation.session import Session
 
 TAU, ROUNDS = 3, 6
-PROBLEM = hs.problems.synthetic(agents=4, records=TAU * ROUNDS, dimension=3, feature_bound=2.0, radius=4.0)
+PROBLEM = hs.problems.synthetic(
+    agents=4, records=TAU * ROUNDS, dimension=3, feature_bound=2.0, radius=4.0
+)
 GRAPH = hs.graphs.complete(4)
 FRESH = hs.Fresh(float(TAU))
 
 
 def algorithm(kind="toeplitz", noise=0.5, rounds=ROUNDS, **options):
-    return hs.CorrelatedFederated(step=0.2, horizon=rounds, factorization=kind, noise=noise, sampling=FRESH, **options)
+    return hs.CorrelatedFederated(
+        step=0.2, horizon=rounds, factorization=kind, noise=noise, sampling=FRESH, **options
+    )
 
 
 def logistic(x, a, b):
@@ -34,7 +40,9 @@ def logistic(x, a, b):
 def test_regret_of_a_noiseless_run_by_hand():
     """The algorithm, the losses and both regrets written out with loops."""
     problem = replace(PROBLEM, loss=replace(PROBLEM.loss, ridge=0.1))
-    found = online_regret(hs.FederatedNoiseless(step=0.2, horizon=ROUNDS, sampling=FRESH), problem, GRAPH, ROUNDS, 2)
+    found = online_regret(
+        hs.FederatedNoiseless(step=0.2, horizon=ROUNDS, sampling=FRESH), problem, GRAPH, ROUNDS, 2
+    )
     x, losses = np.zeros(3), []
 
     def value(x, records):
@@ -58,13 +66,21 @@ def test_regret_of_a_noiseless_run_by_hand():
         everything.append(records)
         x = x - 0.2 * TAU * np.mean(sent, axis=0)
     fixed = best([record for records in everything for record in records]).x
-    static = [loss - value(fixed, records) for loss, records in zip(losses, everything, strict=True)]
+    static = [
+        loss - value(fixed, records) for loss, records in zip(losses, everything, strict=True)
+    ]
     dynamic = np.array(losses) - least
     for seed in range(2):
         np.testing.assert_allclose(found.losses[:, seed], losses, rtol=1e-10)
-        np.testing.assert_allclose(found.dynamic[:, seed], TAU * np.cumsum(dynamic), rtol=1e-5, atol=1e-5)
-        np.testing.assert_allclose(found.static[:, seed], TAU * np.cumsum(static), rtol=1e-5, atol=1e-5)
-        np.testing.assert_allclose(found.averaged()[-1, seed], np.mean(dynamic), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            found.dynamic[:, seed], TAU * np.cumsum(dynamic), rtol=1e-5, atol=1e-5
+        )
+        np.testing.assert_allclose(
+            found.static[:, seed], TAU * np.cumsum(static), rtol=1e-5, atol=1e-5
+        )
+        np.testing.assert_allclose(
+            found.averaged()[-1, seed], np.mean(dynamic), rtol=1e-5, atol=1e-6
+        )
     hits = (problem.test_features @ found.models[2, 0] > 0) == problem.test_labels
     assert found.accuracy[2, 0] == hits.mean()
     assert 0 <= found.gap < 1e-6
@@ -96,14 +112,18 @@ def test_minima_over_a_ball_match_a_general_solver():
                 return loss.values(features[k] @ x, labels[k]).mean() + 0.01 * x @ x
 
             inside = {"type": "ineq", "fun": lambda x, radius=radius: radius**2 - x @ x}
-            other = optimize.minimize(value, np.zeros(3), constraints=[inside], method="SLSQP", options={"ftol": 1e-14})
+            other = optimize.minimize(
+                value, np.zeros(3), constraints=[inside], method="SLSQP", options={"ftol": 1e-14}
+            )
             assert found.values[k] <= value(found.params[k]) + 1e-12
             assert abs(found.values[k] - other.fun) < 1e-7
             assert np.linalg.norm(found.params[k]) <= radius * (1 + 1e-12)
 
 
 def test_the_minimum_of_separable_records_in_a_large_ball_is_as_good_as_zero():
-    """Infimum 0, reached nowhere: in a small ball one record gives log(1 + exp(-radius |a|)) exactly."""
+    """Infimum 0, reached nowhere:
+    in a small ball one record gives log(1 + exp(-radius |a|)) exactly.
+    """
     features, labels = np.array([[[3.0, 4.0]]]), np.array([[1.0]])
     small = minima(Logistic(5.0), hs.problems.Ball(0.4), features, labels, tolerance=1e-10)
     assert small.values[0] == pytest.approx(np.log1p(np.exp(-2.0)), abs=1e-10)
@@ -116,7 +136,9 @@ def test_the_minimum_of_separable_records_in_a_large_ball_is_as_good_as_zero():
 def test_minima_of_squares_are_least_squares():
     rng = np.random.default_rng(2)
     features, labels = rng.normal(size=(4, 9, 3)), rng.normal(size=(4, 9))
-    found = minima(HalfSquared(10.0, 0.0, 10.0), hs.problems.Ball(50.0), features, labels, tolerance=1e-10)
+    found = minima(
+        HalfSquared(10.0, 0.0, 10.0), hs.problems.Ball(50.0), features, labels, tolerance=1e-10
+    )
     for k in range(4):
         exact = np.linalg.lstsq(features[k], labels[k], rcond=None)[0]
         np.testing.assert_allclose(found.params[k], exact, atol=1e-4)
@@ -124,7 +146,9 @@ def test_minima_of_squares_are_least_squares():
 
 @pytest.mark.slow
 def test_correlated_noise_has_less_regret_than_independent_noise():
-    """P4's order at the same step and budget, over ten seeds: MF (ii), (iii) <= MF (i) <= independent. The seeds are fixed, so is the outcome."""
+    """P4's order at the same step and budget, over ten seeds:
+    MF (ii), (iii) <= MF (i) <= independent. The seeds are fixed, so is the outcome.
+    """
     rounds = 128
     problem, graph = (
         hs.problems.synthetic(agents=5, records=5 * rounds, dimension=20, feature_bound=5.0),
@@ -135,15 +159,21 @@ def test_correlated_noise_has_less_regret_than_independent_noise():
     for kind in ("dense", "toeplitz", "tree", "identity"):
         option = hs.CorrelatedFederated(step=0.004, horizon=rounds, factorization=kind)
         ready = hs.calibrate(option, problem, graph, rounds, 2.0, delta=1e-3)
-        found[kind] = online_regret(ready, problem, graph, rounds, 10, against=against).averaged()[-1].mean()
+        found[kind] = (
+            online_regret(ready, problem, graph, rounds, 10, against=against).averaged()[-1].mean()
+        )
     noiseless = hs.FederatedNoiseless(step=0.004, horizon=rounds)
-    found["none"] = online_regret(noiseless, problem, graph, rounds, 1, against=against).averaged()[-1].mean()
+    found["none"] = (
+        online_regret(noiseless, problem, graph, rounds, 1, against=against).averaged()[-1].mean()
+    )
     assert max(found["dense"], found["toeplitz"]) < found["tree"] < found["identity"], found
     assert found["none"] < min(found["dense"], found["toeplitz"]), found
 
 
 def furthest(problem, rate, tau, tries=100):
-    """The largest change of a round's update over tries of one replaced record, at a public start."""
+    """The largest change of a round's update over tries of one replaced record,
+    at a public start.
+    """
     rng, loss, worst = np.random.default_rng(0), problem.loss, 0.0
 
     @jax.jit
@@ -157,7 +187,8 @@ def furthest(problem, rate, tau, tries=100):
         direction /= np.linalg.norm(direction)
         features = loss.feature_bound * direction * rng.choice([-1.0, 1.0], (tau, 1))
         labels, params = loss.label_bound * rng.choice([-1.0, 1.0], tau), rng.normal(size=2)
-        # The last record moves the update by its own change; an earlier one by what the later steps make of it.
+        # The last record moves the update by its own change; an earlier one by what the later
+        # steps make of it.
         place, other = rng.choice([0, tau - 1]), labels.copy()
         other[place] *= -1
         gap = update(params, features, labels) - update(params, features, other)
@@ -167,18 +198,21 @@ def furthest(problem, rate, tau, tries=100):
 
 @pytest.mark.parametrize(("times", "exceeds"), [(0.5, False), (2.0, False), (3.0, True)])
 def test_steps_above_two_over_l_break_the_papers_sensitivity(times, exceeds):
-    """eta L = 0.5, 2, 3 with tau = 5: the certificate covers the measured change always, 2 B_g / tau only up to eta L = 2.
+    """eta L = 0.5, 2, 3 with tau = 5: the certificate covers the measured change always, 2
+    B_g / tau only up to eta L = 2.
 
     At eta L = 3 four later steps double a difference each.
     """
-    problem, graph = hs.problems.ridge(agents=2, records=10, dimension=2, ridge=0.0, radius=1.0), hs.graphs.complete(2)
+    problem, graph = (
+        hs.problems.ridge(agents=2, records=10, dimension=2, ridge=0.0, radius=1.0),
+        hs.graphs.complete(2),
+    )
     rate = times / problem.loss.curvature[1]
     ready = hs.CorrelatedFederated(step=rate, horizon=2)
     measured, paper = furthest(problem, rate, 5), problem.change / 5
     certified = min(s for s, _, _ in ready.sensitivities(problem))
-    assert measured <= certified * (
-        1 + 1e-9
-    )  # local steps are not projected, so the bound allows for gradients outside the ball
+    # Local steps are not projected, so the bound allows for gradients outside the ball.
+    assert measured <= certified * (1 + 1e-9)
     assert (measured > paper) is exceeds
     if exceeds:
         assert measured > 10 * paper
@@ -205,7 +239,9 @@ def test_what_cannot_be_measured_is_refused(options, rounds, message):
 
 def test_other_comparators_and_other_algorithms_are_refused():
     with pytest.raises(ValueError, match="comparators for the same rounds"):
-        online_regret(algorithm(), PROBLEM, GRAPH, ROUNDS, against=comparators(PROBLEM, ROUNDS - 1, TAU))
+        online_regret(
+            algorithm(), PROBLEM, GRAPH, ROUNDS, against=comparators(PROBLEM, ROUNDS - 1, TAU)
+        )
     with pytest.raises((ValueError, TypeError), match="algorithm"):
         online_regret(hs.dsgd(), PROBLEM, GRAPH, ROUNDS)
     box = replace(PROBLEM, domain=hs.problems.Box(-1.0, 1.0))

@@ -1,4 +1,6 @@
-"""Simulation: reproducible, resumable bit for bit, stopped by budgets exactly, and interrupted without loss."""
+"""Simulation: reproducible, resumable bit for bit, stopped by budgets exactly,
+and interrupted without loss.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from hearsay.problems.problem import Problem
 from hearsay.simulation import checkpoint, engine
 from hearsay.simulation.metrics import Reference
 
-simulation = importlib.import_module("hearsay.simulation.simulating")  # hearsay.simulate itself is the function
+# hearsay.simulate itself is the function.
+simulation = importlib.import_module("hearsay.simulation.simulating")
 STEPS, EVERY = 30, 5
 GRAPH = hs.graphs.ring(3)
 ALGORITHM = hs.ldp_online(step=hs.PowerLaw(0.3, -0.7), noise=hs.PowerLaw(0.5, 0.1))
@@ -28,7 +31,8 @@ ALGORITHM = hs.ldp_online(step=hs.PowerLaw(0.3, -0.7), noise=hs.PowerLaw(0.5, 0.
 
 def make_problem(**options) -> Problem:
     return hs.problems.ridge(
-        **{"agents": 3, "records": 40, "dimension": 2, "ridge": 0.3, "radius": 3.0, "per_step": 2} | options
+        **{"agents": 3, "records": 40, "dimension": 2, "ridge": 0.3, "radius": 3.0, "per_step": 2}
+        | options
     )
 
 
@@ -36,7 +40,9 @@ PROBLEM = make_problem()
 
 
 def simulate(algorithm=ALGORITHM, problem=PROBLEM, **options):
-    return hs.simulate(algorithm, problem, GRAPH, **{"steps": STEPS, "every": EVERY, "seeds": [0, 7]} | options)
+    return hs.simulate(
+        algorithm, problem, GRAPH, **{"steps": STEPS, "every": EVERY, "seeds": [0, 7]} | options
+    )
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +56,9 @@ def spent_curve(algorithm=ALGORITHM, problem=PROBLEM, steps: int = STEPS) -> np.
 
 
 def assert_same_run(one, two, metrics_within: float = 0.0) -> None:
-    """Bit for bit, apart from what is measured against the reference if `metrics_within` says so."""
+    """Bit for bit, apart from what is measured against the reference if
+    `metrics_within` says so.
+    """
     assert one.steps.tolist() == two.steps.tolist()
     np.testing.assert_array_equal(one.models, two.models)
     np.testing.assert_array_equal(one.spent, two.spent)
@@ -59,10 +67,13 @@ def assert_same_run(one, two, metrics_within: float = 0.0) -> None:
     for name in ("consensus_error", "accuracy"):
         np.testing.assert_array_equal(one.raw[name], two.raw[name], err_msg=name)
     for name in one.raw:
-        np.testing.assert_allclose(one.raw[name], two.raw[name], rtol=0, atol=metrics_within, err_msg=name)
+        np.testing.assert_allclose(
+            one.raw[name], two.raw[name], rtol=0, atol=metrics_within, err_msg=name
+        )
 
 
-RESUMED = 1e-8  # the reference starts cold after a resume: it ends within its tolerance of where a warm one ends
+# The reference starts cold after a resume: it ends within its tolerance of where a warm one ends.
+RESUMED = 1e-8
 
 
 def interrupt_at(step: int):
@@ -138,7 +149,9 @@ def test_checkpoints_are_written_on_the_way(tmp_path):
     steps = []
 
     def progress(done: int, total: int, spent: float) -> None:
-        steps.append(int(checkpoint.load(tmp_path)["step"]) if (tmp_path / checkpoint.NAME).exists() else 0)
+        steps.append(
+            int(checkpoint.load(tmp_path)["step"]) if (tmp_path / checkpoint.NAME).exists() else 0
+        )
 
     simulate(folder=tmp_path, checkpoint_seconds=0.0, progress=progress)
     assert steps == [0, 5, 10, 15, 20, 25]
@@ -161,7 +174,16 @@ def test_resuming_something_else_is_refused(tmp_path):
         with pytest.raises(ValueError, match=message):
             simulate(folder=tmp_path, resume=True, **other)
     with pytest.raises(ValueError, match=message):
-        hs.simulate(ALGORITHM, PROBLEM, hs.graphs.ring(3, 0.2), steps=30, every=5, seeds=[0, 7], folder=tmp_path, resume=True)  # fmt: skip
+        hs.simulate(
+            ALGORITHM,
+            PROBLEM,
+            hs.graphs.ring(3, 0.2),
+            steps=30,
+            every=5,
+            seeds=[0, 7],
+            folder=tmp_path,
+            resume=True,
+        )
     with pytest.raises(ValueError, match="folder must be given to resume a run"):
         simulate(resume=True)
     with pytest.raises(FileNotFoundError, match="nothing to resume"):
@@ -195,7 +217,9 @@ def test_a_missing_folder_is_made(tmp_path):
 
 
 def test_ctrl_c_inside_a_chunk_loses_nothing(tmp_path, monkeypatch, whole):
-    """Python raises KeyboardInterrupt when the compiled call returns, before its result has been stored."""
+    """Python raises KeyboardInterrupt when the compiled call returns,
+    before its result has been stored.
+    """
     original, calls = engine.advance, []
 
     def advance(*args, **kwargs):
@@ -214,7 +238,9 @@ def test_ctrl_c_inside_a_chunk_loses_nothing(tmp_path, monkeypatch, whole):
 
 @pytest.mark.slow
 def test_ctrl_c_while_the_device_catches_up_loses_nothing(tmp_path):
-    """A real signal, in a process of its own, sent once every chunk has been handed to the device."""
+    """A real signal, in a process of its own, sent once every chunk has been
+    handed to the device.
+    """
     script = f"""
         import os, signal, threading
         import hearsay as hs
@@ -224,7 +250,8 @@ def test_ctrl_c_while_the_device_catches_up_loses_nothing(tmp_path):
             if done == total:
                 threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
         options = dict(steps=1_200_000, every=300_000, reference=False, folder={str(tmp_path)!r})
-        print("stopped:", hs.simulate(algorithm, problem, graph, progress=progress, **options).stopped)
+        run = hs.simulate(algorithm, problem, graph, progress=progress, **options)
+        print("stopped:", run.stopped)
     """
     result = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=120
@@ -264,7 +291,9 @@ def test_budgets_of_their_own_for_each_agent():
     run = simulate(algorithm, budget=budgets)
     assert run.steps[-1] == 12, "a message that reaches the budget exactly is sent"
     assert run.stopped.startswith("agent 2 may spend")
-    with pytest.raises(ValueError, match="budget must be one number, or one for each of the 3 agents"):
+    with pytest.raises(
+        ValueError, match="budget must be one number, or one for each of the 3 agents"
+    ):
         simulate(budget=[1.0, 2.0])
     with pytest.raises(ValueError, match="budget must be positive, got -1"):
         simulate(budget=[1.0, -1.0, 1.0])
@@ -291,7 +320,9 @@ def test_a_gaussian_budget_is_an_epsilon_at_delta():
 def test_an_infinite_budget_is_not_within_any(whole):
     with_none = replace(ALGORITHM, noise=hs.Constant(0.0))
     run = simulate(with_none, budget=5.0)
-    assert run.steps[-1] == 1, "the first message comes before any data; the second would cost everything"
+    assert run.steps[-1] == 1, (
+        "the first message comes before any data; the second would cost everything"
+    )
 
 
 def test_a_fresh_stream_ends_with_the_shortest_agent():
@@ -329,15 +360,21 @@ def test_gaussian_noise_needs_delta_before_anything_runs(monkeypatch):
 
 
 def test_the_averaged_read_out_is_a_running_average_in_numpy():
-    """Weights in proportion to the step, over the models after each step; the trajectory itself is not changed by it."""
+    """Weights in proportion to the step, over the models after each step;
+    the trajectory itself is not changed by it.
+    """
     plain = np.stack([simulate(steps=k, every=1, reference=False).models for k in range(1, 9)])
     averaged = simulate(replace(ALGORITHM, average=True), steps=8, every=4, reference=False).models
     weights = np.arange(1, 9.0)
-    np.testing.assert_allclose(averaged, np.einsum("k,ksad->sad", weights, plain) / weights.sum(), atol=1e-13)
+    np.testing.assert_allclose(
+        averaged, np.einsum("k,ksad->sad", weights, plain) / weights.sum(), atol=1e-13
+    )
 
 
 def test_a_head_start_is_in_the_first_gradient_and_the_first_budget():
-    """Step 0 from the origin, without noise: the model is minus the step times the mean gradient over head start and arrivals."""
+    """Step 0 from the origin, without noise: the model is minus the step times the mean gradient
+    over head start and arrivals.
+    """
     problem = make_problem(head_start=9)
     algorithm = replace(ALGORITHM, noise=hs.Constant(0.0))
     run = hs.simulate(algorithm, problem, GRAPH, steps=1)
@@ -372,7 +409,9 @@ def test_single_precision_is_close_to_double():
     assert single.models.dtype == np.float32
     assert double.models.dtype == np.float64
     np.testing.assert_allclose(single.models, double.models, atol=1e-5)
-    np.testing.assert_allclose(single.raw["tracking_error"], double.raw["tracking_error"], atol=1e-4)
+    np.testing.assert_allclose(
+        single.raw["tracking_error"], double.raw["tracking_error"], atol=1e-4
+    )
     np.testing.assert_array_equal(single.spent, double.spent)
 
 
@@ -388,7 +427,9 @@ def test_a_reference_can_be_shared_or_left_out(whole):
 def test_metrics_of_a_run_summarise_the_raw_ones(whole):
     regret = whole.raw["regret"].mean(axis=2)
     np.testing.assert_allclose(whole.metrics["regret"], regret)
-    trapezoids = [np.trapezoid(regret[: t + 1], whole.steps[: t + 1], axis=0) for t in range(len(whole.steps))]
+    trapezoids = [
+        np.trapezoid(regret[: t + 1], whole.steps[: t + 1], axis=0) for t in range(len(whole.steps))
+    ]
     np.testing.assert_allclose(whole.metrics["dynamic_regret"], trapezoids, rtol=1e-12)
     mean, deviation = whole.final("test_error")
     last = whole.raw["accuracy"][-1].mean(axis=1)
@@ -407,18 +448,24 @@ def test_a_saved_run_can_be_read_back(whole, tmp_path):
     assert len(rows) == 1 + 7 * 2
     assert [r[:2] for r in rows[1:4]] == [["0", "0"], ["0", "7"], ["5", "0"]]
     last = dict(zip(rows[0], rows[-1], strict=True))
-    assert float(last["tracking_error"]) == pytest.approx(whole.metrics["tracking_error"][-1, 1], rel=1e-9)
+    assert float(last["tracking_error"]) == pytest.approx(
+        whole.metrics["tracking_error"][-1, 1], rel=1e-9
+    )
     budget = np.loadtxt(folder / "budget.csv", delimiter=",", skiprows=1)
     np.testing.assert_allclose(budget[:, 1:], whole.spent, rtol=1e-9)
 
 
 def test_models_of_one_name_and_size_are_told_apart():
     """Two plain functions are both called <lambda>."""
-    data = hs.problems.from_records(np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2)
+    data = hs.problems.from_records(
+        np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2
+    )
     marks = set()
     for sign in (1.0, -1.0, np.full(3, 2.0), np.full(3, 3.0)):
         for _ in range(2):  # the same model, made twice, is the same run
-            model = hs.problems.from_function(lambda p, r, s=sign: jnp.sum((s * r[0] * p - r[1]) ** 2), jnp.zeros(3))
+            model = hs.problems.from_function(
+                lambda p, r, s=sign: jnp.sum((s * r[0] * p - r[1]) ** 2), jnp.zeros(3)
+            )
             problem = hs.problems.neural(data, model=model, agents=2)
             marks.add(simulation.fingerprint(ALGORITHM, problem, hs.graphs.complete(2), ()))
     assert len(marks) == 4

@@ -8,4 +8,13 @@ from hearsay.algorithms.baselines.sdm_dsgd import SdmDsgd
 from hearsay.algorithms.baselines.ternary_dsgd import TernaryDsgd
 from hearsay.algorithms.baselines.weighted_erm import WeightedErm
 
-__all__ = ["Adp2sgd", "Dola", "Dsgd", "Pdop", "QuantizedDsgd", "SdmDsgd", "TernaryDsgd", "WeightedErm"]
+__all__ = [
+    "Adp2sgd",
+    "Dola",
+    "Dsgd",
+    "Pdop",
+    "QuantizedDsgd",
+    "SdmDsgd",
+    "TernaryDsgd",
+    "WeightedErm",
+]

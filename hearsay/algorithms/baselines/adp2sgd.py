@@ -1,14 +1,19 @@
-"""A(DP)2SGD: asynchronous decentralized SGD with Gaussian noise on gradients (Xu et al. 2022), on a common clock.
+"""A(DP)2SGD: asynchronous decentralized SGD with Gaussian noise on gradients (Xu et al. 2022), on a
+common clock.
 
-In every step each agent is awake with probability `activity`, by a draw that has nothing to do with the data. Those who are awake send their model,
-average with the neighbours who are awake too, and take a noisy gradient step from where they were; the others send nothing and stay as they are:
+In every step each agent is awake with probability `activity`, by a draw that has nothing to do with
+the data. Those who are awake send their model, average with the neighbours who are awake too, and
+take a noisy gradient step from where they were; the others send nothing and stay as they are:
 
     x_i(k+1) = x_i + sum_j w_ij awake_j (x_j - x_i) - alpha_k (g_i(k) + n_i(k))        if awake
 
-with g_i taken at x_i, the model from before the averaging, as a worker's stale gradient is. The neighbours' activity travels as a field of its own.
+with g_i taken at x_i, the model from before the averaging, as a worker's stale gradient is. The
+neighbours' activity travels as a field of its own.
 
-The message is private for the same reason as in gradient perturbation (sample_sizes.py), whose accounting this shares: an awake agent's gradient of step k
-costs C / size under noise of standard deviation sigma. Who is awake is public, and sleeping only saves budget: the certificate counts every step.
+The message is private for the same reason as in gradient perturbation (sample_sizes.py),
+whose accounting this shares: an awake agent's gradient of step k costs C / size under noise of
+standard deviation sigma. Who is awake is public, and sleeping only saves budget: the certificate
+counts every step.
 """
 
 from __future__ import annotations
@@ -40,8 +45,11 @@ class Draws(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Adp2sgd(GradientPerturbation):
-    """Asynchronous decentralized SGD with noisy gradients. activity: the probability of being awake in a step; other options as for
-    GradientPerturbation, except that averaging has full weight (no `coupling` schedule)."""
+    """Asynchronous decentralized SGD with noisy gradients.
+
+    activity: the probability of being awake in a step; other options as for GradientPerturbation,
+    except that averaging has full weight (no `coupling` schedule).
+    """
 
     name: ClassVar[str] = "adp2sgd"
     channels: ClassVar[dict[str, str]] = {"params": "coupling", "awake": "coupling"}
@@ -49,7 +57,8 @@ class Adp2sgd(GradientPerturbation):
 
     activity: float = 0.5
     step: Schedule = Constant(0.05)
-    coupling: ClassVar[Schedule] = Constant(0.5)  # type: ignore[misc,assignment]  # no option: update does not use it
+    # No option: update does not use it.
+    coupling: ClassVar[Schedule] = Constant(0.5)  # type: ignore[misc,assignment]
     noise: Noise = Constant(1.0)
     mechanism: str = "gaussian"
     sampling: Sampling = field(default_factory=Cyclic)
@@ -64,12 +73,18 @@ class Adp2sgd(GradientPerturbation):
 
     def finish(self, noised: Noised, draws: Draws, state: Pending) -> tuple[Message, Pending]:
         awake = (draws.awake < self.activity).astype(state.params.dtype)
-        # Not a product: 0 times a negative number is -0, and the signs of what was not to be sent would go out.
+        # Not a product: 0 times a negative number is -0, and the signs of what was not to be sent
+        # would go out.
         return Message(jnp.where(awake > 0, noised.params, 0.0), awake), state
 
-    def update(self, state: Pending, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain) -> Pending:
+    def update(
+        self, state: Pending, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain
+    ) -> Pending:
         own = domain.project(sent.params)
         pull = inbox.total.params - inbox.total.awake * own  # sum_j w_ij awake_j (x_j - x_i)
         moved = domain.project(own + pull - rates.step * batch.gradient(own))
         asleep = sent.awake == 0
-        return Pending(jnp.where(asleep, state.params, moved), jnp.where(asleep, state.scale, rates.step * rates.noise))
+        return Pending(
+            jnp.where(asleep, state.params, moved),
+            jnp.where(asleep, state.scale, rates.step * rates.noise),
+        )

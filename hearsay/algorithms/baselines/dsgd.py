@@ -1,12 +1,15 @@
-"""Decentralized stochastic gradient descent with noise on what is shared (Pu et al. 2021), and DOLA (Li et al. 2018).
+"""Decentralized stochastic gradient descent with noise on what is shared (Pu et al. 2021), and DOLA
+(Li et al. 2018).
 
-    x_i(k+1) = Proj[ sum_j a_ij (x_j(k) + n_j(k)) - alpha_k g_i(k) ]          (the sum includes j = i, with the noise that was sent)
+    x_i(k+1) = Proj[ sum_j a_ij (x_j(k) + n_j(k)) - alpha_k g_i(k) ]
+        (the sum includes j = i, with the noise that was sent)
 
-The two differ in their schedules only: DOLA takes alpha_k proportional to 1/sqrt(k) and noise in proportion to alpha_k, that is a constant budget per
-step. The projection onto the problem's domain is DOLA's; for DSGD it is the large ball that keeps the bound on gradients true.
+The two differ in their schedules only: DOLA takes alpha_k proportional to 1/sqrt(k) and noise in
+proportion to alpha_k, that is a constant budget per step. The projection onto the problem's domain
+is DOLA's; for DSGD it is the large ball that keeps the bound on gradients true.
 
-Everything but the gradient term is a function of the transcript, so the next state forgets the private one (a_k = 0):
-Phi(k+1) <= alpha_k max(|mu|, L) Phi(k) + alpha_k c_k [used at k].
+Everything but the gradient term is a function of the transcript, so the next state forgets the
+private one (a_k = 0): Phi(k+1) <= alpha_k max(|mu|, L) Phi(k) + alpha_k c_k [used at k].
 """
 
 from __future__ import annotations
@@ -41,7 +44,10 @@ class Rates(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Dsgd(Algorithm):
-    """Decentralized SGD. Options: step and noise (schedules), mechanism, sampling (Cyclic() by default), average."""
+    """Decentralized SGD.
+
+    Options: step and noise (schedules), mechanism, sampling (Cyclic() by default), average.
+    """
 
     name: ClassVar[str] = "dsgd"
     channels: ClassVar[dict[str, str]] = {"params": "mixing"}
@@ -64,7 +70,9 @@ class Dsgd(Algorithm):
     def prepare(self, state: State, batch, rates: Rates) -> tuple[Message, State]:
         return Message(Private(state.params, rates.noise)), state
 
-    def update(self, state: State, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain) -> State:
+    def update(
+        self, state: State, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain
+    ) -> State:
         heard = inbox.total.params + inbox.own.params * sent.params
         return State(domain.project(heard - rates.step * batch.gradient(state.params)))
 
@@ -87,7 +95,9 @@ class Dsgd(Algorithm):
     def check(self, graph: Graph, problem: Problem) -> None:
         super().check(graph, problem)
         graph.require_symmetric()
-        graph.require_row_sums_below(1.0, "an agent's own weight in the average must not be negative")
+        graph.require_row_sums_below(
+            1.0, "an agent's own weight in the average must not be negative"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,15 +1,21 @@
-"""SDM-DSGD: sparse differential Gaussian-masked decentralized SGD (as compared with by paper P3; Ding et al. 2021, Zhang et al. 2020).
+"""SDM-DSGD: sparse differential Gaussian-masked decentralized SGD (as compared with by paper P3;
+Ding et al. 2021, Zhang et al. 2020).
 
-Agents move towards the average of their neighbours and down a noisy gradient, and tell each other only a random part of the move:
+Agents move towards the average of their neighbours and down a noisy gradient, and tell each other
+only a random part of the move:
 
     d_i(k)   = theta [ sum_j a_ij x_j - x_i - alpha_k (g_i(k) + n_i(k)) ]
-    x_i(k+1) = x_i + S d_i(k),        S keeps each coordinate with probability p, divided by p, and drops the others
+    x_i(k+1) = x_i + S d_i(k),
+        S keeps each coordinate with probability p, divided by p, and drops the others
 
-On the wire the kept coordinates of S d_i suffice, because everybody can add them up; what is known is the same as if x_i were sent, which is what the
-message holds here. Which coordinates are kept is drawn without looking at the data.
+On the wire the kept coordinates of S d_i suffice, because everybody can add them up; what is known
+is the same as if x_i were sent, which is what the message holds here. Which coordinates are kept is
+drawn without looking at the data.
 
-The kept coordinates of the gradient are all that a step reveals: an l2 distance of at most C / size, under noise of standard deviation
-sigma. A message leaves the domain where it must; gradients are taken at its projection. The certificate does not count on the dropped ones (rho = sum_k c_k^2 / 2 sigma_k^2).
+The kept coordinates of the gradient are all that a step reveals: an l2 distance of at most
+C / size, under noise of standard deviation sigma. A message leaves the domain where it must;
+gradients are taken at its projection. The certificate does not count on the dropped ones
+(rho = sum_k c_k^2 / 2 sigma_k^2).
 """
 
 from __future__ import annotations
@@ -35,7 +41,9 @@ class Draws(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """The next message before its noise, the noise scale of each of its coordinates, and the coordinates that the coming move keeps (over p)."""
+    """The next message before its noise, the noise scale of each of its coordinates,
+    and the coordinates that the coming move keeps (over p).
+    """
 
     params: jax.Array
     scale: jax.Array
@@ -44,7 +52,11 @@ class Pending(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SdmDsgd(GradientPerturbation):
-    """Sparse differential Gaussian-masked SGD. keep: the probability p that a coordinate is sent. coupling: theta (a constant in the source)."""
+    """Sparse differential Gaussian-masked SGD.
+
+    keep: the probability p that a coordinate is sent. coupling:
+    theta (a constant in the source).
+    """
 
     name: ClassVar[str] = "sdm-dsgd"
 
@@ -60,14 +72,18 @@ class SdmDsgd(GradientPerturbation):
         require.settle(self, keep=require.share)
         largest = max(float(self.coupling(k)) for k in (0, 10**6))
         if largest > self.keep:
-            require.fail("coupling", f"at most keep = {self.keep:g}, or single moves overshoot", largest)
+            require.fail(
+                "coupling", f"at most keep = {self.keep:g}, or single moves overshoot", largest
+            )
 
     def init(self, params: jax.Array) -> Pending:
         return Pending(params, jnp.zeros_like(params), jnp.zeros_like(params))
 
     def draw(self, key: jax.Array, params: jax.Array) -> Draws:
         noise = self.fresh_noise(key, params)
-        return Draws(noise, jax.random.uniform(jax.random.fold_in(key, 1), params.shape, params.dtype))
+        return Draws(
+            noise, jax.random.uniform(jax.random.fold_in(key, 1), params.shape, params.dtype)
+        )
 
     def finish(self, noised: Message, draws: Draws, state: Pending) -> tuple[Message, Pending]:
         kept = (draws.kept < self.keep).astype(state.params.dtype) / self.keep
@@ -76,10 +92,13 @@ class SdmDsgd(GradientPerturbation):
     def step_noise(self, steps: np.ndarray, agent: int, agents: int) -> np.ndarray:
         return self.coupling(steps) / self.keep * super().step_noise(steps, agent, agents)
 
-    def update(self, state: Pending, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain) -> Pending:
+    def update(
+        self, state: Pending, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain
+    ) -> Pending:
         own = domain.project(sent.params)
         heard = inbox.total.params + inbox.own.params * sent.params
         move = rates.coupling * (heard - own - rates.step * batch.gradient(own))
         scale = state.kept * rates.coupling * rates.step * rates.noise
-        # No projection here: it would move the dropped coordinates, which carry no noise, by an amount that depends on the data.
+        # No projection here: it would move the dropped coordinates, which carry no noise, by an
+        # amount that depends on the data.
         return Pending(own + state.kept * move, scale, state.kept)

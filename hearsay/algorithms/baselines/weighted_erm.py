@@ -1,11 +1,13 @@
-"""Weighted distributed private empirical risk minimisation (Kang et al. 2021), without their server.
+"""Weighted distributed private empirical risk minimisation (Kang et al. 2021), without
+their server.
 
-Agents who add less noise, because they hold more records or ask for less privacy, deserve more weight in the common model:
+Agents who add less noise, because they hold more records or ask for less privacy, deserve more
+weight in the common model:
 
     x_i(k+1) = sum_j a_ij x_j(k) - alpha_k w_i (g_i(k) + n_i(k)),        mean of w = 1
 
-Weights are public: they may follow the agents' announced budgets, never their data. The accounting is gradient perturbation's (sample_sizes.py): a
-weight scales gradient and noise alike.
+Weights are public: they may follow the agents' announced budgets, never their data. The accounting
+is gradient perturbation's (sample_sizes.py): a weight scales gradient and noise alike.
 """
 
 from __future__ import annotations
@@ -26,8 +28,11 @@ from hearsay.schedules import Constant, PowerLaw, Schedule
 
 @dataclass(frozen=True, kw_only=True)
 class WeightedErm(GradientPerturbation):
-    """Gradient perturbation with a weight per agent. weights: one number per agent, scaled to a mean of 1; none weighs by the inverse of the noise's
-    first variance, so that agents with the same noise count the same."""
+    """Gradient perturbation with a weight per agent.
+
+    weights: one number per agent, scaled to a mean of 1; none weighs by the inverse of the noise's
+    first variance, so that agents with the same noise count the same.
+    """
 
     name: ClassVar[str] = "weighted-erm"
 
@@ -58,4 +63,8 @@ class WeightedErm(GradientPerturbation):
     def check(self, graph: Graph, problem: Problem) -> None:
         super().check(graph, problem)
         if self.weights is not None and len(self.weights) != graph.agents:
-            require.fail("weights", f"one number for each of the {graph.agents} agents", f"{len(self.weights)} numbers")
+            require.fail(
+                "weights",
+                f"one number for each of the {graph.agents} agents",
+                f"{len(self.weights)} numbers",
+            )

@@ -1,7 +1,8 @@
-"""The papers' conditions and rates as named checks: does each hold for this configuration, and by how much.
+"""The papers' conditions and rates as named checks: does each hold for this configuration, and
+by how much.
 
-A finding never stops a run (the algorithms are meaningful outside the theorems), and nothing here is a privacy guarantee: budgets come from
-privacy/ alone.
+A finding never stops a run (the algorithms are meaningful outside the theorems), and nothing here
+is a privacy guarantee: budgets come from privacy/ alone.
 """
 
 from hearsay.algorithms.theory.exponents import gradient_rate, oracle_exponent, output_rate

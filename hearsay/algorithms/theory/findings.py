@@ -10,4 +10,6 @@ from hearsay.base import Finding
 def below(name: str, left: float, right: float, text: str, strict: bool = True) -> Finding:
     """left < right (or <=), with the margin right - left."""
     holds = left < right if strict else left <= right
-    return Finding(name, holds, f"{text}: needs {left:.4g} {'<' if strict else '<='} {right:.4g}", right - left)
+    return Finding(
+        name, holds, f"{text}: needs {left:.4g} {'<' if strict else '<='} {right:.4g}", right - left
+    )

@@ -19,12 +19,19 @@ if TYPE_CHECKING:
 def ldp_online(algorithm: LdpOnline, graph: Graph, problem: Problem) -> list[Finding]:
     """Assumptions 2 and 4 and Theorems 1-5 of paper P1."""
     second, smallest = graph.coupling_eigenvalues
-    findings = [below("Assumption 2", -1.0, smallest, "smallest eigenvalue of the coupling matrix above -1")]
+    findings = [
+        below("Assumption 2", -1.0, smallest, "smallest eigenvalue of the coupling matrix above -1")
+    ]
     laws = (algorithm.step, algorithm.coupling)
     noise = algorithm.noise if isinstance(algorithm.noise, tuple) else (algorithm.noise,)
     noise = tuple(PowerLaw(s.value, 0.0) if isinstance(s, Constant) else s for s in noise)
     if not all(isinstance(law, PowerLaw) for law in (*laws, *noise)):
-        return [*findings, Finding("Theorems 1-5", False, "they are stated for power laws; the schedules here are not")]
+        return [
+            *findings,
+            Finding(
+                "Theorems 1-5", False, "they are stated for power laws; the schedules here are not"
+            ),
+        ]
     assert isinstance(algorithm.step, PowerLaw)
     assert isinstance(algorithm.coupling, PowerLaw)
     v, u = -algorithm.step.exponent, -algorithm.coupling.exponent
@@ -32,15 +39,33 @@ def ldp_online(algorithm: LdpOnline, graph: Graph, problem: Problem) -> list[Fin
     step0, coupling0 = float(algorithm.step(0)), float(algorithm.coupling(0))
     findings += [
         below("Assumption 4, noise", grow, 0.5, "largest noise exponent"),
-        below("Assumption 4, (4) left", grow + 0.5, u, "largest noise exponent + 1/2 against the coupling's decay u"),
+        below(
+            "Assumption 4, (4) left",
+            grow + 0.5,
+            u,
+            "largest noise exponent + 1/2 against the coupling's decay u",
+        ),
         below("Assumption 4, (4) middle", u, v, "coupling's decay u against the step's decay v"),
         below("Assumption 4, (4) right", v, 1.0, "step's decay v"),
     ]
-    if graph.agents == 1 or algorithm.coupling(0) == 0 or algorithm.coupling(1) >= algorithm.coupling(0):
-        return [*findings, Finding("Theorems 1-5", False, "they are about several agents and a coupling that decays")]
+    if (
+        graph.agents == 1
+        or algorithm.coupling(0) == 0
+        or algorithm.coupling(1) >= algorithm.coupling(0)
+    ):
+        return [
+            *findings,
+            Finding(
+                "Theorems 1-5", False, "they are about several agents and a coupling that decays"
+            ),
+        ]
     if {algorithm.step.shift, algorithm.coupling.shift} != {1.0}:
-        # (k+s)^-p = s^-p (k/s+1)^-p: the theorems' laws in the time k/s; their rates hold, their first step t0 does not carry over.
-        detail = "burn-in times and first-step conditions are stated for schedules in (k+1); these have another shift"
+        # (k+s)^-p = s^-p (k/s+1)^-p: the theorems' laws in the time k/s; their rates hold, their
+        # first step t0 does not carry over.
+        detail = (
+            "burn-in times and first-step conditions are stated for schedules in (k+1); these have"
+            " another shift"
+        )
         beta = rate(u, v, grow)
         findings += [
             Finding("Theorems 1-4", False, detail),
@@ -61,7 +86,14 @@ def rate(u: float, v: float, grow: float) -> float:
 
 
 def _strongly_convex(
-    problem: Problem, second: float, smallest: float, step0: float, coupling0: float, u: float, v: float, grow: float
+    problem: Problem,
+    second: float,
+    smallest: float,
+    step0: float,
+    coupling0: float,
+    u: float,
+    v: float,
+    grow: float,
 ) -> list[Finding]:
     mu, largest = problem.smoothness
     if mu <= 0:
@@ -69,51 +101,88 @@ def _strongly_convex(
     beta = rate(u, v, grow)
     # The paper prints delta_2 without its minus sign in the bound on lambda_0; delta_2 is negative.
     found = [
-        below("Theorem 1, coupling", coupling0, -1 / (3 * smallest), "gamma_0 <= 1/(-3 delta_m)", strict=False),
         below(
-            "Theorem 1, step", step0, coupling0 * -second * mu / (mu**2 + 8 * largest**2),
-            "lambda_0 <= gamma_0 (-delta_2) mu / (mu^2 + 8 L^2)", strict=False,
+            "Theorem 1, coupling",
+            coupling0,
+            -1 / (3 * smallest),
+            "gamma_0 <= 1/(-3 delta_m)",
+            strict=False,
+        ),
+        below(
+            "Theorem 1, step",
+            step0,
+            coupling0 * -second * mu / (mu**2 + 8 * largest**2),
+            "lambda_0 <= gamma_0 (-delta_2) mu / (mu^2 + 8 L^2)",
+            strict=False,
         ),
         _rate("Theorems 1 and 3, rate", "squared tracking error", beta),
-    ]  # fmt: skip
+    ]
     if u < v:
         ratio = (mu**2 + 8 * largest**2) * step0 / (-second * mu * coupling0)
         found.append(
-            _burn_in("Theorem 3, t0", max(_power(-3 * smallest * coupling0, 1 / u), _power(ratio, 1 / (v - u))))
+            _burn_in(
+                "Theorem 3, t0",
+                max(_power(-3 * smallest * coupling0, 1 / u), _power(ratio, 1 / (v - u))),
+            )
         )
     return found
 
 
 def _convex(
-    problem: Problem, second: float, smallest: float, step0: float, coupling0: float, u: float, v: float
+    problem: Problem,
+    second: float,
+    smallest: float,
+    step0: float,
+    coupling0: float,
+    u: float,
+    v: float,
 ) -> list[Finding]:
     largest = problem.smoothness[1]
-    # Variance of a random vector in a set of diameter C is at most C^2/2; gradients are at most C plus the regulariser's reach.
+    # Variance of a random vector in a set of diameter C is at most C^2/2; gradients are at most C
+    # plus the regulariser's reach.
     spread = problem.change**2 / 2
-    bound = (problem.change + problem.loss.regulariser * problem.domain.reach(problem.dimension)) ** 2
+    bound = (
+        problem.change + problem.loss.regulariser * problem.domain.reach(problem.dimension)
+    ) ** 2
     weight = 2 * (largest**2 + spread + bound)
     found = [
         below("Theorem 2, exponents", (1 + 2 * u) / 3, v, "(1 + 2u)/3 against v"),
         below("Theorem 2, exponents left", 2 / 3, (1 + 2 * u) / 3, "(1 + 2u)/3 above 2/3"),
-        below("Theorem 2, coupling", coupling0, -1 / (3 * smallest), "gamma_0 <= 1/(-3 delta_m)", strict=False),
         below(
-            "Theorem 2, step", step0, -second * coupling0 / weight,
-            "lambda_0 <= -delta_2 gamma_0 / 2(L^2 + kappa^2 + D^2)", strict=False,
+            "Theorem 2, coupling",
+            coupling0,
+            -1 / (3 * smallest),
+            "gamma_0 <= 1/(-3 delta_m)",
+            strict=False,
+        ),
+        below(
+            "Theorem 2, step",
+            step0,
+            -second * coupling0 / weight,
+            "lambda_0 <= -delta_2 gamma_0 / 2(L^2 + kappa^2 + D^2)",
+            strict=False,
         ),
         _rate("Theorems 2 and 4, rate", "instantaneous regret", (1 - v) / 2),
-    ]  # fmt: skip
+    ]
     if 3 * v > 2 * u + 1:
         ratio = weight * step0 / (-second * coupling0)
-        start = max(_power(-3 * smallest * coupling0, 1 / u), _power(ratio, 2 / (3 * v - 2 * u - 1)))
+        start = max(
+            _power(-3 * smallest * coupling0, 1 / u), _power(ratio, 2 / (3 * v - 2 * u - 1))
+        )
         found.append(_burn_in("Theorem 4, t0'", start))
     return found
 
 
-def _private(algorithm: LdpOnline, problem: Problem, noise: tuple, u: float, v: float) -> list[Finding]:
+def _private(
+    algorithm: LdpOnline, problem: Problem, noise: tuple, u: float, v: float
+) -> list[Finding]:
     slowest = min(s.exponent for s in noise)
     if algorithm.feedback:
         margin = slowest if problem.smoothness[0] > 0 else -math.inf
-        detail = "with feedback the budget is finite for ever when the loss is strongly convex and the noise grows"
+        detail = (
+            "with feedback the budget is finite for ever when the loss is strongly convex and the"
+            " noise grows"
+        )
     else:
         margin = v - u + slowest
         detail = "the budget is finite for ever when v - u + (noise exponent) > 0 for every agent"
@@ -127,7 +196,8 @@ def _rate(name: str, what: str, beta: float) -> Finding:
 
 def _void(finding: Finding) -> Finding:
     return finding._replace(
-        holds=False, detail=f"not promised, because Assumption 4 fails ({finding.detail} if it held)"
+        holds=False,
+        detail=f"not promised, because Assumption 4 fails ({finding.detail} if it held)",
     )
 
 

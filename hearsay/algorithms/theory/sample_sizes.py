@@ -1,13 +1,16 @@
 """Assumptions 1-5, Theorems 2-7 and Corollaries 1-3 of paper P3.
 
-With alpha_k = a_1 (k + a_2)^-alpha, beta_k = a_1 (k + a_2)^-beta, gamma_k = ceil(a_3 (k + a_2)^gamma) and noise scale b (k + a_2)^eta every condition but the
-bound on alpha_k / beta_k is one on exponents. They are in exponents.py, in plain numbers, for a planner to call.
+With alpha_k = a_1 (k + a_2)^-alpha, beta_k = a_1 (k + a_2)^-beta, gamma_k = ceil(a_3
+(k + a_2)^gamma) and noise scale b (k + a_2)^eta every condition but the bound on alpha_k / beta_k
+is one on exponents. They are in exponents.py, in plain numbers, for a planner to call.
 
-Three things the paper leaves out are checked here and named where they are: the steps must sum to infinity (Theorems 3 and 6), a_1 mu must pass
-1 - beta when alpha = 1 (Theorems 4 and 7), and a rate of 0 is no convergence (Corollaries 1 and 2 allow it).
+Three things the paper leaves out are checked here and named where they are: the steps must sum to
+infinity (Theorems 3 and 6), a_1 mu must pass 1 - beta when alpha = 1 (Theorems 4 and 7), and a rate
+of 0 is no convergence (Corollaries 1 and 2 allow it).
 
-With `feedback` the network's mean is free of noise and (A - I) n stands for A n in the disagreement: the proofs of Theorems 3 and 4 hold with other
-constants, none of which is in a condition. Theorem 2 does not carry over.
+With `feedback` the network's mean is free of noise and (A - I) n stands for A n in the
+disagreement: the proofs of Theorems 3 and 4 hold with other constants, none of which is in a
+condition. Theorem 2 does not carry over.
 """
 
 from __future__ import annotations
@@ -45,15 +48,22 @@ if TYPE_CHECKING:
     from hearsay.algorithms.sample_sizes import GradientPerturbation, OutputPerturbation
 
 
-def sample_sizes(algorithm: OutputPerturbation | GradientPerturbation, graph: Graph, problem: Problem) -> list[Finding]:
-    """Nothing for other algorithms: baselines that inherit the update do not inherit its theorems."""
+def sample_sizes(
+    algorithm: OutputPerturbation | GradientPerturbation, graph: Graph, problem: Problem
+) -> list[Finding]:
+    """Nothing for other algorithms: baselines that inherit the update do
+    not inherit its theorems.
+    """
     form = _FORMS.get(type(algorithm).name)
     if form is None:
         return []
     premises = [*_objective(problem), _draws(algorithm.sampling, problem), *_graph(graph)]
     laws = _laws(algorithm, problem)
     if laws is None:
-        detail = "they are stated for power laws with a step and a coupling above 0; the schedules here are not"
+        detail = (
+            "they are stated for power laws with a step and a coupling above 0; the schedules here"
+            " are not"
+        )
         return [*premises, Finding("Theorems 2-7", False, detail)]
     limit = _limit(form, laws, graph, problem, premises)
     rates = _rates(form, laws, problem, premises)
@@ -97,9 +107,9 @@ class _Laws(NamedTuple):
     beta: float
     gamma: float
     eta: float  # of the agent whose noise grows fastest: convergence depends on it
-    slowest: (
-        float  # of the agent whose noise grows most slowly: budgets depend on it; minus infinity for one without noise
-    )
+    # Of the agent whose noise grows most slowly: budgets depend on it; minus infinity for one
+    # without noise.
+    slowest: float
     fades: float  # a record's weight in the mean of a step falls like k^-fades
     alike: bool  # one scale of step and coupling, one shift of all
 
@@ -107,8 +117,15 @@ class _Laws(NamedTuple):
 def _laws(algorithm: OutputPerturbation | GradientPerturbation, problem: Problem) -> _Laws | None:
     sampling, scales = algorithm.sampling, algorithm.noise
     history = PowerLaw(1.0, 1.0)  # it grows by as much at every step
-    size = (sampling.size if isinstance(sampling, Sized) else history) or Constant(float(problem.arrivals.per_step))
-    schedules = (algorithm.step, algorithm.coupling, size, *(scales if isinstance(scales, tuple) else (scales,)))
+    size = (sampling.size if isinstance(sampling, Sized) else history) or Constant(
+        float(problem.arrivals.per_step)
+    )
+    schedules = (
+        algorithm.step,
+        algorithm.coupling,
+        size,
+        *(scales if isinstance(scales, tuple) else (scales,)),
+    )
     laws = [law for s in schedules if (law := _law(s)) is not None]
     if len(laws) < len(schedules) or min(laws[0].scale, laws[1].scale) <= 0:
         return None
@@ -123,7 +140,8 @@ def _laws(algorithm: OutputPerturbation | GradientPerturbation, problem: Problem
         eta=max((law.exponent for law in noise if law.scale > 0), default=-math.inf),
         slowest=min(law.exponent if law.scale > 0 else -math.inf for law in noise),
         fades=0.0 if runs_out or isinstance(sampling, Resample) else records.exponent,
-        alike=step.scale == coupling.scale and len({law.shift for law in laws if law.exponent != 0}) <= 1,
+        alike=step.scale == coupling.scale
+        and len({law.shift for law in laws if law.exponent != 0}) <= 1,
     )
 
 
@@ -139,20 +157,37 @@ def _objective(problem: Problem) -> list[Finding]:
         below("Assumption 1, smoothness", largest, math.inf, "L of every agent's objective"),
     ]
     if problem.loss.clip is not None and problem.smoothness != problem.loss.curvature:
-        detail = "mu and L are known of the objective without clipping, which clipped gradients do not belong to"
+        detail = (
+            "mu and L are known of the objective without clipping, which clipped gradients do not"
+            " belong to"
+        )
         found.append(Finding("Assumption 1, clipping", False, detail))
     return found
 
 
 def _draws(sampling: Sampling, problem: Problem) -> Finding:
-    anew, finite = isinstance(sampling, (Fresh, Subset, Resample)), bool(np.isfinite(problem.counts).all())
-    whole = finite and not (isinstance(sampling, Sized) and sampling.constant(problem.arrivals) is not None)
+    anew, finite = (
+        isinstance(sampling, (Fresh, Subset, Resample)),
+        bool(np.isfinite(problem.counts).all()),
+    )
+    whole = finite and not (
+        isinstance(sampling, Sized) and sampling.constant(problem.arrivals) is not None
+    )
     if anew:
-        detail = "a step's records are drawn anew, from the stream or from the local data set (whose mean is then the objective)"
+        detail = (
+            "a step's records are drawn anew, from the stream or from the local data set (whose"
+            " mean is then the objective)"
+        )
     elif whole:
-        detail = "from the step on at which a batch is the whole local data set, a gradient is the objective's own"
+        detail = (
+            "from the step on at which a batch is the whole local data set, a gradient is the"
+            " objective's own"
+        )
     else:
-        detail = f"{type(sampling).__name__} brings records back in a fixed order: given the past, a gradient is biased"
+        detail = (
+            f"{type(sampling).__name__} brings records back in a fixed order: given the past, a"
+            " gradient is biased"
+        )
     return Finding("Assumption 2", anew or whole, detail)
 
 
@@ -164,13 +199,28 @@ def _graph(graph: Graph) -> list[Finding]:
     return [
         Finding("Assumption 3, undirected", one_way == 0, f"{one_way // 2} edges go one way only"),
         below("Assumption 3, weights", 0.0, least, "smallest weight, an agent's own included"),
-        below("Assumption 3, doubly stochastic", gap, 1e-9, "largest distance of a column's sum from 1", strict=False),
-        below("Assumption 3, sigma_2", graph.second_singular_value, 1.0, "second singular value of the mixing matrix"),
+        below(
+            "Assumption 3, doubly stochastic",
+            gap,
+            1e-9,
+            "largest distance of a column's sum from 1",
+            strict=False,
+        ),
+        below(
+            "Assumption 3, sigma_2",
+            graph.second_singular_value,
+            1.0,
+            "second singular value of the mixing matrix",
+        ),
     ]
 
 
-def _limit(form: _Form, laws: _Laws, graph: Graph, problem: Problem, premises: list[Finding]) -> list[Finding]:
-    """Assumption 4 or 5, and Theorem 3 or 6 from the first step on at which its bounds hold: the past before it is a start like any other."""
+def _limit(
+    form: _Form, laws: _Laws, graph: Graph, problem: Problem, premises: list[Finding]
+) -> list[Finding]:
+    """Assumption 4 or 5, and Theorem 3 or 6 from the first step on at which its bounds hold:
+    the past before it is a start like any other.
+    """
     constants = (graph.agents, graph.second_singular_value, *problem.smoothness)
 
     def limits(k: float) -> tuple[float, float]:
@@ -182,13 +232,24 @@ def _limit(form: _Form, laws: _Laws, graph: Graph, problem: Problem, premises: l
 
     ratio = largest_ratio(laws.step, laws.coupling)
     bounds = [
-        below(f"{form.assumption}, ratio, {which} bound", ratio, right, "largest step/coupling", strict=False)
+        below(
+            f"{form.assumption}, ratio, {which} bound",
+            ratio,
+            right,
+            "largest step/coupling",
+            strict=False,
+        )
         for which, right in zip(("first", "second"), limits(0), strict=True)
     ]
-    unsaid = "alpha, so that the steps sum to infinity (the proof needs it, the assumption leaves it out)"
+    unsaid = (
+        "alpha, so that the steps sum to infinity (the proof needs it, the assumption leaves it"
+        " out)"
+    )
     series = [
         *(
-            below(f"{form.assumption}, {name}", 1.0, fall, "the terms fall like k^-p with p above 1")
+            below(
+                f"{form.assumption}, {name}", 1.0, fall, "the terms fall like k^-p with p above 1"
+            )
             for name, fall in form.series(laws.alpha, laws.beta, laws.gamma, laws.eta).items()
         ),
         below(f"{form.limit}, sum step", laws.alpha, 1.0, unsaid, strict=False),
@@ -196,17 +257,32 @@ def _limit(form: _Form, laws: _Laws, graph: Graph, problem: Problem, premises: l
     start = 0.0 if all(f.holds for f in bounds) else math.inf
     if start and laws.alpha > laws.beta:
         start = first_step(settled, peak(laws.step, laws.coupling))
-    shown = f"step {start:,.0f}" if start < 1e6 else f"about step {start:.3g}" if start < math.inf else "no known step"
+    shown = (
+        f"step {start:,.0f}"
+        if start < 1e6
+        else f"about step {start:.3g}"
+        if start < math.inf
+        else "no known step"
+    )
     burn_in = Finding(
-        f"{form.limit}, first step", start < math.inf, f"both bounds on step/coupling hold from {shown} on"
+        f"{form.limit}, first step",
+        start < math.inf,
+        f"both bounds on step/coupling hold from {shown} on",
     )
     claim = "every agent converges to the optimum, in mean square and almost surely"
-    return [*bounds, *series, burn_in, _conclusion(form.limit, claim, [*premises, *series, burn_in])]
+    return [
+        *bounds,
+        *series,
+        burn_in,
+        _conclusion(form.limit, claim, [*premises, *series, burn_in]),
+    ]
 
 
 @require.plain_arguments
 def first_step(holds: Callable[[float], bool], start: float) -> float:
-    """The first step, from `start` on, at which a condition holds that stays true once it is; infinite where no float reaches it."""
+    """The first step, from `start` on, at which a condition holds that stays true once it is;
+    infinite where no float reaches it.
+    """
     low, high = math.ceil(start) - 1.0, float(math.ceil(start))
     while not holds(high):
         low, high = high, 2 * high + 1
@@ -227,7 +303,13 @@ def _rates(form: _Form, laws: _Laws, problem: Problem, premises: list[Finding]) 
         below(f"{name}, coupling", 0.0, beta, "beta"),
         below(f"{name}, order", beta, alpha, "beta against alpha"),
         below(f"{name}, sample size", 0.0, laws.gamma, "gamma", strict=False),
-        below(f"{name}, noise", eta, form.noise_limit(alpha, beta), "largest noise exponent eta", strict=False),
+        below(
+            f"{name}, noise",
+            eta,
+            form.noise_limit(alpha, beta),
+            "largest noise exponent eta",
+            strict=False,
+        ),
     ]
     rate, factor = form.rate(alpha, beta, eta), ""
     if alpha == 1:
@@ -237,25 +319,37 @@ def _rates(form: _Form, laws: _Laws, problem: Problem, premises: list[Finding]) 
         rate, factor = min(rate, slow), "ln(k) "
     claim = f"expected squared error falls at least like {factor}k^-{rate:.4g}"
     final = _conclusion(
-        f"{name}, rate", claim if rate > 0 else f"a bound k^-({rate:.4g}), which does not fall", [*premises, *found]
+        f"{name}, rate",
+        claim if rate > 0 else f"a bound k^-({rate:.4g}), which does not fall",
+        [*premises, *found],
     )
     return [*found, final._replace(holds=final.holds and rate > 0, margin=rate)]
 
 
 def _oracle(laws: _Laws, rate: Finding) -> Finding:
     if not rate.holds or rate.margin is None:
-        return Finding("Corollary 3", False, "without a rate no number of sampled gradients is promised")
+        return Finding(
+            "Corollary 3", False, "without a rate no number of sampled gradients is promised"
+        )
     steps, records = 1 / rate.margin, oracle_exponent(rate.margin, laws.gamma)
     extra = ", up to logarithms" if laws.alpha == 1 else ""
-    detail = f"accuracy e needs about e^-{steps:.4g} steps and e^-{records:.4g} sampled gradients per agent{extra}"
+    detail = (
+        f"accuracy e needs about e^-{steps:.4g} steps and e^-{records:.4g} sampled gradients per"
+        f" agent{extra}"
+    )
     return Finding("Corollary 3", True, detail)
 
 
 def _budget(form: _Form, laws: _Laws, feedback: bool) -> list[Finding]:
-    """Theorem 2 or 5. Both let one record of every step change, each with the weight 1 / gamma_k."""
+    """Theorem 2 or 5. Both let one record of every step change,
+    each with the weight 1 / gamma_k.
+    """
     name, lasts = form.budget, "finite for ever, by the paper's formula"
     if feedback:
-        detail = "it is about agents that keep their own state without its noise; with feedback the certificate alone answers"
+        detail = (
+            "it is about agents that keep their own state without its noise; with feedback the"
+            " certificate alone answers"
+        )
         return [Finding(f"{name}, budget", False, detail)]
     if form.series is gradient_series:
         total = 1 + gradient_budget(laws.fades, laws.slowest)
@@ -267,8 +361,15 @@ def _budget(form: _Form, laws: _Laws, feedback: bool) -> list[Finding]:
         below(f"{name}, step at most", laws.alpha, 1.0, "alpha", strict=False),
         below(f"{name}, noise", 0.0, laws.slowest, "smallest noise exponent eta", strict=False),
         below(f"{name}, first coupling", float(laws.coupling(0)), 1.0, "beta_0 = a_1/a_2^beta"),
-        Finding(f"{name}, case", case.inside > 0 or case.name == "(ii)", f"case {case.name}: {where}", case.inside),
-        below(f"{name}, budget", least, least + case.margin, f"{lasts}, in case {case.name}: {what}"),
+        Finding(
+            f"{name}, case",
+            case.inside > 0 or case.name == "(ii)",
+            f"case {case.name}: {where}",
+            case.inside,
+        ),
+        below(
+            f"{name}, budget", least, least + case.margin, f"{lasts}, in case {case.name}: {what}"
+        ),
     ]
 
 
@@ -282,17 +383,29 @@ _CASES = {
 
 
 def _notes(form: _Form, laws: _Laws) -> list[Finding]:
-    """Where the configuration is not of the paper's form, and what that changes; the findings above take it into account."""
+    """Where the configuration is not of the paper's form, and what that changes;
+    the findings above take it into account.
+    """
     found = []
     if laws.fades < laws.gamma:
-        detail = "a finite data set or draws with replacement: no weight falls like 1/gamma_k for ever, so gamma counts as 0 here (not for the rates)"
+        detail = (
+            "a finite data set or draws with replacement: no weight falls like 1/gamma_k for ever,"
+            " so gamma counts as 0 here (not for the rates)"
+        )
         found.append(Finding(f"{form.budget}, weights", False, detail, laws.fades - laws.gamma))
     if not laws.alike:
-        detail = "stated for one scale of step and coupling and one shift of all schedules; with others the exponents hold, the constants do not"
+        detail = (
+            "stated for one scale of step and coupling and one shift of all schedules; with others"
+            " the exponents hold, the constants do not"
+        )
         found.append(Finding(f"{form.rates}, schedules", False, detail))
     return found
 
 
 def _conclusion(name: str, claim: str, parts: list[Finding]) -> Finding:
     failing = "; ".join(f.name for f in parts if not f.holds)
-    return Finding(name, not failing, f"not promised, because of {failing} (otherwise: {claim})" if failing else claim)
+    return Finding(
+        name,
+        not failing,
+        f"not promised, because of {failing} (otherwise: {claim})" if failing else claim,
+    )

@@ -1,17 +1,25 @@
-"""Paper P2 in plain numbers: the constants of Lemma 1, Assumption 5 and Appendix A, and the exponents of Assumption 4 and Theorems 2-5.
+"""Paper P2 in plain numbers: the constants of Lemma 1, Assumption 5 and Appendix A, and the
+exponents of Assumption 4 and Theorems 2-5.
 
-L_1 = diag(R 1) - R and L_2 = diag(1'C) - C; v_1'L_1 = 0 and L_2 v_2 = 0, both summing to n; W_1 = I - 1 v_1'/n and W_2 = I - v_2 1'/n.
+L_1 = diag(R 1) - R and L_2 = diag(1'C) - C; v_1'L_1 = 0 and L_2 v_2 = 0, both summing to n;
+W_1 = I - 1 v_1'/n and W_2 = I - v_2 1'/n.
 
-The paper prints spectral radii where its proofs use Euclidean norms. The two agree on balanced graphs only, and Theorem 3 is false with the radii: 20 agents in
-a line diverge within the printed Assumption 5 (tests/theory/test_gradient_tracking.py). `constants` gives what the proofs need, `printed_constants` what is printed:
+The paper prints spectral radii where its proofs use Euclidean norms. The two agree on balanced
+graphs only, and Theorem 3 is false with the radii: 20 agents in a line diverge within the printed
+Assumption 5 (tests/theory/test_gradient_tracking.py). `constants` gives what the proofs need,
+`printed_constants` what is printed:
 
-    rho_W1, rho_W2         |W_i| = |v_i| / sqrt(n)                                       printed: 1, as W_i is a projection
-    rho_L1, rho_L2         |L_i|                                                         printed: the largest |eigenvalue|
-    1 - alpha r_L1   (35)  largest |(I - alpha L_1) z| / |z| over v_1'z = 0              printed: radius of I - alpha L_1 - 1 v_1'/n
-    1 - beta r_L2    (50)  largest |(I - beta L_2) z| / |z| over 1'z = 0                 printed: radius of I - beta L_2 - v_2 1'/n
+    rho_W1, rho_W2         |W_i| = |v_i| / sqrt(n)
+                           printed: 1, as W_i is a projection
+    rho_L1, rho_L2         |L_i|
+                           printed: the largest |eigenvalue|
+    1 - alpha r_L1   (35)  largest |(I - alpha L_1) z| / |z| over v_1'z = 0
+                           printed: radius of I - alpha L_1 - 1 v_1'/n
+    1 - beta r_L2    (50)  largest |(I - beta L_2) z| / |z| over 1'z = 0
+                           printed: radius of I - beta L_2 - v_2 1'/n
 
-`deficits` is I - A_K. Two entries of A_K differ from what (54)-(57) and the PL inequality give: A31 has n for 2n, and A33 has
-3 (v_1'v_2)^2 gamma^2 L / 2n^2 for 3 (v_1'v_2)^2 gamma^2 L mu / n^2.
+`deficits` is I - A_K. Two entries of A_K differ from what (54)-(57) and the PL inequality give: A31
+has n for 2n, and A33 has 3 (v_1'v_2)^2 gamma^2 L / 2n^2 for 3 (v_1'v_2)^2 gamma^2 L mu / n^2.
 """
 
 from __future__ import annotations
@@ -70,7 +78,9 @@ def stationary(graph: Graph) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _null(matrix: np.ndarray, roots: list[int]) -> np.ndarray:
-    """The null vector with sum n. Roots hear (or hand out to) roots only, so that their block has it; its rows sum to 0, so that one is superfluous."""
+    """The null vector with sum n. Roots hear (or hand out to) roots only, so that their block has
+    it; its rows sum to 0, so that one is superfluous.
+    """
     block = matrix[np.ix_(roots, roots)]
     block[0] = 1.0
     vector = np.zeros(len(matrix))
@@ -80,7 +90,10 @@ def _null(matrix: np.ndarray, roots: list[int]) -> np.ndarray:
 
 @require.plain_arguments
 def constants(graph: Graph, coupling: float, tracking: float) -> Constants:
-    """What makes (35), (50) and the bounds with rho true. Where r is 0 or less the Euclidean norm does not contract, and the lemmas say nothing."""
+    """What makes (35), (50) and the bounds with rho true.
+
+    Where r is 0 or less the Euclidean norm does not contract, and the lemmas say nothing.
+    """
     (v1, v2), (first, second) = stationary(graph), laplacians(graph)
     n = graph.agents
     return Constants(
@@ -100,7 +113,9 @@ def _forgets(laplacian: np.ndarray, normal: np.ndarray, step: float) -> float:
 
 
 def _root(least: float, step: float, laplacian: np.ndarray) -> float:
-    """r with (1 - step r)^2 = 1 - step least, without the loss of 1 - sqrt(1 - ...); 0 where it is rounding."""
+    """r with (1 - step r)^2 = 1 - step least, without the loss of 1 - sqrt(1 - ...);
+    0 where it is rounding.
+    """
     if abs(least) < 1e-13 * np.abs(laplacian).max():
         return 0.0
     return least / (1 + math.sqrt(max(0.0, 1 - step * least)))
@@ -119,8 +134,12 @@ def printed_constants(graph: Graph, coupling: float, tracking: float) -> Constan
 
 
 def _eigenvalues(laplacian: np.ndarray) -> np.ndarray:
-    """All but the one that is 0, each strongly connected part by itself: for a line the whole matrix is one Jordan block, which no solver resolves."""
-    parts, label = sparse.csgraph.connected_components(sparse.csr_array(laplacian), connection="strong")
+    """All but the one that is 0, each strongly connected part by itself:
+    for a line the whole matrix is one Jordan block, which no solver resolves.
+    """
+    parts, label = sparse.csgraph.connected_components(
+        sparse.csr_array(laplacian), connection="strong"
+    )
     members = [np.flatnonzero(label == part) for part in range(parts)]
     values = np.concatenate([np.linalg.eigvals(laplacian[np.ix_(m, m)]) for m in members])
     return np.delete(values, np.argmin(np.abs(values)))
@@ -128,7 +147,10 @@ def _eigenvalues(laplacian: np.ndarray) -> np.ndarray:
 
 @require.plain_arguments
 def deficits(c: Constants, s: Steps, mu: float, smooth: float, printed: bool = False) -> np.ndarray:
-    """I - A_K of Appendix A: 1 minus a number close to 1 would lose what is asked for. Needs r above 0."""
+    """I - A_K of Appendix A: 1 minus a number close to 1 would lose what is asked for.
+
+    Needs r above 0.
+    """
     n, alpha, beta, gamma = c.agents, *s
     states = (1 + c.r1 * alpha) * (gamma * c.w1) ** 2 / (c.r1 * alpha)
     trackers = (1 + c.r2 * beta) * c.w2**2 / (c.r2 * beta)
@@ -152,12 +174,16 @@ def deficits(c: Constants, s: Steps, mu: float, smooth: float, printed: bool = F
 
 
 def gap(matrix: np.ndarray) -> float:
-    """1 - rho(A_K), from I - A_K: A_K is nonnegative, so that its largest eigenvalue is its spectral radius."""
+    """1 - rho(A_K), from I - A_K: A_K is nonnegative, so that its largest eigenvalue
+    is its spectral radius.
+    """
     return float(np.linalg.eigvals(matrix).real.min())
 
 
 def contracts(matrix: np.ndarray) -> bool:
-    """rho(A_K) < 1, however small the steps: I - A_K has a positive diagonal that outweighs the rest."""
+    """rho(A_K) < 1, however small the steps:
+    I - A_K has a positive diagonal that outweighs the rest.
+    """
     diagonal = np.diag(matrix)
     if not np.all(diagonal > 0):
         return False
@@ -166,7 +192,9 @@ def contracts(matrix: np.ndarray) -> bool:
 
 @require.plain_arguments
 def descent(matrix: np.ndarray, c: Constants, s: Steps, smooth: float) -> tuple[float, float]:
-    """(83): what disagreement costs, c'(I - M)^-1 b, and what a step gains; Theorem 1 under (S2) needs the first below the second."""
+    """(83): what disagreement costs, c'(I - M)^-1 b, and what a step gains;
+    Theorem 1 under (S2) needs the first below the second.
+    """
     pace = c.overlap * s.step / c.agents
     gain = pace / 2 - 1.5 * pace**2 * smooth
     part = matrix[:2, :2]
@@ -178,15 +206,29 @@ def descent(matrix: np.ndarray, c: Constants, s: Steps, smooth: float) -> tuple[
 @require.plain_arguments
 def coupling_limit(c: Constants, tracking: float) -> float:
     """Assumption 5: the third bound on alpha."""
-    return math.sqrt(330 * c.agents) * c.overlap * c.r2 * tracking / (66 * c.agents * c.v1 * c.w2 * c.l1)
+    return (
+        math.sqrt(330 * c.agents)
+        * c.overlap
+        * c.r2
+        * tracking
+        / (66 * c.agents * c.v1 * c.w2 * c.l1)
+    )
 
 
 @require.plain_arguments
 def step_limits(c: Constants, mu: float, smooth: float) -> tuple[float, float]:
-    """Assumption 5: Q_1 and Q_2 (with sqrt(n) r_L1, as the proof of (84) has it). Both contain mu, which Theorem 1 says it does without."""
+    """Assumption 5: Q_1 and Q_2 (with sqrt(n) r_L1, as the proof of (84) has it).
+
+    Both contain mu, which Theorem 1 says it does without.
+    """
     mu = max(0.0, mu)
     n, both, curved = c.agents, c.v1 * c.v2, mu / (16 * smooth**2 + 3 * mu)
-    first = c.r1 / (c.w1 * c.v2 * smooth) * math.sqrt(n) * min(1 / 8, math.sqrt(6) / 24, math.sqrt(curved) / 2)
+    first = (
+        c.r1
+        / (c.w1 * c.v2 * smooth)
+        * math.sqrt(n)
+        * min(1 / 8, math.sqrt(6) / 24, math.sqrt(curved) / 2)
+    )
     second = (
         math.sqrt(2) / 6,
         c.r1 / (24 * c.w1 * c.l1),
@@ -204,11 +246,15 @@ NoiseExponents = tuple[float, float]  # p_zeta, p_eta
 
 @require.plain_arguments
 def s1_steps(horizon: float, a: Exponents, p: Exponents) -> Steps:
-    return Steps._make(scale / (horizon + 1) ** power for scale, power in zip(a[:3], p[:3], strict=True))
+    return Steps._make(
+        scale / (horizon + 1) ** power for scale, power in zip(a[:3], p[:3], strict=True)
+    )
 
 
 def s1_conditions(p: Exponents, noise: NoiseExponents) -> dict[str, tuple[float, float, bool]]:
-    """Assumption 4's conditions on exponents: left, right, and whether left must be strictly below."""
+    """Assumption 4's conditions on exponents:
+    left, right, and whether left must be strictly below.
+    """
     alpha, beta, gamma, size = p
     zeta, eta = noise
     return {
@@ -225,7 +271,10 @@ def s1_conditions(p: Exponents, noise: NoiseExponents) -> dict[str, tuple[float,
 
 
 def s1_rate(p: Exponents, noise: NoiseExponents) -> float:
-    """Theorem 2: E |grad F|^2 is O(K^-rate). The proof asks for 0 < p_beta < p_alpha < p_gamma < 1 and a rate above 0, no more."""
+    """Theorem 2: E |grad F|^2 is O(K^-rate).
+
+    The proof asks for 0 < p_beta < p_alpha < p_gamma < 1 and a rate above 0, no more.
+    """
     alpha, beta, gamma, size = p
     zeta, eta = noise
     theta = min(size - beta, 2 * alpha - max(0.0, 2 * zeta) - beta, 2 * beta - max(0.0, 2 * eta))
@@ -233,7 +282,9 @@ def s1_rate(p: Exponents, noise: NoiseExponents) -> float:
 
 
 def s1_budget(p: Exponents, noise: NoiseExponents) -> tuple[float, float]:
-    """Theorem 4: the paper's budget, of trackers and of states, is O(ln(K+2) / (K+1)^q) with these q (ln for a noise exponent of 1 only)."""
+    """Theorem 4: the paper's budget, of trackers and of states, is O(ln(K+2) / (K+1)^q) with these
+    q (ln for a noise exponent of 1 only).
+    """
     alpha, beta, gamma, size = p
     zeta, eta = noise
     states = size + min(0.0, gamma - alpha - beta) - max(0.0, 1 - zeta)
@@ -242,7 +293,10 @@ def s1_budget(p: Exponents, noise: NoiseExponents) -> tuple[float, float]:
 
 @require.plain_arguments
 def first_horizon(a: Exponents, p: Exponents, graph: Graph, mu: float, smooth: float) -> float:
-    """K_0 of (88), with rho(A_K) < 1 for 1 - omega_K: infinite where no float reaches it. Uses r(alpha) >= r(0) - alpha |L|^2 / 2."""
+    """K_0 of (88), with rho(A_K) < 1 for 1 - omega_K: infinite where no float reaches it.
+
+    Uses r(alpha) >= r(0) - alpha |L|^2 / 2.
+    """
     c = constants(graph, 0.0, 0.0)
     if not c.contract or mu <= 0 or not 0 < p[1] < p[0] < p[2]:
         return math.inf
@@ -257,8 +311,10 @@ def first_horizon(a: Exponents, p: Exponents, graph: Graph, mu: float, smooth: f
 
 @require.plain_arguments
 def s2_oracle_exponent(growth: float, spare: float) -> float:
-    """Theorem 3 for any schedule with the factor 1 - spare: error e takes K = ln(1/e) / -ln(1 - spare) steps of growth^K records each, which is
-    e^-exponent ln(1/e) sampled gradients."""
+    """Theorem 3 for any schedule with the factor 1 - spare: error e takes
+    K = ln(1/e) / -ln(1 - spare) steps of growth^K records each, which is e^-exponent ln(1/e)
+    sampled gradients.
+    """
     return math.log(growth) / -math.log1p(-spare) if spare > 0 else math.inf
 
 
@@ -282,5 +338,7 @@ def budget_peak_s1(q: float) -> float:
 
 @require.plain_arguments
 def budget_peak_s2(ratio: float) -> float:
-    """Remark 22: the t from which on t / ratio^t falls, with ratio = p_m times the smaller of p_zeta and p_eta."""
+    """Remark 22: the t from which on t / ratio^t falls, with ratio = p_m times the smaller
+    of p_zeta and p_eta.
+    """
     return 1 / math.log(ratio) if ratio > 1 else math.inf

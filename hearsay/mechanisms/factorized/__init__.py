@@ -1,1 +1,3 @@
-"""Noise that is correlated over rounds: factorizations, their streams in JAX, and their exact form on a lattice."""
+"""Noise that is correlated over rounds: factorizations, their streams in JAX,
+and their exact form on a lattice.
+"""

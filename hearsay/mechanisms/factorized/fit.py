@@ -1,7 +1,8 @@
 """The numerical searches behind factorization.py, and the worst participation pattern.
 
-A search that stops early costs accuracy, never privacy: what it returns is a factorization whatever its numbers are, and sensitivity and error are
-computed from those numbers. Results are kept and shared, so they are read-only.
+A search that stops early costs accuracy, never privacy: what it returns is a factorization whatever
+its numbers are, and sensitivity and error are computed from those numbers. Results are kept and
+shared, so they are read-only.
 """
 
 from __future__ import annotations
@@ -13,40 +14,50 @@ import numpy as np
 from scipy import linalg, optimize, signal
 
 OBJECTIVES = ("max", "mean")
-# Relative duality gap of the error at which the dense search stops, and the iterations after which it stops whatever the gap.
+# Relative duality gap of the error at which the dense search stops, and the iterations after which
+# it stops whatever the gap.
 _GAP, _ITERATIONS = 1e-5, 100
 
 
 def share_of_rounds(rounds: int, objective: str) -> np.ndarray:
-    """How much entry r of the first column of a lower Toeplitz B counts, squared, in the mean squared error of all rounds or in that of the last
-    round, which is the largest."""
+    """How much entry r of the first column of a lower Toeplitz B counts, squared,
+    in the mean squared error of all rounds or in that of the last round, which is the largest.
+    """
     return 1 - np.arange(rounds) / rounds if objective == "mean" else np.ones(rounds)
 
 
 @lru_cache(maxsize=4)
 def dense(rounds: int) -> tuple[np.ndarray, np.ndarray]:
-    """(C, C^-1) with the smallest ||A C^-1||_F among matrices with column norms 1 (P4, equation 7), C lower triangular.
+    """(C, C^-1) with the smallest ||A C^-1||_F among matrices with column norms 1 (P4, equation 7),
+    C lower triangular.
 
-    With X = C'C the problem is: minimise tr(A'A X^-1) subject to diag X = 1. Its Lagrangian is smallest at
+    With X = C'C the problem is: minimise tr(A'A X^-1) subject to diag X = 1. Its Lagrangian
+    is smallest at
 
         X(v) = V^(-1/2) M(v)^(1/2) V^(-1/2),    M(v) = V^(1/2) A'A V^(1/2),    V = diag(v),
 
-    so the multipliers of the optimum obey v = phi(v) = diag M(v)^(1/2) (Denisov et al. 2022, Theorem 3.2). phi is a square root of v in first order,
-    so v <- phi(v)^2 / v leaves less of the error than v <- phi(v). Every v bounds the optimum from both sides: from above by the error of
-    X(v) scaled to diagonal 1, from below by the dual value (tr M^(1/2))^2 / sum v. The search ends when the two agree.
+    so the multipliers of the optimum obey v = phi(v) = diag M(v)^(1/2) (Denisov et al. 2022,
+    Theorem 3.2). phi is a square root of v in first order, so v <- phi(v)^2 / v leaves less of the
+    error than v <- phi(v). Every v bounds the optimum from both sides: from above by the error of
+    X(v) scaled to diagonal 1, from below by the dual value (tr M^(1/2))^2 / sum v. The search ends
+    when the two agree.
     """
     gram = np.minimum.outer(np.arange(rounds, 0, -1.0), np.arange(rounds, 0, -1.0))  # A'A
     v = np.ones(rounds)
     from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
-    # Threads of an eigenvalue search wait for each other so often that a second one is a loss on a busy machine.
+    # Threads of an eigenvalue search wait for each other so often that a second one is a loss on a
+    # busy machine.
     with threadpool_limits(1):
         for _ in range(_ITERATIONS):
             half = np.sqrt(v)
-            values, vectors = linalg.eigh(half[:, None] * gram * half, check_finite=False, driver="evd")
+            values, vectors = linalg.eigh(
+                half[:, None] * gram * half, check_finite=False, driver="evd"
+            )
             roots = np.sqrt(values)
             diagonal = vectors**2 @ roots  # phi(v)
-            spread = np.cumsum(np.sqrt(diagonal)[:, None] * vectors, axis=0)  # A times V^(1/2) diag(X)^(1/2) vectors
+            # A times V^(1/2) diag(X)^(1/2) vectors.
+            spread = np.cumsum(np.sqrt(diagonal)[:, None] * vectors, axis=0)
             upper, lower = np.sum(np.sum(spread**2, axis=0) / roots), np.sum(roots) ** 2 / np.sum(v)
             if upper <= lower * (1 + 2 * _GAP):
                 break
@@ -54,7 +65,8 @@ def dense(rounds: int) -> tuple[np.ndarray, np.ndarray]:
         root = (vectors * roots) @ vectors.T
     scale = np.sqrt(np.diag(root))
     root /= scale[:, None] * scale  # X(v) scaled to diagonal 1: the factors V^(-1/2) cancel
-    # A Cholesky factor L of X with its rows and columns reversed gives the lower triangular C = J L' J.
+    # A Cholesky factor L of X with its rows and columns reversed gives the lower triangular C = J
+    # L' J.
     encoder = np.ascontiguousarray(linalg.cholesky(root[::-1, ::-1], lower=True).T[::-1, ::-1])
     encoder /= np.linalg.norm(encoder, axis=0)
     inverse = linalg.solve_triangular(encoder, np.eye(rounds), lower=True)
@@ -63,10 +75,12 @@ def dense(rounds: int) -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=64)
 def banded(rounds: int, bands: int, objective: str) -> np.ndarray:
-    """The falling coefficients c, c_0 = 1, of a banded Toeplitz C with the smallest log ||c||^2 + log sum_r w_r b_r^2, b(z) = 1 / ((1 - z) c(z)).
+    """The falling coefficients c, c_0 = 1, of a banded Toeplitz C with the smallest
+    log ||c||^2 + log sum_r w_r b_r^2, b(z) = 1 / ((1 - z) c(z)).
 
-    The unknowns are the logarithms of the steps c_j - c_{j+1}: falling coefficients keep 1 / c(z) bounded (Enestrom and Kakeya), so that no trial
-    point overflows. db / dc_j = -z^j b(z) / c(z), so the gradient takes one more division by c(z) and one correlation.
+    The unknowns are the logarithms of the steps c_j - c_{j+1}: falling coefficients keep 1 / c(z)
+    bounded (Enestrom and Kakeya), so that no trial point overflows. db / dc_j = -z^j b(z) / c(z),
+    so the gradient takes one more division by c(z) and one correlation.
     """
     weights = share_of_rounds(rounds, objective)
 
@@ -88,10 +102,12 @@ def banded(rounds: int, bands: int, objective: str) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def blt(rounds: int, buffers: int, objective: str) -> np.ndarray:
-    """p_1 > q_1 > p_2 > ... > q_n in (0, 1) with the smallest log ||c||^2 + log sum_r w_r b_r^2 for the c and b that they generate (class Blt).
+    """p_1 > q_1 > p_2 > ... > q_n in (0, 1) with the smallest log ||c||^2 + log sum_r w_r b_r^2 for
+    the c and b that they generate (class Blt).
 
-    The unknowns are the logarithms of the steps of -log p_1, -log q_1, ..., so that every point is in order. With F_x = z / (1 - x z),
-    dc / dp = F_p c, dc / dq = -F_q c, db / dp = -F_p b and db / dq = F_q b: the gradient is a few more filters of order one.
+    The unknowns are the logarithms of the steps of -log p_1, -log q_1, ..., so that every point
+    is in order. With F_x = z / (1 - x z), dc / dp = F_p c, dc / dq = -F_q c, db / dp = -F_p b and
+    db / dq = F_q b: the gradient is a few more filters of order one.
     """
     weights, impulse = share_of_rounds(rounds, objective), np.eye(1, rounds)[0]
     sign = np.tile([1.0, -1.0], buffers)
@@ -99,7 +115,10 @@ def blt(rounds: int, buffers: int, objective: str) -> np.ndarray:
     def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
         steps = np.exp(x)
         both = np.exp(-np.cumsum(steps))
-        c, b = cascade(both[0::2], both[1::2], impulse), cascade(both[1::2], both[0::2], np.ones(rounds))
+        c, b = (
+            cascade(both[0::2], both[1::2], impulse),
+            cascade(both[1::2], both[0::2], np.ones(rounds)),
+        )
         weighted, size = weights * b, c @ c
         squared = weighted @ b
         through = [signal.lfilter([0.0, 1.0], [1.0, -pole], [c, b]) for pole in both]
@@ -111,7 +130,9 @@ def blt(rounds: int, buffers: int, objective: str) -> np.ndarray:
 
 
 def cascade(poles: np.ndarray, zeros: np.ndarray, series: np.ndarray) -> np.ndarray:
-    """The power series times prod_i (1 - zeros_i z) / (1 - poles_i z), one factor after the other: nothing is ever subtracted from its near equal."""
+    """The power series times prod_i (1 - zeros_i z) / (1 - poles_i z), one factor after the other:
+    nothing is ever subtracted from its near equal.
+    """
     for pole, zero in zip(poles, zeros, strict=True):
         series = signal.lfilter([1.0, -zero], [1.0, -pole], series)
     return series
@@ -123,9 +144,11 @@ def reciprocal(coefficients: np.ndarray, rounds: int) -> np.ndarray:
 
 
 def heaviest(values: np.ndarray, separation: int, uses: int) -> np.ndarray:
-    """The largest sum of values over at most `uses` of the rounds (first axis), any two at least `separation` apart; for all columns at once.
+    """The largest sum of values over at most `uses` of the rounds (first axis), any two at least
+    `separation` apart; for all columns at once.
 
-    After m passes best[j] is the largest sum over at most m rounds from j on: some first round i >= j, then the best of m - 1 from i + separation on.
+    After m passes best[j] is the largest sum over at most m rounds from j on: some first round
+    i >= j, then the best of m - 1 from i + separation on.
     """
     rounds = len(values)
     best = np.zeros((rounds + separation, *values.shape[1:]))
@@ -135,8 +158,12 @@ def heaviest(values: np.ndarray, separation: int, uses: int) -> np.ndarray:
     return best[0]
 
 
-def _minimise(loss: Callable[[np.ndarray], tuple[float, np.ndarray]], start: np.ndarray) -> np.ndarray:
-    return optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 1000, "ftol": 1e-13}).x
+def _minimise(
+    loss: Callable[[np.ndarray], tuple[float, np.ndarray]], start: np.ndarray
+) -> np.ndarray:
+    return optimize.minimize(
+        loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 1000, "ftol": 1e-13}
+    ).x
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:

@@ -1,20 +1,22 @@
-"""Correlated Gaussian noise for deployment: later rounds take back earlier noise, on the lattice of mechanisms/lattice.py.
+"""Correlated Gaussian noise for deployment: later rounds take back earlier noise, on the lattice of
+mechanisms/lattice.py.
 
-For a factorization A = B C of the prefix sums and D = C^-1, lower triangular (mechanisms/factorized/kinds.py), round r of
-paper P4 sends G_r + V (D xi)_r. Here it sends
+For a factorization A = B C of the prefix sums and D = C^-1, lower triangular
+(mechanisms/factorized/kinds.py), round r of paper P4 sends G_r + V (D xi)_r. Here it sends
 
     g_r N_r,    N_r = [G_r / g_r] + [S_r / g_r] + eta_r,               g_r = grid(|D_rr| V)
     S_r = sum_{w < r} D_rw V xi_w,                                     V xi_w = g_w eta_w / D_ww
 
-with [.] the nearest whole number, summed in integers, and eta_r from the exact discrete Gaussian of scale |D_rr| V. So
-the noise that is new in round r lies on the grid and hides the low bits of everything else, and xi_r, what later rounds
-take back, is the noise that was really added. G is saturated at 2^61 steps and so is what is sent, but xi is not: it is
-the noise that N carries, and N is what the proof lets an adversary see. S is saturated at 2^60 steps (2^23 scales):
-that is part of an event of probability 2^-180 per number, which the account allows for.
+with [.] the nearest whole number, summed in integers, and eta_r from the exact discrete Gaussian
+of scale |D_rr| V. So the noise that is new in round r lies on the grid and hides the low bits of
+everything else, and xi_r, what later rounds take back, is the noise that was really added. G is
+saturated at 2^61 steps and so is what is sent, but xi is not: it is the noise that N carries, and N
+is what the proof lets an adversary see. S is saturated at 2^60 steps (2^23 scales): that is part of
+an event of probability 2^-180 per number, which the account allows for.
 
-The proof and what all rounds cost together are in privacy/rounding.py (`factorized`): sqrt(2 rho) of the ideal noise
-grows by at most about 2^-35 sqrt(d) |C 1|. S_r is summed term by term in float64, in a fixed order: for the same D it
-is the same on every machine, and after a restart.
+The proof and what all rounds cost together are in privacy/rounding.py (`factorized`): sqrt(2
+rho) of the ideal noise grows by at most about 2^-35 sqrt(d) |C 1|. S_r is summed term by term in
+float64, in a fixed order: for the same D it is the same on every machine, and after a restart.
 """
 
 from __future__ import annotations
@@ -35,20 +37,25 @@ _KEPT_BYTES = 2**29  # past noise beyond this is drawn again each time it is nee
 
 
 class FactorizedNoise:
-    """The noise of one agent's messages, all of it determined by secrets of 32 bytes, `os.urandom(32)`, kept where the agent keeps its ledger.
+    """The noise of one agent's messages, all of it determined by secrets of 32 bytes,
+    `os.urandom(32)`, kept where the agent keeps its ledger.
 
-    secret: a function that gives every round a secret of its own, the same whenever it is asked, or one secret for all rounds. With one of its own for every round,
-    noise that was drawn again after an old ledger was put back is independent of what had left; with one for all, two messages of a round would differ by just the
-    difference of their values. scale: V. size: how many numbers a message has.
+    secret: a function that gives every round a secret of its own, the same whenever it is asked, or
+    one secret for all rounds. With one of its own for every round, noise that was drawn again after
+    an old ledger was put back is independent of what had left; with one for all, two messages of
+    a round would differ by just the difference of their values. scale: V. size: how many numbers a
+    message has.
 
-    **One value per round.** The noise of a round is the same whenever it is asked for, because later rounds must take
-    back just that noise, also after a crash. Two different values sent with the noise of the same round betray their
-    difference exactly. An object refuses the second one, but it forgets with its process: whoever restarts must know
-    from the ledger which rounds may have been sent, and send the bytes kept there again.
+    **One value per round.** The noise of a round is the same whenever it is asked for, because
+    later rounds must take back just that noise, also after a crash. Two different values sent with
+    the noise of the same round betray their difference exactly. An object refuses the second one,
+    but it forgets with its process: whoever restarts must know from the ledger which rounds may
+    have been sent, and send the bytes kept there again.
 
-    **The secret is as precious as the data.** Whoever gets it can take all noise off all messages, also old ones. It
-    never leaves the agent, is used for one run, and no two agents share it. (Another factorization, scale or size draws
-    other noise from it, lest a change of plan cancel noise.)
+    **The secret is as precious as the data.** Whoever gets it can take all noise off all messages,
+    also old ones. It never leaves the agent, is used for one run, and no two agents share
+    it. (Another factorization, scale or size draws other noise from it, lest a change of plan
+    cancel noise.)
     """
 
     def __init__(
@@ -60,32 +67,41 @@ class FactorizedNoise:
         *,
         private: bool = True,
     ) -> None:
-        require.instance("factorization", factorization, Factorization, "one of mechanisms/factorized/kinds.py")
+        require.instance(
+            "factorization", factorization, Factorization, "one of mechanisms/factorized/kinds.py"
+        )
         if not callable(secret):
             _require_secret(secret)
         self.factorization, self.scale = factorization, require.positive("scale", scale)
         self.size, self.private = require.count("size", size), require.flag("private", private)
         if not private:
             warnings.warn(
-                "noise from a known secret is NOT PRIVATE: use os.urandom(32) for data that needs protection",
+                "noise from a known secret is NOT PRIVATE: use os.urandom(32) for data that needs"
+                " protection",
                 stacklevel=2,
             )
-        self._plan = f"hearsay factorized noise {factorization!r} {self.scale.hex()} {self.size} ".encode()
+        self._plan = (
+            f"hearsay factorized noise {factorization!r} {self.scale.hex()} {self.size} ".encode()
+        )
         self._secret = secret
         self._diagonal = rows(factorization)[0]
         for end in (np.abs(self._diagonal).min(), np.abs(self._diagonal).max()):
-            grid(
-                float(end) * self.scale
-            )  # refuses a scale that is too small or too large now rather than in a later round
+            # Refuses a scale that is too small or too large now rather than in a later round.
+            grid(float(end) * self.scale)
         self._kept: dict[int, np.ndarray] = {}
         self._sent: dict[int, bytes] = {}
 
     def privatize(self, value: Any, round: int) -> np.ndarray:
-        """What may leave the agent in that round, float64 multiples of a grid, in the shape of the value. Rounds may be
-        asked for in any order."""
+        """What may leave the agent in that round, float64 multiples of a grid,
+        in the shape of the value. Rounds may be asked for in any order.
+        """
         round = require.count("round", round, least=0)
         if round >= self.factorization.rounds:
-            require.fail("round", f"below {self.factorization.rounds}, the rounds that noise is planned for", round)
+            require.fail(
+                "round",
+                f"below {self.factorization.rounds}, the rounds that noise is planned for",
+                round,
+            )
         step = self._grid(round)
         steps = quantize(value, step)
         if steps.size != self.size:
@@ -105,7 +121,8 @@ class FactorizedNoise:
         digest = hashlib.blake2b(steps.tobytes(), digest_size=32).digest()
         if self._sent.setdefault(round, digest) != digest:
             raise RuntimeError(
-                f"round {round} has been used for another value: the same noise on two values betrays their difference"
+                f"round {round} has been used for another value: the same noise on two values"
+                " betrays their difference"
             )
 
     def _grid(self, round: int) -> float:
@@ -134,11 +151,17 @@ class FactorizedNoise:
         return noise
 
     def __reduce__(self) -> Any:
-        raise TypeError("factorized noise cannot be copied or saved: the copy would not know which rounds were sent")
+        raise TypeError(
+            "factorized noise cannot be copied or saved: the copy would not know which rounds were"
+            " sent"
+        )
 
     def __repr__(self) -> str:
         kind = "private" if self.private else "simulated, NOT PRIVATE"
-        return f"FactorizedNoise({self.factorization!r}, scale={self.scale!r}, size={self.size}, {kind})"
+        return (
+            f"FactorizedNoise({self.factorization!r}, scale={self.scale!r}, size={self.size},"
+            f" {kind})"
+        )
 
 
 def _require_secret(secret: Any) -> None:

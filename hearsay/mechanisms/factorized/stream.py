@@ -1,16 +1,24 @@
-"""Correlated noise, round by round: the rows of D xi for a factorization A = B C of the prefix sums (mechanisms/factorized/kinds.py).
+"""Correlated noise, round by round: the rows of D xi for a factorization A = B C of the prefix sums
+(mechanisms/factorized/kinds.py).
 
-    noise of round r = D[r] xi = sum_w D[r, w] xi_w,    so that the prefix sums of the noise are B xi,    xi_w standard normal, drawn from fold_in(key, w)
+    noise of round r = D[r] xi = sum_w D[r, w] xi_w,
+    so that the prefix sums of the noise are B xi,
+    xi_w standard normal, drawn from fold_in(key, w)
 
-Nothing of size R x d is ever held, because any xi_w can be drawn again from its key, in the order in which it is needed:
+Nothing of size R x d is ever held, because any xi_w can be drawn again from its key, in the order
+in which it is needed:
 
-    identity, tree     a round draws the few xi that its row uses (tree: fewer than two on average)         d times a small number
-    toeplitz, dense    a block of rounds is D[block, :] xi, summed over chunks of xi                        (2 block + chunk) d, R^2 / 2 block draws
-    blt                one filter (1 - p_i z) / (1 - q_i z) after another, one vector of memory each        buffers d
-    banded             noise_r = (xi_r - sum_{0 < j < bands} c_j noise_{r-j}) / c_0                         (bands - 1) d
+    identity, tree    a round draws the few xi that its row uses (tree: fewer than two on average)
+                      d times a small number
+    toeplitz, dense   a block of rounds is D[block, :] xi, summed over chunks of xi
+                      (2 block + chunk) d, R^2 / 2 block draws
+    blt               one filter (1 - p_i z) / (1 - q_i z) after another, one vector of memory each
+                      buffers d
+    banded            noise_r = (xi_r - sum_{0 < j < bands} c_j noise_{r-j}) / c_0
+                      (bands - 1) d
 
-`noise_stream` hands out one round after the other and can be stopped and resumed. `draw_rounds` is the pure function for compiled simulations.
-The scale V is left to the caller.
+`noise_stream` hands out one round after the other and can be stopped and resumed. `draw_rounds` is
+the pure function for compiled simulations. The scale V is left to the caller.
 """
 
 from __future__ import annotations
@@ -76,7 +84,9 @@ Rows = ToeplitzRows | DenseRows | TreeRows
 
 
 def device_rows(factorization: Factorization, dtype: Any) -> Rows:
-    """D as device arrays, in the smallest form: what `draw_rounds` needs to know of a factorization."""
+    """D as device arrays, in the smallest form:
+    what `draw_rounds` needs to know of a factorization.
+    """
     known: Any = factorization
     horizon = jnp.asarray(known.rounds, jnp.int32)
     if known.name == "tree":
@@ -84,16 +94,25 @@ def device_rows(factorization: Factorization, dtype: Any) -> Rows:
         return TreeRows(jnp.asarray(counts, jnp.int32), jnp.asarray(columns, jnp.int32), horizon)
     if known.name == "dense":
         return DenseRows(jnp.asarray(known.increments(0, known.rounds), dtype), horizon)
-    return ToeplitzRows(jnp.asarray(np.trim_zeros(known.increment_coefficients(), "b"), dtype), horizon)
+    return ToeplitzRows(
+        jnp.asarray(np.trim_zeros(known.increment_coefficients(), "b"), dtype), horizon
+    )
 
 
 def draw_rounds(
-    rows: Rows, key: jax.Array, rounds: jax.Array, shape: tuple[int, ...], dtype: Any, chunk: int = _CHUNK
+    rows: Rows,
+    key: jax.Array,
+    rounds: jax.Array,
+    shape: tuple[int, ...],
+    dtype: Any,
+    chunk: int = _CHUNK,
 ) -> jax.Array:
-    """The noise of the given rounds, shape (rounds, *shape): pure, for use inside jit and vmap (over keys).
+    """The noise of the given rounds, shape (rounds, *shape): pure, for use inside jit and vmap
+    (over keys).
 
-    `rounds` may be traced; only its length is static. All columns up to its last round are drawn in chunks, so rounds that are given together should
-    lie together. A round outside the horizon gets NaN: nothing traced can be refused, and noise that is silently missing would be worse.
+    `rounds` may be traced; only its length is static. All columns up to its last round are drawn in
+    chunks, so rounds that are given together should lie together. A round outside the horizon gets
+    NaN: nothing traced can be refused, and noise that is silently missing would be worse.
     """
     dtype = jnp.dtype(dtype)
     if isinstance(rows, TreeRows):
@@ -104,9 +123,13 @@ def draw_rounds(
         def add(index: jax.Array, total: jax.Array) -> jax.Array:
             columns = first + index * chunk + jnp.arange(chunk)
             fresh = jax.vmap(lambda w: _fresh(key, w, shape, dtype))(columns)
-            return total + jnp.tensordot(rows.block(rounds, columns), fresh, axes=1, precision="highest")
+            return total + jnp.tensordot(
+                rows.block(rounds, columns), fresh, axes=1, precision="highest"
+            )
 
-        noise = jax.lax.fori_loop(0, -(-(stop - first) // chunk), add, jnp.zeros((len(rounds), *shape), dtype))
+        noise = jax.lax.fori_loop(
+            0, -(-(stop - first) // chunk), add, jnp.zeros((len(rounds), *shape), dtype)
+        )
     inside = (rounds >= 0) & (rounds < rows.horizon)
     return jnp.where(inside.reshape(-1, *(1 for _ in shape)), noise, jnp.nan)
 
@@ -116,7 +139,9 @@ def _fresh(key: jax.Array, column: jax.Array, shape: tuple[int, ...], dtype: Any
     return MECHANISMS["gaussian"].draw(jax.random.fold_in(key, column), shape, dtype)
 
 
-def _tree_round(rows: TreeRows, key: jax.Array, r: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+def _tree_round(
+    rows: TreeRows, key: jax.Array, r: jax.Array, shape: tuple[int, ...], dtype: Any
+) -> jax.Array:
     def less(index: jax.Array, total: jax.Array) -> jax.Array:
         return total - _fresh(key, rows.columns[r, index], shape, dtype)
 
@@ -127,9 +152,14 @@ _block_of_rounds = jax.jit(draw_rounds, static_argnames=("shape", "dtype", "chun
 
 
 class NoiseStream(ABC):
-    """The noise of one round after the other, for as many rounds as the factorization has. Made by `noise_stream`."""
+    """The noise of one round after the other, for as many rounds as the factorization has.
 
-    def __init__(self, factorization: Factorization, key: jax.Array, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    Made by `noise_stream`.
+    """
+
+    def __init__(
+        self, factorization: Factorization, key: jax.Array, shape: tuple[int, ...], dtype: np.dtype
+    ) -> None:
         self.factorization, self.key, self.shape, self.dtype = factorization, key, shape, dtype
         self.round = 0
 
@@ -137,7 +167,8 @@ class NoiseStream(ABC):
         """D[r] xi for the next round r."""
         if self.round >= self.factorization.rounds:
             raise ValueError(
-                f"the factorization was made for {self.factorization.rounds} rounds and all of them have been sent: there is no noise for another one"
+                f"the factorization was made for {self.factorization.rounds} rounds and all of them"
+                " have been sent: there is no noise for another one"
             )
         noise = self._noise()
         self.round += 1
@@ -147,7 +178,10 @@ class NoiseStream(ABC):
     def _noise(self) -> jax.Array: ...
 
     def state(self) -> dict[str, np.ndarray]:
-        """Plain arrays from which `noise_stream(..., state=...)` goes on. The key is not among them, only a check that it is the same."""
+        """Plain arrays from which `noise_stream(..., state=...)` goes on.
+
+        The key is not among them, only a check that it is the same.
+        """
         return {"round": np.asarray(self.round), **self._identity()}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
@@ -155,7 +189,8 @@ class NoiseStream(ABC):
         missing = {"round", *own} - set(state)
         if missing:
             raise ValueError(
-                f"state must be what state() of a noise stream returned; it lacks {', '.join(sorted(missing))}"
+                "state must be what state() of a noise stream returned; it lacks"
+                f" {', '.join(sorted(missing))}"
             )
         for name, value in own.items():
             saved = np.asarray(state[name])
@@ -166,15 +201,22 @@ class NoiseStream(ABC):
             )
             if not same:
                 raise ValueError(
-                    f"cannot resume the noise of another run: its {name} is {value.tolist()}, and the state was saved with {saved.tolist()}"
+                    f"cannot resume the noise of another run: its {name} is {value.tolist()}, and"
+                    f" the state was saved with {saved.tolist()}"
                 )
         self.round = int(state["round"])
 
     def _identity(self) -> dict[str, np.ndarray]:
-        """What makes the noise what it is. The two numbers tell apart factorizations of the same name that another machine has found."""
+        """What makes the noise what it is.
+
+        The two numbers tell apart factorizations of the same name that another
+        machine has found.
+        """
         return {
             "factorization": np.asarray(repr(self.factorization)),
-            "sensitivity and error": np.asarray([self.factorization.sensitivity, self.factorization.error()]),
+            "sensitivity and error": np.asarray(
+                [self.factorization.sensitivity, self.factorization.error()]
+            ),
             "shape": np.asarray(self.shape, np.int64),
             "dtype": np.asarray(str(self.dtype)),
             "key check": np.asarray(
@@ -184,13 +226,17 @@ class NoiseStream(ABC):
 
 
 class _Redrawn(NoiseStream):
-    """identity, tree, toeplitz, dense: whole blocks of rounds, from nothing but the key. Blocks begin at multiples of their length, also on resuming."""
+    """identity, tree, toeplitz, dense: whole blocks of rounds, from nothing but the key.
+
+    Blocks begin at multiples of their length, also on resuming.
+    """
 
     def __init__(self, *args: Any, block: int | None) -> None:
         super().__init__(*args)
         size = math.prod(self.shape) * self.dtype.itemsize
         fits = min(self.factorization.rounds, _LONGEST_BLOCK, max(8, _BLOCK_BYTES // max(1, size)))
-        alone = self.factorization.name in ("identity", "tree")  # no column is shared by many rounds
+        # No column is shared by many rounds.
+        alone = self.factorization.name in ("identity", "tree")
         self.block = require.count("block", block) if block is not None else 1 if alone else fits
         self._chunk = min(_CHUNK, self.block) if alone else _CHUNK
         self._rows, self._start = device_rows(self.factorization, self.dtype), -1
@@ -200,8 +246,11 @@ class _Redrawn(NoiseStream):
         start = self.round - self.round % self.block
         held = self._held if start == self._start else None
         if held is None:
-            self._held, rounds = None, start + jnp.arange(self.block)  # let go of the old block first
-            held = _block_of_rounds(self._rows, self.key, rounds, self.shape, self.dtype, self._chunk)
+            # Let go of the old block first.
+            self._held, rounds = None, start + jnp.arange(self.block)
+            held = _block_of_rounds(
+                self._rows, self.key, rounds, self.shape, self.dtype, self._chunk
+            )
             self._held, self._start = held, start
         return held[self.round - start]
 
@@ -237,8 +286,12 @@ class _Recursive(NoiseStream):
 
 
 @partial(jax.jit, donate_argnums=1)
-def _blt_round(poles: jax.Array, memory: jax.Array, key: jax.Array, r: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Filter i turns x into y = (1 - p_i z) / (1 - q_i z) x: y = x + s_i, then s_i <- q_i y - p_i x."""
+def _blt_round(
+    poles: jax.Array, memory: jax.Array, key: jax.Array, r: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Filter i turns x into y = (1 - p_i z) / (1 - q_i z) x:
+    y = x + s_i, then s_i <- q_i y - p_i x.
+    """
     signal, kept = _fresh(key, r, memory.shape[1:], memory.dtype), []
     for own, back, held in zip(poles[0], poles[1], memory, strict=True):
         out = signal + held
@@ -251,12 +304,16 @@ def _blt_round(poles: jax.Array, memory: jax.Array, key: jax.Array, r: jax.Array
 def _banded_round(
     coefficients: jax.Array, memory: jax.Array, key: jax.Array, r: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """The noise of the last bands - 1 rounds is kept in a ring: that of round s at place s mod (bands - 1)."""
+    """The noise of the last bands - 1 rounds is kept in a ring:
+    that of round s at place s mod (bands - 1).
+    """
     fresh, size = _fresh(key, r, memory.shape[1:], memory.dtype), len(memory)
     if size == 0:
         return fresh / coefficients[0], memory
     back = 1 + (r - 1 - jnp.arange(size)) % size  # how many rounds ago each place was filled
-    noise = (fresh - jnp.tensordot(coefficients[back], memory, axes=1, precision="highest")) / coefficients[0]
+    noise = (
+        fresh - jnp.tensordot(coefficients[back], memory, axes=1, precision="highest")
+    ) / coefficients[0]
     return noise, memory.at[r % size].set(noise)
 
 
@@ -268,18 +325,28 @@ def noise_stream(
     state: Mapping[str, np.ndarray] | None = None,
     block: int | None = None,
 ) -> NoiseStream:
-    """The noise of one learner, round by round; `state` resumes where a stream of the same factorization, key, shape and type was.
+    """The noise of one learner, round by round; `state` resumes where a stream of the same
+    factorization, key, shape and type was.
 
-    `block` is how many rounds of toeplitz or dense noise are worked out at once: more is faster and takes more memory. It never changes the noise.
+    `block` is how many rounds of toeplitz or dense noise are worked out at once: more is faster and
+    takes more memory. It never changes the noise.
     """
-    if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ()):
+    if not (
+        isinstance(key, jax.Array)
+        and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
+        and key.shape == ()
+    ):
         raise TypeError(f"key must be one key such as jax.random.key(0), got {key!r:.80}")
     shape = tuple(require.count("shape", size, least=0) for size in shape)
     arguments = (factorization, key, shape, jnp.dtype(dtype))
     stream: NoiseStream
     if factorization.name in ("blt", "banded"):
         if block is not None:
-            require.fail("block", f"left out: the {factorization.name} recursion takes one round at a time", block)
+            require.fail(
+                "block",
+                f"left out: the {factorization.name} recursion takes one round at a time",
+                block,
+            )
         stream = _Recursive(*arguments)
     else:
         stream = _Redrawn(*arguments, block=block)

@@ -1,1 +1,3 @@
-"""Where records come from: files, named data sets, images, their division among agents, endless streams."""
+"""Where records come from: files, named data sets, images, their division among agents,
+endless streams.
+"""

@@ -1,15 +1,17 @@
 """Data sets whose bounds hold for every record that could have been there.
 
-A sensitivity proof needs ||a|| <= feature_bound and |b| <= label_bound for any record (a, b), not only for
-those in the file. So nothing here is scaled by a mean, deviation or maximum of the data: scaling uses public
-constants, and a record that is too long is shortened on its own. `bound_kind` says why the bound holds:
+A sensitivity proof needs ||a|| <= feature_bound and |b| <= label_bound for any record (a, b), not
+only for those in the file. So nothing here is scaled by a mean, deviation or maximum of the data:
+scaling uses public constants, and a record that is too long is shortened on its own. `bound_kind`
+says why the bound holds:
 
     "enforced"   code in this file shortens each record to the bound
     "derived"    the encoding cannot produce a longer record
     "declared"   somebody promises it, and nothing checks the records that are not here
 
-Everything is float64, whatever type of number was given; a cast to float32 may lengthen a record by a relative 6e-8. Bounds lie between 1e-30
-and 1e30 (_validate.py): beyond these the lengths of records could not be told.
+Everything is float64, whatever type of number was given; a cast to float32 may lengthen a record
+by a relative 6e-8. Bounds lie between 1e-30 and 1e30 (_validate.py): beyond these the lengths of
+records could not be told.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from hearsay.problems.data import files
 Folder = str | os.PathLike[str] | None
 BOUND_KINDS = ("enforced", "derived", "declared")
 
-# The minima and maxima printed in the data set's description, of each mean, standard error and worst value.
+# The minima and maxima printed in the data set's description, of each mean, standard error and
+# worst value.
 _BREAST_CANCER_RANGES = (
     ((6.981, 28.11), (0.112, 2.873), (7.93, 36.04)),  # radius
     ((9.71, 39.28), (0.36, 4.885), (12.02, 49.54)),  # texture
@@ -43,7 +46,8 @@ _BREAST_CANCER_RANGES = (
 
 # The letters are a constant, so that the encoding is the same whichever records are present.
 _MUSHROOM_LETTERS = """
-    cap-shape=bcfksx cap-surface=fgsy cap-color=bcegnpruwy bruises=ft odor=acflmnpsy gill-attachment=af
+    cap-shape=bcfksx cap-surface=fgsy cap-color=bcegnpruwy bruises=ft odor=acflmnpsy
+    gill-attachment=af
     gill-spacing=cw gill-size=bn gill-color=beghknopruwy stalk-shape=et stalk-root=?bcer
     stalk-surface-above-ring=fksy stalk-surface-below-ring=fksy stalk-color-above-ring=bcegnopwy
     stalk-color-below-ring=bcegnopwy veil-type=p veil-color=nowy ring-number=not ring-type=eflnp
@@ -54,10 +58,11 @@ MUSHROOM_COLUMNS = {entry.split("=")[0]: entry.split("=")[1] for entry in _MUSHR
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Records split into a training and a test part, with the bounds that every possible record obeys.
+    """Records split into a training and a test part, with the bounds that every possible
+    record obeys.
 
-    No intercept column is added. Labels are 0 or 1 for classification. `truth` holds the weights that made
-    the labels, where they are known.
+    No intercept column is added. Labels are 0 or 1 for classification. `truth` holds the weights
+    that made the labels, where they are known.
     """
 
     name: str
@@ -73,12 +78,19 @@ class Dataset:
 
     def __post_init__(self) -> None:
         if self.bound_kind not in BOUND_KINDS:
-            raise ValueError(f"bound_kind must be one of {', '.join(BOUND_KINDS)}, got {self.bound_kind!r}")
+            raise ValueError(
+                f"bound_kind must be one of {', '.join(BOUND_KINDS)}, got {self.bound_kind!r}"
+            )
         require.settle(
-            self, feature_bound=require.bound, label_bound=require.bound, truth=require.optional(require.array)
+            self,
+            feature_bound=require.bound,
+            label_bound=require.bound,
+            truth=require.optional(require.array),
         )
         for part in ("", "test_"):
-            features, labels = _arrays(getattr(self, f"{part}features"), getattr(self, f"{part}labels"))
+            features, labels = _arrays(
+                getattr(self, f"{part}features"), getattr(self, f"{part}labels")
+            )
             object.__setattr__(self, f"{part}features", features)
             object.__setattr__(self, f"{part}labels", labels)
             with np.errstate(over="ignore"):
@@ -87,17 +99,21 @@ class Dataset:
             _check_bounded(f"{part}labels", np.abs(labels), "label_bound", self.label_bound)
 
 
-def load(name: str, *, data_dir: Folder = None, seed: int = 0, test_fraction: float = 0.2) -> Dataset:
+def load(
+    name: str, *, data_dir: Folder = None, seed: int = 0, test_fraction: float = 0.2
+) -> Dataset:
     """A classification data set by name: "digits", "breast-cancer" or "mushrooms".
 
-    Label 1 is an odd digit, a benign tumour (as in scikit-learn) or a poisonous mushroom. `data_dir` is a
-    folder of raw files, for the data sets that need one (see `files.locate`). `seed` fixes the permutation
-    that sets a `test_fraction` of the records aside.
+    Label 1 is an odd digit, a benign tumour (as in scikit-learn) or a poisonous mushroom.
+    `data_dir` is a folder of raw files, for the data sets that need one (see `files.locate`).
+    `seed` fixes the permutation that sets a `test_fraction` of the records aside.
     """
     require.one_of("data set", name, NAMES)
     features, labels, feature_bound, kind, reason = _LOADERS[name](data_dir)
     check_classification(features, labels)
-    return Dataset(name, *_split(features, labels, test_fraction, seed), feature_bound, 1.0, kind, reason)
+    return Dataset(
+        name, *_split(features, labels, test_fraction, seed), feature_bound, 1.0, kind, reason
+    )
 
 
 def from_arrays(
@@ -112,14 +128,15 @@ def from_arrays(
 ) -> Dataset:
     """A user's own arrays, with each record shortened to `feature_bound`.
 
-    Without `label_bound` the task is classification and labels must be 0 or 1. With it labels may be any
-    real number and are clipped to [-label_bound, label_bound].
+    Without `label_bound` the task is classification and labels must be 0 or 1. With it labels may
+    be any real number and are clipped to [-label_bound, label_bound].
     """
     if feature_bound is None:
         raise ValueError(
-            "feature_bound must be given, got None: it must hold for every record that could have been in "
-            "the data, so it cannot be measured from those that are (their largest norm is itself private); "
-            "choose it from what the features mean, and longer records are scaled down to it"
+            "feature_bound must be given, got None: it must hold for every record that could have"
+            " been in the data, so it cannot be measured from those that are (their largest norm is"
+            " itself private); choose it from what the features mean, and longer records are scaled"
+            " down to it"
         )
     feature_bound = require.bound("feature_bound", feature_bound)
     label_bound = require.optional(require.bound)("label_bound", label_bound)
@@ -144,16 +161,22 @@ def linear_stream(
     label_bound: float | None = None,
     test_records: int = 1000,
 ) -> Dataset:
-    """Linear regression with known weights: b = a . truth + noise * N(0, 1), clipped to `label_bound`.
+    """Linear regression with known weights: b = a . truth + noise * N(0, 1), clipped to
+    `label_bound`.
 
-    Features are uniform in the ball of radius `feature_bound` and `truth` has norm 1, so that the default
-    label_bound, feature_bound + 4 noise, clips less than one label in 10,000. The weights and the test part
-    depend on `seed` and `dimension` but not on `records`.
+    Features are uniform in the ball of radius `feature_bound` and `truth` has norm 1, so that the
+    default label_bound, feature_bound + 4 noise, clips less than one label in 10,000. The weights
+    and the test part depend on `seed` and `dimension` but not on `records`.
     """
     records, dimension = require.count("records", records), require.count("dimension", dimension)
-    test_records, noise = require.count("test_records", test_records), require.nonnegative("noise", noise)
+    test_records, noise = (
+        require.count("test_records", test_records),
+        require.nonnegative("noise", noise),
+    )
     feature_bound = require.bound("feature_bound", feature_bound)
-    bound = require.bound("label_bound", feature_bound + 4 * noise if label_bound is None else label_bound)
+    bound = require.bound(
+        "label_bound", feature_bound + 4 * noise if label_bound is None else label_bound
+    )
     truth = _rng(seed, b"truth").standard_normal(dimension)
     truth /= np.linalg.norm(truth)
 
@@ -164,20 +187,29 @@ def linear_stream(
         radii = feature_bound * rng.uniform(size=(count, 1)) ** (1 / dimension)
         features *= radii / np.linalg.norm(features, axis=1, keepdims=True)
         features = shorten(features, feature_bound)
-        return features, np.clip(features @ truth + noise * rng.standard_normal(count), -bound, bound)
+        return features, np.clip(
+            features @ truth + noise * rng.standard_normal(count), -bound, bound
+        )
 
-    reason = f"Records are drawn in a ball of radius {feature_bound} and labels are clipped to {bound} in size."
+    reason = (
+        f"Records are drawn in a ball of radius {feature_bound} and labels are clipped to {bound}"
+        " in size."
+    )
     train, test = draw(b"stream", records), draw(b"test", test_records)
     return Dataset("linear-stream", *train, *test, feature_bound, bound, "enforced", reason, truth)
 
 
 def check_classification(features: Any, labels: Any) -> None:
-    """Refuses features that are not finite and labels that are not 0 or 1, naming the first bad row."""
+    """Refuses features that are not finite and labels that are not 0 or 1,
+    naming the first bad row.
+    """
     _arrays(features, labels, binary=True)
 
 
 def encode_mushrooms(lines: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-    """One-hot features, 117 columns ordered as `MUSHROOM_COLUMNS`, and labels (poisonous 1, edible 0)."""
+    """One-hot features, 117 columns ordered as `MUSHROOM_COLUMNS`,
+    and labels (poisonous 1, edible 0).
+    """
     columns = {"label": "ep", **MUSHROOM_COLUMNS}
     starts = np.cumsum([0, *(len(letters) for letters in columns.values())])
     hot = []
@@ -187,7 +219,9 @@ def encode_mushrooms(lines: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
             raise ValueError(f"row {row} must have {len(columns)} columns, got {len(record)}")
         for letter, start, (column, letters) in zip(record, starts, columns.items(), strict=False):
             if len(letter) != 1 or letter not in letters:
-                raise ValueError(f"row {row}, column {column!r} must be one of {letters!r}, got {letter!r}")
+                raise ValueError(
+                    f"row {row}, column {column!r} must be one of {letters!r}, got {letter!r}"
+                )
             hot.append(start + letters.index(letter))
     encoded = np.zeros((len(hot) // len(columns), starts[-1]))
     np.put_along_axis(encoded, np.reshape(hot, (-1, len(columns))), 1.0, axis=1)
@@ -212,14 +246,19 @@ def _breast_cancer(_: object) -> _Records:
     measured, benign = load_breast_cancer(return_X_y=True)
     low, high = np.array(_BREAST_CANCER_RANGES).transpose(2, 1, 0).reshape(2, -1)
     features = np.clip(2 * (measured - low) / (high - low) - 1, -1.0, 1.0)
-    reason = "The published range of each feature is treated as public, mapped to [-1, 1] and clipped there, "
+    reason = (
+        "The published range of each feature is treated as public, mapped to [-1, 1] and clipped"
+        " there, "
+    )
     reason += f"then {_shortened(1.0)}."
     return shorten(features, 1.0), benign.astype(np.float64), 1.0, "enforced", reason
 
 
 def _mushrooms(data_dir: Folder) -> _Records:
     lines = files.locate("mushrooms", data_dir).read_text(encoding="ascii").splitlines()
-    reason = "Each of the 22 categorical columns sets exactly one entry to 1, so every norm is sqrt(22)."
+    reason = (
+        "Each of the 22 categorical columns sets exactly one entry to 1, so every norm is sqrt(22)."
+    )
     return *encode_mushrooms(lines), float(np.sqrt(len(MUSHROOM_COLUMNS))), "derived", reason
 
 
@@ -237,13 +276,17 @@ def _rounding(features: np.ndarray) -> float:
 
 
 def shorten(features: Any, bound: float) -> np.ndarray:
-    """Rows with an l2 norm above `bound` scaled down to it. Entries whose squares vanish are far below any bound that is allowed."""
+    """Rows with an l2 norm above `bound` scaled down to it.
+
+    Entries whose squares vanish are far below any bound that is allowed.
+    """
     features, bound = require.array("features", features), require.bound("bound", bound)
     with np.errstate(over="ignore"):
         above = np.linalg.norm(features, axis=1) > bound
     long = features[above]
     long = long / np.abs(long).max(axis=1, keepdims=True)  # a norm that overflowed becomes finite
-    target = bound * (1 - _rounding(features))  # so that rounding never leaves a record above the bound
+    # So that rounding never leaves a record above the bound.
+    target = bound * (1 - _rounding(features))
     shortened = features.copy()
     shortened[above] = long * (target / np.linalg.norm(long, axis=1, keepdims=True))
     return shortened
@@ -254,8 +297,12 @@ def _arrays(features: Any, labels: Any, *, binary: bool = False) -> tuple[np.nda
     if features.ndim != 2 or features.shape[1] == 0:
         raise ValueError(f"features must have shape (records, columns), got {features.shape}")
     if labels.shape != features.shape[:1]:
-        raise ValueError(f"labels must have shape {features.shape[:1]}, one per record, got {labels.shape}")
-    allowed, rule = (np.isin(labels, (0, 1)), "0 or 1") if binary else (np.isfinite(labels), "finite")
+        raise ValueError(
+            f"labels must have shape {features.shape[:1]}, one per record, got {labels.shape}"
+        )
+    allowed, rule = (
+        (np.isin(labels, (0, 1)), "0 or 1") if binary else (np.isfinite(labels), "finite")
+    )
     good = np.isfinite(features).all(axis=1) & allowed
     if not good.all():
         row = int(np.argmin(good))
@@ -273,7 +320,9 @@ def _split(features: np.ndarray, labels: np.ndarray, test_fraction: float, seed:
         require.fail("test_fraction", "at least 0 and below 1", test_fraction)
     held_out = round(test_fraction * len(labels))
     if held_out >= len(labels):
-        raise ValueError(f"test_fraction must leave a training record, got {test_fraction} of {len(labels)}")
+        raise ValueError(
+            f"test_fraction must leave a training record, got {test_fraction} of {len(labels)}"
+        )
     order = _rng(seed, b"split").permutation(len(labels))
     train, test = order[held_out:], order[:held_out]
     return features[train], labels[train], features[test], labels[test]
@@ -287,4 +336,6 @@ def _rng(seed: int, purpose: bytes) -> np.random.Generator:
 def _check_bounded(argument: str, sizes: np.ndarray, bound_name: str, bound: float) -> None:
     if (sizes > bound).any():
         row = int(np.argmax(sizes > bound))
-        raise ValueError(f"{argument} must be within {bound_name} {bound:g}, got {sizes[row]:g} in row {row}")
+        raise ValueError(
+            f"{argument} must be within {bound_name} {bound:g}, got {sizes[row]:g} in row {row}"
+        )

@@ -1,9 +1,9 @@
 """Where raw data files are found, and how we know they are the right ones.
 
-A file is looked for in the caller's data folder, then in the folder named by HEARSAY_DATA, then in the
-cache (HEARSAY_CACHE, or hearsay/data in the XDG user cache folder), and is last downloaded into the cache.
-Whatever the source, its sha256 must equal the one written here, so the order decides only where a file
-comes from and never what a result is computed on.
+A file is looked for in the caller's data folder, then in the folder named by HEARSAY_DATA, then in
+the cache (HEARSAY_CACHE, or hearsay/data in the XDG user cache folder), and is last downloaded into
+the cache. Whatever the source, its sha256 must equal the one written here, so the order decides
+only where a file comes from and never what a result is computed on.
 """
 
 from __future__ import annotations
@@ -129,7 +129,9 @@ def locate(
         _verify(found, file)
         return found
     if file.url is None:
-        raise FileNotFoundError(_missing(file, data_dir, "no public address is known for this file"))
+        raise FileNotFoundError(
+            _missing(file, data_dir, "no public address is known for this file")
+        )
     target = cache_dir() / file.path
     try:
         _download(file, file.url, target, progress)
@@ -144,7 +146,9 @@ def locate(
 
 
 def status(data_dir: str | os.PathLike[str] | None = None) -> list[FileStatus]:
-    """For every file in `FILES`, where `locate` finds it without a download, and whether it is intact."""
+    """For every file in `FILES`, where `locate` finds it without a download,
+    and whether it is intact.
+    """
     rows = []
     for key, file in FILES.items():
         found, source = _find(file, data_dir)
@@ -170,7 +174,9 @@ def _places(data_dir: str | os.PathLike[str] | None) -> list[tuple[str, Path | N
     ]
 
 
-def _find(file: DataFile, data_dir: str | os.PathLike[str] | None) -> tuple[Path | None, str | None]:
+def _find(
+    file: DataFile, data_dir: str | os.PathLike[str] | None
+) -> tuple[Path | None, str | None]:
     for source, folder in _places(data_dir):
         if folder is not None and (folder / file.path).is_file():
             return folder / file.path, source
@@ -187,8 +193,10 @@ def _missing(file: DataFile, data_dir: str | os.PathLike[str] | None, download: 
             f"{file.path} was not found. Looked at:",
             *looked,
             f"  download: {download}",
-            f"To supply it, put the file ({file.size} bytes, sha256 {file.sha256}) at FOLDER/{file.path} "
-            "and pass data_dir=FOLDER or set HEARSAY_DATA=FOLDER.",
+            (
+                f"To supply it, put the file ({file.size} bytes, sha256 {file.sha256}) at"
+                f" FOLDER/{file.path} and pass data_dir=FOLDER or set HEARSAY_DATA=FOLDER."
+            ),
         ]
     )
 
@@ -212,7 +220,8 @@ def _verify(path: Path, file: DataFile) -> None:
 def _compare(name: str, file: DataFile, digest: str, size: int, remedy: str) -> None:
     if digest != file.sha256:
         raise ChecksumError(
-            f"{name} must have sha256 {file.sha256} ({file.size} bytes), got {digest} ({size} bytes); {remedy}"
+            f"{name} must have sha256 {file.sha256} ({file.size} bytes), got {digest} ({size}"
+            f" bytes); {remedy}"
         )
 
 
@@ -230,8 +239,11 @@ def _download(file: DataFile, url: str, target: Path, progress: Progress | None)
                 try:
                     while left:
                         left = left[out.write(left) :]
-                except OSError as error:  # a full disk says nothing of the file, and is not the fault of the address
-                    raise OSError(error.errno, f"cannot write it: {error.strerror}", str(target)) from error
+                except OSError as error:
+                    # A full disk says nothing of the file, and is not the fault of the address.
+                    raise OSError(
+                        error.errno, f"cannot write it: {error.strerror}", str(target)
+                    ) from error
 
             digest, received = _fetch(url, file.size, keep, progress)
         _compare(f"download of {file.path} from {url}", file, digest, received, "nothing was kept")
@@ -241,7 +253,9 @@ def _download(file: DataFile, url: str, target: Path, progress: Progress | None)
         part.unlink(missing_ok=True)
 
 
-def _fetch(url: str, size: int, write: Callable[[bytes], object], progress: Progress | None) -> tuple[str, int]:
+def _fetch(
+    url: str, size: int, write: Callable[[bytes], object], progress: Progress | None
+) -> tuple[str, int]:
     digest, received = hashlib.sha256(), 0
     with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response:
         # One chunk past the expected size is enough to know that the file is wrong.
@@ -249,7 +263,8 @@ def _fetch(url: str, size: int, write: Callable[[bytes], object], progress: Prog
             try:
                 chunk = response.read(_CHUNK)
             except http.client.IncompleteRead as cut:
-                # Some Python versions return a short read here, some raise: the checksum judges both.
+                # Some Python versions return a short read here, some raise: the checksum
+                # judges both.
                 chunk = cut.partial
             if not chunk:
                 break

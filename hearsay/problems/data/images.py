@@ -1,8 +1,9 @@
 """Image data sets: records of any shape with a class each, kept as bytes until a model reads them.
 
-    mnist      60,000 + 10,000 of 28 x 28 x 1, 10 classes      from a data folder or a download (files.py), sha256-checked
-    cifar10    50,000 + 10,000 of 32 x 32 x 3, 10 classes      from a data folder
-    digits      1,438 +    360 of  8 x  8 x 1, 10 classes      in scikit-learn
+    mnist    60,000 + 10,000 of 28 x 28 x 1, 10 classes  from a data folder or a download
+                                                         (files.py), sha256-checked
+    cifar10  50,000 + 10,000 of 32 x 32 x 3, 10 classes  from a data folder
+    digits    1,438 +    360 of  8 x  8 x 1, 10 classes  in scikit-learn
 
 Nothing is augmented and nothing is scaled by what the data say: a byte v becomes v / 255.
 """
@@ -27,7 +28,9 @@ Folder = str | os.PathLike[str] | None
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """features (records, ...), bytes or numbers; labels (records,), whole numbers from 0 to classes - 1; and the same for testing."""
+    """features (records, ...), bytes or numbers; labels (records,), whole numbers from 0 to
+    classes - 1; and the same for testing.
+    """
 
     name: str
     features: np.ndarray
@@ -42,13 +45,27 @@ class Images:
             features, labels = getattr(self, f"{part}features"), getattr(self, f"{part}labels")
             if features.ndim < 2 or features.shape[1:] != self.features.shape[1:]:
                 wanted = " x ".join(map(str, self.features.shape[1:])) or "one or more axes"
-                require.fail(f"{part}features", f"records of shape {wanted}", f"an array of shape {features.shape}")
-            if labels.shape != features.shape[:1]:
-                require.fail(f"{part}labels", f"{len(features)} labels, one per record", f"shape {labels.shape}")
-            if not np.all((labels >= 0) & (labels < self.classes) & (labels == np.floor(labels))):
-                row = int(np.argmin((labels >= 0) & (labels < self.classes) & (labels == np.floor(labels))))
                 require.fail(
-                    f"{part}labels", f"whole numbers from 0 to {self.classes - 1}", f"{labels[row]} in row {row}"
+                    f"{part}features",
+                    f"records of shape {wanted}",
+                    f"an array of shape {features.shape}",
+                )
+            if labels.shape != features.shape[:1]:
+                require.fail(
+                    f"{part}labels",
+                    f"{len(features)} labels, one per record",
+                    f"shape {labels.shape}",
+                )
+            if not np.all((labels >= 0) & (labels < self.classes) & (labels == np.floor(labels))):
+                row = int(
+                    np.argmin(
+                        (labels >= 0) & (labels < self.classes) & (labels == np.floor(labels))
+                    )
+                )
+                require.fail(
+                    f"{part}labels",
+                    f"whole numbers from 0 to {self.classes - 1}",
+                    f"{labels[row]} in row {row}",
                 )
             if not np.issubdtype(features.dtype, np.integer) and not np.isfinite(features).all():
                 row = int(np.argmin(np.isfinite(features).reshape(len(features), -1).all(axis=1)))
@@ -86,13 +103,24 @@ def load_images(name: str, *, data_dir: Folder = None) -> Images:
 
 
 def from_records(
-    features: Any, labels: Any, *, classes: int | None = None, name: str = "custom", test_fraction: float = 0.2, seed: int = 0
-) -> Images:  # fmt: skip
-    """A user's own records: features (records, ...), bytes (read as v / 255) or numbers (read as they are); labels 0, 1, ... (records,)."""
+    features: Any,
+    labels: Any,
+    *,
+    classes: int | None = None,
+    name: str = "custom",
+    test_fraction: float = 0.2,
+    seed: int = 0,
+) -> Images:
+    """A user's own records: features (records, ...), bytes (read as v / 255) or numbers
+    (read as they are); labels 0, 1, ... (records,).
+    """
     features, labels = np.asarray(features), require.array("labels", labels)
     if features.dtype != np.uint8:
         features = require.array("features", features).astype(np.float32)
-    test_fraction, seed = require.fraction("test_fraction", test_fraction), require.natural("seed", seed)
+    test_fraction, seed = (
+        require.fraction("test_fraction", test_fraction),
+        require.natural("seed", seed),
+    )
     if labels.shape != features.shape[:1]:
         require.fail("labels", f"one per record ({len(features)})", f"shape {labels.shape}")
     order = np.random.default_rng([seed, *b"split"]).permutation(len(labels))
@@ -102,12 +130,17 @@ def from_records(
 
 
 def _mnist(data_dir: Folder) -> Images:
-    parts = [_idx(files.locate(f"mnist-{part}", data_dir)) for part in ("train-images", "train-labels", "test-images", "test-labels")]  # fmt: skip
+    parts = [
+        _idx(files.locate(f"mnist-{part}", data_dir))
+        for part in ("train-images", "train-labels", "test-images", "test-labels")
+    ]
     return Images("mnist", parts[0][..., None], parts[1], parts[2][..., None], parts[3], 10)
 
 
 def _idx(path: Path) -> np.ndarray:
-    """An idx file: two zero bytes, the type (8: bytes), the number of axes, their lengths, the content."""
+    """An idx file: two zero bytes, the type (8: bytes), the number of axes, their lengths,
+    the content.
+    """
     with gzip.open(path, "rb") as stream:
         content = stream.read()
     zero, kind, axes = struct.unpack(">HBB", content[:4])
@@ -123,7 +156,9 @@ def _cifar10(data_dir: Folder) -> Images:
         with np.load(path) as archive:
             parts = [archive[name] for name in ("x_train", "y_train", "x_test", "y_test")]
     except (zipfile.BadZipFile, KeyError) as error:
-        raise ValueError(f"{path} must hold x_train, y_train, x_test and y_test: {error}") from error
+        raise ValueError(
+            f"{path} must hold x_train, y_train, x_test and y_test: {error}"
+        ) from error
     return Images("cifar10", parts[0], parts[1], parts[2], parts[3], 10)
 
 

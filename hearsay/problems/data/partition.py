@@ -1,10 +1,12 @@
 """Who holds which records: rules that split the rows of a data set over agents.
 
-Every rule is a pure function (labels, agents, rng, ...) -> one array of row indices per agent. The arrays are
-disjoint and together hold every row; each is in the order in which that agent's stream delivers its records.
+Every rule is a pure function (labels, agents, rng, ...) -> one array of row indices per agent. The
+arrays are disjoint and together hold every row; each is in the order in which that agent's stream
+delivers its records.
 
-Apart from `iid` the rules read the labels. They build an experiment's starting point and are not part of any
-private mechanism: neighbouring data sets differ in one record of one agent, once all have been partitioned.
+Apart from `iid` the rules read the labels. They build an experiment's starting point and are not
+part of any private mechanism: neighbouring data sets differ in one record of one agent, once all
+have been partitioned.
 """
 
 from __future__ import annotations
@@ -28,15 +30,18 @@ def iid(labels: np.ndarray, agents: int, rng: np.random.Generator) -> Indices:
 def by_label(labels: np.ndarray, agents: int, rng: np.random.Generator) -> Indices:
     """Each agent sees as few distinct labels as possible: the hardest split for agreement.
 
-    Agents are given to labels in order, the first labels taking the extra agents (5 agents and 2 labels:
-    agents 0-2 hold the first label and agents 3-4 the second, as in P1, Section VII-A). With fewer agents
-    than labels it is labels that are given to agents, the first agents taking the extra labels.
+    Agents are given to labels in order, the first labels taking the extra agents (5 agents and 2
+    labels: agents 0-2 hold the first label and agents 3-4 the second, as in P1, Section VII-A).
+    With fewer agents than labels it is labels that are given to agents, the first agents taking the
+    extra labels.
     """
     labels, agents = _check(labels, agents)
     classes = _shuffled_classes(labels, rng)
     held: list[list[np.ndarray]] = [[] for _ in range(agents)]
     if agents >= len(classes):
-        for rows, group in zip(classes, np.array_split(np.arange(agents), len(classes)), strict=True):
+        for rows, group in zip(
+            classes, np.array_split(np.arange(agents), len(classes)), strict=True
+        ):
             _deal(rows, group, held)
     else:
         for agent, group in enumerate(np.array_split(np.arange(len(classes)), agents)):
@@ -47,8 +52,9 @@ def by_label(labels: np.ndarray, agents: int, rng: np.random.Generator) -> Indic
 def dirichlet(labels: np.ndarray, agents: int, rng: np.random.Generator, alpha: float) -> Indices:
     """Each label's rows split in proportions drawn from a symmetric Dirichlet distribution.
 
-    A large `alpha` is close to `iid`; a small one gives each label to few agents and may leave an agent with
-    nothing, which is an error and not redrawn, because redrawing would change the distribution.
+    A large `alpha` is close to `iid`; a small one gives each label to few agents and may leave
+    an agent with nothing, which is an error and not redrawn, because redrawing would change the
+    distribution.
     """
     labels, agents = _check(labels, agents)
     alpha = require.positive("alpha", alpha)
@@ -61,15 +67,20 @@ def dirichlet(labels: np.ndarray, agents: int, rng: np.random.Generator, alpha: 
     return _refuse_empty(_streams(held, rng), f"dirichlet:{alpha:g}")
 
 
-def dominant(labels: np.ndarray, agents: int, rng: np.random.Generator, share: float = 0.4) -> Indices:
+def dominant(
+    labels: np.ndarray, agents: int, rng: np.random.Generator, share: float = 0.4
+) -> Indices:
     """A `share` of class i at agent i, the rest evenly among the other agents (P1, Section VII-B).
 
-    Class i is the i-th label in increasing order. A class with no agent of that index is split over all.
+    Class i is the i-th label in increasing order. A class with no agent of that index is
+    split over all.
     """
     labels, agents = _check(labels, agents)
     share = require.share("share", share)
     if agents < 2:
-        raise ValueError(f"agents must be at least 2 for dominant, which gives the rest to others, got {agents}")
+        raise ValueError(
+            f"agents must be at least 2 for dominant, which gives the rest to others, got {agents}"
+        )
     held: list[list[np.ndarray]] = [[] for _ in range(agents)]
     everyone = np.arange(agents)
     for index, rows in enumerate(_shuffled_classes(labels, rng)):
@@ -83,7 +94,9 @@ def dominant(labels: np.ndarray, agents: int, rng: np.random.Generator, share: f
 
 
 def half_by_label(labels: np.ndarray, agents: int, rng: np.random.Generator) -> Indices:
-    """Half of all rows dealt out evenly, of the other half all rows of class i at agent i modulo agents (P4, Section V-B)."""
+    """Half of all rows dealt out evenly, of the other half all rows of class i at agent i modulo
+    agents (P4, Section V-B).
+    """
     labels, agents = _check(labels, agents)
     order = rng.permutation(labels.size)
     even, rest = np.split(order, [labels.size // 2])
@@ -130,15 +143,21 @@ def partition(rule: str, labels: np.ndarray, agents: int, seed: int, **options: 
     return RULES[name](labels, agents, rng, **options)
 
 
-def _number(rule: str, name: str, value: str, option: str | None, options: dict[str, float]) -> dict[str, float]:
+def _number(
+    rule: str, name: str, value: str, option: str | None, options: dict[str, float]
+) -> dict[str, float]:
     if option is None:
         raise ValueError(f"partition {name!r} takes no number, got {rule!r}")
     if option in options:
-        raise ValueError(f"{option} must be given once, got {rule!r} and {option}={options[option]!r}")
+        raise ValueError(
+            f"{option} must be given once, got {rule!r} and {option}={options[option]!r}"
+        )
     try:
         return {option: float(value)}
     except ValueError:
-        raise ValueError(f"{option} must be a number, got {value!r} in partition {rule!r}") from None
+        raise ValueError(
+            f"{option} must be a number, got {value!r} in partition {rule!r}"
+        ) from None
 
 
 def _check(labels: np.ndarray, agents: int) -> tuple[np.ndarray, int]:
@@ -170,7 +189,7 @@ def _refuse_empty(parts: Indices, rule: str) -> Indices:
     empty = [agent for agent, rows in enumerate(parts) if rows.size == 0]
     if empty:
         raise ValueError(
-            f"every agent must hold at least one record, but partition {rule!r} leaves {who(empty, 0)} empty; "
-            "use fewer agents, another seed or a milder rule"
+            f"every agent must hold at least one record, but partition {rule!r} leaves"
+            f" {who(empty, 0)} empty; use fewer agents, another seed or a milder rule"
         )
     return parts

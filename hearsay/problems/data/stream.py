@@ -1,8 +1,11 @@
-"""A stream that never ends: linear measurements made up on the spot, so that no run needs more memory than one block of them.
+"""A stream that never ends: linear measurements made up on the spot, so that no run needs more
+memory than one block of them.
 
-    b = u . target + spread v,    u = factor z,    z and v standard normal         (paper P3, section V: u ~ N(0, R), R = factor factor')
+    b = u . target + spread v,    u = factor z,    z and v standard normal
+        (paper P3, section V: u ~ N(0, R), R = factor factor')
 
-Regressors longer than `bound` are scaled down to it, measurement and all: a promise about records that the stream keeps.
+Regressors longer than `bound` are scaled down to it, measurement and all: a promise about records
+that the stream keeps.
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ from hearsay.problems.losses.domains import shortened
 
 
 class Stream(NamedTuple):
-    """One agent's (or, with a leading axis, every agent's): factor (d, d), target (d,), spread and bound scalars."""
+    """One agent's (or, with a leading axis, every agent's): factor (d, d), target (d,),
+    spread and bound scalars.
+    """
 
     factor: Any
     target: Any

@@ -1,1 +1,3 @@
-"""What is learned: losses with the bounds that a certificate needs, and the domains of their models."""
+"""What is learned: losses with the bounds that a certificate needs,
+and the domains of their models.
+"""

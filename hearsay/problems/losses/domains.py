@@ -1,4 +1,6 @@
-"""The set that models are kept in: convex, closed, with a cheap Euclidean projection (a projection never widens a gap between two states)."""
+"""The set that models are kept in: convex, closed, with a cheap Euclidean projection
+(a projection never widens a gap between two states).
+"""
 
 from __future__ import annotations
 
@@ -20,17 +22,22 @@ def namespace(array: Any) -> Any:
 
 
 def shortened(vectors: Any, bound: Any) -> Any:
-    """Vectors (..., d) with those longer than `bound` brought down to it; up to a rounding or two, whatever their entries and whatever a bound may be (_validate.bound)."""
+    """Vectors (..., d) with those longer than `bound` brought down to it; up to a rounding or two,
+    whatever their entries and whatever a bound may be (_validate.bound).
+    """
     xp = namespace(vectors)
-    # A compiled program divides by way of the reciprocal, in an order of its own, and flushes that of a number beyond 8.5e37 to 0: nothing below may be as large. Clipping
-    # coordinates far beyond every bound moves no point of the ball, and no two points apart.
+    # A compiled program divides by way of the reciprocal, in an order of its own, and flushes that
+    # of a number beyond 8.5e37 to 0: nothing below may be as large. Clipping coordinates far beyond
+    # every bound moves no point of the ball, and no two points apart.
     vectors = xp.clip(vectors, -FAR, FAR)
-    # Scaled by the largest entry: the square of a tiny or huge entry vanishes or overflows, and a length of 0 or infinity is not the vector's. Entries below the
-    # floor are no matter, because a bound is never smaller.
+    # Scaled by the largest entry: the square of a tiny or huge entry vanishes or overflows, and a
+    # length of 0 or infinity is not the vector's. Entries below the floor are no matter, because a
+    # bound is never smaller.
     largest = xp.maximum(xp.max(xp.abs(vectors), axis=-1, keepdims=True), require.SMALLEST_BOUND)
     scaled = vectors / largest
     size = xp.sqrt(xp.sum(scaled * scaled, axis=-1, keepdims=True))
-    # size lies between 1 and sqrt(d) where a vector is too long: neither side of the comparison nor the quotient is lost.
+    # size lies between 1 and sqrt(d) where a vector is too long: neither side of the comparison nor
+    # the quotient is lost.
     return xp.where(size > bound / largest, scaled * (bound / xp.maximum(size, 1.0)), vectors)
 
 

@@ -1,17 +1,22 @@
 """Layers whose weight gradients stay cheap when they are wanted record by record.
 
-Arrays are channels last, and a layer sees one record: (height, width, channels). Differentiating a shared convolution for each record with
-`vmap(grad(...))` turns its weight gradient into a convolution with as many groups as records, which compilers run many times slower than
-the work it is. `convolve` writes that gradient as the product it is,
+Arrays are channels last, and a layer sees one record: (height, width, channels). Differentiating
+a shared convolution for each record with `vmap(grad(...))` turns its weight gradient into a
+convolution with as many groups as records, which compilers run many times slower than the work it
+is. `convolve` writes that gradient as the product it is,
 
-    patches(x) (positions, taps x in)    out = patches(x) w    d/dw = patches(x)' g    d/dx = the transposed convolution of g
+    patches(x) (positions, taps x in)
+    out = patches(x) w    d/dw = patches(x)' g    d/dx = the transposed convolution of g
 
-so records become the batch axis of one product, while values and d/dx are ordinary convolutions with the records in the batch axis. Both rules are
-made of differentiable operations, so gradients of gradients (gradient-matching attacks) are exact. Like every function with a rule of
-its own for reverse mode, `convolve` and `max_pool` refuse forward mode (`jax.jvp`).
+so records become the batch axis of one product, while values and d/dx are ordinary convolutions
+with the records in the batch axis. Both rules are made of differentiable operations, so gradients
+of gradients (gradient-matching attacks) are exact. Like every function with a rule of its own for
+reverse mode, `convolve` and `max_pool` refuse forward mode (`jax.jvp`).
 
-Which form is fastest depends on the machine and is decided when a program is traced: a CPU keeps the patches and reads the values off them too, elsewhere
-the values come from the library's convolution. Inside `summed_gradients()` weight gradients are those of the library, for batch gradients.
+Which form is fastest depends on the machine and is decided when a program is traced: a
+CPU keeps the patches and reads the values off them too, elsewhere the values come from the
+library's convolution. Inside `summed_gradients()` weight gradients are those of the library, for
+batch gradients.
 """
 
 from __future__ import annotations
@@ -34,12 +39,15 @@ Pads = tuple[tuple[int, int], tuple[int, int]]
 Strides = tuple[int, int]
 
 _summed: ContextVar[bool] = ContextVar("summed", default=False)
-FEW_CHANNELS = 8  # below it a patch is a few scattered numbers, and copying whole image rows is faster (measured)
+# Below it a patch is a few scattered numbers, and copying whole image rows is faster (measured).
+FEW_CHANNELS = 8
 
 
 @contextlib.contextmanager
 def summed_gradients() -> Iterator[None]:
-    """While tracing inside, convolutions differentiate as the library does: fastest where only a batch's summed gradient is wanted."""
+    """While tracing inside, convolutions differentiate as the library does:
+    fastest where only a batch's summed gradient is wanted.
+    """
     token = _summed.set(True)
     try:
         yield
@@ -47,7 +55,9 @@ def summed_gradients() -> Iterator[None]:
         _summed.reset(token)
 
 
-def convolve(x: jax.Array, weight: jax.Array, strides: Strides = (1, 1), padding: str | Pads = "SAME") -> jax.Array:
+def convolve(
+    x: jax.Array, weight: jax.Array, strides: Strides = (1, 1), padding: str | Pads = "SAME"
+) -> jax.Array:
     """x (height, width, in) with weight (rows, columns, in, out), in the weight's precision."""
     x = x.astype(weight.dtype)
     pads = resolved(padding, x.shape[:2], weight.shape[:2], strides)
@@ -64,7 +74,9 @@ def resolved(padding: Any, sizes: tuple, taps: tuple, strides: Strides) -> Pads:
 
 
 def _library(x: jax.Array, weight: jax.Array, strides: Strides, pads: Pads) -> jax.Array:
-    return lax.conv_general_dilated(x[None], weight, strides, pads, dimension_numbers=("NHWC", "HWIO", "NHWC"))[0]
+    return lax.conv_general_dilated(
+        x[None], weight, strides, pads, dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )[0]
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2, 3))
@@ -72,7 +84,9 @@ def _convolve(x: jax.Array, weight: jax.Array, strides: Strides, pads: Pads) -> 
     return _library(x, weight, strides, pads)
 
 
-def _forward(x: jax.Array, weight: jax.Array, strides: Strides, pads: Pads) -> tuple[jax.Array, tuple]:
+def _forward(
+    x: jax.Array, weight: jax.Array, strides: Strides, pads: Pads
+) -> tuple[jax.Array, tuple]:
     if jax.default_backend() != "cpu":
         return _library(x, weight, strides, pads), (x, weight, None)
     columns, subscripts, out = _columns(x, weight, strides, pads)
@@ -80,18 +94,25 @@ def _forward(x: jax.Array, weight: jax.Array, strides: Strides, pads: Pads) -> t
     return values.reshape(*out, -1), (x, weight, columns)
 
 
-def _backward(strides: Strides, pads: Pads, saved: tuple, cotangent: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _backward(
+    strides: Strides, pads: Pads, saved: tuple, cotangent: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     x, weight, columns = saved
     fresh, subscripts, _ = _columns(x, weight, strides, pads)
-    # A GPU's compiler that is left to merge the shifts into the product fails on odd sizes (an abort, seen with jax 0.11).
+    # A GPU's compiler that is left to merge the shifts into the product fails on odd sizes (an
+    # abort, seen with jax 0.11).
     columns = lax.optimization_barrier(fresh) if columns is None else columns
     flat = cotangent.reshape(-1, weight.shape[-1])
     by_weight = jnp.einsum(f"{subscripts},po->ko", columns, flat).reshape(weight.shape)
     return _transposed(cotangent, weight, x.shape, strides, pads), by_weight
 
 
-def _transposed(cotangent: jax.Array, weight: jax.Array, shape: tuple, strides: Strides, pads: Pads) -> jax.Array:
-    """d/dx as one more plain convolution, of the cotangent spread out to the strides: the form that a CPU runs fast inside loops too."""
+def _transposed(
+    cotangent: jax.Array, weight: jax.Array, shape: tuple, strides: Strides, pads: Pads
+) -> jax.Array:
+    """d/dx as one more plain convolution, of the cotangent spread out to the strides:
+    the form that a CPU runs fast inside loops too.
+    """
     spread = []
     for axis in (0, 1):
         taps, step, low = weight.shape[axis], strides[axis], pads[axis][0]
@@ -105,13 +126,20 @@ def _transposed(cotangent: jax.Array, weight: jax.Array, shape: tuple, strides: 
 _convolve.defvjp(_forward, _backward)
 
 
-def _columns(x: jax.Array, weight: jax.Array, strides: Strides, pads: Pads) -> tuple[jax.Array, str, tuple[int, int]]:
-    """Every patch that a filter meets, how its axes are to be read (p: positions, k: taps x in), and the output's height and width."""
+def _columns(
+    x: jax.Array, weight: jax.Array, strides: Strides, pads: Pads
+) -> tuple[jax.Array, str, tuple[int, int]]:
+    """Every patch that a filter meets, how its axes are to be read (p: positions, k: taps x in),
+    and the output's height and width.
+    """
     rows, columns, channels, _ = weight.shape
     if (rows, columns) == (1, 1) and strides == (1, 1) and pads == ((0, 0), (0, 0)):
         return x.reshape(-1, channels), "pk", (x.shape[0], x.shape[1])
     padded = jnp.pad(x, (*pads, (0, 0)))
-    height, width = (padded.shape[0] - rows) // strides[0] + 1, (padded.shape[1] - columns) // strides[1] + 1
+    height, width = (
+        (padded.shape[0] - rows) // strides[0] + 1,
+        (padded.shape[1] - columns) // strides[1] + 1,
+    )
     ends = (height - 1) * strides[0] + 1, (width - 1) * strides[1] + 1
     shifted = [
         lax.slice(padded, (i, j, 0), (i + ends[0], j + ends[1], channels), (*strides, 1))
@@ -126,7 +154,9 @@ def _columns(x: jax.Array, weight: jax.Array, strides: Strides, pads: Pads) -> t
 
 @jax.custom_vjp
 def max_pool(x: jax.Array) -> jax.Array:
-    """The largest of each 2 x 2 window (an odd last row or column is left out); the first of equals takes the gradient."""
+    """The largest of each 2 x 2 window (an odd last row or column is left out);
+    the first of equals takes the gradient.
+    """
     return _winner(x)[0]
 
 
@@ -156,7 +186,9 @@ max_pool.defvjp(_pool_forward, _pool_backward)
 
 
 def initial(key: jax.Array, shape: tuple[int, ...], gain: float) -> jax.Array:
-    """Normal weights of variance gain / fan-in: gain 1 (LeCun) for saturating activations, 2 (He) for rectified ones."""
+    """Normal weights of variance gain / fan-in: gain 1 (LeCun) for saturating activations,
+    2 (He) for rectified ones.
+    """
     return jax.random.normal(key, shape) * math.sqrt(gain / math.prod(shape[:-1]))
 
 
@@ -203,7 +235,9 @@ class Linear(eqx.Module):
 
 
 class GroupNorm(eqx.Module):
-    """Centres and scales groups of channels by one record's own mean and variance; unlike BatchNorm it mixes no records."""
+    """Centres and scales groups of channels by one record's own mean and variance;
+    unlike BatchNorm it mixes no records.
+    """
 
     scale: jax.Array
     bias: jax.Array
@@ -220,7 +254,9 @@ class GroupNorm(eqx.Module):
         mean = split.mean(axis=(0, 1, 3), keepdims=True)
         centred = split - mean
         variance = (centred * centred).mean(axis=(0, 1, 3), keepdims=True)
-        return (centred * lax.rsqrt(variance + 1e-5)).reshape(x.shape) * self.scale[None, None] + self.bias[None, None]
+        return (centred * lax.rsqrt(variance + 1e-5)).reshape(x.shape) * self.scale[
+            None, None
+        ] + self.bias[None, None]
 
 
 class ChannelsFirstConv(eqx.Module):
@@ -232,6 +268,8 @@ class ChannelsFirstConv(eqx.Module):
     padding: Any = eqx.field(static=True)
 
     def __call__(self, x: jax.Array, *, key: jax.Array | None = None) -> jax.Array:
-        out = convolve(jnp.moveaxis(x, 0, -1), self.weight.transpose(2, 3, 1, 0), self.strides, self.padding)
+        out = convolve(
+            jnp.moveaxis(x, 0, -1), self.weight.transpose(2, 3, 1, 0), self.strides, self.padding
+        )
         out = jnp.moveaxis(out, -1, 0)
         return out if self.bias is None else out + self.bias

@@ -1,22 +1,30 @@
-"""What a loss must offer, and the losses of generalised linear models, each with the bounds that a certificate needs.
+"""What a loss must offer, and the losses of generalised linear models, each with the bounds that a
+certificate needs.
 
-A record is (a, b): features of l2 norm at most `feature_bound` = Ba, and a label. With the margin m = a.theta, the data part of a
-record's gradient is residual(m, b) a, and
+A record is (a, b): features of l2 norm at most `feature_bound` = Ba, and a label. With the margin
+m = a.theta, the data part of a record's gradient is residual(m, b) a, and
 
-    logistic     softplus(m) - b m,  b in {0, 1}    + r/2 |theta|^2     curvature [r, Ba^2/4 + r]      change  2 Ba
-    squared      (m - b)^2,          |b| <= Bb      + r |theta|^2       curvature [2r, 2 Ba^2 + 2r]    change  2 Ba^2 R + 4 Ba Bb
-    half squared (m - b)^2 / 2,      |b| <= Bb      + r/2 |theta|^2     curvature [r, Ba^2 + r]        change  Ba^2 R + 2 Ba Bb
-    polynomial   c0 + m/2 + s/2 m^2 - b m           + r/2 |theta|^2     curvature [r, s Ba^2 + r]      change  s Ba^2 R + Ba
+    logistic      softplus(m) - b m,  b in {0, 1}   + r/2 |theta|^2
+                  curvature [r, Ba^2/4 + r]         change  2 Ba
+    squared       (m - b)^2,          |b| <= Bb     + r |theta|^2
+                  curvature [2r, 2 Ba^2 + 2r]       change  2 Ba^2 R + 4 Ba Bb
+    half squared  (m - b)^2 / 2,      |b| <= Bb     + r/2 |theta|^2
+                  curvature [r, Ba^2 + r]           change  Ba^2 R + 2 Ba Bb
+    polynomial    c0 + m/2 + s/2 m^2 - b m          + r/2 |theta|^2
+                  curvature [r, s Ba^2 + r]         change  s Ba^2 R + Ba
 
-`change` bounds how far one record's gradient can move when the record is replaced, over a domain that reaches to norm R:
-|residual| <= 1 for the logistic loss; for the quadratic ones a a' - c c' has spectral norm at most Ba^2 and the terms linear in the
-features differ by at most 2 Ba Bb (times 2), or Ba. The regulariser does not depend on the record and cancels.
+`change` bounds how far one record's gradient can move when the record is replaced, over a domain
+that reaches to norm R: |residual| <= 1 for the logistic loss; for the quadratic ones a a' - c c'
+has spectral norm at most Ba^2 and the terms linear in the features differ by at most 2 Ba Bb (times
+2), or Ba. The regulariser does not depend on the record and cancels.
 
-With `clip` = B every record's gradient (its data part) is scaled down to norm B, so change <= 2 B whatever the data. The clip acts on the scalar
-residual, whose clipped value still does not decrease in the margin and has the same slope bound: convexity and the curvature interval stay.
+With `clip` = B every record's gradient (its data part) is scaled down to norm B, so change <= 2 B
+whatever the data. The clip acts on the scalar residual, whose clipped value still does not decrease
+in the margin and has the same slope bound: convexity and the curvature interval stay.
 
-The polynomial loss is the logistic one with softplus(m) - m/2 = log(2 cosh(m/2)) replaced by its Chebyshev interpolant of degree 2 on
-|m| <= Ba R. Its gradients need only two statistics of the data, mean(a a') and mean((1/2 - b) a), whatever the number of records.
+The polynomial loss is the logistic one with softplus(m) - m/2 = log(2 cosh(m/2)) replaced by its
+Chebyshev interpolant of degree 2 on |m| <= Ba R. Its gradients need only two statistics of the
+data, mean(a a') and mean((1/2 - b) a), whatever the number of records.
 """
 
 from __future__ import annotations
@@ -37,7 +45,9 @@ _SLACK = 1 + 1e-6  # of a bound, for records that were shortened in float32
 
 
 class Loss(ABC):
-    """Any model's loss, of parameters that are one vector; `features` and `labels` below hold one record per row."""
+    """Any model's loss, of parameters that are one vector;
+    `features` and `labels` below hold one record per row.
+    """
 
     ridge: float
     clip: float | None  # every record's gradient (its data part) is brought down to this norm
@@ -50,12 +60,18 @@ class Loss(ABC):
         """The number of parameters, for records of that shape."""
 
     @abstractmethod
-    def gradient_sum(self, params: jax.Array, features: jax.Array, labels: jax.Array, weights: jax.Array) -> jax.Array:
+    def gradient_sum(
+        self, params: jax.Array, features: jax.Array, labels: jax.Array, weights: jax.Array
+    ) -> jax.Array:
         """Weighted sum of the records' gradients, data part only, each clipped."""
 
     @abstractmethod
-    def score(self, params: jax.Array, features: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Of each record: the data part of its loss, and whether its label is predicted (nan where a model predicts none)."""
+    def score(
+        self, params: jax.Array, features: jax.Array, labels: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """Of each record: the data part of its loss, and whether its label is predicted
+        (nan where a model predicts none).
+        """
 
     @property
     @abstractmethod
@@ -68,7 +84,9 @@ class Loss(ABC):
         return self.ridge
 
     def affine(self) -> float | None:
-        """The slope s when the residual is s m + residual(0, b), so that statistics suffice; None otherwise."""
+        """The slope s when the residual is s m + residual(0, b), so that statistics suffice;
+        None otherwise.
+        """
         return None
 
     @abstractmethod
@@ -92,7 +110,9 @@ class LinearLoss(Loss):
 
     def __post_init__(self) -> None:
         # Infinity: no bound is known, and only a clip or a declaration can give a budget.
-        require.settle(self, feature_bound=require.bound_or_infinite, label_bound=require.bound_or_infinite)
+        require.settle(
+            self, feature_bound=require.bound_or_infinite, label_bound=require.bound_or_infinite
+        )
         require.settle(self, ridge=require.nonnegative, clip=require.optional(require.bound))
 
     @abstractmethod
@@ -112,33 +132,57 @@ class LinearLoss(Loss):
         return -self.label_bound, self.label_bound
 
     def require_admissible(self, features: np.ndarray, labels: np.ndarray) -> None:
-        """Records that the bounds speak of, up to the rounding of float32: a problem need not come from a Dataset."""
+        """Records that the bounds speak of, up to the rounding of float32:
+        a problem need not come from a Dataset.
+        """
         sizes = np.abs(features).max(axis=-1, initial=0.0)
         if not np.all(np.isfinite(sizes)) or not np.all(np.isfinite(labels)):
-            raise ValueError("features and labels must be finite, got a record with NaN or infinity")
+            raise ValueError(
+                "features and labels must be finite, got a record with NaN or infinity"
+            )
         with np.errstate(over="ignore"):
             longest = float(np.linalg.norm(features, axis=-1).max(initial=0.0))
         if longest > self.feature_bound * _SLACK:
-            require.fail("features", f"within the loss's feature_bound {self.feature_bound:g}", longest)
-        low, high = self.label_range
-        if self.clip is None and labels.size and not (low * _SLACK <= labels.min() and labels.max() <= high * _SLACK):
             require.fail(
-                "labels", f"between {low:g} and {high:g} for {self}", (float(labels.min()), float(labels.max()))
+                "features", f"within the loss's feature_bound {self.feature_bound:g}", longest
+            )
+        low, high = self.label_range
+        if (
+            self.clip is None
+            and labels.size
+            and not (low * _SLACK <= labels.min() and labels.max() <= high * _SLACK)
+        ):
+            require.fail(
+                "labels",
+                f"between {low:g} and {high:g} for {self}",
+                (float(labels.min()), float(labels.max())),
             )
 
     def require_range(self, reach: float, most: float) -> None:
-        """No margin, moment or gradient of an admissible record, over a domain that reaches so far, may overflow in a precision that holds numbers up to `most`: what
-        is not a number tells one record from all others."""
-        moments = () if self.clip is not None else (self.feature_bound**2, self.unclipped_change(reach))
-        largest = max((size for size in (self.feature_bound * reach, *moments) if math.isfinite(size)), default=0.0)
+        """No margin, moment or gradient of an admissible record, over a domain that reaches so far,
+        may overflow in a precision that holds numbers up to `most`: what is not a number tells one
+        record from all others.
+        """
+        moments = (
+            () if self.clip is not None else (self.feature_bound**2, self.unclipped_change(reach))
+        )
+        largest = max(
+            (size for size in (self.feature_bound * reach, *moments) if math.isfinite(size)),
+            default=0.0,
+        )
         if largest > most / 1000:
-            rule = f"so small that gradients ({largest:.2g} in size) stay below {most / 1000:.2g} (scale the data, choose a smaller domain or 64-bit precision)"
+            rule = (
+                f"so small that gradients ({largest:.2g} in size) stay below {most / 1000:.2g}"
+                " (scale the data, choose a smaller domain or 64-bit precision)"
+            )
             require.fail("feature_bound", rule, self.feature_bound)
 
     def dimension(self, record: tuple[int, ...]) -> int:
         return record[-1]
 
-    def score(self, params: jax.Array, features: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def score(
+        self, params: jax.Array, features: jax.Array, labels: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         margin = features @ params
         return self.values(margin, labels), (self.predict(margin) == labels).astype(params.dtype)
 
@@ -146,7 +190,9 @@ class LinearLoss(Loss):
         unclipped = self.unclipped_change(domain.reach(dimension))
         return unclipped if self.clip is None else min(unclipped, 2 * self.clip)
 
-    def gradient_sum(self, params: jax.Array, features: jax.Array, labels: jax.Array, weights: jax.Array) -> jax.Array:
+    def gradient_sum(
+        self, params: jax.Array, features: jax.Array, labels: jax.Array, weights: jax.Array
+    ) -> jax.Array:
         residual = self.clipped_residual(features @ params, labels, features)
         return (residual * weights) @ features
 
@@ -157,12 +203,15 @@ class LinearLoss(Loss):
             return residual
         xp = namespace(margin)
         tiny = float(xp.finfo(margin.dtype).tiny)
-        with np.errstate(over="ignore", divide="ignore"):  # no limit at all, for features of no length
-            # |a| in two factors, as in domains.shortened: squares of tiny or huge features do not vanish or overflow.
+        # No limit at all, for features of no length.
+        with np.errstate(over="ignore", divide="ignore"):
+            # |a| in two factors, as in domains.shortened: squares of tiny or huge features do not
+            # vanish or overflow.
             largest = xp.maximum(xp.max(xp.abs(features), axis=-1), tiny)
             scaled = features / largest[..., None]
             limit = self.clip / xp.sqrt(xp.sum(scaled * scaled, axis=-1)) / largest
-        # A limit below the smallest normal number has too few digits to be trusted, and the reciprocal of features beyond FAR may be flushed to 0.
+        # A limit below the smallest normal number has too few digits to be trusted, and the
+        # reciprocal of features beyond FAR may be flushed to 0.
         limit = xp.where((limit >= tiny) & (largest <= FAR), limit, 0.0)
         clipped = xp.clip(residual, -limit, limit)
         return xp.where(xp.isfinite(clipped), clipped, 0.0)
@@ -241,7 +290,9 @@ class HalfSquared(LinearLoss):
 
 @dataclass(frozen=True)
 class PolynomialLogistic(LinearLoss):
-    """Logistic loss through its degree-2 Chebyshev interpolant on margins up to `margin_bound`; no clipping."""
+    """Logistic loss through its degree-2 Chebyshev interpolant on margins up to `margin_bound`;
+    no clipping.
+    """
 
     margin_bound: float = 4.0
 
@@ -250,7 +301,9 @@ class PolynomialLogistic(LinearLoss):
         require.settle(self, margin_bound=require.bound)
         if self.clip is not None:
             require.fail(
-                "clip", "None for the polynomial loss (its gradients come from statistics, not records)", self.clip
+                "clip",
+                "None for the polynomial loss (its gradients come from statistics, not records)",
+                self.clip,
             )
 
     @cached_property
@@ -264,7 +317,9 @@ class PolynomialLogistic(LinearLoss):
 
     @cached_property
     def approximation_error(self) -> tuple[float, float]:
-        """The largest error of the loss and of its derivative by the margin, over the margins allowed."""
+        """The largest error of the loss and of its derivative by the margin,
+        over the margins allowed.
+        """
         m = np.linspace(-self.margin_bound, self.margin_bound, 20_001)
         c0, s = self.coefficients
         value = np.abs(np.log(2 * np.cosh(m / 2)) - c0 - s / 2 * m**2)
@@ -274,7 +329,10 @@ class PolynomialLogistic(LinearLoss):
     @property
     def note(self) -> str:
         value, slope = self.approximation_error
-        return f"stands in for the logistic loss: off by at most {value:.3g}, its slope by {slope:.3g}, on margins up to {self.margin_bound:g}"
+        return (
+            f"stands in for the logistic loss: off by at most {value:.3g}, its slope by"
+            f" {slope:.3g}, on margins up to {self.margin_bound:g}"
+        )
 
     @property
     def label_range(self) -> tuple[float, float]:
@@ -299,7 +357,9 @@ class PolynomialLogistic(LinearLoss):
 
 
 def polynomial(loss: Logistic, domain: Domain, dimension: int) -> PolynomialLogistic:
-    """The polynomial stand-in for a logistic loss on a domain small enough for it (margins up to 30)."""
+    """The polynomial stand-in for a logistic loss on a domain small enough for
+    it (margins up to 30).
+    """
     dimension = require.count("dimension", dimension)
     margin = loss.feature_bound * domain.reach(dimension)
     if not margin <= 30 or not math.isfinite(margin):
@@ -308,4 +368,6 @@ def polynomial(loss: Logistic, domain: Domain, dimension: int) -> PolynomialLogi
             f"at most {30 / loss.feature_bound:g} for the polynomial loss (it follows a parabola)",
             domain.reach(dimension),
         )
-    return PolynomialLogistic(loss.feature_bound, loss.ridge, loss.label_bound, loss.clip, margin_bound=margin)
+    return PolynomialLogistic(
+        loss.feature_bound, loss.ridge, loss.label_bound, loss.clip, margin_bound=margin
+    )

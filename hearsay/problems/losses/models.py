@@ -1,15 +1,22 @@
-"""Neural networks as Equinox modules: one record's image (height, width, channels) in [0, 1] to logits, one per class.
+"""Neural networks as Equinox modules: one record's image (height, width, channels) in [0, 1] to
+logits, one per class.
 
-    mlp        dense 128, 64, tanh; for flat features too
-    cnn-p1     5x5 convolutions of stride 2 with 16 and 32 filters, dense 32, classes, tanh; the last layer begins small. P1 gives no architecture
-               ("a CNN"); this one bears the paper's first step of 1, and is smooth, so a gradient-matching attack can differentiate its gradients
-    cnn-p3     5x5 convolutions with 16 and 32 filters, sigmoid, 2x2 max pooling each, one dense layer (P3, Section V; the paper does not
-               give the filter size): 28,938 parameters on 28 x 28 x 1
-    cnn-p4     3x3 convolutions with 32 filters each, 2x2 max pooling each, dense 64, 32, classes, ReLU (P4, Section V-B)
-    resnet18   the variant usual for small images (3x3 stem, no pooling before the blocks, widths 64 to 512) with GroupNorm: 11.2 million parameters
+    mlp       dense 128, 64, tanh; for flat features too
+    cnn-p1    5x5 convolutions of stride 2 with 16 and 32 filters, dense 32, classes, tanh; the last
+              layer begins small. P1 gives no architecture ("a CNN"); this one bears the paper's
+              first step of 1, and is smooth, so a gradient-matching attack can differentiate
+              its gradients
+    cnn-p3    5x5 convolutions with 16 and 32 filters, sigmoid, 2x2 max pooling each, one dense
+              layer (P3, Section V; the paper does not give the filter size): 28,938 parameters
+              on 28 x 28 x 1
+    cnn-p4    3x3 convolutions with 32 filters each, 2x2 max pooling each, dense 64, 32, classes,
+              ReLU (P4, Section V-B)
+    resnet18  the variant usual for small images (3x3 stem, no pooling before the blocks, widths 64
+              to 512) with GroupNorm: 11.2 million parameters
 
-Convolutions keep the image's size ("same" padding). Pooling comes before the activation, which is increasing: the values are the same, at
-a quarter of the work. Nothing here mixes records: a norm over the batch would make clipping record by record meaningless.
+Convolutions keep the image's size ("same" padding). Pooling comes before the activation, which is
+increasing: the values are the same, at a quarter of the work. Nothing here mixes records: a norm
+over the batch would make clipping record by record meaningless.
 """
 
 from __future__ import annotations
@@ -29,13 +36,20 @@ Activation = Callable[[jax.Array], jax.Array]
 
 
 class Dense(eqx.Module):
-    """Linear layers with an activation between them; `last` is the gain of the last one, where it is another."""
+    """Linear layers with an activation between them; `last` is the gain of the last one,
+    where it is another.
+    """
 
     layers: tuple[Linear, ...]
     activation: Activation = eqx.field(static=True)
 
     def __init__(
-        self, key: jax.Array, sizes: tuple[int, ...], activation: Activation, gain: float, last: float | None = None
+        self,
+        key: jax.Array,
+        sizes: tuple[int, ...],
+        activation: Activation,
+        gain: float,
+        last: float | None = None,
     ) -> None:
         keys = jax.random.split(key, len(sizes) - 1)
         gains = [*(gain for _ in sizes[2:]), gain if last is None else last]
@@ -75,9 +89,13 @@ class Cnn(eqx.Module):
         height, width, channels = shape
         convolutions = []
         for k, count in zip(keys, filters, strict=True):
-            convolutions.append(Conv(k, channels, count, size, stride=1 if pooled else 2, gain=gain))
+            convolutions.append(
+                Conv(k, channels, count, size, stride=1 if pooled else 2, gain=gain)
+            )
             channels = count
-            height, width = (height // 2, width // 2) if pooled else (-(-height // 2), -(-width // 2))
+            height, width = (
+                (height // 2, width // 2) if pooled else (-(-height // 2), -(-width // 2))
+            )
         self.convolutions = tuple(convolutions)
         self.dense = Dense(rest, (height * width * channels, *units), activation, gain, last)
         self.activation, self.pooled = activation, pooled
@@ -89,7 +107,9 @@ class Cnn(eqx.Module):
 
 
 class Block(eqx.Module):
-    """Two normalised 3x3 convolutions beside an identity, or a 1x1 convolution where the shape changes."""
+    """Two normalised 3x3 convolutions beside an identity,
+    or a 1x1 convolution where the shape changes.
+    """
 
     convolutions: tuple[Conv, Conv]
     norms: tuple[GroupNorm, GroupNorm]
@@ -101,11 +121,14 @@ class Block(eqx.Module):
             Conv(a, channels, filters, 3, stride=stride, bias=False, gain=2.0),
             Conv(b, filters, filters, 3, bias=False, gain=2.0),
         )
-        # A last scale of zero starts the block as its shortcut, which keeps 18 layers stable without a warm-up.
+        # A last scale of zero starts the block as its shortcut, which keeps 18 layers stable
+        # without a warm-up.
         self.norms = GroupNorm(filters), GroupNorm(filters, scale=0.0)
         changes = stride != 1 or channels != filters
         self.shortcut = (
-            (Conv(c, channels, filters, 1, stride=stride, bias=False), GroupNorm(filters)) if changes else None
+            (Conv(c, channels, filters, 1, stride=stride, bias=False), GroupNorm(filters))
+            if changes
+            else None
         )
 
     def __call__(self, x: jax.Array) -> jax.Array:
@@ -121,7 +144,9 @@ class ResNet(eqx.Module):
     blocks: tuple[Block, ...]
     head: Linear
 
-    def __init__(self, key: jax.Array, shape: tuple[int, int, int], classes: int, widths: tuple[int, ...]) -> None:
+    def __init__(
+        self, key: jax.Array, shape: tuple[int, int, int], classes: int, widths: tuple[int, ...]
+    ) -> None:
         first, last, *keys = jax.random.split(key, 2 + 2 * len(widths))
         self.stem = Conv(first, shape[-1], widths[0], 3, bias=False, gain=2.0)
         self.norm = GroupNorm(widths[0])
@@ -175,18 +200,27 @@ MODELS: dict[str, Callable[..., eqx.Module]] = {
 
 
 def refuse_batchnorm(module: Any) -> None:
-    """Refuses layers that carry statistics from record to record, wherever they sit in the module."""
+    """Refuses layers that carry statistics from record to record,
+    wherever they sit in the module.
+    """
     stateful = (eqx.nn.BatchNorm, eqx.nn.SpectralNorm, eqx.nn.StateIndex)
-    found = jax.tree_util.tree_leaves_with_path(module, is_leaf=lambda node: isinstance(node, stateful))
+    found = jax.tree_util.tree_leaves_with_path(
+        module, is_leaf=lambda node: isinstance(node, stateful)
+    )
     for path, node in found:
         if isinstance(node, stateful):
             where = f"{type(node).__name__} at module{jax.tree_util.keystr(path)}"
-            rule = "free of BatchNorm and other layers with a state: they mix records, so clipping records one by one would bound nothing; use GroupNorm"
+            rule = (
+                "free of BatchNorm and other layers with a state: they mix records, so clipping"
+                " records one by one would bound nothing; use GroupNorm"
+            )
             raise ValueError(f"module must be {rule}, got {where}")
 
 
 def quickened(module: Any) -> Any:
-    """The same module, with every plain `eqx.nn.Conv2d` in a form whose per-record weight gradients are cheap."""
+    """The same module, with every plain `eqx.nn.Conv2d` in a form whose per-record weight
+    gradients are cheap.
+    """
 
     def is_plain(node: Any) -> bool:
         return (

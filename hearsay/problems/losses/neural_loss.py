@@ -3,10 +3,13 @@
     value(params, feature, label)     the loss of ONE record            params: a pytree of arrays
     scores(params, feature)           a score for every class, or None
 
-A model sees one record at a time, so no record can reach another one's gradient (BatchNorm could: it is refused). Nothing bounds the curvature of such a loss: a
-budget rests on `clip` alone, which brings every record's gradient (all parameters together) down to that l2 or l1 norm before anything is added up:
+A model sees one record at a time, so no record can reach another one's gradient (BatchNorm could:
+it is refused). Nothing bounds the curvature of such a loss: a budget rests on `clip` alone, which
+brings every record's gradient (all parameters together) down to that l2 or l1 norm before anything
+is added up:
 
-    |g| <= B for every record,  so replacing one record changes a gradient by at most 2 B, wherever it is taken
+    |g| <= B for every record,  so replacing one record changes a gradient by at most 2 B,
+                                wherever it is taken
 
 An l1 clip costs Laplace noise no factor sqrt(d); an l2 clip does.
 """
@@ -32,13 +35,17 @@ from hearsay.problems.losses.domains import Domain
 from hearsay.problems.losses.linear import Loss
 from hearsay.problems.losses.models import MODELS, quickened, refuse_batchnorm
 
-# How products inside a model are rounded. Gradients are measured, clipped and added up as they come out of it, in the parameters' own precision (per_record.py).
+# How products inside a model are rounded. Gradients are measured, clipped and added up as they come
+# out of it, in the parameters' own precision (per_record.py).
 COMPUTE = {"tf32": "tensorfloat32", "float32": "highest", "bfloat16": "bfloat16"}
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A model of one record; `size` parameters in all. Two models are the same only if they are one object: what is compiled depends on it."""
+    """A model of one record; `size` parameters in all.
+
+    Two models are the same only if they are one object: what is compiled depends on it.
+    """
 
     name: str
     size: int
@@ -55,7 +62,9 @@ class Model:
 
 @dataclass(frozen=True)
 class Network(Loss):
-    """microbatch: the most records whose gradients are held at once (None: all of a batch); compute: "tf32" (where the device has it), "float32" or "bfloat16"."""
+    """microbatch: the most records whose gradients are held at once (None: all of a batch);
+    compute: "tf32" (where the device has it), "float32" or "bfloat16".
+    """
 
     convex: ClassVar[bool] = False
     unrolled: ClassVar[bool] = True
@@ -64,14 +73,16 @@ class Network(Loss):
     ridge: float = 0.0
     clip: float | None = None
     norm: str = "l2"
-    microbatch: int | None = field(
-        default=None, repr=False
-    )  # how it is computed, not what: no part of a run's identity
+    # How it is computed, not what: no part of a run's identity.
+    microbatch: int | None = field(default=None, repr=False)
     compute: str = "tf32"
 
     def __post_init__(self) -> None:
         require.instance(
-            "model", self.model, Model, "a Model (hearsay.problems.from_module or from_function makes one)"
+            "model",
+            self.model,
+            Model,
+            "a Model (hearsay.problems.from_module or from_function makes one)",
         )
         require.settle(self, ridge=require.nonnegative, clip=require.optional(require.bound))
         require.settle(self, microbatch=require.optional(require.count))
@@ -81,23 +92,39 @@ class Network(Loss):
     def dimension(self, record: tuple[int, ...]) -> int:
         return self.model.size
 
-    def gradient_sum(self, params: jax.Array, features: jax.Array, labels: jax.Array, weights: jax.Array) -> jax.Array:
+    def gradient_sum(
+        self, params: jax.Array, features: jax.Array, labels: jax.Array, weights: jax.Array
+    ) -> jax.Array:
         with jax.default_matmul_precision(COMPUTE[self.compute]):
             tree = per_record.gradient_sum(
-                self.value, self.model.unravel(params), features, labels, weights, clip=self.clip, norm=self.norm, microbatch=self.microbatch,
-            )  # fmt: skip
-        return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(tree)]).astype(params.dtype)
+                self.value,
+                self.model.unravel(params),
+                features,
+                labels,
+                weights,
+                clip=self.clip,
+                norm=self.norm,
+                microbatch=self.microbatch,
+            )
+        return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(tree)]).astype(
+            params.dtype
+        )
 
     def program(self, record: tuple[int, ...], kind: np.dtype) -> bytes:
-        """A fingerprint of what the model computes for records of that shape: its program and the constants in it."""
+        """A fingerprint of what the model computes for records of that shape:
+        its program and the constants in it.
+        """
         dtype = jnp.result_type(float)
-        shapes = ((self.model.size,), dtype), (record, kind if kind == np.uint8 else dtype), ((), dtype)
+        shapes = (
+            ((self.model.size,), dtype),
+            (record, kind if kind == np.uint8 else dtype),
+            ((), dtype),
+        )
         traced = jax.make_jaxpr(lambda vector, *one: self.value(self.model.unravel(vector), *one))(
             *(jax.ShapeDtypeStruct(*shape) for shape in shapes)
         )
-        found = hashlib.sha256(
-            re.sub(r"0x[0-9a-f]+", "", str(traced.jaxpr)).encode()
-        )  # addresses are another process's
+        # Addresses are another process's.
+        found = hashlib.sha256(re.sub(r"0x[0-9a-f]+", "", str(traced.jaxpr)).encode())
         for constant in jax.tree.leaves(traced.consts):
             found.update(np.asarray(constant).tobytes())
         return found.digest()
@@ -107,9 +134,13 @@ class Network(Loss):
         cast, feature = self._cast(params, feature)
         return self.model.value(cast, feature, label).astype(jax.tree.leaves(params)[0].dtype)
 
-    def score(self, params: jax.Array, features: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def score(
+        self, params: jax.Array, features: jax.Array, labels: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         with jax.default_matmul_precision(COMPUTE[self.compute]):
-            values = jax.vmap(self.value, in_axes=(None, 0, 0))(self.model.unravel(params), features, labels)
+            values = jax.vmap(self.value, in_axes=(None, 0, 0))(
+                self.model.unravel(params), features, labels
+            )
         if self.model.scores is None:
             return values, jnp.full_like(values, jnp.nan)
         chosen = jnp.argmax(self.scores(params, features), axis=1)
@@ -168,7 +199,9 @@ def named(name: str, shape: tuple[int, ...], classes: int, seed: int) -> tuple[M
 
 
 def from_module(module: eqx.Module, *, name: str | None = None) -> tuple[Model, np.ndarray]:
-    """An Equinox module that maps one record's features to a score for every class, and its parameters."""
+    """An Equinox module that maps one record's features to a score for every class,
+    and its parameters.
+    """
     refuse_batchnorm(module)
     arrays, rest = eqx.partition(quickened(module), eqx.is_inexact_array)
 
@@ -179,13 +212,21 @@ def from_module(module: eqx.Module, *, name: str | None = None) -> tuple[Model, 
         return cross_entropy(scores(params, feature), label)
 
     vector = raveled(arrays)
-    return Model(name or type(module).__name__, vector.size, _unraveler(arrays), value, scores), vector
+    return Model(
+        name or type(module).__name__, vector.size, _unraveler(arrays), value, scores
+    ), vector
 
 
 def from_function(
-    loss: Callable[[Any, tuple], jax.Array], params: Any, *, scores: Callable | None = None, name: str | None = None
+    loss: Callable[[Any, tuple], jax.Array],
+    params: Any,
+    *,
+    scores: Callable | None = None,
+    name: str | None = None,
 ) -> tuple[Model, np.ndarray]:
-    """Any loss(params, (feature, label)) of one record; `scores(params, feature)`, a score for every class, is needed to measure accuracy only."""
+    """Any loss(params, (feature, label)) of one record; `scores(params, feature)`,
+    a score for every class, is needed to measure accuracy only.
+    """
     if not callable(loss):
         require.fail("loss", "a function loss(params, (feature, label)) of one record", loss)
     leaves = jax.tree.leaves(params)
@@ -195,7 +236,11 @@ def from_function(
     def value(params: Any, feature: jax.Array, label: jax.Array) -> jax.Array:
         found = loss(params, (feature, label))
         if jnp.shape(found) != ():
-            require.fail("loss", "a function that gives one number for one record", f"shape {jnp.shape(found)}")
+            require.fail(
+                "loss",
+                "a function that gives one number for one record",
+                f"shape {jnp.shape(found)}",
+            )
         return found
 
     vector = raveled(params)
@@ -214,7 +259,9 @@ def _unraveler(tree: Any) -> Callable[[jax.Array], Any]:
 
     def unravel(vector: jax.Array) -> Any:
         starts = [0, *ends[:-1]]
-        parts = [vector[a:b].reshape(shape) for a, b, shape in zip(starts, ends, shapes, strict=True)]
+        parts = [
+            vector[a:b].reshape(shape) for a, b, shape in zip(starts, ends, shapes, strict=True)
+        ]
         return jax.tree.unflatten(structure, parts)
 
     return unravel

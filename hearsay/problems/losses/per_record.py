@@ -1,17 +1,23 @@
-"""Sums of clipped per-record gradients: sum_i w_i clip_B(g_i), where g_i is the gradient of record i's loss by all parameters.
+"""Sums of clipped per-record gradients: sum_i w_i clip_B(g_i), where g_i is the gradient of record
+i's loss by all parameters.
 
     clip_B(g) = g min(1, B / |g|)       |g| the l1 or l2 norm over all parameters together
 
-Every record counts with norm at most B, whatever its data: a sensitivity rests on that, so rounding may not break it. Norms are summed
-in blocks of at most BLOCK terms, level by level, so that each level adds a relative error of at most BLOCK roundings, however many parameters there
-are (one running sum would lose small terms beside a large one: with 11 million parameters a norm could come out 20 % short). The norm is
-then raised by `margin`, the sum of all those errors, about 1e-4 for 11 million parameters in float32, and by what squares rounded to 0 may hide. Where a
-sum overflows, the records are taken one by one with entries scaled by their largest. A record whose gradient is not finite, beyond 1e36 or 1e30 clips long counts nothing.
+Every record counts with norm at most B, whatever its data: a sensitivity rests on that, so rounding
+may not break it. Norms are summed in blocks of at most BLOCK terms, level by level, so that each
+level adds a relative error of at most BLOCK roundings, however many parameters there are (one
+running sum would lose small terms beside a large one: with 11 million parameters a norm could come
+out 20 % short). The norm is then raised by `margin`, the sum of all those errors, about 1e-4 for 11
+million parameters in float32, and by what squares rounded to 0 may hide. Where a sum overflows, the
+records are taken one by one with entries scaled by their largest. A record whose gradient is not
+finite, beyond 1e36 or 1e30 clips long counts nothing.
 
-What is added up is what was measured: the very arrays whose norms were taken, scaled and summed in the parameters' precision. The usual shortcut, norms first and then one gradient of the
-reweighted sum of losses, computes those gradients a second time: in other roundings (with bfloat16 a cancellation in the first pass came out 20 times the clip in the
-second), or not in proportion to the weights at all (a layer with a rule of its own). A batch is worked through in microbatches, which bounds the memory and, on a CPU, keeps
-the work in the cache.
+What is added up is what was measured: the very arrays whose norms were taken, scaled and summed
+in the parameters' precision. The usual shortcut, norms first and then one gradient of the
+reweighted sum of losses, computes those gradients a second time: in other roundings (with bfloat16
+a cancellation in the first pass came out 20 times the clip in the second), or not in proportion
+to the weights at all (a layer with a rule of its own). A batch is worked through in microbatches,
+which bounds the memory and, on a CPU, keeps the work in the cache.
 """
 
 from __future__ import annotations
@@ -30,9 +36,9 @@ from hearsay.problems.losses.domains import FAR
 Value = Callable[[Any, Any, Any], jax.Array]
 
 BLOCK = 256  # terms per running sum in a norm
-CACHE = (
-    32 << 20
-)  # bytes of `record_bytes` that a CPU's microbatch may have (measured; the estimate counts every intermediate)
+# Bytes of `record_bytes` that a CPU's microbatch may have (measured; the estimate counts every
+# intermediate).
+CACHE = 32 << 20
 
 
 def gradient_sum(
@@ -46,7 +52,8 @@ def gradient_sum(
     norm: str = "l2",
     microbatch: int | None = None,
 ) -> Any:
-    """sum_i weights_i clip(gradient of value(params, features_i, labels_i)), shaped like `params`; without `clip` the plain weighted sum.
+    """sum_i weights_i clip(gradient of value(params, features_i, labels_i)), shaped like `params`;
+    without `clip` the plain weighted sum.
 
     `microbatch` records are worked on at a time; None takes as many as suit the machine.
     """
@@ -72,7 +79,9 @@ def suited(value: Value, params: Any, features: jax.Array, labels: jax.Array) ->
 
 
 def _in_blocks(block: Callable[..., Any], params: Any, batch: tuple, size: int) -> Any:
-    """The sum of `block` over a batch cut into equal blocks of at most `size`; rows that fill up the last one have weight 0."""
+    """The sum of `block` over a batch cut into equal blocks of at most `size`;
+    rows that fill up the last one have weight 0.
+    """
     records = batch[-1].shape[0]
     if size >= records:
         return block(*batch)
@@ -82,7 +91,10 @@ def _in_blocks(block: Callable[..., Any], params: Any, batch: tuple, size: int) 
     short = blocks * size - records
     fill = lambda rows: jnp.concatenate([rows, rows[:short]]) if short else rows  # noqa: E731
     weights = jnp.concatenate([weights, jnp.zeros(short, weights.dtype)])
-    cut = [rows.reshape(blocks, size, *rows.shape[1:]) for rows in (fill(features), fill(labels), weights)]
+    cut = [
+        rows.reshape(blocks, size, *rows.shape[1:])
+        for rows in (fill(features), fill(labels), weights)
+    ]
 
     def add(total: Any, rows: list) -> tuple[Any, None]:
         return jax.tree.map(jnp.add, total, block(*rows)), None
@@ -90,13 +102,16 @@ def _in_blocks(block: Callable[..., Any], params: Any, batch: tuple, size: int) 
     return lax.scan(add, jax.tree.map(jnp.zeros_like, params), cut)[0]
 
 
-def weighted(value: Value, params: Any, features: jax.Array, labels: jax.Array, weights: jax.Array) -> Any:
+def weighted(
+    value: Value, params: Any, features: jax.Array, labels: jax.Array, weights: jax.Array
+) -> Any:
     """The gradient of the weighted sum of losses, as one."""
 
     def total(params: Any) -> jax.Array:
         return jnp.vdot(weights, jax.vmap(value, (None, 0, 0))(params, features, labels))
 
-    # On a CPU the library's weight gradient of a convolution is slow inside a loop: 10 times, measured.
+    # On a CPU the library's weight gradient of a convolution is slow inside a loop: 10
+    # times, measured.
     if jax.default_backend() == "cpu":
         return jax.grad(total)(params)
     with layers.summed_gradients():
@@ -108,8 +123,12 @@ def summed(scales: jax.Array, gradient: jax.Array) -> jax.Array:
     return jnp.tensordot(scales.astype(gradient.dtype), gradient, 1, precision="highest")
 
 
-def unclipped(value: Value, params: Any, features: jax.Array, labels: jax.Array, weights: jax.Array) -> Any:
-    """Of matrices the sum is one product over the batch, so that outer products of single records are never stored."""
+def unclipped(
+    value: Value, params: Any, features: jax.Array, labels: jax.Array, weights: jax.Array
+) -> Any:
+    """Of matrices the sum is one product over the batch, so that outer products of single
+    records are never stored.
+    """
     batched = weighted(value, params, features, labels, weights)
     if jax.default_backend() != "cpu":
         return batched
@@ -118,10 +137,19 @@ def unclipped(value: Value, params: Any, features: jax.Array, labels: jax.Array,
 
 
 def clipped(
-    value: Value, params: Any, features: jax.Array, labels: jax.Array, weights: jax.Array, clip: float, norm: str
+    value: Value,
+    params: Any,
+    features: jax.Array,
+    labels: jax.Array,
+    weights: jax.Array,
+    clip: float,
+    norm: str,
 ) -> Any:
-    # The barrier: nothing of a gradient may be computed once for its norm and once more for the sum.
-    gradients = lax.optimization_barrier(jax.vmap(jax.grad(value), (None, 0, 0))(params, features, labels))
+    # The barrier: nothing of a gradient may be computed once for its norm and once more
+    # for the sum.
+    gradients = lax.optimization_barrier(
+        jax.vmap(jax.grad(value), (None, 0, 0))(params, features, labels)
+    )
     sizes = jax.vmap(lambda g: size_of(g, norm))(gradients)
     scales = (weights * factor_of(sizes, params, clip, norm)).astype(sizes.dtype)
     return lax.cond(
@@ -132,8 +160,11 @@ def clipped(
 
 
 def one_by_one(gradients: Any, weights: jax.Array, clip: float, norm: str) -> Any:
-    """The same sum for batches in which a gradient is huge or not finite: slower, and rare. Of the very gradients that are at hand: were they computed anew, one record
-    would change the rounding of all others."""
+    """The same sum for batches in which a gradient is huge or not finite: slower, and rare.
+
+    Of the very gradients that are at hand: were they computed anew, one record would change the
+    rounding of all others.
+    """
 
     def add(total: Any, record: tuple) -> tuple[Any, None]:
         gradient, weight = record
@@ -147,8 +178,12 @@ def one_by_one(gradients: Any, weights: jax.Array, clip: float, norm: str) -> An
 
 
 def size_of(gradient: Any, norm: str) -> jax.Array:
-    """One record's sum of squares (l2) or of absolute values (l1); not finite if an entry is not, or where the sum overflows."""
-    terms = [jnp.abs(leaf) if norm == "l1" else jnp.square(leaf) for leaf in jax.tree.leaves(gradient)]
+    """One record's sum of squares (l2) or of absolute values (l1); not finite if an entry is not,
+    or where the sum overflows.
+    """
+    terms = [
+        jnp.abs(leaf) if norm == "l1" else jnp.square(leaf) for leaf in jax.tree.leaves(gradient)
+    ]
     return jnp.stack([_blocked_sum(term.ravel()) for term in terms]).sum()
 
 
@@ -158,16 +193,21 @@ def factor_of(size: jax.Array, params: Any, clip: Any, norm: str, unit: Any = 1.
     hidden = sum(leaf.size for leaf in jax.tree.leaves(params)) * float(jnp.finfo(size.dtype).tiny)
     length = size + hidden if norm == "l1" else jnp.sqrt(size + hidden)
     factor = jnp.minimum(1, clip / (length * (1 + margin(params))) / unit)
-    # A factor near the smallest normal number has too few digits to be trusted once it is weighted: such a gradient counts nothing.
+    # A factor near the smallest normal number has too few digits to be trusted once it is weighted:
+    # such a gradient counts nothing.
     return jnp.where(factor >= require.SMALLEST_BOUND, factor, 0)
 
 
 def careful(gradient: Any, clip: float, norm: str) -> tuple[jax.Array, jax.Array]:
-    """Whether a gradient is finite (as good as: below FAR), and its factor (else 0), with entries scaled by the largest so that no sum overflows."""
-    largest = jnp.stack([jnp.max(jnp.abs(leaf), initial=0) for leaf in jax.tree.leaves(gradient)]).max()
-    finite = (
-        largest <= FAR
-    )  # a compiled program may flush the reciprocal of more to 0, and the length with it; not a number counts as more
+    """Whether a gradient is finite (as good as: below FAR), and its factor (else 0),
+    with entries scaled by the largest so that no sum overflows.
+    """
+    largest = jnp.stack(
+        [jnp.max(jnp.abs(leaf), initial=0) for leaf in jax.tree.leaves(gradient)]
+    ).max()
+    # A compiled program may flush the reciprocal of more to 0, and the length with it; not a number
+    # counts as more.
+    finite = largest <= FAR
     unit = jnp.where(finite, jnp.maximum(largest, 1), 1)
     size = size_of(jax.tree.map(lambda leaf: leaf / unit, gradient), norm)
     # Scaled back last: a clip over a unit could be below the smallest normal number.
@@ -179,13 +219,16 @@ def _blocked_sum(terms: jax.Array) -> jax.Array:
     for width in _widths(terms.size):
         rows = -(-terms.size // width)
         terms = jnp.pad(terms, (0, rows * width - terms.size)) if terms.size % width else terms
-        # Without the barrier the compiler may join the levels into one running sum, which the margin does not cover.
+        # Without the barrier the compiler may join the levels into one running sum, which the
+        # margin does not cover.
         terms = lax.optimization_barrier(terms.reshape(rows, width).sum(axis=1))
     return terms.sum()
 
 
 def _widths(size: int) -> list[int]:
-    """How many terms each level of a sum adds up: divisors where there are good ones, since filling up costs a copy."""
+    """How many terms each level of a sum adds up: divisors where there are good ones,
+    since filling up costs a copy.
+    """
     widths = []
     while size > 1:
         most = min(size, BLOCK)
@@ -196,14 +239,18 @@ def _widths(size: int) -> list[int]:
 
 
 def margin(params: Any) -> float:
-    """Bound of the relative error of a norm: a rounding per term and level, one per leaf, and 16 for the term, root, product and quotient."""
+    """Bound of the relative error of a norm: a rounding per term and level, one per leaf,
+    and 16 for the term, root, product and quotient.
+    """
     leaves = jax.tree.leaves(params)
     most = max(sum(_widths(leaf.size)) for leaf in leaves)
     return (most + len(leaves) + 16) * float(jnp.finfo(jnp.result_type(*leaves)).eps)
 
 
 def record_bytes(value: Value, params: Any, feature: Any, label: Any) -> int:
-    """An upper estimate of the memory of one record's gradient: all intermediates of its program, as if none were freed."""
+    """An upper estimate of the memory of one record's gradient: all intermediates of its program,
+    as if none were freed.
+    """
     shaped = lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf))  # noqa: E731
     arguments = jax.tree.map(shaped, (params, feature, label))
     return _bytes(jax.make_jaxpr(jax.grad(value))(*arguments).jaxpr)
@@ -213,12 +260,18 @@ def _bytes(jaxpr: Any) -> int:
     total = 0
     for equation in jaxpr.eqns:
         inner = [p.jaxpr for p in equation.params.values() if hasattr(p, "jaxpr")]
-        held = (v.aval.size * v.aval.dtype.itemsize for v in equation.outvars if hasattr(v.aval, "dtype"))
+        held = (
+            v.aval.size * v.aval.dtype.itemsize
+            for v in equation.outvars
+            if hasattr(v.aval, "dtype")
+        )
         total += max(sum(_bytes(one) for one in inner), sum(held))
     return total
 
 
 def fitting_microbatch(bytes_per_record: int, available_bytes: int) -> int:
     """The largest power of two of records that fit, at least 1."""
-    held = require.natural("available_bytes", available_bytes) // require.count("bytes_per_record", bytes_per_record)
+    held = require.natural("available_bytes", available_bytes) // require.count(
+        "bytes_per_record", bytes_per_record
+    )
     return 1 << max(0, held.bit_length() - 1)

@@ -1,1 +1,3 @@
-"""Which records a step uses: samplers, each with its participation pattern, and the batches they form."""
+"""Which records a step uses: samplers, each with its participation pattern,
+and the batches they form.
+"""

@@ -1,11 +1,13 @@
-"""An agent's records, and batches of them: small pytrees with `gradient(params)`, the mean gradient plus the regulariser's.
+"""An agent's records, and batches of them: small pytrees with `gradient(params)`, the mean gradient
+plus the regulariser's.
 
     Batch        a few records with weights
     Prefix       the first records of a stream, however many, in blocks (a history)
     Blocks       a batch of any size in blocks of one width
     Statistics   two moments, where the loss is quadratic in the margin
 
-Blocks are worked through in a loop whose length is data, so that one compiled program serves every size and the memory is that of a block.
+Blocks are worked through in a loop whose length is data, so that one compiled program serves every
+size and the memory is that of a block.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ import jax.numpy as jnp
 
 from hearsay.problems.losses.linear import LinearLoss, Loss
 
-BLOCK = 256  # records per pass: wide enough for fast products, narrow enough that early steps stay cheap
+# Records per pass: wide enough for fast products, narrow enough that early steps stay cheap.
+BLOCK = 256
 
 
 class Records(NamedTuple):
@@ -39,7 +42,9 @@ class Records(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Which records a step uses: `size` of them from `start` on, arrays (time, agent); `blocks` (time,) of them hold the largest size."""
+    """Which records a step uses: `size` of them from `start` on, arrays (time, agent);
+    `blocks` (time,) of them hold the largest size.
+    """
 
     start: Any
     size: Any
@@ -63,7 +68,9 @@ class Batch(eqx.Module):
 
         def local(point: jax.Array, record: tuple) -> tuple[jax.Array, None]:
             feature, label, weight = record
-            data = self.loss.gradient_sum(point, feature[None], label[None], jnp.ones((1,), point.dtype))
+            data = self.loss.gradient_sum(
+                point, feature[None], label[None], jnp.ones((1,), point.dtype)
+            )
             moved = point - rate * (data + self.loss.regulariser * point)
             return jnp.where(weight > 0, moved, point), None
 
@@ -71,7 +78,9 @@ class Batch(eqx.Module):
 
 
 class Prefix(eqx.Module):
-    """The first `limit` rows of the agent's data (as many of them as are real), in blocks: the cost grows with the history, the memory does not."""
+    """The first `limit` rows of the agent's data (as many of them as are real), in blocks:
+    the cost grows with the history, the memory does not.
+    """
 
     records: Records
     limit: jax.Array
@@ -83,22 +92,28 @@ class Prefix(eqx.Module):
         size = min(self.block, self.records.labels.shape[0])
 
         def add(index: jax.Array, total: jax.Array) -> jax.Array:
-            # The last block is moved back to end at the last row; the mask leaves out what an earlier block has counted.
+            # The last block is moved back to end at the last row; the mask leaves out what an
+            # earlier block has counted.
             start = jnp.minimum(index * size, self.records.labels.shape[0] - size)
             features = jax.lax.dynamic_slice_in_dim(self.records.features, start, size)
             labels = jax.lax.dynamic_slice_in_dim(self.records.labels, start, size)
             row = start + jnp.arange(size)
             mask = (row >= index * size) & (row < seen)
-            return total + self.loss.gradient_sum(params, features, labels, mask.astype(params.dtype))
+            return total + self.loss.gradient_sum(
+                params, features, labels, mask.astype(params.dtype)
+            )
 
-        # `limit` is the same for all agents, so the loop bound stays scalar when agents are vectorised.
+        # `limit` is the same for all agents, so the loop bound stays scalar when agents
+        # are vectorised.
         blocks = (jnp.minimum(self.limit, self.records.labels.shape[0]) + size - 1) // size
         total = jax.lax.fori_loop(0, blocks, add, jnp.zeros_like(params))
         return total / seen.astype(params.dtype) + self.loss.regulariser * params
 
 
 class Statistics(eqx.Module):
-    """mean(a a') and mean(residual(0, b) a) of all records so far: the whole history of a loss that is quadratic in the margin."""
+    """mean(a a') and mean(residual(0, b) a) of all records so far:
+    the whole history of a loss that is quadratic in the margin.
+    """
 
     second: jax.Array
     first: jax.Array
@@ -111,7 +126,9 @@ class Statistics(eqx.Module):
 
 
 class Blocks(eqx.Module):
-    """A batch of any size in blocks of one width: `take(block)` gives features, labels and weights that sum to one over all blocks."""
+    """A batch of any size in blocks of one width: `take(block)` gives features,
+    labels and weights that sum to one over all blocks.
+    """
 
     take: Any
     blocks: jax.Array
@@ -128,14 +145,19 @@ class Blocks(eqx.Module):
         """The same gradient from two moments of the batch."""
 
         def add(index: jax.Array, moments: tuple) -> tuple:
-            return tuple(a + b for a, b in zip(moments, two_moments(self.loss, *self.take(index)), strict=True))
+            return tuple(
+                a + b
+                for a, b in zip(moments, two_moments(self.loss, *self.take(index)), strict=True)
+            )
 
         zero = jnp.zeros((dimension, dimension), dtype), jnp.zeros((dimension,), dtype)
         second, first = jax.lax.fori_loop(0, self.blocks, add, zero)
         return Statistics(second, first, self.loss)
 
 
-def two_moments(loss: Loss, features: jax.Array, labels: jax.Array, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+def two_moments(
+    loss: Loss, features: jax.Array, labels: jax.Array, weights: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     assert isinstance(loss, LinearLoss)
     offset = loss.residual(jnp.zeros_like(labels), labels)
     return (features * weights[:, None]).T @ features, (weights * offset) @ features

@@ -1,19 +1,28 @@
-"""How an agent turns its stream of records into the gradient of a step, and what that says about privacy.
+"""How an agent turns its stream of records into the gradient of a step, and what that says
+about privacy.
 
-A sampler answers two questions from one object, so that they cannot disagree: which records enter the gradient of step k (`batch`), and how often one
-record may do so, with what weight (`pattern`, `exposure`).
+A sampler answers two questions from one object, so that they cannot disagree: which records enter
+the gradient of step k (`batch`), and how often one record may do so, with what weight (`pattern`,
+`exposure`).
 
-    History      all records that have arrived, each once (paper P1)             weight 1 / min(H + (k+1) N, held)
-    Fresh        the next ones of the stream, never again; then it ends                 1 / size
-    Cyclic       the next ones of the local data set in its fixed order, round and round   1 / size
-    Subset       drawn from the local data set without replacement, anew at every step  1 / size
-    Resample     drawn with replacement (paper P3's bootstrap)                          up to 1: all draws may be the same record
+    History      all records that have arrived, each once (paper P1)
+                 weight 1 / min(H + (k+1) N, held)
+    Fresh        the next ones of the stream, never again; then it ends
+                 1 / size
+    Cyclic       the next ones of the local data set in its fixed order, round and round
+                 1 / size
+    Subset       drawn from the local data set without replacement, anew at every step
+                 1 / size
+    Resample     drawn with replacement (paper P3's bootstrap)
+                 up to 1: all draws may be the same record
 
-`size` is the number of records per step: N = `per_step` of the problem's arrivals unless the sampler has a schedule of its own, which may grow for ever
-(paper P3). Sizes that pass an agent's data set mean all of it, each record once; a fresh stream that cannot serve a step ends the run.
+`size` is the number of records per step: N = `per_step` of the problem's arrivals unless the
+sampler has a schedule of its own, which may grow for ever (paper P3). Sizes that pass an agent's
+data set mean all of it, each record once; a fresh stream that cannot serve a step ends the run.
 
-A batch is a small pytree with `gradient(params)`, the mean gradient plus the regulariser's. Batches that grow are worked through in blocks of a
-fixed width, so that one compiled program serves every step and the memory is that of a block, whatever the size.
+A batch is a small pytree with `gradient(params)`, the mean gradient plus the regulariser's. Batches
+that grow are worked through in blocks of a fixed width, so that one compiled program serves every
+step and the memory is that of a block, whatever the size.
 """
 
 from __future__ import annotations
@@ -33,22 +42,37 @@ from hearsay import _validate as require
 from hearsay.privacy import participation
 from hearsay.problems.data.stream import Stream
 from hearsay.problems.losses.linear import Loss
-from hearsay.problems.sampling.batches import BLOCK, Batch, Blocks, Prefix, Records, Statistics, Window, two_moments
+from hearsay.problems.sampling.batches import (
+    BLOCK,
+    Batch,
+    Blocks,
+    Prefix,
+    Records,
+    Statistics,
+    Window,
+    two_moments,
+)
 from hearsay.schedules import Constant, PowerLaw, SampleSize, Schedule, Share, sample_size
 
-_STATISTICS = 64  # up to so many parameters, two moments of a batch are cheaper than its records (they serve all seeds)
+# Up to so many parameters, two moments of a batch are cheaper than its records (they
+# serve all seeds).
+_STATISTICS = 64
 
 
 @dataclass(frozen=True)
 class Arrivals:
-    """How records reach an agent: `head_start` of them before step 0, then `per_step` with every step; large batches are worked through `block` at a time."""
+    """How records reach an agent: `head_start` of them before step 0, then `per_step` with every
+    step; large batches are worked through `block` at a time.
+    """
 
     per_step: int = 1
     head_start: int = 0
     block: int = BLOCK
 
     def __post_init__(self) -> None:
-        require.settle(self, per_step=require.count, head_start=require.natural, block=require.count)
+        require.settle(
+            self, per_step=require.count, head_start=require.natural, block=require.count
+        )
 
 
 @dataclass(frozen=True)
@@ -75,7 +99,9 @@ class Sampling(ABC):
 
     @abstractmethod
     def windows(self, steps: np.ndarray, held: np.ndarray, arrivals: Arrivals) -> Window:
-        """Where the steps' records lie, for agents that hold so many; on the host, as whole numbers."""
+        """Where the steps' records lie, for agents that hold so many;
+        on the host, as whole numbers.
+        """
 
     @abstractmethod
     def sizes(self, steps: np.ndarray, arrivals: Arrivals) -> np.ndarray:
@@ -86,11 +112,15 @@ class Sampling(ABC):
 
     @abstractmethod
     def exposure(self, change: float, held: float, arrivals: Arrivals) -> Schedule:
-        """c_k: how far replacing one record moves the mean gradient, at a fixed point. held = inf: the stream never ends."""
+        """c_k: how far replacing one record moves the mean gradient, at a fixed point. held = inf:
+        the stream never ends.
+        """
 
     @abstractmethod
     def arrived(self, step: int, held: np.ndarray, arrivals: Arrivals) -> np.ndarray:
-        """How many records each agent can have learnt from once step `step` has begun: those that its objective is about."""
+        """How many records each agent can have learnt from once step `step` has begun:
+        those that its objective is about.
+        """
 
     def lasts(self, held: float, arrivals: Arrivals) -> float:
         """The number of steps that `held` records serve."""
@@ -100,7 +130,8 @@ class Sampling(ABC):
         """Raise ValueError where agents with so many records cannot be sampled like this."""
         if self.needs_data_set and np.isinf(held).any():
             raise ValueError(
-                f"sampling must be fresh, subset or resample on an endless stream, got {type(self).__name__.lower()}: it needs a data set to go through"
+                "sampling must be fresh, subset or resample on an endless stream, got"
+                f" {type(self).__name__.lower()}: it needs a data set to go through"
             )
 
     @property
@@ -114,7 +145,9 @@ class Sampling(ABC):
 
 @dataclass(frozen=True)
 class History(Sampling):
-    """method: "statistics" (losses quadratic in the margin), "full" (any loss), or "auto" (statistics where they are exact)."""
+    """method: "statistics" (losses quadratic in the margin), "full" (any loss),
+    or "auto" (statistics where they are exact).
+    """
 
     grows: ClassVar[bool] = True
     needs_data_set: ClassVar[bool] = True
@@ -126,8 +159,9 @@ class History(Sampling):
     def uses_statistics(self, loss: Loss) -> bool:
         if self.method == "statistics" and loss.affine() is None:
             raise ValueError(
-                f"method must be 'full' for {type(loss).__name__}{' with clipping' if loss.clip else ''}: "
-                "statistics are exact only for losses that are quadratic in the margin"
+                "method must be 'full' for"
+                f" {type(loss).__name__}{' with clipping' if loss.clip else ''}: statistics are"
+                " exact only for losses that are quadratic in the margin"
             )
         return self.method != "full" and loss.affine() is not None
 
@@ -138,7 +172,10 @@ class History(Sampling):
         present = jnp.arange(first) < records.held
         weight = present / jnp.maximum(1, jnp.minimum(first, records.held))
         return two_moments(
-            loss, records.features[:first], records.labels[:first], weight.astype(records.features.dtype)
+            loss,
+            records.features[:first],
+            records.labels[:first],
+            weight.astype(records.features.dtype),
         )
 
     def batch(
@@ -159,16 +196,17 @@ class History(Sampling):
         fresh = rows < records.held
         rows = jnp.minimum(rows, records.labels.shape[0] - 1)
         features, labels = records.features[rows], records.labels[rows]
-        weight = fresh.astype(features.dtype) / jnp.minimum(limit, records.held).astype(features.dtype)
+        weight = fresh.astype(features.dtype) / jnp.minimum(limit, records.held).astype(
+            features.dtype
+        )
         second, first = two_moments(loss, features, labels, weight)
         keep = 1 - jnp.sum(weight)
         second, first = keep * state[0] + second, keep * state[1] + first
         return Statistics(second, first, loss), (second, first)
 
     def windows(self, steps: np.ndarray, held: np.ndarray, arrivals: Arrivals) -> Window:
-        nothing = np.zeros(
-            (len(steps), len(held)), np.int32
-        )  # a history begins at the first record and ends with the step
+        # A history begins at the first record and ends with the step.
+        nothing = np.zeros((len(steps), len(held)), np.int32)
         return Window(nothing, nothing, nothing[:, 0])
 
     def sizes(self, steps: np.ndarray, arrivals: Arrivals) -> np.ndarray:
@@ -187,7 +225,9 @@ class History(Sampling):
 
 @dataclass(frozen=True)
 class Sized(Sampling):
-    """A sampler with a number of records per step: a whole number or a growing schedule such as "(k+1)^1.1"; None takes the problem's `per_step`."""
+    """A sampler with a number of records per step: a whole number or a growing schedule such as
+    "(k+1)^1.1"; None takes the problem's `per_step`.
+    """
 
     size: Schedule | None = None
 
@@ -196,8 +236,12 @@ class Sized(Sampling):
             object.__setattr__(self, "size", sample_size("size", self.size))
 
     @abstractmethod
-    def rows(self, records: Records, window: Window, key: jax.Array) -> Callable[[jax.Array], jax.Array]:
-        """The function from places 0, 1, ... of a batch to rows; what it gives for a place past the size does not matter."""
+    def rows(
+        self, records: Records, window: Window, key: jax.Array
+    ) -> Callable[[jax.Array], jax.Array]:
+        """The function from places 0, 1, ... of a batch to rows;
+        what it gives for a place past the size does not matter.
+        """
 
     def batch(
         self,
@@ -219,7 +263,8 @@ class Sized(Sampling):
                 return (*records.draw(jax.random.fold_in(key, index), width), weights)
             assert find is not None
             rows = find(place)
-            weights = jnp.where(rows < records.held, weights, 0)  # a stream that has ended gives nothing
+            # A stream that has ended gives nothing.
+            weights = jnp.where(rows < records.held, weights, 0)
             rows = jnp.minimum(rows, records.labels.shape[0] - 1)
             return records.features[rows], records.labels[rows], weights
 
@@ -231,7 +276,9 @@ class Sized(Sampling):
         return blocks, state
 
     def sizes(self, steps: np.ndarray, arrivals: Arrivals) -> np.ndarray:
-        return np.full(len(steps), float(arrivals.per_step)) if self.size is None else self.size(steps)
+        return (
+            np.full(len(steps), float(arrivals.per_step)) if self.size is None else self.size(steps)
+        )
 
     def constant(self, arrivals: Arrivals) -> int | None:
         """The size if it never changes."""
@@ -245,11 +292,17 @@ class Sized(Sampling):
         return math.inf if constant is None else constant
 
     def width(self, arrivals: Arrivals) -> int:
-        """Records per block: a property of the sampler, not of the run, so that longer runs draw the same records."""
+        """Records per block: a property of the sampler, not of the run,
+        so that longer runs draw the same records.
+        """
         return int(min(arrivals.block, self.most(arrivals)))
 
     def __str__(self) -> str:
-        return super().__str__() if self.size is None else f"{super().__str__()} with {self.size} records a step"
+        return (
+            super().__str__()
+            if self.size is None
+            else f"{super().__str__()} with {self.size} records a step"
+        )
 
     @property
     def kernel(self) -> Sized:
@@ -260,9 +313,13 @@ class Sized(Sampling):
     def windows(self, steps: np.ndarray, held: np.ndarray, arrivals: Arrivals) -> Window:
         sizes = np.minimum(self.sizes(steps, arrivals)[:, None], held[None, :])
         if sizes.max() >= 2**31:
-            require.fail("size", "below 2^31 records a step", f"{sizes.max():g} by step {steps[-1]}")
+            require.fail(
+                "size", "below 2^31 records a step", f"{sizes.max():g} by step {steps[-1]}"
+            )
         blocks = -(-sizes.max(axis=1) // self.width(arrivals))
-        return Window(*(a.astype(np.int32) for a in (self.starts(steps, held, arrivals), sizes, blocks)))
+        return Window(
+            *(a.astype(np.int32) for a in (self.starts(steps, held, arrivals), sizes, blocks))
+        )
 
     def starts(self, steps: np.ndarray, held: np.ndarray, arrivals: Arrivals) -> np.ndarray:
         return np.zeros((len(steps), len(held)))
@@ -284,7 +341,9 @@ class Fresh(Sized):
 
     grows: ClassVar[bool] = True
 
-    def rows(self, records: Records, window: Window, key: jax.Array) -> Callable[[jax.Array], jax.Array]:
+    def rows(
+        self, records: Records, window: Window, key: jax.Array
+    ) -> Callable[[jax.Array], jax.Array]:
         return lambda place: window.start + place
 
     def starts(self, steps: np.ndarray, held: np.ndarray, arrivals: Arrivals) -> np.ndarray:
@@ -294,13 +353,16 @@ class Fresh(Sized):
 
     def _consumed(self, steps: int, arrivals: Arrivals) -> np.ndarray:
         """Records used before step 0, 1, ..., steps (and some further ones)."""
-        return _cumulative(self.size or Constant(float(arrivals.per_step)), math.inf, _rounded_up(steps + 1))
+        return _cumulative(
+            self.size or Constant(float(arrivals.per_step)), math.inf, _rounded_up(steps + 1)
+        )
 
     def pattern(self, held: float, arrivals: Arrivals) -> participation.Participation:
         return participation.Once()
 
     def exposure(self, change: float, held: float, arrivals: Arrivals) -> Schedule:
-        return super().exposure(change, math.inf, arrivals)  # a stream that cannot fill a batch ends the run instead
+        # A stream that cannot fill a batch ends the run instead.
+        return super().exposure(change, math.inf, arrivals)
 
     def arrived(self, step: int, held: np.ndarray, arrivals: Arrivals) -> np.ndarray:
         if self.size is None:
@@ -321,12 +383,18 @@ class Fresh(Sized):
 
 @dataclass(frozen=True)
 class Cyclic(Sized):
-    """Round the local data set in its (shuffled) order. With a constant size the last held % size records are never used, so that every
-    record's turns are exactly T = held // size steps apart; with a growing one each batch begins where the last one ended."""
+    """Round the local data set in its (shuffled) order.
+
+    With a constant size the last held % size records are never used, so that every record's
+    turns are exactly T = held // size steps apart; with a growing one each batch begins where the
+    last one ended.
+    """
 
     needs_data_set: ClassVar[bool] = True
 
-    def rows(self, records: Records, window: Window, key: jax.Array) -> Callable[[jax.Array], jax.Array]:
+    def rows(
+        self, records: Records, window: Window, key: jax.Array
+    ) -> Callable[[jax.Array], jax.Array]:
         return lambda place: (window.start + place) % records.held
 
     def starts(self, steps: np.ndarray, held: np.ndarray, arrivals: Arrivals) -> np.ndarray:
@@ -334,7 +402,9 @@ class Cyclic(Sized):
             return (steps[:, None] % np.maximum(1, held // size)[None, :]) * size
         length = _rounded_up(int(steps[-1]) + 1)
         assert self.size is not None
-        return np.stack([_cumulative(self.size, h, length)[steps] % h for h in held.tolist()], axis=1)
+        return np.stack(
+            [_cumulative(self.size, h, length)[steps] % h for h in held.tolist()], axis=1
+        )
 
     def pattern(self, held: float, arrivals: Arrivals) -> participation.Participation:
         held = _held(held)
@@ -343,7 +413,10 @@ class Cyclic(Sized):
             assert self.size is not None
             return participation.Rolling(self.size, int(held))
         if held < size and self.size is None:
-            raise ValueError(f"per_step must be at most the agent's {held:g} records to go round them, got {size}")
+            raise ValueError(
+                f"per_step must be at most the agent's {held:g} records to go round them, got"
+                f" {size}"
+            )
         return participation.Cyclic(max(1, int(held) // size))
 
 
@@ -351,9 +424,13 @@ class Cyclic(Sized):
 class Subset(Sized):
     """A new random subset at every step; the same for all noise seeds of a run."""
 
-    def rows(self, records: Records, window: Window, key: jax.Array) -> Callable[[jax.Array], jax.Array]:
+    def rows(
+        self, records: Records, window: Window, key: jax.Array
+    ) -> Callable[[jax.Array], jax.Array]:
         most = records.labels.shape[0]
-        order = jnp.argsort(jnp.where(jnp.arange(most) < records.held, jax.random.uniform(key, (most,)), 2.0))
+        order = jnp.argsort(
+            jnp.where(jnp.arange(most) < records.held, jax.random.uniform(key, (most,)), 2.0)
+        )
         return lambda place: order[jnp.minimum(place, most - 1)]
 
     def pattern(self, held: float, arrivals: Arrivals) -> participation.Participation:
@@ -362,12 +439,19 @@ class Subset(Sized):
 
 @dataclass(frozen=True)
 class Resample(Sized):
-    """Independent draws with replacement, the same for all noise seeds of a run. A size that reaches the data set means all of it, once."""
+    """Independent draws with replacement, the same for all noise seeds of a run.
 
-    def rows(self, records: Records, window: Window, key: jax.Array) -> Callable[[jax.Array], jax.Array]:
+    A size that reaches the data set means all of it, once.
+    """
+
+    def rows(
+        self, records: Records, window: Window, key: jax.Array
+    ) -> Callable[[jax.Array], jax.Array]:
         def find(place: jax.Array) -> jax.Array:
             # A key for every place, so that the width of a block does not matter.
-            drawn = jax.vmap(lambda p: jax.random.randint(jax.random.fold_in(key, p), (), 0, records.held))(place)
+            drawn = jax.vmap(
+                lambda p: jax.random.randint(jax.random.fold_in(key, p), (), 0, records.held)
+            )(place)
             return jnp.where(window.size >= records.held, place, drawn)
 
         return find
@@ -377,7 +461,8 @@ class Resample(Sized):
 
     def exposure(self, change: float, held: float, arrivals: Arrivals) -> Schedule:
         change, held = require.positive("change", change), _held(held)
-        # Nothing stops all draws from hitting the same record; a bound that holds surely must allow it.
+        # Nothing stops all draws from hitting the same record; a bound that holds surely
+        # must allow it.
         if (size := self.constant(arrivals)) is not None:
             return Constant(change if size < held else change / held)
         assert self.size is not None

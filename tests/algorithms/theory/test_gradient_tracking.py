@@ -1,4 +1,6 @@
-"""Theory checks of paper P2: constants in closed form, lemmas against the matrices and runs they are about, and the paper's own settings."""
+"""Theory checks of paper P2: constants in closed form, lemmas against the matrices and runs they
+are about, and the paper's own settings.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,9 @@ def s1(horizon=2000, a=A, p=P, noise=(0.1, 0.1), graph=COMPLETE, problem=HELD) -
 
 
 def s2(horizon=2000, noise=(0.9996, 0.9996), graph=COMPLETE, problem=HELD, **changed) -> dict:
-    return named(s2_findings(horizon, **{**S2, **changed}, noise=noise, graph=graph, problem=problem))
+    return named(
+        s2_findings(horizon, **{**S2, **changed}, noise=noise, graph=graph, problem=problem)
+    )
 
 
 def objective(mu: float, smooth: float):
@@ -89,7 +93,9 @@ def line(agents: int):
 
 @pytest.mark.parametrize(("a", "b", "c", "d"), [(1.0, 1.0, 1.0, 1.0), (0.5, 2.0, 3.0, 0.25)])
 def test_two_agents_in_closed_form(a, b, c, d):
-    """L_1 = (a, -b)'(1, -1) has the eigenvalues 0 and a + b, and the second's eigenvector is all there is with v_1'z = 0: norm and radius agree."""
+    """L_1 = (a, -b)'(1, -1) has the eigenvalues 0 and a + b, and the second's eigenvector is all
+    there is with v_1'z = 0: norm and radius agree.
+    """
     graph, alpha, beta = pair([[0, a], [b, 0]], [[0, c], [d, 0]]), 0.3 / (a + b), 1.9 / (c + d)
     v1, v2 = stationary(graph)
     assert v1 == pytest.approx(np.array([b, a]) * 2 / (a + b))
@@ -108,22 +114,32 @@ def test_two_agents_in_closed_form(a, b, c, d):
 
 
 def test_a_line_of_three_in_closed_form():
-    """v_1 = v_2 = (3, 0, 0). On what is 0 at the root I - alpha L_1 is [[1 - alpha, 0], [alpha, 1 - alpha]]; L_2 sends (1, -1, 0) to itself."""
+    """v_1 = v_2 = (3, 0, 0).
+
+    On what is 0 at the root I - alpha L_1 is [[1 - alpha, 0], [alpha, 1 - alpha]];
+    L_2 sends (1, -1, 0) to itself.
+    """
     graph, alpha = line(3), 0.4
     v1, v2 = stationary(graph)
     assert v1.tolist() == v2.tolist() == [3, 0, 0]
     found, printed = constants(graph, alpha, 0.1), printed_constants(graph, alpha, 0.1)
     trace, keeps = 2 * 0.6**2 + 0.4**2, 0.6**2
-    assert 1 - alpha * found.r1 == pytest.approx(math.sqrt((trace + math.sqrt(trace**2 - 4 * keeps**2)) / 2))
+    assert 1 - alpha * found.r1 == pytest.approx(
+        math.sqrt((trace + math.sqrt(trace**2 - 4 * keeps**2)) / 2)
+    )
     assert printed.r1 == pytest.approx(1, abs=1e-12)
     assert printed.r2 == pytest.approx(1, abs=1e-12)
-    assert constants(graph, 0.0, 0.0).r1 == pytest.approx(1 / 2), "least of x^2 + y^2 - xy on the circle"
+    assert constants(graph, 0.0, 0.0).r1 == pytest.approx(1 / 2), (
+        "least of x^2 + y^2 - xy on the circle"
+    )
     assert found.w1 == pytest.approx(math.sqrt(3))
     assert found.overlap == 9
 
 
 def test_a_long_line_has_the_spectral_radius_of_one_agent():
-    """All eigenvalues of L_1 but one are 1, in one Jordan block: a solver applied to the whole matrix is off by 0.1."""
+    """All eigenvalues of L_1 but one are 1, in one Jordan block:
+    a solver applied to the whole matrix is off by 0.1.
+    """
     printed = printed_constants(line(20), 0.3, 0.3)
     assert printed.r1 == pytest.approx(1, abs=1e-12)
     assert constants(line(20), 0.3, 0.3).r1 < 0.02
@@ -139,7 +155,11 @@ def test_lemma_1_and_the_norms_on_random_digraphs(seed):
     assert v1.sum() == pytest.approx(n)
     assert v2.sum() == pytest.approx(n)
     assert min(v1.min(), v2.min()) > 0
-    found, printed, one = constants(graph, alpha, beta), printed_constants(graph, alpha, beta), np.ones(n)
+    found, printed, one = (
+        constants(graph, alpha, beta),
+        printed_constants(graph, alpha, beta),
+        np.ones(n),
+    )
     for step, matrix, out, normal, r, radius in (
         (alpha, first, np.outer(one, v1) / n, v1, found.r1, printed.r1),
         (beta, second, np.outer(v2, one) / n, one, found.r2, printed.r2),
@@ -152,7 +172,10 @@ def test_lemma_1_and_the_norms_on_random_digraphs(seed):
         ratio = np.linalg.norm(mixed @ z, axis=0) / np.linalg.norm(z, axis=0)
         assert ratio.max() <= 1 - step * r + 1e-12
         assert r <= radius + 1e-12
-    for v, matrix, w in ((v1, np.eye(n) - np.outer(one, v1) / n, found.w1), (v2, np.eye(n) - np.outer(v2, one) / n, found.w2)):  # fmt: skip
+    for v, matrix, w in (
+        (v1, np.eye(n) - np.outer(one, v1) / n, found.w1),
+        (v2, np.eye(n) - np.outer(v2, one) / n, found.w2),
+    ):
         assert np.linalg.norm(matrix, 2) == pytest.approx(w)
         assert w == pytest.approx(np.linalg.norm(v) / math.sqrt(n))
         assert np.abs(np.linalg.eigvals(matrix)).max() == pytest.approx(1), "what is printed for it"
@@ -169,12 +192,18 @@ def printed_matrix(c: Constants, s: Steps, mu: float, L: float) -> np.ndarray:
     return np.array(
         [
             [
-                1 - c.r1 * a + 4 * (1 + c.r1 * a) * g**2 * c.w1**2 * c.v2**2 * L**2 / (n * c.r1 * a),
+                1
+                - c.r1 * a
+                + 4 * (1 + c.r1 * a) * g**2 * c.w1**2 * c.v2**2 * L**2 / (n * c.r1 * a),
                 2 * (1 + c.r1 * a) * g**2 * c.w1**2 / (c.r1 * a),
                 8 * (1 + c.r1 * a) * g**2 * c.w1**2 * c.v2**2 * L / (c.r1 * a),
             ],
             [
-                (1 + c.r2 * b) * (6 * a**2 * c.l1**2 + 12 * c.v2**2 * g**2 * L**2 / n) * c.w2**2 * L**2 / (c.r2 * b),
+                (1 + c.r2 * b)
+                * (6 * a**2 * c.l1**2 + 12 * c.v2**2 * g**2 * L**2 / n)
+                * c.w2**2
+                * L**2
+                / (c.r2 * b),
                 1 - c.r2 * b + 6 * (1 + c.r2 * b) * c.w2**2 * g**2 * L**2 / (c.r2 * b),
                 24 * (1 + c.r2 * b) * c.w2**2 * c.v2**2 * g**2 * L**3 / (c.r2 * b),
             ],
@@ -204,7 +233,13 @@ def lyapunov(graph, x, y, h, targets) -> np.ndarray:
     """V_k of Appendix A without noise, for f_i = h_i/2 (x - target_i)^2."""
     v1, v2 = stationary(graph)
     middle, best = v1 @ x / len(x), h @ targets / h.sum()
-    return np.array([np.sum((x - middle) ** 2), np.sum((y - v2 * y.mean()) ** 2), h.mean() * (middle - best) ** 2 / 2])
+    return np.array(
+        [
+            np.sum((x - middle) ** 2),
+            np.sum((y - v2 * y.mean()) ** 2),
+            h.mean() * (middle - best) ** 2 / 2,
+        ]
+    )
 
 
 def advance(graph, steps: Steps, x, y, h):
@@ -213,18 +248,26 @@ def advance(graph, steps: Steps, x, y, h):
     return ahead, y - steps.tracking * second @ y + h * (ahead - x)
 
 
-@pytest.mark.parametrize("graph", [FIVE, line(3), COMPLETE, hs.graphs.random_digraph(7, seed=3)], ids=["five", "line", "complete", "random"])  # fmt: skip
+@pytest.mark.parametrize(
+    "graph",
+    [FIVE, line(3), COMPLETE, hs.graphs.random_digraph(7, seed=3)],
+    ids=["five", "line", "complete", "random"],
+)
 def test_lemma_a9_holds_with_norms(graph):
     """V_{k+1} <= A_K V_k, entry by entry, from any state whose trackers sum to the gradients."""
     rng, n = np.random.default_rng(5), graph.agents
     for _ in range(300):
         h, targets = rng.uniform(0.2, 2.0, size=n), rng.normal(size=n)
-        steps = Steps(rng.uniform(0.02, 0.45), rng.uniform(0.02, 0.45), 10 ** rng.uniform(-3, -1) / n)
+        steps = Steps(
+            rng.uniform(0.02, 0.45), rng.uniform(0.02, 0.45), 10 ** rng.uniform(-3, -1) / n
+        )
         c = constants(graph, steps.coupling, steps.tracking)
         assert c.contract
         x, y = rng.normal(size=(2, n)) * 10 ** rng.uniform(-2, 2, size=(2, 1))
         y += (np.sum(h * (x - targets)) - y.sum()) / n
-        before, after = (lyapunov(graph, *now, h, targets) for now in ((x, y), advance(graph, steps, x, y, h)))
+        before, after = (
+            lyapunov(graph, *now, h, targets) for now in ((x, y), advance(graph, steps, x, y, h))
+        )
         bound = (np.eye(3) - deficits(c, steps, h.mean(), h.max())) @ before
         assert np.all(after <= bound * (1 + 1e-9))
 
@@ -248,14 +291,18 @@ def test_gap_and_contracts_agree_and_measure_the_spectral_radius():
         assert contracts(np.eye(3) - matrix) == (radius < 1)
         seen.add(bool(radius < 1))
     assert seen == {True, False}
-    tiny = np.diag([1e-200, 1e-100, 1e-250]) @ np.array([[1, -0.3, -0.3], [-0.3, 1, -0.3], [-0.3, -0.3, 1.0]])
+    tiny = np.diag([1e-200, 1e-100, 1e-250]) @ np.array(
+        [[1, -0.3, -0.3], [-0.3, 1, -0.3], [-0.3, -0.3, 1.0]]
+    )
     assert contracts(tiny)
     assert not contracts(tiny * np.array([[1, 2, 2], [2, 1, 2], [2, 2, 1]]))
 
 
 @pytest.mark.parametrize("scale", [0.02, 0.1, 0.3, 0.6])
 def test_what_83_and_the_pl_condition_ask_for_differ_by_l_over_mu(scale):
-    """The Schur complement of I - A_K: rho(A_K) < 1 if and only if c'(I - M)^-1 b L/mu is below what a step gains."""
+    """The Schur complement of I - A_K: rho(A_K) < 1 if and only if c'(I - M)^-1 b L/mu is
+    below what a step gains.
+    """
     mu, smooth = 0.4, 1.0
     steps = Steps(0.3 * scale, 0.9, 0.05 * scale**2)
     c = constants(COMPLETE, steps.coupling, steps.tracking)
@@ -289,13 +336,24 @@ def test_limits_of_assumption_5_on_the_complete_graph():
     curved = mu / (16 * smooth**2 + 3 * mu)
     assert coupling_limit(c, 0.5) == pytest.approx(math.sqrt(330) / 66 * 0.5)
     first = min(1 / 8, math.sqrt(6) / 24, math.sqrt(curved) / 2) / smooth
-    second = min(math.sqrt(2) / 6, 1 / 24, math.sqrt(2 * 5**4) / 30, math.sqrt(6 / 5) / 36, 1 / math.sqrt(6), math.sqrt(660 * curved) / 66)  # fmt: skip
+    second = min(
+        math.sqrt(2) / 6,
+        1 / 24,
+        math.sqrt(2 * 5**4) / 30,
+        math.sqrt(6 / 5) / 36,
+        1 / math.sqrt(6),
+        math.sqrt(660 * curved) / 66,
+    )
     assert step_limits(c, mu, smooth) == pytest.approx((first, second / smooth))
-    assert step_limits(c, 0.0, smooth) == step_limits(c, -0.1, smooth) == (0, 0), "Theorem 1 is said to need no mu"
+    assert step_limits(c, 0.0, smooth) == step_limits(c, -0.1, smooth) == (0, 0), (
+        "Theorem 1 is said to need no mu"
+    )
 
 
 def test_every_term_of_q1_and_q2():
-    """As printed (with sqrt(n) r for sqrt(n r)), over constants wide enough for each term but Q_1's first, which its second undercuts, to be the smallest."""
+    """As printed (with sqrt(n) r for sqrt(n r)), over constants wide enough for each term but Q_1's
+    first, which its second undercuts, to be the smallest.
+    """
     rng, smallest = np.random.default_rng(2), (set(), set())
     for _ in range(3000):
         n = int(rng.integers(2, 9))
@@ -317,14 +375,18 @@ def test_every_term_of_q1_and_q2():
             v * r2 / (66 * w2 * L) * math.sqrt(660 * mu / curved),
         ]
         assert step_limits(c, mu, L) == pytest.approx((min(q1), min(q2)))
-        assert coupling_limit(c, 0.3) == pytest.approx(math.sqrt(330 * n) * v * r2 * 0.3 / (66 * n * v1 * w2 * l1))
+        assert coupling_limit(c, 0.3) == pytest.approx(
+            math.sqrt(330 * n) * v * r2 * 0.3 / (66 * n * v1 * w2 * l1)
+        )
         smallest[0].add(int(np.argmin(q1)))
         smallest[1].add(int(np.argmin(q2)))
     assert smallest == ({1, 2}, set(range(6)))
 
 
 def test_assumption_5_as_printed_allows_runs_that_diverge():
-    """20 agents in a line, f_i(x) = x^2/2, no noise, exact gradients: Theorem 3 promises convergence."""
+    """20 agents in a line, f_i(x) = x^2/2, no noise, exact gradients:
+    Theorem 3 promises convergence.
+    """
     graph, steps = line(20), Steps(0.36, 0.3, 0.0033)
     assert within_printed_assumption_5(graph, steps, 1.0, 1.0)
     printed = printed_constants(graph, steps.coupling, steps.tracking)
@@ -336,7 +398,13 @@ def test_assumption_5_as_printed_allows_runs_that_diverge():
     assert np.abs(x).max() > 1e6
     problem = replace(hs.problems.logistic(DATA, agents=20, ridge=0.3), smoothness=(1.0, 1.0))
     found = s2(graph=graph, problem=problem, **steps._asdict())
-    assert {"Lemma A.9, rho(A_K)", "Theorem 3", "Theorem 1", "Assumption 5, Q_1", "Assumption 5, Q_2"} <= failing(found)
+    assert {
+        "Lemma A.9, rho(A_K)",
+        "Theorem 3",
+        "Theorem 1",
+        "Assumption 5, Q_1",
+        "Assumption 5, Q_2",
+    } <= failing(found)
     assert found["Lemma 1 (ii), states"].margin == pytest.approx(0.36)
     assert found["Lemma A.5, (35)"].margin < 0.006
     assert found["Lemma A.6, (50)"].margin < 0, "trackers do not even contract"
@@ -351,17 +419,34 @@ def test_row_sums_of_c_do_not_bound_what_8_does():
     assert not found["Lemma 1, columns of C"].holds
     assert found["Lemma 1, columns of C"].margin == pytest.approx(1 - 3.6)
     assert "row sums, 0.9" in found["Lemma 1, columns of C"].detail
-    assert {"Lemma 1 (ii), trackers", "Lemma A.6, (50)", "Lemma A.9, rho(A_K)", "Theorem 3"} <= failing(found)
+    assert {
+        "Lemma 1 (ii), trackers",
+        "Lemma A.6, (50)",
+        "Lemma A.9, rho(A_K)",
+        "Theorem 3",
+    } <= failing(found)
     assert "no A_K" in found["Lemma A.9, rho(A_K)"].detail
 
 
 def test_assumption_5_does_not_imply_its_conclusion_on_balanced_graphs_either():
-    """Where norms and radii agree: all its bounds hold, and rho(A_K) is above 1, as printed and as derived."""
+    """Where norms and radii agree: all its bounds hold, and rho(A_K) is above 1,
+    as printed and as derived.
+    """
     problem, c = objective(0.025, 0.25), constants(COMPLETE, 0.5, 0.5)
     coupling = 0.999 * coupling_limit(c, 0.99)
     q1, q2 = step_limits(c, 0.025, 0.25)
-    found = s2(coupling=coupling, tracking=0.99, step=0.999 * min(q1 * coupling, q2 * 0.99), problem=problem)
-    assert failing(found) == {"Lemma A.9, rho(A_K)", "Theorem 3", "Theorem 3, oracle complexity", "Corollary 1 (ii)"}
+    found = s2(
+        coupling=coupling,
+        tracking=0.99,
+        step=0.999 * min(q1 * coupling, q2 * 0.99),
+        problem=problem,
+    )
+    assert failing(found) == {
+        "Lemma A.9, rho(A_K)",
+        "Theorem 3",
+        "Theorem 3, oracle complexity",
+        "Corollary 1 (ii)",
+    }
     assert found["Lemma A.9, rho(A_K)"].margin == pytest.approx(-0.00104, abs=2e-5)
     assert "as printed, with spectral radii: 1.0028" in found["Lemma A.9, rho(A_K)"].detail
 
@@ -372,19 +457,31 @@ def test_lemma_1_fails_at_its_boundary():
     assert printed_constants(graph, 1.0, 0.5).r1 == constants(graph, 1.0, 0.5).r1 == 0
     problem = hs.problems.logistic(DATA, agents=2, ridge=0.3)
     found = s2(coupling=1.0, tracking=0.5, step=0.01, graph=graph, problem=problem)
-    assert {"Lemma 1, rows of R", "Lemma 1 (ii), states", "Lemma A.5, (35)", "Theorem 3"} <= failing(found)
+    assert {
+        "Lemma 1, rows of R",
+        "Lemma 1 (ii), states",
+        "Lemma A.5, (35)",
+        "Theorem 3",
+    } <= failing(found)
 
 
 # Configurations that satisfy all, and each condition flipped.
 
-GOOD_S1 = {"a": (0.02, 0.9, 2e-5, 1.0), "p": (0.8, 0.55, 0.95, 2.2), "noise": (0.02, 0.02), "problem": STREAM}
+GOOD_S1 = {
+    "a": (0.02, 0.9, 2e-5, 1.0),
+    "p": (0.8, 0.55, 0.95, 2.2),
+    "noise": (0.02, 0.02),
+    "problem": STREAM,
+}
 GOOD_S2 = {"coupling": 0.01, "tracking": 0.9, "step": 1e-5, "problem": objective(0.3, 0.55)}
 
 
 def test_schemes_that_satisfy_all():
     assert failing(s1(**GOOD_S1)) == set()
     assert failing(s2(**GOOD_S2)) == set()
-    assert failing(s2(**GOOD_S2, horizon=3000)) == {"Theorem 5, records", "Corollary 1 (ii)"}, "402 of 80 records"
+    assert failing(s2(**GOOD_S2, horizon=3000)) == {"Theorem 5, records", "Corollary 1 (ii)"}, (
+        "402 of 80 records"
+    )
     assert failing(s2(**GOOD_S2, horizon=600)) == {"Remark 22"}
 
 
@@ -459,10 +556,16 @@ def test_without_assumption_1_or_3():
         assert {"Lemma 1", "Theorem 3"} <= failing(found)
         assert {"Lemma 1", "Theorem 1", "Theorem 2"} <= failing(s1(graph=graph, problem=problem))
     flat = s1(**{**GOOD_S1, "problem": objective(0.0, 4.0)})
-    assert {"Assumption 3", "Theorem 2", "Theorem 2, first horizon", "Corollary 1 (i)"} <= failing(flat)
+    assert {"Assumption 3", "Theorem 2", "Theorem 2, first horizon", "Corollary 1 (i)"} <= failing(
+        flat
+    )
     assert flat["Theorem 1"].holds, "the one theorem that does without mu"
-    assert {"Assumption 3", "Lemma A.9, rho(A_K)", "Theorem 3"} <= failing(s2(**{**GOOD_S2, "problem": objective(0.0, 0.55)}))  # fmt: skip
-    clipped = replace(hs.problems.logistic(DATA, agents=5, ridge=0.3, clip=0.1), smoothness=(0.3, 0.5))
+    assert {"Assumption 3", "Lemma A.9, rho(A_K)", "Theorem 3"} <= failing(
+        s2(**{**GOOD_S2, "problem": objective(0.0, 0.55)})
+    )
+    clipped = replace(
+        hs.problems.logistic(DATA, agents=5, ridge=0.3, clip=0.1), smoothness=(0.3, 0.5)
+    )
     assert "Assumption 2 (i), clipping" in failing(s2(problem=clipped))
 
 
@@ -477,13 +580,22 @@ def test_constants_are_not_offered_for_very_many_agents(monkeypatch):
 
 
 def test_the_papers_s1_run():
-    """Exponents hold for p = 0.1; a_1 = 72 and a_3 = 98 are no constants that Assumption 4 knows."""
+    """Exponents hold for p = 0.1; a_1 = 72 and a_3 = 98 are no constants
+    that Assumption 4 knows.
+    """
     found = s1()
-    assert failing(found) == {"Assumption 4, a_1", "Assumption 4, a_3", "Theorem 2, first horizon", "Theorem 1"}  # fmt: skip
+    assert failing(found) == {
+        "Assumption 4, a_1",
+        "Assumption 4, a_3",
+        "Theorem 2, first horizon",
+        "Theorem 1",
+    }
     assert found["Assumption 4, a_1"].margin == pytest.approx(1 - 72)
     assert found["Assumption 4, a_3"].margin == pytest.approx(1 / (4 * 0.55) - 98)
     assert found["Theorem 2"].margin == pytest.approx(2 * 0.987 - 0.2 - 0.69 - 0.997)
-    assert 1e50 < 2000 - found["Theorem 2, first horizon"].margin < 1e52, "gamma/alpha falls like K^-0.01 only"
+    assert 1e50 < 2000 - found["Theorem 2, first horizon"].margin < 1e52, (
+        "gamma/alpha falls like K^-0.01 only"
+    )
     assert found["Theorem 4, trackers"].margin == pytest.approx(0.19)
     assert found["Theorem 4, states"].margin == pytest.approx(0.2)
     assert found["Theorem 4, records"].margin == 80 - 53
@@ -504,10 +616,18 @@ def test_of_the_papers_three_noises_only_one_has_a_rate_and_a_budget():
     assert {"Theorem 4, trackers", "Theorem 4, states", "Corollary 1 (i)"} <= failing(falls)
 
 
-@pytest.mark.parametrize("graph", [COMPLETE, FIVE, hs.graphs.ring(5), hs.graphs.directed_ring(5)], ids=lambda g: g.name)
+@pytest.mark.parametrize(
+    "graph", [COMPLETE, FIVE, hs.graphs.ring(5), hs.graphs.directed_ring(5)], ids=lambda g: g.name
+)
 def test_the_papers_s2_run_violates_assumption_5(graph):
     found = s2(graph=graph)
-    assert {"Assumption 5, coupling against tracking", "Assumption 5, Q_1", "Assumption 5, Q_2", "Lemma A.9, rho(A_K)", "Theorem 3"} <= failing(found)  # fmt: skip
+    assert {
+        "Assumption 5, coupling against tracking",
+        "Assumption 5, Q_1",
+        "Assumption 5, Q_2",
+        "Lemma A.9, rho(A_K)",
+        "Theorem 3",
+    } <= failing(found)
     printed = printed_constants(graph, 0.1, 0.01)
     assert coupling_limit(printed, 0.01) < 0.1 / 20
     assert found["Theorem 5, noise"].margin == pytest.approx(0.9996 - 1 / 1.002)
@@ -515,24 +635,42 @@ def test_the_papers_s2_run_violates_assumption_5(graph):
 
 
 def test_remark_10_allows_far_more_noise_than_theorem_2():
-    for noise, rate in (((0.6, 0.0), 0.02 - 0.98), ((0.0, 0.6), 0.2 - 0.98), ((0.11, 0.2), 1.0 - 0.98), ((0.06, 0.06), 1.1 - 0.98)):  # fmt: skip
+    for noise, rate in (
+        ((0.6, 0.0), 0.02 - 0.98),
+        ((0.0, 0.6), 0.2 - 0.98),
+        ((0.11, 0.2), 1.0 - 0.98),
+        ((0.06, 0.06), 1.1 - 0.98),
+    ):
         assert s1_rate((0.96, 0.7, 0.98, 2.0), noise) == pytest.approx(rate)
     assert (
-        s1_rate((0.96, 0.7, 0.98, 2.0), (-0.4, -0.4)) == s1_rate((0.96, 0.7, 0.98, 2.0), (0, 0)) == pytest.approx(0.24)
+        s1_rate((0.96, 0.7, 0.98, 2.0), (-0.4, -0.4))
+        == s1_rate((0.96, 0.7, 0.98, 2.0), (0, 0))
+        == pytest.approx(0.24)
     )
     conditions = s1_conditions((0.96, 0.7, 0.98, 2.0), (0.11, 0.2))
-    assert conditions["2 p_gamma - p_alpha"][:2] == conditions["2 p_alpha - 2 p_zeta - p_beta"][:2] == (1, 1)
+    assert (
+        conditions["2 p_gamma - p_alpha"][:2]
+        == conditions["2 p_alpha - 2 p_zeta - p_beta"][:2]
+        == (1, 1)
+    )
 
 
 def test_remark_12_and_the_oracle_complexity_of_theorem_2():
-    """Its p_m = phi makes p_m - p_beta, which theta contains, negative: the bound grows. With p_m = 2 - 8 phi/11 its rate is what is claimed, at the price of e^-9."""
+    """Its p_m = phi makes p_m - p_beta, which theta contains, negative: the bound grows.
+
+    With p_m = 2 - 8 phi/11 its rate is what is claimed, at the price of e^-9.
+    """
     for phi in (0.02, 0.1, 0.3):
         p, noise = (1 - 2 * phi / 11, 2 / 3 + 2 * phi / 11, 1 - phi / 11, phi), (2 * phi / 11,) * 2
         assert s1_conditions(p, noise)["p_m - p_beta"][1] - 1 == pytest.approx(9 * phi / 11 - 5 / 3)
         assert s1_rate(p, noise) == pytest.approx(10 * phi / 11 - 5 / 3)
         assert max(s1_budget(p, noise)) < 0
         found = s1(p=p, noise=noise)
-        assert {"Assumption 4, p_m - p_beta", "Theorem 2", "Theorem 2, oracle complexity"} <= failing(found)
+        assert {
+            "Assumption 4, p_m - p_beta",
+            "Theorem 2",
+            "Theorem 2, oracle complexity",
+        } <= failing(found)
         mended = (*p[:3], 2 - 8 * phi / 11)
         assert s1_rate(mended, noise) == pytest.approx(1 / 3 - 9 * phi / 11)
     assert pytest.approx(3.4e5, rel=0.01) == 0.02 ** -((3 + 0.06) / (1 - 0.06))
@@ -540,13 +678,17 @@ def test_remark_12_and_the_oracle_complexity_of_theorem_2():
 
 
 def test_remark_18():
-    """p_zeta up to 0.142, not 0.15; and alpha = beta needs |L_1| < 0.28 r_L2, when r_L2 <= |L_2|: not with R = C."""
+    """p_zeta up to 0.142, not 0.15; and alpha = beta needs |L_1| < 0.28 r_L2, when r_L2 <= |L_2|:
+    not with R = C.
+    """
     p = (0.987, 0.69, 0.997, 2.0)
     assert s1_conditions(p, (0.142, 0.0))["2 p_alpha - 2 p_zeta - p_beta"][1] == 1
     assert s1_conditions(p, (0.149, 0.149))["2 p_alpha - 2 p_zeta - p_beta"][1] < 1
     assert min(s1_budget(p, (-0.3, -0.3))) > 0
     for graph in (COMPLETE, FIVE, hs.graphs.ring(5)):
-        found = s2(coupling=0.1, tracking=0.1, step=0.01, growth=1.1, noise=(0.93, 0.93), graph=graph)
+        found = s2(
+            coupling=0.1, tracking=0.1, step=0.01, growth=1.1, noise=(0.93, 0.93), graph=graph
+        )
         assert found["Theorem 5, noise"].holds
         assert {"Assumption 5, coupling against tracking", "Assumption 5, Q_2"} <= failing(found)
 
@@ -555,7 +697,9 @@ def test_remark_22():
     assert budget_peak_s1(0.22) == pytest.approx(87.54, abs=0.005)
     assert budget_peak_s2(1.0016) == pytest.approx(625.5, abs=0.01)
     assert budget_peak_s2(1.002 * 0.9996) == pytest.approx(625.81, abs=0.01)
-    assert min(s1_budget(P, (0.1, 0.1))) == pytest.approx(0.19), "Theorem 4's exponent, where the remark has 0.22"
+    assert min(s1_budget(P, (0.1, 0.1))) == pytest.approx(0.19), (
+        "Theorem 4's exponent, where the remark has 0.22"
+    )
     assert s1()["Remark 22"].margin == pytest.approx(2000 - budget_peak_s1(0.19))
 
 
@@ -586,12 +730,20 @@ def test_theorem_5s_budget_is_that_of_the_papers_formula(growth, noise):
     total = []
     for horizon in (8_000, 9_000):
         chosen = scheme_s2(
-            horizon, coupling=0.1, tracking=0.01, step=0.1, growth=growth, noise=noise, sampling=hs.Fresh
+            horizon,
+            coupling=0.1,
+            tracking=0.01,
+            step=0.1,
+            growth=growth,
+            noise=noise,
+            sampling=hs.Fresh,
         )
         total.append(chosen.paper_epsilon(COMPLETE, 0, STREAM, horizon + 1))
     expected = (growth * min(noise)) ** -1000 * 9 / 8
     assert total[1] / total[0] == pytest.approx(expected, rel=0.05)
-    assert s2(growth=growth, noise=noise)["Theorem 5, noise"].margin == pytest.approx(min(noise) - 1 / growth)
+    assert s2(growth=growth, noise=noise)["Theorem 5, noise"].margin == pytest.approx(
+        min(noise) - 1 / growth
+    )
 
 
 def test_theorem_3s_rate_is_the_slowest_of_its_four_factors():
@@ -605,7 +757,10 @@ def test_theorem_3s_rate_is_the_slowest_of_its_four_factors():
 
 
 def test_oracle_complexities():
-    """Theorem 3's 1/e ln(1/e) is for fixed steps and p_m = 1/rho; more growth only costs records. Its own schedule, steps ~ e, takes 1/e times more steps."""
+    """Theorem 3's 1/e ln(1/e) is for fixed steps and p_m = 1/rho; more growth only costs records.
+
+    Its own schedule, steps ~ e, takes 1/e times more steps.
+    """
     assert s2_oracle_exponent(1 / 0.99, 0.01) == pytest.approx(1)
     assert s2_oracle_exponent(1 / 0.99**2, 0.01) == pytest.approx(2)
     assert s2_oracle_exponent(1.01, 0.0) == math.inf
@@ -618,8 +773,12 @@ def test_oracle_complexities():
         c = constants(COMPLETE, phi, phi)
         coupling = min(phi, coupling_limit(c, phi) / 2)
         q1, q2 = step_limits(c, 1.0, 1.0)
-        gaps.append(gap(deficits(c, Steps(coupling, phi, min(q1 * coupling, q2 * phi) / 2), 1.0, 1.0)))
-    assert gaps[0] / gaps[1] == pytest.approx(10, rel=0.05), "1 - rho(A_K) falls with phi, so K is ln(1/phi)/phi"
+        gaps.append(
+            gap(deficits(c, Steps(coupling, phi, min(q1 * coupling, q2 * phi) / 2), 1.0, 1.0))
+        )
+    assert gaps[0] / gaps[1] == pytest.approx(10, rel=0.05), (
+        "1 - rho(A_K) falls with phi, so K is ln(1/phi)/phi"
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -631,9 +790,14 @@ def test_r_falls_with_the_step_but_not_by_more_than_first_horizon_takes_off(seed
         assert limit.r1 - step * c.l1**2 / 2 <= c.r1 <= limit.r1 + 1e-12
         assert limit.r2 - step * c.l2**2 / 2 <= c.r2 <= limit.r2 + 1e-12
     steep = hs.graphs.from_weights(COMPLETE.weights * 10)
-    for graph, power in ((hs.graphs.pair(COMPLETE, steep), 0.55), (hs.graphs.pair(steep, COMPLETE), 0.6)):
+    for graph, power in (
+        (hs.graphs.pair(COMPLETE, steep), 0.55),
+        (hs.graphs.pair(steep, COMPLETE), 0.6),
+    ):
         start = first_horizon((0.5, 0.5, 1e-4, 1.0), (0.6, 0.55, 0.99, 2.0), graph, 1.0, 1e-3)
-        assert 0.5 / (start + 1) ** power * 10 < 2, "step |L|^2 / 2 < r(0) = |L| = 10 at the earliest"
+        assert 0.5 / (start + 1) ** power * 10 < 2, (
+            "step |L|^2 / 2 < r(0) = |L| = 10 at the earliest"
+        )
 
 
 @pytest.mark.parametrize("graph", [COMPLETE, FIVE], ids=lambda g: g.name)
@@ -665,7 +829,11 @@ def test_an_instance_reports_its_steps_and_no_rates():
     assert failing(found) == {"Theorems 1-5"}
     assert "s1_findings" in found["Theorems 1-5"].detail
     scheme = s2(**GOOD_S2)
-    shared = {name for name in found if name.startswith(("Assumption 1", "Assumption 5", "Lemma", "Theorem 1"))} - {"Theorems 1-5"}  # fmt: skip
+    shared = {
+        name
+        for name in found
+        if name.startswith(("Assumption 1", "Assumption 5", "Lemma", "Theorem 1"))
+    } - {"Theorems 1-5"}
     assert len(shared) == 3 + 6 + 8 + 1
     assert all(found[name] == scheme[name] for name in shared)
     assert instance(step=PowerLaw(1e-5, 0.0)) == found

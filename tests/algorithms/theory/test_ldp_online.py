@@ -1,4 +1,6 @@
-"""Theory checks: paper P1's conditions by name, against hand computations and brute-force searches."""
+"""Theory checks: paper P1's conditions by name, against hand computations
+and brute-force searches.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ PROBLEM = hs.problems.logistic(DATA, agents=5, ridge=0.3)
 RING = hs.graphs.ring(5, weight=0.3)
 # The paper's own settings (Section VII-A): noise scales (t+1)^(0.1 + 0.01 i) for agents 1 to 5.
 PAPER = hs.ldp_online(
-    step=PowerLaw(1.0, -0.77), coupling=PowerLaw(1.0, -0.65), noise=[PowerLaw(1.0, 0.1 + 0.01 * i) for i in range(1, 6)]
+    step=PowerLaw(1.0, -0.77),
+    coupling=PowerLaw(1.0, -0.65),
+    noise=[PowerLaw(1.0, 0.1 + 0.01 * i) for i in range(1, 6)],
 )
 
 
@@ -55,7 +59,9 @@ def test_theorem_1_asks_for_a_smaller_coupling_than_the_paper_uses():
 
 
 def test_exponents_of_the_papers_settings():
-    """Noise up to 0.15, u = 0.65, v = 0.77: the left inequality of (4) is an equality, so the strict one fails and the rate is 0."""
+    """Noise up to 0.15, u = 0.65, v = 0.77: the left inequality of (4) is an equality,
+    so the strict one fails and the rate is 0.
+    """
     found = findings()
     assert found["Assumption 4, noise"].holds
     assert found["Assumption 4, noise"].margin == pytest.approx(0.35)
@@ -73,7 +79,9 @@ def test_exponents_of_the_papers_settings():
 @pytest.mark.parametrize(("u", "v", "grow"), [(0.65, 0.77, 0.1), (0.9, 0.95, 0.1), (0.6, 0.7, 0.2)])
 def test_rate_formula(u, v, grow):
     assert rate(u, v, grow) == min(1 - v, 2 * u - 2 * grow - 1)
-    algorithm = hs.ldp_online(step=PowerLaw(1, -v), coupling=PowerLaw(1, -u), noise=PowerLaw(1, grow))
+    algorithm = hs.ldp_online(
+        step=PowerLaw(1, -v), coupling=PowerLaw(1, -u), noise=PowerLaw(1, grow)
+    )
     found = findings(algorithm)["Theorems 1 and 3, rate"]
     assert found.holds == (rate(u, v, grow) > 0)
     assert found.margin == pytest.approx(rate(u, v, grow))
@@ -81,7 +89,9 @@ def test_rate_formula(u, v, grow):
 
 
 def test_steps_of_theorems_1_and_2_against_a_hand_computation():
-    """mu = 0.3, L = 1/4 + 0.3, C = 2, delta_2 = 0.3 (2 cos(2 pi/5) - 2), kappa^2 = C^2/2, D = C + 0.3 R."""
+    """mu = 0.3, L = 1/4 + 0.3, C = 2, delta_2 = 0.3 (2 cos(2 pi/5) - 2), kappa^2 = C^2/2,
+    D = C + 0.3 R.
+    """
     problem = hs.problems.logistic(DATA, agents=5, ridge=0.3, radius=10.0)
     found, second = findings(problem=problem), 0.3 * (2 * math.cos(2 * math.pi / 5) - 2)
     first = -second * 0.3 / (0.3**2 + 8 * 0.55**2)
@@ -101,7 +111,9 @@ def first_step(conditions) -> int:
 @pytest.mark.parametrize(("step0", "coupling0"), [(0.02, 1.0), (0.05, 3.0), (0.001, 0.2)])
 def test_t0_of_theorem_3_against_a_search_over_steps(step0, coupling0):
     """From t0 on the shrunken step and coupling satisfy what Theorem 1 asks of the first ones."""
-    algorithm = hs.ldp_online(step=PowerLaw(step0, -0.95), coupling=PowerLaw(coupling0, -0.6), noise=0.1)
+    algorithm = hs.ldp_online(
+        step=PowerLaw(step0, -0.95), coupling=PowerLaw(coupling0, -0.6), noise=0.1
+    )
     second, smallest = RING.coupling_eigenvalues
     mu, largest = PROBLEM.loss.curvature
     t = np.arange(1_000_000)
@@ -116,7 +128,9 @@ def test_t0_of_theorem_3_against_a_search_over_steps(step0, coupling0):
 
 def test_another_shift_promises_no_first_step():
     """t0 is stated for (k+1)^-p; taken over unchanged it would be too early."""
-    algorithm = hs.ldp_online(step=PowerLaw(0.3, -0.95, 20.0), coupling=PowerLaw(3.0, -0.6, 20.0), noise=0.1)
+    algorithm = hs.ldp_online(
+        step=PowerLaw(0.3, -0.95, 20.0), coupling=PowerLaw(3.0, -0.6, 20.0), noise=0.1
+    )
     found = findings(algorithm)
     assert "Theorem 3, t0" not in found
     assert not found["Theorems 1-4"].holds
@@ -129,16 +143,23 @@ def test_t0_of_theorem_4_against_a_hand_computation():
     second, smallest = RING.coupling_eigenvalues
     weight = 2 * (0.25**2 + 2.0 + 4.0)
     expected = max(
-        (-3 * smallest * 2.0) ** (1 / 0.6), (weight * 0.05 / (-second * 2.0)) ** (2 / (3 * 0.95 - 2 * 0.6 - 1))
+        (-3 * smallest * 2.0) ** (1 / 0.6),
+        (weight * 0.05 / (-second * 2.0)) ** (2 / (3 * 0.95 - 2 * 0.6 - 1)),
     )
-    assert promised_from(findings(algorithm, problem=problem)["Theorem 4, t0'"]) == math.ceil(expected - 1)
+    assert promised_from(findings(algorithm, problem=problem)["Theorem 4, t0'"]) == math.ceil(
+        expected - 1
+    )
 
 
 def test_a_burn_in_beyond_all_floats_is_said_and_not_computed():
-    found = findings(hs.ldp_online(step=PowerLaw(1.0, -0.6501), coupling=PowerLaw(1.0, -0.65)))["Theorem 3, t0"]
+    found = findings(hs.ldp_online(step=PowerLaw(1.0, -0.6501), coupling=PowerLaw(1.0, -0.65)))[
+        "Theorem 3, t0"
+    ]
     assert not found.holds
     assert "no step that a float can hold" in found.detail
-    far = findings(hs.ldp_online(step=PowerLaw(1.0, -0.77), coupling=PowerLaw(1.0, -0.65)))["Theorem 3, t0"]
+    far = findings(hs.ldp_online(step=PowerLaw(1.0, -0.77), coupling=PowerLaw(1.0, -0.65)))[
+        "Theorem 3, t0"
+    ]
     assert "about " in far.detail
 
 
@@ -151,7 +172,8 @@ def test_without_strong_convexity_theorems_1_and_3_do_not_apply():
 
 
 @pytest.mark.parametrize(
-    "change", [{"step": Geometric(1.0, 0.99)}, {"coupling": Constant(0.3)}, {"noise": Geometric(1.0, 1.01)}]
+    "change",
+    [{"step": Geometric(1.0, 0.99)}, {"coupling": Constant(0.3)}, {"noise": Geometric(1.0, 1.01)}],
 )
 def test_schedules_outside_the_theorems_are_said_to_be_so(change):
     found = findings(hs.ldp_online(**change))
@@ -168,21 +190,29 @@ def test_constant_noise_is_a_power_law_of_exponent_zero():
 
 def test_feedback_needs_strong_convexity_and_growing_noise():
     flat = hs.problems.logistic(DATA, agents=5, ridge=0.0)
-    assert findings(hs.ldp_online(feedback=True, noise=PowerLaw(1, 0.1)))["Theorem 5 (ii)"].margin == pytest.approx(0.1)
+    assert findings(hs.ldp_online(feedback=True, noise=PowerLaw(1, 0.1)))[
+        "Theorem 5 (ii)"
+    ].margin == pytest.approx(0.1)
     assert not findings(hs.ldp_online(feedback=True, noise=0.5))["Theorem 5 (ii)"].holds
-    assert not findings(hs.ldp_online(feedback=True, noise=PowerLaw(1, 0.1)), problem=flat)["Theorem 5 (ii)"].holds
+    assert not findings(hs.ldp_online(feedback=True, noise=PowerLaw(1, 0.1)), problem=flat)[
+        "Theorem 5 (ii)"
+    ].holds
 
 
 @pytest.mark.parametrize("noise", [PowerLaw(1.0, 0.1), PowerLaw(1.0, -0.05), PowerLaw(1.0, -0.3)])
 @pytest.mark.parametrize("feedback", [False, True])
 def test_theorem_5_agrees_with_the_certificate_over_an_infinite_horizon(noise, feedback):
     """The finding speaks of a finite budget for ever; the privacy engine decides it on its own."""
-    algorithm = hs.ldp_online(step=PowerLaw(0.5, -0.77), coupling=PowerLaw(0.5, -0.65), noise=noise, feedback=feedback)
+    algorithm = hs.ldp_online(
+        step=PowerLaw(0.5, -0.77), coupling=PowerLaw(0.5, -0.65), noise=noise, feedback=feedback
+    )
     holds = findings(algorithm)["Theorem 5 (ii)"].holds
     assert hs.certify(algorithm, PROBLEM, RING, math.inf).finite or not holds
 
 
-@pytest.mark.parametrize("coupling", [PowerLaw(0.3, 0.0), PowerLaw(0.0, -0.6)], ids=["constant", "none"])
+@pytest.mark.parametrize(
+    "coupling", [PowerLaw(0.3, 0.0), PowerLaw(0.0, -0.6)], ids=["constant", "none"]
+)
 def test_a_coupling_that_does_not_decay_is_a_finding_and_not_a_crash(coupling):
     assert not findings(hs.ldp_online(coupling=coupling))["Assumption 4, (4) left"].holds
 

@@ -1,4 +1,6 @@
-"""Theory checks of paper P3: every condition against hand computations, its own boundary, and the sums and recursions that it is about."""
+"""Theory checks of paper P3: every condition against hand computations, its own boundary,
+and the sums and recursions that it is about.
+"""
 
 from __future__ import annotations
 
@@ -71,9 +73,13 @@ def test_a_configuration_that_satisfies_all(form):
 def test_the_papers_output_run_misses_theorem_4_and_the_bounds_of_assumption_4():
     found = findings(algorithm("output", 0.9, 0.6, 1.1, 0.05))
     assert failing(found) == {
-        "Assumption 4, ratio, first bound", "Assumption 4, ratio, second bound", "Theorem 4, noise", "Theorem 4, rate",
-        "Corollary 1", "Corollary 3",
-    }  # fmt: skip
+        "Assumption 4, ratio, first bound",
+        "Assumption 4, ratio, second bound",
+        "Theorem 4, noise",
+        "Theorem 4, rate",
+        "Corollary 1",
+        "Corollary 3",
+    }
     assert found["Theorem 4, noise"].margin == pytest.approx((3 * 0.6 - 2) / 2 - 0.05)
     assert found["Theorem 4, rate"].margin == pytest.approx(3 * 0.6 - 2 * 0.9 - 2 * 0.05)
     assert found["Theorem 2, budget"].margin == pytest.approx(0.9 + 1.1 - 0.6 + 0.05 - 1)
@@ -91,7 +97,9 @@ def test_the_papers_gradient_run_misses_a_sum_of_assumption_5_but_not_theorem_7(
         "Assumption 5, ratio, first bound", "Assumption 5, ratio, second bound",
         "Assumption 5, sum step^2 noise^2/coupling", "Theorem 6",
     }  # fmt: skip
-    assert found["Assumption 5, sum step^2 noise^2/coupling"].margin == pytest.approx(2 * 0.8 - 0.5 - 0.2 - 1)
+    assert found["Assumption 5, sum step^2 noise^2/coupling"].margin == pytest.approx(
+        2 * 0.8 - 0.5 - 0.2 - 1
+    )
     assert found["Theorem 7, noise"].margin == pytest.approx(0.15 - 0.1)
     assert found["Theorem 7, rate"].margin == pytest.approx(0.1)
     assert found["Theorem 5, budget"].margin == pytest.approx(0.3)
@@ -99,21 +107,28 @@ def test_the_papers_gradient_run_misses_a_sum_of_assumption_5_but_not_theorem_7(
     assert "e^-10 steps and e^-22 sampled gradients" in found["Corollary 3"].detail
 
 
-def test_the_papers_mnist_schedules_miss_assumption_4_by_an_equality_and_their_bootstrap_theorem_2():
-    """2 * 0.51 - 2 * 0.01 = 1. Its 12,000 records per agent are reached, and every gradient is of all of them from then on."""
+def test_the_papers_mnist_schedules_miss_assumption_4_and_their_bootstrap_theorem_2():
+    """2 * 0.51 - 2 * 0.01 = 1. Its 12,000 records per agent are reached, and every gradient is of
+    all of them from then on.
+    """
     schedules = (0.76, 0.51, 1.4, 0.01, 0.01, 2.0)
     found = findings(algorithm("output", *schedules))
     assert found["Assumption 4, sum coupling^2 noise^2"].margin == 0
     assert not found["Assumption 4, sum coupling^2 noise^2"].holds
     assert found["Theorem 4, rate"].margin == pytest.approx(-0.01)
     assert found["Theorem 2, budget"].margin == pytest.approx(0.66)
-    drawn = findings(algorithm("output", *schedules, sampling=hs.Resample("(k+2)^1.4")), problem=HELD)
+    drawn = findings(
+        algorithm("output", *schedules, sampling=hs.Resample("(k+2)^1.4")), problem=HELD
+    )
     assert drawn["Theorem 2, budget"].margin == pytest.approx(0.66 - 1.4)
     assert math.ceil(12_000 ** (1 / 1.4)) - 2 < 2_000
 
 
 def test_remark_8_names_a_configuration_with_rate_0():
-    first, second = findings(algorithm("output", 1, 0.9, 1.06, 0.35)), findings(algorithm("output", 0.9, 0.8, 1.8, 0.2))
+    first, second = (
+        findings(algorithm("output", 1, 0.9, 1.06, 0.35)),
+        findings(algorithm("output", 0.9, 0.8, 1.8, 0.2)),
+    )
     for found in (first, second):
         assert found["Theorem 4, noise"].margin == 0
         assert found["Theorem 4, noise"].holds
@@ -127,7 +142,9 @@ def test_remark_8_names_a_configuration_with_rate_0():
 
 
 def test_remark_10_with_constant_sample_sizes_misses_a_sum_of_assumption_5():
-    assert not findings(algorithm("gradient", 1, 0.6, 0.0, 0.1))["Assumption 5, sum step/size"].holds
+    assert not findings(algorithm("gradient", 1, 0.6, 0.0, 0.1))[
+        "Assumption 5, sum step/size"
+    ].holds
     assert findings(algorithm("gradient", 1, 0.6, 0.01, 0.1))["Assumption 5, sum step/size"].holds
 
 
@@ -145,8 +162,12 @@ def test_corollary_3_is_the_special_case_of_the_oracle_exponent(small):
     assert rate == pytest.approx(0.5 - 4 * small)
     assert oracle_exponent(rate, small) == pytest.approx((1 + small) / (0.5 - 4 * small))
     found = findings(algorithm("gradient", 1 - small, 0.5 + small, small, small))
-    assert f"e^-{(1 + small) / (0.5 - 4 * small):.4g} sampled gradients" in found["Corollary 3"].detail
-    assert not found["Theorem 5, budget"].holds, "the corollary's own schedule has no finite budget: 2 e < 1"
+    assert (
+        f"e^-{(1 + small) / (0.5 - 4 * small):.4g} sampled gradients" in found["Corollary 3"].detail
+    )
+    assert not found["Theorem 5, budget"].holds, (
+        "the corollary's own schedule has no finite budget: 2 e < 1"
+    )
 
 
 def test_no_rate_promises_no_number_of_gradients():
@@ -173,16 +194,23 @@ def test_no_rate_promises_no_number_of_gradients():
 )
 def test_series_diverge_at_the_boundary_and_converge_inside(form, name, edge, move):
     name = f"Assumption {4 if form == 'output' else 5}, {name}"
-    at, inside = findings(algorithm(form, *edge))[name], findings(algorithm(form, *np.add(edge, move)))[name]
+    at, inside = (
+        findings(algorithm(form, *edge))[name],
+        findings(algorithm(form, *np.add(edge, move)))[name],
+    )
     assert at.margin == 0
     assert not at.holds
     assert inside.holds
     assert 0 < inside.margin < 0.03
 
 
-@pytest.mark.parametrize(("series", "form"), [(output_series, "output"), (gradient_series, "gradient")])
+@pytest.mark.parametrize(
+    ("series", "form"), [(output_series, "output"), (gradient_series, "gradient")]
+)
 def test_series_exponents_are_those_of_the_schedules(series, form):
-    """The decay of each term, measured between two late steps; the name of a condition is its formula."""
+    """The decay of each term, measured between two late steps;
+    the name of a condition is its formula.
+    """
     chosen = algorithm(form, 0.9, 0.7, 0.3, 0.1)
     late = np.array([1e11, 1e12])
     values = {
@@ -198,7 +226,9 @@ def test_series_exponents_are_those_of_the_schedules(series, form):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_steps_that_sum_to_a_finite_number_do_not_converge(form):
-    """alpha = 1.1 satisfies every sum that the assumption names; the model then moves only so far."""
+    """alpha = 1.1 satisfies every sum that the assumption names;
+    the model then moves only so far.
+    """
     found = findings(algorithm(form, 1.1, 0.9, 1.0, 0.0, shift=1e60))
     theorem = {"output": "Theorem 3", "gradient": "Theorem 6"}[form]
     assert not any("Assumption" in name for name in failing(found))
@@ -222,7 +252,10 @@ def test_steps_that_sum_to_a_finite_number_do_not_converge(form):
 )
 def test_each_hypothesis_of_the_rate_theorems_voids_the_rate(form, exponents, name):
     found = findings(algorithm(form, *exponents))
-    rate, corollary = name.split(",")[0] + ", rate", {"output": "Corollary 1", "gradient": "Corollary 2"}[form]
+    rate, corollary = (
+        name.split(",")[0] + ", rate",
+        {"output": "Corollary 1", "gradient": "Corollary 2"}[form],
+    )
     assert {name, rate, corollary, "Corollary 3"} <= failing(found)
     assert name in found[rate].detail
     assert found[name].margin <= 0
@@ -240,8 +273,12 @@ def slope(values: np.ndarray) -> float:
     return math.log(values[-1] / values[len(values) // 4]) / math.log(4)
 
 
-def lyapunov(alpha: float, noise_fall: float, spread_fall: float, pull: float, steps: int = 200_000) -> np.ndarray:
-    """E[V] of (29) with every constant 1: it shrinks by 1 - pull k^-alpha and gains k^-noise_fall + k^-spread_fall."""
+def lyapunov(
+    alpha: float, noise_fall: float, spread_fall: float, pull: float, steps: int = 200_000
+) -> np.ndarray:
+    """E[V] of (29) with every constant 1: it shrinks by 1 - pull k^-alpha and gains
+    k^-noise_fall + k^-spread_fall.
+    """
     k = np.arange(1, steps + 1, dtype=float)
     keep, gain = np.maximum(0.0, 1 - pull * k**-alpha), k**-noise_fall + k**-spread_fall
     value, out = 1.0, np.empty(steps)
@@ -253,10 +290,18 @@ def lyapunov(alpha: float, noise_fall: float, spread_fall: float, pull: float, s
 
 @pytest.mark.parametrize(
     ("alpha", "beta", "eta", "pull"),
-    [(0.9, 0.8, 0.2, 1), (0.9, 0.75, 0.1, 1), (0.8, 0.75, 0.3, 1), (1.0, 0.9, 0.1, 3), (1.0, 0.8, 0.05, 0.1)],
+    [
+        (0.9, 0.8, 0.2, 1),
+        (0.9, 0.75, 0.1, 1),
+        (0.8, 0.75, 0.3, 1),
+        (1.0, 0.9, 0.1, 3),
+        (1.0, 0.8, 0.05, 0.1),
+    ],
 )
 def test_rates_against_the_recursion_of_the_proof(alpha, beta, eta, pull):
-    """The squared disagreement is V / a_k, a_k ~ k^(beta - alpha); gains as the proofs of Theorems 4 and 7 name them."""
+    """The squared disagreement is V / a_k, a_k ~ k^(beta - alpha);
+    gains as the proofs of Theorems 4 and 7 name them.
+    """
     scale = np.arange(1, 200_001) ** (alpha - beta)
     for rate, gains in [
         (output_rate, (2 * beta - 2 * eta, 3 * alpha - 2 * beta)),
@@ -269,12 +314,16 @@ def test_rates_against_the_recursion_of_the_proof(alpha, beta, eta, pull):
 
 
 def test_rate_at_alpha_1_is_said_with_its_logarithm():
-    """min(a_1 mu - 1 + beta, 3 beta - 2 eta - 2, 1 - beta) = min(0.3, 0.3, 0.2) and, with a_1 = 0.3, min(0.1, ...)."""
+    """min(a_1 mu - 1 + beta, 3 beta - 2 eta - 2, 1 - beta) = min(0.3, 0.3, 0.2) and,
+    with a_1 = 0.3, min(0.1, ...).
+    """
     found = findings(algorithm("output", 1, 0.8, 1.0, 0.05))
     assert found["Theorem 4, rate"].margin == pytest.approx(0.2)
     assert "ln(k) k^-0.2" in found["Theorem 4, rate"].detail
     assert "up to logarithms" in found["Corollary 3"].detail
-    assert findings(algorithm("output", 1, 0.8, 1.0, 0.05, scale=0.3))["Theorem 4, rate"].margin == pytest.approx(0.1)
+    assert findings(algorithm("output", 1, 0.8, 1.0, 0.05, scale=0.3))[
+        "Theorem 4, rate"
+    ].margin == pytest.approx(0.1)
     below_one = findings(algorithm("output", 0.99, 0.8, 1.0, 0.05, scale=0.3))
     assert "Theorem 4, scale" not in below_one
     assert "ln" not in below_one["Theorem 4, rate"].detail
@@ -295,7 +344,9 @@ def test_rate_at_alpha_1_is_said_with_its_logarithm():
     ],
 )
 def test_theorem_2_against_the_sensitivity_that_it_sums(case, alpha, beta, gamma, eta, scale):
-    """Delta_k / sigma_k falls like k^-(1 + margin); Delta by its recursion, with every constant as in the theorem."""
+    """Delta_k / sigma_k falls like k^-(1 + margin); Delta by its recursion,
+    with every constant as in the theorem.
+    """
     k = np.arange(1, 400_001, dtype=float)
     keep, jump, ratio = 1 - scale * k**-beta, scale * k ** (-alpha - gamma), np.empty(len(k))
     delta = 0.0
@@ -315,7 +366,8 @@ def test_theorem_2_against_the_sensitivity_that_it_sums(case, alpha, beta, gamma
 
 def test_theorem_2_at_its_boundaries():
     assert output_budget(0.9, 0.6, 0.6, 0.1, 0.5) == ("(iii)", 0.4, 0.0)
-    assert output_budget(1.0, 1.0, 0.5, 0.5, 0.5) == ("(ii)", 0.0, 0.0)  # alpha + gamma - a_1 = 1 belongs to (ii)
+    # alpha + gamma - a_1 = 1 belongs to (ii).
+    assert output_budget(1.0, 1.0, 0.5, 0.5, 0.5) == ("(ii)", 0.0, 0.0)
     assert output_budget(1.0, 1.0, 0.4, 0.6, 0.5) == ("(i)", 0.1, 0.0)
     assert not findings(algorithm("output", 0.9, 0.6, 0.6, 0.1))["Theorem 2, budget"].holds
     assert findings(algorithm("output", 1.0, 1.0, 0.5, 0.6))["Theorem 2, case"].holds
@@ -340,12 +392,20 @@ def test_theorem_5_at_its_boundary():
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("exponents", [(0.9, 0.6, 1.1, 0.05), (0.8, 0.5, 1.2, 0.1), (0.9, 0.6, 0.2, 0.0)])
+@pytest.mark.parametrize(
+    "exponents", [(0.9, 0.6, 1.1, 0.05), (0.8, 0.5, 1.2, 0.1), (0.9, 0.6, 0.2, 0.0)]
+)
 @pytest.mark.parametrize("sampler", [hs.Fresh, hs.Cyclic, hs.Subset, hs.Resample])
-def test_finite_budgets_agree_with_the_certificate_over_an_infinite_horizon(form, exponents, sampler):
-    """The privacy engine decides on its own, and may know more: the paper lets a record of every step change."""
+def test_finite_budgets_agree_with_the_certificate_over_an_infinite_horizon(
+    form, exponents, sampler
+):
+    """The privacy engine decides on its own, and may know more:
+    the paper lets a record of every step change.
+    """
     chosen = algorithm(form, *exponents, sampling=sampler(PowerLaw(1.0, exponents[2])))
-    budget = findings(chosen, problem=HELD)[{"output": "Theorem 2, budget", "gradient": "Theorem 5, budget"}[form]]
+    budget = findings(chosen, problem=HELD)[
+        {"output": "Theorem 2, budget", "gradient": "Theorem 5, budget"}[form]
+    ]
     assert hs.certify(chosen, HELD, RING, math.inf).finite or not budget.holds
 
 
@@ -365,10 +425,15 @@ def test_the_slowest_noise_decides_the_budget_and_the_fastest_the_rate(form, the
 
 @pytest.mark.parametrize("form", FORMS)
 def test_without_noise_the_rate_stands_and_the_budget_does_not(form):
-    theorem, rate = {"output": ("Theorem 2", "Theorem 4"), "gradient": ("Theorem 5", "Theorem 7")}[form]
+    theorem, rate = {"output": ("Theorem 2", "Theorem 4"), "gradient": ("Theorem 5", "Theorem 7")}[
+        form
+    ]
     found = findings(algorithm(form, *GOOD[form], noise=None))
     assert found[f"{rate}, rate"].holds
-    assert next(f.margin for name, f in found.items() if "noise^2" in name and "Assumption" in name) == math.inf
+    assert (
+        next(f.margin for name, f in found.items() if "noise^2" in name and "Assumption" in name)
+        == math.inf
+    )
     assert not found[f"{theorem}, budget"].holds
     assert found[f"{theorem}, budget"].margin == -math.inf
     one_silent = [PowerLaw(1.0, 0.05)] * 5 + [Constant(0.0)]
@@ -419,10 +484,16 @@ def test_sample_sizes_as_the_rates_and_as_the_budgets_see_them(sampling, problem
 
 
 def test_batches_in_a_fixed_order_are_biased_until_they_are_the_whole_data_set():
-    growing, constant = (algorithm("gradient", 0.8, 0.5, 0.0, 0.1, sampling=hs.Cyclic(s)) for s in ("(k+1)^0.5", 2))
+    growing, constant = (
+        algorithm("gradient", 0.8, 0.5, 0.0, 0.1, sampling=hs.Cyclic(s)) for s in ("(k+1)^0.5", 2)
+    )
     assert "whole" in findings(growing, problem=HELD)["Assumption 2"].detail
-    assert {"Assumption 2", "Theorem 7, rate", "Corollary 2"} <= failing(findings(constant, problem=HELD))
-    limit = findings(algorithm("output", *GOOD["output"], sampling=hs.Cyclic(2)), problem=HELD)["Theorem 3"]
+    assert {"Assumption 2", "Theorem 7, rate", "Corollary 2"} <= failing(
+        findings(constant, problem=HELD)
+    )
+    limit = findings(algorithm("output", *GOOD["output"], sampling=hs.Cyclic(2)), problem=HELD)[
+        "Theorem 3"
+    ]
     assert not limit.holds
     assert "because of Assumption 2 (" in limit.detail
 
@@ -442,7 +513,9 @@ def test_batches_in_a_fixed_order_are_biased_until_they_are_the_whole_data_set()
 )
 def test_largest_ratio_against_a_search(step, coupling):
     k = np.arange(1_000_000)
-    assert largest_ratio(step, coupling) == pytest.approx(float(np.max(step(k) / coupling(k))), rel=1e-5)
+    assert largest_ratio(step, coupling) == pytest.approx(
+        float(np.max(step(k) / coupling(k))), rel=1e-5
+    )
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -452,23 +525,35 @@ def test_a_step_that_outlasts_the_coupling_has_no_largest_ratio(form):
     assert len(bounds) == 2
     assert all(f.margin == -math.inf and not f.holds for f in bounds)
     assert (
-        "no known step" in found[{"output": "Theorem 3, first step", "gradient": "Theorem 6, first step"}[form]].detail
+        "no known step"
+        in found[
+            {"output": "Theorem 3, first step", "gradient": "Theorem 6, first step"}[form]
+        ].detail
     )
 
 
-@pytest.mark.parametrize(("scale", "shifts"), [(0.01, (1, 1)), (0.01, (200, 1)), (0.01, (1, 7)), (0.1, (10_000, 1))])
+@pytest.mark.parametrize(
+    ("scale", "shifts"), [(0.01, (1, 1)), (0.01, (200, 1)), (0.01, (1, 7)), (0.1, (10_000, 1))]
+)
 def test_the_first_step_of_theorem_3_against_a_search_over_steps(scale, shifts):
-    """In the last of them the ratio starts below its bounds, passes them, and comes back: the first step is that of its return."""
+    """In the last of them the ratio starts below its bounds, passes them, and comes back:
+    the first step is that of its return.
+    """
     problem = hs.problems.logistic(DATA, agents=6, ridge=5.0)
     step, coupling = PowerLaw(scale, -1.0, shifts[0]), PowerLaw(0.9, -0.4, shifts[1])
     chosen = hs.output_perturbation(step=step, coupling=coupling, noise=0.1, sampling=hs.Fresh(1))
     k = np.arange(1_000_000)
-    settled = step(k) / coupling(k) <= np.minimum(*ratio_limits(step(k), coupling(k), 6, 2 / 3, 5.0, 5.25))
+    settled = step(k) / coupling(k) <= np.minimum(
+        *ratio_limits(step(k), coupling(k), 6, 2 / 3, 5.0, 5.25)
+    )
     assert settled[-1]
     expected = int(np.nonzero(~settled)[0].max()) + 1
     assert expected > 10
     assert settled[0] == (shifts[0] == 10_000)
-    assert f"from step {expected:,} on" in findings(chosen, problem=problem)["Theorem 3, first step"].detail
+    assert (
+        f"from step {expected:,} on"
+        in findings(chosen, problem=problem)["Theorem 3, first step"].detail
+    )
 
 
 def test_first_step():
@@ -489,7 +574,12 @@ def test_without_strong_convexity_nothing_is_promised(exponents):
     flat = hs.problems.logistic(DATA, agents=6, ridge=0.0)
     found = findings(algorithm("output", *exponents), problem=flat)
     assert found["Assumption 1, strong convexity"].margin == 0
-    assert {"Assumption 1, strong convexity", "Theorem 3", "Theorem 4, rate", "Corollary 1"} <= failing(found)
+    assert {
+        "Assumption 1, strong convexity",
+        "Theorem 3",
+        "Theorem 4, rate",
+        "Corollary 1",
+    } <= failing(found)
     assert found["Theorem 2, budget"].holds, "privacy does not depend on it"
 
 
@@ -517,13 +607,16 @@ def test_assumption_3_of_one_way_lopsided_and_heavy_graphs():
     assert {"Assumption 3, doubly stochastic", "Theorem 4, rate"} <= failing(found)
     heavy = findings(chosen, graph=hs.graphs.ring(6, weight=0.5))
     assert heavy["Assumption 3, weights"].margin == pytest.approx(0)
-    assert heavy["Assumption 3, sigma_2"].margin == pytest.approx(0)  # even ring, no own weight: eigenvalue -1
+    # Even ring, no own weight: eigenvalue -1.
+    assert heavy["Assumption 3, sigma_2"].margin == pytest.approx(0)
     assert findings(chosen)["Assumption 3, weights"].margin == pytest.approx(1 / 3)
 
 
 def test_a_single_agent_is_no_crash():
     alone = hs.problems.logistic(DATA, agents=1, ridge=0.3)
-    assert findings(algorithm("output", *GOOD["output"]), hs.graphs.from_weights([[0.0]]), alone)["Corollary 1"].holds
+    assert findings(algorithm("output", *GOOD["output"]), hs.graphs.from_weights([[0.0]]), alone)[
+        "Corollary 1"
+    ].holds
 
 
 # Configurations that are not of the paper's form.
@@ -549,7 +642,9 @@ def test_schedules_outside_the_theorems_are_said_to_be_so(form, change):
 
 
 def test_constants_are_power_laws_of_exponent_zero():
-    found = findings(hs.output_perturbation(step=0.1, coupling=0.5, noise=0.5, sampling=hs.Fresh(2)))
+    found = findings(
+        hs.output_perturbation(step=0.1, coupling=0.5, noise=0.5, sampling=hs.Fresh(2))
+    )
     assert found["Assumption 4, sum step^2/coupling"].margin == -1
     assert found["Theorem 2, budget"].margin == -1
     assert found["Theorem 4, sample size"].margin == 0
@@ -557,12 +652,23 @@ def test_constants_are_power_laws_of_exponent_zero():
 
 @pytest.mark.parametrize(
     "change",
-    [{"step": PowerLaw(0.5, -0.95, 9.0)}, {"noise": PowerLaw(1.0, 0.05, 2.0)}, {"coupling": PowerLaw(0.4, -0.8)}],
+    [
+        {"step": PowerLaw(0.5, -0.95, 9.0)},
+        {"noise": PowerLaw(1.0, 0.05, 2.0)},
+        {"coupling": PowerLaw(0.4, -0.8)},
+    ],
     ids=str,
 )
 def test_other_shifts_and_scales_cost_the_constants_and_not_the_rate(change):
-    base = {"step": PowerLaw(0.5, -0.95), "coupling": PowerLaw(0.5, -0.8), "noise": PowerLaw(1.0, 0.05)}
-    plain, other = (findings(hs.output_perturbation(**base | c, sampling=hs.Fresh("(k+1)^1"))) for c in ({}, change))
+    base = {
+        "step": PowerLaw(0.5, -0.95),
+        "coupling": PowerLaw(0.5, -0.8),
+        "noise": PowerLaw(1.0, 0.05),
+    }
+    plain, other = (
+        findings(hs.output_perturbation(**base | c, sampling=hs.Fresh("(k+1)^1")))
+        for c in ({}, change)
+    )
     assert "Theorem 4, schedules" not in plain
     assert not other["Theorem 4, schedules"].holds
     for name in ("Theorem 4, rate", "Theorem 2, budget", "Corollary 1"):
@@ -570,7 +676,9 @@ def test_other_shifts_and_scales_cost_the_constants_and_not_the_rate(change):
 
 
 def test_constant_noise_has_no_shift():
-    assert "Theorem 4, schedules" not in findings(algorithm("output", 0.95, 0.8, 1.0, 0.0, shift=3.0, noise=0.5))
+    assert "Theorem 4, schedules" not in findings(
+        algorithm("output", 0.95, 0.8, 1.0, 0.0, shift=3.0, noise=0.5)
+    )
 
 
 @pytest.mark.parametrize("baseline", [hs.adp2sgd, hs.sdm_dsgd])
