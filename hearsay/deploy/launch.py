@@ -58,7 +58,7 @@ class Fleet:
         command = [
             sys.executable,
             "-m",
-            "hearsay.cli.app",
+            "hearsay.cli",
             "agent",
             "--config",
             str(self.config),
