@@ -45,7 +45,7 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.graphs import Graph
-from hearsay.mechanisms import MECHANISMS
+from hearsay.mechanisms import MECHANISMS, Mechanism
 from hearsay.mechanisms.factorized.kinds import Factorization
 from hearsay.privacy.one_mechanism import OneMechanism
 from hearsay.privacy.participation import History as FromFirstUse
@@ -254,7 +254,7 @@ class Algorithm(ABC):
         """(message, state): a field's noise is in the field of the draws that has its name."""
         fields, state = self.prepare(state, batch, rates)
         noised = (
-            self.privatize(f.value, getattr(draws, name), f.scale)
+            self.law.add(f.value, getattr(draws, name), f.scale)
             for name, f in fields._asdict().items()
         )
         return self.finish(type(fields)(*noised), draws, state)
@@ -287,13 +287,13 @@ class Algorithm(ABC):
         share = 2.0 / (step + 2.0)
         return average + share.astype(average.dtype) * (self.predict(state) - average)
 
-    def privatize(self, value: jax.Array, draw: jax.Array, scale: jax.Array) -> jax.Array:
-        return MECHANISMS[self.mechanism].add(value, draw, scale)
+    @property
+    def law(self) -> Mechanism:
+        """The mechanism, and all that follows from its law."""
+        return MECHANISMS[self.mechanism]
 
     def fresh_noise(self, key: jax.Array, params: jax.Array, field: int = 0) -> jax.Array:
-        return MECHANISMS[self.mechanism].draw(
-            jax.random.fold_in(key, field), params.shape, params.dtype
-        )
+        return self.law.draw(jax.random.fold_in(key, field), params.shape, params.dtype)
 
     def accounts(
         self, graph: Graph, agent: int, problem: Problem, endless: bool = False

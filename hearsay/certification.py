@@ -14,7 +14,7 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
-from hearsay.privacy import convert
+from hearsay.mechanisms import convert
 from hearsay.privacy.calibrate import as_horizon, cost, noise_factor, rho_for
 from hearsay.privacy.certificate import AgentBudget, Certificate
 from hearsay.privacy.horizon import Bound

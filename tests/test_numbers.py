@@ -31,17 +31,15 @@ import hearsay as hs
 from hearsay import _validate as require
 from hearsay import graphs, problems
 from hearsay.config import Config
-from hearsay.mechanisms import lattice
+from hearsay.mechanisms import convert, lattice, rounding
 from hearsay.mechanisms.factorized import kinds
 from hearsay.planning import plan
 from hearsay.privacy import (
     calibrate,
-    convert,
     horizon,
     one_mechanism,
     participation,
     recursion,
-    rounding,
 )
 from hearsay.privacy.certificate import AgentBudget, Lifetime
 from hearsay.problems import problem

@@ -34,7 +34,7 @@ so |z(k+1)| <= |z(k)| + beta_k w H: D_k is the sum. It is the same in both runs,
 it only makes other numbers round more coarsely.
 
 P4's update (x - z) / (eta tau) is off by u l^tau (16 (R + tau eta G) / eta + P) per coordinate and
-run, in every round: it goes into C e of privacy/rounding.py.
+run, in every round: it goes into C e of mechanisms/rounding.py.
 
 All of it grows with the radius of the domain: a smaller one (problem's `radius`) costs less.
 float32 would lose 2^29 times as much: deployed runs that are to be private use float64. Clipped
@@ -50,7 +50,7 @@ import numpy as np
 
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
-from hearsay.privacy import rounding
+from hearsay.mechanisms import rounding
 from hearsay.privacy.recursion import Account, forward
 from hearsay.problems.losses.linear import LinearLoss
 from hearsay.problems.problem import Problem

@@ -2,10 +2,10 @@
 arithmetic cost and what may go wrong on a network taken in.
 
 Noise on a lattice is not the ideal noise of the mathematics, and float64 is not the real numbers:
-rounding to the lattice (privacy/rounding.py) and the rounding of every update (arithmetic.py) add
-a little to the sensitivity, and both are counted here. Messages that may be skipped change how fast
-an agent forgets: certify does that, from `Graph.lossy`. What a rehearsal spends is printed too,
-with the warning that it protects nobody.
+rounding to the lattice (mechanisms/rounding.py) and the rounding of every update (arithmetic.py)
+add a little to the sensitivity, and both are counted here. Messages that may be skipped change how
+fast an agent forgets: certify does that, from `Graph.lossy`. What a rehearsal spends is printed
+too, with the warning that it protects nobody.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hearsay.base import Algorithm
 from hearsay.certification import account_spent, allowance, best_account, certify, unit
 from hearsay.deploy import arithmetic
 from hearsay.graphs import Graph
-from hearsay.privacy import rounding
+from hearsay.mechanisms import rounding
 from hearsay.privacy.certificate import AgentBudget, Certificate
 from hearsay.privacy.certificate import show as show
 from hearsay.privacy.one_mechanism import OneMechanism

@@ -17,8 +17,8 @@ they are not is *declared*. Fingerprints are keyed, the key is drawn with the fi
 they confirm no guess.
 
 **Composition** (adaptive: later runs may be chosen by what earlier ones gave). Laplace: epsilons
-add up. Gaussian: rho adds up, and is converted at this run's delta (privacy/rounding.py). Ternary:
-deltas add up. Kinds together: epsilons and deltas add up.
+add up. Gaussian: rho adds up, and is converted at this run's delta (mechanisms/rounding.py).
+Ternary: deltas add up. Kinds together: epsilons and deltas add up.
 
 **The file**: a line of JSON and the fingerprints, with a checksum over all, replaced as a whole
 under a lock. One that is damaged is refused. One that is deleted forgets: that it is not is
@@ -145,7 +145,7 @@ def compose(runs: Sequence[Spent], delta: float | None) -> tuple[float, float]:
     """(epsilon, delta) of the runs together, Gaussian ones at that delta,
     or at the smallest of their own.
     """
-    from hearsay.privacy import rounding
+    from hearsay.mechanisms import rounding
 
     gaussian = [run for run in runs if run.rho is not None]
     other = [run for run in runs if run.rho is None]

@@ -1,18 +1,13 @@
-"""Noise: what is added to a value before it leaves an agent.
+"""Noise: what is added to a value before it leaves an agent, and all that follows from its law.
 
-A mechanism splits the work in two, so that the costly half can be done for many steps at once:
-`draw` turns a key into randomness that does not depend on the value or on the scale, `add` turns
-value, draw and scale into what is sent.
+mechanism.py says what a law knows of itself; laplace.py, gaussian.py and ternary.py are the laws.
 """
 
 from hearsay.mechanisms.gaussian import Gaussian
 from hearsay.mechanisms.laplace import Laplace
+from hearsay.mechanisms.mechanism import Mechanism, Reading
 from hearsay.mechanisms.ternary import Ternary
 
-MECHANISMS: dict[str, Laplace | Gaussian | Ternary] = {
-    "laplace": Laplace(),
-    "gaussian": Gaussian(),
-    "ternary": Ternary(),
-}
+MECHANISMS: dict[str, Mechanism] = {law.name: law for law in (Laplace(), Gaussian(), Ternary())}
 
-__all__ = ["MECHANISMS", "Gaussian", "Laplace", "Ternary"]
+__all__ = ["MECHANISMS", "Gaussian", "Laplace", "Mechanism", "Reading", "Ternary"]

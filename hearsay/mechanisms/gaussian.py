@@ -1,25 +1,104 @@
 """Gaussian noise of standard deviation sigma in every coordinate (floating point:
 for simulation, see laplace.py).
+
+A message costs zero-concentrated privacy rho, half the square of its l2 shift over sigma. All
+shifts of a run are one long vector, so they add up like its coordinates do: the root of the sum of
+squares. Such a budget is not additive in the uses of a record, and is an epsilon only at a delta.
 """
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from hearsay.mechanisms.words import signed_uniform
+import numpy as np
+
+from hearsay import _validate as require
+from hearsay.mechanisms import convert, rounding
+from hearsay.mechanisms.mechanism import Mechanism, Reading
+
+if TYPE_CHECKING:
+    import jax
 
 
-class Gaussian:
+@dataclass(frozen=True)
+class Gaussian(Mechanism):
+    """Noise of zero-concentrated privacy rho, read as an epsilon at a delta."""
+
     name = "gaussian"
+    needs_delta = at_delta = True
+    additive = False
 
-    def draw(self, key: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
+    def draw(self, key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
         """Standard normal samples: sqrt(2) erfinv(u) is a half-normal magnitude for uniform u,
         and the sign has a bit of its own.
         """
+        import jax
+        import jax.numpy as jnp
+
+        from hearsay.mechanisms.words import signed_uniform
+
         sign, uniform = signed_uniform(key, shape, dtype)
         magnitude = dtype.type(2**0.5) * jax.scipy.special.erfinv(uniform)
         return jnp.where(sign, magnitude, -magnitude)
 
-    def add(self, value: jax.Array, draw: jax.Array, scale: jax.Array) -> jax.Array:
-        return value + scale * draw
+    def stretch(self, dimension: int) -> float:
+        """1: the law counts in l2."""
+        return 1.0
+
+    def cost(self, ratio: Any, dimension: int) -> Any:
+        return ratio**2 / 2
+
+    def together(self, shifts: np.ndarray, axis: int | None = None) -> Any:
+        return np.sqrt(np.sum(shifts**2, axis=axis))
+
+    def cumulative(self, shifts: np.ndarray) -> np.ndarray:
+        return np.sqrt(np.cumsum(shifts**2))
+
+    def required(self, delta: float | None) -> float:
+        if delta is None:
+            raise ValueError("delta must be given for Gaussian noise: it has no pure epsilon")
+        return require.fraction("delta", delta)
+
+    def epsilon(self, number: float, delta: float | None, numbers: int | None = None) -> float:
+        delta = self.required(delta)
+        if numbers is None:
+            return convert.gaussian_epsilon(number, delta)
+        return rounding.gaussian_epsilon(number, delta, numbers)
+
+    def epsilons(self, spent: np.ndarray, delta: float | None) -> np.ndarray:
+        delta = self.required(delta)
+        # A conversion is a root search: each number once.
+        distinct, where = np.unique(spent, return_inverse=True)
+        found = np.array([self.epsilon(float(rho), delta) for rho in distinct])
+        return found[where].reshape(spent.shape)
+
+    def budget(self, number: float, delta: float | None, numbers: int | None = None) -> Reading:
+        return Reading(float(self.epsilon(number, delta, numbers)), rho=number)
+
+    def number(self, limit: float, delta: float | None) -> float:
+        """The largest rho (to one part in 10^6, from below) whose epsilon at `delta` is at most
+        `limit`.
+        """
+        delta = self.required(delta)
+        # A conversion is a root search, whose last digits do not always grow with rho: the margin
+        # covers every smaller rho too.
+        most = require.positive("epsilon", limit) * (1 - 1e-8)
+        low, high = 0.0, 1.0
+        while convert.gaussian_epsilon(high, delta) <= most:
+            low, high = high, 2 * high
+        while high - low > 1e-6 * high:
+            middle = (low + high) / 2
+            within = convert.gaussian_epsilon(middle, delta) <= most
+            low, high = (middle, high) if within else (low, middle)
+        return low
+
+    def factor(self, number: float, epsilon: float, delta: float | None) -> float:
+        """rho is proportional to 1 / scale^2."""
+        if delta is None:
+            raise ValueError("delta must be given to calibrate Gaussian noise")
+        return math.sqrt(number / self.number(epsilon, delta)) * (1 + 1e-12)
+
+    def rounded(self, ideal: float, more: float, numbers: int) -> float:
+        return rounding.gaussian((math.sqrt(2 * ideal) + more) ** 2 / 2, numbers)

@@ -6,24 +6,50 @@ One random word gives one sample: its lowest bit the sign, its high bits the mag
 These are floating-point samples of an idealised distribution. They are right for simulation; a
 deployment needs noise on a lattice, because the low bits of a floating-point sum can betray the
 value (Mironov 2012).
+
+A message costs pure epsilon, its l1 shift over b, and costs add up. At a delta > 0 many messages
+cost less than that sum (mechanisms/convert.py).
 """
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from hearsay.mechanisms.words import signed_uniform
+import numpy as np
+
+from hearsay.mechanisms import convert, rounding
+from hearsay.mechanisms.mechanism import Mechanism
+
+if TYPE_CHECKING:
+    import jax
 
 
-class Laplace:
+@dataclass(frozen=True)
+class Laplace(Mechanism):
+    """Noise of pure epsilon."""
+
     name = "laplace"
+    composes = True
 
-    def draw(self, key: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
+    def draw(self, key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
         """Standard Laplace samples (b = 1)."""
+        import jax.numpy as jnp
+
+        from hearsay.mechanisms.words import signed_uniform
+
         sign, uniform = signed_uniform(key, shape, dtype)
         magnitude = -jnp.log(uniform)
         return jnp.where(sign, magnitude, -magnitude)
 
-    def add(self, value: jax.Array, draw: jax.Array, scale: jax.Array) -> jax.Array:
-        return value + scale * draw
+    def composed(self, each: np.ndarray, delta: float, numbers: int | None = None) -> float | None:
+        if numbers is None:
+            return convert.laplace_epsilon(each, delta)
+        return rounding.laplace_epsilon(each, delta, numbers)
+
+    def factor(self, number: float, epsilon: float, delta: float | None) -> float:
+        """Pure epsilon is proportional to 1 / scale."""
+        return float(number / epsilon * (1 + 1e-12))
+
+    def rounded(self, ideal: float, more: float, numbers: int) -> float:
+        return rounding.laplace(ideal + more, numbers)

@@ -68,8 +68,8 @@ from typing import Any
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay.privacy.rounding import GRID_BITS, TERNARY_BITS
-from hearsay.privacy.rounding import curve_slack as curve_slack
+from hearsay.mechanisms.rounding import GRID_BITS, TERNARY_BITS
+from hearsay.mechanisms.rounding import curve_slack as curve_slack
 
 SATURATION, _CUT = 2**61, 2**62
 _SPLIT = 16  # (2)

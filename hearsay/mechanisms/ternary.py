@@ -14,17 +14,68 @@ over messages.
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hearsay import _validate as require
+from hearsay.mechanisms import rounding
+from hearsay.mechanisms.mechanism import Mechanism, Reading
+
+if TYPE_CHECKING:
+    import jax
 
 
-class Ternary:
+@dataclass(frozen=True)
+class Ternary(Mechanism):
+    """Messages of three values, whose budget is a delta at epsilon = 0."""
+
     name = "ternary"
+    noun = "messages"
+    unit = "delta"
+    needs_delta = True
 
-    def draw(self, key: jax.Array, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
+    def draw(self, key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+        """Uniform in [0, 1)."""
+        import jax
+
         return jax.random.uniform(key, shape, dtype)
 
     def add(self, value: jax.Array, draw: jax.Array, scale: jax.Array) -> jax.Array:
+        import jax.numpy as jnp
+
         kept = jnp.where(draw * scale < jnp.abs(value), jnp.sign(value) * scale, 0.0)
         # No threshold: nothing is quantized, and nothing protected.
         return jnp.where(scale > 0, kept, value)
+
+    def required(self, delta: float | None) -> float:
+        if delta is None:
+            raise ValueError(
+                "delta must be given for a budget of ternary messages: it is what they spend, at"
+                " epsilon = 0"
+            )
+        return require.fraction("delta", delta)
+
+    def budget(self, number: float, delta: float | None, numbers: int | None = None) -> Reading:
+        """epsilon = 0 at the agent's own delta; where that reaches 1 there is no budget."""
+        own = min(1.0, number)
+        if own < 1:
+            return Reading(0.0, delta=own)
+        return Reading(math.inf, delta=own, reason="delta reaches 1: messages tell everything")
+
+    def allowance(self, limit: float, delta: float | None) -> float:
+        """Ternary messages keep to every epsilon as long as their delta stays below 1. How much of
+        it may be used up is for the user to say: `delta`, whatever the limit.
+        """
+        return self.required(delta)
+
+    def factor(self, number: float, epsilon: float, delta: float | None) -> float:
+        """Its delta is proportional to 1 / r."""
+        if delta is None:
+            raise ValueError(
+                "delta must be given to calibrate a ternary quantizer, whose budget it is"
+            )
+        return float(number / delta * (1 + 1e-12))
+
+    def rounded(self, ideal: float, more: float, numbers: int) -> float:
+        return rounding.ternary(ideal + more, numbers)

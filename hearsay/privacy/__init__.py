@@ -1,6 +1,6 @@
 """The privacy engine: float64 NumPy and SciPy only, never jax.
 
-It knows schedules and nothing else of the library.
+It knows schedules and laws of noise, and nothing else of the library.
 """
 
 from hearsay.privacy.certificate import AgentBudget, Certificate

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 
 from hearsay import _validate as require
-from hearsay.privacy.convert import gaussian_epsilon
+from hearsay.mechanisms.convert import gaussian_epsilon
 from hearsay.privacy.horizon import UNBOUNDED, Bound, infinite
 from hearsay.privacy.one_mechanism import OneMechanism
 from hearsay.privacy.recursion import OUTWARD, Account, prices, spent

@@ -43,12 +43,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hearsay import _validate as require
+from hearsay.mechanisms.convert import OUTWARD as OUTWARD
 from hearsay.privacy.participation import Every, Participation
 from hearsay.schedules import Constant, Schedule, nonnegative, schedule
-
-# Every printed budget is multiplied by this, so that float64 rounding can never print less than
-# the true value.
-OUTWARD = 1 + 1e-9
 
 
 @dataclass(frozen=True)

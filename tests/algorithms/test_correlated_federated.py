@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import hearsay as hs
+from hearsay.mechanisms.convert import gaussian_epsilon
 from hearsay.mechanisms.factorized.stream import noise_stream
-from hearsay.privacy.convert import gaussian_epsilon
 from hearsay.problems import Ball
 from hearsay.problems.losses.linear import LinearLoss
 from hearsay.problems.problem import Problem

@@ -121,7 +121,7 @@ class Resent(hs.LdpOnline):
         return Twice(self.fresh_noise(key, params, 0), self.fresh_noise(key, params, 1))
 
     def send(self, draws, state, batch, rates):
-        return Twice(*(self.privatize(state.params, draw, rates.noise) for draw in draws)), state
+        return Twice(*(self.law.add(state.params, draw, rates.noise) for draw in draws)), state
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ from hearsay.deploy.lifetime import Account, Spent, compose
 from hearsay.deploy.plan import planned
 from hearsay.deploy.records import hashed_rows, own
 from hearsay.deploy.settings import load
-from hearsay.privacy import convert
+from hearsay.mechanisms import convert
 from hearsay.privacy.calibrate import rho_for
 from hearsay.privacy.certificate import Certificate
 from tests.deploy.networks import NAMES, run_threads, write

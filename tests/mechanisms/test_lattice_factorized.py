@@ -18,11 +18,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hearsay.mechanisms import lattice
+from hearsay.mechanisms import lattice, rounding
 from hearsay.mechanisms.factorized import lattice as factorized_lattice
 from hearsay.mechanisms.factorized.kinds import Dense, Factorization, factorization
 from hearsay.mechanisms.factorized.lattice import FactorizedNoise
-from hearsay.privacy import rounding
 
 SECRET = bytes(range(32))
 KINDS = [

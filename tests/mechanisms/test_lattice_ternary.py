@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hearsay.mechanisms import lattice
+from hearsay.mechanisms import lattice, rounding
 from hearsay.mechanisms.lattice import Key
-from hearsay.privacy import rounding
 
 SLACK = Fraction(1, 2**52)
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hearsay.mechanisms.convert import gaussian_epsilon
 from hearsay.privacy import Account, Cyclic, Every, Once, Recursion, Release
 from hearsay.privacy.calibrate import cost, noise_factor, rho_for
-from hearsay.privacy.convert import gaussian_epsilon
 from hearsay.schedules import Constant, PowerLaw, Share
 
 exponent = st.floats(0.0, 1.0)

@@ -17,7 +17,7 @@ import pytest
 
 import hearsay as hs
 from hearsay.certification import spent_after
-from hearsay.privacy.convert import gaussian_epsilon
+from hearsay.mechanisms.convert import gaussian_epsilon
 from hearsay.problems.problem import Problem
 from hearsay.simulation import checkpoint, engine
 from hearsay.simulation.metrics import Reference

@@ -14,7 +14,7 @@ saturated at 2^61 steps and so is what is sent, but xi is not: it is the noise t
 is what the proof lets an adversary see. S is saturated at 2^60 steps (2^23 scales): that is part of
 an event of probability 2^-180 per number, which the account allows for.
 
-The proof and what all rounds cost together are in privacy/rounding.py (`factorized`): sqrt(2
+The proof and what all rounds cost together are in mechanisms/rounding.py (`factorized`): sqrt(2
 rho) of the ideal noise grows by at most about 2^-35 sqrt(d) |C 1|. S_r is summed term by term in
 float64, in a fixed order: for the same D it is the same on every machine, and after a restart.
 """
@@ -31,7 +31,7 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.mechanisms.factorized.kinds import Factorization
 from hearsay.mechanisms.lattice import SATURATION, Key, discrete_gaussian, grid, quantize
-from hearsay.privacy.rounding import row, rows
+from hearsay.mechanisms.rounding import row, rows
 
 _KEPT_BYTES = 2**29  # past noise beyond this is drawn again each time it is needed
 

@@ -13,7 +13,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
-from hearsay.privacy.convert import _buckets, gaussian_epsilon, laplace_epsilon
+from hearsay.mechanisms.convert import _buckets, gaussian_epsilon, laplace_epsilon
 
 
 def one_delta(shift: float, epsilon: float) -> float:

@@ -23,6 +23,10 @@ from scipy import optimize, stats
 
 from hearsay import _validate as require
 
+# Every printed budget is multiplied by this, so that float64 rounding can never print less than
+# the true value.
+OUTWARD = 1 + 1e-9
+
 # Parameters are rounded up to a grid of this ratio so that equal ones compose in one step; it costs
 # at most this much of epsilon.
 _BUCKET = 1.01

@@ -69,9 +69,9 @@ import numpy as np
 from scipy import signal
 
 from hearsay import _validate as require
+from hearsay.mechanisms import convert
+from hearsay.mechanisms.convert import OUTWARD
 from hearsay.mechanisms.factorized.kinds import Factorization
-from hearsay.privacy import convert
-from hearsay.privacy.recursion import OUTWARD
 
 # The grid is 2^-36 of the scale: that much epsilon per number, and values reach 2^24 scales.
 GRID_BITS = 36
@@ -135,7 +135,7 @@ def factorized(rho: float, factorization: Factorization, dimension: int) -> floa
 
 
 def curve_slack(coordinates: int, epsilon: float) -> float:
-    """What a delta grows by that was computed for continuous noise (privacy/convert.py), when
+    """What a delta grows by that was computed for continuous noise (mechanisms/convert.py), when
     `coordinates` numbers in all are sent with lattice noise instead.
 
     Continuous noise on a rounded value, rounded again, is at least as private as the curve says.

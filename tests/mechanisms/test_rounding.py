@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from hearsay.mechanisms import convert, rounding
 from hearsay.mechanisms.factorized.kinds import factorization
-from hearsay.privacy import convert, rounding
 
 KINDS = [
     ("identity", {}),

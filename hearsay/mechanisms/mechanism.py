@@ -1,0 +1,154 @@
+"""What every law of noise knows of itself.
+
+A mechanism turns a value into what may leave an agent. Its law decides how it is drawn, what a
+message costs, in which unit a budget is counted and how that is read as an epsilon, what a lattice
+adds to it, and how an auditor tells it from another law. All of that is one class and one file per
+law (laplace.py, gaussian.py, ternary.py): a new law is a new file, and nobody else asks for names.
+
+An account adds up one number per agent, the law's own:
+
+    law        number    one field moves by x noise scales in l2, d coordinates    unit of budgets
+    laplace    epsilon   sqrt(d) x                                                 epsilon
+    gaussian   rho       x^2 / 2                                                   epsilon, at delta
+    ternary    delta     sqrt(d) x                                                 delta
+
+A simulation adds noise in two halves, so that the costly one can be done for many steps at once:
+`draw` turns a key into randomness that depends on neither value nor scale, `add` turns value, draw
+and scale into what is sent. Nothing here imports jax until something is drawn: certificates are
+computed and checked without it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from hearsay import _validate as require
+
+if TYPE_CHECKING:
+    import jax
+
+
+class Reading(NamedTuple):
+    """The number of an account as a certificate prints it: the fields of an AgentBudget.
+
+    epsilon is pure, or holds at the certificate's delta (`Mechanism.at_delta`), or at the agent's
+    own `delta`; `reason` says why there is no budget, where there is none.
+    """
+
+    epsilon: float
+    rho: float | None = None
+    delta: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Mechanism(ABC):
+    """A law of noise: how it is drawn, what it costs and how its budget is read."""
+
+    name: ClassVar[str]
+    # What a certificate calls it: "gaussian noise", "ternary messages".
+    noun: ClassVar[str] = "noise"
+    # What a budget is counted in: "epsilon" or "delta".
+    unit: ClassVar[str] = "epsilon"
+    # A target or a limit means nothing without a delta.
+    needs_delta: ClassVar[bool] = False
+    # The account's number becomes an epsilon at the certificate's delta only.
+    at_delta: ClassVar[bool] = False
+    # What a record's uses cost adds up: a budget is a sum of prices (privacy/recursion.py).
+    additive: ClassVar[bool] = True
+    # From what each message costs there follows a smaller epsilon at a delta (`composed`).
+    composes: ClassVar[bool] = False
+
+    # Drawing.
+
+    @abstractmethod
+    def draw(self, key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
+        """Randomness of scale 1, from a key."""
+
+    def add(self, value: jax.Array, draw: jax.Array, scale: jax.Array) -> jax.Array:
+        """What is sent: the value with noise of that scale."""
+        return value + scale * draw
+
+    # What messages cost.
+
+    def stretch(self, dimension: int) -> float:
+        """How long a vector of l2 length 1 can be in the norm that the law counts in: l1 here."""
+        return float(np.sqrt(dimension))
+
+    def cost(self, ratio: Any, dimension: int) -> Any:
+        """What one field costs whose value moves by `ratio` noise scales in l2, in the account's
+        own number.
+        """
+        return self.stretch(dimension) * ratio
+
+    def together(self, shifts: np.ndarray, axis: int | None = None) -> Any:
+        """What several shifts, each in the law's norm over the scale of its noise, add up to."""
+        return np.sum(shifts, axis=axis)
+
+    def cumulative(self, shifts: np.ndarray) -> np.ndarray:
+        """`together` of the first one, of the first two, ..."""
+        return np.cumsum(shifts)
+
+    # How an account's number is read, and its inverse.
+
+    def required(self, delta: float | None) -> float | None:
+        """`delta`, checked; ValueError where a budget of this law needs one and there is none."""
+        return require.optional(require.fraction)("delta", delta)
+
+    def epsilon(self, number: float, delta: float | None, numbers: int | None = None) -> float:
+        """The account's number in the law's `unit`.
+
+        Args:
+          number: what the account adds up to (`rounded` already, where `numbers` is given).
+          delta: the certificate's.
+          numbers: how many numbers were sent with noise of a lattice; None for ideal noise.
+        """
+        return number
+
+    def epsilons(self, spent: np.ndarray, delta: float | None) -> np.ndarray:
+        """`epsilon` of every entry, for ideal noise."""
+        return spent
+
+    def budget(self, number: float, delta: float | None, numbers: int | None = None) -> Reading:
+        """The account's number as the fields of a certificate; arguments as for `epsilon`."""
+        return Reading(float(self.epsilon(number, delta, numbers)))
+
+    def composed(self, each: np.ndarray, delta: float, numbers: int | None = None) -> float | None:
+        """epsilon at delta from the costs of all messages, shape (pattern, message), where that can
+        be less than their sum; None where the law has no such curve.
+
+        Args:
+          numbers: how many numbers each message has on a lattice; None for ideal noise.
+        """
+        return None
+
+    def allowance(self, limit: float, delta: float | None) -> float:
+        """What an agent may spend, in the law's `unit`, so that its certificate stays within the
+        epsilon `limit`.
+        """
+        self.required(delta)
+        return limit
+
+    def number(self, limit: float, delta: float | None) -> float:
+        """The largest number of an account whose `epsilon` is at most `limit`."""
+        return limit
+
+    @abstractmethod
+    def factor(self, number: float, epsilon: float, delta: float | None) -> float:
+        """By how much noise must grow for an account of `number` to cost at most `epsilon`."""
+
+    # Noise on a lattice.
+
+    @abstractmethod
+    def rounded(self, ideal: float, more: float, numbers: int) -> float:
+        """The account's number for noise on a lattice (mechanisms/rounding.py).
+
+        Args:
+          ideal: that of ideal noise.
+          more: what rounding errors shift messages by, put `together`.
+          numbers: how many numbers are sent in all.
+        """
