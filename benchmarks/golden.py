@@ -24,7 +24,6 @@ import math
 import os
 import platform
 import sys
-import time
 import traceback
 import warnings
 from collections.abc import Callable
@@ -60,14 +59,16 @@ def jobs() -> dict[str, Callable[[SimpleNamespace], Entry]]:
         for label, seed in (("seed", 3), ("lattice", None)):
             # A skipping network that skips nothing computes what a patient one does.
             if not (name.endswith(" skip") and seed is None):
-                found[f"deploy {name} {label}"] = lambda internals, t=table, s=seed: deployed(t, s, internals)
+                key = f"deploy {name} {label}"
+                found[key] = lambda internals, t=table, s=seed: deployed(t, s, internals)
     found["deploy processes"] = lambda internals: deployed(tables["dsgd"], 3, internals, True)
     return found
 
 
 def about() -> dict[str, str]:
     """What the last bits may depend on besides the package."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if os.path.exists("/proc/cpuinfo") else []
+    facts = Path("/proc/cpuinfo")
+    lines = facts.read_text().splitlines() if facts.exists() else []
     cpu = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     flags = {name: value for name, value in os.environ.items() if name.startswith(("JAX_", "XLA_"))}
     return {
@@ -89,7 +90,7 @@ def record(path: Path, only: str) -> None:
     internals, found, seconds, failed = adapt(), {}, {}, []
     warnings.simplefilter("ignore")
     for number, (key, job) in enumerate(chosen.items(), 1):
-        began = time.process_time()
+        began = sum(os.times()[:4])
         jax.config.update("jax_enable_x64", True)
         try:
             entry = job(internals)
@@ -97,7 +98,7 @@ def record(path: Path, only: str) -> None:
             traceback.print_exc()
             failed.append(key)
             continue
-        seconds[key] = time.process_time() - began
+        seconds[key] = sum(os.times()[:4]) - began
         found[key] = {"numbers": entry.numbers, "texts": entry.texts}
         print(f"{number}/{len(chosen)} {key}: {seconds[key]:.1f} s", file=sys.stderr, flush=True)
     if failed:

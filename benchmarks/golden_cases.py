@@ -18,6 +18,7 @@ import hearsay as hs
 
 AGENTS, STEPS, EVERY, DELTA = 5, 60, 20, 1e-5
 FEDERATED = ("correlated-federated", "federated-independent", "federated-noiseless")
+RANDOM = ("ldp-online", "gradient-tracking", "gradient-perturbation", "adp2sgd")
 GAUSSIAN = ("adp2sgd", "sdm-dsgd", "weighted-erm")
 
 
@@ -45,14 +46,24 @@ def _network(**options: Any) -> Any:
         return -jax.nn.log_softmax(scores(params, feature))[label.astype(int)]
 
     model = hs.problems.from_function(loss, params, scores=scores, name="small")
-    return hs.problems.neural(hs.problems.from_records(records, labels), model=model, agents=AGENTS, **options)
+    images = hs.problems.from_records(records, labels)
+    return hs.problems.neural(images, model=model, agents=AGENTS, **options)
+
+
+def _uneven() -> Any:
+    arriving = {"head_start": 3, "per_step": 2}
+    return _digits(clip=0.5, partition="dominant:0.4", radius=20.0, **arriving)
+
+
+def _ridge() -> Any:
+    return hs.problems.ridge(agents=AGENTS, records=80, dimension=4, radius=3.0, ridge=0.1)
 
 
 PROBLEMS: dict[str, Callable[[], Any]] = {
     "logistic": lambda: _digits(radius=20.0),
-    "clipped": lambda: _digits(clip=0.5, partition="dominant:0.4", head_start=3, per_step=2, radius=20.0),
+    "clipped": _uneven,
     "polynomial": lambda: _digits(approximate=True, radius=5.0, ridge=0.05),
-    "ridge": lambda: hs.problems.ridge(agents=AGENTS, records=80, dimension=4, radius=3.0, ridge=0.1),
+    "ridge": _ridge,
     "estimation": lambda: hs.problems.estimation(agents=AGENTS, clip=2.0, radius=10.0),
     "declared": lambda: hs.problems.estimation(agents=AGENTS, change=0.2),
     "frozen": lambda: hs.problems.estimation(agents=AGENTS, change=0.2, frozen=True),
@@ -76,13 +87,14 @@ GRAPHS: dict[str, Callable[[], Any]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """One simulation and the certificates of its configuration.
+    """The certificates of a configuration, and a simulation of it.
 
     Args:
       label: what is special about it; with the three names it is the case's key.
       options: the algorithm's own.
       run: further options of `simulate`.
       bits: the precision, 32 or 64.
+      runs: simulate it; most of a recording's time is the compilation of such programs.
       endless: also convert an infinite Laplace budget to one at delta, which may take seconds.
     """
 
@@ -93,13 +105,15 @@ class Case:
     options: Mapping[str, Any] = field(default_factory=dict)
     run: Mapping[str, Any] = field(default_factory=dict)
     bits: int = 64
+    runs: bool = True
     endless: bool = False
     make: Callable[[], Any] | None = None
 
     @property
     def key(self) -> str:
-        parts = ("simulate", self.algorithm, self.problem, self.graph, self.label, self.bits)
-        return " ".join(str(part) for part in parts if part != "")
+        kind = "simulate" if self.runs else "certify"
+        parts = (kind, self.algorithm, self.problem, self.graph, self.label, str(self.bits))
+        return " ".join(part for part in parts if part)
 
     def build(self) -> Any:
         return self.make() if self.make else hs.REGISTRY[self.algorithm](**self.options)
@@ -112,20 +126,25 @@ def cases() -> Iterator[Case]:
 
 
 def _gossip(name: str) -> Iterator[Case]:
-    """The same six for every algorithm whose agents talk to their neighbours."""
+    """The same six for every algorithm whose agents talk to their neighbours; for RANDOM ones
+    all of them run, one in single precision too."""
     other = "laplace" if name in GAUSSIAN else "gaussian"
     swapped = {} if name == "ternary-dsgd" else {"mechanism": other}
     base = 5.0 if name == "ternary-dsgd" else 0.5
     each = [hs.PowerLaw(base * (1 + 0.25 * i), 0.05 * i) for i in range(AGENTS)]
+    often = name in RANDOM
     yield Case(name, "logistic", "ring", "own sampler", endless=name == "ldp-online")
     yield Case(name, "ridge", "star", "history", {"sampling": hs.History(), **swapped})
     growing = hs.Fresh("(k+1)^0.6")
     yield Case(name, "estimation", "exponential", "fresh growing", {"sampling": growing})
     drawn = {"sampling": hs.Subset("(k+1)^0.6"), "average": True, "noise": each}
-    yield Case(name, "ridge", "house", "subset growing, average, noise per agent", drawn)
+    yield Case(name, "ridge", "house", "subset, average, noise per agent", drawn, runs=often)
     again = {"sampling": hs.Resample(3), **swapped}
-    yield Case(name, "clipped", "ring", "resample", again, bits=32)
-    yield Case(name, "synthetic", "star", "fresh", {"sampling": hs.Fresh(1)})
+    yield Case(name, "clipped", "ring", "resample", again, runs=False)
+    if often:
+        yield Case(name, "clipped", "ring", "resample", again, bits=32)
+    fresh = {"sampling": hs.Fresh(1)}
+    yield Case(name, "synthetic", "star", "fresh", fresh, runs=name == "ldp-online")
 
 
 def _federated(name: str) -> Iterator[Case]:
@@ -136,7 +155,10 @@ def _federated(name: str) -> Iterator[Case]:
     drawn = {"sampling": hs.Subset(3), "average": True, **rounds, **noise}
     yield Case(name, "ridge", "ring", "subset, average, noise per agent", drawn)
     yield Case(name, "synthetic", "directed-ring", "fresh", {"sampling": hs.Fresh(1), **rounds})
-    yield Case(name, "clipped", "ring", "cyclic", {"sampling": hs.Cyclic(2), **rounds}, bits=32)
+    local = {"sampling": hs.Cyclic(2), **rounds}
+    yield Case(name, "clipped", "ring", "cyclic", local, runs=False)
+    if name == "correlated-federated":
+        yield Case(name, "clipped", "ring", "cyclic", local, bits=32)
 
 
 def _special() -> Iterator[Case]:
@@ -144,35 +166,39 @@ def _special() -> Iterator[Case]:
     cyclic, subset = hs.Cyclic("(k+1)^0.6"), hs.Subset(4)
     for name in ("ldp-online", "output-perturbation"):
         yield Case(name, "ridge", "ring", "feedback", {"feedback": True, "sampling": cyclic})
-    yield Case("ldp-online", "polynomial", "house", "history by statistics", {}, {"spread": 0.5})
-    yield Case("ldp-online", "clipped", "star", "history in full, gaussian", {"mechanism": "gaussian"})
+    yield Case("ldp-online", "polynomial", "house", "statistics", {}, {"spread": 0.5})
+    yield Case("ldp-online", "clipped", "star", "in full", {"mechanism": "gaussian"})
     stopping = {"budget": 6.0, "every": 5}
     yield Case("ldp-online", "ridge", "star", "budget", {"sampling": hs.Fresh(1)}, stopping)
     yield Case("ldp-online", "neural", "ring", "subset", {"sampling": subset})
     yield Case("dsgd", "neural-l1", "star", "subset", {"sampling": subset, "step": 0.05})
-    yield Case("gradient-perturbation", "neural", "house", "cyclic", {"sampling": cyclic})
+    neural = {"sampling": cyclic}
+    yield Case("gradient-perturbation", "neural", "house", "cyclic", neural, runs=False)
     local = {"sampling": hs.Cyclic(3), "horizon": STEPS}
     yield Case("correlated-federated", "neural", "ring", "cyclic", local)
     growing = {"sampling": hs.Fresh("(k+1)^0.6")}
     for problem in ("declared", "frozen", "bounded"):
-        yield Case("output-perturbation", problem, "ring", "fresh growing", growing)
-    yield Case("gradient-perturbation", "declared", "house", "fresh growing", growing)
+        runs = problem != "bounded"
+        yield Case("output-perturbation", problem, "ring", "fresh growing", growing, runs=runs)
+    yield Case("gradient-perturbation", "declared", "house", "fresh", growing, runs=False)
     for kind in ("tree", "dense", "blt", "banded", "identity"):
         shaped = {"factorization": kind, "sampling": hs.Cyclic(2), "horizon": STEPS}
-        yield Case("correlated-federated", "ridge", "ring", kind, shaped)
+        yield Case("correlated-federated", "ridge", "ring", kind, shaped, runs=kind != "identity")
     for graph in ("directed-ring", "random-digraph", "five-agents", "pair"):
         yield Case("gradient-tracking", "ridge", graph)
     printed = {"variant": "printed", "tracker_noise": 0.2}
     yield Case("gradient-tracking", "ridge", "five-agents", "printed", printed)
     for number, scheme in enumerate((hs.scheme_s1, hs.scheme_s2), 1):
         label, make = f"scheme {number}", lambda scheme=scheme: scheme(2000)
-        yield Case("gradient-tracking", "ridge", "five-agents", label, make=make)
-    yield Case("weighted-erm", "ridge", "star", "weights", {"weights": [1.0, 2.0, 3.0, 4.0, 5.0]})
-    yield Case("adp2sgd", "ridge", "star", "always awake", {"activity": 1.0})
-    yield Case("sdm-dsgd", "ridge", "star", "everything kept", {"keep": 1.0, "coupling": 0.9})
-    silent = {"noise": None, "resolution": 0.01}
-    yield Case("quantized-dsgd", "ridge", "house", "quantization alone", silent)
-    yield Case("dsgd", "ridge", "house", "no noise", {"noise": None})
+        yield Case("gradient-tracking", "ridge", "five-agents", label, runs=False, make=make)
+    weights = {"weights": [1.0, 2.0, 3.0, 4.0, 5.0]}
+    yield Case("weighted-erm", "ridge", "star", "weights", weights)
+    yield Case("adp2sgd", "ridge", "star", "always awake", {"activity": 1.0}, runs=False)
+    everything = {"keep": 1.0, "coupling": 0.9}
+    yield Case("sdm-dsgd", "ridge", "star", "everything kept", everything, runs=False)
+    alone = {"noise": None, "resolution": 0.01}
+    yield Case("quantized-dsgd", "ridge", "house", "quantization alone", alone, runs=False)
+    yield Case("dsgd", "ridge", "house", "no noise", {"noise": None}, runs=False)
 
 
 def networks() -> dict[str, dict[str, dict[str, Any]]]:
@@ -189,11 +215,13 @@ def networks() -> dict[str, dict[str, dict[str, Any]]]:
             found[name] = {**usual, "algorithm": table}
         else:
             found[name] = {**usual, "algorithm": table, "privacy": {"epsilon": 8.0}}
-        if name not in (*FEDERATED, "gradient-tracking"):
-            found[f"{name} skip"] = {**found[name], "network": {"policy": "skip", "patience": 300.0}}
+        if name in ("ldp-online", "output-perturbation", "dsgd", "adp2sgd"):
+            patient = {"policy": "skip", "patience": 300.0}
+            found[f"{name} skip"] = {**found[name], "network": patient}
     directed = {**found["gradient-tracking"], "graph": {"kind": "directed-ring"}}
     noisy = {**usual, "algorithm": {"name": "ldp-online", "mechanism": "gaussian", "noise": 0.5}}
-    short = {**usual, "algorithm": {"name": "ldp-online"}, "privacy": {"epsilon": 8.0, "delta": DELTA}}
+    short = {**usual, "algorithm": {"name": "ldp-online"}}
+    short["privacy"] = {"epsilon": 8.0, "delta": DELTA}
     short["run"] = {"steps": 5}
     stopped = {**usual, "algorithm": {"name": "dsgd", "noise": 5.0}, "privacy": {"budget": 4.0}}
     stopped["graph"] = {"kind": "star"}

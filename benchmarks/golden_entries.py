@@ -115,31 +115,37 @@ def _number(value: Any) -> float | None:
 
 def simulated(case: Case, problem: Any, internals: SimpleNamespace) -> Entry:
     entry, graph, algorithm = Entry(), GRAPHS[case.graph](), case.build()
-    run_options = {"steps": STEPS, "seeds": 2, "every": EVERY, "delta": DELTA, **case.run}
-    run = hs.simulate(algorithm, problem, graph, **run_options)
-    entry.models(run.models)
-    entry.add(steps=run.steps, spent=run.spent)
-    entry.add(**{f"metric {name}": values for name, values in run.metrics.items()})
-    entry.texts["stopped"] = run.stopped
+    if case.runs:
+        options = {"steps": STEPS, "seeds": 2, "every": EVERY, "delta": DELTA, **case.run}
+        run = hs.simulate(algorithm, problem, graph, **options)
+        entry.models(run.models)
+        entry.add(steps=run.steps, spent=run.spent)
+        entry.add(**{f"metric {name}": values for name, values in run.metrics.items()})
+        entry.texts["stopped"] = run.stopped
+    # Certificates are computed in float64 whatever a run's precision is.
     if case.bits == 64:
-        certified(entry, algorithm, problem, graph, internals, case.endless)
+        certified(case, entry, algorithm, problem, graph, internals)
     return entry
 
 
-def certified(entry: Entry, algorithm: Any, problem: Any, graph: Any, internals: Any, endless: bool) -> None:
+def certified(
+    case: Case,
+    entry: Entry,
+    algorithm: Any,
+    problem: Any,
+    graph: Any,
+    internals: SimpleNamespace,
+) -> None:
     def at(name: str, horizon: float, delta: float | None, graph: Any = graph) -> None:
-        entry.certificate(
-            name,
-            entry.attempt(
-                name,
-                lambda: internals.certify(algorithm, problem, graph, horizon, delta=delta).to_json(),
-            ),
-        )
+        def call() -> str:
+            return internals.certify(algorithm, problem, graph, horizon, delta=delta).to_json()
+
+        entry.certificate(name, entry.attempt(name, call))
 
     at("certificate at delta", STEPS, DELTA)
     at("certificate", STEPS, None)
     at("certificate inf", math.inf, DELTA if algorithm.mechanism == "gaussian" else None)
-    if endless:
+    if case.endless:
         at("certificate inf at delta", math.inf, DELTA)
     lossy = internals.lossy(graph)
     at("certificate lossy", STEPS, DELTA, lossy)
@@ -155,12 +161,14 @@ def certified(entry: Entry, algorithm: Any, problem: Any, graph: Any, internals:
     after = internals.spent_after(algorithm, problem, graph, list(range(0, STEPS + 1, 6)))
     entry.add(spent_after=after)
     for budget in (0.5, 4.0, 32.0):
-        within = entry.attempt(
-            f"messages within {budget}",
-            lambda budget=budget: internals.messages_within(algorithm, problem, graph, STEPS, budget, DELTA),
-        )
-        if within is not None:
-            entry.add(**{f"messages within {budget}": [int(part) for part in within]})
+
+        def within(budget: float = budget) -> list[int]:
+            found = internals.messages_within(algorithm, problem, graph, STEPS, budget, DELTA)
+            return [int(part) for part in found]
+
+        name = f"messages within {budget}"
+        if (found := entry.attempt(name, within)) is not None:
+            entry.add(**{name: found})
     findings = internals.findings(algorithm, problem, graph)
     entry.add(findings=[[bool(f.holds), f.margin] for f in findings])
     entry.texts["findings"] = [[f.name, f.detail] for f in findings]
@@ -189,9 +197,9 @@ def write_network(folder: Path, tables: Mapping[str, Mapping[str, Any]]) -> Path
     for name, port in zip(NAMES, ports, strict=True):
         text[f"agents.{name}"] = {"endpoint": f"tcp/127.0.0.1:{port}"}
     text |= {name: dict(table) for name, table in tables.items() if name != "network"}
-    lines = [
-        "\n".join([f"[{name}]", *(f"{k} = {json.dumps(v)}" for k, v in table.items())]) for name, table in text.items()
-    ]
+    lines: list[str] = []
+    for name, table in text.items():
+        lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
     path = folder / "net.toml"
     path.write_text("\n".join(lines) + "\n")
     return path
@@ -226,11 +234,14 @@ def deployed(tables: Mapping, seed: int | None, internals: Any, processes: bool 
                     ended[name] = error
 
             threads = [threading.Thread(target=agent, args=(n,), name=n) for n in NAMES]
+            # Agents set the process's umask and put it back: as threads they may leave it.
+            umask = os.umask(0o022)
             with mock.patch("os.urandom", secret), contextlib.redirect_stdout(None):
                 for thread in threads:
                     thread.start()
                 for thread in threads:
                     thread.join()
+            os.umask(umask)
         if failed := {name: why for name, why in ended.items() if why is not None}:
             raise RuntimeError(f"agents must end well, got {failed}")
         (alice,) = Path(home).rglob(f"{NAMES[0]}.model.npy")
