@@ -17,6 +17,24 @@ import numpy as np
 import hearsay as hs
 
 AGENTS, STEPS, EVERY, DELTA = 5, 60, 20, 1e-5
+# Those of the first recording: an algorithm that is new has nothing to be compared with.
+ALGORITHMS = (
+    "ldp-online",
+    "gradient-tracking",
+    "output-perturbation",
+    "gradient-perturbation",
+    "correlated-federated",
+    "dsgd",
+    "dola",
+    "pdop",
+    "adp2sgd",
+    "sdm-dsgd",
+    "ternary-dsgd",
+    "quantized-dsgd",
+    "weighted-erm",
+    "federated-independent",
+    "federated-noiseless",
+)
 FEDERATED = ("correlated-federated", "federated-independent", "federated-noiseless")
 RANDOM = ("ldp-online", "gradient-tracking", "gradient-perturbation", "adp2sgd")
 GAUSSIAN = ("adp2sgd", "sdm-dsgd", "weighted-erm")
@@ -120,7 +138,7 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    for name in hs.REGISTRY:
+    for name in ALGORITHMS:
         yield from _federated(name) if name in FEDERATED else _gossip(name)
     yield from _special()
 
@@ -168,7 +186,7 @@ def _special() -> Iterator[Case]:
         yield Case(name, "ridge", "ring", "feedback", {"feedback": True, "sampling": cyclic})
     yield Case("ldp-online", "polynomial", "house", "statistics", {}, {"spread": 0.5})
     yield Case("ldp-online", "clipped", "star", "in full", {"mechanism": "gaussian"})
-    stopping = {"budget": 6.0, "every": 5}
+    stopping = {"budget": 64.5, "every": 5}
     yield Case("ldp-online", "ridge", "star", "budget", {"sampling": hs.Fresh(1)}, stopping)
     yield Case("ldp-online", "neural", "ring", "subset", {"sampling": subset})
     yield Case("dsgd", "neural-l1", "star", "subset", {"sampling": subset, "step": 0.05})
@@ -206,7 +224,7 @@ def networks() -> dict[str, dict[str, dict[str, Any]]]:
     ridge = {"loss": "ridge", "records": 24, "dimension": 4, "radius": 3.0}
     usual = {"problem": ridge, "graph": {"kind": "ring"}, "run": {"steps": 8}}
     found: dict[str, dict[str, dict[str, Any]]] = {}
-    for name in hs.REGISTRY:
+    for name in ALGORITHMS:
         table: dict[str, Any] = {"name": name}
         if name in FEDERATED:
             table |= {"sampling": "cyclic", "sample_size": 2}
