@@ -37,8 +37,8 @@ NAMES = ("alice", "bob", "carol")
 
 def adapt() -> SimpleNamespace:
     """All that is not reached through `import hearsay as hs`: the one place to adapt."""
-    from hearsay.certify import messages_within, spent_after
-    from hearsay.cli import app
+    from hearsay.certification import messages_within, spent_after
+    from hearsay.cli.commands import app
 
     return SimpleNamespace(
         certify=hs.certify,
