@@ -1,42 +1,18 @@
-"""hearsay: differentially private learning on networks, with a privacy certificate that is true."""
+"""hearsay: differentially private learning on networks, with a privacy certificate that is true.
+
+Algorithms are built by the functions and classes of algorithms/registry.py, under their names with
+underscores: hearsay.ldp_online(...), hearsay.dola(...).
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from hearsay import graphs, problems
 from hearsay._version import VERSION as __version__
-from hearsay.algorithms import (
-    REGISTRY,
-    Adp2sgd,
-    CorrelatedFederated,
-    Dola,
-    Dsgd,
-    FederatedIndependent,
-    FederatedNoiseless,
-    GradientPerturbation,
-    GradientTracking,
-    LdpOnline,
-    OutputPerturbation,
-    Pdop,
-    QuantizedDsgd,
-    SdmDsgd,
-    TernaryDsgd,
-    WeightedErm,
-    adp2sgd,
-    correlated_federated,
-    dola,
-    dsgd,
-    federated_independent,
-    federated_noiseless,
-    gradient_perturbation,
-    gradient_tracking,
-    ldp_online,
-    output_perturbation,
-    pdop,
-    quantized_dsgd,
-    scheme_s1,
-    scheme_s2,
-    sdm_dsgd,
-    ternary_dsgd,
-    weighted_erm,
-)
+from hearsay.algorithms import REGISTRY
+from hearsay.algorithms.gradient_tracking import scheme_s1, scheme_s2
+from hearsay.algorithms.registry import VERBS
+from hearsay.base import Algorithm
 from hearsay.certification import calibrate, certify, planned
 from hearsay.privacy.certificate import Certificate
 from hearsay.problems.sampling.samplers import Cyclic, Fresh, History, Resample, Subset
@@ -44,56 +20,34 @@ from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize
 from hearsay.simulation.result import Run
 from hearsay.simulation.simulating import simulate
 
+globals().update({VERBS[name]: build for name, build in REGISTRY.items()})
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Callable[..., Algorithm]: ...
+
+
 __all__ = [
     "REGISTRY",
-    "Adp2sgd",
     "Certificate",
     "Constant",
-    "CorrelatedFederated",
     "Cyclic",
-    "Dola",
-    "Dsgd",
-    "FederatedIndependent",
-    "FederatedNoiseless",
     "Fresh",
     "Geometric",
-    "GradientPerturbation",
-    "GradientTracking",
     "History",
-    "LdpOnline",
-    "OutputPerturbation",
-    "Pdop",
     "PowerLaw",
-    "QuantizedDsgd",
     "Resample",
     "Run",
     "SampleSize",
-    "SdmDsgd",
     "Subset",
-    "TernaryDsgd",
-    "WeightedErm",
     "__version__",
-    "adp2sgd",
     "calibrate",
     "certify",
-    "correlated_federated",
-    "dola",
-    "dsgd",
-    "federated_independent",
-    "federated_noiseless",
-    "gradient_perturbation",
-    "gradient_tracking",
     "graphs",
-    "ldp_online",
-    "output_perturbation",
-    "pdop",
     "planned",
     "problems",
-    "quantized_dsgd",
     "scheme_s1",
     "scheme_s2",
-    "sdm_dsgd",
     "simulate",
-    "ternary_dsgd",
-    "weighted_erm",
+    *VERBS.values(),
 ]

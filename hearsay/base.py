@@ -2,26 +2,21 @@
 
 An algorithm is a frozen dataclass of schedules and options, with a few pure functions of ONE agent.
 The simulator adds the agent and seed axes; a deployed agent calls the very same functions in its
-own process.
+own process. A file writes
 
-    init(params) -> State
-        what the agent keeps, private
-    draw(key, params) -> Message of draws
-        randomness of one step, before its scale is known
-    prepare(state, batch, rates) -> Message of Private, State
-        what is to go out, each field with the scale of its noise
-    finish(noised, draws, state) -> Message, State
-        what is done to it once it is noised; nothing, unless overridden
-    update(state, sent, inbox, batch, rates, domain) -> State
-        pure
-    predict(state) -> params
-        the model an agent reads out for itself
+    channels                                      which matrix each message field travels over
+    prepare(state, batch, rates)                  what is to go out, each field with its noise scale
+    update(state, sent, inbox, batch, rates, domain)          one step, once everybody is heard
+    leak(heard), releases(agent, curvature)       the coefficients of the privacy recursion
+    magnitudes(steps, agents)                     how large its numbers get: needed to deploy it
 
-`send(draws, state, batch, rates)` is the one place where noise goes in, between `prepare`
-and `finish`: a simulation adds the draws in floating point, a deployed agent the noise of a
-lattice (deploy/privatize.py). What comes out of `finish` is all that ever leaves an agent.
-`batch.gradient(params)` is the mean gradient of the step's records (problems/sampling/samplers.py);
-`prepare` has it too, for algorithms that share gradients or trackers.
+and has the rest from here: a state that is the model, one draw of noise per message field, rates
+from the fields that are annotated as schedules. `finish`, `draw`, `draws`, `rates`, `init` and
+`predict` are for those that need more.
+
+`send(draws, state, batch, rates)` is the one place where noise goes in, between `prepare` and
+`finish`: a simulation adds the draws in floating point, a deployed agent the noise of a lattice
+(deploy/privatize.py). What comes out of `finish` is all that ever leaves an agent.
 
 Every algorithm here is linear in what it hears, so `Inbox` holds, per message field, `total` = sum
 over the in-neighbours j of w_ij message_j, and `own`, the agent's own weight in that field's
@@ -38,12 +33,26 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import numpy as np
 
 from hearsay import _validate as require
+from hearsay._parts import (
+    Inbox,
+    Magnitudes,
+    Message,
+    Noise,
+    Private,
+    State,
+    as_noise,
+    noise_fields,
+    noise_rates,
+    per_agent_rates,
+    rates_type,
+    schedule_fields,
+)
 from hearsay.graphs import Graph
 from hearsay.mechanisms import MECHANISMS, Mechanism
 from hearsay.mechanisms.factorized.kinds import Factorization
@@ -55,89 +64,132 @@ from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Sampling
 from hearsay.schedules import Constant, Schedule, nonnegative
 
+if TYPE_CHECKING:
+    from hearsay.algorithms.theory.findings import Finding
 
-class Inbox(NamedTuple):
-    """What an agent hears in one round: one entry per message field in each part."""
-
-    total: Any
-    own: Any
-
-
-class Private(NamedTuple):
-    """A message field before its noise: the value, which must not leave the agent,
-    and the scale of the noise that lets it.
-    """
-
-    value: Any
-    scale: Any
-
-
-class Finding(NamedTuple):
-    """One condition of a paper's theory: does it hold, and by how much.
-    margin > 0 means it holds with that much to spare.
-    """
-
-    name: str
-    holds: bool
-    detail: str
-    margin: float | None = None
-
-
-Noise = Schedule | tuple[Schedule, ...]
+__all__ = [
+    "Algorithm",
+    "Inbox",
+    "Magnitudes",
+    "Message",
+    "Noise",
+    "Private",
+    "State",
+    "noise_fields",
+    "noise_rates",
+    "per_agent_rates",
+    "schedule_fields",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm(ABC):
-    """Options shared by all: the noise scale (one schedule for all agents, or one per agent),
-    its distribution, and the sampler.
+    """What all algorithms share.
+
+    A concrete class is final. It may be built under another name, with other defaults, by a
+    function (a preset, such as baselines/dola.py), which `presets` lists.
+
+    Args:
+      name: what certificates, reports and configurations call it.
+      step: the step size.
+      noise: the scale of the noise, one schedule for all agents or one for each.
+      mechanism: the distribution of the noise.
+      sampling: which records a step uses.
+      average: read out an average of the agent's own past models: like them it never leaves
+        the agent.
     """
 
-    name: ClassVar[str]
-    # message field -> the matrix it travels over, "coupling" or "mixing"
-    channels: ClassVar[Mapping[str, str]]
-    # message field -> the interval in which it lies, for fields that are no models or gradients
-    ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
+    # Message field -> the matrix it travels over: "coupling", "mixing", "pushing", "average".
+    channels: ClassVar[Mapping[str, str]] = {"params": "coupling"}
+    # The type of a message, with the fields of `channels`.
+    message: ClassVar[type] = Message
+    # Fields of draws and messages that are drawn from [0, 1] without looking at the data and may
+    # be known to anybody: who is awake, which coordinates are kept, which way to round.
+    coins: ClassVar[tuple[str, ...]] = ()
+    # False: the gradient is taken at a point that the transcript determines.
+    gradient_at_state: ClassVar[bool] = True
+    # Why no configuration has a budget, whatever its noise.
+    uncertified: ClassVar[str] = ""
+    # Names under which functions build it -> the options that such a name stands for.
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
+    name: str
+    step: Schedule
     noise: Noise
     mechanism: str
     sampling: Sampling
-    # Read out an average of the agent's own past models: like them it never leaves the agent.
     average: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "noise", as_noise(self.noise))
+        """Schedules from what people write; a subclass calls this before its own checks."""
+        noises = noise_fields(type(self))
+        rules = {n: as_noise if n in noises else nonnegative for n in schedule_fields(type(self))}
+        require.settle(self, **rules)
         require.flag("average", self.average)
         require.one_of("mechanism", self.mechanism, MECHANISMS)
         if not isinstance(self.sampling, Sampling):
             require.fail("sampling", "a sampler such as hearsay.History()", self.sampling)
+        usual = type(self).__dataclass_fields__["name"].default
+        require.one_of("name", self.name, (usual, *self.presets))
+        for option, fixed in self.presets.get(self.name, {}).items():
+            if (given := getattr(self, option)) != fixed:
+                text = [str(g) for g in given] if isinstance(given, tuple) else str(given)
+                require.fail(option, f"left out for {self.name}, where it is {fixed}", text)
 
     # What one agent does.
 
-    @abstractmethod
-    def init(self, params: jax.Array) -> Any: ...
+    def init(self, params: jax.Array) -> Any:
+        """The state of an agent that starts at the public model `params`."""
+        return State(params)
+
+    def draw(self, key: jax.Array, params: jax.Array) -> Any:
+        """The randomness of one step, before its scale is known: for every message field the noise
+        in a field of the same name, and whatever coins `finish` needs. It must depend on nothing
+        but the key and the shape and type of `params`.
+        """
+        return self.message(*(self.fresh_noise(key, params, i) for i in range(len(self.channels))))
 
     @abstractmethod
-    def draw(self, key: jax.Array, params: jax.Array) -> Any: ...
-
-    @abstractmethod
-    def prepare(self, state: Any, batch: Any, rates: Any) -> tuple[Any, Any]: ...
+    def prepare(self, state: Any, batch: Any, rates: Any) -> tuple[Any, Any]:
+        """(message of `Private` fields, state): the value that is to go out in each field, and the
+        scale of the noise that it gets. It adds no noise itself. `batch.gradient(params)` is the
+        mean gradient of the step's records (problems/sampling/), for messages that hold gradients.
+        """
 
     def finish(self, noised: Any, draws: Any, state: Any) -> tuple[Any, Any]:
+        """(message, state): what is done to a message once it is noised (rounding, sleeping). It
+        must not use anything private: the state is there to be carried on, not to be sent.
+        """
         return noised, state
 
     @abstractmethod
     def update(
         self, state: Any, sent: Any, inbox: Inbox, batch: Any, rates: Any, domain: Domain
-    ) -> Any: ...
-
-    @abstractmethod
-    def predict(self, state: Any) -> jax.Array: ...
-
-    @abstractmethod
-    def rates(self, steps: np.ndarray, agents: int) -> Any:
-        """A NamedTuple of arrays (time, agent), float64:
-        what send and update receive one step and agent at a time.
+    ) -> Any:
+        """The next state, from what the agent sent and what it heard. Pure: no draw, no schedule
+        but through `rates`. Everything that `leak` and `releases` take to be on the transcript
+        must come from `sent` and `inbox` here.
         """
+
+    def predict(self, state: Any) -> jax.Array:
+        """The model that an agent reads out for itself; it never leaves the agent."""
+        return state.params
+
+    def rates(self, steps: np.ndarray, agents: int) -> Any:
+        """A NamedTuple of arrays (time, agent), float64, of which `prepare` and `update` receive
+        one step and agent at a time: here all fields that are schedules. One that is written by
+        hand must hold the noise scales under the names of their fields.
+        """
+        names = schedule_fields(type(self))
+        laws = (per_agent_rates(getattr(self, name), steps, agents) for name in names)
+        return rates_type(type(self))._make(laws)
+
+    # Noise that is correlated over rounds.
+
+    @property
+    def factors(self) -> Factorization | None:
+        """Its factorization; None where every message's noise is its own."""
+        return None
 
     def draws(self, key: jax.Array, steps: jax.Array, params: jax.Array, constants: Any) -> Any:
         """`draw` for several steps in a row, with a leading axis;
@@ -154,47 +206,36 @@ class Algorithm(ABC):
         """How many messages an agent can send at all."""
         return math.inf
 
-    def step_noise(self, steps: np.ndarray, agent: int, agents: int) -> np.ndarray | None:
-        """Where a message carries the noise of the step that made it: its scale on message k + 1,
-        for every k. None: a field's scale is its release's.
-        """
-        return None
-
-    @property
-    def factors(self) -> Factorization | None:
-        """The factorization of noise that is correlated over rounds;
-        None where every message's noise is its own.
-        """
-        return None
-
     # What the privacy engine needs.
 
     @abstractmethod
-    def leak(self, graph: Graph, agent: int) -> Schedule:
-        """1 - a_k: how much of the private state a step replaces by what the transcript says.
-
-        Of the graph it may depend on the sum of the agent's own weights only, and on that
-        affinely: what lies between hearing all and hearing nobody is then covered by the two ends
-        (recursion.py).
+    def leak(self, heard: float) -> Schedule:
+        """1 - a_k: how much of the private state a step replaces by what the transcript says, for
+        an agent that hears with weights of sum `heard`. It must be affine in `heard`: what lies
+        between hearing all and hearing nobody is then covered by the two ends (recursion.py).
         """
 
     @abstractmethod
     def releases(self, agent: int, curvature: tuple[float, float]) -> tuple[Release, ...]:
         """How far each message field moves, given that gradients react to the state with a
-        curvature in that interval.
+        curvature in that interval: one for every field that is not a coin.
         """
 
     @property
-    @abstractmethod
-    def step_size(self) -> Schedule: ...
+    def step_size(self) -> Schedule:
+        """What the recursion multiplies a gradient by."""
+        return self.step
 
-    @property
-    def uncertified(self) -> str:
-        """Why this configuration has no budget, if it has none whatever its noise."""
-        return ""
+    def magnitudes(self, steps: np.ndarray, agents: int) -> Magnitudes:
+        """How large the numbers of `update` get at those steps. There is no default: what is not
+        declared cannot be counted, so it cannot be deployed.
+        """
+        raise ValueError(
+            f"{self.name} must declare its magnitudes to be deployed (Algorithm.magnitudes): what"
+            " the rounding of its updates costs follows from them"
+        )
 
-    # False: the gradient is taken at a point that the transcript determines.
-    gradient_at_state: ClassVar[bool] = True
+    # What the source paper says.
 
     def paper_epsilon(
         self, graph: Graph, agent: int, problem: Problem, horizon: int, delta: float | None = None
@@ -202,8 +243,14 @@ class Algorithm(ABC):
         """The source paper's own budget formula, or None where it gives none."""
         return None
 
+    def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
+        """The source paper's conditions and rates for this configuration,
+        on a loss of known curvature.
+        """
+        return []
+
     def check(self, graph: Graph, problem: Problem) -> None:
-        """Raise ValueError for what cannot be run."""
+        """Raise ValueError for what cannot be run; a subclass adds its own conditions."""
         require.instance(
             "problem", problem, Problem, "a problem such as hearsay.problems.logistic(...)"
         )
@@ -225,30 +272,21 @@ class Algorithm(ABC):
             )
             raise ValueError(f"{self.name} cannot do without a message (policy skip): {why}")
         self.sampling.check(problem.counts)
-        if isinstance(self.noise, tuple) and len(self.noise) != graph.agents:
-            require.fail(
-                "noise",
-                f"one schedule, or one for each of the {graph.agents} agents",
-                f"{len(self.noise)} schedules",
-            )
-
-    def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
-        """The source paper's conditions and rates for this configuration,
-        on a loss of known curvature.
-        """
-        return []
+        for name in noise_fields(type(self)):
+            if isinstance(law := getattr(self, name), tuple) and len(law) != graph.agents:
+                require.fail(
+                    name,
+                    f"one schedule, or one for each of the {graph.agents} agents",
+                    f"{len(law)} schedules",
+                )
 
     # What follows from the above.
 
-    def findings(self, graph: Graph, problem: Problem) -> list[Finding]:
-        """What the source paper's theory says of this configuration."""
-        if not math.isfinite(problem.smoothness[1]):
-            text = (
-                "the gradients of a neural network have no known Lipschitz constant: the paper's"
-                " theorems say nothing of this run"
-            )
-            return [Finding("smoothness", False, text)]
-        return self.theory(graph, problem)
+    @property
+    def options(self) -> dict[str, Any]:
+        """What the builder of that name takes, with the values it has here."""
+        fixed = {"name", *self.presets.get(self.name, {})}
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in fixed}
 
     def send(self, draws: Any, state: Any, batch: Any, rates: Any) -> tuple[Any, Any]:
         """(message, state): a field's noise is in the field of the draws that has its name."""
@@ -259,33 +297,19 @@ class Algorithm(ABC):
         )
         return self.finish(type(fields)(*noised), draws, state)
 
-    def noise_for(self, agent: int) -> Schedule:
-        return self.noise[agent] if isinstance(self.noise, tuple) else self.noise
+    def noise_for(self, agent: int, field: str = "noise") -> Schedule:
+        """The scale of that agent's noise, from the field that holds it."""
+        law = getattr(self, field)
+        return law[agent] if isinstance(law, tuple) else law
 
     def with_noise(self, factors: Sequence[float]) -> Algorithm:
-        """The same algorithm with agent i's noise scale multiplied by factors[i]."""
-        scaled = tuple(
-            self.noise_for(i).scaled(f)
-            for i, f in enumerate(require.each(require.nonnegative)("factors", factors))
-        )
-        return replace(self, noise=scaled[0] if len(set(scaled)) == 1 else scaled)
-
-    @property
-    def kernel(self) -> Algorithm:
-        """The same algorithm with its schedules blanked out: what is compiled. send and update
-        see schedules through `rates` only, so runs that differ in nothing but schedules (a sweep,
-        calibrated noise) share one compiled program.
-        """
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        blank: dict[str, Any] = {n: Constant(0.0) for n, v in values.items() if _is_noise(v)}
-        return replace(self, sampling=self.sampling.kernel, **blank)
-
-    def averaged(self, average: jax.Array, state: Any, step: jax.Array) -> jax.Array:
-        """The running read-out, weighted in proportion to the step so that early models
-        fade (Polyak averaging).
-        """
-        share = 2.0 / (step + 2.0)
-        return average + share.astype(average.dtype) * (self.predict(state) - average)
+        """The same algorithm with all noise scales of agent i multiplied by factors[i]."""
+        factors = require.each(require.nonnegative)("factors", factors)
+        found: dict[str, Any] = {}
+        for name in noise_fields(type(self)):
+            scaled = tuple(self.noise_for(i, name).scaled(f) for i, f in enumerate(factors))
+            found[name] = scaled[0] if len(set(scaled)) == 1 else scaled
+        return replace(self, **found)
 
     @property
     def law(self) -> Mechanism:
@@ -305,8 +329,9 @@ class Algorithm(ABC):
         """
         held, arrivals = float(problem.counts[agent]), problem.arrivals
         endless = endless and self.sampling.grows
-        shared, least = (self.leak(graph, agent), self.step_size), None
-        if graph.lossy and (unheard := self.leak(graph.unheard(agent), agent)) != shared[0]:
+        heard = float(graph.row_sums[agent])
+        shared, least = (self.leak(heard), self.step_size), None
+        if graph.lossy and (unheard := self.leak(0.0)) != shared[0]:
             least = unheard
         stream: tuple[Assumption, ...] = ()
         if endless and math.isfinite(held):
@@ -381,42 +406,3 @@ class Algorithm(ABC):
             facts,
             void or self.uncertified,
         )
-
-
-@require.plain_arguments
-def per_agent_rates(law: Noise, steps: np.ndarray, agents: int) -> np.ndarray:
-    """One schedule for all or one per agent, evaluated: (time, agent)."""
-    if isinstance(law, tuple):
-        return np.stack([s(steps) for s in law], axis=1)
-    return np.broadcast_to(law(steps)[:, None], (len(steps), agents))
-
-
-def held_rates(rates: Any, dtype: Any) -> Any:
-    """Rates as the run's precision holds them.
-
-    Noise that compiled programs would flush to 0 is raised to what they keep:
-    never less than a certificate counts.
-    """
-    least = float(np.finfo(dtype).tiny) * 2.0**24
-
-    def held(name: str, law: np.ndarray) -> np.ndarray:
-        raised = np.where(law > 0, np.maximum(law, least), law) if "noise" in name else law
-        return np.ascontiguousarray(raised, dtype)
-
-    return type(rates)(**{name: held(name, law) for name, law in rates._asdict().items()})
-
-
-def _is_noise(value: Any) -> bool:
-    """A schedule, or one per agent; other tuples (weights) are structure."""
-    return isinstance(value, Schedule) or (
-        isinstance(value, tuple) and all(isinstance(v, Schedule) for v in value)
-    )
-
-
-def as_noise(value: Any) -> Noise:
-    """One schedule or a tuple of them, from what people write; None means no noise at all."""
-    if value is None:
-        return Constant(0.0)
-    if isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) == 1:
-        return tuple(nonnegative("noise", v) for v in value)
-    return nonnegative("noise", value)

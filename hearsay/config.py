@@ -195,7 +195,7 @@ def build_algorithm(config: Config, problem: Problem, graph: Graph) -> Algorithm
 def _algorithm(keys: dict[str, Any], steps: int) -> Algorithm:
     name = require.one_of("name in [algorithm]", keys.pop("name", "ldp-online"), REGISTRY)
     # Noise that is planned for a number of rounds: those of the run.
-    if "horizon" in {f.name for f in fields(REGISTRY[name])}:
+    if "horizon" in inspect.signature(REGISTRY[name]).parameters:
         keys.setdefault("horizon", steps)
     if "sampling" in keys or "sample_size" in keys:
         default: Sampling = _call("[algorithm]", REGISTRY[name], {}).sampling

@@ -18,15 +18,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from hearsay import _validate as require
+from hearsay.algorithms.gradient_perturbation import GradientPerturbation
 from hearsay.algorithms.ldp_online import LdpOnline
-from hearsay.algorithms.sample_sizes import GradientPerturbation, OutputPerturbation
-from hearsay.algorithms.theory import ldp_rate
+from hearsay.algorithms.output_perturbation import OutputPerturbation
 from hearsay.algorithms.theory.exponents import (
     gradient_budget,
     gradient_noise_limit,
@@ -36,7 +36,9 @@ from hearsay.algorithms.theory.exponents import (
     output_noise_limit,
     output_rate,
 )
-from hearsay.base import Algorithm, Finding
+from hearsay.algorithms.theory.findings import Finding, findings
+from hearsay.algorithms.theory.ldp_online import rate as ldp_rate
+from hearsay.base import Algorithm
 from hearsay.certification import calibrate, certify
 from hearsay.config import Config
 from hearsay.graphs import Graph
@@ -136,7 +138,7 @@ def plan(
         algorithm, problem, graph, horizon, delta,
         certify(algorithm, problem, graph, horizon, delta=delta),
         rate, None if rate is None or rate <= 0 else oracle_exponent(rate, gamma),
-        _records(algorithm, problem, horizon), tuple(algorithm.findings(graph, problem)),
+        _records(algorithm, problem, horizon), tuple(findings(algorithm, graph, problem)),
     )  # fmt: skip
 
 
@@ -144,7 +146,7 @@ def promised(algorithm: Algorithm) -> float | None:
     """The rate of the algorithm's own theorem for its exponents;
     None where it has none or its schedules are not power laws.
     """
-    if type(algorithm) not in (LdpOnline, OutputPerturbation, GradientPerturbation):
+    if not isinstance(algorithm, (LdpOnline, OutputPerturbation, GradientPerturbation)):
         return None
     noise = algorithm.noise if isinstance(algorithm.noise, tuple) else (algorithm.noise,)
     laws = [_exponent(s) for s in (algorithm.step, algorithm.coupling, *noise)]  # type: ignore[attr-defined]
@@ -187,7 +189,7 @@ def _chosen(
     delta: float | None,
     samples: float | None,
 ) -> Algorithm:
-    if type(algorithm) not in (LdpOnline, OutputPerturbation, GradientPerturbation):
+    if not isinstance(algorithm, (LdpOnline, OutputPerturbation, GradientPerturbation)):
         raise ValueError(
             "exponents can be chosen for ldp-online, output-perturbation and"
             f" gradient-perturbation, whose theorems promise a rate, not for {algorithm.name}"
@@ -372,19 +374,18 @@ def as_table(algorithm: Algorithm) -> dict[str, Any]:
     building it gives back the same algorithm.
     """
     table: dict[str, Any] = {"name": algorithm.name}
-    for item in fields(algorithm):
-        value = getattr(algorithm, item.name)
+    for key, value in algorithm.options.items():
         if value is None:  # what a table leaves out stays at its default
             continue
-        if item.name == "sampling":
+        if key == "sampling":
             table["sampling"] = next(name for name, kind in SAMPLERS.items() if type(value) is kind)
             if getattr(value, "size", None) is not None:
                 table["sample_size"] = value.size.to_dict()
         elif isinstance(value, tuple) and not isinstance(value[0], Schedule):
-            table[item.name] = list(value)
+            table[key] = list(value)
         elif isinstance(value, tuple):
             same = all(part == value[0] for part in value)
-            table[item.name] = value[0].to_dict() if same else [part.to_dict() for part in value]
+            table[key] = value[0].to_dict() if same else [part.to_dict() for part in value]
         else:
-            table[item.name] = value.to_dict() if isinstance(value, Schedule) else value
+            table[key] = value.to_dict() if isinstance(value, Schedule) else value
     return table

@@ -254,6 +254,15 @@ def nonnegative(name: str, value: Any) -> Schedule:
     return found
 
 
+def below_one(name: str, value: Any) -> Schedule:
+    """A schedule that is never negative and stays below 1 (a share of the way to an average)."""
+    found = nonnegative(name, value)
+    worst = max((0, 1, 10**6), key=lambda k: float(found(k)))
+    if float(found(worst)) >= 1:
+        require.fail(name, "below 1 at every step", f"{float(found(worst)):g} at step {worst}")
+    return found
+
+
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _POWER = re.compile(
     rf"^\s*(?:({_NUMBER})\s*\*?\s*)?\(k\s*\+\s*({_NUMBER})\)\s*(?:\^|\*\*)\s*\(?({_NUMBER})\)?\s*$"

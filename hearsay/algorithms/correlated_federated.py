@@ -38,15 +38,24 @@ Federated Learning With Correlated Noise.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
 
 import jax
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay.base import Algorithm, Finding, Inbox, Noise, Private, per_agent_rates
+from hearsay.base import (
+    Algorithm,
+    Inbox,
+    Magnitudes,
+    Noise,
+    Private,
+    State,
+    per_agent_rates,
+)
 from hearsay.graphs import Graph
 from hearsay.mechanisms.factorized.kinds import FACTORIZATIONS, Factorization, factorization
 from hearsay.mechanisms.factorized.stream import device_rows, draw_rounds
@@ -56,39 +65,62 @@ from hearsay.problems.losses.domains import Domain
 from hearsay.problems.losses.linear import LinearLoss
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Arrivals, Cyclic, Fresh, Sampling, Sized, Subset
-from hearsay.schedules import Constant, SampleSize, Schedule, nonnegative
+from hearsay.schedules import Constant, SampleSize, Schedule
 
-
-class State(NamedTuple):
-    params: jax.Array
+if TYPE_CHECKING:
+    from hearsay.algorithms.theory.findings import Finding
 
 
 class Message(NamedTuple):
+    """What a learner has learnt in a round; also the draws of its noise."""
+
     update: Any
 
 
 class Rates(NamedTuple):
+    """eta, eta eta_g tau and V."""
+
     step: Any
     server: Any
     noise: Any
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
 class CorrelatedFederated(Algorithm):
     """Online federated learning with matrix-factorized noise (paper P4).
 
-    step: the local rate eta (a constant). server: eta_g. horizon: the rounds R that the noise
-    is planned for. factorization: "toeplitz", "tree", "dense", "blt", "banded", "identity"
-    (independent noise). width: the bands of "banded" (16) or the buffers of "blt" (4),
-    unless given. noise: the standard deviation V, one constant or one per learner. sampling:
-    Fresh(tau), the records of a round in order; Cyclic(tau) and Subset(tau) go through a data set
-    again and again.
+    Args:
+      step: the local rate eta (a constant).
+      server: eta_g.
+      horizon: the rounds R that the noise is planned for.
+      factorization: "toeplitz", "tree", "dense", "blt", "banded", "identity" (independent noise).
+      width: the bands of "banded" (16) or the buffers of "blt" (4), unless given.
+      noise: the standard deviation V, one constant or one per learner.
+      mechanism: "gaussian".
+      sampling: Fresh(tau), the records of a round in order; Cyclic(tau) and Subset(tau) go through
+        a data set again and again.
+      average: read out a running average of the models.
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.correlated_federated(step=0.1, horizon=200, factorization="tree").local_steps
+      5
     """
 
-    name: ClassVar[str] = "correlated-federated"
     channels: ClassVar[dict[str, str]] = {"update": "average"}
+    message: ClassVar[type] = Message
     gradient_at_state: ClassVar[bool] = False
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
+        "federated-independent": {"factorization": "identity", "width": None},
+        "federated-noiseless": {
+            "factorization": "identity",
+            "width": None,
+            "noise": Constant(0.0),
+        },
+    }
 
+    name: str = "correlated-federated"
     step: Schedule = Constant(0.1)
     server: float = 1.0
     horizon: int = 1000
@@ -100,7 +132,6 @@ class CorrelatedFederated(Algorithm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "step", nonnegative("step", self.step))
         require.settle(
             self,
             server=require.positive,
@@ -157,9 +188,6 @@ class CorrelatedFederated(Algorithm):
         assert size is not None
         return size
 
-    def init(self, params: jax.Array) -> State:
-        return State(params)
-
     def draw(self, key: jax.Array, params: jax.Array) -> Message:
         raise NotImplementedError("noise is correlated over rounds: see draws")
 
@@ -169,19 +197,16 @@ class CorrelatedFederated(Algorithm):
     def constants(self, dtype: Any) -> Any:
         return device_rows(self.factors, dtype)
 
-    def prepare(self, state: State, batch, rates: Rates) -> tuple[Message, State]:
+    def prepare(self, state: State, batch: Any, rates: Rates) -> tuple[Message, State]:
         moved = state.params - batch.descended(state.params, rates.step)
         update = moved / (rates.step * batch.weights.shape[0])  # line 10
         return Message(Private(update, rates.noise)), state
 
     def update(
-        self, state: State, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain
+        self, state: State, sent: Message, inbox: Inbox, batch: Any, rates: Rates, domain: Domain
     ) -> State:
         mean = inbox.total.update + inbox.own.update * sent.update
         return State(domain.project(state.params - rates.server * mean))  # line 15
-
-    def predict(self, state: State) -> jax.Array:
-        return state.params
 
     def rates(self, steps: np.ndarray, agents: int) -> Rates:
         shape, local = (len(steps), agents), self.step(steps)[:, None]
@@ -192,15 +217,15 @@ class CorrelatedFederated(Algorithm):
             per_agent_rates(self.noise, steps, agents),
         )
 
-    @property
-    def step_size(self) -> Schedule:
-        return self.step
-
-    def leak(self, graph: Graph, agent: int) -> Schedule:
+    def leak(self, heard: float) -> Schedule:
         return Constant(1.0)  # the model is on the transcript: nothing private survives a round
 
     def releases(self, agent: int, curvature: tuple[float, float]) -> tuple[Release, ...]:
         return (Release("update", self.noise_for(agent), state=0.0, fresh=1.0),)
+
+    def magnitudes(self, steps: np.ndarray, agents: int) -> Magnitudes:
+        server = self.rates(steps, agents).server[:, 0]
+        return Magnitudes(coupling=server, tracking=0.0, resolution=0.0)
 
     def sensitivities(self, problem: Problem) -> list[tuple[float, str, tuple[Assumption, ...]]]:
         """Every true bound on how far one record moves a round's update:
@@ -304,36 +329,3 @@ class CorrelatedFederated(Algorithm):
             return None
         rho = (problem.change / self.local_steps * self.factors.sensitivity / level) ** 2 / 2
         return rho + 2 * math.sqrt(rho * math.log(1 / delta))
-
-
-@dataclass(frozen=True, kw_only=True)
-class FederatedIndependent(CorrelatedFederated):
-    """The same with independent noise in every round (as Liu et al. 2023 add it)."""
-
-    name: ClassVar[str] = "federated-independent"
-
-    factorization: str = "identity"
-
-
-@dataclass(frozen=True, kw_only=True)
-class FederatedNoiseless(CorrelatedFederated):
-    """The same without noise (Mitra et al. 2021): no privacy, and no option to add any."""
-
-    name: ClassVar[str] = "federated-noiseless"
-
-    factorization: str = "identity"
-    noise: Noise = Constant(0.0)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.noise != Constant(0.0):
-            given = (
-                [str(level) for level in self.noise]
-                if isinstance(self.noise, tuple)
-                else str(self.noise)
-            )
-            require.fail(
-                "noise",
-                "left out for federated-noiseless (federated-independent adds noise)",
-                given,
-            )

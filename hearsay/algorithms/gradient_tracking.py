@@ -15,8 +15,7 @@ y_i = sum_i g_i at every step.
 The paper prints two algorithms. Its agents' update (4), (6) keeps 1 - beta sum_j C_ij of the own
 tracker, a row sum, and uses no noise of its own; every proof rests on the compact form (7), (8),
 with column sums and the agent's own noisy values. On an unbalanced graph the former does not
-converge even without noise. It is here as variant="printed", for comparison only: no budget is
-offered for it.
+converge even without noise; experiments/printed_tracking.py has it, for comparison only.
 
 What the code keeps instead of y is the drift z_i = y_i - g_i, with z_i(0) = 0 and
 z_i(k+1) = z_i(k) + beta (...): a function of the transcript. So is everything in (7) but
@@ -32,154 +31,117 @@ Distributed Stochastic Optimization over Directed Graphs.
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay.base import Algorithm, Finding, Inbox, Noise, Private, as_noise, per_agent_rates
+from hearsay.base import Algorithm, Inbox, Magnitudes, Noise, Private
 from hearsay.graphs import Graph
 from hearsay.privacy.recursion import Release, forward
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Cyclic, Sampling, Sized
-from hearsay.schedules import Constant, PowerLaw, SampleSize, Schedule, nonnegative
+from hearsay.schedules import Constant, PowerLaw, SampleSize, Schedule
+
+if TYPE_CHECKING:
+    from hearsay.algorithms.theory.findings import Finding
 
 
 class State(NamedTuple):
+    """The model, the drift z = y - g, and the tracker y once this step's gradient is known."""
+
     params: jax.Array
-    drift: jax.Array  # z = y - g
-    tracker: jax.Array  # y, once this step's gradient is known
+    drift: jax.Array
+    tracker: jax.Array
 
 
 class Message(NamedTuple):
+    """The model and the tracker; also the draws of their noise."""
+
     params: Any
     tracker: Any
 
 
-class Rates(NamedTuple):
-    step: Any
-    coupling: Any
-    tracking: Any
-    noise: Any
-    tracker_noise: Any
-
-
+@final
 @dataclass(frozen=True, kw_only=True)
 class GradientTracking(Algorithm):
     """Gradient tracking over directed graphs (paper P2).
 
-    step, coupling, tracking: the schedules gamma, alpha and beta (constants in the paper's
-    schemes). noise: the Laplace scale (or the Gaussian's standard deviation) on states;
-    tracker_noise: on trackers, the same unless given. Each one schedule, or one per agent.
-    sampling: the sampler with its sample size m. variant: "compact", or "printed" for comparison
-    only. average: read out a running average of the models.
-
     `scheme_s1` and `scheme_s2` build the paper's two schemes for a planned horizon.
+
+    Args:
+      step: gamma (a constant in the paper's schemes, as are the next two).
+      coupling: alpha.
+      tracking: beta.
+      noise: the Laplace scale (or the Gaussian's standard deviation) on states, one schedule or
+        one per agent.
+      tracker_noise: the same on trackers; that of the states unless given.
+      mechanism: "laplace" or "gaussian".
+      sampling: the sampler with its sample size m.
+      average: read out a running average of the models.
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.gradient_tracking(step=0.05, noise="2*(k+1)^0.1").tracker_noise
+      PowerLaw(scale=2.0, exponent=0.1, shift=1.0)
     """
 
-    name: ClassVar[str] = "gradient-tracking"
+    channels: ClassVar[dict[str, str]] = {"params": "coupling", "tracker": "pushing"}
+    message: ClassVar[type] = Message
 
+    name: str = "gradient-tracking"
     step: Schedule = Constant(0.05)
     coupling: Schedule = Constant(0.2)
     tracking: Schedule = Constant(0.2)
     noise: Noise = PowerLaw(1.0, 0.1)
     tracker_noise: Noise | None = None
-    variant: str = "compact"
     mechanism: str = "laplace"
     sampling: Sampling = field(default_factory=Cyclic)
 
     def __post_init__(self) -> None:
+        if self.tracker_noise is None:
+            object.__setattr__(self, "tracker_noise", self.noise)
         super().__post_init__()
-        require.settle(self, step=nonnegative, coupling=nonnegative, tracking=nonnegative)
-        other = self.noise if self.tracker_noise is None else as_noise(self.tracker_noise)
-        object.__setattr__(self, "tracker_noise", other)
-        require.one_of("variant", self.variant, ["compact", "printed"])
-
-    @property
-    def channels(self) -> Mapping[str, str]:  # type: ignore[override]
-        return {
-            "params": "coupling",
-            "tracker": "pushing" if self.variant == "compact" else "pulling",
-        }
 
     def init(self, params: jax.Array) -> State:
         return State(params, jnp.zeros_like(params), jnp.zeros_like(params))
 
-    def draw(self, key: jax.Array, params: jax.Array) -> Message:
-        return Message(self.fresh_noise(key, params, 0), self.fresh_noise(key, params, 1))
-
-    def prepare(self, state: State, batch, rates: Rates) -> tuple[Message, State]:
+    def prepare(self, state: State, batch: Any, rates: Any) -> tuple[Message, State]:
         tracker = state.drift + batch.gradient(state.params)
         message = Message(Private(state.params, rates.noise), Private(tracker, rates.tracker_noise))
         return message, state._replace(tracker=tracker)
 
     def update(
-        self, state: State, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain
+        self, state: State, sent: Message, inbox: Inbox, batch: Any, rates: Any, domain: Domain
     ) -> State:
-        own = sent if self.variant == "compact" else Message(state.params, state.tracker)
-        pull = inbox.total.params + inbox.own.params * own.params  # sum_j R_ij (xn_j - xn_i)
+        pull = inbox.total.params + inbox.own.params * sent.params  # sum_j R_ij (xn_j - xn_i)
         # sum_j C_ij yn_j - (sum_j C_ji) yn_i.
-        push = inbox.total.tracker + inbox.own.tracker * own.tracker
+        push = inbox.total.tracker + inbox.own.tracker * sent.tracker
         params = state.params + rates.coupling * pull - rates.step * state.tracker  # (7)
         # (8)
         return State(domain.project(params), state.drift + rates.tracking * push, state.tracker)
 
-    def predict(self, state: State) -> jax.Array:
-        return state.params
-
-    def rates(self, steps: np.ndarray, agents: int) -> Rates:
-        assert self.tracker_noise is not None
-        laws = (self.step, self.coupling, self.tracking, self.noise, self.tracker_noise)
-        return Rates._make(per_agent_rates(law, steps, agents) for law in laws)
-
-    def with_noise(self, factors: Sequence[float]) -> Algorithm:
-        """Both noises of agent i multiplied by factors[i]."""
-        trackers = tuple(self.tracker_noise_for(i).scaled(f) for i, f in enumerate(factors))
-        both = super().with_noise(factors)
-        return replace(both, tracker_noise=trackers[0] if len(set(trackers)) == 1 else trackers)  # type: ignore[call-arg]
-
-    def tracker_noise_for(self, agent: int) -> Schedule:
-        noise = self.tracker_noise
-        assert noise is not None
-        return noise[agent] if isinstance(noise, tuple) else noise
-
-    @property
-    def step_size(self) -> Schedule:
-        return self.step
-
-    def leak(self, graph: Graph, agent: int) -> Schedule:
+    def leak(self, heard: float) -> Schedule:
         return Constant(0.0)
 
     def releases(self, agent: int, curvature: tuple[float, float]) -> tuple[Release, ...]:
         reaction = max(abs(curvature[0]), abs(curvature[1]))
         return (
             Release("params", self.noise_for(agent)),
-            Release("tracker", self.tracker_noise_for(agent), state=reaction, fresh=1.0),
+            Release("tracker", self.noise_for(agent, "tracker_noise"), state=reaction, fresh=1.0),
         )
 
-    @property
-    def uncertified(self) -> str:
-        return "no budget is offered for the printed variant" if self.variant == "printed" else ""
+    def magnitudes(self, steps: np.ndarray, agents: int) -> Magnitudes:
+        return Magnitudes(
+            coupling=self.coupling(steps), tracking=self.tracking(steps), resolution=0.0
+        )
 
     def check(self, graph: Graph, problem: Problem) -> None:
         super().check(graph, problem)
-        if self.variant == "printed":
-            warnings.warn(
-                "variant='printed' does not converge on unbalanced graphs and has no certificate",
-                stacklevel=3,
-            )
-        if isinstance(self.tracker_noise, tuple) and len(self.tracker_noise) != graph.agents:
-            require.fail(
-                "tracker_noise",
-                f"one schedule, or one for each of the {graph.agents} agents",
-                f"{len(self.tracker_noise)} schedules",
-            )
         graph.require_common_root()
         for name, law, sums, what in (
             ("coupling", self.coupling, graph.row_sums, "weights it hears states with"),
@@ -203,7 +165,7 @@ class GradientTracking(Algorithm):
             )
 
     def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
-        from hearsay.algorithms.theory import gradient_tracking
+        from hearsay.algorithms.theory.gradient_tracking import gradient_tracking
 
         return gradient_tracking(self, graph, problem)
 
@@ -231,7 +193,7 @@ class GradientTracking(Algorithm):
         )[:-1]
         with np.errstate(divide="ignore", invalid="ignore"):
             total = np.sum(state / self.noise_for(agent)(k)) + np.sum(
-                tracker / self.tracker_noise_for(agent)(k)
+                tracker / self.noise_for(agent, "tracker_noise")(k)
             )
         # The paper's C is about l1.
         factor = 1.0 if problem.norm == "l1" else math.sqrt(problem.dimension)

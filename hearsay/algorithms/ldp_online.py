@@ -33,51 +33,48 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, final
 
-import jax
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay.base import Algorithm, Finding, Inbox, Noise, Private, per_agent_rates
+from hearsay.base import Algorithm, Inbox, Magnitudes, Message, Noise, Private, State
 from hearsay.graphs import Graph
 from hearsay.privacy.recursion import Release, forward
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import History, Sampling
-from hearsay.schedules import Constant, PowerLaw, Schedule, nonnegative
+from hearsay.schedules import Constant, PowerLaw, Schedule
+
+if TYPE_CHECKING:
+    from hearsay.algorithms.theory.findings import Finding
 
 
-class State(NamedTuple):
-    params: jax.Array
-
-
-class Message(NamedTuple):
-    params: Any
-
-
-class Rates(NamedTuple):
-    step: Any
-    coupling: Any
-    noise: Any
-
-
+@final
 @dataclass(frozen=True, kw_only=True)
 class LdpOnline(Algorithm):
     """Locally private online learning (paper P1).
 
-    step, coupling: the schedules lambda_t and gamma_t. noise: the Laplace scale b_t (or the
-    Gaussian's standard deviation), one schedule or one per agent. feedback: couple through the
-    agent's own noisy message. mechanism: "laplace" or "gaussian". sampling: History() as in the
-    paper; Fresh() uses each step's records only. average: read out a running average of the models.
+    Args:
+      step: lambda_t.
+      coupling: gamma_t.
+      noise: the Laplace scale b_t (or the Gaussian's standard deviation), one schedule or one
+        per agent.
+      feedback: couple through the agent's own noisy message.
+      mechanism: "laplace" or "gaussian".
+      sampling: History() as in the paper; Fresh() uses each step's records only.
+      average: read out a running average of the models.
 
-    Example: ldp_online(step=PowerLaw(1, -0.77), coupling=PowerLaw(1, -0.65), noise=[PowerLaw(1,
-    0.1 + 0.01 * i) for i in range(1, 6)])
+    Example:
+      >>> import hearsay as hs
+      >>> scales = [hs.PowerLaw(1, 0.1 + 0.01 * i) for i in range(1, 6)]
+      >>> hs.ldp_online(step="(k+1)^-0.77", coupling="(k+1)^-0.65", noise=scales).noise_for(4)
+      PowerLaw(scale=1.0, exponent=0.15000000000000002, shift=1.0)
     """
 
-    name: ClassVar[str] = "ldp-online"
     channels: ClassVar[dict[str, str]] = {"params": "coupling"}
 
+    name: str = "ldp-online"
     step: Schedule = PowerLaw(1.0, -0.77)
     coupling: Schedule = PowerLaw(1.0, -0.65)
     noise: Noise = PowerLaw(1.0, 0.1)
@@ -87,20 +84,13 @@ class LdpOnline(Algorithm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require.settle(self, step=nonnegative, coupling=nonnegative)
         require.flag("feedback", self.feedback)
 
-    def init(self, params: jax.Array) -> State:
-        return State(params)
-
-    def draw(self, key: jax.Array, params: jax.Array) -> Message:
-        return Message(self.fresh_noise(key, params))
-
-    def prepare(self, state: State, batch, rates: Rates) -> tuple[Message, State]:
+    def prepare(self, state: State, batch: Any, rates: Any) -> tuple[Message, State]:
         return Message(Private(state.params, rates.noise)), state  # line 5
 
     def update(
-        self, state: State, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain
+        self, state: State, sent: Message, inbox: Inbox, batch: Any, rates: Any, domain: Domain
     ) -> State:
         own = sent.params if self.feedback else state.params
         pull = inbox.total.params + inbox.own.params * own  # sum_j w_ij (y_j - own)
@@ -108,31 +98,21 @@ class LdpOnline(Algorithm):
         moved = state.params + rates.coupling * pull - rates.step * batch.gradient(state.params)
         return State(domain.project(moved))  # line 8
 
-    def predict(self, state: State) -> jax.Array:
-        return state.params
-
-    def rates(self, steps: np.ndarray, agents: int) -> Rates:
-        laws = (self.step, self.coupling, self.noise)
-        return Rates._make(per_agent_rates(law, steps, agents) for law in laws)
-
-    @property
-    def step_size(self) -> Schedule:
-        return self.step
-
-    def leak(self, graph: Graph, agent: int) -> Schedule:
-        return (
-            Constant(0.0) if self.feedback else self.coupling.scaled(float(graph.row_sums[agent]))
-        )
+    def leak(self, heard: float) -> Schedule:
+        return Constant(0.0) if self.feedback else self.coupling.scaled(heard)
 
     def releases(self, agent: int, curvature: tuple[float, float]) -> tuple[Release, ...]:
         return (Release("params", self.noise_for(agent)),)
+
+    def magnitudes(self, steps: np.ndarray, agents: int) -> Magnitudes:
+        return Magnitudes(coupling=self.coupling(steps), tracking=0.0, resolution=0.0)
 
     def check(self, graph: Graph, problem: Problem) -> None:
         super().check(graph, problem)
         graph.require_symmetric()
 
     def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
-        from hearsay.algorithms.theory import ldp_online
+        from hearsay.algorithms.theory.ldp_online import ldp_online
 
         return ldp_online(self, graph, problem)
 

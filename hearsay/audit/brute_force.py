@@ -108,10 +108,8 @@ def allowed(
         else:
             for release, gap in zip(account.releases, certified(account, steps), strict=True):
                 each = gap / release.scale(k)
-                if release.name in names:
-                    limit[names.index(release.name)] = each
-                else:  # a noisy gradient is seen in the message after it
-                    limit[0, 1:] = each[:-1]
+                shown = each[: steps - release.delay]
+                limit[names.index(release.name), release.delay :] = shown
         found.append(limit)
     return np.minimum.reduce(found)
 

@@ -19,7 +19,6 @@ import numpy as np
 
 from hearsay.algorithms import QuantizedDsgd
 from hearsay.audit.messages import (
-    COINS,
     Game,
     Scene,
     Transcript,
@@ -232,7 +231,7 @@ def _nearest(
     """
     if algorithm.mechanism == "ternary" or isinstance(algorithm, QuantizedDsgd):
         return jnp.ones(())
-    names = [name for name in algorithm.channels if name not in COINS]
+    names = [name for name in algorithm.channels if name not in algorithm.coins]
     places = [list(algorithm.channels).index(name) for name in names]
     parts, _ = _residuals(sent, values, scales)
     found = jnp.stack([parts[p] for p in places], axis=1)  # (time, field, d)

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay.algorithms import CorrelatedFederated, Dsgd, QuantizedDsgd
-from hearsay.base import Algorithm, Inbox
+from hearsay.algorithms import Dsgd, QuantizedDsgd
+from hearsay.base import Algorithm, Inbox, noise_fields
 from hearsay.graphs import Graph
 from hearsay.graphs.channels import mixer
 from hearsay.problems.losses.domains import Domain
@@ -27,6 +27,7 @@ from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Arrivals, Records, Sampling, Window
 from hearsay.schedules import Constant
 from hearsay.simulation import keys
+from hearsay.simulation.program import kernel
 
 
 class Transcript(NamedTuple):
@@ -48,7 +49,7 @@ class Game(NamedTuple):
 
 
 def game(algorithm: Algorithm, problem: Problem) -> Game:
-    return Game(algorithm.kernel, problem.loss, problem.domain, problem.arrivals)
+    return Game(kernel(algorithm), problem.loss, problem.domain, problem.arrivals)
 
 
 class Scene(NamedTuple):
@@ -82,17 +83,12 @@ def scene(algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, step
     )  # fmt: skip
 
 
-# Draws that decide something without looking at the data (who is awake, which coordinates are kept,
-# which way to round): an adversary may know them.
-COINS = ("awake", "kept", "rounding")
-
-
-def with_noise_draws(draws: Any, value: float) -> Any:
-    """The same draws with all noise set to one number, coins left as they are."""
-    fields = type(draws)._fields
-    return draws._replace(
-        **{f: jnp.full_like(getattr(draws, f), value) for f in fields if f not in COINS}
-    )
+def with_noise_draws(algorithm: Algorithm, draws: Any, value: float) -> Any:
+    """The same draws with all noise set to one number; coins, which an adversary may know, are
+    left as they are.
+    """
+    noises = [name for name in type(draws)._fields if name not in algorithm.coins]
+    return draws._replace(**{name: jnp.full_like(getattr(draws, name), value) for name in noises})
 
 
 def silent_draws(algorithm: Algorithm, scene: Scene) -> Any:
@@ -122,8 +118,8 @@ def follow(
         batch, sampler = algorithm.sampling.batch(
             sampler, loss, records, k, window, arrivals, keys.at(scene.key, k)
         )
-        unit, _ = algorithm.send(with_noise_draws(draw, 1.0), state, batch, rate)
-        message, state = algorithm.send(with_noise_draws(draw, 0.0), state, batch, rate)
+        unit, _ = algorithm.send(with_noise_draws(algorithm, draw, 1.0), state, batch, rate)
+        message, state = algorithm.send(with_noise_draws(algorithm, draw, 0.0), state, batch, rate)
         make = type(message)
         inbox = Inbox(make(*transcript.heard), make(*scene.own))
         state = algorithm.update(state, make(*transcript.sent), inbox, batch, rate, domain)
@@ -151,8 +147,7 @@ def bare(algorithm: Algorithm) -> Algorithm:
         options["mechanism"] = "laplace"
     levels = algorithm.noise if isinstance(algorithm.noise, tuple) else (algorithm.noise,)
     if all(float(level(0)) == 0 for level in levels):
-        options["noise"] = Constant(1.0)
-        options |= {"tracker_noise": None} if hasattr(algorithm, "tracker_noise") else {}
+        options |= {name: Constant(1.0) for name in noise_fields(type(algorithm))}
     return replace(algorithm, **options) if options else algorithm
 
 
@@ -161,7 +156,7 @@ def whitener(algorithm: Algorithm, steps: int) -> np.ndarray:
     """The matrix (time, time) that makes noise of the steps independent, of variance 1:
     the inverse Cholesky factor of its covariance D D'.
     """
-    if not isinstance(algorithm, CorrelatedFederated):
+    if algorithm.factors is None:
         return np.eye(steps)
     rows = algorithm.factors.increments(0, steps)
     return np.linalg.inv(np.linalg.cholesky(rows @ rows.T))

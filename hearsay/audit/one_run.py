@@ -40,6 +40,7 @@ from hearsay.graphs.channels import mixer
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.losses.linear import Loss
 from hearsay.problems.problem import Problem, as_features
+from hearsay.simulation.program import kernel
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,7 @@ def _scores(
             Inbox(total, type(heard[k])(*public.own)),
             jnp.asarray(heard[k + 1].params[agent]),
             rate,
-            algorithm=algorithm.kernel,
+            algorithm=kernel(algorithm),
             loss=problem.loss,
             domain=problem.domain,
         )

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay.base import Algorithm, held_rates
+from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.graphs.channels import mixer
 from hearsay.problems.losses.domains import Domain
@@ -25,6 +25,7 @@ from hearsay.problems.problem import Problem, as_features
 from hearsay.problems.sampling.batches import Blocks, Prefix, Window
 from hearsay.problems.sampling.samplers import Arrivals, Records
 from hearsay.simulation import engine, keys
+from hearsay.simulation.program import held_rates, kernel
 
 
 class Public(NamedTuple):
@@ -87,10 +88,10 @@ def overhear(
         keys.sampling_keys(problem.seed, agents),
         algorithm.constants(dtype),
     )
-    carry = engine.start(algorithm.kernel, problem, setting, seeds, 0.0)
+    carry = engine.start(kernel(algorithm), problem, setting, seeds, 0.0)
     states, sampler, heard = engine.pick(carry.states, 0), carry.sampler, []
     steps = np.arange(require.count("rounds", rounds), dtype=np.int32)
-    rates = held_rates(algorithm.rates(steps, agents), dtype)
+    rates = held_rates(algorithm, steps, agents, dtype)
     windows = algorithm.sampling.windows(steps, problem.counts, problem.arrivals)
     for k in steps:
         rate, window = engine.pick((rates, windows), int(k))
@@ -101,7 +102,7 @@ def overhear(
             k,
             rate,
             window,
-            algorithm=algorithm.kernel,
+            algorithm=kernel(algorithm),
             loss=problem.loss,
             domain=problem.domain,
             arrivals=problem.arrivals,

@@ -120,8 +120,8 @@ def dearest_row(
         (r.state * moved + r.fresh * weights.T) / r.scale(np.arange(steps))
         for r in account.releases
     )
-    lagged = account.releases[0].name not in algorithm.channels
-    return int(np.argmax(each[:, step - lagged] if step >= 0 else each.sum(axis=1)))
+    delay = account.releases[0].delay
+    return int(np.argmax(each[:, step - delay] if step >= 0 else each.sum(axis=1)))
 
 
 def label_range(loss: LinearLoss) -> tuple[float, float]:

@@ -46,6 +46,7 @@ from hearsay.graphs import Graph
 from hearsay.graphs.channels import mixer
 from hearsay.problems.problem import Problem
 from hearsay.simulation import engine, keys
+from hearsay.simulation.program import kernel
 
 _NUMBERS, _MOST_RUNS = 400_000, 2000  # residuals that are wanted, and the most runs for them
 _BYTES, _SHOWN = 2**27, 20_000
@@ -200,7 +201,7 @@ def collect(
             rates,
             windows,
             real=game(algorithm, problem),
-            claimed=claimed.kernel,
+            claimed=kernel(claimed),
         )
         found.append(jax.tree.map(np.asarray, part))
         progress(min(begin + chunk, runs), runs)
@@ -323,11 +324,13 @@ def asked(
         scale, k = field.scale, np.arange(field.scale.shape[1])
         wrong, seen = 0, 0
         for agent in range(scale.shape[2]):
-            one, law = scale[:, :, agent], claimed.step_noise(k, agent, graph.agents)
+            one = scale[:, :, agent]
             releases = {r.name: r for r in claimed.releases(agent, (0.0, 0.0))}
             # Some step before the message made its noise, or there is none.
-            if law is not None and name == "params":
-                near = np.stack([np.abs(one - s) <= step * s for s in law])
+            if name in releases and releases[name].delay:
+                laws = claimed.magnitudes(k, graph.agents).delayed
+                assert laws is not None
+                near = np.stack([np.abs(one - s) <= step * s for s in laws[:, agent]])
                 before = np.arange(len(k))[:, None] < k[None]
                 wrong += int(np.sum((one != 0) & ~np.any(near & before[:, None, :, None], axis=0)))
                 seen += one.size

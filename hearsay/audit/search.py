@@ -34,7 +34,6 @@ from jax.flatten_util import ravel_pytree
 from hearsay import _validate as require
 from hearsay.audit.brute_force import allowed
 from hearsay.audit.messages import (
-    COINS,
     Game,
     Scene,
     Transcript,
@@ -210,7 +209,7 @@ def _starts(
     reach = min(problem.domain.reach(d), 10.0) * wide[:, None, None]
 
     def walk(name: str, total: float) -> jax.Array:
-        if name in COINS:
+        if name in algorithm.coins:
             return jnp.full((count, steps), total)
         return jnp.asarray(
             reach * rng.choice([-1.0, 1.0], (count, 1, 1)) * rng.uniform(0.5, 1, (count, steps, d))
@@ -231,7 +230,7 @@ def _ranges(algorithm: Algorithm, problem: Problem, begin: Variables) -> Variabl
     """How far one unit of a climb moves each variable; coins stay."""
     loss, (low, top) = problem.linear, label_range(problem.linear)
     reach = min(problem.domain.reach(problem.dimension), 10.0)
-    steps = [0.0 if name in COINS else reach for name in algorithm.channels]
+    steps = [0.0 if name in algorithm.coins else reach for name in algorithm.channels]
     walk = tuple(
         jnp.full_like(part[0], size)
         for part, size in zip(begin.transcript.sent, steps, strict=True)

@@ -6,6 +6,7 @@ Everything it does, it does through the library; only the cli files know typer a
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import os
 import sys
@@ -127,7 +128,9 @@ def certify(
     if not json:
         console.print(f"\n{algorithm_line(algorithm)}", soft_wrap=True, highlight=False)
     if theory and not json:
-        theory_table(algorithm.findings(graph, problem))
+        from hearsay.algorithms.theory.findings import findings
+
+        theory_table(findings(algorithm, graph, problem))
     if not certificate.finite:
         raise typer.Exit(3)
 
@@ -467,7 +470,8 @@ def _with_noise(config: Any, names: Sequence[str] = ()) -> Any:
     given = config.privacy.get("epsilon") is not None or config.algorithm.get("noise") is not None
     config = config if given else config.merged({"privacy": {"epsilon": 10.0}})
     names = names or [config.algorithm.get("name", "ldp-online")]
-    default = {getattr(REGISTRY.get(name), "mechanism", "laplace") for name in names}
+    builders = [REGISTRY[name] for name in names if name in REGISTRY]
+    default = {inspect.signature(b).parameters["mechanism"].default for b in builders}
     kinds = {config.algorithm["mechanism"]} if "mechanism" in config.algorithm else default
     if config.delta is None and kinds & {"gaussian", "ternary"}:
         console.print("delta = 1e-05, because none was given (--delta)", style="yellow")

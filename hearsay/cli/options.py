@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hearsay.algorithms.registry import ENTRIES
 from hearsay.cli import folders
 from hearsay.config import Config, load
 
@@ -115,11 +116,7 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
     "seeds": ("run", "seeds", int, "Noise seeds to run side by side."),
     "device": ("run", "device", str, "cpu or gpu: where to compute (default: the best there is)."),
 }
-_NAMES = (
-    "ldp-online, gradient-tracking, output-perturbation, gradient-perturbation,"
-    " correlated-federated, dsgd, dola, pdop, adp2sgd, sdm-dsgd, ternary-dsgd, quantized-dsgd,"
-    " weighted-erm, federated-independent, federated-noiseless"
-)
+_NAMES = ", ".join(ENTRIES)
 
 
 def configurable(

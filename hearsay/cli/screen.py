@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from typing import Any
 
 from rich.console import Console
@@ -94,9 +93,8 @@ def plan_table(plan: Any) -> None:
     """The schedules of a plan and what they promise."""
     table = Table(title="The plan", show_header=False)
     algorithm = plan.algorithm
-    for f in fields(algorithm):
-        value = getattr(algorithm, f.name)
-        table.add_row(f.name, few(value, "\n") if isinstance(value, tuple) else str(value))
+    for name, value in algorithm.options.items():
+        table.add_row(name, few(value, "\n") if isinstance(value, tuple) else str(value))
     promise = (
         "no theorem promises one"
         if plan.rate is None
@@ -151,7 +149,7 @@ def hint(result: Any) -> None:
 
 def algorithm_line(algorithm: Any) -> str:
     """The configuration that a certificate speaks of."""
-    values = {f.name: getattr(algorithm, f.name) for f in fields(algorithm)}
+    values = algorithm.options
     shown = (
         f"{k} {few(v, ' | ') if isinstance(v, tuple) else v}"
         for k, v in values.items()

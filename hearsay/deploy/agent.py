@@ -287,7 +287,8 @@ class Agent:
         depend on who came first.
         """
         limit, names, dtype = self._loudest, self.network.names, self.steps.dtype
-        ranges = {field: self.plan.algorithm.ranges.get(field, (-limit, limit)) for field in sent}
+        coins = self.plan.algorithm.coins
+        ranges = {field: (0.0, 1.0) if field in coins else (-limit, limit) for field in sent}
         sent = {field: within(values, *ranges[field]) for field, values in sent.items()}
         total, own = {}, {}
         for field, channel in self.plan.algorithm.channels.items():

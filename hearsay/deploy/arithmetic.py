@@ -26,8 +26,8 @@ cancel later. So
        Phi_e(k+1) <= l_k Phi_e(k) + off_k,  off_k = 2 (sqrt(d) r_k + 2 u (d + 16) R),  Phi_e(0) = 0,
 
    is added to Phi at every step, whichever steps use the record. A message whose noise is that of
-   a step (gradient perturbation, `step_noise`) moves by off_k more; a tracker by
-   2 sqrt(d) u (16 (G + D_k) + P_k) more.
+   the step before it (gradient perturbation, a release with delay 1) moves by off_k more; a
+   tracker by 2 sqrt(d) u (16 (G + D_k) + P_k) more.
 
 A tracker's drift is z(k+1) = (1 - beta c) z(k) + beta (heard - c (g + noise)) with beta c < 1,
 so |z(k+1)| <= |z(k)| + beta_k w H: D_k is the sum. It is the same in both runs, and rounds alike;
@@ -48,7 +48,7 @@ import math
 
 import numpy as np
 
-from hearsay.base import Algorithm
+from hearsay.base import Algorithm, noise_rates
 from hearsay.graphs import Graph
 from hearsay.mechanisms import rounding
 from hearsay.privacy.recursion import Account, forward
@@ -68,7 +68,7 @@ def loudest(algorithm: Algorithm, problem: Problem, graph: Graph, messages: int)
         2 * reach
         + 16 * graph.agents * gradient
         + _UNHEARD_OF * math.sqrt(messages) * noise
-        + getattr(algorithm, "resolution", 0.0)
+        + algorithm.magnitudes(np.arange(messages), graph.agents).resolution
     )
 
 
@@ -89,10 +89,12 @@ def extra(
     weight = float(
         graph.row_sums[agent] + graph.handed_out[agent] + graph.pushed.sum(axis=1)[agent]
     )
-    drift = np.append(0.0, np.cumsum(_tracking(algorithm, k) * weight * loud))[:-1]
+    large = algorithm.magnitudes(k, graph.agents)
+    tracking = np.broadcast_to(large.tracking, k.shape)
+    drift = np.append(0.0, np.cumsum(tracking * weight * loud))[:-1]
     size = (
         reach
-        + np.maximum(1.0, _coupling(algorithm, k)) * (2 * weight + 1) * (loud + reach)
+        + np.maximum(1.0, large.coupling) * (2 * weight + 1) * (loud + reach)
         + step * (gradient + drift)
     )
     batch = np.minimum(algorithm.sampling.sizes(k, problem.arrivals), problem.counts[agent])
@@ -100,20 +102,23 @@ def extra(
     off = 2 * _U * (math.sqrt(d) * (_OPERATIONS * size + step * products) + 2 * (d + 16) * reach)
     tracker = 2 * math.sqrt(d) * _U * (_OPERATIONS * (gradient + drift) + products)
     phi = forward(account.recursion.contraction(k), off)[:-1]
-    norm, own = (
-        1.0 if algorithm.mechanism == "gaussian" else math.sqrt(d),
-        algorithm.step_noise(k, agent, graph.agents),
-    )
+    norm = 1.0 if algorithm.mechanism == "gaussian" else math.sqrt(d)
     shifts = []
     for release in account.releases:
         with np.errstate(divide="ignore", invalid="ignore"):
-            if own is None:
+            if not release.delay:
                 shifts.append(
                     norm
                     * (release.state * phi + (tracker if release.fresh else 0.0))
                     / release.scale(k)
                 )
             else:
+                if large.delayed is None:
+                    raise ValueError(
+                        f"magnitudes of {algorithm.name} must tell the scale of its delayed noise,"
+                        " got none"
+                    )
+                own = large.delayed[:, agent]
                 shifts.append(norm * np.append(0.0, np.where(own > 0, off / own, 0.0))[:-1])
     found = np.stack(shifts)
     return (
@@ -175,21 +180,11 @@ def _reach(problem: Problem) -> float:
     return problem.domain.reach(problem.dimension)
 
 
-def _coupling(algorithm: Algorithm, k: np.ndarray) -> np.ndarray:
-    law = getattr(algorithm, "coupling", None)
-    return np.ones(len(k)) if law is None else law(k)
-
-
-def _tracking(algorithm: Algorithm, k: np.ndarray) -> np.ndarray:
-    law = getattr(algorithm, "tracking", None)
-    return np.zeros(len(k)) if law is None else law(k)
-
-
 def _noise(algorithm: Algorithm, graph: Graph, messages: int) -> float:
     """The largest scale of anybody's noise, on the message."""
     k = np.arange(messages)
     fields = algorithm.rates(k, graph.agents)
-    noises = [np.max(value) for name, value in fields._asdict().items() if "noise" in name]
+    noises = [np.max(value) for value in noise_rates(type(algorithm), fields).values()]
     factor = max(1.0, float(np.max(fields.step)))
     if algorithm.factors is not None:
         diagonal, _, others = rounding.rows(algorithm.factors)

@@ -19,6 +19,7 @@ from hearsay.base import Algorithm, Inbox
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Window
 from hearsay.simulation import engine, keys
+from hearsay.simulation.program import averaged, kernel
 
 _BLOCK = 256  # steps whose rates are worked out at once
 _STATIC = ("algorithm", "loss", "domain", "arrivals")
@@ -45,7 +46,7 @@ class Steps:
             problem.dtype,
         )
         self.static = {
-            "algorithm": algorithm.kernel,
+            "algorithm": kernel(algorithm),
             "loss": problem.loss,
             "domain": problem.domain,
             "arrivals": problem.arrivals,
@@ -191,6 +192,6 @@ def _update(
     batch, sampler = _batch(static, carry, records, now)
     state = algorithm.update(carry.state, sent, inbox, batch, now[1], static["domain"])
     readout = (
-        algorithm.averaged(carry.readout, state, jnp.asarray(now[0])) if algorithm.average else ()
+        averaged(algorithm, carry.readout, state, jnp.asarray(now[0])) if algorithm.average else ()
     )
     return Carry(state, readout, sampler)

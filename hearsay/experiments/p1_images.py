@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 
 from hearsay import graphs
-from hearsay.algorithms import Dola, Dsgd, LdpOnline, Pdop
+from hearsay.algorithms import Dsgd, LdpOnline, Pdop
+from hearsay.algorithms.baselines.dola import dola
 from hearsay.base import Algorithm
 from hearsay.experiments.common import Progress, Table, save_tables
 from hearsay.experiments.images import (
@@ -80,7 +81,7 @@ def printed(level: float = math.sqrt(2), spread: float = 0.02) -> LdpOnline:
 def others() -> dict[str, Algorithm]:
     return {
         "dsgd": Dsgd(step=PowerLaw(1.0, -0.71), noise=noise(math.sqrt(2), 0.02)),
-        "dola": Dola(step=PowerLaw(1.0, -0.5), noise=PowerLaw(0.35, -1.0)),
+        "dola": dola(step=PowerLaw(1.0, -0.5), noise=PowerLaw(0.35, -1.0)),
         "pdop": Pdop(step=Geometric(1.0, 0.97), noise=Geometric(0.5, 0.98)),
     }
 

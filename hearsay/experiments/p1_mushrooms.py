@@ -19,7 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from hearsay import graphs
-from hearsay.algorithms import Dola, Dsgd, LdpOnline, Pdop
+from hearsay.algorithms import Dsgd, LdpOnline, Pdop
+from hearsay.algorithms.baselines.dola import dola
 from hearsay.base import Algorithm
 from hearsay.certification import certify, spent_after
 from hearsay.experiments.common import Progress, complete, conditions, simulate, stepped, swept
@@ -56,7 +57,7 @@ def algorithms() -> dict[str, Algorithm]:
             step=PowerLaw(1.0, -0.77), coupling=PowerLaw(1.0, -0.65), noise=noise(1.0)
         ),
         "dsgd": Dsgd(step=PowerLaw(1.0, -0.77), noise=noise(1.0)),
-        "dola": Dola(step=PowerLaw(1.0, -0.5), noise=noise(1.0)),
+        "dola": dola(step=PowerLaw(1.0, -0.5), noise=noise(1.0)),
         "pdop": Pdop(step=Geometric(1.0, 0.999), noise=noise(1.0)),
     }
 

@@ -31,8 +31,9 @@ from typing import Any
 import numpy as np
 
 from hearsay import algorithms, graphs
-from hearsay.algorithms import GradientTracking
-from hearsay.algorithms.theory import s1_findings, s2_findings
+from hearsay.algorithms.baselines.dola import dola
+from hearsay.algorithms.gradient_tracking import GradientTracking, scheme_s1, scheme_s2
+from hearsay.algorithms.theory.gradient_tracking import s1_findings, s2_findings
 from hearsay.base import Algorithm
 from hearsay.certification import Planned, calibrate, certify, planned
 from hearsay.experiments.common import (
@@ -44,6 +45,7 @@ from hearsay.experiments.common import (
     simulate,
     stepped,
 )
+from hearsay.experiments.printed_tracking import PrintedTracking
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import show
 from hearsay.problems.problem import Problem, estimation, logistic, ridge
@@ -75,12 +77,12 @@ def size(algorithm: Algorithm) -> int:
 
 
 def s1(horizon: int, power: float = 0.1, sampling: type[Sized] = Cyclic) -> GradientTracking:
-    return algorithms.scheme_s1(horizon, a=A, p=P, noise=(power, power), sampling=sampling)
+    return scheme_s1(horizon, a=A, p=P, noise=(power, power), sampling=sampling)
 
 
 def s2(horizon: int, base: float = 0.9996, sampling: type[Sized] = Cyclic) -> GradientTracking:
     steps = {"coupling": ALPHA, "tracking": BETA, "step": GAMMA, "growth": GROWTH}
-    return algorithms.scheme_s2(horizon, **steps, noise=(base, base), sampling=sampling)
+    return scheme_s2(horizon, **steps, noise=(base, base), sampling=sampling)
 
 
 def schemes(horizon: int) -> dict[str, GradientTracking]:
@@ -121,7 +123,7 @@ def others(scheme: GradientTracking) -> dict[str, Algorithm]:
             coupling=scheme.coupling, **shared
         ),
         "dsgd": algorithms.Dsgd(**shared),
-        "dola": algorithms.Dola(**{**shared, "step": PowerLaw(float(scheme.step(0)), -0.5)}),
+        "dola": dola(**{**shared, "step": PowerLaw(float(scheme.step(0)), -0.5)}),
         "ternary-dsgd": algorithms.TernaryDsgd(**{**shared, "noise": Constant(THRESHOLD)}),
         "quantized-dsgd": algorithms.QuantizedDsgd(**shared),
         "quantized-dsgd, no noise": algorithms.QuantizedDsgd(**{**shared, "noise": None}),
@@ -347,11 +349,12 @@ def two_forms(steps: int, data_dir: str | None, progress: Progress) -> Table:
     rows, graph = [], graphs.five_agents()
     for index, (name, problem) in enumerate(cases.items()):
         row, reference = [name], Reference(problem)
-        for variant in ("compact", "printed"):
-            form = GradientTracking(**quiet, variant=variant, sampling=History())
+        variants: tuple[type[Algorithm], ...] = (GradientTracking, PrintedTracking)
+        for variant in variants:
+            form = variant(**quiet, sampling=History())
             with warnings.catch_warnings():
                 # Not to converge is the point.
-                warnings.filterwarnings("ignore", message="variant='printed'")
+                warnings.filterwarnings("ignore", message="printed-tracking does not converge")
                 run = simulate(
                     form,
                     problem,

@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from hearsay import graphs
-from hearsay.algorithms import Adp2sgd, Dola, GradientPerturbation, OutputPerturbation, SdmDsgd
+from hearsay.algorithms import Adp2sgd, GradientPerturbation, OutputPerturbation, SdmDsgd
+from hearsay.algorithms.baselines.dola import dola
 from hearsay.certification import calibrate, certify
 from hearsay.experiments.common import (
     Progress,
@@ -86,7 +87,7 @@ def others(form: Any) -> dict[str, Any]:
         "mechanism": "laplace",
         "sampling": BATCH,
     }
-    first = Dola(**shared) if form.name == "output-perturbation" else Adp2sgd(**shared)
+    first: Any = dola(**shared) if form.name == "output-perturbation" else Adp2sgd(**shared)
     return {first.name: first, "sdm-dsgd": SdmDsgd(**shared)}
 
 

@@ -24,7 +24,8 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay import graphs
-from hearsay.algorithms import Dola, OutputPerturbation
+from hearsay.algorithms import Dsgd, OutputPerturbation
+from hearsay.algorithms.baselines.dola import dola
 from hearsay.certification import certify
 from hearsay.experiments.common import Progress, Table, save_tables
 from hearsay.experiments.images import (
@@ -86,9 +87,9 @@ def printed(sampling: type[Sized] = Resample) -> OutputPerturbation:
     )
 
 
-def other() -> Dola:
+def other() -> Dsgd:
     """[42], Li et al. 2018, with the settings of the paper's comparison."""
-    return Dola(
+    return dola(
         step=Constant(0.01), noise=printed().noise, sampling=Subset(SampleSize(Constant(50.0)))
     )
 

@@ -20,7 +20,9 @@ from typing import Any
 import numpy as np
 
 from hearsay import graphs
-from hearsay.algorithms import CorrelatedFederated, FederatedIndependent, FederatedNoiseless
+from hearsay.algorithms import CorrelatedFederated
+from hearsay.algorithms.baselines.federated_independent import federated_independent
+from hearsay.algorithms.baselines.federated_noiseless import federated_noiseless
 from hearsay.algorithms.theory.correlated_federated import bound_of, correlated_federated
 from hearsay.certification import calibrate, certify
 from hearsay.experiments.common import Progress, Table, conditions, save_tables
@@ -49,11 +51,11 @@ def methods(rounds: int, step: float = STEP) -> dict[str, CorrelatedFederated]:
         "MF (i), tree": CorrelatedFederated(factorization="tree", **shared),
         "MF (ii), dense": CorrelatedFederated(factorization="dense", **shared),
         "MF (iii), toeplitz": CorrelatedFederated(factorization="toeplitz", **shared),
-        "independent": FederatedIndependent(**shared),
-        "independent, smaller step": FederatedIndependent(
+        "independent": federated_independent(**shared),
+        "independent, smaller step": federated_independent(
             **{**shared, "step": Constant(SMALLER * step)}
         ),
-        "noiseless": FederatedNoiseless(**shared),
+        "noiseless": federated_noiseless(**shared),
     }
 
 

@@ -26,7 +26,9 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay import graphs
-from hearsay.algorithms import CorrelatedFederated, FederatedIndependent, FederatedNoiseless
+from hearsay.algorithms import CorrelatedFederated
+from hearsay.algorithms.baselines.federated_independent import federated_independent
+from hearsay.algorithms.baselines.federated_noiseless import federated_noiseless
 from hearsay.certification import calibrate
 from hearsay.experiments import images
 from hearsay.experiments.common import Progress, Table, save_tables
@@ -82,9 +84,9 @@ def method(kind: str, rounds: int, tau: int, step: float) -> CorrelatedFederated
         "sampling": Fresh(SampleSize(Constant(float(tau)))),
     }
     if kind == "noiseless":
-        return FederatedNoiseless(**shared)
+        return federated_noiseless(**shared)
     if kind == "independent":
-        return FederatedIndependent(**shared)
+        return federated_independent(**shared)
     return CorrelatedFederated(factorization=KINDS[kind], **shared)
 
 

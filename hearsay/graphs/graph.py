@@ -115,11 +115,6 @@ class Graph:
                 found.update(np.ascontiguousarray(array, kind).tobytes())
         return found.hexdigest()
 
-    def unheard(self, agent: int) -> Graph:
-        """The same graph in a round in which the agent hears nobody."""
-        kept = sparse.diags_array((np.arange(self.agents) != agent).astype(float))
-        return Graph(sparse.csr_array(kept @ self.weights), self.name, self.push)
-
     def to_networkx(self) -> nx.DiGraph:
         """Edge j -> i when agent i hears agent j."""
         return nx.from_scipy_sparse_array(self.weights.T, create_using=nx.DiGraph)

@@ -106,12 +106,16 @@ class Recursion:
 class Release:
     """One message field: its value moves by at most state * Phi(k) + fresh * c_k
     [used at k] in l2.
+
+    delay: 1 where what step k does, and the noise on it, shows in message k + 1 only. It is counted
+    with step k all the same.
     """
 
     name: str
     scale: Schedule
     state: float = 1.0
     fresh: float = 0.0
+    delay: int = 0
 
     def __post_init__(self) -> None:
         require.settle(
@@ -119,7 +123,10 @@ class Release:
             scale=nonnegative,
             state=require.nonnegative_or_infinite,
             fresh=require.nonnegative_or_infinite,
+            delay=require.natural,
         )
+        if self.delay > 1:
+            require.fail("delay", "0 or 1", self.delay)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import jax
@@ -17,6 +16,7 @@ from hearsay.report.page import Html, facts, join, section, table, tag
 from hearsay.schedules import Schedule
 
 if TYPE_CHECKING:
+    from hearsay.base import Algorithm
     from hearsay.simulation.result import Run
 
 _LINES = 20  # different schedules of one option that a page shows
@@ -25,7 +25,7 @@ _LONGEST = 20_000  # characters of code
 
 def configuration(run: Run) -> Html:
     """Every field of the algorithm; schedules as formulas in the step k."""
-    rows = [(f.name, _setting(getattr(run.algorithm, f.name))) for f in fields(run.algorithm)]
+    rows = [(name, _setting(value)) for name, value in run.algorithm.options.items()]
     lead = tag("p", "Schedules are functions of the step k = 0, 1, 2, …")
     return section(
         "Configuration", lead, table(f"{run.algorithm.name}, as it ran", ("option", "value"), rows)
@@ -67,9 +67,10 @@ def reproduction(run: Run) -> Html:
     return section("How to reproduce", lead, tag("pre", tag("code", code)), facts(same))
 
 
-def _written(algorithm: object) -> str:
+def _written(algorithm: Algorithm) -> str:
     """As code that makes it; schedules of very many agents would fill the page."""
-    text = repr(algorithm)
+    options = ", ".join(f"{name}={value!r}" for name, value in algorithm.options.items())
+    text = f"{algorithm.name.replace('-', '_')}({options})"
     return (
         text if len(text) <= _LONGEST else f"...  # repr(run.algorithm), {len(text):,} characters"
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.figure import Figure
 
+from hearsay.algorithms.theory.findings import findings
 from hearsay.certification import unit
 from hearsay.privacy.certificate import show
 from hearsay.problems.sampling.samplers import Arrivals
@@ -214,8 +215,8 @@ def _spending(run: Run) -> list[tuple[object, object]]:
 
 def theory(run: Run) -> Html:
     """The paper's conditions on this configuration, where the algorithm has any."""
-    findings = run.algorithm.findings(run.graph, run.problem)
-    if not findings:
+    found = findings(run.algorithm, run.graph, run.problem)
+    if not found:
         return Html("")
     rows = [
         (
@@ -224,10 +225,10 @@ def theory(run: Run) -> Html:
             None if f.margin is None else quantity(f.margin, 3),
             f.detail,
         )
-        for f in findings
+        for f in found
     ]
-    failed = sum(not f.holds for f in findings)
-    said = f"{failed} of {len(findings)} fail" if failed else f"All {len(findings)} hold"
+    failed = sum(not f.holds for f in found)
+    said = f"{failed} of {len(found)} fail" if failed else f"All {len(found)} hold"
     lead = tag(
         "p",
         f"{said}. A positive margin is what there is to spare. The certificate does not rest on"

@@ -22,6 +22,7 @@ from hearsay.problems.losses.linear import Loss
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Arrivals, Records, Sampling, Window
 from hearsay.simulation import keys
+from hearsay.simulation.program import averaged
 
 # On a CPU a block of noise should still be in the cache when its steps use it; elsewhere few
 # kernels should draw much.
@@ -113,7 +114,7 @@ def advance(
         readout = carry.readout
         if algorithm.average:
             merge = jax.vmap(
-                jax.vmap(algorithm.averaged, in_axes=(0, 0, None)), in_axes=(0, 0, None)
+                jax.vmap(partial(averaged, algorithm), in_axes=(0, 0, None)), in_axes=(0, 0, None)
             )
             readout = merge(readout, states, step)
         return Carry(states, readout, sampler), None

@@ -35,7 +35,6 @@ from threadpoolctl import threadpool_limits
 
 from hearsay import _validate as require
 from hearsay.algorithms.correlated_federated import CorrelatedFederated
-from hearsay.base import held_rates
 from hearsay.graphs import Graph
 from hearsay.problems.losses.domains import Ball, Domain
 from hearsay.problems.losses.linear import LinearLoss, Loss
@@ -43,6 +42,7 @@ from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Arrivals, Fresh, Window
 from hearsay.simulation import engine
 from hearsay.simulation.engine import Carry, Setting, full_precision
+from hearsay.simulation.program import held_rates, kernel
 from hearsay.simulation.session import Session
 from hearsay.simulation.simulating import as_seeds, enable_compilation_cache
 
@@ -295,7 +295,7 @@ def released(
     carry, found = session.carry, []
     for start in range(0, rounds, _CHUNK):
         steps = np.arange(start, min(start + _CHUNK, rounds), dtype=np.int32)
-        rates = held_rates(algorithm.rates(steps, graph.agents), session.dtype)
+        rates = held_rates(algorithm, steps, graph.agents, session.dtype)
         windows = algorithm.sampling.windows(steps, problem.counts, problem.arrivals)
         carry, models = _recorded(
             carry,
@@ -303,7 +303,7 @@ def released(
             steps,
             rates,
             windows,
-            algorithm=algorithm.kernel,
+            algorithm=kernel(algorithm),
             loss=problem.loss,
             domain=problem.domain,
             arrivals=problem.arrivals,

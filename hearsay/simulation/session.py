@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hearsay.base import Algorithm, held_rates
+from hearsay.base import Algorithm
 from hearsay.certification import as_epsilon, spent_after
 from hearsay.graphs import Graph
 from hearsay.graphs.channels import mixer
@@ -28,6 +28,7 @@ from hearsay.simulation.metrics import (
     training_sample,
     watched_agents,
 )
+from hearsay.simulation.program import held_rates, kernel
 
 
 class Session:
@@ -57,7 +58,7 @@ class Session:
             algorithm.constants(self.dtype),
         )
         self.carry = engine.start(
-            algorithm.kernel, problem, self.setting, jnp.asarray(seeds), spread
+            kernel(algorithm), problem, self.setting, jnp.asarray(seeds), spread
         )
         convex = problem.loss.convex
         found = Reference(problem) if reference is True and convex else reference
@@ -122,7 +123,7 @@ class Session:
 
     def _advance(self, chunk: int) -> None:
         steps = np.arange(self.step, self.step + chunk, dtype=np.int32)
-        rates = held_rates(self.algorithm.rates(steps, self.graph.agents), self.dtype)
+        rates = held_rates(self.algorithm, steps, self.graph.agents, self.dtype)
         block = engine.block_length(
             chunk, len(self.seeds), self.graph.agents, self.problem.dimension, self.dtype.itemsize
         )
@@ -133,7 +134,7 @@ class Session:
             steps,
             rates,
             windows,
-            algorithm=self.algorithm.kernel,
+            algorithm=kernel(self.algorithm),
             loss=self.problem.loss,
             domain=self.problem.domain,
             arrivals=self.problem.arrivals,

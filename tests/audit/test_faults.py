@@ -20,10 +20,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hearsay.algorithms.sample_sizes import Pending
 
 import hearsay as hs
 from hearsay.algorithms.baselines.dsgd import State as DsgdState
-from hearsay.algorithms.sample_sizes import Pending
 from hearsay.audit.distinguish import distinguish
 from hearsay.audit.pairs import candidates
 from hearsay.audit.residuals import residuals

@@ -10,8 +10,8 @@ take a noisy gradient step from where they were; the others send nothing and sta
 with g_i taken at x_i, the model from before the averaging, as a worker's stale gradient is. The
 neighbours' activity travels as a field of its own.
 
-The message is private for the same reason as in gradient perturbation (sample_sizes.py),
-whose accounting this shares: an awake agent's gradient of step k costs C / size under noise of
+The message is private for the same reason as in gradient perturbation, whose accounting this
+shares (noisy_gradient.py): an awake agent's gradient of step k costs C / size under noise of
 standard deviation sigma. Who is awake is public, and sleeping only saves budget: the certificate
 counts every step.
 """
@@ -19,46 +19,53 @@ counts every step.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
 
 from hearsay import _validate as require
-from hearsay.algorithms.sample_sizes import GradientPerturbation, Pending, Rates
-from hearsay.algorithms.sample_sizes import Message as Noised
+from hearsay.algorithms.noisy_gradient import NoisyGradient, Pending
 from hearsay.base import Inbox, Noise
+from hearsay.base import Message as Noised
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.sampling.samplers import Cyclic, Sampling
 from hearsay.schedules import Constant, Schedule
 
 
 class Message(NamedTuple):
-    params: Any  # zero while asleep
+    """The model (zero while asleep), and whether the agent is awake; also the draws of both."""
+
+    params: Any
     awake: Any
 
 
-class Draws(NamedTuple):
-    params: jax.Array
-    awake: jax.Array
-
-
+@final
 @dataclass(frozen=True, kw_only=True)
-class Adp2sgd(GradientPerturbation):
-    """Asynchronous decentralized SGD with noisy gradients.
+class Adp2sgd(NoisyGradient):
+    """Asynchronous decentralized SGD with noisy gradients; averaging has full weight.
 
-    activity: the probability of being awake in a step; other options as for GradientPerturbation,
-    except that averaging has full weight (no `coupling` schedule).
+    Args:
+      activity: the probability of being awake in a step.
+      step: alpha_k.
+      noise: the scale of the noise on the gradient, one schedule or one per agent.
+      mechanism: "gaussian" or "laplace".
+      sampling: Cyclic() unless given.
+      average: read out a running average of the models.
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.adp2sgd(activity=0.3).activity
+      0.3
     """
 
-    name: ClassVar[str] = "adp2sgd"
     channels: ClassVar[dict[str, str]] = {"params": "coupling", "awake": "coupling"}
-    ranges: ClassVar[dict[str, tuple[float, float]]] = {"awake": (0.0, 1.0)}
+    message: ClassVar[type] = Message
+    coins: ClassVar[tuple[str, ...]] = ("awake",)
 
+    name: str = "adp2sgd"
     activity: float = 0.5
     step: Schedule = Constant(0.05)
-    # No option: update does not use it.
-    coupling: ClassVar[Schedule] = Constant(0.5)  # type: ignore[misc,assignment]
     noise: Noise = Constant(1.0)
     mechanism: str = "gaussian"
     sampling: Sampling = field(default_factory=Cyclic)
@@ -67,18 +74,18 @@ class Adp2sgd(GradientPerturbation):
         super().__post_init__()
         require.settle(self, activity=require.share)
 
-    def draw(self, key: jax.Array, params: jax.Array) -> Draws:
-        noise = self.fresh_noise(key, params)
-        return Draws(noise, jax.random.uniform(jax.random.fold_in(key, 1), (), params.dtype))
+    def draw(self, key: jax.Array, params: jax.Array) -> Message:
+        coin = jax.random.uniform(jax.random.fold_in(key, 1), (), params.dtype)
+        return Message(self.fresh_noise(key, params), coin)
 
-    def finish(self, noised: Noised, draws: Draws, state: Pending) -> tuple[Message, Pending]:
+    def finish(self, noised: Noised, draws: Message, state: Pending) -> tuple[Message, Pending]:
         awake = (draws.awake < self.activity).astype(state.params.dtype)
         # Not a product: 0 times a negative number is -0, and the signs of what was not to be sent
         # would go out.
         return Message(jnp.where(awake > 0, noised.params, 0.0), awake), state
 
     def update(
-        self, state: Pending, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain
+        self, state: Pending, sent: Message, inbox: Inbox, batch: Any, rates: Any, domain: Domain
     ) -> Pending:
         own = domain.project(sent.params)
         pull = inbox.total.params - inbox.total.awake * own  # sum_j w_ij awake_j (x_j - x_i)

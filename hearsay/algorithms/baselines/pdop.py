@@ -15,26 +15,41 @@ domain hold there (a large ball never acts).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, final
 
-from hearsay.algorithms.baselines.dsgd import Dsgd, Message, Rates, State
-from hearsay.base import Inbox, Noise
+from hearsay.algorithms.baselines.noisy_average import NoisyAverage
+from hearsay.base import Inbox, Message, Noise, State
 from hearsay.problems.losses.domains import Domain
 from hearsay.schedules import Geometric, Schedule
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
-class Pdop(Dsgd):
-    """Options as for DSGD; the default step and noise fall geometrically, the step faster."""
+class Pdop(NoisyAverage):
+    """Private distributed optimization with geometric schedules.
 
-    name: ClassVar[str] = "pdop"
+    Args:
+      step: gamma_k; falls geometrically, faster than the noise, unless given.
+      noise: the Laplace scale (or the Gaussian's standard deviation), one schedule or one
+        per agent.
+      mechanism: "laplace" or "gaussian".
+      sampling: Cyclic() unless given.
+      average: read out a running average of the models.
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.pdop(step="0.5*0.97^k", noise="0.98^k").step
+      Geometric(scale=0.5, ratio=0.97)
+    """
+
     gradient_at_state: ClassVar[bool] = False
 
+    name: str = "pdop"
     step: Schedule = Geometric(0.5, 0.97)
     noise: Noise = Geometric(1.0, 0.98)
 
     def update(
-        self, state: State, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain
+        self, state: State, sent: Message, inbox: Inbox, batch: Any, rates: Any, domain: Domain
     ) -> State:
-        heard = domain.project(inbox.total.params + inbox.own.params * sent.params)
+        heard = domain.project(self.heard(sent, inbox))
         return State(domain.project(heard - rates.step * batch.gradient(heard)))

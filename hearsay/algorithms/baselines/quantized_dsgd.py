@@ -12,42 +12,66 @@ than the resolution from it. That is what the certificate says.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from hearsay import _validate as require
-from hearsay.algorithms.baselines.dsgd import Dsgd, Message, State
+from hearsay.algorithms.baselines.noisy_average import NoisyAverage
+from hearsay.base import Inbox, Magnitudes, Message, State
+from hearsay.problems.losses.domains import Domain
 
 
 class Draws(NamedTuple):
+    """The noise, and which way to round."""
+
     params: jax.Array
     rounding: jax.Array
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
-class QuantizedDsgd(Dsgd):
+class QuantizedDsgd(NoisyAverage):
     """DSGD with stochastic quantization.
 
-    resolution: the distance of two grid points; noise: none leaves quantization alone.
+    Args:
+      resolution: the distance of two grid points.
+      step: alpha_k.
+      noise: the scale of the noise before quantization; none leaves quantization alone.
+      mechanism: "laplace" or "gaussian".
+      sampling: Cyclic() unless given.
+      average: read out a running average of the models.
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.quantized_dsgd(resolution=0.01, noise=None).noise
+      Constant(value=0.0)
     """
 
-    name: ClassVar[str] = "quantized-dsgd"
+    coins: ClassVar[tuple[str, ...]] = ("rounding",)
 
+    name: str = "quantized-dsgd"
     resolution: float = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require.settle(self, resolution=require.positive)
 
-    def draw(self, key: jax.Array, params: jax.Array) -> Draws:  # type: ignore[override]
-        return Draws(
-            self.fresh_noise(key, params),
-            jax.random.uniform(jax.random.fold_in(key, 1), params.shape, params.dtype),
-        )
+    def draw(self, key: jax.Array, params: jax.Array) -> Draws:
+        coin = jax.random.uniform(jax.random.fold_in(key, 1), params.shape, params.dtype)
+        return Draws(self.fresh_noise(key, params), coin)
 
     def finish(self, noised: Message, draws: Draws, state: State) -> tuple[Message, State]:
-        return Message(
-            self.resolution * jnp.floor(noised.params / self.resolution + draws.rounding)
-        ), state
+        steps = jnp.floor(noised.params / self.resolution + draws.rounding)
+        return Message(self.resolution * steps), state
+
+    def update(
+        self, state: State, sent: Message, inbox: Inbox, batch: Any, rates: Any, domain: Domain
+    ) -> State:
+        moved = self.heard(sent, inbox) - rates.step * batch.gradient(state.params)
+        return State(domain.project(moved))
+
+    def magnitudes(self, steps: np.ndarray, agents: int) -> Magnitudes:
+        return super().magnitudes(steps, agents)._replace(resolution=self.resolution)

@@ -21,21 +21,23 @@ gradients are taken at its projection. The certificate does not count on the dro
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay.algorithms.sample_sizes import GradientPerturbation, Message, Rates
-from hearsay.base import Inbox, Noise
+from hearsay.algorithms.noisy_gradient import NoisyGradient
+from hearsay.base import Inbox, Magnitudes, Message, Noise
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.sampling.samplers import Cyclic, Sampling
-from hearsay.schedules import Constant, Schedule
+from hearsay.schedules import Constant, Schedule, below_one
 
 
 class Draws(NamedTuple):
+    """The noise, and which coordinates to keep."""
+
     params: jax.Array
     kept: jax.Array
 
@@ -50,16 +52,29 @@ class Pending(NamedTuple):
     kept: jax.Array
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
-class SdmDsgd(GradientPerturbation):
+class SdmDsgd(NoisyGradient):
     """Sparse differential Gaussian-masked SGD.
 
-    keep: the probability p that a coordinate is sent. coupling:
-    theta (a constant in the source).
+    Args:
+      keep: the probability p that a coordinate is sent.
+      step: alpha_k.
+      coupling: theta (a constant in the source), at most `keep`.
+      noise: the scale of the noise on the gradient, one schedule or one per agent.
+      mechanism: "gaussian" or "laplace".
+      sampling: Cyclic() unless given.
+      average: read out a running average of the models.
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.sdm_dsgd(keep=0.8, coupling=0.5).coupling
+      Constant(value=0.5)
     """
 
-    name: ClassVar[str] = "sdm-dsgd"
+    coins: ClassVar[tuple[str, ...]] = ("kept",)
 
+    name: str = "sdm-dsgd"
     keep: float = 0.5
     step: Schedule = Constant(0.1)
     coupling: Schedule = Constant(0.4)
@@ -69,7 +84,7 @@ class SdmDsgd(GradientPerturbation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require.settle(self, keep=require.share)
+        require.settle(self, coupling=below_one, keep=require.share)
         largest = max(float(self.coupling(k)) for k in (0, 10**6))
         if largest > self.keep:
             require.fail(
@@ -80,20 +95,15 @@ class SdmDsgd(GradientPerturbation):
         return Pending(params, jnp.zeros_like(params), jnp.zeros_like(params))
 
     def draw(self, key: jax.Array, params: jax.Array) -> Draws:
-        noise = self.fresh_noise(key, params)
-        return Draws(
-            noise, jax.random.uniform(jax.random.fold_in(key, 1), params.shape, params.dtype)
-        )
+        coins = jax.random.uniform(jax.random.fold_in(key, 1), params.shape, params.dtype)
+        return Draws(self.fresh_noise(key, params), coins)
 
     def finish(self, noised: Message, draws: Draws, state: Pending) -> tuple[Message, Pending]:
         kept = (draws.kept < self.keep).astype(state.params.dtype) / self.keep
         return noised, state._replace(kept=kept)
 
-    def step_noise(self, steps: np.ndarray, agent: int, agents: int) -> np.ndarray:
-        return self.coupling(steps) / self.keep * super().step_noise(steps, agent, agents)
-
     def update(
-        self, state: Pending, sent: Message, inbox: Inbox, batch, rates: Rates, domain: Domain
+        self, state: Pending, sent: Message, inbox: Inbox, batch: Any, rates: Any, domain: Domain
     ) -> Pending:
         own = domain.project(sent.params)
         heard = inbox.total.params + inbox.own.params * sent.params
@@ -102,3 +112,10 @@ class SdmDsgd(GradientPerturbation):
         # No projection here: it would move the dropped coordinates, which carry no noise, by an
         # amount that depends on the data.
         return Pending(own + state.kept * move, scale, state.kept)
+
+    def magnitudes(self, steps: np.ndarray, agents: int) -> Magnitudes:
+        plain, theta = super().magnitudes(steps, agents), self.coupling(steps)
+        assert plain.delayed is not None
+        # The move, and the noise in it, is multiplied by theta / p where it is kept.
+        delayed = (theta / self.keep)[:, None] * plain.delayed
+        return plain._replace(coupling=theta, delayed=delayed)

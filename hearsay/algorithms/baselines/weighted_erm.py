@@ -7,35 +7,48 @@ weight in the common model:
     x_i(k+1) = sum_j a_ij x_j(k) - alpha_k w_i (g_i(k) + n_i(k)),        mean of w = 1
 
 Weights are public: they may follow the agents' announced budgets, never their data. The accounting
-is gradient perturbation's (sample_sizes.py): a weight scales gradient and noise alike.
+is that of noisy gradients (noisy_gradient.py): a weight scales gradient and noise alike.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, final
 
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay.algorithms.sample_sizes import GradientPerturbation, Rates
-from hearsay.base import Noise
+from hearsay.algorithms.noisy_gradient import NoisyGradient, Pending
+from hearsay.base import Inbox, Magnitudes, Message, Noise
 from hearsay.graphs import Graph
+from hearsay.problems.losses.domains import Domain
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Cyclic, Sampling
-from hearsay.schedules import Constant, PowerLaw, Schedule
+from hearsay.schedules import Constant, PowerLaw, Schedule, below_one
 
 
+@final
 @dataclass(frozen=True, kw_only=True)
-class WeightedErm(GradientPerturbation):
+class WeightedErm(NoisyGradient):
     """Gradient perturbation with a weight per agent.
 
-    weights: one number per agent, scaled to a mean of 1; none weighs by the inverse of the noise's
-    first variance, so that agents with the same noise count the same.
+    Args:
+      weights: one number per agent, scaled to a mean of 1; none weighs by the inverse of the
+        noise's first variance, so that agents with the same noise count the same.
+      step: alpha_k.
+      coupling: how far an agent moves towards the average in a step, below 1.
+      noise: the scale of the noise on the gradient, one schedule or one per agent.
+      mechanism: "gaussian" or "laplace".
+      sampling: Cyclic() unless given.
+      average: read out a running average of the models.
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.weighted_erm(weights=(1, 1, 4)).shares(3)
+      array([0.5, 0.5, 2. ])
     """
 
-    name: ClassVar[str] = "weighted-erm"
-
+    name: str = "weighted-erm"
     weights: tuple[float, ...] | None = None
     step: Schedule = PowerLaw(0.5, -0.8)
     coupling: Schedule = Constant(0.9)
@@ -45,9 +58,25 @@ class WeightedErm(GradientPerturbation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require.settle(self, weights=require.optional(require.each(require.positive)))
+        require.settle(
+            self,
+            coupling=below_one,
+            weights=require.optional(require.each(require.positive)),
+        )
 
-    def rates(self, steps: np.ndarray, agents: int) -> Rates:
+    def update(
+        self, state: Pending, sent: Message, inbox: Inbox, batch: Any, rates: Any, domain: Domain
+    ) -> Pending:
+        own = domain.project(sent.params)
+        heard = inbox.total.params + inbox.own.params * sent.params
+        # rates.step is alpha_k w_i.
+        moved = own + rates.coupling * (heard - own) - rates.step * batch.gradient(own)
+        return Pending(domain.project(moved), rates.step * rates.noise)
+
+    def magnitudes(self, steps: np.ndarray, agents: int) -> Magnitudes:
+        return super().magnitudes(steps, agents)._replace(coupling=self.coupling(steps))
+
+    def rates(self, steps: np.ndarray, agents: int) -> Any:
         plain = super().rates(steps, agents)
         return plain._replace(step=plain.step * self.shares(agents))
 

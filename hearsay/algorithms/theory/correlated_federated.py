@@ -30,8 +30,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay.algorithms.theory.findings import below
-from hearsay.base import Finding
+from hearsay.algorithms.theory.findings import Finding, below
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
 
@@ -262,7 +261,7 @@ def correlated_federated(
 
     Nothing for the noiseless baseline, which has its own source.
     """
-    if type(algorithm).name not in ("correlated-federated", "federated-independent"):
+    if algorithm.name == "federated-noiseless":
         return []
     (strength, smoothness), rate, rounds = (
         problem.loss.curvature,

@@ -2,8 +2,35 @@
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 from hearsay import _validate as require
-from hearsay.base import Finding
+from hearsay.base import Algorithm
+from hearsay.graphs import Graph
+from hearsay.problems.problem import Problem
+
+
+class Finding(NamedTuple):
+    """One condition of a paper's theory: does it hold, and by how much.
+    margin > 0 means it holds with that much to spare.
+    """
+
+    name: str
+    holds: bool
+    detail: str
+    margin: float | None = None
+
+
+def findings(algorithm: Algorithm, graph: Graph, problem: Problem) -> list[Finding]:
+    """What the source paper's theory says of this configuration."""
+    if not math.isfinite(problem.smoothness[1]):
+        text = (
+            "the gradients of a neural network have no known Lipschitz constant: the paper's"
+            " theorems say nothing of this run"
+        )
+        return [Finding("smoothness", False, text)]
+    return algorithm.theory(graph, problem)
 
 
 @require.plain_arguments

@@ -28,7 +28,7 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.algorithms.theory.exponents import oracle_exponent
-from hearsay.algorithms.theory.findings import below
+from hearsay.algorithms.theory.findings import Finding, below
 from hearsay.algorithms.theory.tracking_constants import (
     Constants,
     Exponents,
@@ -50,7 +50,6 @@ from hearsay.algorithms.theory.tracking_constants import (
     s2_oracle_exponent,
     step_limits,
 )
-from hearsay.base import Finding
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Fresh, Resample, Subset
@@ -63,20 +62,10 @@ LARGEST = 300  # agents up to which dense singular values take no noticeable tim
 
 
 def gradient_tracking(algorithm: GradientTracking, graph: Graph, problem: Problem) -> list[Finding]:
-    """What can be said of an instance.
-
-    Nothing for other algorithms: baselines that inherit the update do not inherit its theorems.
-    """
-    if type(algorithm).name != "gradient-tracking":
-        return []
+    """What can be said of an instance."""
     found = [*_premises(graph, problem), _draws(algorithm)]
     values = [_value(law) for law in (algorithm.coupling, algorithm.tracking, algorithm.step)]
-    if algorithm.variant == "printed":
-        detail = (
-            "they are proved for (7) and (8), with column sums of C; the printed update (6) has its"
-            " row sums"
-        )
-    elif any(value is None or value <= 0 for value in values):
+    if any(value is None or value <= 0 for value in values):
         detail = (
             "they are about a step, a coupling and a tracking above 0 that stay the same in a run;"
             " here one does not"

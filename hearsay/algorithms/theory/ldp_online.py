@@ -6,8 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from hearsay import _validate as require
-from hearsay.algorithms.theory.findings import below
-from hearsay.base import Finding
+from hearsay.algorithms.theory.findings import Finding, below
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
 from hearsay.schedules import Constant, PowerLaw

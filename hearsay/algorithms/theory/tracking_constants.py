@@ -32,7 +32,7 @@ from scipy import linalg, sparse
 
 from hearsay import _validate as require
 from hearsay.algorithms.theory.exponents import exact
-from hearsay.algorithms.theory.sample_sizes import first_step
+from hearsay.algorithms.theory.onset import first_step
 from hearsay.graphs import Graph
 
 

@@ -1,4 +1,5 @@
-"""Assumptions 1-5, Theorems 2-7 and Corollaries 1-3 of paper P3.
+"""Assumptions 1-5, Theorems 2-7 and Corollaries 1-3 of paper P3: what output_perturbation.py and
+gradient_perturbation.py share.
 
 With alpha_k = a_1 (k + a_2)^-alpha, beta_k = a_1 (k + a_2)^-beta, gamma_k = ceil(a_3
 (k + a_2)^gamma) and noise scale b (k + a_2)^eta every condition but the bound on alpha_k / beta_k
@@ -7,10 +8,6 @@ is one on exponents. They are in exponents.py, in plain numbers, for a planner t
 Three things the paper leaves out are checked here and named where they are: the steps must sum to
 infinity (Theorems 3 and 6), a_1 mu must pass 1 - beta when alpha = 1 (Theorems 4 and 7), and a rate
 of 0 is no convergence (Corollaries 1 and 2 allow it).
-
-With `feedback` the network's mean is free of noise and (A - I) n stands for A n in the
-disagreement: the proofs of Theorems 3 and 4 hold with other constants, none of which is in a
-condition. Theorem 2 does not carry over.
 """
 
 from __future__ import annotations
@@ -21,42 +18,31 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hearsay import _validate as require
 from hearsay.algorithms.theory.exponents import (
     forgetting_rate,
-    gradient_budget,
-    gradient_noise_limit,
-    gradient_rate,
-    gradient_series,
     largest_ratio,
     oracle_exponent,
-    output_budget,
-    output_noise_limit,
-    output_rate,
-    output_series,
     peak,
     ratio_limits,
 )
-from hearsay.algorithms.theory.findings import below
-from hearsay.base import Finding
+from hearsay.algorithms.theory.findings import Finding, below
+from hearsay.algorithms.theory.onset import first_step
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Fresh, Resample, Sampling, Sized, Subset
 from hearsay.schedules import Constant, PowerLaw, SampleSize, Schedule
 
 if TYPE_CHECKING:
-    from hearsay.algorithms.sample_sizes import GradientPerturbation, OutputPerturbation
+    from hearsay.algorithms.gradient_perturbation import GradientPerturbation
+    from hearsay.algorithms.output_perturbation import OutputPerturbation
+
+LASTS = "finite for ever, by the paper's formula"
 
 
-def sample_sizes(
-    algorithm: OutputPerturbation | GradientPerturbation, graph: Graph, problem: Problem
+def two_time_scales(
+    form: Form, algorithm: OutputPerturbation | GradientPerturbation, graph: Graph, problem: Problem
 ) -> list[Finding]:
-    """Nothing for other algorithms: baselines that inherit the update do
-    not inherit its theorems.
-    """
-    form = _FORMS.get(type(algorithm).name)
-    if form is None:
-        return []
+    """The findings about one of the two algorithms."""
     premises = [*_objective(problem), _draws(algorithm.sampling, problem), *_graph(graph)]
     laws = _laws(algorithm, problem)
     if laws is None:
@@ -67,13 +53,13 @@ def sample_sizes(
         return [*premises, Finding("Theorems 2-7", False, detail)]
     limit = _limit(form, laws, graph, problem, premises)
     rates = _rates(form, laws, problem, premises)
-    budget = _budget(form, laws, getattr(algorithm, "feedback", False))
+    budget = form.finite(laws)
     claim = "mean-square convergence at a budget, by the paper's formula, that is finite for ever"
     both = _conclusion(form.both, claim, [*premises, *rates, *budget])
     return [*premises, *limit, *rates, _oracle(laws, rates[-1]), *budget, both, *_notes(form, laws)]
 
 
-class _Form(NamedTuple):
+class Form(NamedTuple):
     """What the paper calls its statements about one of the two algorithms, and their formulas."""
 
     assumption: str
@@ -84,21 +70,11 @@ class _Form(NamedTuple):
     series: Callable[[float, float, float, float], dict[str, float]]
     rate: Callable[[float, float, float], float]
     noise_limit: Callable[[float, float], float]
+    # Theorem 2 or 5: both let one record of every step change, each with the weight 1 / gamma_k.
+    finite: Callable[[Laws], list[Finding]]
 
 
-_FORMS = {
-    "output-perturbation": _Form(
-        "Assumption 4", "Theorem 3", "Theorem 4", "Theorem 2", "Corollary 1",
-        output_series, output_rate, output_noise_limit,
-    ),
-    "gradient-perturbation": _Form(
-        "Assumption 5", "Theorem 6", "Theorem 7", "Theorem 5", "Corollary 2",
-        gradient_series, gradient_rate, gradient_noise_limit,
-    ),
-}  # fmt: skip
-
-
-class _Laws(NamedTuple):
+class Laws(NamedTuple):
     """The schedules as power laws, and their exponents."""
 
     step: PowerLaw
@@ -114,7 +90,7 @@ class _Laws(NamedTuple):
     alike: bool  # one scale of step and coupling, one shift of all
 
 
-def _laws(algorithm: OutputPerturbation | GradientPerturbation, problem: Problem) -> _Laws | None:
+def _laws(algorithm: OutputPerturbation | GradientPerturbation, problem: Problem) -> Laws | None:
     sampling, scales = algorithm.sampling, algorithm.noise
     history = PowerLaw(1.0, 1.0)  # it grows by as much at every step
     size = (sampling.size if isinstance(sampling, Sized) else history) or Constant(
@@ -131,7 +107,7 @@ def _laws(algorithm: OutputPerturbation | GradientPerturbation, problem: Problem
         return None
     step, coupling, records, *noise = laws
     runs_out = not sampling.grows and bool(np.isfinite(problem.counts).any())
-    return _Laws(
+    return Laws(
         step,
         coupling,
         alpha=-step.exponent,
@@ -216,7 +192,7 @@ def _graph(graph: Graph) -> list[Finding]:
 
 
 def _limit(
-    form: _Form, laws: _Laws, graph: Graph, problem: Problem, premises: list[Finding]
+    form: Form, laws: Laws, graph: Graph, problem: Problem, premises: list[Finding]
 ) -> list[Finding]:
     """Assumption 4 or 5, and Theorem 3 or 6 from the first step on at which its bounds hold:
     the past before it is a start like any other.
@@ -278,23 +254,7 @@ def _limit(
     ]
 
 
-@require.plain_arguments
-def first_step(holds: Callable[[float], bool], start: float) -> float:
-    """The first step, from `start` on, at which a condition holds that stays true once it is;
-    infinite where no float reaches it.
-    """
-    low, high = math.ceil(start) - 1.0, float(math.ceil(start))
-    while not holds(high):
-        low, high = high, 2 * high + 1
-        if high > 1e300:
-            return math.inf
-    while high - low > max(1.0, 1e-9 * high):
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
-
-
-def _rates(form: _Form, laws: _Laws, problem: Problem, premises: list[Finding]) -> list[Finding]:
+def _rates(form: Form, laws: Laws, problem: Problem, premises: list[Finding]) -> list[Finding]:
     """Theorem 4 or 7. Noise that falls is O(k^0)."""
     name, mu = form.rates, problem.smoothness[0]
     alpha, beta, eta = laws.alpha, laws.beta, max(0.0, laws.eta)
@@ -326,7 +286,7 @@ def _rates(form: _Form, laws: _Laws, problem: Problem, premises: list[Finding]) 
     return [*found, final._replace(holds=final.holds and rate > 0, margin=rate)]
 
 
-def _oracle(laws: _Laws, rate: Finding) -> Finding:
+def _oracle(laws: Laws, rate: Finding) -> Finding:
     if not rate.holds or rate.margin is None:
         return Finding(
             "Corollary 3", False, "without a rate no number of sampled gradients is promised"
@@ -340,49 +300,7 @@ def _oracle(laws: _Laws, rate: Finding) -> Finding:
     return Finding("Corollary 3", True, detail)
 
 
-def _budget(form: _Form, laws: _Laws, feedback: bool) -> list[Finding]:
-    """Theorem 2 or 5. Both let one record of every step change,
-    each with the weight 1 / gamma_k.
-    """
-    name, lasts = form.budget, "finite for ever, by the paper's formula"
-    if feedback:
-        detail = (
-            "it is about agents that keep their own state without its noise; with feedback the"
-            " certificate alone answers"
-        )
-        return [Finding(f"{name}, budget", False, detail)]
-    if form.series is gradient_series:
-        total = 1 + gradient_budget(laws.fades, laws.slowest)
-        return [below(f"{name}, budget", 1.0, total, f"{lasts}: gamma + eta")]
-    case = output_budget(laws.alpha, laws.beta, laws.fades, laws.slowest, laws.coupling.scale)
-    where, least, what = _CASES[case.name]
-    return [
-        below(f"{name}, step", 0.0, laws.alpha, "alpha"),
-        below(f"{name}, step at most", laws.alpha, 1.0, "alpha", strict=False),
-        below(f"{name}, noise", 0.0, laws.slowest, "smallest noise exponent eta", strict=False),
-        below(f"{name}, first coupling", float(laws.coupling(0)), 1.0, "beta_0 = a_1/a_2^beta"),
-        Finding(
-            f"{name}, case",
-            case.inside > 0 or case.name == "(ii)",
-            f"case {case.name}: {where}",
-            case.inside,
-        ),
-        below(
-            f"{name}, budget", least, least + case.margin, f"{lasts}, in case {case.name}: {what}"
-        ),
-    ]
-
-
-# The case's own conditions; then the inequality that makes the budget finite.
-_CASES = {
-    "(i)": ("beta = 1 and alpha + gamma - a_1 < 1", 2.0, "alpha + gamma + eta"),
-    "(ii)": ("beta = 1 and alpha + gamma - a_1 >= 1", 1.0, "a_1 + eta"),
-    "(iii)": ("0 < beta < 1", 1.0, "alpha + gamma - beta + eta"),
-    "none": ("beta is above 1", 1.0, "nothing is promised"),
-}
-
-
-def _notes(form: _Form, laws: _Laws) -> list[Finding]:
+def _notes(form: Form, laws: Laws) -> list[Finding]:
     """Where the configuration is not of the paper's form, and what that changes;
     the findings above take it into account.
     """

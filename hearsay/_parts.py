@@ -1,0 +1,121 @@
+"""The small types of the contract (base.py), and which fields of an algorithm are schedules."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from dataclasses import fields
+from functools import cache
+from types import UnionType
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import jax
+import numpy as np
+
+from hearsay import _validate as require
+from hearsay.schedules import Constant, Schedule, nonnegative
+
+# One schedule for all agents, or one for each. A field annotated with it is a noise scale.
+Noise = Schedule | tuple[Schedule, ...]
+
+
+class State(NamedTuple):
+    """What an agent keeps, private: here its model alone."""
+
+    params: jax.Array
+
+
+class Message(NamedTuple):
+    """What an agent sends, here its model; also the draws of its noise, one per field."""
+
+    params: Any
+
+
+class Private(NamedTuple):
+    """A message field before its noise: the value, which must not leave the agent,
+    and the scale of the noise that lets it.
+    """
+
+    value: Any
+    scale: Any
+
+
+class Inbox(NamedTuple):
+    """What an agent hears in one round: one entry per message field in each part."""
+
+    total: Any
+    own: Any
+
+
+class Magnitudes(NamedTuple):
+    """How large the numbers of an update get, step by step (arrays over time, or one number for
+    all steps): what it costs that a process computes with float64 follows from them. Nothing has
+    a default that would count too little.
+
+    coupling: the largest factor on the sum of what is heard. tracking: the factor on what is heard
+    with which a tracker grows; 0 where there is none. resolution: the largest distance by which
+    `finish` may move a value. delayed: (time, agent), the scale of the noise on message k + 1 where
+    a release has delay 1.
+    """
+
+    coupling: np.ndarray | float
+    tracking: np.ndarray | float
+    resolution: float
+    delayed: np.ndarray | None = None
+
+
+@cache
+def schedule_fields(kind: type) -> tuple[str, ...]:
+    """The fields that are annotated as schedules: what people write there is read as one, and a run
+    sees them through `rates` only.
+    """
+    hints = get_type_hints(kind)
+    return tuple(f.name for f in fields(kind) if any(map(_is_schedule, _parts(hints[f.name]))))
+
+
+@cache
+def noise_fields(kind: type) -> tuple[str, ...]:
+    """Those of them that are noise scales: annotated `Noise`."""
+    hints = get_type_hints(kind)
+    return tuple(f.name for f in fields(kind) if tuple[Schedule, ...] in _parts(hints[f.name]))
+
+
+def noise_rates(kind: type, rates: Any) -> dict[str, np.ndarray]:
+    """Those of an algorithm's rates that are noise scales."""
+    missing = set(noise_fields(kind)) - set(rates._fields)
+    if missing:
+        raise ValueError(
+            f"rates of {kind.__name__} must hold its noise scales under the names of their fields,"
+            f" got none for {', '.join(sorted(missing))}"
+        )
+    return {name: getattr(rates, name) for name in noise_fields(kind)}
+
+
+def _parts(hint: Any) -> tuple:
+    """The types that a union is made of."""
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def _is_schedule(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Schedule)
+
+
+@cache
+def rates_type(kind: type) -> Any:
+    return namedtuple("Rates", schedule_fields(kind))  # type: ignore[misc]
+
+
+@require.plain_arguments
+def per_agent_rates(law: Noise, steps: np.ndarray, agents: int) -> np.ndarray:
+    """One schedule for all or one per agent, evaluated: (time, agent)."""
+    if isinstance(law, tuple):
+        return np.stack([s(steps) for s in law], axis=1)
+    return np.broadcast_to(law(steps)[:, None], (len(steps), agents))
+
+
+def as_noise(name: str, value: Any) -> Noise:
+    """One schedule or a tuple of them, from what people write; None means no noise at all."""
+    if value is None:
+        return Constant(0.0)
+    if isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) == 1:
+        return tuple(nonnegative(name, v) for v in value)
+    return nonnegative(name, value)
