@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import hearsay as hs
+from hearsay.algorithms import LdpOnline
 from hearsay.certification import _cost
 from hearsay.problems.data.datasets import from_arrays
 from hearsay.simulation import engine, keys
@@ -94,7 +95,7 @@ def simulation() -> None:
     algorithm = hs.ldp_online(noise=hs.PowerLaw(1.0, 0.1), sampling=hs.Fresh())
 
     def run(
-        chosen: hs.LdpOnline, seeds: int | list[int] = 1, **options: object
+        chosen: LdpOnline, seeds: int | list[int] = 1, **options: object
     ) -> Callable[[], object]:
         return lambda: hs.simulate(
             chosen,
@@ -129,7 +130,7 @@ def simulation() -> None:
 
 
 def where_time_goes(
-    algorithm: hs.LdpOnline, problem: hs.problems.Problem, graph: hs.graphs.Graph
+    algorithm: LdpOnline, problem: hs.problems.Problem, graph: hs.graphs.Graph
 ) -> None:
     """Drawing the noise of a whole run, alone."""
     agent_keys = keys.noise_keys(jnp.asarray([0]), AGENTS)[0]

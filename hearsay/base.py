@@ -129,7 +129,7 @@ class Algorithm(ABC):
         require.one_of("mechanism", self.mechanism, MECHANISMS)
         if not isinstance(self.sampling, Sampling):
             require.fail("sampling", "a sampler such as hearsay.History()", self.sampling)
-        usual = type(self).__dataclass_fields__["name"].default
+        usual: Any = type(self).__dataclass_fields__["name"].default
         require.one_of("name", self.name, (usual, *self.presets))
         for option, fixed in self.presets.get(self.name, {}).items():
             if (given := getattr(self, option)) != fixed:

@@ -114,17 +114,17 @@ def test_an_interrupted_sweep_keeps_its_whole_levels(monkeypatch):
         return "found"
 
     monkeypatch.setattr(dlg, "reconstruct", reconstruct)
-    sweep = dlg.against_noise(hs.Dsgd(), PROBLEM, GRAPH, levels=(0, 1, 2), targets=2)
+    sweep = dlg.against_noise(hs.dsgd(), PROBLEM, GRAPH, levels=(0, 1, 2), targets=2)
     assert (sweep.levels, sweep.found, sweep.left) == ((0.0,), (("found", "found"),), (1.0, 2.0))
     done.clear()
     with pytest.raises(KeyboardInterrupt):
-        dlg.against_noise(hs.Dsgd(), PROBLEM, GRAPH, levels=(0, 1), targets=5)
+        dlg.against_noise(hs.dsgd(), PROBLEM, GRAPH, levels=(0, 1), targets=5)
 
 
 def experiment(folder, *, data_dir, seeds, scale, progress):
     """Two runs and a page, as the real ones."""
     runs = [
-        parts.simulate(hs.Dsgd(noise=n), PROBLEM, GRAPH, steps=4, seeds=seeds, reference=False)
+        parts.simulate(hs.dsgd(noise=n), PROBLEM, GRAPH, steps=4, seeds=seeds, reference=False)
         for n in (1, 2)
     ]
     page = folder / "report.html"
@@ -222,7 +222,7 @@ def test_a_library_run_holds_its_folder(tmp_path):
 
     def second():
         with pytest.raises(ValueError, match="the folder must be free"):
-            hs.simulate(hs.Dsgd(), PROBLEM, GRAPH, steps=2, folder=tmp_path)
+            hs.simulate(hs.dsgd(), PROBLEM, GRAPH, steps=2, folder=tmp_path)
         found.append(True)
 
     with held(tmp_path):

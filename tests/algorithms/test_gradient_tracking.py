@@ -15,6 +15,7 @@ import pytest
 
 import hearsay as hs
 from hearsay.audit.brute_force import Transcript, certified, gaps
+from hearsay.experiments.printed_tracking import PrintedTracking
 from hearsay.privacy import participation
 from hearsay.privacy.calibrate import cost
 from hearsay.problems import Ball, Logistic, Squared
@@ -82,9 +83,9 @@ def test_the_printed_variant_stops_short():
         agents=5, records=8, dimension=3, ridge=0.3, radius=50.0, partition="iid", seed=2
     )
     graph, errors = hs.graphs.five_agents(), {}
-    for variant in ("compact", "printed"):
+    for variant, build in {"compact": hs.gradient_tracking, "printed": PrintedTracking}.items():
         options = {**QUIET, "coupling": hs.Constant(0.3), "tracking": hs.Constant(0.3)}
-        algorithm = hs.gradient_tracking(variant=variant, sampling=hs.Cyclic(8), **options)
+        algorithm = build(sampling=hs.Cyclic(8), **options)
         if variant == "printed":
             with pytest.warns(
                 UserWarning, match="does not converge on unbalanced graphs and has no certificate"
@@ -443,8 +444,6 @@ def test_bad_input_is_named():
         hs.scheme_s2(2000, noise=(0.9996, 1.0))
     with pytest.raises(ValueError, match="growth must be above 1, got 0.9"):
         hs.scheme_s2(2000, growth=0.9)
-    with pytest.raises(ValueError, match="variant must be one of compact, printed"):
-        hs.gradient_tracking(variant="print")
     with pytest.raises(
         ValueError, match="tracker_noise must be one schedule, or one for each of the 5 agents"
     ):
@@ -458,7 +457,7 @@ def test_noise_of_both_messages_is_calibrated_together():
     )
     ready = hs.calibrate(algorithm, problem, graph, 50, [1, 2, 3, 4, 5])
     assert hs.certify(ready, problem, graph, 50).epsilon == pytest.approx([1, 2, 3, 4, 5], rel=1e-6)
-    assert ready.tracker_noise_for(3).scale == pytest.approx(3 * ready.noise_for(3).scale)
+    assert ready.noise_for(3, "tracker_noise").scale == pytest.approx(3 * ready.noise_for(3).scale)
 
 
 def test_gaussian_messages():

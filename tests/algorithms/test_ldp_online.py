@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import hearsay as hs
-from hearsay.algorithms.theory import ldp_rate as rate
+from hearsay.algorithms.theory.ldp_online import rate
 
 
 def slopes(run: hs.Run, start: int) -> np.ndarray:
@@ -66,7 +66,7 @@ def test_beats_the_other_methods_at_equal_noise():
         hs.ldp_online(noise=noise), problem, graph, steps=800, seeds=10, regret=False
     )
     worst = ours.metrics["tracking_error"][-1].max()
-    for cls, step in ((hs.Dsgd, hs.PowerLaw), (hs.Dola, hs.PowerLaw), (hs.Pdop, hs.Geometric)):
+    for cls, step in ((hs.dsgd, hs.PowerLaw), (hs.dola, hs.PowerLaw), (hs.pdop, hs.Geometric)):
         shape = 0.998 if step is hs.Geometric else -0.5
         for scale in (0.1, 0.3, 1.0, 3.0):
             other = hs.simulate(

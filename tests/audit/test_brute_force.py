@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import hearsay as hs
+from hearsay.algorithms import Dsgd, Pdop
 from hearsay.audit.brute_force import Transcript, certified, gaps, random_transcripts, replay
 from hearsay.base import Inbox
 from hearsay.problems import Ball, Box, HalfSquared, Logistic, PolynomialLogistic, Squared
@@ -108,8 +109,8 @@ FORMS = {
         step=hs.PowerLaw(0.5, -0.7), feedback=True, noise=hs.PowerLaw(1.0, 0.1)
     ),
     "large steps": hs.ldp_online(step=hs.PowerLaw(3.0, -0.6), noise=hs.PowerLaw(1.0, 0.1)),
-    "dsgd": hs.Dsgd(step=hs.PowerLaw(1.5, -0.5)),
-    "pdop": hs.Pdop(step=hs.Geometric(1.5, 0.95)),
+    "dsgd": Dsgd(step=hs.PowerLaw(1.5, -0.5)),
+    "pdop": Pdop(step=hs.Geometric(1.5, 0.95)),
     "output": hs.output_perturbation(coupling=hs.PowerLaw(0.7, -0.4), **GENTLE),
     "output feedback": hs.output_perturbation(
         coupling=hs.PowerLaw(0.7, -0.4), feedback=True, **GENTLE

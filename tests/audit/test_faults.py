@@ -20,10 +20,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hearsay.algorithms.sample_sizes import Pending
+from hearsay.algorithms.noisy_gradient import Pending
 
 import hearsay as hs
-from hearsay.algorithms.baselines.dsgd import State as DsgdState
+from hearsay.algorithms import Dsgd, GradientPerturbation, LdpOnline, Pdop
+from hearsay.base import State
 from hearsay.audit.distinguish import distinguish
 from hearsay.audit.pairs import candidates
 from hearsay.audit.residuals import residuals
@@ -76,7 +77,7 @@ IN_NOISE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Faulty(hs.LdpOnline):
+class Faulty(LdpOnline):
     """One of IN_NOISE.
 
     fault: which; a schedule, and `kernel` blanks those, so that one compiled program serves all.
@@ -102,7 +103,7 @@ class Faulty(hs.LdpOnline):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OneKeyForAllAgents(hs.LdpOnline):
+class OneKeyForAllAgents(LdpOnline):
     """Right in itself: its keys are not."""
 
 
@@ -112,7 +113,7 @@ class Twice(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resent(hs.LdpOnline):
+class Resent(LdpOnline):
     """A retry sends the same state with fresh noise."""
 
     channels: ClassVar[dict[str, str]] = {"params": "coupling", "again": "coupling"}
@@ -125,7 +126,7 @@ class Resent(hs.LdpOnline):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoiseShifted(hs.Pdop):
+class NoiseShifted(Pdop):
     """Noise that falls, taken one step too late."""
 
     def rates(self, steps, agents):
@@ -133,7 +134,7 @@ class NoiseShifted(hs.Pdop):
 
 
 ONLINE = hs.ldp_online(step=hs.PowerLaw(0.5, -0.5), noise=1.0, sampling=Fresh())
-FALLING = hs.Pdop(step=hs.Geometric(0.5, 0.5), noise=hs.Geometric(1.0, 0.5), sampling=Fresh())
+FALLING = hs.pdop(step=hs.Geometric(0.5, 0.5), noise=hs.Geometric(1.0, 0.5), sampling=Fresh())
 NOISE_FAULTS = {
     **dict.fromkeys(IN_NOISE[1:], (Faulty, ONLINE)),
     "sent again with fresh noise": (Resent, ONLINE),
@@ -241,16 +242,16 @@ class Normalised(Squared):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnState(hs.Dsgd):
+class OwnState(Dsgd):
     """The average takes the agent's own state, not what it sent."""
 
     def update(self, state, sent, inbox, batch, rates, domain):
         heard = inbox.total.params + inbox.own.params * state.params
-        return DsgdState(domain.project(heard - rates.step * batch.gradient(state.params)))
+        return State(domain.project(heard - rates.step * batch.gradient(state.params)))
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnPending(hs.GradientPerturbation):
+class OwnPending(GradientPerturbation):
     """The next message is put together from the own model before its noise."""
 
     def update(self, state, sent, inbox, batch, rates, domain):
@@ -260,7 +261,7 @@ class OwnPending(hs.GradientPerturbation):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepShifted(hs.LdpOnline):
+class StepShifted(LdpOnline):
     """Steps that fall, taken one too early."""
 
     def rates(self, steps, agents):
@@ -283,7 +284,7 @@ def searched(algorithm: Any, loss: Any = CLIPPED, per_step: int = 1):
     return search(algorithm, problem_of(loss, per_step), GRAPH, agent=1, steps=5)
 
 
-DSGD = hs.Dsgd(step=0.05, noise=1.0, sampling=Fresh())
+DSGD = hs.dsgd(step=0.05, noise=1.0, sampling=Fresh())
 GRADIENT = hs.gradient_perturbation(step=0.1, coupling=0.5, noise=1.0, sampling=Fresh())
 GAP_FAULTS = {
     "clip forgotten": (ONLINE, ClipForgotten(1.0, 0.1, 1.0, 1.0), 1),

@@ -21,6 +21,7 @@ import pytest
 from scipy import stats
 
 import hearsay as hs
+from hearsay.algorithms import LdpOnline, TernaryDsgd
 from hearsay.audit import noise_tests
 from hearsay.audit.residuals import Residuals, residuals
 from hearsay.problems import Ball, Squared
@@ -160,7 +161,7 @@ SHAPES = {f.__name__.replace("_", " "): number for number, f in enumerate(FAULTS
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shaped(hs.LdpOnline):
+class Shaped(LdpOnline):
     """Noise of another shape.
 
     fault: which; a schedule, and `kernel` blanks those, so that one compiled program
@@ -312,7 +313,7 @@ def test_sound_noise_of_every_mechanism_passes_and_a_little_less_does_not(kind):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Biased(hs.TernaryDsgd):
+class Biased(TernaryDsgd):
     """Says nothing a little less often than it should."""
 
     def draws(self, key, steps, params, constants):

@@ -126,7 +126,7 @@ def test_an_audit_that_finds_too_much_ends_with_code_4(tmp_path, monkeypatch):
 
     law = MECHANISMS["laplace"]
     monkeypatch.setattr(
-        importlib.import_module("hearsay.algorithms.sample_sizes").GradientPerturbation,
+        importlib.import_module("hearsay.algorithms.noisy_gradient").NoisyGradient,
         "privatize",
         lambda self, value, draw, scale: law.add(value, draw, scale / 3),
     )

@@ -9,7 +9,7 @@ results are. What is heard goes through `Agent._update`, with its clip, as in a 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,8 +23,9 @@ from scipy import sparse
 
 import hearsay as hs
 from hearsay import graphs
+from hearsay.algorithms import GradientPerturbation, LdpOnline
 from hearsay.audit.brute_force import certified
-from hearsay.base import Algorithm, Inbox
+from hearsay.base import Algorithm, Inbox, Magnitudes
 from hearsay.certification import best_account, certify
 from hearsay.deploy import arithmetic, budget
 from hearsay.deploy.agent import Agent
@@ -629,7 +630,32 @@ def test_being_awake_is_never_clipped() -> None:
     """
     small = problem(radius=0.05, bound=1e-4)
     assert arithmetic.loudest(hs.adp2sgd(noise=1e-4), small, graphs.ring(AGENTS), STEPS) < 1
-    assert hs.adp2sgd.ranges == {"awake": (0.0, 1.0)}
+    assert hs.adp2sgd.coins == ("awake",)
+
+
+def test_an_algorithm_that_does_not_declare_its_magnitudes_is_not_deployed() -> None:
+    """What its rounding costs is not known: refused, never counted with 1."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Undeclared(LdpOnline):  # type: ignore[misc]
+        def magnitudes(self, steps: np.ndarray, agents: int) -> Magnitudes:
+            return Algorithm.magnitudes(self, steps, agents)
+
+    algorithm, graph = Undeclared(noise=1.0, sampling=CYCLIC), graphs.ring(AGENTS)
+    certify(algorithm, problem(), graph, STEPS)
+    with pytest.raises(ValueError, match="ldp-online must declare its magnitudes to be deployed"):
+        budget.certificate(algorithm, problem(), graph, STEPS, None)
+
+
+def test_a_delayed_release_needs_the_scale_of_its_noise() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Silent(GradientPerturbation):  # type: ignore[misc]
+        def magnitudes(self, steps: np.ndarray, agents: int) -> Magnitudes:
+            return super().magnitudes(steps, agents)._replace(delayed=None)
+
+    algorithm = Silent(noise=1.0, sampling=CYCLIC)
+    with pytest.raises(ValueError, match="must tell the scale of its delayed noise"):
+        budget.certificate(algorithm, problem(), graphs.ring(AGENTS), STEPS, None)
 
 
 def test_late_messages_have_been_heard() -> None:

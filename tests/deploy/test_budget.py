@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import hearsay as hs
+from hearsay.algorithms import LdpOnline
 from hearsay.certification import as_epsilon, certify, spent_after, unit
 from hearsay.deploy import budget
 from hearsay.deploy.plan import Plan, planned
@@ -378,7 +379,7 @@ def slow_and_obvious(
     by the recursion as privacy/recursion.py prints it.
     """
     algorithm, loss = plan.algorithm, plan.problem.loss
-    assert isinstance(algorithm, hs.LdpOnline)
+    assert isinstance(algorithm, LdpOnline)
     mu, smooth = loss.curvature
     weights = plan.graph.weights.toarray()[agent]
     neighbours = np.flatnonzero(weights).tolist()

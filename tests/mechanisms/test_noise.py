@@ -216,7 +216,7 @@ def test_a_whole_run_uses_every_key_once(monkeypatch):
         monkeypatch.setattr(place, name, recording(name))
     problem = hs.problems.ridge(agents=3, records=9, dimension=2, per_step=2, radius=3.0)
     # A scale of its own: nothing compiled is shared.
-    algorithm = hs.Dsgd(noise=0.07310317, sampling=hs.Resample())
+    algorithm = hs.dsgd(noise=0.07310317, sampling=hs.Resample())
     hs.simulate(
         algorithm,
         problem,

@@ -28,7 +28,6 @@ ALGORITHMS = list(hs.REGISTRY)
 FEDERATED = ("correlated-federated", "federated-independent", "federated-noiseless")
 SAMPLERS = list(MECHANISMS)
 LAWS = {"laplace": stats.laplace, "gaussian": stats.norm, "ternary": stats.uniform}
-COINS = ("awake", "kept", "rounding")  # uniform numbers that an algorithm draws beside its noise
 AGENTS, SEEDS = 3, [3, 5]
 
 
@@ -61,7 +60,7 @@ def uniforms(algorithm, field: str, draws: np.ndarray) -> np.ndarray:
         return stats.norm.cdf(
             np.linalg.solve(increments, draws.reshape(len(draws), -1)).reshape(draws.shape)
         )
-    return LAWS[algorithm.mechanism if field not in COINS else "ternary"].cdf(draws)
+    return LAWS[algorithm.mechanism if field not in algorithm.coins else "ternary"].cdf(draws)
 
 
 DISTINCT = (

@@ -8,15 +8,16 @@ import json
 import math
 from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hearsay.algorithms import ldp_online
-from hearsay.algorithms.baselines.dsgd import Dsgd, Message, Rates, State
-from hearsay.base import Inbox
+from hearsay import ldp_online
+from hearsay.algorithms import Dsgd
+from hearsay.base import Inbox, Message, State
 from hearsay.certification import calibrate, certify, messages_within, spent_after
 from hearsay.graphs import ring
 from hearsay.privacy import AgentBudget, Certificate
@@ -306,6 +307,7 @@ def test_clip_bound_holds_for_a_memoryless_state_with_a_regulariser():
     accounts = algorithm.accounts(ring(2), 0, problem)
     phi = min((message_costs(a, horizon)[0] / np.sqrt(2) for a in accounts), key=np.sum)
     states = [State(jnp.zeros(2))] * 2
+    rates = jax.tree.map(lambda law: jnp.asarray(law[0, 0]), algorithm.rates(np.arange(1), 2))
     for k in range(horizon):
         assert float(jnp.linalg.norm(states[0].params - states[1].params)) <= phi[k] * (1 + 1e-9), k
         heard = Inbox(Message(jnp.asarray((-1) ** k * 4.0 * across)), Message(jnp.asarray(0.5)))
@@ -315,7 +317,7 @@ def test_clip_bound_holds_for_a_memoryless_state_with_a_regulariser():
                 Message(jnp.zeros(2)),
                 heard,
                 Batch(jnp.asarray([a]), jnp.zeros(1), jnp.ones(1), loss),
-                Rates(jnp.asarray(step), jnp.asarray(1.0)),
+                rates,
                 problem.domain,
             )
             for state, a in zip(states, records, strict=True)

@@ -14,7 +14,7 @@ import pytest
 
 import hearsay as hs
 from hearsay import problems
-from hearsay.base import held_rates
+from hearsay.simulation.program import held_rates
 from hearsay.problems import Problem, from_arrays
 from hearsay.problems.losses import per_record
 from hearsay.problems.losses.domains import shortened
@@ -100,8 +100,9 @@ def test_records_that_the_bounds_do_not_speak_of():
 
 
 def test_noise_is_never_flushed_to_nothing():
-    rates = hs.ldp_online(step=1e-40, noise=[1e-40, 0.0]).rates(np.arange(3), 2)
-    held = held_rates(rates, np.dtype(np.float32))
+    algorithm, steps = hs.ldp_online(step=1e-40, noise=[1e-40, 0.0]), np.arange(3)
+    held = held_rates(algorithm, steps, 2, np.dtype(np.float32))
     added = jax.jit(lambda scale: scale * 0.01)(held.noise)
     assert np.all(added[:, 0] > 0) and np.all(held.noise[:, 1] == 0)
-    np.testing.assert_array_equal(held_rates(rates, np.dtype(np.float64)).noise, rates.noise)
+    wide = held_rates(algorithm, steps, 2, np.dtype(np.float64)).noise
+    np.testing.assert_array_equal(wide, algorithm.rates(steps, 2).noise)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import hearsay as hs
+from hearsay.algorithms.theory.findings import findings
 from hearsay.problems.losses.neural_loss import Network, from_function, from_module
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.batches import Batch
@@ -218,7 +219,7 @@ def test_an_l1_clip_saves_the_factor_of_the_dimension():
 
 def test_theory_says_that_it_has_nothing_to_say():
     problem = hs.problems.neural("digits", model=tiny(), agents=3)
-    found = hs.ldp_online().findings(hs.graphs.ring(3), problem)
+    found = findings(hs.ldp_online(), hs.graphs.ring(3), problem)
     assert (
         len(found) == 1 and not found[0].holds and "no known Lipschitz constant" in found[0].detail
     )

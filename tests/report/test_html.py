@@ -218,7 +218,7 @@ def test_a_page_says_what_the_text_says():
 def test_regression_reports_test_error(tmp_path):
     problem = hs.problems.ridge(agents=4, records=50)
     regression = hs.simulate(
-        hs.Dsgd(), problem, hs.graphs.star(4), steps=2, seeds=2, reference=False
+        hs.dsgd(), problem, hs.graphs.star(4), steps=2, seeds=2, reference=False
     )
     assert "<h3>Test error</h3>" in written(regression, tmp_path)
 
@@ -269,7 +269,7 @@ def test_large_network(run, tmp_path):
 
 
 def test_comparison_sets_runs_side_by_side(run, problem, graph, tmp_path):
-    other = hs.simulate(hs.Dsgd(), problem, graph, steps=10, seeds=3, reference=False)
+    other = hs.simulate(hs.dsgd(), problem, graph, steps=10, seeds=3, reference=False)
     figure, ax = new_figure()
     ax.plot([0, 1], [0, 1])
     path = comparison_report(

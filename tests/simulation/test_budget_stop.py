@@ -64,7 +64,7 @@ def test_ternary_messages_stop_at_the_delta_that_was_given():
     """Their epsilon is 0 until their delta is 1, where it is infinite:
     the delta is what a budget stops at.
     """
-    algorithm = hs.TernaryDsgd(noise=5.0, sampling=hs.History())
+    algorithm = hs.ternary_dsgd(noise=5.0, sampling=hs.History())
     whole = spent(algorithm, STEPS, 0.5)
     assert whole.max() == 1.0, "left alone, the messages tell everything"
     told: list[float] = []
@@ -93,7 +93,7 @@ def test_ternary_messages_stop_at_the_delta_that_was_given():
 
 
 def test_a_budget_of_ternary_messages_needs_a_delta():
-    algorithm = hs.TernaryDsgd(noise=5.0)
+    algorithm = hs.ternary_dsgd(noise=5.0)
     for call in (
         lambda: hs.simulate(algorithm, PROBLEM, GRAPH, steps=3, budget=2.0),
         lambda: messages_within(algorithm, PROBLEM, GRAPH, 3, 2.0),
@@ -109,7 +109,7 @@ def test_a_budget_of_ternary_messages_needs_a_delta():
 
 @pytest.mark.parametrize("horizon", [STEPS, math.inf])
 def test_a_calibrated_ternary_quantizer_spends_the_delta_that_was_given(horizon):
-    algorithm = hs.TernaryDsgd(
+    algorithm = hs.ternary_dsgd(
         noise=hs.PowerLaw(5.0, 0.6), step=hs.PowerLaw(0.1, -0.9), sampling=hs.Fresh()
     )
     found = certify(

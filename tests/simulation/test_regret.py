@@ -28,7 +28,7 @@ FRESH = hs.Fresh(float(TAU))
 
 
 def algorithm(kind="toeplitz", noise=0.5, rounds=ROUNDS, **options):
-    return hs.CorrelatedFederated(
+    return hs.correlated_federated(
         step=0.2, horizon=rounds, factorization=kind, noise=noise, sampling=FRESH, **options
     )
 
@@ -41,7 +41,7 @@ def test_regret_of_a_noiseless_run_by_hand():
     """The algorithm, the losses and both regrets written out with loops."""
     problem = replace(PROBLEM, loss=replace(PROBLEM.loss, ridge=0.1))
     found = online_regret(
-        hs.FederatedNoiseless(step=0.2, horizon=ROUNDS, sampling=FRESH), problem, GRAPH, ROUNDS, 2
+        hs.federated_noiseless(step=0.2, horizon=ROUNDS, sampling=FRESH), problem, GRAPH, ROUNDS, 2
     )
     x, losses = np.zeros(3), []
 
@@ -157,12 +157,12 @@ def test_correlated_noise_has_less_regret_than_independent_noise():
     against = comparators(problem, rounds, 5)
     found = {}
     for kind in ("dense", "toeplitz", "tree", "identity"):
-        option = hs.CorrelatedFederated(step=0.004, horizon=rounds, factorization=kind)
+        option = hs.correlated_federated(step=0.004, horizon=rounds, factorization=kind)
         ready = hs.calibrate(option, problem, graph, rounds, 2.0, delta=1e-3)
         found[kind] = (
             online_regret(ready, problem, graph, rounds, 10, against=against).averaged()[-1].mean()
         )
-    noiseless = hs.FederatedNoiseless(step=0.004, horizon=rounds)
+    noiseless = hs.federated_noiseless(step=0.004, horizon=rounds)
     found["none"] = (
         online_regret(noiseless, problem, graph, rounds, 1, against=against).averaged()[-1].mean()
     )
@@ -208,7 +208,7 @@ def test_steps_above_two_over_l_break_the_papers_sensitivity(times, exceeds):
         hs.graphs.complete(2),
     )
     rate = times / problem.loss.curvature[1]
-    ready = hs.CorrelatedFederated(step=rate, horizon=2)
+    ready = hs.correlated_federated(step=rate, horizon=2)
     measured, paper = furthest(problem, rate, 5), problem.change / 5
     certified = min(s for s, _, _ in ready.sensitivities(problem))
     # Local steps are not projected, so the bound allows for gradients outside the ball.
@@ -230,7 +230,7 @@ def test_steps_above_two_over_l_break_the_papers_sensitivity(times, exceeds):
     ],
 )
 def test_what_cannot_be_measured_is_refused(options, rounds, message):
-    made = hs.CorrelatedFederated(
+    made = hs.correlated_federated(
         step=0.1, horizon=options.get("rounds", ROUNDS), sampling=options.get("sampling", FRESH)
     )
     with pytest.raises(ValueError, match=message):

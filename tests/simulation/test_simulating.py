@@ -193,7 +193,7 @@ def test_resuming_something_else_is_refused(tmp_path):
 
 def test_resuming_over_other_trackers_is_refused():
     """Two runs that differ in the second of two graphs only."""
-    tracking, graph = hs.GradientTracking(noise=1.0), hs.graphs.directed_ring(3)
+    tracking, graph = hs.gradient_tracking(noise=1.0), hs.graphs.directed_ring(3)
     other = replace(graph, push=graph.pushed * 0.9)
     marks = {simulation.fingerprint(tracking, PROBLEM, one, ()) for one in (graph, other)}
     assert len(marks) == 2

@@ -131,7 +131,7 @@ def test_the_measured_regret_stays_below_the_bound(kind):
     """With a ridge every constant is known; the models must not have touched the ball."""
     problem, rounds = small(ridge=0.2), 60
     rate = 1 / (8 * problem.loss.curvature[1] * 5)
-    algorithm = hs.CorrelatedFederated(step=rate, horizon=rounds, factorization=kind, noise=1.0)
+    algorithm = hs.correlated_federated(step=rate, horizon=rounds, factorization=kind, noise=1.0)
     against = comparators(problem, rounds, 5)
     found = online_regret(algorithm, problem, GRAPH, rounds, 10, against=against)
     assert np.linalg.norm(found.models, axis=2).max() < 5.0
@@ -140,7 +140,7 @@ def test_the_measured_regret_stays_below_the_bound(kind):
     )
     assert 0 < found.averaged()[-1].mean() + found.gap < bound.total < 100
     louder = theory.bound_of(
-        hs.CorrelatedFederated(step=rate, horizon=rounds, factorization=kind, noise=2.0),
+        hs.correlated_federated(step=rate, horizon=rounds, factorization=kind, noise=2.0),
         problem,
         0.0,
         0.0,
@@ -150,7 +150,7 @@ def test_the_measured_regret_stays_below_the_bound(kind):
 
 def test_findings_without_a_ridge_say_what_is_missing():
     problem = small()
-    found = findings(hs.CorrelatedFederated(step=0.01, horizon=100, noise=1.0), problem)
+    found = findings(hs.correlated_federated(step=0.01, horizon=100, noise=1.0), problem)
     assert not found["Assumption IV.4, mu"].holds
     assert not found["Lemma IV.9 and Theorem IV.10"].holds
     assert "Assumption IV.4, mu" in found["Lemma IV.9 and Theorem IV.10"].detail
@@ -159,7 +159,7 @@ def test_findings_without_a_ridge_say_what_is_missing():
 
 def test_findings_with_a_ridge_give_the_known_terms():
     problem = small(ridge=0.2)
-    algorithm = hs.CorrelatedFederated(step=0.01, horizon=100, noise=1.0)
+    algorithm = hs.correlated_federated(step=0.01, horizon=100, noise=1.0)
     found = findings(algorithm, problem)
     assert found["Lemma IV.9 and Theorem IV.10"].holds
     known = theory.bound_of(algorithm, problem, 0.0, 0.0)
@@ -178,17 +178,17 @@ def test_long_local_steps_and_active_clips_are_said():
     """L = 1 without a ridge: eta = 3 stretches by 2 per local step;
     a clip below the feature bound acts.
     """
-    found = findings(hs.CorrelatedFederated(step=3.0, horizon=10, noise=1.0), small())
+    found = findings(hs.correlated_federated(step=3.0, horizon=10, noise=1.0), small())
     assert found["Lemma IV.8, sensitivity"].margin == pytest.approx(-1.0)
     assert not found["Lemma IV.8, sensitivity"].holds
     assert "Assumption IV.2, clipping" not in found
-    clipped = findings(hs.CorrelatedFederated(step=0.01, horizon=10, noise=1.0), small(clip=0.5))
+    clipped = findings(hs.correlated_federated(step=0.01, horizon=10, noise=1.0), small(clip=0.5))
     assert not clipped["Assumption IV.2, clipping"].holds
 
 
 def test_independent_noise_has_its_own_corollary_and_no_noise_none():
     problem = small(ridge=0.2)
     assert "Corollary IV.11, bound (39)" in findings(
-        hs.FederatedIndependent(step=0.01, horizon=10), problem
+        hs.federated_independent(step=0.01, horizon=10), problem
     )
-    assert theory.correlated_federated(hs.FederatedNoiseless(), GRAPH, problem) == []
+    assert theory.correlated_federated(hs.federated_noiseless(), GRAPH, problem) == []

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import hearsay as hs
-from hearsay.algorithms.theory import below
-from hearsay.algorithms.theory import ldp_rate as rate
+from hearsay.algorithms.theory.findings import below
+from hearsay.algorithms.theory.ldp_online import rate
 from hearsay.problems import from_arrays
 from hearsay.schedules import Constant, Geometric, PowerLaw
 
@@ -229,4 +229,4 @@ def test_below():
 
 
 def test_only_papers_with_conditions_have_findings():
-    assert hs.Dsgd().theory(RING, PROBLEM) == []
+    assert hs.dsgd().theory(RING, PROBLEM) == []

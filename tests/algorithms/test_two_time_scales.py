@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hearsay as hs
-from hearsay.algorithms.theory import gradient_rate, output_rate
+from hearsay.algorithms.theory.exponents import gradient_rate, output_rate
 from hearsay.experiments.p3_estimation import forms
 from hearsay.privacy.recursion import forward
 from hearsay.simulation import engine

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 import pytest
-from hearsay.algorithms.theory.sample_sizes import first_step
+from hearsay.algorithms.theory.onset import first_step
 
 import hearsay as hs
 from hearsay.algorithms.theory.exponents import (
