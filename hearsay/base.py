@@ -110,6 +110,8 @@ class Algorithm(ABC):
     gradient_at_state: ClassVar[bool] = True
     # Why no configuration has a budget, whatever its noise.
     uncertified: ClassVar[str] = ""
+    # Why agents do not arrive at the optimum even without noise, if they do not.
+    inexact: ClassVar[str] = ""
     # Names under which functions build it -> the options that such a name stands for.
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 

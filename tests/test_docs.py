@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-PAGES = ["threat-model.md", "neural.md"]
+PAGES = ["threat-model.md", "neural.md", "adding-an-algorithm.md"]
 
 
 def blocks(page: str) -> list[str]:

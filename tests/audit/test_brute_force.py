@@ -14,8 +14,16 @@ import numpy as np
 import pytest
 
 import hearsay as hs
-from hearsay.algorithms import Dsgd, Pdop
-from hearsay.audit.brute_force import Transcript, certified, gaps, random_transcripts, replay
+from hearsay.algorithms import CorrelatedFederated
+from hearsay.audit.brute_force import (
+    Transcript,
+    allowed,
+    certified,
+    gaps,
+    random_transcripts,
+    replay,
+)
+from hearsay.audit.messages import bare
 from hearsay.base import Inbox
 from hearsay.problems import Ball, Box, HalfSquared, Logistic, PolynomialLogistic, Squared
 from hearsay.problems.problem import Declared, Problem
@@ -109,8 +117,8 @@ FORMS = {
         step=hs.PowerLaw(0.5, -0.7), feedback=True, noise=hs.PowerLaw(1.0, 0.1)
     ),
     "large steps": hs.ldp_online(step=hs.PowerLaw(3.0, -0.6), noise=hs.PowerLaw(1.0, 0.1)),
-    "dsgd": Dsgd(step=hs.PowerLaw(1.5, -0.5)),
-    "pdop": Pdop(step=hs.Geometric(1.5, 0.95)),
+    "dsgd": hs.dsgd(step=hs.PowerLaw(1.5, -0.5)),
+    "pdop": hs.pdop(step=hs.Geometric(1.5, 0.95)),
     "output": hs.output_perturbation(coupling=hs.PowerLaw(0.7, -0.4), **GENTLE),
     "output feedback": hs.output_perturbation(
         coupling=hs.PowerLaw(0.7, -0.4), feedback=True, **GENTLE
@@ -118,15 +126,31 @@ FORMS = {
     "gradient": hs.gradient_perturbation(coupling=hs.PowerLaw(0.7, -0.4), **GENTLE),
     "adp2sgd": hs.adp2sgd(activity=0.6, **GENTLE),
     "sdm": hs.sdm_dsgd(keep=0.5, coupling=0.4, **GENTLE),
+    "weighted": hs.weighted_erm(weights=(1.0, 3.0, 2.0), coupling=0.7, **GENTLE),
+    "tracking": hs.gradient_tracking(
+        step=0.3, coupling=0.3, tracking=0.4, noise=hs.PowerLaw(1.0, 0.1), tracker_noise=2.0
+    ),
+    "dola": hs.dola(step=hs.PowerLaw(1.5, -0.5)),
+    # Rounding moves a value by no more than the grid; which way is a public coin.
+    "quantized": hs.quantized_dsgd(step=hs.PowerLaw(1.5, -0.5), resolution=1e-13),
+    # A ternary quantizer has the sensitivity of noise of scale r: brute force knows it as that.
+    "ternary": bare(hs.ternary_dsgd(step=hs.PowerLaw(1.5, -0.5))),
 }
 # Message k+1 carries the gradient of step k, and its noise.
-NOISY_GRADIENT = ("gradient", "adp2sgd", "sdm")
+NOISY_GRADIENT = tuple(name for name, f in FORMS.items() if f.releases(1, (0.0, 1.0))[0].delay)
 GRAPH = hs.graphs.ring(AGENTS, weight=0.3)
+
+
+def test_every_recursion_is_among_the_forms():
+    """All that is registered; the federated methods are one mechanism, with a test of their own."""
+    kinds = {type(build()) for build in hs.REGISTRY.values()}
+    assert {type(form) for form in FORMS.values()} == kinds - {CorrelatedFederated}
 
 
 def adversarial(form: str, seed: int, count: int, d: int, size: float) -> Transcript:
     """What the agent sent and heard; who is awake is public and arbitrary too."""
-    plain = random_transcripts(seed, count, STEPS, 1, d, size)
+    fields = len(FORMS[form].channels) - len(set(FORMS[form].channels) & set(FORMS[form].coins))
+    plain = random_transcripts(seed, count, STEPS, fields, d, size)
     if form != "adp2sgd":
         return plain
     rng = np.random.default_rng(seed)
@@ -139,18 +163,18 @@ def adversarial(form: str, seed: int, count: int, d: int, size: float) -> Transc
 def message_gaps(
     algorithm, problem: Problem, pair: tuple[Records, Records], transcripts: Transcript
 ) -> tuple:
-    """l2 and l1 gap (transcript, time) of the models on the wire;
+    """l2 and l1 gap (transcript, field, time) of what is on the wire;
     a message that was never sent has none.
     """
-    if len(transcripts.sent) == 1:
-        l2, l1 = gaps(algorithm, problem, GRAPH, 1, *pair, transcripts)
-        return l2[:, 0], l1[:, 0]
+    if not set(algorithm.coins) & set(algorithm.channels):
+        return gaps(algorithm, problem, GRAPH, 1, *pair, transcripts)
     one, two = (
         np.asarray(replay(algorithm, problem, GRAPH, 1, records, transcripts)[0])
         for records in pair
     )
     sent = np.asarray(transcripts.sent[1])
-    return sent * np.linalg.norm(one - two, axis=-1), sent * np.abs(one - two).sum(axis=-1)
+    found = sent * np.linalg.norm(one - two, axis=-1), sent * np.abs(one - two).sum(axis=-1)
+    return found[0][:, None], found[1][:, None]
 
 
 def test_gaps_are_measured_for_every_field_of_a_message():
@@ -182,27 +206,28 @@ def carried(transcripts: Transcript) -> np.ndarray:
 
 
 def scales(algorithm, form: str, transcripts: Transcript) -> tuple[np.ndarray, np.ndarray]:
-    """(transcript, time): how far a unit of the release's gap moves the message,
+    """(transcript, field, time): how far a unit of the release's gap moves the message,
     and the noise scale of the message.
     """
     k = np.arange(STEPS)
-    noise = algorithm.noise_for(1)(k)
     if form not in NOISY_GRADIENT:
-        return np.ones((1, STEPS)), noise[None, :]
-    source = carried(transcripts)
+        noise = np.stack([release.scale(k) for release in algorithm.releases(1, (0.0, 1.0))])
+        return np.ones((1, 1, STEPS)), noise[None]
+    noise, source = algorithm.noise_for(1)(k), carried(transcripts)[:, None]
     factor = algorithm.step(k) * (algorithm.coupling(k) / algorithm.keep if form == "sdm" else 1.0)
+    factor = factor * (1.5 if form == "weighted" else 1.0)  # the weight 3 over the mean 2
     reach = np.where(source < 0, 0.0, factor[source])
     return reach, np.where(source < 0, 0.0, (factor * noise)[source])
 
 
 def released(bound: np.ndarray, form: str, transcripts: Transcript) -> np.ndarray:
-    """The certified gap of every release, (time,), as that of the message that shows it,
-    (transcript, time).
+    """The certified gap of every release, (field, time), as that of the message that shows it,
+    (transcript, field, time).
     """
     if form not in NOISY_GRADIENT:
-        return bound[None, :]
-    source = carried(transcripts)
-    return np.where(source < 0, 0.0, bound[source])
+        return bound[None]
+    source = carried(transcripts)[:, None]
+    return np.where(source < 0, 0.0, bound[0][source])
 
 
 COMBINATIONS = list(itertools.product(LOSSES, SAMPLERS, FORMS))
@@ -245,12 +270,30 @@ def test_no_transcript_exceeds_the_certificate(loss, sampler, form):
         pair = neighbours(problem, 1, row, seed=attempt)
         l2, l1 = message_gaps(algorithm, problem, pair, transcripts)
         for account in accounts:
-            bound = reach * released(certified(account, STEPS)[0], form, transcripts)
+            bound = reach * released(certified(account, STEPS), form, transcripts)
             assert np.all(l2 <= bound * (1 + 1e-9) + 1e-12)
         cost = np.divide(l1, scale, out=np.zeros_like(l1), where=l1 > 1e-12)
-        assert np.max(np.sum(cost, axis=1)) <= epsilon * (1 + 1e-9)
+        assert np.max(np.sum(cost, axis=(1, 2))) <= epsilon * (1 + 1e-9)
         moved = max(moved, l2.max())
     assert moved > 0, "no record was ever used"
+
+
+@pytest.mark.parametrize("sampling", [hs.Fresh(2), hs.Cyclic(2), hs.Subset(2)], ids=str)
+def test_no_round_of_a_federation_exceeds_its_sensitivity(sampling):
+    """A record moves the update of a round by at most S, whatever was sent before."""
+    problem = problem_for(LOSSES["logistic"], 3, seed=1, held=60)
+    algorithm = hs.correlated_federated(
+        step=0.3, horizon=STEPS, factorization="identity", noise=1.5, sampling=sampling
+    )
+    transcripts = random_transcripts(1, TRANSCRIPTS, STEPS, 1, 3, size=1.5)
+    limit = allowed(algorithm, problem, GRAPH, 1, STEPS)
+    moved = 0.0
+    for attempt, row in enumerate((0, 1, 7, 30)):
+        pair = neighbours(problem, 1, row, seed=attempt)
+        l2, _ = gaps(algorithm, problem, GRAPH, 1, *pair, transcripts)
+        assert np.all(l2 / 1.5 <= limit * (1 + 1e-9) + 1e-12)
+        moved = max(moved, (l2 / 1.5 / limit).max())
+    assert moved > 0.3
 
 
 # DSGD on a history is left out: two states that swing past each other partly cancel, and the best
@@ -305,9 +348,8 @@ def test_a_scalar_quadratic_comes_close_to_the_certificate(form, sampler):
     algorithm = replace(FORMS[form], sampling=SAMPLERS[sampler], step=step)
     transcripts = adversarial(form, 5, 20, 1, size=0.5)
     reach, _ = scales(algorithm, form, transcripts)
-    bound = reach * released(
-        certified(algorithm.accounts(GRAPH, 1, problem)[0], STEPS)[0], form, transcripts
-    )
+    account = algorithm.accounts(GRAPH, 1, problem)[0]
+    bound = (reach * released(certified(account, STEPS), form, transcripts))[:, 0]
     windows = algorithm.sampling.windows(np.arange(STEPS), problem.counts, problem.arrivals)
     rows = {"growing fresh": windows.start[:, 1], "growing cyclic": range(held)}.get(
         sampler, range(STEPS)
@@ -321,7 +363,8 @@ def test_a_scalar_quadratic_comes_close_to_the_certificate(form, sampler):
                 for b in (loss.label_bound, -loss.label_bound)
             )
         )
-        reached = np.maximum(reached, message_gaps(algorithm, problem, pair, transcripts)[0])
+        moved = message_gaps(algorithm, problem, pair, transcripts)[0][:, 0]
+        reached = np.maximum(reached, moved)
     assert np.all(reached <= bound * (1 + 1e-9))
     assert np.all(bound.max(axis=0)[1:] > 0)
     assert np.all(reached.max(axis=0)[1:] >= 0.9 * bound.max(axis=0)[1:])
@@ -342,10 +385,9 @@ def test_a_message_carries_the_noise_that_the_certificate_counts(form):
         kept = np.where(rng.random(3) < 0.5, 0.1, 0.9)
         asleep = form == "adp2sgd" and k in asleep_at
         extra = {
-            "gradient": (),
             "adp2sgd": (jnp.asarray(0.9 if asleep else 0.1),),
             "sdm": (jnp.asarray(kept),),
-        }[form]
+        }.get(form, ())
         draws = type(algorithm.draw(jax.random.key(0), jnp.zeros(3)))
         loud, quiet = (
             algorithm.send(draws(jnp.full(3, n), *extra), state, None, rate)[0] for n in (1.0, 0.0)
@@ -369,7 +411,7 @@ def test_a_message_carries_the_noise_that_the_certificate_counts(form):
         if asleep:
             continue
         public = np.asarray(problem.domain.project(message.params))
-        scale = float(algorithm.step(k) * algorithm.noise(k))
+        scale = float(rates.step[k, 1] * rates.noise[k, 1])
         expected = (
             np.where(kept < 0.5, 0.4 / 0.5, 0.0) * scale if form == "sdm" else np.full(3, scale)
         )
@@ -402,7 +444,8 @@ def test_a_change_declared_in_l1_is_not_paid_for_twice(form):
             records._replace(labels=records.labels.at[row].set(label)) for label in (1.0, -1.0)
         )
         l1 = message_gaps(algorithm, problem, pair, transcripts)[1]
-        cost = np.sum(np.divide(l1, scale, out=np.zeros_like(l1), where=l1 > 1e-12), axis=1).max()
+        each = np.divide(l1, scale, out=np.zeros_like(l1), where=l1 > 1e-12)
+        cost = np.sum(each, axis=(1, 2)).max()
         assert cost <= epsilon * (1 + 1e-9)
         dearest = max(dearest, cost)
     assert dearest >= 0.5 * epsilon

@@ -20,15 +20,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hearsay.algorithms.noisy_gradient import Pending
 
 import hearsay as hs
 from hearsay.algorithms import Dsgd, GradientPerturbation, LdpOnline, Pdop
-from hearsay.base import State
+from hearsay.algorithms.noisy_gradient import Pending
 from hearsay.audit.distinguish import distinguish
 from hearsay.audit.pairs import candidates
 from hearsay.audit.residuals import residuals
 from hearsay.audit.search import search
+from hearsay.base import State
 from hearsay.problems import Ball, Squared
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Arrivals, Fresh

@@ -14,11 +14,11 @@ import pytest
 
 import hearsay as hs
 from hearsay import problems
-from hearsay.simulation.program import held_rates
 from hearsay.problems import Problem, from_arrays
 from hearsay.problems.losses import per_record
 from hearsay.problems.losses.domains import shortened
 from hearsay.problems.losses.linear import Squared
+from hearsay.simulation.program import held_rates
 
 
 def vectors(records=2000, width=64, low=-44.0, high=38.5):

@@ -114,8 +114,8 @@ class SdmDsgd(NoisyGradient):
         return Pending(own + state.kept * move, scale, state.kept)
 
     def magnitudes(self, steps: np.ndarray, agents: int) -> Magnitudes:
-        plain, theta = super().magnitudes(steps, agents), self.coupling(steps)
+        plain = super().magnitudes(steps, agents)
         assert plain.delayed is not None
         # The move, and the noise in it, is multiplied by theta / p where it is kept.
-        delayed = (theta / self.keep)[:, None] * plain.delayed
-        return plain._replace(coupling=theta, delayed=delayed)
+        gain = self.coupling(steps) / self.keep
+        return plain._replace(coupling=gain, delayed=gain[:, None] * plain.delayed)

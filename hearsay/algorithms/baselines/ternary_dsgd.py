@@ -11,7 +11,7 @@ that are (0, delta)-private, delta = sum_k sqrt(d) Phi(k) / r_k (mechanisms/tern
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 from hearsay.algorithms.baselines.noisy_average import NoisyAverage
 from hearsay.base import Inbox, Message, Noise, State
@@ -37,6 +37,8 @@ class TernaryDsgd(NoisyAverage):
       >>> hs.ternary_dsgd(noise=20).mechanism
       'ternary'
     """
+
+    inexact: ClassVar[str] = "ternary messages are random whatever their threshold"
 
     name: str = "ternary-dsgd"
     noise: Noise = Constant(5.0)

@@ -8,7 +8,6 @@ import math
 
 import numpy as np
 import pytest
-from hearsay.algorithms.theory.onset import first_step
 
 import hearsay as hs
 from hearsay.algorithms.theory.exponents import (
@@ -25,6 +24,7 @@ from hearsay.algorithms.theory.exponents import (
     output_series,
     ratio_limits,
 )
+from hearsay.algorithms.theory.onset import first_step
 from hearsay.problems import from_arrays
 from hearsay.schedules import Constant, Geometric, PowerLaw
 
