@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import jax
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import hearsay as hs
+from hearsay.experiments.printed_tracking import PrintedTracking
 
 AGENTS, STEPS, EVERY, DELTA = 5, 60, 20, 1e-5
 # Those of the first recording: an algorithm that is new has nothing to be compared with.
@@ -204,8 +206,8 @@ def _special() -> Iterator[Case]:
         yield Case("correlated-federated", "ridge", "ring", kind, shaped, runs=kind != "identity")
     for graph in ("directed-ring", "random-digraph", "five-agents", "pair"):
         yield Case("gradient-tracking", "ridge", graph)
-    printed = {"variant": "printed", "tracker_noise": 0.2}
-    yield Case("gradient-tracking", "ridge", "five-agents", "printed", printed)
+    printed = partial(PrintedTracking, tracker_noise=0.2)
+    yield Case("gradient-tracking", "ridge", "five-agents", "printed", make=printed)
     for number, scheme in enumerate((hs.scheme_s1, hs.scheme_s2), 1):
         label, make = f"scheme {number}", lambda scheme=scheme: scheme(2000)
         yield Case("gradient-tracking", "ridge", "five-agents", label, runs=False, make=make)

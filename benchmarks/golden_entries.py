@@ -37,6 +37,7 @@ NAMES = ("alice", "bob", "carol")
 
 def adapt() -> SimpleNamespace:
     """All that is not reached through `import hearsay as hs`: the one place to adapt."""
+    from hearsay.algorithms.theory.findings import findings
     from hearsay.certification import messages_within, spent_after
     from hearsay.cli.commands import app
 
@@ -46,7 +47,7 @@ def adapt() -> SimpleNamespace:
         planned=hs.planned,
         spent_after=spent_after,
         messages_within=messages_within,
-        findings=lambda algorithm, problem, graph: algorithm.findings(graph, problem),
+        findings=lambda algorithm, problem, graph: findings(algorithm, graph, problem),
         lossy=lambda graph: dataclasses.replace(graph, lossy=True),
         command=lambda *words: app(list(words), standalone_mode=False),
         module="hearsay.cli",

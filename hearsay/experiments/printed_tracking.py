@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from hearsay.algorithms.theory.findings import Finding
+from hearsay.algorithms.theory.gradient_tracking import assumptions
 from hearsay.base import Algorithm, Inbox, Noise, Private
 from hearsay.graphs import Graph
 from hearsay.privacy.recursion import Release
@@ -51,7 +52,8 @@ class PrintedTracking(Algorithm):
       step: gamma.
       coupling: alpha.
       tracking: beta.
-      noise: the scale of the noise on states and trackers, one schedule or one per agent.
+      noise: the scale of the noise on states, one schedule or one per agent.
+      tracker_noise: the same on trackers; that of the states unless given.
       mechanism: "laplace" or "gaussian".
       sampling: the sampler with its sample size m.
       average: read out a running average of the models.
@@ -66,15 +68,21 @@ class PrintedTracking(Algorithm):
     coupling: Schedule = Constant(0.2)
     tracking: Schedule = Constant(0.2)
     noise: Noise = PowerLaw(1.0, 0.1)
+    tracker_noise: Noise | None = None
     mechanism: str = "laplace"
     sampling: Sampling = field(default_factory=Cyclic)
+
+    def __post_init__(self) -> None:
+        if self.tracker_noise is None:
+            object.__setattr__(self, "tracker_noise", self.noise)
+        super().__post_init__()
 
     def init(self, params: jax.Array) -> State:
         return State(params, jnp.zeros_like(params), jnp.zeros_like(params))
 
     def prepare(self, state: State, batch: Any, rates: Any) -> tuple[Message, State]:
         tracker = state.drift + batch.gradient(state.params)
-        message = Message(Private(state.params, rates.noise), Private(tracker, rates.noise))
+        message = Message(Private(state.params, rates.noise), Private(tracker, rates.tracker_noise))
         return message, state._replace(tracker=tracker)
 
     def update(
@@ -92,8 +100,10 @@ class PrintedTracking(Algorithm):
     def releases(self, agent: int, curvature: tuple[float, float]) -> tuple[Release, ...]:
         """Not proved: `uncertified` says so."""
         reaction = max(abs(curvature[0]), abs(curvature[1]))
-        scale = self.noise_for(agent)
-        return (Release("params", scale), Release("tracker", scale, state=reaction, fresh=1.0))
+        return (
+            Release("params", self.noise_for(agent)),
+            Release("tracker", self.noise_for(agent, "tracker_noise"), state=reaction, fresh=1.0),
+        )
 
     def check(self, graph: Graph, problem: Problem) -> None:
         super().check(graph, problem)
@@ -108,4 +118,5 @@ class PrintedTracking(Algorithm):
             "they are proved for (7) and (8), with column sums of C; the printed update (6) has its"
             " row sums"
         )
-        return [Finding("Theorems 1-5", False, detail)]
+        found = assumptions(self.sampling, graph, problem)
+        return [*found, Finding("Theorems 1-5", False, detail)]

@@ -52,7 +52,7 @@ from hearsay.algorithms.theory.tracking_constants import (
 )
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling.samplers import Fresh, Resample, Subset
+from hearsay.problems.sampling.samplers import Fresh, Resample, Sampling, Subset
 from hearsay.schedules import Constant, PowerLaw, Schedule
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ LARGEST = 300  # agents up to which dense singular values take no noticeable tim
 
 def gradient_tracking(algorithm: GradientTracking, graph: Graph, problem: Problem) -> list[Finding]:
     """What can be said of an instance."""
-    found = [*_premises(graph, problem), _draws(algorithm)]
+    found = assumptions(algorithm.sampling, graph, problem)
     values = [_value(law) for law in (algorithm.coupling, algorithm.tracking, algorithm.step)]
     if any(value is None or value <= 0 for value in values):
         detail = (
@@ -78,6 +78,11 @@ def gradient_tracking(algorithm: GradientTracking, graph: Graph, problem: Proble
         )
         found += _constant_steps(Steps._make(values), graph, problem, found)
     return [*found, Finding("Theorems 1-5", False, detail)]
+
+
+def assumptions(sampling: Sampling, graph: Graph, problem: Problem) -> list[Finding]:
+    """What all theorems of the paper ask of the problem, the graphs and the sampler."""
+    return [*_premises(graph, problem), _draws(sampling)]
 
 
 @require.plain_arguments
@@ -189,10 +194,10 @@ def _premises(graph: Graph, problem: Problem) -> list[Finding]:
     return found
 
 
-def _draws(algorithm: GradientTracking) -> Finding:
+def _draws(sampling: Sampling) -> Finding:
     anew, name = (
-        isinstance(algorithm.sampling, (Fresh, Subset, Resample)),
-        type(algorithm.sampling).__name__,
+        isinstance(sampling, (Fresh, Subset, Resample)),
+        type(sampling).__name__,
     )
     biased = "brings records back in a fixed order: given the past, a gradient is biased"
     how = "draws the records of a step anew" if anew else biased
