@@ -46,23 +46,6 @@ class Inbox(NamedTuple):
     own: Any
 
 
-class Magnitudes(NamedTuple):
-    """How large the numbers of an update get, step by step (arrays over time, or one number for
-    all steps): what it costs that a process computes with float64 follows from them. Nothing has
-    a default that would count too little.
-
-    coupling: the largest factor on the sum of what is heard. tracking: the factor on what is heard
-    with which a tracker grows; 0 where there is none. resolution: the largest distance by which
-    `finish` may move a value. delayed: (time, agent), the scale of the noise on message k + 1 where
-    a release has delay 1.
-    """
-
-    coupling: np.ndarray | float
-    tracking: np.ndarray | float
-    resolution: float
-    delayed: np.ndarray | None = None
-
-
 @cache
 def schedule_fields(kind: type) -> tuple[str, ...]:
     """The fields that are annotated as schedules: what people write there is read as one, and a run

@@ -8,7 +8,7 @@ own process. A file writes
     prepare(state, batch, rates)                  what is to go out, each field with its noise scale
     update(state, sent, inbox, batch, rates, domain)          one step, once everybody is heard
     leak(heard), releases(agent, curvature)       the coefficients of the privacy recursion
-    magnitudes(steps, agents)                     how large its numbers get: needed to deploy it
+    magnitudes(agent, agents)                     how large its numbers get: needed to deploy it
 
 and has the rest from here: a state that is the model, one draw of noise per message field, rates
 from the fields that are annotated as schedules. `finish`, `draw`, `draws`, `rates`, `init` and
@@ -41,7 +41,6 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay._parts import (
     Inbox,
-    Magnitudes,
     Message,
     Noise,
     Private,
@@ -56,6 +55,7 @@ from hearsay._parts import (
 from hearsay.graphs import Graph
 from hearsay.mechanisms import MECHANISMS, Mechanism
 from hearsay.mechanisms.factorized.kinds import Factorization
+from hearsay.privacy.float64 import Magnitudes
 from hearsay.privacy.one_mechanism import OneMechanism
 from hearsay.privacy.participation import History as FromFirstUse
 from hearsay.privacy.recursion import Account, Assumption, Recursion, Release
@@ -228,9 +228,9 @@ class Algorithm(ABC):
         """What the recursion multiplies a gradient by."""
         return self.step
 
-    def magnitudes(self, steps: np.ndarray, agents: int) -> Magnitudes:
-        """How large the numbers of `update` get at those steps. There is no default: what is not
-        declared cannot be counted, so it cannot be deployed.
+    def magnitudes(self, agent: int, agents: int) -> Magnitudes:
+        """How large the numbers of that agent's `update` get (privacy/float64.py). There is no
+        default: what is not declared cannot be counted, so it cannot be deployed.
         """
         raise ValueError(
             f"{self.name} must declare its magnitudes to be deployed (Algorithm.magnitudes): what"

@@ -11,7 +11,9 @@ import importlib
 import inspect
 import math
 import pkgutil
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -408,7 +410,7 @@ def test_declared_magnitudes_are_those_of_the_update(name):
     scale that the state will ask for.
     """
     algorithm, k, agents = with_noise(name, 0.5), 3, 2
-    declared = algorithm.magnitudes(np.arange(5), agents)
+    declared = algorithm.magnitudes(1, agents)
     rates = algorithm.rates(np.arange(5), agents)
     rate = type(rates)(*(jnp.asarray(law[k, 1]) for law in rates))
     state, params = algorithm.init(jnp.full(3, 0.3)), jnp.full(3, 0.3)
@@ -436,7 +438,7 @@ def test_declared_magnitudes_are_those_of_the_update(name):
         if hasattr(slopes, part):
             for field in set(algorithm.channels) - set(algorithm.coins):
                 slope = np.abs(getattr(getattr(slopes, part), field)).max()
-                assert slope <= np.broadcast_to(limit, 5)[k] * (1 + 1e-6), (part, field)
+                assert slope <= float(limit(k)) * (1 + 1e-6), (part, field)
     private, _ = algorithm.prepare(state, Steep(), rate)
     noised = type(private)(*(field.value for field in private))
     finished, _ = algorithm.finish(noised, draws, state)
@@ -444,10 +446,11 @@ def test_declared_magnitudes_are_those_of_the_update(name):
         moved = np.abs(getattr(finished, field) - getattr(noised, field)).max()
         assert moved <= declared.resolution * (1 + 1e-6)
     delayed = [r for r in algorithm.releases(1, (0.0, 1.0)) if r.delay]
-    assert (declared.delayed is None) == (not delayed)
+    assert (declared.step_noise is None) == (not delayed)
+    assert float(declared.step(k)) == float(rates.step[k, 1])
     if delayed:
         scale = algorithm.prepare(after(total), Steep(), rate)[0].params.scale
-        np.testing.assert_allclose(np.max(scale), declared.delayed[k, 1], rtol=1e-6)
+        np.testing.assert_allclose(np.max(scale), float(declared.step_noise(k)), rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -464,3 +467,10 @@ def test_names_are_listed_without_the_machinery_that_runs_them():
     assert "import jax" not in source and "from hearsay" not in source
     assert all(len(entry.summary) <= 80 for entry in registry.ENTRIES.values())
     assert list(hs.REGISTRY) == list(registry.ENTRIES)
+
+
+def test_the_readme_names_every_algorithm():
+    """And none that is not there."""
+    readme = (Path(hs.__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    table = readme.partition("## What is in it")[2].partition("| neural networks")[0]
+    assert set(re.findall(r"`([a-z0-9-]+)`", table)) == set(registry.ENTRIES)

@@ -23,7 +23,8 @@ def blocks(page: str) -> list[str]:
 )
 def test_the_code_on_a_page_runs(page, index, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    exec(compile(blocks(page)[index], f"{page}[{index}]", "exec"), {})
+    code = compile(blocks(page)[index], f"{page}[{index}]", "exec", dont_inherit=True)
+    exec(code, {})
 
 
 def test_pages_have_code():

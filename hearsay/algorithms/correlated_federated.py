@@ -223,9 +223,9 @@ class CorrelatedFederated(Algorithm):
     def releases(self, agent: int, curvature: tuple[float, float]) -> tuple[Release, ...]:
         return (Release("update", self.noise_for(agent), state=0.0, fresh=1.0),)
 
-    def magnitudes(self, steps: np.ndarray, agents: int) -> Magnitudes:
-        server = self.rates(steps, agents).server[:, 0]
-        return Magnitudes(coupling=server, tracking=0.0, resolution=0.0)
+    def magnitudes(self, agent: int, agents: int) -> Magnitudes:
+        together = self.step.scaled(self.server * self.local_steps)
+        return Magnitudes(step=self.step, coupling=together, tracking=Constant(0.0), resolution=0.0)
 
     def sensitivities(self, problem: Problem) -> list[tuple[float, str, tuple[Assumption, ...]]]:
         """Every true bound on how far one record moves a round's update:

@@ -17,7 +17,7 @@ Time-Varying Sample Sizes.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -75,8 +75,8 @@ class GradientPerturbation(NoisyGradient):
         moved = own + rates.coupling * (heard - own) - rates.step * batch.gradient(own)
         return Pending(domain.project(moved), rates.step * rates.noise)
 
-    def magnitudes(self, steps: np.ndarray, agents: int) -> Magnitudes:
-        return super().magnitudes(steps, agents)._replace(coupling=self.coupling(steps))
+    def magnitudes(self, agent: int, agents: int) -> Magnitudes:
+        return replace(super().magnitudes(agent, agents), coupling=self.coupling)
 
     def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
         from hearsay.algorithms.theory.gradient_perturbation import gradient_perturbation

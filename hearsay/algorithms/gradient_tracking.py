@@ -135,9 +135,9 @@ class GradientTracking(Algorithm):
             Release("tracker", self.noise_for(agent, "tracker_noise"), state=reaction, fresh=1.0),
         )
 
-    def magnitudes(self, steps: np.ndarray, agents: int) -> Magnitudes:
+    def magnitudes(self, agent: int, agents: int) -> Magnitudes:
         return Magnitudes(
-            coupling=self.coupling(steps), tracking=self.tracking(steps), resolution=0.0
+            step=self.step, coupling=self.coupling, tracking=self.tracking, resolution=0.0
         )
 
     def check(self, graph: Graph, problem: Problem) -> None:

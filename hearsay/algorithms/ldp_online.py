@@ -104,8 +104,13 @@ class LdpOnline(Algorithm):
     def releases(self, agent: int, curvature: tuple[float, float]) -> tuple[Release, ...]:
         return (Release("params", self.noise_for(agent)),)
 
-    def magnitudes(self, steps: np.ndarray, agents: int) -> Magnitudes:
-        return Magnitudes(coupling=self.coupling(steps), tracking=0.0, resolution=0.0)
+    def magnitudes(self, agent: int, agents: int) -> Magnitudes:
+        return Magnitudes(
+            step=self.step,
+            coupling=self.coupling,
+            tracking=Constant(0.0),
+            resolution=0.0,
+        )
 
     def check(self, graph: Graph, problem: Problem) -> None:
         super().check(graph, problem)

@@ -20,13 +20,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from hearsay.base import Algorithm, Magnitudes, Message, Private
 from hearsay.graphs import Graph
 from hearsay.privacy.recursion import MEMORYLESS, Release
 from hearsay.problems.problem import Problem
-from hearsay.schedules import Schedule
+from hearsay.schedules import Constant, Product, Schedule
 
 
 class Pending(NamedTuple):
@@ -57,10 +56,13 @@ class NoisyGradient(Algorithm):
     def releases(self, agent: int, curvature: tuple[float, float]) -> tuple[Release, ...]:
         return (Release("params", self.noise_for(agent), state=0.0, fresh=1.0, delay=1),)
 
-    def magnitudes(self, steps: np.ndarray, agents: int) -> Magnitudes:
-        rates = self.rates(steps, agents)
+    def magnitudes(self, agent: int, agents: int) -> Magnitudes:
         return Magnitudes(
-            coupling=1.0, tracking=0.0, resolution=0.0, delayed=rates.step * rates.noise
+            step=self.step,
+            coupling=Constant(1.0),
+            tracking=Constant(0.0),
+            resolution=0.0,
+            step_noise=Product(self.step, self.noise_for(agent)),
         )
 
     def check(self, graph: Graph, problem: Problem) -> None:

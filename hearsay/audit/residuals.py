@@ -328,9 +328,9 @@ def asked(
             releases = {r.name: r for r in claimed.releases(agent, (0.0, 0.0))}
             # Some step before the message made its noise, or there is none.
             if name in releases and releases[name].delay:
-                laws = claimed.magnitudes(k, graph.agents).delayed
-                assert laws is not None
-                near = np.stack([np.abs(one - s) <= step * s for s in laws[:, agent]])
+                law = claimed.magnitudes(agent, graph.agents).step_noise
+                assert law is not None
+                near = np.stack([np.abs(one - s) <= step * s for s in law(k)])
                 before = np.arange(len(k))[:, None] < k[None]
                 wrong += int(np.sum((one != 0) & ~np.any(near & before[:, None, :, None], axis=0)))
                 seen += one.size

@@ -68,7 +68,7 @@ def loudest(algorithm: Algorithm, problem: Problem, graph: Graph, messages: int)
         2 * reach
         + 16 * graph.agents * gradient
         + _UNHEARD_OF * math.sqrt(messages) * noise
-        + algorithm.magnitudes(np.arange(messages), graph.agents).resolution
+        + algorithm.magnitudes(0, graph.agents).resolution
     )
 
 
@@ -84,17 +84,16 @@ def extra(
     epsilon for Laplace noise, |shift| / sigma for Gaussian, delta for ternary.
     """
     k, d, gradient = np.arange(messages), problem.dimension, _gradient(problem)
-    step = algorithm.rates(k, graph.agents).step[:, agent]
+    large = algorithm.magnitudes(agent, graph.agents)
+    step = large.step(k)
     loud, reach = loudest(algorithm, problem, graph, messages), _reach(problem)
     weight = float(
         graph.row_sums[agent] + graph.handed_out[agent] + graph.pushed.sum(axis=1)[agent]
     )
-    large = algorithm.magnitudes(k, graph.agents)
-    tracking = np.broadcast_to(large.tracking, k.shape)
-    drift = np.append(0.0, np.cumsum(tracking * weight * loud))[:-1]
+    drift = np.append(0.0, np.cumsum(large.tracking(k) * weight * loud))[:-1]
     size = (
         reach
-        + np.maximum(1.0, large.coupling) * (2 * weight + 1) * (loud + reach)
+        + np.maximum(1.0, large.coupling(k)) * (2 * weight + 1) * (loud + reach)
         + step * (gradient + drift)
     )
     batch = np.minimum(algorithm.sampling.sizes(k, problem.arrivals), problem.counts[agent])
@@ -113,12 +112,12 @@ def extra(
                     / release.scale(k)
                 )
             else:
-                if large.delayed is None:
+                if large.step_noise is None:
                     raise ValueError(
                         f"magnitudes of {algorithm.name} must tell the scale of its delayed noise,"
                         " got none"
                     )
-                own = large.delayed[:, agent]
+                own = large.step_noise(k)
                 shifts.append(norm * np.append(0.0, np.where(own > 0, off / own, 0.0))[:-1])
     found = np.stack(shifts)
     return (

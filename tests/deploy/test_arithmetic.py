@@ -638,8 +638,8 @@ def test_an_algorithm_that_does_not_declare_its_magnitudes_is_not_deployed() -> 
 
     @dataclass(frozen=True, kw_only=True)
     class Undeclared(LdpOnline):  # type: ignore[misc]
-        def magnitudes(self, steps: np.ndarray, agents: int) -> Magnitudes:
-            return Algorithm.magnitudes(self, steps, agents)
+        def magnitudes(self, agent: int, agents: int) -> Magnitudes:
+            return Algorithm.magnitudes(self, agent, agents)
 
     algorithm, graph = Undeclared(noise=1.0, sampling=CYCLIC), graphs.ring(AGENTS)
     certify(algorithm, problem(), graph, STEPS)
@@ -650,8 +650,8 @@ def test_an_algorithm_that_does_not_declare_its_magnitudes_is_not_deployed() -> 
 def test_a_delayed_release_needs_the_scale_of_its_noise() -> None:
     @dataclass(frozen=True, kw_only=True)
     class Silent(GradientPerturbation):  # type: ignore[misc]
-        def magnitudes(self, steps: np.ndarray, agents: int) -> Magnitudes:
-            return super().magnitudes(steps, agents)._replace(delayed=None)
+        def magnitudes(self, agent: int, agents: int) -> Magnitudes:
+            return replace(super().magnitudes(agent, agents), step_noise=None)
 
     algorithm = Silent(noise=1.0, sampling=CYCLIC)
     with pytest.raises(ValueError, match="must tell the scale of its delayed noise"):

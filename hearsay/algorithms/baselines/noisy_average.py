@@ -14,14 +14,13 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import jax
-import numpy as np
 
 from hearsay.base import Algorithm, Inbox, Magnitudes, Message, Noise, Private, State
 from hearsay.graphs import Graph
 from hearsay.privacy.recursion import MEMORYLESS, Release
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Cyclic, Sampling
-from hearsay.schedules import PowerLaw, Schedule
+from hearsay.schedules import Constant, PowerLaw, Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +47,10 @@ class NoisyAverage(Algorithm):
     def releases(self, agent: int, curvature: tuple[float, float]) -> tuple[Release, ...]:
         return (Release("params", self.noise_for(agent)),)
 
-    def magnitudes(self, steps: np.ndarray, agents: int) -> Magnitudes:
-        return Magnitudes(coupling=1.0, tracking=0.0, resolution=0.0)
+    def magnitudes(self, agent: int, agents: int) -> Magnitudes:
+        return Magnitudes(
+            step=self.step, coupling=Constant(1.0), tracking=Constant(0.0), resolution=0.0
+        )
 
     def check(self, graph: Graph, problem: Problem) -> None:
         super().check(graph, problem)

@@ -11,12 +11,11 @@ than the resolution from it. That is what the certificate says.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from hearsay import _validate as require
 from hearsay.algorithms.baselines.noisy_average import NoisyAverage
@@ -73,5 +72,5 @@ class QuantizedDsgd(NoisyAverage):
         moved = self.heard(sent, inbox) - rates.step * batch.gradient(state.params)
         return State(domain.project(moved))
 
-    def magnitudes(self, steps: np.ndarray, agents: int) -> Magnitudes:
-        return super().magnitudes(steps, agents)._replace(resolution=self.resolution)
+    def magnitudes(self, agent: int, agents: int) -> Magnitudes:
+        return replace(super().magnitudes(agent, agents), resolution=self.resolution)

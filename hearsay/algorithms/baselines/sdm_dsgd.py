@@ -20,19 +20,18 @@ gradients are taken at its projection. The certificate does not count on the dro
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from hearsay import _validate as require
 from hearsay.algorithms.noisy_gradient import NoisyGradient
 from hearsay.base import Inbox, Magnitudes, Message, Noise
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.sampling.samplers import Cyclic, Sampling
-from hearsay.schedules import Constant, Schedule, below_one
+from hearsay.schedules import Constant, Product, Quotient, Schedule, below_one
 
 
 class Draws(NamedTuple):
@@ -113,9 +112,9 @@ class SdmDsgd(NoisyGradient):
         # amount that depends on the data.
         return Pending(own + state.kept * move, scale, state.kept)
 
-    def magnitudes(self, steps: np.ndarray, agents: int) -> Magnitudes:
-        plain = super().magnitudes(steps, agents)
-        assert plain.delayed is not None
+    def magnitudes(self, agent: int, agents: int) -> Magnitudes:
+        plain = super().magnitudes(agent, agents)
         # The move, and the noise in it, is multiplied by theta / p where it is kept.
-        gain = self.coupling(steps) / self.keep
-        return plain._replace(coupling=gain, delayed=gain[:, None] * plain.delayed)
+        gain = Quotient(self.coupling, Constant(self.keep))
+        noise = Product(gain, Product(self.step, self.noise_for(agent)))
+        return replace(plain, coupling=gain, step_noise=noise)

@@ -12,7 +12,7 @@ is that of noisy gradients (noisy_gradient.py): a weight scales gradient and noi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
@@ -24,7 +24,7 @@ from hearsay.graphs import Graph
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Cyclic, Sampling
-from hearsay.schedules import Constant, PowerLaw, Schedule, below_one
+from hearsay.schedules import Constant, PowerLaw, Product, Schedule, below_one
 
 
 @final
@@ -73,8 +73,14 @@ class WeightedErm(NoisyGradient):
         moved = own + rates.coupling * (heard - own) - rates.step * batch.gradient(own)
         return Pending(domain.project(moved), rates.step * rates.noise)
 
-    def magnitudes(self, steps: np.ndarray, agents: int) -> Magnitudes:
-        return super().magnitudes(steps, agents)._replace(coupling=self.coupling(steps))
+    def magnitudes(self, agent: int, agents: int) -> Magnitudes:
+        step = Product(self.step, Constant(float(self.shares(agents)[agent])))
+        return replace(
+            super().magnitudes(agent, agents),
+            step=step,
+            coupling=self.coupling,
+            step_noise=Product(step, self.noise_for(agent)),
+        )
 
     def rates(self, steps: np.ndarray, agents: int) -> Any:
         plain = super().rates(steps, agents)
