@@ -46,7 +46,7 @@ from hearsay.problems import problem
 from hearsay.problems.data import datasets, images, partition
 from hearsay.problems.losses import domains, linear, per_record
 from hearsay.problems.sampling import samplers
-from hearsay.schedules import Schedule, Share
+from hearsay.schedules import Product, Quotient, Schedule, Share
 from hearsay.simulation import regret
 
 # The name in the package is the function.
@@ -211,6 +211,9 @@ EXAMPLES = [
     hs.PowerLaw(0.3, -0.7, 2.0),
     hs.Geometric(0.3, 0.9),
     Share(0.3, hs.Constant(4.0), 20.0),
+    Product(hs.Constant(0.3), hs.Constant(4.0)),
+    Quotient(hs.Constant(0.3), hs.Constant(4.0)),
+    hs.gradient_perturbation().magnitudes(0, 3),
     hs.SampleSize(hs.Constant(3.0)),
     hs.Fresh(2),
     hs.Cyclic(2),

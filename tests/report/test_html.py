@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hearsay as hs
-from hearsay.base import Finding
+from hearsay.algorithms.theory.findings import Finding
 from hearsay.privacy.certificate import FLOATING, NOT_COVERED, AgentBudget, Certificate, show
 from hearsay.privacy.recursion import Assumption
 from hearsay.report import guarantee, numbers
