@@ -172,32 +172,37 @@ class GradientTracking(Algorithm):
     def paper_epsilon(
         self, graph: Graph, agent: int, problem: Problem, horizon: int, delta: float | None = None
     ) -> float | None:
-        """Lemmas 2 and 3 as printed, with our C: their K + 1 messages k = 0 ..
+        return lemmas_2_and_3(self, graph, agent, problem, horizon)
 
-        K are our horizon.
-        """
-        if self.mechanism != "laplace" or horizon == 0:
-            return None
-        k = np.arange(horizon)
-        exposure = problem.change / self.sampling.sizes(k, problem.arrivals)
-        keeps = np.abs(
-            1 - self.tracking(k) * float(np.asarray(graph.pushed.sum(axis=1)).ravel()[agent])
+
+@require.plain_arguments
+def lemmas_2_and_3(
+    algorithm: Any, graph: Graph, agent: int, problem: Problem, horizon: int
+) -> float | None:
+    """The paper's budget as printed, with our C: its K + 1 messages k = 0 .. K are our horizon."""
+    if algorithm.mechanism != "laplace" or horizon == 0:
+        return None
+    k = np.arange(horizon)
+    exposure = problem.change / algorithm.sampling.sizes(k, problem.arrivals)
+    keeps = np.abs(
+        1 - algorithm.tracking(k) * float(np.asarray(graph.pushed.sum(axis=1)).ravel()[agent])
+    )
+    # Delta y_k = |1 - beta c| Delta y_{k-1} + 2 C / m, from C / m at k = 0; Delta
+    # x_k = |1 - alpha r| Delta x_{k-1} + gamma Delta y_{k-1}.
+    tracker = forward(
+        np.concatenate([[0.0], keeps[1:]]), np.concatenate([exposure[:1], 2 * exposure[1:]])
+    )[1:]
+    state = forward(
+        np.abs(1 - algorithm.coupling(k) * float(graph.row_sums[agent])),
+        algorithm.step(k) * tracker,
+    )[:-1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        total = np.sum(state / algorithm.noise_for(agent)(k)) + np.sum(
+            tracker / algorithm.noise_for(agent, "tracker_noise")(k)
         )
-        # Delta y_k = |1 - beta c| Delta y_{k-1} + 2 C / m, from C / m at k = 0; Delta
-        # x_k = |1 - alpha r| Delta x_{k-1} + gamma Delta y_{k-1}.
-        tracker = forward(
-            np.concatenate([[0.0], keeps[1:]]), np.concatenate([exposure[:1], 2 * exposure[1:]])
-        )[1:]
-        state = forward(
-            np.abs(1 - self.coupling(k) * float(graph.row_sums[agent])), self.step(k) * tracker
-        )[:-1]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            total = np.sum(state / self.noise_for(agent)(k)) + np.sum(
-                tracker / self.noise_for(agent, "tracker_noise")(k)
-            )
-        # The paper's C is about l1.
-        factor = 1.0 if problem.norm == "l1" else math.sqrt(problem.dimension)
-        return math.inf if np.isnan(total) else float(factor * total)  # without noise: infinite
+    # The paper's C is about l1.
+    factor = 1.0 if problem.norm == "l1" else math.sqrt(problem.dimension)
+    return math.inf if np.isnan(total) else float(factor * total)  # without noise: infinite
 
 
 def scheme_s1(

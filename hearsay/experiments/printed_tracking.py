@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple, final
 import jax
 import jax.numpy as jnp
 
+from hearsay.algorithms.gradient_tracking import lemmas_2_and_3
 from hearsay.algorithms.theory.findings import Finding
 from hearsay.algorithms.theory.gradient_tracking import assumptions
 from hearsay.base import Algorithm, Inbox, Noise, Private
@@ -104,6 +105,11 @@ class PrintedTracking(Algorithm):
             Release("params", self.noise_for(agent)),
             Release("tracker", self.noise_for(agent, "tracker_noise"), state=reaction, fresh=1.0),
         )
+
+    def paper_epsilon(
+        self, graph: Graph, agent: int, problem: Problem, horizon: int, delta: float | None = None
+    ) -> float | None:
+        return lemmas_2_and_3(self, graph, agent, problem, horizon)
 
     def check(self, graph: Graph, problem: Problem) -> None:
         super().check(graph, problem)
