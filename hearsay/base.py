@@ -37,7 +37,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -269,23 +269,6 @@ class Algorithm(ABC):
             for i, f in enumerate(require.each(require.nonnegative)("factors", factors))
         )
         return replace(self, noise=scaled[0] if len(set(scaled)) == 1 else scaled)
-
-    @property
-    def kernel(self) -> Algorithm:
-        """The same algorithm with its schedules blanked out: what is compiled. send and update
-        see schedules through `rates` only, so runs that differ in nothing but schedules (a sweep,
-        calibrated noise) share one compiled program.
-        """
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        blank: dict[str, Any] = {n: Constant(0.0) for n, v in values.items() if _is_noise(v)}
-        return replace(self, sampling=self.sampling.kernel, **blank)
-
-    def averaged(self, average: jax.Array, state: Any, step: jax.Array) -> jax.Array:
-        """The running read-out, weighted in proportion to the step so that early models
-        fade (Polyak averaging).
-        """
-        share = 2.0 / (step + 2.0)
-        return average + share.astype(average.dtype) * (self.predict(state) - average)
 
     @property
     def law(self) -> Mechanism:

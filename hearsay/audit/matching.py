@@ -43,6 +43,7 @@ from hearsay.problems.losses.domains import Domain
 from hearsay.problems.losses.linear import Loss
 from hearsay.problems.sampling.batches import Batch
 from hearsay.simulation import engine
+from hearsay.simulation.program import kernel
 
 _FLOOR = 1e-4  # of a message's own size: what counts as no noise at all
 
@@ -159,7 +160,7 @@ def scene_of(
     algorithm, steps = known.algorithm, np.arange(step + 2)
     # With its noise at zero a mechanism sends the value itself, except the ternary one, which is
     # unbiased all the same.
-    setup = Setup(replace(algorithm.kernel, mechanism="gaussian"), known.loss, known.domain)
+    setup = Setup(replace(kernel(algorithm), mechanism="gaussian"), known.loss, known.domain)
     rates = jax.tree.map(
         lambda r: jnp.asarray(r[:, agent]), algorithm.rates(steps, known.graph.agents)
     )
@@ -173,8 +174,7 @@ def scene_of(
     for k in range(step + 1):
         make = type(heard[k])
         message = make(*(jnp.asarray(field, start.dtype) for field in heard[k]))
-        total = make(*(m.total(field)[agent] for m, field in zip(mixers, message, strict=True)))
-        inbox = Inbox(total, make(*(m.own[agent] for m in mixers)))
+        inbox = engine.pick(engine.heard(mixers, message), agent)
         scene = Scene(
             state,
             engine.pick(rates, k),
@@ -284,7 +284,7 @@ def target_of(
 def _draws(algorithm: Algorithm, params: jax.Array, step: int) -> Any:
     """Draws of the attacker's own for two steps: their distribution is public."""
     return _drawn(
-        params, step + jnp.arange(2), algorithm.constants(params.dtype), algorithm=algorithm.kernel
+        params, step + jnp.arange(2), algorithm.constants(params.dtype), algorithm=kernel(algorithm)
     )
 
 
