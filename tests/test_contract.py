@@ -30,7 +30,7 @@ from hearsay.problems.losses.domains import Ball
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Window
 from hearsay.simulation import engine, keys
-from hearsay.simulation.metrics import Reference
+from hearsay.simulation.optimum import Reference
 
 # What is measured on the way is not looked at. Chunks of one length, on problems of one shape:
 # tests of an algorithm share a compiled program.

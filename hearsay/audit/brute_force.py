@@ -18,13 +18,14 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.algorithms import CorrelatedFederated
-from hearsay.audit.messages import Game, Scene, Transcript, follow, game, scene, silent_draws
+from hearsay.audit.messages import Scene, Transcript, follow, scene, silent_draws
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.privacy.one_mechanism import OneMechanism
 from hearsay.privacy.recursion import Account, forward
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Records
+from hearsay.simulation.program import Program, program
 
 __all__ = ["Transcript", "allowed", "certified", "gaps", "random_transcripts", "replay"]
 
@@ -67,13 +68,13 @@ def replay(
     on the given data and transcripts.
     """
     found = scene(algorithm, problem, graph, agent, transcripts.sent[0].shape[1])
-    return _replay(records, transcripts, found, game=game(algorithm, problem))
+    return _replay(records, transcripts, found, program=program(algorithm, problem))
 
 
-@partial(jax.jit, static_argnames="game")
-def _replay(records: Records, transcripts: Transcript, scene: Scene, *, game: Game) -> tuple:
-    draws = silent_draws(game.algorithm, scene)
-    return jax.vmap(lambda transcript: follow(game, scene, records, transcript, draws)[0])(
+@partial(jax.jit, static_argnames="program")
+def _replay(records: Records, transcripts: Transcript, scene: Scene, *, program: Program) -> tuple:
+    draws = silent_draws(program.algorithm, scene)
+    return jax.vmap(lambda transcript: follow(program, scene, records, transcript, draws)[0])(
         transcripts
     )
 

@@ -1,8 +1,8 @@
 """How likely a transcript is under each of two data sets, for thousands of runs of the whole
 network at once.
 
-The rounds are the engine's own, with the keys of a simulation; a tap on `update` hands out what
-the audited agent sent and heard. Its messages before noise are then worked out under both data sets
+The rounds are the engine's own, with the keys of a simulation; its tap hands out what the audited
+agent sent and heard. Its messages before noise are then worked out under both data sets
 (messages.py), and two scores of the run follow: the log-likelihood ratio, and a search for noise
 that was used twice (see distinguish.py).
 """
@@ -19,21 +19,20 @@ import numpy as np
 
 from hearsay.algorithms import QuantizedDsgd
 from hearsay.audit.messages import (
-    Game,
     Scene,
     Transcript,
     bare,
     follow,
-    game,
     scene,
     whitener,
 )
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
-from hearsay.graphs.channels import mixer
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Records
 from hearsay.simulation import engine, keys
+from hearsay.simulation.engine import Inputs, Setting
+from hearsay.simulation.program import Program, program
 
 SCORES = ("likelihood ratio", "repeated noise")
 _CHUNK, _BYTES = 250, 2**28  # runs at once
@@ -43,14 +42,9 @@ _LAGS = 16  # how many messages back repeated noise is looked for
 class Setup(NamedTuple):
     """Arrays of a network that stay the same from run to run; `scene` is the audited agent's."""
 
-    records: Any
-    mixers: tuple
-    sampling_keys: jax.Array
-    constants: Any
+    setting: Setting
+    inputs: Inputs
     centre: jax.Array
-    steps: jax.Array
-    rates: Any
-    windows: Any
     scene: Scene
     white: jax.Array
 
@@ -61,20 +55,12 @@ def runner(
     """run(held, first, second, seed, side, runs):
     scores (run, kind) of runs in which the agent holds `held`.
     """
-    dtype, k = problem.dtype, np.arange(steps, dtype=np.int32)
     plain, agents = bare(algorithm), graph.agents
-    centre = np.zeros(problem.dimension) if problem.start is None else problem.start
-    public = scene(plain, problem, graph, agent, steps)
     setup = Setup(
-        problem.records,
-        tuple(mixer(graph, kind, dtype) for kind in algorithm.channels.values()),
-        keys.sampling_keys(problem.seed, agents),
-        algorithm.constants(dtype),
-        jnp.asarray(np.broadcast_to(centre, (agents, problem.dimension)), dtype),
-        jnp.asarray(k),
-        jax.tree.map(lambda r: jnp.asarray(r, dtype), algorithm.rates(k, agents)),
-        jax.tree.map(jnp.asarray, algorithm.sampling.windows(k, problem.counts, problem.arrivals)),
-        public,
+        engine.surroundings(algorithm, problem, graph, [0]),
+        engine.inputs(algorithm, problem, np.arange(steps)),
+        jnp.asarray(problem.first_models, problem.dtype),
+        scene(plain, problem, graph, agent, steps),
         jnp.asarray(whitener(plain, steps)),
     )
     fits = max(1, _BYTES // (8 * steps * agents * problem.dimension * 8))
@@ -100,25 +86,14 @@ def runner(
                 first,
                 second,
                 setup,
-                real=game(algorithm, problem),
-                plain=game(plain, problem),
+                real=program(algorithm, problem),
+                plain=program(plain, problem),
             )
             found.append(np.asarray(part))
             progress(min(begin + chunk, runs))
         return np.round(np.concatenate(found)[:runs], 6)  # equal but for rounding errors is equal
 
     return run
-
-
-class _Tapped:
-    """An algorithm whose update also hands out what was sent and heard."""
-
-    def __init__(self, algorithm: Algorithm):
-        self.send: Callable[..., Any] = algorithm.send
-        self._update = algorithm.update
-
-    def update(self, state: Any, sent: Any, inbox: Any, *rest: Any) -> tuple[Any, Any]:
-        return self._update(state, sent, inbox, *rest), (tuple(sent), tuple(inbox.total))
 
 
 @partial(jax.jit, static_argnames=("real", "plain"))
@@ -131,36 +106,29 @@ def scores(
     second: Records,
     setup: Setup,
     *,
-    real: Game,
-    plain: Game,
+    real: Program,
+    plain: Program,
 ) -> jax.Array:
     """(run, kind) for runs with those noise seeds: the rounds are the engine's own,
     with the keys of a simulation.
     """
-    algorithm, loss, domain, arrivals = real
-    records = jax.tree.map(lambda all_, one: all_.at[agent].set(one), setup.records, held)
-    setting = engine.Setting(records, setup.mixers, None, setup.sampling_keys, setup.constants)  # type: ignore[arg-type]
-    models = jax.vmap(domain.project)(setup.centre)
-    sampler = jax.vmap(lambda part: algorithm.sampling.prepare(loss, part, arrivals))(records)
-    tapped: Any = _Tapped(algorithm)
+    algorithm, setting = real.algorithm, setup.setting
+    records = jax.tree.map(lambda all_, one: all_.at[agent].set(one), setting.records, held)
+    own = keys.noise_keys(seeds, setup.centre.shape[0])
+    points = jnp.broadcast_to(setup.centre, (len(seeds), *setup.centre.shape))
+    _, (said, draws) = engine.trajectory(
+        real,
+        engine.begin(real, records, points),
+        setting._replace(records=records, noise_keys=own),
+        setup.inputs,
+        block=len(setup.inputs.steps),
+        tap=lambda seen: (
+            engine.pick((tuple(seen.sent), tuple(seen.inbox.total)), agent),
+            seen.draws,
+        ),
+    )
 
-    def one(own: jax.Array) -> jax.Array:
-        draws = jax.vmap(
-            lambda key: algorithm.draws(key, setup.steps, models[0], setup.constants), out_axes=1
-        )(own)
-
-        def step(carry: tuple, inputs: tuple) -> tuple[tuple, Any]:
-            k, rate, window, draw = inputs
-            form = partial(engine.form_batch, algorithm, loss, arrivals, k, window.blocks)
-            (states, said), sampler = engine.exchange(
-                tapped, form, setting, rate, window, domain, carry[0], draw, carry[1]
-            )
-            return (states, sampler), jax.tree.map(lambda x: x[agent], said)
-
-        start = (jax.vmap(algorithm.init)(models), sampler)
-        transcript = Transcript(
-            *jax.lax.scan(step, start, (setup.steps, setup.rates, setup.windows, draws))[1]
-        )
+    def one(transcript: Transcript, draws: Any) -> jax.Array:
         mine = jax.tree.map(lambda x: x[:, agent], draws)
         known = [follow(plain, setup.scene, data, transcript, mine) for data in (first, second)]
         ratio = log_likelihood(algorithm, transcript.sent, *known[0], mine, setup.white)
@@ -168,7 +136,7 @@ def scores(
         near = [_nearest(algorithm, transcript.sent, *part, draws, agent) for part in known]
         return jnp.stack([ratio, jnp.log(near[1]) - jnp.log(near[0])])
 
-    return jax.vmap(one)(keys.noise_keys(seeds, setup.centre.shape[0]))
+    return jax.vmap(one, in_axes=1)(Transcript(*said), draws)
 
 
 def _residuals(sent: tuple, values: tuple, scales: tuple) -> tuple[list, list]:

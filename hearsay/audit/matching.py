@@ -174,8 +174,7 @@ def scene_of(
     for k in range(step + 1):
         make = type(heard[k])
         message = make(*(jnp.asarray(field, start.dtype) for field in heard[k]))
-        total = make(*(m.total(field)[agent] for m, field in zip(mixers, message, strict=True)))
-        inbox = Inbox(total, make(*(m.own[agent] for m in mixers)))
+        inbox = engine.pick(engine.heard(mixers, message), agent)
         scene = Scene(
             state,
             engine.pick(rates, k),

@@ -27,7 +27,7 @@ from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Arrivals, Records, Sampling, Window
 from hearsay.schedules import Constant
 from hearsay.simulation import keys
-from hearsay.simulation.program import kernel
+from hearsay.simulation.program import Program
 
 
 class Transcript(NamedTuple):
@@ -37,19 +37,6 @@ class Transcript(NamedTuple):
 
     sent: tuple[jax.Array, ...]
     heard: tuple[jax.Array, ...]
-
-
-class Game(NamedTuple):
-    """What a program is compiled for."""
-
-    algorithm: Algorithm
-    loss: Any
-    domain: Domain
-    arrivals: Arrivals
-
-
-def game(algorithm: Algorithm, problem: Problem) -> Game:
-    return Game(kernel(algorithm), problem.loss, problem.domain, problem.arrivals)
 
 
 class Scene(NamedTuple):
@@ -71,14 +58,13 @@ class Scene(NamedTuple):
 def scene(algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int) -> Scene:
     k, dtype = np.arange(steps), problem.dtype
     windows = algorithm.sampling.windows(k, problem.counts, problem.arrivals)
-    start = np.zeros(problem.dimension) if problem.start is None else np.asarray(problem.start)
     return Scene(
         jnp.asarray(k, jnp.int32),
         jax.tree.map(lambda r: jnp.asarray(r[:, agent], dtype), algorithm.rates(k, graph.agents)),
         Window(windows.start[:, agent], windows.size[:, agent], windows.blocks),
         tuple(mixer(graph, kind, dtype).own[agent] for kind in algorithm.channels.values()),
         keys.sampling_keys(problem.seed, graph.agents)[agent],
-        problem.domain.project(jnp.asarray(start[agent] if start.ndim == 2 else start, dtype)),
+        problem.domain.project(jnp.asarray(problem.first_models[agent], dtype)),
         algorithm.constants(dtype),
     )  # fmt: skip
 
@@ -102,7 +88,7 @@ def silent_draws(algorithm: Algorithm, scene: Scene) -> Any:
 
 
 def follow(
-    game: Game, scene: Scene, records: Records, transcript: Transcript, draws: Any
+    program: Program, scene: Scene, records: Records, transcript: Transcript, draws: Any
 ) -> tuple[tuple, tuple]:
     """(messages before noise, their noise scales), per field an array (time, ...), along
     one transcript.
@@ -110,25 +96,25 @@ def follow(
     A message is value + scale draw, so draws of 0 and 1 find both, whatever the algorithm does with
     them: what is measured is the code that runs.
     """
-    algorithm, loss, domain, arrivals = game
+    algorithm = program.algorithm
 
     def step(carry: tuple, inputs: tuple) -> tuple[tuple, Any]:
         state, sampler = carry
         k, rate, window, transcript, draw = inputs
-        batch, sampler = algorithm.sampling.batch(
-            sampler, loss, records, k, window, arrivals, keys.at(scene.key, k)
+        batch, sampler = program.batch(
+            k, window.blocks, sampler, records, window.start, window.size, scene.key
         )
         unit, _ = algorithm.send(with_noise_draws(algorithm, draw, 1.0), state, batch, rate)
         message, state = algorithm.send(with_noise_draws(algorithm, draw, 0.0), state, batch, rate)
         make = type(message)
         inbox = Inbox(make(*transcript.heard), make(*scene.own))
-        state = algorithm.update(state, make(*transcript.sent), inbox, batch, rate, domain)
+        state = algorithm.update(state, make(*transcript.sent), inbox, batch, rate, program.domain)
         return (state, sampler), (
             tuple(message),
             tuple(u - m for u, m in zip(unit, message, strict=True)),
         )
 
-    start = (algorithm.init(scene.start), algorithm.sampling.prepare(loss, records, arrivals))
+    start = (algorithm.init(scene.start), program.sampler(records))
     inputs = (scene.steps, scene.rates, scene.windows, transcript, draws)
     return jax.lax.scan(step, start, inputs)[1]
 

@@ -37,10 +37,10 @@ from hearsay.base import Algorithm, Inbox
 from hearsay.certification import certify
 from hearsay.graphs import Graph
 from hearsay.graphs.channels import mixer
-from hearsay.problems.losses.domains import Domain
 from hearsay.problems.losses.linear import Loss
 from hearsay.problems.problem import Problem, as_features
-from hearsay.simulation.program import kernel
+from hearsay.simulation import engine
+from hearsay.simulation.program import Program, program
 
 
 @dataclass(frozen=True)
@@ -168,6 +168,7 @@ def _scores(
     dtype, steps = problem.dtype, len(heard)
     public = scene(bare(algorithm), problem, graph, agent, steps)
     mixers = [mixer(graph, kind, dtype) for kind in algorithm.channels.values()]
+    compiled = program(algorithm, problem)
     scores, width = np.zeros(len(features)), int(np.count_nonzero(weights, axis=1).max())
     for k in range(steps - 1):
         rows = np.flatnonzero(weights[k])
@@ -182,20 +183,16 @@ def _scores(
             jnp.asarray(labels[:, padded], dtype),
             jnp.asarray(share, dtype),
         )
-        sent = jax.tree.map(lambda x: jnp.asarray(x[agent]), heard[k])
-        total = type(heard[k])(
-            *(m.total(jnp.asarray(v))[agent] for m, v in zip(mixers, heard[k], strict=True))
-        )
-        rate = jax.tree.map(lambda r, k=k: r[k], public.rates)
+        said = jax.tree.map(jnp.asarray, heard[k])
+        sent, inbox = engine.pick((said, engine.heard(mixers, said)), agent)
+        rate = engine.pick(public.rates, k)
         found = _lean(
             batch,
             sent,
-            Inbox(total, type(heard[k])(*public.own)),
+            inbox,
             jnp.asarray(heard[k + 1].params[agent]),
             rate,
-            algorithm=kernel(algorithm),
-            loss=problem.loss,
-            domain=problem.domain,
+            program=compiled,
         )
         noise = float(rate.noise) or 1.0
         scores[rows] += (
@@ -204,7 +201,7 @@ def _scores(
     return scores
 
 
-@partial(jax.jit, static_argnames=("algorithm", "loss", "domain"))
+@partial(jax.jit, static_argnames=("program",))
 def _lean(
     batch: tuple,
     sent: Any,
@@ -212,20 +209,19 @@ def _lean(
     after: jax.Array,
     rate: Any,
     *,
-    algorithm: Algorithm,
-    loss: Loss,
-    domain: Domain,
+    program: Program,
 ) -> jax.Array:
     """How far the next message leans towards each canary of the batch being itself."""
-    here, (features, labels, weights) = domain.project(sent.params), batch
+    algorithm, loss, (features, labels, weights) = program.algorithm, program.loss, batch
+    state, here = program.start(sent.params)
     expected = algorithm.predict(
         algorithm.update(
-            algorithm.init(here),
+            state,
             sent,
             inbox,
             _Expected(features, labels, weights, loss),
             rate,
-            domain,
+            program.domain,
         )
     )
 

@@ -1,14 +1,11 @@
 """What an eavesdropper has: everything about a run that is public, and every message that was sent.
 
-The rounds are the engine's own, with the keys of a simulation: the messages are those that
-`simulate` with the same seed exchanges. A tap on `update`, which is handed what its agent has just
-sent, is all that is added.
+The rounds are those of a simulation, with its keys: the messages are those that `simulate` with the
+same seed exchanges, seen through the engine's tap.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,14 +15,14 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
-from hearsay.graphs.channels import mixer
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.losses.linear import Loss
 from hearsay.problems.problem import Problem, as_features
 from hearsay.problems.sampling.batches import Blocks, Prefix, Window
 from hearsay.problems.sampling.samplers import Arrivals, Records
-from hearsay.simulation import engine, keys
-from hearsay.simulation.program import held_rates, kernel
+from hearsay.simulation import keys
+from hearsay.simulation.engine import Round
+from hearsay.simulation.rounds import Rounds
 
 
 class Public(NamedTuple):
@@ -60,14 +57,14 @@ class Public(NamedTuple):
 
 
 def public(algorithm: Algorithm, problem: Problem, graph: Graph) -> Public:
-    start = (
-        np.zeros(problem.dimension)
-        if problem.start is None
-        else np.asarray(problem.start, np.float64)
-    )
-    start = np.broadcast_to(start, (problem.agents, problem.dimension))
     return Public(
-        algorithm, problem.loss, problem.domain, problem.arrivals, graph, problem.counts, start
+        algorithm,
+        problem.loss,
+        problem.domain,
+        problem.arrivals,
+        graph,
+        problem.counts,
+        problem.first_models,
     )
 
 
@@ -79,74 +76,17 @@ def overhear(
     each field an array (agents, ...).
     """
     algorithm.check(graph, problem)
-    dtype, agents = problem.dtype, graph.agents
-    seeds = jnp.asarray([require.count("seed", seed, 0)])
-    setting = engine.Setting(
-        engine.placed(problem),
-        tuple(mixer(graph, kind, dtype) for kind in algorithm.channels.values()),
-        keys.noise_keys(seeds, agents),
-        keys.sampling_keys(problem.seed, agents),
-        algorithm.constants(dtype),
-    )
-    carry = engine.start(kernel(algorithm), problem, setting, seeds, 0.0)
-    states, sampler, heard = engine.pick(carry.states, 0), carry.sampler, []
-    steps = np.arange(require.count("rounds", rounds), dtype=np.int32)
-    rates = held_rates(algorithm, steps, agents, dtype)
-    windows = algorithm.sampling.windows(steps, problem.counts, problem.arrivals)
-    for k in steps:
-        rate, window = engine.pick((rates, windows), int(k))
-        states, sampler, sent = _round(
-            states,
-            sampler,
-            setting,
-            k,
-            rate,
-            window,
-            algorithm=kernel(algorithm),
-            loss=problem.loss,
-            domain=problem.domain,
-            arrivals=problem.arrivals,
-        )
-        heard.append(jax.tree.map(np.asarray, sent))
-    return heard
+    network = Rounds(algorithm, problem, graph, [require.count("seed", seed, 0)])
+    # Round by round: all messages of a large model would not fit on its device, and on a CPU its
+    # convolutions inside a compiled loop run on a single core.
+    return [
+        jax.tree.map(lambda field: np.asarray(field[0, 0]), network.advance(1, tap=_sent))
+        for _ in range(require.count("rounds", rounds))
+    ]
 
 
-class _Tapped:
-    """An algorithm whose update also hands out what was sent."""
-
-    def __init__(self, algorithm: Algorithm):
-        self.send: Callable[..., Any] = algorithm.send
-        self._update = algorithm.update
-
-    def update(self, state: Any, sent: Any, *rest: Any) -> tuple[Any, Any]:
-        return self._update(state, sent, *rest), sent
-
-
-@partial(jax.jit, static_argnames=("algorithm", "loss", "domain", "arrivals"))
-@engine.full_precision
-def _round(
-    states: Any,
-    sampler: Any,
-    setting: engine.Setting,
-    step: jax.Array,
-    rate: Any,
-    window: Window,
-    *,
-    algorithm: Algorithm,
-    loss: Loss,
-    domain: Domain,
-    arrivals: Arrivals,
-) -> tuple[Any, Any, Any]:
-    params = jax.vmap(algorithm.predict)(states)[0]
-    draws = jax.vmap(
-        lambda key: engine.pick(algorithm.draws(key, step[None], params, setting.constants), 0)
-    )(setting.noise_keys[0])
-    form = partial(engine.form_batch, algorithm, loss, arrivals, step, window.blocks)
-    tapped: Any = _Tapped(algorithm)
-    (states, sent), sampler = engine.exchange(
-        tapped, form, setting, rate, window, domain, states, draws, sampler, unrolled=loss.unrolled
-    )
-    return states, sampler, sent
+def _sent(seen: Round) -> Any:
+    return seen.sent
 
 
 @require.plain_arguments

@@ -38,15 +38,14 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.algorithms import QuantizedDsgd
 from hearsay.audit import noise_tests
-from hearsay.audit.messages import Game, game
 from hearsay.audit.noise_tests import KINDS, Test
 from hearsay.audit.standard_form import Field, grid_tests, rounding, standard, ternary_tests
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
-from hearsay.graphs.channels import mixer
 from hearsay.problems.problem import Problem
 from hearsay.simulation import engine, keys
-from hearsay.simulation.program import kernel
+from hearsay.simulation.engine import Inputs, Round, Setting
+from hearsay.simulation.program import Program, kernel, program
 
 _NUMBERS, _MOST_RUNS = 400_000, 2000  # residuals that are wanted, and the most runs for them
 _BYTES, _SHOWN = 2**27, 20_000
@@ -170,23 +169,11 @@ def collect(
     """Per message field, all that was sent in so many runs with keys of a simulation,
     and what it was before its noise.
     """
-    dtype, agents, k = problem.dtype, graph.agents, np.arange(steps, dtype=np.int32)
-    centre = np.zeros(problem.dimension) if problem.start is None else problem.start
-    rates = tuple(
-        jax.tree.map(lambda r: jnp.asarray(r, dtype), one.rates(k, agents))
-        for one in (algorithm, claimed)
-    )
-    windows = jax.tree.map(
-        jnp.asarray, algorithm.sampling.windows(k, problem.counts, problem.arrivals)
-    )
-    setting = engine.Setting(
-        engine.placed(problem),
-        tuple(mixer(graph, kind, dtype) for kind in algorithm.channels.values()),
-        None,  # type: ignore[arg-type]
-        keys.sampling_keys(problem.seed, agents),
-        algorithm.constants(dtype),
-    )
-    start = jnp.asarray(np.broadcast_to(centre, (agents, problem.dimension)), dtype)
+    agents, k = graph.agents, np.arange(steps)
+    setting = engine.surroundings(algorithm, problem, graph, [0])
+    inputs = engine.inputs(algorithm, problem, k)
+    rates = engine.inputs(claimed, problem, k).rates
+    start = jnp.asarray(problem.first_models, problem.dtype)
     chunk = max(
         1, min(runs, _BYTES // (32 * steps * agents * problem.dimension * len(algorithm.channels)))
     )
@@ -197,10 +184,9 @@ def collect(
             keys.noise_keys(seeds, agents),
             setting,
             start,
-            jnp.asarray(k),
+            inputs,
             rates,
-            windows,
-            real=game(algorithm, problem),
+            real=program(algorithm, problem),
             claimed=kernel(claimed),
         )
         found.append(jax.tree.map(np.asarray, part))
@@ -220,26 +206,6 @@ def collect(
         )
         for i, name in enumerate(algorithm.channels)
     }
-
-
-class _Tapped:
-    """The running algorithm; beside every message goes what the claimed one would have added noise
-    to. Rates: of the one and of the other.
-    """
-
-    def __init__(self, real: Algorithm, claimed: Algorithm):
-        self._real, self._claimed = real, claimed
-
-    def send(self, draws: Any, state: Any, batch: Any, rates: Any) -> tuple[Any, Any]:
-        known = _before_noise(self._claimed, draws, state, batch, rates[1])
-        message, after = self._real.send(draws, state, batch, rates[0])
-        return message, (after, (*known, getattr(draws, "rounding", None)))
-
-    def update(
-        self, state: Any, sent: Any, inbox: Any, batch: Any, rates: Any, domain: Any
-    ) -> tuple[Any, Any]:
-        after, known = state
-        return self._real.update(after, sent, inbox, batch, rates[0], domain), (tuple(sent), *known)
 
 
 def _before_noise(
@@ -267,50 +233,37 @@ def _before_noise(
 @engine.full_precision
 def _simulate(
     own: jax.Array,
-    setting: engine.Setting,
+    setting: Setting,
     start: jax.Array,
-    steps: jax.Array,
+    inputs: Inputs,
     rates: Any,
-    windows: Any,
     *,
-    real: Game,
+    real: Program,
     claimed: Algorithm,
 ) -> tuple:
-    """(sent, values, scales, coin), per field (run, round, agent, ...):
-    the rounds are the engine's own.
+    """(sent, values, scales, coin), per field (run, round, agent, ...): the rounds are the
+    engine's own. rates: of the claimed algorithm.
     """
-    algorithm, loss, domain, arrivals = real
-    models = jax.vmap(domain.project)(start)
-    prepare = lambda part: algorithm.sampling.prepare(loss, part, arrivals)  # noqa: E731
-    each = partial(engine.one_by_one, agents=len(start)) if loss.unrolled else jax.vmap
-    begin = (jax.vmap(algorithm.init)(models), each(prepare)(setting.records))
-    tapped: Any = _Tapped(algorithm, claimed)
 
-    def one(own: jax.Array) -> Any:
-        draws = jax.vmap(
-            lambda key: algorithm.draws(key, steps, models[0], setting.constants), out_axes=1
-        )(own)
+    def tap(seen: Round) -> tuple:
+        """Beside every message what the claimed algorithm would have added noise to."""
+        before = seen.by_agent(
+            lambda batch, draws, state, now: _before_noise(claimed, draws, state, batch, now)
+        )
+        known = before(seen.draws, seen.states, engine.pick(rates, seen.step))
+        return (tuple(seen.sent), *known, getattr(seen.draws, "rounding", None))
 
-        def step(carry: tuple, inputs: tuple) -> tuple[tuple, Any]:
-            k, rate, window, draw = inputs
-            form = partial(engine.form_batch, algorithm, loss, arrivals, k, window.blocks)
-            (states, said), sampler = engine.exchange(
-                tapped,
-                form,
-                setting,
-                rate,
-                window,
-                domain,
-                carry[0],
-                draw,
-                carry[1],
-                unrolled=loss.unrolled,
-            )
-            return (states, sampler), said
+    def run(own: jax.Array) -> Any:
+        """(round, run, ...) of those runs."""
+        points = jnp.broadcast_to(start, (len(own), *start.shape))
+        carry, block = engine.begin(real, setting.records, points), len(inputs.steps)
+        keyed = setting._replace(noise_keys=own)
+        return engine.trajectory(real, carry, keyed, inputs, block=block, tap=tap)[1]
 
-        return jax.lax.scan(step, begin, (steps, rates, windows, draws))[1]
-
-    return jax.lax.map(one, own) if loss.unrolled else jax.vmap(one)(own)
+    if real.loss.unrolled:
+        one = lambda own: jax.tree.map(lambda x: x[:, 0], run(own[None]))  # noqa: E731
+        return jax.lax.map(one, own)
+    return jax.tree.map(lambda x: x.swapaxes(0, 1), run(own))
 
 
 def asked(

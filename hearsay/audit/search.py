@@ -34,12 +34,10 @@ from jax.flatten_util import ravel_pytree
 from hearsay import _validate as require
 from hearsay.audit.brute_force import allowed
 from hearsay.audit.messages import (
-    Game,
     Scene,
     Transcript,
     bare,
     follow,
-    game,
     membership,
     scene,
     silent_draws,
@@ -54,6 +52,7 @@ from hearsay.problems.losses.linear import LinearLoss
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Records
 from hearsay.simulation.engine import full_precision
+from hearsay.simulation.program import Program, program
 
 # Coordinates that one step of the climb looks along; more variables than that take turns.
 _DIRECTIONS = 128
@@ -145,7 +144,7 @@ def search(
         _turns(ranges, iterations, rng),
         scene(plain, problem, graph, agent, steps),
         limits,
-        game=game(plain, problem),
+        program=program(plain, problem),
         together=max(1, min(len(repeated), _BYTES // nudged)),
     )
     ratios, totals, best = (jax.tree.map(np.asarray, part) for part in outcome)
@@ -285,21 +284,23 @@ class Limits(NamedTuple):
 
 
 def _measure(
-    game: Game, scene: Scene, limits: Limits, variables: Variables, row: jax.Array
+    program: Program, scene: Scene, limits: Limits, variables: Variables, row: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """(ratio of every message, ratio of the whole budget)."""
     draws, (pair, transcript) = (
-        silent_draws(game.algorithm, scene),
+        silent_draws(program.algorithm, scene),
         _neighbours(variables, row, limits.held),
     )
     both = jax.tree.map(lambda *parts: jnp.stack(parts), *pair)
-    values, scales = jax.vmap(lambda records: follow(game, scene, records, transcript, draws))(both)
+    values, scales = jax.vmap(lambda records: follow(program, scene, records, transcript, draws))(
+        both
+    )
     moved = [
         _over(v[0] - v[1], s[0]).reshape(v.shape[1], -1)
         for v, s in zip(values, scales, strict=True)
     ]
     l2 = jnp.stack([jnp.sqrt(jnp.sum(m**2, axis=1)) for m in moved])
-    if game.algorithm.mechanism == "gaussian":
+    if program.algorithm.mechanism == "gaussian":
         total = sum(jnp.sum((limits.white @ m) ** 2) / 2 for m in moved)
     else:
         total = sum(jnp.sum(jnp.abs(m)) for m in moved)
@@ -317,7 +318,7 @@ def _admissible(loss: LinearLoss, found: Variables) -> Variables:
     return Variables(features, labels, other_feature, other, found.transcript)
 
 
-@partial(jax.jit, static_argnames=("game", "together"))
+@partial(jax.jit, static_argnames=("program", "together"))
 @full_precision
 def _climb(
     begin: Variables,
@@ -328,16 +329,18 @@ def _climb(
     scene: Scene,
     limits: Limits,
     *,
-    game: Game,
+    program: Program,
     together: int,
 ) -> tuple[jax.Array, jax.Array, Variables]:
     """(ratios (start, field, time), totals (start,), the variables that were best for each start's
     target): the largest on the way.
     """
     (reach, unravel), iterations = ravel_pytree(ranges), len(along)
+    loss = program.loss
+    assert isinstance(loss, LinearLoss)
 
     def inside(flat: jax.Array) -> jax.Array:
-        return ravel_pytree(_admissible(game.loss, unravel(flat)))[0]
+        return ravel_pytree(_admissible(loss, unravel(flat)))[0]
 
     def climb(flat: jax.Array, row: jax.Array, target: jax.Array) -> tuple:
         def step(carry: tuple, inputs: tuple) -> tuple[tuple, None]:
@@ -345,7 +348,7 @@ def _climb(
             rate, along = inputs
             nowhere = jnp.zeros((len(along) + 1, len(flat)), flat.dtype)
             nudges = nowhere.at[1 + jnp.arange(len(along)), along].set(reach[along])
-            found, total = jax.vmap(lambda f: _measure(game, scene, limits, unravel(f), row))(
+            found, total = jax.vmap(lambda f: _measure(program, scene, limits, unravel(f), row))(
                 flat[None] + _NUDGE * nudges
             )
             goals = jnp.where(target[1] < 0, total, found[:, target[0], target[1]])

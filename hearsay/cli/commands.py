@@ -202,7 +202,7 @@ def compare(config: Any, algorithms: list[str], out: Out = None) -> None:
         )
     from hearsay.certification import unit
     from hearsay.report.run import comparison_report
-    from hearsay.simulation.metrics import Reference
+    from hearsay.simulation.optimum import Reference
     from hearsay.simulation.simulating import simulate
 
     out = out or Path("out") / f"compare-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -481,33 +481,36 @@ def _with_noise(config: Any, names: Sequence[str] = ()) -> Any:
 
 def _run(config: Any, out: Path, resume: bool, overwrite: bool, no_privacy: bool) -> None:
     from hearsay._files import write_atomically
-    from hearsay.certification import certify, unit
+    from hearsay.certification import unit
     from hearsay.config import dump
     from hearsay.simulation.checkpoint import NAME
-    from hearsay.simulation.simulating import simulate
+    from hearsay.simulation.simulating import fulfil, promise
 
     claim(out)
     if (out / NAME).exists() and not resume and not overwrite:
         raise ValueError(f"{out} holds a run: --resume continues it, --overwrite replaces it")
     algorithm, problem, graph = _build(config)
-    planned = certify(algorithm, problem, graph, config.steps, delta=config.delta)
-    if not planned.finite and not no_privacy:
-        reason = next(b.reason for b in planned.budgets if math.isinf(b.epsilon))
+    promised = promise(
+        algorithm,
+        problem,
+        graph,
+        steps=config.steps,
+        budget=config.privacy.get("budget"),
+        delta=config.delta,
+    )
+    if not promised.certificate.finite and not no_privacy:
+        budgets = promised.certificate.budgets
+        reason = next(b.reason for b in budgets if math.isinf(b.epsilon))
         raise ValueError(
             f"the privacy budget would be infinite ({reason}); use --no-privacy to run all the same"
         )
     if not resume:
         write_atomically(out / "config.toml", dump(config).encode())
     with progress_bar(unit(algorithm)) as show:
-        result = simulate(
-            algorithm,
-            problem,
-            graph,
-            steps=config.steps,
+        result = fulfil(
+            promised,
             seeds=config.seeds,
             every=config.every,
-            budget=config.privacy.get("budget"),
-            delta=config.delta,
             folder=out,
             resume=resume,
             progress=functools.partial(show, "training"),

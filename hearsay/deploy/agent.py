@@ -18,8 +18,8 @@ sent (a backup that was put back, an empty folder), or a second process of the s
 would noise rounds a second time: the agent refuses. So it does when its records or its plan are no
 longer those that the ledger was begun with.
 
-**What is heard** is clipped to a bound that no honest agent passes before it is used
-(arithmetic.py): it keeps rounding errors, which are counted, small.
+**What is heard** is clipped to a bound that no honest agent passes, weighed and added
+up (inbox.py).
 
 **A silent neighbour.** Policy "wait": go on waiting, with a word in the log, and stop when the
 deadline is over; nothing is lost, the same command continues. Policy "skip": after `patience`
@@ -43,10 +43,10 @@ import numpy as np
 
 from hearsay._interrupts import stopping
 from hearsay._version import VERSION
-from hearsay.base import Inbox
 from hearsay.certification import unit
-from hearsay.deploy import arithmetic, budget, greeting, steps
+from hearsay.deploy import arithmetic, budget, greeting
 from hearsay.deploy.host import Refused, settle
+from hearsay.deploy.inbox import Listener
 from hearsay.deploy.ledger import Ledger
 from hearsay.deploy.lifetime import Account
 from hearsay.deploy.mailbox import Fields, Mailbox, let_go
@@ -55,8 +55,10 @@ from hearsay.deploy.neighbours import Neighbours
 from hearsay.deploy.plan import Plan, planned
 from hearsay.deploy.privatize import REHEARSAL, Lattice, Rehearsal
 from hearsay.deploy.settings import SCHEMA, Network
+from hearsay.deploy.steps import CARRIED, Steps
 from hearsay.deploy.transport import Transport
-from hearsay.graphs.channels import listening, own_weight
+from hearsay.graphs.channels import listening
+from hearsay.simulation.program import Carry, flatten, unflatten
 
 log = logging.getLogger("hearsay.agent")
 _OUTBOX = 2**30  # bytes of messages that are kept before those that everybody has are let go
@@ -82,10 +84,7 @@ class Agent:
         self.member = network.members[self.number]
         self.plan = plan or planned(network, self.number, data, rehearsed=rehearsal is not None)
         algorithm, problem, graph = self.plan.algorithm, self.plan.problem, self.plan.graph
-        self.total, self._loudest = (
-            self.plan.messages,
-            arithmetic.loudest(algorithm, problem, graph, self.plan.messages),
-        )
+        self.total = self.plan.messages
         self.spent = budget.curve(self.plan, self.number)
         certificate = self.plan.certificate
         if not np.isfinite(certificate.budgets[self.number].epsilon) and not no_privacy:
@@ -100,24 +99,27 @@ class Agent:
             self.member, self.plan, self.number, network.run, limit, rehearsed=rehearsed
         )
         self.plan = self.account.certified(self.plan, self.number)
-        self.steps = steps.Steps(algorithm, problem, self.number)
+        self.steps = Steps(algorithm, problem, self.number)
         self._rehearsal = rehearsal
-        weights = {
-            field: listening(graph, channel, self.number)
-            for field, channel in algorithm.channels.items()
-        }
-        self._weights = weights
+        message, shapes = self.steps.message()
+        self._listen = Listener(
+            algorithm,
+            graph,
+            self.number,
+            arithmetic.loudest(algorithm, problem, graph, self.plan.messages),
+            message,
+            self.steps.dtype,
+        )
         names = network.names
-        self.hears = [names[j] for j in sorted({j for row in weights.values() for j in row})]
+        self._numbers = {name: number for number, name in enumerate(names)}
+        self.hears = [names[j] for j in self._listen.hears]
         self.heard_by = [names[j] for j in self._hearers()]
-        self._message, shapes = self.steps.message()
         self.format = Format(
             network.run, network.digest, shapes, np.dtype(self.steps.dtype).newbyteorder("<")
         )
         self._stop, self._instances = threading.Event(), dict[str, str]()
         self._round, self._committed, self._done, self._settled = 0, 0, False, 0
         self._last: tuple[int, bytes] | None = None
-        self._rooms: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
     def _hearers(self) -> list[int]:
         graph, channels = self.plan.graph, set(self.plan.algorithm.channels.values())
@@ -180,7 +182,7 @@ class Agent:
         )
         if entry is not None:
             self._enter()
-            carry = steps.unflatten(entry.arrays, carry)
+            carry = unflatten(entry.arrays, carry, CARRIED, "ledger")
             self._round, self._committed, self._done = entry.round, entry.round + 1, entry.done
             self.mailbox.begin(entry.round)
         peers = {member.name: member.peer for member in self.network.members}
@@ -217,7 +219,7 @@ class Agent:
             self.neighbours.part()
         return self.steps.predict(carry)
 
-    def _rounds(self, carry: steps.Carry, unsent: bytes | None) -> steps.Carry:
+    def _rounds(self, carry: Carry, unsent: bytes | None) -> Carry:
         """From the message `unsent`, which is in the ledger and may or may not have left,
         or from the beginning.
         """
@@ -248,11 +250,11 @@ class Agent:
                 )
                 self.neighbours.watch_certificate()
                 self._tidy()
-        self.ledger.finish(self.total - 1, steps.flatten(carry))
+        self.ledger.finish(self.total - 1, flatten(carry, CARRIED))
         self._done = True
         return carry
 
-    def _commit(self, step: int, payload: bytes, skipped: list[str], carry: steps.Carry) -> None:
+    def _commit(self, step: int, payload: bytes, skipped: list[str], carry: Carry) -> None:
         if step == 0:
             self._enter()
         notes = {"skipped": skipped, "heard": self.mailbox.heard}
@@ -262,7 +264,7 @@ class Agent:
             payload,
             float(self.spent[step]),
             notes,
-            steps.flatten(carry),
+            flatten(carry, CARRIED),
             secret,
             self._settled,
         )
@@ -280,40 +282,9 @@ class Agent:
         self._last = step, payload
         self.transport.publish(step, payload)
 
-    def _update(
-        self, step: int, carry: steps.Carry, sent: Fields, heard: dict[str, Fields]
-    ) -> steps.Carry:
-        """Neighbours are added up in the order of their numbers, so that the result does not
-        depend on who came first.
-        """
-        limit, names, dtype = self._loudest, self.network.names, self.steps.dtype
-        coins = self.plan.algorithm.coins
-        ranges = {field: (0.0, 1.0) if field in coins else (-limit, limit) for field in sent}
-        sent = {field: within(values, *ranges[field]) for field, values in sent.items()}
-        total, own = {}, {}
-        for field, channel in self.plan.algorithm.channels.items():
-            row = {j: w for j, w in self._weights[field].items() if names[j] in heard}
-            # Written over in every round: fresh memory for large messages costs more than
-            # adding them up.
-            summed, one = self._rooms.setdefault(
-                field, (np.empty_like(sent[field]), np.empty_like(sent[field]))
-            )
-            if not row:
-                summed.fill(0)
-            for number, j in enumerate(sorted(row)):
-                np.multiply(
-                    within(heard[names[j]][field], *ranges[field]),
-                    dtype.type(row[j]),
-                    out=one if number else summed,
-                )
-                if number:
-                    summed += one
-            total[field] = summed
-            own[field] = dtype.type(
-                own_weight(self.plan.graph, channel, self.number, sum(row.values()))
-            )
-        kind = self._message
-        return self.steps.update(step, carry, kind(**sent), Inbox(kind(**total), kind(**own)))
+    def _update(self, step: int, carry: Carry, sent: Fields, heard: dict[str, Fields]) -> Carry:
+        numbered = {self._numbers[name]: fields for name, fields in heard.items()}
+        return self.steps.update(step, carry, *self._listen(sent, numbered))
 
     def _greet(self, last: int) -> None:
         """With nothing left to noise there is nothing to ask.
@@ -403,10 +374,3 @@ class Agent:
                 " processes run from copies of one ledger. End both; what they noised twice is not"
                 " covered by their certificate"
             )
-
-
-def within(values: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Clipped, where there is anything to clip."""
-    if values.size and low <= values.min() and values.max() <= high:
-        return values
-    return np.clip(values, low, high)

@@ -24,7 +24,7 @@ from hearsay.deploy.settings import Network
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import Certificate
 from hearsay.problems.problem import Problem
-from hearsay.simulation.simulating import allowed_steps
+from hearsay.simulation.promise import allowed_steps
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _DELTA = 1e-5

@@ -21,10 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from hearsay.base import Private
-from hearsay.deploy.steps import Carry, Steps
+from hearsay.deploy.steps import Steps
 from hearsay.mechanisms import lattice
 from hearsay.mechanisms.factorized.lattice import FactorizedNoise
 from hearsay.simulation import keys
+from hearsay.simulation.program import Carry
 
 REHEARSAL = (
     "NOT PRIVATE: noise from seed {seed} can be subtracted by anybody who knows it. Use"

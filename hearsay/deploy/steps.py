@@ -19,179 +19,136 @@ from hearsay.base import Algorithm, Inbox
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Window
 from hearsay.simulation import engine, keys
-from hearsay.simulation.program import averaged, kernel
+from hearsay.simulation.program import Carry, Program, program
 
+CARRIED = "{:03d}"  # the names of the carried arrays in the ledger
 _BLOCK = 256  # steps whose rates are worked out at once
-_STATIC = ("algorithm", "loss", "domain", "arrivals")
 
 
-class Carry(NamedTuple):
-    """What an agent carries from round to round;
-    a read-out only where it is an average of past models.
-    """
+class Now(NamedTuple):
+    """What a step brings to this agent."""
 
-    state: Any
-    readout: Any
-    sampler: Any
+    step: Any
+    rates: Any
+    window: Window
+    key: jax.Array
 
 
 class Steps:
     """The rounds of agent number `agent`, one function after the other."""
 
     def __init__(self, algorithm: Algorithm, problem: Problem, agent: int) -> None:
-        self.algorithm, self.problem, self.agent, self.dtype = (
-            algorithm,
-            problem,
-            agent,
-            problem.dtype,
-        )
-        self.static = {
-            "algorithm": kernel(algorithm),
-            "loss": problem.loss,
-            "domain": problem.domain,
-            "arrivals": problem.arrivals,
-        }
+        self.algorithm, self.problem, self.agent = algorithm, problem, agent
+        self.dtype, self.program = problem.dtype, program(algorithm, problem)
         self.records = problem.records_of(agent)
         self.sampling_key = keys.sampling_keys(problem.seed, problem.agents)[agent]
-        centre = np.zeros(problem.dimension) if problem.start is None else np.asarray(problem.start)
-        self.centre = jnp.asarray(centre[agent] if centre.ndim == 2 else centre, self.dtype)
-        self._rates: tuple[int, Any, Any] = (-1, None, None)
+        self._block: tuple[int, Any] = (-1, None)
 
     def start(self) -> Carry:
-        return _start(self.centre, self.records, **self.static)
+        centre = jnp.asarray(self.problem.first_models[self.agent], self.dtype)
+        return _start(centre, self.records, program=self.program)
 
     def message(self) -> tuple[type, dict[str, tuple[int, ...]]]:
         """The type of a message, and the shapes of its fields."""
         state = self.start()
         message = jax.eval_shape(
-            partial(_rehearse, constants=self.algorithm.constants(self.dtype), **self.static),
-            keys.noise_keys(jnp.asarray([0]), 1)[0, 0], state, self.records, self._now(0),
-        )[0]  # fmt: skip
+            partial(_rehearse, program=self.program),
+            keys.noise_keys(jnp.asarray([0]), 1)[0, 0],
+            state,
+            self.records,
+            self._now(0),
+            self.algorithm.constants(self.dtype),
+        )[0]
         return type(message), {name: value.shape for name, value in message._asdict().items()}
 
     def prepare(self, step: int, carry: Carry) -> tuple[Any, Carry]:
         """The message of that step before its noise: private."""
-        return _prepare(carry, self.records, self._now(step), **self.static)
+        return _prepare(carry, self.records, self._now(step), program=self.program)
 
     def finish(self, step: int, noised: Any, carry: Carry, key: jax.Array) -> tuple[Any, Carry]:
         if type(self.algorithm).finish is Algorithm.finish:
             return noised, carry
-        return _finish(key, noised, carry, self._now(step), **self.static)
+        return _finish(key, noised, carry, self._now(step), program=self.program)
 
     def rehearse(
         self, step: int, carry: Carry, key: jax.Array, constants: Any
     ) -> tuple[Any, Carry]:
         """The simulator's message."""
-        return _rehearse(
-            key, carry, self.records, self._now(step), constants=constants, **self.static
-        )
+        return _rehearse(key, carry, self.records, self._now(step), constants, program=self.program)
 
     def update(self, step: int, carry: Carry, sent: Any, inbox: Inbox) -> Carry:
-        return _update(carry, sent, inbox, self.records, self._now(step), **self.static)
+        return _update(carry, sent, inbox, self.records, self._now(step), program=self.program)
 
     def predict(self, carry: Carry) -> np.ndarray:
         return np.asarray(
-            carry.readout if self.algorithm.average else self.algorithm.predict(carry.state)
+            carry.readout if self.algorithm.average else self.algorithm.predict(carry.states)
         )
 
-    def _now(self, step: int) -> tuple:
-        """(step, rates, window, sampling key) of this agent."""
+    def _now(self, step: int) -> Now:
         first = step - step % _BLOCK
-        if self._rates[0] != first:
+        if self._block[0] != first:
             steps = np.arange(first, first + _BLOCK)
             steps = steps[steps < self.algorithm.rounds]
-            rates = jax.tree.map(
-                lambda r: np.ascontiguousarray(r[:, self.agent], self.dtype),
-                self.algorithm.rates(steps, self.problem.agents),
-            )
-            windows = self.algorithm.sampling.windows(
-                steps, self.problem.counts, self.problem.arrivals
-            )
-            self._rates = first, rates, windows
-        _, rates, windows = self._rates
-        row = step - first
-        window = Window(
-            windows.start[row, self.agent], windows.size[row, self.agent], windows.blocks[row]
-        )
-        return np.int32(step), engine.pick(rates, row), window, self.sampling_key
+            found = engine.inputs(self.algorithm, self.problem, steps)
+            mine = jax.tree.map(lambda r: np.ascontiguousarray(r[:, self.agent]), found.rates)
+            self._block = first, found._replace(rates=mine)
+        now = engine.pick(self._block[1], step - first)
+        start, size, blocks = now.windows
+        window = Window(start[self.agent], size[self.agent], blocks)
+        return Now(now.steps, now.rates, window, self.sampling_key)
 
 
-def flatten(carry: Carry) -> dict[str, np.ndarray]:
-    """The carried arrays by number, for the ledger."""
-    return {f"{index:03d}": np.asarray(leaf) for index, leaf in enumerate(jax.tree.leaves(carry))}
+def _batch(program: Program, carry: Carry, records: Any, now: Now) -> tuple[Any, Any]:
+    start, size, blocks = now.window
+    return program.batch(now.step, blocks, carry.sampler, records, start, size, now.key)
 
 
-def unflatten(arrays: dict[str, np.ndarray], like: Carry) -> Carry:
-    leaves, structure = jax.tree.flatten(like)
-    found = [arrays[f"{index:03d}"] for index in range(len(leaves))]
-    for stored, leaf in zip(found, leaves, strict=True):
-        if stored.shape != leaf.shape or stored.dtype != leaf.dtype:
-            raise ValueError(
-                "the ledger's state has another shape than this run's: it belongs to another"
-                " version"
-            )
-    return jax.tree.unflatten(structure, [jnp.asarray(leaf) for leaf in found])
-
-
-def _batch(static: dict[str, Any], carry: Carry, records: Any, now: tuple) -> tuple[Any, Any]:
-    step, _, window, key = now
-    return engine.form_batch(
-        static["algorithm"], static["loss"], static["arrivals"], step, window.blocks,
-        carry.sampler, records, window.start, window.size, key,
-    )  # fmt: skip
-
-
-@partial(jax.jit, static_argnames=_STATIC)
+@partial(jax.jit, static_argnames="program")
 @engine.full_precision
-def _start(centre: jax.Array, records: Any, **static: Any) -> Carry:
-    algorithm, model = static["algorithm"], static["domain"].project(centre)
-    sampler = algorithm.sampling.prepare(static["loss"], records, static["arrivals"])
-    return Carry(algorithm.init(model), model if algorithm.average else (), sampler)
+def _start(centre: jax.Array, records: Any, *, program: Program) -> Carry:
+    state, model = program.start(centre)
+    return Carry(state, model if program.algorithm.average else (), program.sampler(records))
 
 
-@partial(jax.jit, static_argnames=_STATIC)
+@partial(jax.jit, static_argnames="program")
 @engine.full_precision
-def _prepare(carry: Carry, records: Any, now: tuple, **static: Any) -> tuple[Any, Carry]:
-    batch, _ = _batch(static, carry, records, now)
-    fields, state = static["algorithm"].prepare(carry.state, batch, now[1])
-    return fields, carry._replace(state=state)
+def _prepare(carry: Carry, records: Any, now: Now, *, program: Program) -> tuple[Any, Carry]:
+    batch, _ = _batch(program, carry, records, now)
+    fields, state = program.algorithm.prepare(carry.states, batch, now.rates)
+    return fields, carry._replace(states=state)
 
 
-@partial(jax.jit, static_argnames=_STATIC)
+@partial(jax.jit, static_argnames="program")
 def _finish(
-    key: jax.Array, noised: Any, carry: Carry, now: tuple, **static: Any
+    key: jax.Array, noised: Any, carry: Carry, now: Now, *, program: Program
 ) -> tuple[Any, Carry]:
-    algorithm = static["algorithm"]
+    algorithm = program.algorithm
     # Only what `finish` uses of the draws is computed: their noise is not.
-    draws = algorithm.draw(keys.at(key, now[0]), algorithm.predict(carry.state))
-    message, state = algorithm.finish(noised, draws, carry.state)
-    return message, carry._replace(state=state)
+    draws = algorithm.draw(keys.at(key, now.step), algorithm.predict(carry.states))
+    message, state = algorithm.finish(noised, draws, carry.states)
+    return message, carry._replace(states=state)
 
 
-@partial(jax.jit, static_argnames=_STATIC)
+@partial(jax.jit, static_argnames="program")
 @engine.full_precision
 def _rehearse(
-    key: jax.Array, carry: Carry, records: Any, now: tuple, *, constants: Any, **static: Any
+    key: jax.Array, carry: Carry, records: Any, now: Now, constants: Any, *, program: Program
 ) -> tuple[Any, Carry]:
-    algorithm = static["algorithm"]
-    draws = engine.pick(
-        algorithm.draws(key, jnp.asarray(now[0])[None], algorithm.predict(carry.state), constants),
-        0,
-    )
-    batch, _ = _batch(static, carry, records, now)
-    message, state = algorithm.send(draws, carry.state, batch, now[1])
-    return message, carry._replace(state=state)
+    algorithm, like = program.algorithm, program.algorithm.predict(carry.states)
+    draws = engine.pick(algorithm.draws(key, jnp.asarray(now.step)[None], like, constants), 0)
+    batch, _ = _batch(program, carry, records, now)
+    message, state = algorithm.send(draws, carry.states, batch, now.rates)
+    return message, carry._replace(states=state)
 
 
-@partial(jax.jit, static_argnames=_STATIC)
+@partial(jax.jit, static_argnames="program")
 @engine.full_precision
 def _update(
-    carry: Carry, sent: Any, inbox: Inbox, records: Any, now: tuple, **static: Any
+    carry: Carry, sent: Any, inbox: Inbox, records: Any, now: Now, *, program: Program
 ) -> Carry:
-    algorithm = static["algorithm"]
-    batch, sampler = _batch(static, carry, records, now)
-    state = algorithm.update(carry.state, sent, inbox, batch, now[1], static["domain"])
-    readout = (
-        averaged(algorithm, carry.readout, state, jnp.asarray(now[0])) if algorithm.average else ()
-    )
+    algorithm = program.algorithm
+    batch, sampler = _batch(program, carry, records, now)
+    state = algorithm.update(carry.states, sent, inbox, batch, now.rates, program.domain)
+    average = algorithm.average
+    readout = program.averaged(carry.readout, state, jnp.asarray(now.step)) if average else ()
     return Carry(state, readout, sampler)

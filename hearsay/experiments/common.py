@@ -15,7 +15,7 @@ from hearsay._files import write_atomically
 from hearsay.experiments.parts import complete, simulate
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
-from hearsay.simulation.metrics import Reference
+from hearsay.simulation.optimum import Reference
 
 Progress = Callable[[str, int, int], None]
 Table = tuple[str, list[str], list[list[str]]]

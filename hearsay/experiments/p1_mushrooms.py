@@ -28,7 +28,7 @@ from hearsay.graphs import Graph
 from hearsay.privacy.certificate import show
 from hearsay.problems.problem import Problem, logistic
 from hearsay.schedules import Geometric, PowerLaw
-from hearsay.simulation.metrics import Reference
+from hearsay.simulation.optimum import Reference
 from hearsay.simulation.result import Run
 
 LEVELS = (1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 5.5, 6)

@@ -51,7 +51,7 @@ from hearsay.privacy.certificate import show
 from hearsay.problems.problem import Problem, estimation, logistic, ridge
 from hearsay.problems.sampling.samplers import Arrivals, Cyclic, History, Sized, Subset
 from hearsay.schedules import Constant, PowerLaw
-from hearsay.simulation.metrics import Reference
+from hearsay.simulation.optimum import Reference
 from hearsay.simulation.result import Run
 
 HORIZON = 2000

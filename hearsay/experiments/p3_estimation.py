@@ -42,7 +42,7 @@ from hearsay.privacy.certificate import show
 from hearsay.problems.problem import Problem, estimation
 from hearsay.problems.sampling.samplers import Fresh, Subset
 from hearsay.schedules import Constant, PowerLaw, SampleSize
-from hearsay.simulation.metrics import Reference
+from hearsay.simulation.optimum import Reference
 from hearsay.simulation.result import Run
 
 PAPER = {"output": 0.864, "gradient": 0.488}

@@ -127,6 +127,12 @@ class Problem:
         return self.loss.dimension(self.features.shape[2:])
 
     @property
+    def first_models(self) -> np.ndarray:
+        """Where agents begin, before the projection: (agents, dimension)."""
+        shape = (self.agents, self.dimension)
+        return np.broadcast_to(np.zeros(shape) if self.start is None else self.start, shape)
+
+    @property
     def linear(self) -> LinearLoss:
         """The loss, for what only a generalised linear model has: bounds of its own,
         and a best model that can be found.

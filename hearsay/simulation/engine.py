@@ -1,43 +1,38 @@
 """The compiled heart of a simulation: many steps, all agents, all seeds.
 
-`advance` is a scan over blocks of steps. The noise of a block is drawn in one go before its steps
-run (a third of the cost of drawing it step by step, from the same keys, so the block size never
-changes a result), agents and seeds are vectorised, and batches are formed once for all seeds.
+`trajectory` is the one loop there is, a scan over blocks of steps. The noise of a block is drawn in
+one go before its steps run (a third of the cost of drawing it step by step, from the same keys, so
+the block size never changes a result), agents and seeds are vectorised, and batches are formed once
+for all seeds. `advance` is the loop compiled.
+
+**The tap.** Whoever wants to see more than where a run ends (what was sent and heard, models of
+every round) hands `trajectory` a function of a `Round`: what it returns is stacked over the steps
+and comes back beside the carry. Without a tap the compiled program holds no trace of it. `observe`
+is the loop compiled with a tap; audits that need arrays of their own in it call `trajectory` inside
+a function that they compile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial, wraps
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from hearsay.base import Algorithm, Inbox
-from hearsay.problems.data.stream import Stream
-from hearsay.problems.losses.domains import Domain
-from hearsay.problems.losses.linear import Loss
+from hearsay.graphs import Graph
+from hearsay.graphs.channels import mixer
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling.samplers import Arrivals, Records, Sampling, Window
+from hearsay.problems.sampling.samplers import Window
 from hearsay.simulation import keys
-from hearsay.simulation.program import averaged
+from hearsay.simulation.program import Carry, Program, held_rates
 
 # On a CPU a block of noise should still be in the cache when its steps use it; elsewhere few
 # kernels should draw much.
 _CPU_DRAWN_BYTES, _DRAWN_BYTES = 4 * 2**20, 2**29
-
-
-class Carry(NamedTuple):
-    """What a run carries from step to step, and what a checkpoint holds.
-
-    Leading axes: (seed, agent) for states, (agent,) for the sampler.
-    """
-
-    states: Any
-    readout: jax.Array
-    sampler: Any
 
 
 class Setting(NamedTuple):
@@ -52,6 +47,32 @@ class Setting(NamedTuple):
     constants: Any = ()
 
 
+class Inputs(NamedTuple):
+    """What steps bring, one row each."""
+
+    steps: Any
+    rates: Any
+    windows: Window
+
+
+class Round(NamedTuple):
+    """What a tap sees of one round of one seed, all agents at once.
+
+    states: before the round. draws: its randomness. sent: the messages, one per agent.
+    inbox: what everybody heard of them. by_agent(f): runs f(batch, ...) for every agent.
+    """
+
+    program: Program
+    step: jax.Array
+    rates: Any
+    states: Any
+    draws: Any
+    sent: Any
+    inbox: Inbox
+    by_agent: Callable[[Callable], Callable]
+
+
+Tap = Callable[[Round], Any]
 TRACES = {"advance": 0}  # counted by the tests: a run traces once per chunk length
 
 
@@ -68,120 +89,126 @@ def full_precision(function: Callable) -> Callable:
     return traced
 
 
-@partial(jax.jit, static_argnames=("algorithm", "loss", "domain", "arrivals", "block"))
+@partial(jax.jit, static_argnames=("program", "block"))
 @full_precision
 def advance(
+    carry: Carry, setting: Setting, inputs: Inputs, *, program: Program, block: int
+) -> Carry:
+    """Run the given steps."""
+    TRACES["advance"] += 1
+    return trajectory(program, carry, setting, inputs, block=block)[0]
+
+
+@partial(jax.jit, static_argnames=("program", "block", "tap"))
+@full_precision
+def observe(
+    carry: Carry, setting: Setting, inputs: Inputs, *, program: Program, block: int, tap: Tap
+) -> tuple[Carry, Any]:
+    """Run the given steps with a tap, which must be a function of a module: it is compiled in."""
+    return trajectory(program, carry, setting, inputs, block=block, tap=tap)
+
+
+def trajectory(
+    program: Program,
     carry: Carry,
     setting: Setting,
-    steps: jax.Array,
-    rates: Any,
-    windows: Window,
+    inputs: Inputs,
     *,
-    algorithm: Algorithm,
-    loss: Loss,
-    domain: Domain,
-    arrivals: Arrivals,
     block: int,
-) -> Carry:
-    """Run the given steps; `rates` and `windows` hold one row per step."""
-    TRACES["advance"] += 1
-    params = carry.readout[0, 0]
+    tap: Tap | None = None,
+) -> tuple[Carry, Any]:
+    """(the carry after the given steps, what the tap saw: (step, seed, ...), or None)."""
+    algorithm, params = program.algorithm, carry.readout[0, 0]
 
-    def draw_block(block_steps: jax.Array) -> Any:
+    def draw_block(steps: jax.Array) -> Any:
         """(step, seed, agent, ...) of randomness."""
 
         def one(key: jax.Array) -> Any:
-            return algorithm.draws(key, block_steps, params, setting.constants)
+            return algorithm.draws(key, steps, params, setting.constants)
 
         return jax.vmap(jax.vmap(one, out_axes=1), out_axes=1)(setting.noise_keys)
 
-    def one_step(carry: Carry, inputs: tuple) -> tuple[Carry, None]:
-        step, rate, window, draws = inputs
-        form = partial(form_batch, algorithm, loss, arrivals, step, window.blocks)
-        one_round = partial(
-            exchange, algorithm, form, setting, rate, window, domain, unrolled=loss.unrolled
+    def one_step(carry: Carry, row: tuple[Inputs, Any]) -> tuple[Carry, Any]:
+        now, draws = row
+        states, sampler, seen = _all_seeds(
+            partial(exchange, program, setting, now, tap), carry, draws, program.loss.unrolled
         )
-        if loss.unrolled:
-            each = (pick((carry.states, draws), seed) for seed in range(len(setting.noise_keys)))
-            seeds = [one_round(states, noise, carry.sampler) for states, noise in each]
-            states, sampler = stacked([found[0] for found in seeds]), seeds[0][1]
-        else:
-            # Nothing about the data depends on the seed, so the sampler's state comes back without
-            # a seed axis.
-            states, sampler = jax.vmap(one_round, in_axes=(0, 0, None), out_axes=(0, None))(
-                carry.states, draws, carry.sampler
-            )
         readout = carry.readout
         if algorithm.average:
-            merge = jax.vmap(
-                jax.vmap(partial(averaged, algorithm), in_axes=(0, 0, None)), in_axes=(0, 0, None)
-            )
-            readout = merge(readout, states, step)
-        return Carry(states, readout, sampler), None
+            merge = jax.vmap(jax.vmap(program.averaged, in_axes=(0, 0, None)), in_axes=(0, 0, None))
+            readout = merge(readout, states, now.steps)
+        return Carry(states, readout, sampler), seen
 
-    def one_block(carry: Carry, inputs: tuple) -> tuple[Carry, None]:
-        steps, rates, windows = inputs
-        return jax.lax.scan(one_step, carry, (steps, rates, windows, draw_block(steps)))
+    def one_block(carry: Carry, inputs: Inputs) -> tuple[Carry, Any]:
+        return jax.lax.scan(one_step, carry, (inputs, draw_block(inputs.steps)))
 
-    blocks = jax.tree.map(lambda x: x.reshape(-1, block, *x.shape[1:]), (steps, rates, windows))
-    carry, _ = jax.lax.scan(one_block, carry, blocks)
+    blocks = jax.tree.map(lambda x: x.reshape(-1, block, *x.shape[1:]), inputs)
+    carry, seen = jax.lax.scan(one_block, carry, blocks)
     if not algorithm.average:
         carry = carry._replace(readout=jax.vmap(jax.vmap(algorithm.predict))(carry.states))
-    return carry
+    return carry, jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), seen)
 
 
-def form_batch(
-    algorithm: Algorithm,
-    loss: Loss,
-    arrivals: Arrivals,
-    step: jax.Array,
-    blocks: jax.Array,
-    state: Any,
-    records: Records | Stream,
-    start: jax.Array,
-    size: jax.Array,
-    key: jax.Array,
-) -> tuple:
-    window = Window(start, size, blocks)
-    return algorithm.sampling.batch(
-        state, loss, records, step, window, arrivals, keys.at(key, step)
-    )
+def _all_seeds(
+    one_round: Callable, carry: Carry, draws: Any, unrolled: bool
+) -> tuple[Any, Any, Any]:
+    """Nothing about the data depends on the seed, so the sampler's state comes back without a
+    seed axis.
+    """
+    if not unrolled:
+        return jax.vmap(one_round, in_axes=(0, 0, None), out_axes=(0, None, 0))(
+            carry.states, draws, carry.sampler
+        )
+    count = len(jax.tree.leaves(carry.states)[0])
+    each = (pick((carry.states, draws), seed) for seed in range(count))
+    seeds = [one_round(states, noise, carry.sampler) for states, noise in each]
+    states, seen = (stacked([found[part] for found in seeds]) for part in (0, 2))
+    return states, seeds[0][1], seen
 
 
 def exchange(
-    algorithm: Algorithm,
-    form: Any,
+    program: Program,
     setting: Setting,
-    rate: Any,
-    window: Window,
-    domain: Domain,
+    now: Inputs,
+    tap: Tap | None,
     states: Any,
     draws: Any,
     sampler: Any,
-    *,
-    unrolled: bool = False,
-) -> tuple[Any, Any]:
+) -> tuple[Any, Any, Any]:
     """One round of one seed: everybody sends, everybody hears, everybody updates.
 
     The batch is formed where it is used, inside the loop over agents: what does not differ between
-    agents (the step) stays a scalar there. The compiler shares the work between the two places.
+    agents (the step) stays a scalar there. The compiler shares the work between the places.
     """
-    each = partial(one_by_one, agents=len(setting.records)) if unrolled else jax.vmap
-
-    def send(draws: Any, state: Any, data: tuple, rate: Any) -> tuple[Any, Any]:
-        return algorithm.send(draws, state, form(*data)[0], rate)
-
-    def update(state: Any, sent: Any, inbox: Inbox, data: tuple, rate: Any) -> tuple[Any, Any]:
-        batch, sampler = form(*data)
-        return algorithm.update(state, sent, inbox, batch, rate, domain), sampler
-
+    algorithm, (step, rates, window) = program.algorithm, now
+    form = partial(program.batch, step, window.blocks)
+    each = all_agents(program, len(setting.records))
     data = (sampler, setting.records, window.start, window.size, setting.sampling_keys)
-    sent, states = each(send)(draws, states, data, rate)
-    total = type(sent)(
-        *(mixer.total(value) for mixer, value in zip(setting.mixers, sent, strict=True))
-    )
-    own = type(sent)(*(mixer.own for mixer in setting.mixers))
-    return each(update)(states, sent, Inbox(total, own), data, rate)
+
+    def send(draws: Any, state: Any, data: tuple, rates: Any) -> tuple[Any, Any]:
+        return algorithm.send(draws, state, form(*data)[0], rates)
+
+    def update(state: Any, sent: Any, inbox: Inbox, data: tuple, rates: Any) -> tuple[Any, Any]:
+        batch, sampler = form(*data)
+        return algorithm.update(state, sent, inbox, batch, rates, program.domain), sampler
+
+    def by_agent(function: Callable) -> Callable:
+        run = each(lambda data, args: function(form(*data)[0], *args))
+        return lambda *args: run(data, args)
+
+    sent, ready = each(send)(draws, states, data, rates)
+    inbox = heard(setting.mixers, sent)
+    after, sampler = each(update)(ready, sent, inbox, data, rates)
+    seen = None
+    if tap is not None:
+        seen = tap(Round(program, step, rates, states, draws, sent, inbox, by_agent))
+    return after, sampler, seen
+
+
+def heard(mixers: Sequence[Any], sent: Any) -> Inbox:
+    """What everybody hears of what everybody has sent, per message field (agents, ...)."""
+    total = type(sent)(*(mixer.total(value) for mixer, value in zip(mixers, sent, strict=True)))
+    return Inbox(total, type(sent)(*(mixer.own for mixer in mixers)))
 
 
 class PerAgent(list):
@@ -193,6 +220,11 @@ class PerAgent(list):
 jax.tree_util.register_pytree_node(
     PerAgent, lambda items: (list(items), None), lambda _, items: PerAgent(items)
 )
+
+
+def all_agents(program: Program, agents: int) -> Callable[[Callable], Callable]:
+    """How a function of one agent becomes one of all: vmap, or one agent after the other."""
+    return partial(one_by_one, agents=agents) if program.loss.unrolled else jax.vmap
 
 
 def one_by_one(function: Callable, agents: int) -> Callable:
@@ -208,7 +240,7 @@ def one_by_one(function: Callable, agents: int) -> Callable:
     return unrolled
 
 
-def pick(tree: Any, index: int) -> Any:
+def pick(tree: Any, index: Any) -> Any:
     """The index-th part of everything."""
     return jax.tree.map(lambda x: x[index], tree, is_leaf=lambda x: isinstance(x, PerAgent))
 
@@ -217,57 +249,55 @@ def stacked(trees: list) -> Any:
     return jax.tree.map(lambda *parts: jnp.stack(parts), *trees)
 
 
-def placed(problem: Problem) -> Any:
-    """The problem's records as the engine wants them."""
-    if not problem.loss.unrolled:
-        return problem.records
-    return PerAgent(problem.records_of(agent) for agent in range(problem.agents))
+def surroundings(
+    algorithm: Algorithm, problem: Problem, graph: Graph, seeds: Sequence[int]
+) -> Setting:
+    """The arrays of a run with those seeds."""
+    dtype, records = problem.dtype, cast(Any, problem.records)
+    if problem.loss.unrolled:
+        records = PerAgent(problem.records_of(agent) for agent in range(problem.agents))
+    return Setting(
+        records,
+        tuple(mixer(graph, kind, dtype) for kind in algorithm.channels.values()),
+        keys.noise_keys(jnp.asarray(seeds), graph.agents),
+        keys.sampling_keys(problem.seed, graph.agents),
+        algorithm.constants(dtype),
+    )
+
+
+def inputs(algorithm: Algorithm, problem: Problem, steps: np.ndarray) -> Inputs:
+    """Rates and windows of those steps, as the run's precision holds them."""
+    steps = np.asarray(steps, np.int32)
+    rates = held_rates(algorithm, steps, problem.agents, problem.dtype)
+    windows = algorithm.sampling.windows(steps, problem.counts, problem.arrivals)
+    return Inputs(steps, rates, windows)
 
 
 def start(
-    algorithm: Algorithm, problem: Problem, setting: Setting, seeds: jax.Array, spread: float
+    program: Program, problem: Problem, setting: Setting, seeds: Sequence[int], spread: float
 ) -> Carry:
     """Agents begin at the problem's start plus independent normal noise of standard deviation
     `spread`, projected: nothing about the data.
     """
-    own = keys.start_keys(seeds, problem.agents)
-    shape = (problem.agents, problem.dimension)
-    centre = np.broadcast_to(np.zeros(shape) if problem.start is None else problem.start, shape)
-    return _start(
-        own, setting.records, spread, np.asarray(centre, problem.dtype),
-        algorithm=algorithm, loss=problem.loss, domain=problem.domain, arrivals=problem.arrivals,
-    )  # fmt: skip
+    own = keys.start_keys(jnp.asarray(seeds), problem.agents)
+    centre = np.asarray(problem.first_models, problem.dtype)
+    return _start(own, setting.records, spread, centre, program=program)
 
 
-@partial(jax.jit, static_argnames=("algorithm", "loss", "domain", "arrivals"))
+@partial(jax.jit, static_argnames=("program",))
 def _start(
-    own: jax.Array,
-    records: Records | Stream,
-    spread: float,
-    centre: jax.Array,
-    *,
-    algorithm: Algorithm,
-    loss: Loss,
-    domain: Domain,
-    arrivals: Arrivals,
+    own: jax.Array, records: Any, spread: float, centre: jax.Array, *, program: Program
 ) -> Carry:
-    shape, dtype = centre.shape[1:], centre.dtype
+    def point(key: jax.Array, centre: jax.Array) -> jax.Array:
+        return centre + spread * jax.random.normal(key, centre.shape, centre.dtype)
 
-    def place(key: jax.Array, centre: jax.Array) -> jax.Array:
-        return domain.project(centre + spread * jax.random.normal(key, shape, dtype))
-
-    models = jax.vmap(jax.vmap(place), in_axes=(0, None))(own, centre)
-    prepare = partial(_prepared, algorithm.sampling, loss, arrivals)
-    sampler = (
-        one_by_one(prepare, len(records))(records)
-        if isinstance(records, PerAgent)
-        else jax.vmap(prepare)(records)
-    )
-    return Carry(jax.vmap(jax.vmap(algorithm.init))(models), models, sampler)
+    return begin(program, records, jax.vmap(jax.vmap(point), in_axes=(0, None))(own, centre))
 
 
-def _prepared(sampling: Sampling, loss: Loss, arrivals: Arrivals, records: Records | Stream) -> Any:
-    return sampling.prepare(loss, records, arrivals)
+def begin(program: Program, records: Any, points: jax.Array) -> Carry:
+    """The carry of agents that begin at those points (seed, agent, d)."""
+    states, models = jax.vmap(jax.vmap(program.start))(points)
+    return Carry(states, models, all_agents(program, points.shape[1])(program.sampler)(records))
 
 
 @lru_cache(maxsize=128)

@@ -1,17 +1,84 @@
-"""An algorithm as a run uses it: its schedules as numbers in the run's precision, and apart from
-them what is compiled.
+"""What is compiled, and what is carried from round to round: the same for a simulated network and
+for a deployed agent.
+
+A `Program` is an algorithm without its schedules, a loss, a domain and the way in which records
+arrive. It is hashable: one static argument of every compiled function, so that runs which differ
+in nothing else (seeds, schedules, data of the same shape) share their compiled code. Its methods
+are the parts of ONE agent's round that need more than the algorithm; simulation/engine.py adds the
+axes of agents and seeds, deploy/steps.py calls them as they are.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from hearsay.base import Algorithm, noise_rates, schedule_fields
+from hearsay.problems.losses.domains import Domain
+from hearsay.problems.losses.linear import Loss
+from hearsay.problems.problem import Problem
+from hearsay.problems.sampling.samplers import Arrivals, Window
 from hearsay.schedules import Constant
+from hearsay.simulation import keys
+
+
+class Carry(NamedTuple):
+    """What goes from round to round, and into a checkpoint or a ledger.
+
+    Leading axes: (seed, agent) for states and read-out and (agent,) for the sampler in a
+    simulation; none for a deployed agent, which keeps a read-out only where it is an average.
+    """
+
+    states: Any
+    readout: Any
+    sampler: Any
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a function is compiled for; made by `program`."""
+
+    algorithm: Algorithm
+    loss: Loss
+    domain: Domain
+    arrivals: Arrivals
+
+    def start(self, point: jax.Array) -> tuple[Any, jax.Array]:
+        """(state, model) of an agent that begins there: the one rule by which agents start."""
+        model = self.domain.project(point)
+        return self.algorithm.init(model), model
+
+    def sampler(self, records: Any) -> Any:
+        """The sampler's state before the first step, for one agent's records."""
+        return self.algorithm.sampling.prepare(self.loss, records, self.arrivals)
+
+    def batch(
+        self,
+        step: jax.Array,
+        blocks: jax.Array,
+        sampler: Any,
+        records: Any,
+        start: jax.Array,
+        size: jax.Array,
+        key: jax.Array,
+    ) -> tuple[Any, Any]:
+        """(one agent's batch of that step, the sampler's next state)."""
+        window = Window(start, size, blocks)
+        return self.algorithm.sampling.batch(
+            sampler, self.loss, records, step, window, self.arrivals, keys.at(key, step)
+        )
+
+    def averaged(self, average: jax.Array, state: Any, step: jax.Array) -> jax.Array:
+        return averaged(self.algorithm, average, state, step)
+
+
+def program(algorithm: Algorithm, problem: Problem) -> Program:
+    """What is compiled for that algorithm on that problem."""
+    return Program(kernel(algorithm), problem.loss, problem.domain, problem.arrivals)
 
 
 def kernel(algorithm: Algorithm) -> Algorithm:
@@ -40,8 +107,27 @@ def held_rates(algorithm: Algorithm, steps: np.ndarray, agents: int, dtype: Any)
 
 
 def averaged(algorithm: Algorithm, average: jax.Array, state: Any, step: jax.Array) -> jax.Array:
-    """The running read-out of one agent, weighted in proportion to the step so that early models
+    """The running read-out, weighted in proportion to the step so that early models
     fade (Polyak averaging).
     """
     share = 2.0 / (step + 2.0)
     return average + share.astype(average.dtype) * (algorithm.predict(state) - average)
+
+
+def flatten(carry: Carry, name: str) -> dict[str, np.ndarray]:
+    """The carried arrays by number, for a file that calls number i `name.format(i)`."""
+    leaves = jax.tree.leaves(carry)
+    return {name.format(number): np.asarray(leaf) for number, leaf in enumerate(leaves)}
+
+
+def unflatten(stored: dict[str, np.ndarray], like: Carry, name: str, file: str) -> Carry:
+    """What `flatten` took apart; arrays of another shape or type than this run's are refused."""
+    leaves, structure = jax.tree.flatten(like)
+    found = [stored.get(name.format(number)) for number in range(len(leaves))]
+    for array, leaf in zip(found, leaves, strict=True):
+        if array is None or array.shape != leaf.shape or array.dtype != leaf.dtype:
+            raise ValueError(
+                f"the {file}'s state has another shape than this run's: it belongs to another"
+                " version"
+            )
+    return jax.tree.unflatten(structure, [jnp.asarray(array) for array in found])

@@ -13,21 +13,13 @@ and the averages are these over R tau. Clipping is part of an algorithm, not of 
 The minima are over the domain's ball, which the released models are kept in too. Without a ball
 they need not exist: a round's n tau records are often linearly separable (always, when there are
 no more of them than dimensions), and the infimum of a logistic loss is then 0 and reached nowhere.
-Each minimum comes with a proven gap. For any multiplier m > 0 on |x|^2 <= rho^2 and any x, with
-s = |grad f(x) + m x|,
-
-    f(x) + m/2 (|x|^2 - rho^2) - s^2 / 2m   <=   min over the ball   <=   f(projection of x)
-
-and all losses here are at least 0. Newton's method finds x for a multiplier and, on log |x(m)|, the
-multiplier, for all rounds at once, in float64.
+Each comes with a proven gap (optimum.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -36,29 +28,14 @@ from threadpoolctl import threadpool_limits
 from hearsay import _validate as require
 from hearsay.algorithms.correlated_federated import CorrelatedFederated
 from hearsay.graphs import Graph
-from hearsay.problems.losses.domains import Ball, Domain
-from hearsay.problems.losses.linear import LinearLoss, Loss
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling.samplers import Arrivals, Fresh, Window
-from hearsay.simulation import engine
-from hearsay.simulation.engine import Carry, Setting, full_precision
-from hearsay.simulation.program import held_rates, kernel
-from hearsay.simulation.session import Session
+from hearsay.problems.sampling.samplers import Fresh
+from hearsay.simulation.engine import Round, pick
+from hearsay.simulation.optimum import TOLERANCE, Minima, minima
+from hearsay.simulation.rounds import Rounds
 from hearsay.simulation.simulating import as_seeds, enable_compilation_cache
 
-TOLERANCE = 1e-6  # of a minimum, in units of the mean loss of a record
 _CHUNK = 128  # rounds per call: correlated noise is drawn for all of them at once
-_ITERATIONS = 400
-
-
-class Minima(NamedTuple):
-    """Of several losses at once: values (k,), each at most `gap` above the true minimum,
-    and where they are reached (k, d).
-    """
-
-    values: np.ndarray
-    gap: np.ndarray
-    params: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,105 +161,6 @@ def comparators(
     return Comparators(features, labels, each, fixed, values)
 
 
-def minima(
-    loss: LinearLoss,
-    domain: Domain,
-    features: np.ndarray,
-    labels: np.ndarray,
-    tolerance: float = TOLERANCE,
-) -> Minima:
-    """The minima over a ball of k mean losses, features (k, m, d) and labels (k, m)."""
-    tolerance = require.positive("tolerance", tolerance)
-    if not isinstance(domain, Ball):
-        require.fail("domain", "a Ball where regret is measured", domain)
-    assert isinstance(domain, Ball)
-    radius, (count, _, dimension) = domain.radius, features.shape
-    value, gap, params = (
-        np.full(count, np.inf),
-        np.full(count, np.inf),
-        np.zeros((count, dimension)),
-    )
-    x, multiplier = np.zeros((count, dimension)), np.full(count, np.nan)
-    # Multipliers that are known to be too small and too large.
-    low, high = np.zeros(count), np.full(count, np.inf)
-    todo = np.arange(count)
-    for _ in range(_ITERATIONS):
-        now = _Step(loss, features[todo], labels[todo], x[todo], multiplier[todo], radius)
-        better = now.upper < value[todo]
-        value[todo[better]], params[todo[better]] = now.upper[better], now.feasible[better]
-        gap[todo] = np.minimum(gap[todo], np.maximum(value[todo] - now.lower, 0))
-        on = gap[todo] > tolerance
-        if not on.any():
-            break
-        # |x - x(m)| <= slope / m: only where that is less than the distance to the sphere does |x|
-        # say on which side m lies.
-        sure = now.slope < now.multiplier * np.abs(now.norm - radius)
-        long = now.norm > radius
-        low[todo[sure & long]] = now.multiplier[sure & long]
-        high[todo[sure & ~long]] = now.multiplier[sure & ~long]
-        multiplier[todo] = np.where(
-            sure, _inside(now.better, low[todo], high[todo]), now.multiplier
-        )
-        x[todo] = now.moved
-        todo = todo[on]
-    return Minima(value, gap, params)
-
-
-class _Step:
-    """One of Newton's steps on f(x) + m/2 |x|^2 for every f, the bounds that x proves,
-    and the multiplier that |x| suggests.
-    """
-
-    def __init__(
-        self, loss: LinearLoss, features: Any, labels: Any, x: Any, multiplier: Any, radius: float
-    ):
-        margin = np.matvec(features, x)
-        gradient = (
-            np.vecmat(loss.residual(margin, labels), features) / labels.shape[1]
-            + loss.regulariser * x
-        )
-        self.norm = np.linalg.norm(x, axis=1)
-        # At the start x = 0, and |x(m)| <= |grad f(0)| / m: not too small.
-        first = np.maximum(np.linalg.norm(gradient, axis=1) / radius, 1e-12)
-        self.multiplier = m = np.where(np.isnan(multiplier), first, multiplier)
-        h = 1e-5
-        up, down = (loss.residual(margin + s, labels) for s in (h, -h))
-        curved = np.maximum((up - down) / (2 * h), 0) / labels.shape[1]
-        hessian = np.matmul((features * curved[:, :, None]).swapaxes(1, 2), features)
-        hessian += (loss.regulariser + m)[:, None, None] * np.eye(x.shape[1])
-        pull = gradient + m[:, None] * x
-        ahead, shrink = np.moveaxis(np.linalg.solve(hessian, np.stack([pull, x], axis=2)), 2, 0)
-        furthest = np.abs(np.matvec(features, ahead)).max(axis=1)
-        # The third derivative of a logistic loss is at most its second: steps of this length always
-        # go down (Sun and Tran-Dinh 2019, nu = 2).
-        length = np.log1p(furthest) / np.maximum(furthest, 1e-12)
-        self.moved = x - np.minimum(length, 1.0)[:, None] * ahead
-        # d log|x(m)| / d log m = -m x'H^-1 x / |x|^2: a straight line for a quadratic loss in a
-        # large ball, close to one otherwise.
-        size = np.maximum(self.norm, 1e-100)
-        bend = np.maximum(m * np.sum(x * shrink, axis=1) / size**2, 1e-3)
-        self.better = m * np.exp(np.clip(np.log(size / radius) / bend, -7, 7))
-        self.feasible = x * np.minimum(1.0, radius / np.maximum(self.norm, 1e-300))[:, None]
-
-        def value(point: Any) -> Any:
-            data = loss.values(np.matvec(features, point), labels).mean(axis=1)
-            return data + loss.regulariser / 2 * np.sum(point**2, axis=1)
-
-        self.upper = value(self.feasible)
-        self.slope = np.linalg.norm(pull, axis=1)
-        dual = value(x) + m / 2 * (self.norm**2 - radius**2) - self.slope**2 / (2 * m)
-        self.lower = np.maximum(dual, 0.0)
-
-
-def _inside(wanted: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """The wanted multiplier, or one between those known where it does not lie there."""
-    bottom, top = (
-        np.maximum(low, 1e-4 * np.minimum(high, 1e300)),
-        np.minimum(high, 1e4 * np.maximum(low, 1e-300)),
-    )
-    return np.where((wanted > low) & (wanted < high), wanted, np.sqrt(bottom * top))
-
-
 def released(
     algorithm: CorrelatedFederated, problem: Problem, graph: Graph, rounds: int, seeds: list[int]
 ) -> np.ndarray:
@@ -291,60 +169,16 @@ def released(
     """
     rounds = require.count("rounds", rounds)
     enable_compilation_cache()
-    session = Session(algorithm, problem, graph, seeds, False, False, 0.0, None)
-    carry, found = session.carry, []
-    for start in range(0, rounds, _CHUNK):
-        steps = np.arange(start, min(start + _CHUNK, rounds), dtype=np.int32)
-        rates = held_rates(algorithm, steps, graph.agents, session.dtype)
-        windows = algorithm.sampling.windows(steps, problem.counts, problem.arrivals)
-        carry, models = _recorded(
-            carry,
-            session.setting,
-            steps,
-            rates,
-            windows,
-            algorithm=kernel(algorithm),
-            loss=problem.loss,
-            domain=problem.domain,
-            arrivals=problem.arrivals,
-        )
-        found.append(np.asarray(models, np.float64))
-    return np.concatenate(found)
+    network = Rounds(algorithm, problem, graph, seeds)
+    chunks = (min(_CHUNK, rounds - first) for first in range(0, rounds, _CHUNK))
+    return np.concatenate(
+        [np.asarray(network.advance(chunk, tap=_first_model), np.float64) for chunk in chunks]
+    )
 
 
-@partial(jax.jit, static_argnames=("algorithm", "loss", "domain", "arrivals"))
-@full_precision
-def _recorded(
-    carry: Carry,
-    setting: Setting,
-    steps: jax.Array,
-    rates: Any,
-    windows: Window,
-    *,
-    algorithm: CorrelatedFederated,
-    loss: Loss,
-    domain: Domain,
-    arrivals: Arrivals,
-) -> tuple[Carry, jax.Array]:
-    """engine.advance for one block, with learner 0's model before every round."""
-    params = carry.readout[0, 0]
-
-    def draw(key: jax.Array) -> Any:
-        return algorithm.draws(key, steps, params, setting.constants)
-
-    def one_round(carry: Carry, inputs: tuple) -> tuple[Carry, jax.Array]:
-        step, rate, window, draws = inputs
-        form = partial(engine.form_batch, algorithm, loss, arrivals, step, window.blocks)
-        exchange = partial(engine.exchange, algorithm, form, setting, rate, window, domain)
-        states, sampler = jax.vmap(exchange, in_axes=(0, 0, None), out_axes=(0, None))(
-            carry.states, draws, carry.sampler
-        )
-        return Carry(states, carry.readout, sampler), jax.vmap(algorithm.predict)(
-            jax.tree.map(lambda leaf: leaf[:, 0], carry.states)
-        )
-
-    draws = jax.vmap(jax.vmap(draw, out_axes=1), out_axes=1)(setting.noise_keys)
-    return jax.lax.scan(one_round, carry, (steps, rates, windows, draws))
+def _first_model(seen: Round) -> jax.Array:
+    """Learner 0's model before the round."""
+    return seen.program.algorithm.predict(pick(seen.states, 0))
 
 
 def _require_online(algorithm: CorrelatedFederated, rounds: int) -> None:

@@ -15,24 +15,33 @@ import numpy as np
 from hearsay.base import Algorithm
 from hearsay.certification import as_epsilon, spent_after
 from hearsay.graphs import Graph
-from hearsay.graphs.channels import mixer
 from hearsay.problems.problem import Problem
-from hearsay.simulation import engine, keys
 from hearsay.simulation.memory import halved
 from hearsay.simulation.metrics import (
     Measured,
-    Reference,
     blocked,
     measure,
     measure_network,
     training_sample,
     watched_agents,
 )
-from hearsay.simulation.program import held_rates, kernel
+from hearsay.simulation.optimum import Reference
+from hearsay.simulation.program import Carry, flatten, unflatten
+from hearsay.simulation.rounds import Rounds
+
+_CARRIED = "carry_{}"
 
 
 class Session:
-    """The moving parts of one simulation."""
+    """The moving parts of one simulation.
+
+    Args:
+      reference: measure against the running optimum, or against one that is shared.
+      regret: measure regret too.
+      spread: standard deviation of the agents' random start.
+      delta: at which budgets are shown.
+      tell: called with a line of text when something had to be changed to fit.
+    """
 
     def __init__(
         self,
@@ -40,26 +49,16 @@ class Session:
         problem: Problem,
         graph: Graph,
         seeds: list[int],
-        reference: Reference | bool,
-        regret: bool,
-        spread: float,
-        delta: float | None,
+        reference: Reference | bool = True,
+        regret: bool = True,
+        spread: float = 0.0,
+        delta: float | None = None,
         tell: Callable[[str], None] = lambda text: None,
     ):
-        self.algorithm, self.problem, self.graph = algorithm, problem, graph
-        self.seeds, self.regret, self.delta, self.tell = seeds, regret, delta, tell
+        self.algorithm, self.graph = algorithm, graph
+        self.regret, self.delta, self.tell = regret, delta, tell
         self.dtype = problem.dtype
-        mixers = tuple(mixer(graph, kind, self.dtype) for kind in algorithm.channels.values())
-        self.setting = engine.Setting(
-            engine.placed(problem),
-            mixers,
-            keys.noise_keys(jnp.asarray(seeds), graph.agents),
-            keys.sampling_keys(problem.seed, graph.agents),
-            algorithm.constants(self.dtype),
-        )
-        self.carry = engine.start(
-            kernel(algorithm), problem, self.setting, jnp.asarray(seeds), spread
-        )
+        self.rounds = Rounds(algorithm, problem, graph, seeds, spread)
         convex = problem.loss.convex
         found = Reference(problem) if reference is True and convex else reference
         self.reference = found if isinstance(found, Reference) and convex else None
@@ -73,18 +72,30 @@ class Session:
         else:
             parts = ((problem.test_features, problem.test_labels), training_sample(problem))
             self.test = tuple(blocked(*part, self.dtype) for part in parts)
-        self.step, self.allowed, self._watched_calls = 0, 0, 0
+        self.allowed, self._watched_calls = 0, 0
         self.at: list[int] = []
         self.measured: list[Any] = []
         self.measure()
 
     @property
+    def problem(self) -> Problem:
+        return self.rounds.problem
+
+    @property
+    def step(self) -> int:
+        return self.rounds.step
+
+    @property
+    def carry(self) -> Carry:
+        return self.rounds.carry
+
+    @property
     def models(self) -> jax.Array:
-        return self.carry.readout
+        return self.rounds.models
 
     def advance(self, chunk: int) -> None:
         if not self.problem.loss.unrolled:
-            self._advance(chunk)
+            self.rounds.advance(chunk)
             return
         # On a CPU convolutions inside a compiled loop run on a single core, and a large model gains
         # nothing from one.
@@ -93,7 +104,7 @@ class Session:
             if self._watched_calls < 2:
                 self._watched(size)
             else:
-                self._advance(size)
+                self.rounds.advance(size)
 
     def _watched(self, size: int) -> None:
         """The first two calls of a large model: does a microbatch fit,
@@ -101,7 +112,7 @@ class Session:
         """
         began = time.perf_counter()
         try:
-            self._advance(size)
+            self.rounds.advance(size)
             self.models.block_until_ready()
         except jax.errors.JaxRuntimeError as error:
             smaller = (
@@ -109,7 +120,7 @@ class Session:
             )
             if smaller is None:
                 raise
-            self.problem = smaller
+            self.rounds.on(smaller)
             self.tell(f"out of memory: going on with microbatches of {smaller.loss.microbatch}")  # type: ignore[attr-defined]
             self._watched(size)
             return
@@ -120,27 +131,6 @@ class Session:
                 f"expected time: {_duration(each * left)} for {left:,} more steps of"
                 f" {_duration(each)} (measured), and what measuring takes"
             )
-
-    def _advance(self, chunk: int) -> None:
-        steps = np.arange(self.step, self.step + chunk, dtype=np.int32)
-        rates = held_rates(self.algorithm, steps, self.graph.agents, self.dtype)
-        block = engine.block_length(
-            chunk, len(self.seeds), self.graph.agents, self.problem.dimension, self.dtype.itemsize
-        )
-        windows = self.algorithm.sampling.windows(steps, self.problem.counts, self.problem.arrivals)
-        self.carry = engine.advance(
-            self.carry,
-            self.setting,
-            steps,
-            rates,
-            windows,
-            algorithm=kernel(self.algorithm),
-            loss=self.problem.loss,
-            domain=self.problem.domain,
-            arrivals=self.problem.arrivals,
-            block=block,
-        )
-        self.step += chunk
 
     def measure(self) -> None:
         """Start measuring the current models; the numbers are read only when someone needs them,
@@ -163,7 +153,7 @@ class Session:
             measure(
                 self.models,
                 self.watched,
-                self.setting.records,
+                self.rounds.setting.records,
                 arrived,
                 np.asarray(best, self.dtype),
                 np.asarray(value, self.dtype),
@@ -195,14 +185,11 @@ class Session:
         )
 
     def arrays(self, fingerprint: str) -> dict[str, np.ndarray]:
-        leaves = {
-            f"carry_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(self.carry))
-        }
         return {
             "fingerprint": np.array(fingerprint),
             "step": np.array(self.step),
             "at": np.array(self.at),
-            **leaves,
+            **flatten(self.carry, _CARRIED),
             **self.metrics(),
         }
 
@@ -212,11 +199,8 @@ class Session:
                 "the checkpoint belongs to another configuration (algorithm, problem, graph, seeds"
                 " or measuring interval differ): refusing to resume"
             )
-        leaves, structure = jax.tree.flatten(self.carry)
-        self.carry = jax.tree.unflatten(
-            structure, [jnp.asarray(stored[f"carry_{i}"]) for i in range(len(leaves))]
-        )
-        self.step, self.at = int(stored["step"]), stored["at"].tolist()
+        self.rounds.carry = unflatten(stored, self.carry, _CARRIED, "checkpoint")
+        self.rounds.step, self.at = int(stored["step"]), stored["at"].tolist()
         self.measured = [
             Measured(*(stored[name][t] for name in Measured._fields)) for t in range(len(self.at))
         ]

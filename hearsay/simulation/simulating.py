@@ -13,8 +13,8 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,13 +25,13 @@ from hearsay._files import held
 from hearsay._interrupts import stopping
 from hearsay._version import VERSION
 from hearsay.base import Algorithm
-from hearsay.certification import allowance, certify, messages_within, unit
 from hearsay.graphs import Graph
 from hearsay.problems.losses.neural_loss import Network
 from hearsay.problems.problem import Problem
 from hearsay.simulation import checkpoint
 from hearsay.simulation.memory import facts, fitted
-from hearsay.simulation.metrics import Reference
+from hearsay.simulation.optimum import Reference
+from hearsay.simulation.promise import Promise, promise
 from hearsay.simulation.result import Run
 from hearsay.simulation.session import Session
 
@@ -80,70 +80,119 @@ def simulate(
     Ctrl-C saves a checkpoint (given a folder) and returns what has been measured so far;
     `Run.stopped` says why a run ended early.
     """
-    steps, delta = require.count("steps", steps), require.optional(require.fraction)("delta", delta)
-    checkpoint_seconds = require.nonnegative("checkpoint_seconds", checkpoint_seconds)
-    # What a certificate lacks is said before the run, not after it.
-    certify(algorithm, problem, graph, 0, delta=delta)
-    if graph.lossy:
-        raise ValueError(
-            "a simulation delivers every message: lossy graphs are for deployed agents (policy"
-            " skip)"
-        )
-    seed_list = as_seeds(seeds)
+    promised = promise(algorithm, problem, graph, steps=steps, budget=budget, delta=delta)
+    return fulfil(
+        promised,
+        seeds=seeds,
+        every=every,
+        reference=reference,
+        regret=regret,
+        spread=spread,
+        folder=folder,
+        resume=resume,
+        progress=progress,
+        notify=notify,
+        checkpoint_seconds=checkpoint_seconds,
+    )
+
+
+def fulfil(
+    promised: Promise,
+    *,
+    seeds: int | Sequence[int] = 1,
+    every: int | None = None,
+    reference: Reference | bool = True,
+    regret: bool = True,
+    spread: float = 0.0,
+    folder: str | os.PathLike | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+    notify: Callable[[str], None] | None = None,
+    checkpoint_seconds: float = 10.0,
+) -> Run:
+    """Run what was promised; the arguments are those of `simulate`."""
+    p, seed_list, steps = promised, as_seeds(seeds), promised.steps
     every = max(1, math.ceil(steps / 100)) if every is None else require.count("every", every)
-    allowed, stopped = allowed_steps(algorithm, problem, graph, steps, budget, delta)
+    checkpoint_seconds = require.nonnegative("checkpoint_seconds", checkpoint_seconds)
+    spread = require.nonnegative("spread", spread)
     if resume and folder is None:
         raise ValueError("folder must be given to resume a run")
-    spread = require.nonnegative("spread", spread)
     home = None if folder is None else Path(folder)
     with held(home):
         enable_compilation_cache()
         tell = notify or (lambda text: None)
-        problem = fitted(algorithm, problem)
-        tell(facts(algorithm, problem, graph, len(seed_list)))
+        problem = fitted(p.algorithm, p.problem)
+        tell(facts(p.algorithm, problem, p.graph, len(seed_list)))
         session = Session(
-            algorithm, problem, graph, seed_list, reference, regret, spread, delta, tell
+            p.algorithm, problem, p.graph, seed_list, reference, regret, spread, p.delta, tell
         )
-        mark = (
-            ""
-            if home is None
-            else fingerprint(algorithm, problem, graph, (seed_list, every, spread))
-        )
-        session.allowed = allowed
+        session.allowed = p.allowed
+        keeper = None
+        if home is not None:
+            mark = fingerprint(p.algorithm, problem, p.graph, (seed_list, every, spread))
+            keeper = _Keeper(home, mark, checkpoint_seconds)
         began = time.perf_counter()
         with stopping() as interrupts:
-            if resume and home is not None:
-                session.restore(checkpoint.load(home), mark)
-                _require_at_most(allowed, steps, session.step)
-            try:
-                _loop(session, allowed, every, home, mark, checkpoint_seconds, progress, interrupts)
-            except KeyboardInterrupt:
-                stopped = f"interrupted after {session.step} of {allowed} steps"
-                session.measure()
-            # Still under the guard: an impatient Ctrl-C now must not cost the result.
-            session.models.block_until_ready()
-            if home is not None:
-                checkpoint.save(home, session.arrays(mark))
-            if not np.all(np.isfinite(session.models)):
-                lost = (
-                    "the models are no longer finite numbers: smaller steps or less noise are"
-                    " needed"
-                )
-                stopped = f"{stopped}; {lost}" if stopped else lost
-            certificate = certify(algorithm, problem, graph, session.step, delta=delta)
-            measured = session.results()
-        seconds = time.perf_counter() - began
+            if resume and keeper is not None:
+                session.restore(checkpoint.load(keeper.home), keeper.mark)
+                _require_at_most(p.allowed, steps, session.step)
+            stopped = _to_the_end(session, p, every, keeper, progress, interrupts)
+            certificate, measured = p.after(session.step), session.results()
         return Run(
-            algorithm,
+            p.algorithm,
             session.problem,
-            graph,
+            p.graph,
             certificate,
             seed_list,
             *measured,
             np.asarray(session.models),
             stopped,
-            seconds,
+            time.perf_counter() - began,
         )
+
+
+@dataclass
+class _Keeper:
+    """Where checkpoints go, and when."""
+
+    home: Path
+    mark: str
+    seconds: float
+    saved: float = 0.0
+
+    def save(self, session: Session) -> None:
+        checkpoint.save(self.home, session.arrays(self.mark))
+        self.saved = time.perf_counter()
+
+    def save_if_due(self, session: Session) -> None:
+        if time.perf_counter() - self.saved > self.seconds:
+            self.save(session)
+
+
+def _to_the_end(
+    session: Session,
+    promised: Promise,
+    every: int,
+    keeper: _Keeper | None,
+    progress: Progress | None,
+    interrupts: stopping,
+) -> str | None:
+    """Why the run ended early, if it did. An impatient Ctrl-C must not cost the result: this
+    runs under the guard.
+    """
+    stopped = promised.stopped
+    try:
+        _loop(session, promised.allowed, every, keeper, progress, interrupts)
+    except KeyboardInterrupt:
+        stopped = f"interrupted after {session.step} of {promised.allowed} steps"
+        session.measure()
+    session.models.block_until_ready()
+    if keeper is not None:
+        keeper.save(session)
+    if np.all(np.isfinite(session.models)):
+        return stopped
+    lost = "the models are no longer finite numbers: smaller steps or less noise are needed"
+    return f"{stopped}; {lost}" if stopped else lost
 
 
 def _require_at_most(allowed: int, steps: int, done: int) -> None:
@@ -158,13 +207,12 @@ def _loop(
     session: Session,
     allowed: int,
     every: int,
-    home: Path | None,
-    mark: str,
-    checkpoint_seconds: float,
+    keeper: _Keeper | None,
     progress: Progress | None,
     interrupts: stopping,
 ) -> None:
-    saved = time.perf_counter()
+    if keeper is not None:
+        keeper.saved = time.perf_counter()
     ahead = sorted({*range(every, allowed, every), allowed})
     spent = (
         {}
@@ -178,9 +226,8 @@ def _loop(
         before.block_until_ready()  # at most one chunk ahead of the device, so that Ctrl-C is heard
         if progress is not None:
             progress(session.step, allowed, spent[session.step])
-        if home is not None and time.perf_counter() - saved > checkpoint_seconds:
-            checkpoint.save(home, session.arrays(mark))
-            saved = time.perf_counter()
+        if keeper is not None:
+            keeper.save_if_due(session)
         if interrupts.requested and session.step < allowed:
             raise KeyboardInterrupt
 
@@ -207,38 +254,6 @@ def as_seeds(seeds: int | Sequence[int]) -> list[int]:
     if not found:
         require.fail("seeds", "a number or a list with at least one seed", seeds)
     return found
-
-
-def allowed_steps(
-    algorithm: Algorithm,
-    problem: Problem,
-    graph: Graph,
-    steps: int,
-    budget: Any,
-    delta: float | None,
-) -> tuple[int, str | None]:
-    """How many steps may run: the stream must last and no agent may pass its budget."""
-    steps = require.count("steps", steps)
-    allowed, stopped = steps, None
-    lasts = [algorithm.sampling.lasts(held, problem.arrivals) for held in problem.counts.tolist()]
-    if min(lasts) < allowed:
-        allowed = int(min(lasts))
-        stopped = f"the stream of agent {int(np.argmin(lasts))} ran dry after {allowed} steps"
-    if algorithm.rounds < allowed:
-        allowed = int(algorithm.rounds)
-        stopped = f"the noise is planned for {allowed} rounds: message {allowed} was not sent"
-    if budget is not None:
-        limits = require.per_agent("budget", budget, graph.agents)
-        within, agent = messages_within(algorithm, problem, graph, allowed, limits, delta)
-        if within < allowed:
-            allowed = within
-            most = f"{unit(algorithm)} = {allowance(algorithm, limits, delta)[agent]:g}"
-            stopped = (
-                f"agent {agent} may spend {most}: message {within} would exceed it and was not sent"
-            )
-    if allowed == 0:
-        raise ValueError(f"nothing can be sent: {stopped}")
-    return allowed, stopped
 
 
 def fingerprint(algorithm: Algorithm, problem: Problem, graph: Graph, start: tuple) -> str:

@@ -21,7 +21,7 @@ from hearsay.privacy.calibrate import cost
 from hearsay.problems import Ball, Logistic, Squared
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Records
-from hearsay.simulation.metrics import Reference
+from hearsay.simulation.optimum import Reference
 from hearsay.simulation.session import Session
 
 

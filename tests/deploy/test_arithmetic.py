@@ -3,7 +3,7 @@ extended precision, on transcripts that a hostile neighbour chose.
 
 `update` of every algorithm is a pure function, so the slow and obvious way is open: call it again
 with np.longdouble (11 more bits) from the very same state, and look at how far apart the two
-results are. What is heard goes through `Agent._update`, with its clip, as in a deployed run.
+results are. What is heard goes through `deploy.inbox`, with its clip, as in a deployed run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import math
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -28,7 +27,7 @@ from hearsay.audit.brute_force import certified
 from hearsay.base import Algorithm, Inbox, Magnitudes
 from hearsay.certification import best_account, certify
 from hearsay.deploy import arithmetic, budget
-from hearsay.deploy.agent import Agent
+from hearsay.deploy.inbox import Listener
 from hearsay.deploy.mailbox import Mailbox
 from hearsay.deploy.messages import Format
 from hearsay.deploy.plan import planned
@@ -128,31 +127,18 @@ class Exact:
 
 
 class Desk:
-    """Agent 0 without a network: `Agent._update` itself, on messages that are handed in."""
+    """Agent 0 without a network: its own `Listener`, on messages that are handed in."""
 
     def __init__(
         self, algorithm: Algorithm, problem: Problem, graph: Graph, limit: float | None = None
     ) -> None:
-        self.steps, names = Steps(algorithm, problem, 0), [str(i) for i in range(graph.agents)]
+        self.steps = Steps(algorithm, problem, 0)
         self.kind, shapes = self.steps.message()
         self.limit = (
             arithmetic.loudest(algorithm, problem, graph, STEPS) if limit is None else limit
         )
         self.format = Format("run", "config", shapes, np.dtype("<f8"))
-        self.agent: Any = SimpleNamespace(
-            steps=self.steps,
-            _loudest=self.limit,
-            network=SimpleNamespace(names=names),
-            name="0",
-            number=0,
-            format=self.format,
-            _message=self.kind,
-            _rooms={},
-            plan=SimpleNamespace(algorithm=algorithm, graph=graph),
-            _weights={
-                field: listening(graph, channel, 0) for field, channel in algorithm.channels.items()
-            },
-        )
+        self.listen = Listener(algorithm, graph, 0, self.limit, self.kind, self.steps.dtype)
         self.carry = self.steps.start()
 
     def prepare(self, step: int) -> list[np.ndarray]:
@@ -163,11 +149,12 @@ class Desk:
     def update(
         self, step: int, sent: dict[str, np.ndarray], heard: dict[str, dict[str, np.ndarray]]
     ) -> None:
-        self.carry = Agent._update(self.agent, step, self.carry, sent, heard)
+        numbered = {int(name): fields for name, fields in heard.items()}
+        self.carry = self.steps.update(step, self.carry, *self.listen(sent, numbered))
 
     @property
     def params(self) -> np.ndarray:
-        return np.asarray(self.carry.state.params)
+        return np.asarray(self.carry.states.params)
 
 
 def first_account(algorithm: Algorithm, problem: Problem, graph: Graph) -> Account:
@@ -227,8 +214,8 @@ def hostile(
     # Take back through the states what the trackers were loaded with.
     if "tracker" in shapes and step % 2 == 1:
         drift, (weights, rate) = (
-            np.asarray(desk.carry.state.drift),
-            (desk.agent._weights["params"], algorithm.rates(np.array([step]), AGENTS)),
+            np.asarray(desk.carry.states.drift),
+            (desk.listen.weights["params"], algorithm.rates(np.array([step]), AGENTS)),
         )
         need = float(rate.step[0, 0]) * drift / float(rate.coupling[0, 0])
         for message in heard.values():
@@ -253,12 +240,12 @@ def test_no_update_is_off_by_more_than_is_counted(name: str) -> None:
             desk.prepare(step)
             if name == "sdm-dsgd":
                 desk.carry = desk.carry._replace(
-                    state=desk.carry.state._replace(
+                    states=desk.carry.states._replace(
                         kept=jnp.asarray(rng.integers(0, 2, DIMENSION) / 0.5)
                     )
                 )
             sent, heard = hostile(desk, step, rng, algorithm)
-            state, limit = long(desk.carry.state), LONG(desk.limit)
+            state, limit = long(desk.carry.states), LONG(desk.limit)
             if name == "gradient tracking":
                 state = state._replace(
                     tracker=state.drift + Exact(problem, step).gradient(state.params)
@@ -268,7 +255,7 @@ def test_no_update_is_off_by_more_than_is_counted(name: str) -> None:
             # the transcript.
             total, own = {}, {}
             for field, channel in algorithm.channels.items():
-                row = desk.agent._weights[field]
+                row = desk.listen.weights[field]
                 summed = np.zeros(desk.format.shapes[field])
                 for j in sorted(row):
                     summed += row[j] * np.clip(heard[str(j)][field], -desk.limit, desk.limit)
@@ -362,10 +349,10 @@ def tracking_attack(limit: float | None) -> float:
         for field in range(2):
             gap = float(np.linalg.norm(values[0][field] - values[1][field]))
             worst = max(worst, (gap - allowed[field, step]) / max(allowed[field, step], 1e-30))
-        drift = np.asarray(runs[0].carry.state.drift)
+        drift = np.asarray(runs[0].carry.states.drift)
         message = {"params": drift.copy(), "tracker": zeros}
         if step == 0:
-            middle = sum(np.asarray(run.carry.state.tracker)[0] for run in runs) / 16
+            middle = sum(np.asarray(run.carry.states.tracker)[0] for run in runs) / 16
             message = {
                 "params": np.array([(64.0 + middle) * 8, 0.0]),
                 "tracker": np.array([2.0**65, 0.0]),
@@ -577,7 +564,7 @@ def test_a_hub_hears_trackers_with_all_their_weights() -> None:
     desk, allowed = Desk(algorithm, base, graph), extra(algorithm, base, graph, 1)
     for step in range(STEPS):
         tracker = desk.prepare(step)[1]
-        state = long(desk.carry.state)
+        state = long(desk.carry.states)
         off = np.abs(tracker - (state.drift + Exact(base, step).gradient(state.params))).max()
         assert off <= allowed[step] / (2 * math.sqrt(2))
         message = {"params": np.zeros(2), "tracker": np.array([1.0, -0.7312]) * desk.limit}

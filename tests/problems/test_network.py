@@ -278,7 +278,7 @@ def test_bad_options_name_their_argument(options, match):
 
 
 def test_a_reference_needs_a_convex_problem():
-    from hearsay.simulation.metrics import Reference
+    from hearsay.simulation.optimum import Reference
 
     with pytest.raises(ValueError, match="this needs a convex problem"):
         Reference(hs.problems.neural("digits", model=tiny()))
@@ -314,12 +314,12 @@ def test_a_microbatch_that_does_not_fit_is_halved_and_said(monkeypatch):
     problem = hs.problems.neural("digits", model=tiny(), agents=3, records=60, test_records=10)
     algorithm, said, real = hs.dsgd(noise=0.1, sampling=hs.Cyclic(8)), [], engine.advance
 
-    def limited(*args, loss, **more):
-        if (loss.microbatch or 8) > 2:
+    def limited(*args, program, **more):
+        if (program.loss.microbatch or 8) > 2:
             raise jax.errors.JaxRuntimeError(
                 "RESOURCE_EXHAUSTED: Out of memory allocating 123 bytes"
             )
-        return real(*args, loss=loss, **more)
+        return real(*args, program=program, **more)
 
     whole = hs.simulate(algorithm, problem, hs.graphs.ring(3), steps=5)
     monkeypatch.setattr(engine, "advance", limited)

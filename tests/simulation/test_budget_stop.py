@@ -12,7 +12,7 @@ import pytest
 import hearsay as hs
 from hearsay.certification import allowance, calibrate, certify, messages_within, unit
 from hearsay.mechanisms import MECHANISMS
-from hearsay.simulation.simulating import allowed_steps
+from hearsay.simulation.promise import allowed_steps
 
 STEPS, DELTA = 20, 1e-3
 PROBLEM = hs.problems.ridge(agents=3, records=40, dimension=2, ridge=0.3, radius=3.0, clip=1.0)

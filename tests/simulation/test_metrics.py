@@ -16,7 +16,8 @@ from hearsay.problems import from_arrays, logistic, ridge
 from hearsay.problems.losses.domains import Box
 from hearsay.problems.losses.linear import Logistic
 from hearsay.problems.problem import Problem
-from hearsay.simulation.metrics import Reference, measure, watched_agents
+from hearsay.simulation.metrics import measure, watched_agents
+from hearsay.simulation.optimum import Reference
 
 RNG = np.random.default_rng(0)
 FEATURES = RNG.normal(size=(44, 3))

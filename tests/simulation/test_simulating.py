@@ -20,7 +20,8 @@ from hearsay.certification import spent_after
 from hearsay.mechanisms.convert import gaussian_epsilon
 from hearsay.problems.problem import Problem
 from hearsay.simulation import checkpoint, engine
-from hearsay.simulation.metrics import Reference
+from hearsay.simulation.optimum import Reference
+from hearsay.simulation.program import program
 
 # hearsay.simulate itself is the function.
 simulation = importlib.import_module("hearsay.simulation.simulating")
@@ -388,7 +389,8 @@ def test_a_head_start_is_in_the_first_gradient_and_the_first_budget():
 def test_spread_starts_agents_apart_and_inside_the_domain():
     def points(problem, spread):
         setting = engine.Setting(problem.records, None, None, None)
-        carry = engine.start(ALGORITHM, problem, setting, jnp.arange(200), spread)
+        compiled = program(ALGORITHM, problem)
+        carry = engine.start(compiled, problem, setting, range(200), spread)
         np.testing.assert_array_equal(carry.readout, carry.states.params)
         return np.asarray(carry.readout).reshape(-1, 2)
 

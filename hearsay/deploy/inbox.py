@@ -1,0 +1,96 @@
+"""What one agent hears, from the messages that reached it: `Inbox` as the engine defines it
+(simulation/engine.py, `heard`), worked out for one row.
+
+Every number is first brought within what an honest agent could have sent (arithmetic.py): that
+keeps rounding errors, which are counted, small. Neighbours are then weighed and added up in the
+order of their numbers, so that the result does not depend on who came first. Who was not heard is
+left out together with its weight (graphs/channels.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from hearsay.base import Algorithm, Inbox
+from hearsay.deploy.mailbox import Fields
+from hearsay.graphs import Graph
+from hearsay.graphs.channels import listening, own_weight
+
+
+class Listener:
+    """The inbox of agent number `agent`.
+
+    Args:
+      limit: the largest number that an honest agent's models and gradients can hold.
+      message: the type of a message.
+      dtype: the run's precision, in which sums are taken.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        graph: Graph,
+        agent: int,
+        limit: float,
+        message: type,
+        dtype: Any,
+    ) -> None:
+        self._graph, self._agent = graph, agent
+        self._channels, self._message, self._dtype = algorithm.channels, message, np.dtype(dtype)
+        self._ranges = {
+            field: (0.0, 1.0) if field in algorithm.coins else (-limit, limit)
+            for field in algorithm.channels
+        }
+        self.weights = {
+            field: listening(graph, channel, agent) for field, channel in algorithm.channels.items()
+        }
+        self._rooms: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+
+    @property
+    def hears(self) -> list[int]:
+        """The agents that it listens to, in any field."""
+        return sorted({j for row in self.weights.values() for j in row})
+
+    def __call__(self, sent: Fields, heard: Mapping[int, Fields]) -> tuple[Any, Inbox]:
+        """(the agent's own message, its inbox), from messages by the number of their sender.
+
+        The inbox's arrays are written over by the next call.
+        """
+        sent = {field: within(values, *self._ranges[field]) for field, values in sent.items()}
+        total, own = {}, {}
+        for field, channel in self._channels.items():
+            row = {j: w for j, w in self.weights[field].items() if j in heard}
+            total[field] = self._total(field, sent[field], row, heard)
+            own[field] = self._dtype.type(
+                own_weight(self._graph, channel, self._agent, sum(row.values()))
+            )
+        kind = self._message
+        return kind(**sent), Inbox(kind(**total), kind(**own))
+
+    def _total(
+        self, field: str, like: np.ndarray, row: dict[int, float], heard: Mapping[int, Fields]
+    ) -> np.ndarray:
+        # Written over in every round: fresh memory for large messages costs more than
+        # adding them up.
+        summed, one = self._rooms.setdefault(field, (np.empty_like(like), np.empty_like(like)))
+        if not row:
+            summed.fill(0)
+        for number, j in enumerate(sorted(row)):
+            np.multiply(
+                within(heard[j][field], *self._ranges[field]),
+                self._dtype.type(row[j]),
+                out=one if number else summed,
+            )
+            if number:
+                summed += one
+        return summed
+
+
+def within(values: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Clipped, where there is anything to clip."""
+    if values.size and low <= values.min() and values.max() <= high:
+        return values
+    return np.clip(values, low, high)
