@@ -46,8 +46,8 @@ from hearsay.base import Algorithm, Finding, Inbox, Noise, Private, as_noise, pe
 from hearsay.graphs import Graph
 from hearsay.privacy.recursion import Release, forward
 from hearsay.problems.losses.domains import Domain
-from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Cyclic, Sampling, Sized
+from hearsay.problems.task import Task
 from hearsay.schedules import Constant, PowerLaw, SampleSize, Schedule, nonnegative
 
 
@@ -167,7 +167,7 @@ class GradientTracking(Algorithm):
     def uncertified(self) -> str:
         return "no budget is offered for the printed variant" if self.variant == "printed" else ""
 
-    def check(self, graph: Graph, problem: Problem) -> None:
+    def check(self, graph: Graph, problem: Task) -> None:
         super().check(graph, problem)
         if self.variant == "printed":
             warnings.warn(
@@ -202,13 +202,13 @@ class GradientTracking(Algorithm):
                 f" {short} holds {problem.counts[short]:g}"
             )
 
-    def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
+    def theory(self, graph: Graph, problem: Task) -> list[Finding]:
         from hearsay.algorithms.theory import gradient_tracking
 
         return gradient_tracking(self, graph, problem)
 
     def paper_epsilon(
-        self, graph: Graph, agent: int, problem: Problem, horizon: int, delta: float | None = None
+        self, graph: Graph, agent: int, problem: Task, horizon: int, delta: float | None = None
     ) -> float | None:
         """Lemmas 2 and 3 as printed, with our C: their K + 1 messages k = 0 ..
 

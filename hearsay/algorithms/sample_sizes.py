@@ -50,8 +50,8 @@ from hearsay.base import Algorithm, Finding, Inbox, Noise, Private, per_agent_ra
 from hearsay.graphs import Graph
 from hearsay.privacy.recursion import MEMORYLESS, Release, forward
 from hearsay.problems.losses.domains import Domain
-from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Cyclic, Sampling
+from hearsay.problems.task import Task
 from hearsay.schedules import Constant, PowerLaw, SampleSize, Schedule, nonnegative
 
 
@@ -99,7 +99,7 @@ class _TwoTimeScale(Algorithm):
     def step_size(self) -> Schedule:
         return self.step
 
-    def check(self, graph: Graph, problem: Problem) -> None:
+    def check(self, graph: Graph, problem: Task) -> None:
         super().check(graph, problem)
         graph.require_doubly_stochastic()
 
@@ -157,13 +157,13 @@ class OutputPerturbation(_TwoTimeScale):
     def releases(self, agent: int, curvature: tuple[float, float]) -> tuple[Release, ...]:
         return (Release("params", self.noise_for(agent)),)
 
-    def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
+    def theory(self, graph: Graph, problem: Task) -> list[Finding]:
         from hearsay.algorithms.theory import sample_sizes
 
         return sample_sizes(self, graph, problem)
 
     def paper_epsilon(
-        self, graph: Graph, agent: int, problem: Problem, horizon: int, delta: float | None = None
+        self, graph: Graph, agent: int, problem: Task, horizon: int, delta: float | None = None
     ) -> float | None:
         """Theorem 1 with Lemma 1 as printed: sum over k = 1 .. horizon - 1 of Delta_k / sigma_k,
         the sum in (3) ending at l = k - 2.
@@ -180,7 +180,7 @@ class OutputPerturbation(_TwoTimeScale):
             return _l1(problem) * float(np.sum((delta / self.noise_for(agent)(k))[1:]))
 
 
-def _l1(problem: Problem) -> float:
+def _l1(problem: Task) -> float:
     """The paper's C is about l1; ours is about l2 unless the problem says otherwise."""
     return 1.0 if problem.norm == "l1" else math.sqrt(problem.dimension)
 
@@ -241,13 +241,13 @@ class GradientPerturbation(_TwoTimeScale):
     def releases(self, agent: int, curvature: tuple[float, float]) -> tuple[Release, ...]:
         return (Release("gradient", self.noise_for(agent), state=0.0, fresh=1.0),)
 
-    def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
+    def theory(self, graph: Graph, problem: Task) -> list[Finding]:
         from hearsay.algorithms.theory import sample_sizes
 
         return sample_sizes(self, graph, problem)
 
     def paper_epsilon(
-        self, graph: Graph, agent: int, problem: Problem, horizon: int, delta: float | None = None
+        self, graph: Graph, agent: int, problem: Task, horizon: int, delta: float | None = None
     ) -> float | None:
         """Theorem 5 as printed: sum over k = 1 .. horizon of C / (gamma_k sigma_k),
         which leaves out k = 0.

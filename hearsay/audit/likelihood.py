@@ -67,7 +67,7 @@ def runner(
     centre = np.zeros(problem.dimension) if problem.start is None else problem.start
     public = scene(plain, problem, graph, agent, steps)
     setup = Setup(
-        problem.records,
+        problem.device_records,
         tuple(mixer(graph, kind, dtype) for kind in algorithm.channels.values()),
         keys.sampling_keys(problem.seed, agents),
         algorithm.constants(dtype),

@@ -23,8 +23,8 @@ from hearsay.graphs import Graph
 from hearsay.graphs.channels import mixer
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.losses.linear import Loss
-from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Arrivals, Records, Sampling, Window
+from hearsay.problems.task import Task
 from hearsay.schedules import Constant
 from hearsay.simulation import keys
 
@@ -47,7 +47,7 @@ class Game(NamedTuple):
     arrivals: Arrivals
 
 
-def game(algorithm: Algorithm, problem: Problem) -> Game:
+def game(algorithm: Algorithm, problem: Task) -> Game:
     return Game(algorithm.kernel, problem.loss, problem.domain, problem.arrivals)
 
 
@@ -67,17 +67,16 @@ class Scene(NamedTuple):
 
 
 @require.plain_arguments
-def scene(algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int) -> Scene:
+def scene(algorithm: Algorithm, problem: Task, graph: Graph, agent: int, steps: int) -> Scene:
     k, dtype = np.arange(steps), problem.dtype
     windows = algorithm.sampling.windows(k, problem.counts, problem.arrivals)
-    start = np.zeros(problem.dimension) if problem.start is None else np.asarray(problem.start)
     return Scene(
         jnp.asarray(k, jnp.int32),
         jax.tree.map(lambda r: jnp.asarray(r[:, agent], dtype), algorithm.rates(k, graph.agents)),
         Window(windows.start[:, agent], windows.size[:, agent], windows.blocks),
         tuple(mixer(graph, kind, dtype).own[agent] for kind in algorithm.channels.values()),
         keys.sampling_keys(problem.seed, graph.agents)[agent],
-        problem.domain.project(jnp.asarray(start[agent] if start.ndim == 2 else start, dtype)),
+        problem.domain.project(jnp.asarray(problem.first_models[agent], dtype)),
         algorithm.constants(dtype),
     )  # fmt: skip
 
@@ -198,11 +197,11 @@ class _Counted(Loss):
 
 @require.plain_arguments
 def membership(
-    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int
+    algorithm: Algorithm, problem: Task, graph: Graph, agent: int, steps: int
 ) -> np.ndarray:
     """(time, row): the weight of every record in every batch, as the sampler really forms them."""
     public = scene(algorithm, problem, graph, agent, steps)
-    numbers = jnp.arange(problem.features.shape[1], dtype=problem.dtype)
+    numbers = jnp.arange(problem.most, dtype=problem.dtype)
     records = Records(
         numbers[:, None], jnp.zeros_like(numbers), jnp.asarray(problem.counts[agent], jnp.int32)
     )

@@ -57,6 +57,7 @@ from hearsay.deploy.privatize import REHEARSAL, Lattice, Rehearsal
 from hearsay.deploy.settings import SCHEMA, Network
 from hearsay.deploy.transport import Transport
 from hearsay.graphs.channels import listening, own_weight
+from hearsay.problems.data.records import Records
 
 log = logging.getLogger("hearsay.agent")
 _OUTBOX = 2**30  # bytes of messages that are kept before those that everybody has are let go
@@ -81,10 +82,12 @@ class Agent:
         self.network, self.name, self.number = network, name, network.index(name)
         self.member = network.members[self.number]
         self.plan = plan or planned(network, self.number, data, rehearsed=rehearsal is not None)
-        algorithm, problem, graph = self.plan.algorithm, self.plan.problem, self.plan.graph
+        algorithm, task, graph = self.plan.algorithm, self.plan.task, self.plan.graph
+        if (records := self.plan.records) is None:
+            raise ValueError(f"plan must be agent {name}'s own, with its records, got nobody's")
         self.total, self._loudest = (
             self.plan.messages,
-            arithmetic.loudest(algorithm, problem, graph, self.plan.messages),
+            arithmetic.loudest(algorithm, task, graph, self.plan.messages),
         )
         self.spent = budget.curve(self.plan, self.number)
         certificate = self.plan.certificate
@@ -100,7 +103,7 @@ class Agent:
             self.member, self.plan, self.number, network.run, limit, rehearsed=rehearsed
         )
         self.plan = self.account.certified(self.plan, self.number)
-        self.steps = steps.Steps(algorithm, problem, self.number)
+        self.steps = steps.Steps(algorithm, task, records, self.number)
         self._rehearsal = rehearsal
         weights = {
             field: listening(graph, channel, self.number)
@@ -146,9 +149,8 @@ class Agent:
         """Records and plan must be those that the ledger was begun with:
         a record that moves is used more often than was certified.
         """
-        problem = self.plan.problem
-        if problem.stream is None:
-            parts = (problem.features[self.number], problem.labels[self.number])
+        if isinstance(self.plan.records, Records):
+            parts = (self.plan.records.features, self.plan.records.labels)
             content = b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
             self.ledger.pin(
                 "records", content, "put them back as they were, or begin a run with a new name"

@@ -16,8 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from hearsay.base import Algorithm, Inbox
-from hearsay.problems.problem import Problem
+from hearsay.problems.data.records import Records
+from hearsay.problems.data.stream import Stream
 from hearsay.problems.sampling.samplers import Window
+from hearsay.problems.task import Task
 from hearsay.simulation import engine, keys
 
 _BLOCK = 256  # steps whose rates are worked out at once
@@ -37,23 +39,19 @@ class Carry(NamedTuple):
 class Steps:
     """The rounds of agent number `agent`, one function after the other."""
 
-    def __init__(self, algorithm: Algorithm, problem: Problem, agent: int) -> None:
-        self.algorithm, self.problem, self.agent, self.dtype = (
-            algorithm,
-            problem,
-            agent,
-            problem.dtype,
-        )
+    def __init__(
+        self, algorithm: Algorithm, task: Task, records: Records | Stream, agent: int
+    ) -> None:
+        self.algorithm, self.task, self.agent, self.dtype = algorithm, task, agent, task.dtype
         self.static = {
             "algorithm": algorithm.kernel,
-            "loss": problem.loss,
-            "domain": problem.domain,
-            "arrivals": problem.arrivals,
+            "loss": task.loss,
+            "domain": task.domain,
+            "arrivals": task.arrivals,
         }
-        self.records = problem.records_of(agent)
-        self.sampling_key = keys.sampling_keys(problem.seed, problem.agents)[agent]
-        centre = np.zeros(problem.dimension) if problem.start is None else np.asarray(problem.start)
-        self.centre = jnp.asarray(centre[agent] if centre.ndim == 2 else centre, self.dtype)
+        self.records = records.placed(self.dtype)
+        self.sampling_key = keys.sampling_keys(task.seed, task.agents)[agent]
+        self.centre = jnp.asarray(task.first_models[agent], self.dtype)
         self._rates: tuple[int, Any, Any] = (-1, None, None)
 
     def start(self) -> Carry:
@@ -101,11 +99,9 @@ class Steps:
             steps = steps[steps < self.algorithm.rounds]
             rates = jax.tree.map(
                 lambda r: np.ascontiguousarray(r[:, self.agent], self.dtype),
-                self.algorithm.rates(steps, self.problem.agents),
+                self.algorithm.rates(steps, self.task.agents),
             )
-            windows = self.algorithm.sampling.windows(
-                steps, self.problem.counts, self.problem.arrivals
-            )
+            windows = self.algorithm.sampling.windows(steps, self.task.counts, self.task.arrivals)
             self._rates = first, rates, windows
         _, rates, windows = self._rates
         row = step - first

@@ -219,8 +219,10 @@ def stacked(trees: list) -> Any:
 def placed(problem: Problem) -> Any:
     """The problem's records as the engine wants them."""
     if not problem.loss.unrolled:
-        return problem.records
-    return PerAgent(problem.records_of(agent) for agent in range(problem.agents))
+        return problem.device_records
+    return PerAgent(
+        problem.records.of(agent).placed(problem.dtype) for agent in range(problem.agents)
+    )
 
 
 def start(
@@ -230,10 +232,8 @@ def start(
     `spread`, projected: nothing about the data.
     """
     own = keys.start_keys(seeds, problem.agents)
-    shape = (problem.agents, problem.dimension)
-    centre = np.broadcast_to(np.zeros(shape) if problem.start is None else problem.start, shape)
     return _start(
-        own, setting.records, spread, np.asarray(centre, problem.dtype),
+        own, setting.records, spread, np.asarray(problem.first_models, problem.dtype),
         algorithm=algorithm, loss=problem.loss, domain=problem.domain, arrivals=problem.arrivals,
     )  # fmt: skip
 

@@ -23,9 +23,10 @@ import numpy as np
 from scipy import linalg
 
 from hearsay import _validate as require
+from hearsay.problems.data.records import as_features
 from hearsay.problems.data.stream import Stream
 from hearsay.problems.losses.linear import LinearLoss, Loss
-from hearsay.problems.problem import Problem, as_features
+from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Records
 from hearsay.simulation.engine import full_precision
 
@@ -71,7 +72,10 @@ class Reference:
     def _known(self) -> jax.Array:
         problem = self.problem
         return risk(
-            problem.loss, problem.records, jnp.ones(problem.agents), jnp.asarray(problem.optimum)
+            problem.loss,
+            problem.device_records,
+            jnp.ones(problem.agents),
+            jnp.asarray(problem.optimum),
         )
 
     def _solve(self, arrived: np.ndarray) -> Optimum:

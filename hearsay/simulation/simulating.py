@@ -27,8 +27,8 @@ from hearsay._version import VERSION
 from hearsay.base import Algorithm
 from hearsay.certification import allowance, certify, messages_within, unit
 from hearsay.graphs import Graph
-from hearsay.problems.losses.neural_loss import Network
-from hearsay.problems.problem import Problem
+from hearsay.problems.problem import Problem, require_records
+from hearsay.problems.task import Task
 from hearsay.simulation import checkpoint
 from hearsay.simulation.memory import facts, fitted
 from hearsay.simulation.metrics import Reference
@@ -82,6 +82,7 @@ def simulate(
     """
     steps, delta = require.count("steps", steps), require.optional(require.fraction)("delta", delta)
     checkpoint_seconds = require.nonnegative("checkpoint_seconds", checkpoint_seconds)
+    require_records(problem)
     # What a certificate lacks is said before the run, not after it.
     certify(algorithm, problem, graph, 0, delta=delta)
     if graph.lossy:
@@ -211,7 +212,7 @@ def as_seeds(seeds: int | Sequence[int]) -> list[int]:
 
 def allowed_steps(
     algorithm: Algorithm,
-    problem: Problem,
+    problem: Task,
     graph: Graph,
     steps: int,
     budget: Any,
@@ -249,28 +250,15 @@ def fingerprint(algorithm: Algorithm, problem: Problem, graph: Graph, start: tup
             (
                 VERSION,
                 algorithm,
-                problem.loss,
-                problem.domain,
-                problem.arrivals,
-                problem.declared,
-                problem.seed,
+                problem.task.digest(),
+                problem.records.digest(),
                 graph.digest(),
                 start,
             )
         ).encode()
     )
-    for array in (
-        problem.features,
-        problem.labels,
-        problem.counts,
-        problem.test_features,
-        problem.test_labels,
-        *(problem.stream or ()),
-        *(() if problem.start is None else (problem.start,)),
-    ):
+    for array in (problem.test_features, problem.test_labels):
         digest.update(f"{array.shape} {array.dtype}".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
-    if isinstance(problem.loss, Network):  # two models may have one name
-        digest.update(problem.loss.program(problem.features.shape[2:], problem.features.dtype))
     digest.update(str(jnp.result_type(float)).encode())
     return digest.hexdigest()

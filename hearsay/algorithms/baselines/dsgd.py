@@ -24,8 +24,8 @@ from hearsay.base import Algorithm, Inbox, Noise, Private, per_agent_rates
 from hearsay.graphs import Graph
 from hearsay.privacy.recursion import MEMORYLESS, Release
 from hearsay.problems.losses.domains import Domain
-from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Cyclic, Sampling
+from hearsay.problems.task import Task
 from hearsay.schedules import PowerLaw, Schedule, nonnegative
 
 
@@ -92,7 +92,7 @@ class Dsgd(Algorithm):
     def releases(self, agent: int, curvature: tuple[float, float]) -> tuple[Release, ...]:
         return (Release("params", self.noise_for(agent)),)
 
-    def check(self, graph: Graph, problem: Problem) -> None:
+    def check(self, graph: Graph, problem: Task) -> None:
         super().check(graph, problem)
         graph.require_symmetric()
         graph.require_row_sums_below(

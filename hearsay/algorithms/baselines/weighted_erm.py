@@ -21,8 +21,8 @@ from hearsay import _validate as require
 from hearsay.algorithms.sample_sizes import GradientPerturbation, Rates
 from hearsay.base import Noise
 from hearsay.graphs import Graph
-from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Cyclic, Sampling
+from hearsay.problems.task import Task
 from hearsay.schedules import Constant, PowerLaw, Schedule
 
 
@@ -60,7 +60,7 @@ class WeightedErm(GradientPerturbation):
             given = np.ones(agents) if np.any(first == 0) else first**-2
         return given / given.mean()
 
-    def check(self, graph: Graph, problem: Problem) -> None:
+    def check(self, graph: Graph, problem: Task) -> None:
         super().check(graph, problem)
         if self.weights is not None and len(self.weights) != graph.agents:
             require.fail(
