@@ -42,7 +42,7 @@ from hearsay.privacy import (
     recursion,
 )
 from hearsay.privacy.certificate import AgentBudget, Lifetime
-from hearsay.problems import problem
+from hearsay.problems import task
 from hearsay.problems.data import datasets, images, partition
 from hearsay.problems.losses import domains, linear, per_record
 from hearsay.problems.sampling import samplers
@@ -219,7 +219,8 @@ EXAMPLES = [
     samplers.Arrivals(2, 3, 16),
     domains.Ball(3.0),
     domains.Box(-1.0, 2.0),
-    problem.Declared(0.3),
+    task.Declared(0.3),
+    PROBLEM.task,
     PROBLEM,
     DATA,
     IMAGES,
@@ -388,7 +389,7 @@ CALLS = {
     partition.dominant: {"labels": LABELS, "agents": 3, "share": 0.4},
     partition.partition: {"rule": "iid", "labels": LABELS, "agents": 3, "seed": 1},
     per_record.fitting_microbatch: {"bytes_per_record": 10, "available_bytes": 99},
-    problem.logistic: {
+    problems.logistic: {
         "data": DATA,
         "agents": 3,
         "ridge": 0.1,
@@ -398,7 +399,7 @@ CALLS = {
         "clip": 0.5,
         "seed": 1,
     },
-    problem.ridge: {
+    problems.ridge: {
         "agents": 3,
         "ridge": 0.1,
         "per_step": 2,
@@ -409,7 +410,7 @@ CALLS = {
         "records": 20,
         "seed": 1,
     },
-    problem.estimation: {
+    problems.estimation: {
         "agents": 3,
         "target": 0.5,
         "noise": 0.3,
@@ -629,8 +630,11 @@ def test_arrays_are_widened_before_anything_is_computed_from_them(dtype):
         } == {np.dtype(float)}
     one = dataclasses.replace(
         PROBLEM,
-        features=np.stack([given] * 3),
-        labels=np.stack([labels.astype(dtype)] * 3),
+        records=PROBLEM.records._replace(
+            features=np.stack([given] * 3),
+            labels=np.stack([labels.astype(dtype)] * 3),
+            held=np.array([20] * 3, np.int8),
+        ),
         counts=np.array([20] * 3, np.int8),
     )
     assert one.features.dtype == one.labels.dtype == np.float64 and one.counts.dtype == np.int64
@@ -771,7 +775,7 @@ def test_a_clip_holds_for_tiny_and_huge_records():
 def test_no_sensitivity_is_zero_and_no_budget_negative():
     for bad in (0, -1.0, math.nan, np.int8(-5)):
         with pytest.raises(ValueError, match="change must be"):
-            problem.Declared(bad)
+            task.Declared(bad)
         with pytest.raises((ValueError, TypeError), match="epsilon must be"):
             hs.calibrate(hs.ldp_online(), PROBLEM, GRAPH, 5, bad)
 

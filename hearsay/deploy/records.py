@@ -23,10 +23,11 @@ from hearsay.config import build_problem, build_task, loss_of
 from hearsay.deploy.settings import Network
 from hearsay.problems import TASKS
 from hearsay.problems.data import datasets
-from hearsay.problems.data.holdings import Facts, bounded
+from hearsay.problems.data.holdings import Facts, bounded, served
 from hearsay.problems.data.records import Records
 from hearsay.problems.data.stream import Stream
 from hearsay.problems.losses.linear import LinearLoss
+from hearsay.problems.sampling.samplers import Arrivals
 from hearsay.problems.task import Task
 
 log = logging.getLogger("hearsay.agent")
@@ -87,10 +88,7 @@ def public_task(network: Network) -> Task:
             )
     counts = np.array([member.records for member in network.members])
     steps = require.count("per_step in [problem]", keys.get("per_step", 1))
-    if counts.min() < steps:
-        short = int(np.argmin(counts))
-        rule = f"at most the {counts[short]} records of agent {short}"
-        require.fail("per_step in [problem]", rule, steps)
+    served(Arrivals(steps), counts, "per_step in [problem]")
     if loss == "neural":
         shape = tuple(require.count("shape in [problem]", size) for size in keys["shape"])
         classes = require.count("classes in [problem]", keys["classes"], 2)
