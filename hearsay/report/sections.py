@@ -51,7 +51,7 @@ def headline(run: Run) -> Html:
                 f"{seeds}; worst agent {final(run, 'accuracy_worst')}",
             )
         )
-    else:
+    elif "test_error" in run.metrics:
         tiles.append(("Test error", final(run, "test_error"), f"mean squared; {seeds}"))
     if plots.measured(run, "tracking_error"):
         tiles.append(

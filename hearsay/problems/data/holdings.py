@@ -122,7 +122,9 @@ def bounded(kind: str, bound: float, reason: str) -> Assumption:
 
 def one_each(data: Any) -> bool:
     """Is it one set per agent?"""
-    return isinstance(data, (list, tuple)) and not isinstance(data, Images)
+    if isinstance(data, (list, tuple)) and not len(data):
+        require.fail("data", "one set for every agent", "an empty list")
+    return isinstance(data, (list, tuple))
 
 
 def sets_of(
@@ -133,8 +135,6 @@ def sets_of(
         require.fail("partition", "left out where data are one set per agent", rule)
     if agents is not None and require.count("agents", agents) != len(data):
         require.fail("agents", f"left out, or the {len(data)} that have a set each in data", agents)
-    if not len(data):
-        require.fail("data", "one set for every agent", "an empty list")
     found = []
     for agent, one in enumerate(data):
         if isinstance(one, kind):
