@@ -307,7 +307,7 @@ def test_the_example_of_the_readme_runs(capsys):
     text = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
     (block,) = (b for b in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "wards" in b)
     exec(compile(block, "README.md", "exec"), {})
-    assert "3 agents" in capsys.readouterr().out
+    assert "ldp-online" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("example", [Task, hs.problems.logistic])
