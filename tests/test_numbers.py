@@ -44,6 +44,7 @@ from hearsay.privacy import (
 from hearsay.privacy.certificate import AgentBudget, Lifetime
 from hearsay.problems import task
 from hearsay.problems.data import datasets, images, partition
+from hearsay.problems.data.holdings import Facts
 from hearsay.problems.losses import domains, linear, per_record
 from hearsay.problems.sampling import samplers
 from hearsay.schedules import Schedule, Share
@@ -199,6 +200,8 @@ FEATURES, LABELS = np.linspace(-1, 1, 60).reshape(30, 2), np.arange(30.0) % 2
 DATA = datasets.from_arrays(FEATURES, LABELS, feature_bound=2.0, test_fraction=0.2)
 PROBLEM = problems.logistic(DATA, agents=3, clip=0.5)
 IMAGES = images.from_records(np.zeros((40, 4, 4, 1), np.uint8), np.arange(40) % 2)
+FACTS = Facts("custom", (2,), PROBLEM.counts, 2.0, 1.0)
+IMAGE_FACTS = Facts("custom", (4, 4, 1), PROBLEM.counts, classes=2, bytes=True)
 NETWORK = problems.neural(IMAGES, model="mlp", agents=3)
 ACCOUNT = hs.ldp_online().accounts(GRAPH, 0, PROBLEM)[0]
 ONLINE = hs.federated_independent(horizon=4, sampling=hs.Fresh(2), noise=1.0)
@@ -389,6 +392,20 @@ CALLS = {
     partition.dominant: {"labels": LABELS, "agents": 3, "share": 0.4},
     partition.partition: {"rule": "iid", "labels": LABELS, "agents": 3, "seed": 1},
     per_record.fitting_microbatch: {"bytes_per_record": 10, "available_bytes": 99},
+    datasets.in_order: {
+        "features": FEATURES,
+        "labels": LABELS,
+        "feature_bound": 2.0,
+        "label_bound": 1.0,
+    },
+    images.in_order: {
+        "features": np.zeros((40, 4, 4, 1), np.uint8),
+        "labels": np.arange(40) % 2,
+        "classes": 2,
+    },
+    problems.logistic_task: {"data": FACTS, "clip": 0.5},
+    problems.ridge_task: {"data": FACTS, "clip": 0.5},
+    problems.neural_task: {"data": IMAGE_FACTS, "model": "mlp"},
     problems.logistic: {
         "data": DATA,
         "agents": 3,
@@ -456,6 +473,7 @@ CALLS = {
 COSTLY = (
     hs.simulate,
     problems.neural,
+    problems.neural_task,
     datasets.load,
     calibrate.rho_for,
     regret.comparators,
