@@ -68,7 +68,10 @@ def gradients_time(problem, batch: int) -> tuple[float, float]:
     milliseconds, and their floating-point operations.
     """
     loss = problem.loss
-    features, labels = problem.records.features[:, :batch], problem.records.labels[:, :batch]
+    features, labels = (
+        problem.device_records.features[:, :batch],
+        problem.device_records.labels[:, :batch],
+    )
     weights = jnp.full(batch, 1 / batch, problem.dtype)
     start = jnp.asarray(problem.start, problem.dtype)
 

@@ -46,7 +46,7 @@ def bare_scan(problem: hs.problems.Problem, graph: hs.graphs.Graph) -> Callable[
     """The same arithmetic with nothing around it: one jit, one scan, noise drawn in the loop."""
     weights = jnp.asarray(graph.weights.toarray(), jnp.float32)
     own = -weights.sum(axis=1)
-    features, labels = problem.records.features, problem.records.labels
+    features, labels = problem.device_records.features, problem.device_records.labels
 
     @jax.jit
     def run(key: jax.Array) -> jax.Array:

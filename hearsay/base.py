@@ -60,8 +60,8 @@ from hearsay.privacy.one_mechanism import OneMechanism
 from hearsay.privacy.participation import History as FromFirstUse
 from hearsay.privacy.recursion import Account, Assumption, Recursion, Release
 from hearsay.problems.losses.domains import Domain
-from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Sampling
+from hearsay.problems.task import Task
 from hearsay.schedules import Constant, Schedule, nonnegative
 
 if TYPE_CHECKING:
@@ -240,21 +240,21 @@ class Algorithm(ABC):
     # What the source paper says.
 
     def paper_epsilon(
-        self, graph: Graph, agent: int, problem: Problem, horizon: int, delta: float | None = None
+        self, graph: Graph, agent: int, problem: Task, horizon: int, delta: float | None = None
     ) -> float | None:
         """The source paper's own budget formula, or None where it gives none."""
         return None
 
-    def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
+    def theory(self, graph: Graph, problem: Task) -> list[Finding]:
         """The source paper's conditions and rates for this configuration,
         on a loss of known curvature.
         """
         return []
 
-    def check(self, graph: Graph, problem: Problem) -> None:
+    def check(self, graph: Graph, problem: Task) -> None:
         """Raise ValueError for what cannot be run; a subclass adds its own conditions."""
         require.instance(
-            "problem", problem, Problem, "a problem such as hearsay.problems.logistic(...)"
+            "problem", problem, Task, "a problem such as hearsay.problems.logistic(...)"
         )
         require.instance(
             "graph",
@@ -322,7 +322,7 @@ class Algorithm(ABC):
         return self.law.draw(jax.random.fold_in(key, field), params.shape, params.dtype)
 
     def accounts(
-        self, graph: Graph, agent: int, problem: Problem, endless: bool = False
+        self, graph: Graph, agent: int, problem: Task, endless: bool = False
     ) -> tuple[Account | OneMechanism, ...]:
         """Every true bound we have on this agent's messages; the certificate takes the smallest.
 

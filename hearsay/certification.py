@@ -21,7 +21,7 @@ from hearsay.privacy.horizon import Bound
 from hearsay.privacy.one_mechanism import OneMechanism
 from hearsay.privacy.participation import Every
 from hearsay.privacy.recursion import Account, message_costs, prices, spent, spent_at
-from hearsay.problems.problem import Problem
+from hearsay.problems.task import Task, public
 
 _cost = lru_cache(maxsize=4096)(cost)
 
@@ -38,7 +38,7 @@ def account_spent(account: Account | OneMechanism, messages: tuple[int, ...]) ->
 
 def certify(
     algorithm: Algorithm,
-    problem: Problem,
+    problem: Task,
     graph: Graph,
     horizon: float,
     *,
@@ -53,6 +53,7 @@ def certify(
     require.instance(
         "algorithm", algorithm, Algorithm, "an algorithm such as hearsay.ldp_online(...)"
     )
+    problem = public(problem)
     algorithm.check(graph, problem)
     horizon = as_horizon(horizon)
     delta = require.optional(require.fraction)("delta", delta)
@@ -81,7 +82,7 @@ def certify(
 
 def calibrate(
     algorithm: Algorithm,
-    problem: Problem,
+    problem: Task,
     graph: Graph,
     horizon: float,
     epsilon: float | Sequence[float],
@@ -91,6 +92,7 @@ def calibrate(
     """The same algorithm with every agent's noise scaled so that its budget is at most its
     `epsilon` (one number, or one per agent).
     """
+    problem = public(problem)
     algorithm.check(graph, problem)
     horizon = as_horizon(horizon)
     targets = require.per_agent("epsilon", epsilon, graph.agents)
@@ -131,7 +133,7 @@ class Planned(NamedTuple):
 
 def planned(
     make: Callable[[int], Algorithm],
-    problem: Problem,
+    problem: Task,
     graph: Graph,
     horizons: Sequence[int],
     *,
@@ -140,6 +142,7 @@ def planned(
     """The budget as a function of the planned horizon, for schemes whose steps,
     sample sizes and noise depend on it (paper P2, Remark 22).
     """
+    problem = public(problem)
     lengths = list(require.each(require.count)("horizons", horizons))
     if len(lengths) < 2 or sorted(set(lengths)) != lengths:
         require.fail("horizons", "two or more increasing numbers", lengths)
@@ -149,7 +152,7 @@ def planned(
 
 def spent_after(
     algorithm: Algorithm,
-    problem: Problem,
+    problem: Task,
     graph: Graph,
     messages: Sequence[int],
     agents: Sequence[int] | None = None,
@@ -157,6 +160,7 @@ def spent_after(
     """Budget used after those numbers of messages, shape (len(messages), agents):
     pure epsilon for Laplace noise, rho for Gaussian noise, delta for ternary messages.
     """
+    problem = public(problem)
     wanted, curves = require.each(require.natural)("messages", messages), []
     for agent in (
         range(graph.agents) if agents is None else require.each(require.natural)("agents", agents)
@@ -210,13 +214,14 @@ def allowance(algorithm: Algorithm, budget: Sequence[float], delta: float | None
 
 def messages_within(
     algorithm: Algorithm,
-    problem: Problem,
+    problem: Task,
     graph: Graph,
     horizon: int,
     budget: float | Sequence[float],
     delta: float | None = None,
 ) -> tuple[int, int]:
     """(how many messages every agent can send within its `allowance`, the agent that binds)."""
+    problem = public(problem)
     horizon, delta = (
         require.natural("horizon", horizon),
         require.optional(require.fraction)("delta", delta),
@@ -246,7 +251,7 @@ def messages_within(
     return low, int(np.argmax(over > limits))
 
 
-def _certified(algorithm: Algorithm, problem: Problem, graph: Graph, messages: int) -> np.ndarray:
+def _certified(algorithm: Algorithm, problem: Task, graph: Graph, messages: int) -> np.ndarray:
     """What the certificate of so many messages says of every agent, in the accounts' own unit."""
     return np.array(
         [best_account(algorithm, problem, graph, i, messages)[1].value for i in range(graph.agents)]
@@ -265,9 +270,10 @@ def _required(delta: float | None, mechanism: str = "gaussian") -> float:
 
 
 def best_account(
-    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, horizon: float
+    algorithm: Algorithm, problem: Task, graph: Graph, agent: int, horizon: float
 ) -> tuple[Account | OneMechanism, Bound]:
     """The account with the smallest bound, and that bound."""
+    problem = public(problem)
     agent, horizon = require.natural("agent", agent), as_horizon(horizon)
     if agent >= graph.agents:
         require.fail("agent", f"below the {graph.agents} agents of the graph", agent)
@@ -277,7 +283,7 @@ def best_account(
 
 def _budget(
     algorithm: Algorithm,
-    problem: Problem,
+    problem: Task,
     graph: Graph,
     agent: int,
     account: Account | OneMechanism,
@@ -366,7 +372,7 @@ _FROZEN = (
 )
 
 
-def _dry(algorithm: Algorithm, problem: Problem, messages: int) -> list[str]:
+def _dry(algorithm: Algorithm, problem: Task, messages: int) -> list[str]:
     last = min(algorithm.sampling.lasts(held, problem.arrivals) for held in problem.counts.tolist())
     return (
         [f"the shortest stream serves {last} steps: a run ends there, before message {messages}"]
@@ -375,7 +381,7 @@ def _dry(algorithm: Algorithm, problem: Problem, messages: int) -> list[str]:
     )
 
 
-def _ends(algorithm: Algorithm, problem: Problem) -> str:
+def _ends(algorithm: Algorithm, problem: Task) -> str:
     """An infinite horizon on a data set that ends is a statement about another, longer data set:
     say so where it cannot be missed.
     """

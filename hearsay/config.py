@@ -18,7 +18,7 @@ from __future__ import annotations
 import inspect
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,8 @@ from hearsay.algorithms import REGISTRY
 from hearsay.base import Algorithm
 from hearsay.certification import calibrate
 from hearsay.graphs import BUILDERS, Graph, edges
-from hearsay.problems.problem import PROBLEMS, Problem
+from hearsay.problems import PROBLEMS, TASKS, Problem, Task
+from hearsay.problems.data.holdings import Facts
 from hearsay.problems.sampling.samplers import SAMPLERS, Fresh, Sampling, Sized
 from hearsay.schedules import Schedule
 
@@ -170,6 +171,14 @@ def build_problem(config: Config, **replaced: Any) -> Problem:
     return _call("[problem]", PROBLEMS[loss_of(config)], {**keys, **replaced})
 
 
+def build_task(config: Config, data: Facts, known: Sequence[str] = ()) -> Task:
+    """What the table says of agents whose data are elsewhere, from what is public of these;
+    `known` are the keys that `data` was made from.
+    """
+    keys = {key: value for key, value in config.problem.items() if key not in ("loss", *known)}
+    return _call("[problem]", TASKS[loss_of(config)], {**keys, "data": data})
+
+
 @require.plain_arguments
 def build_graph(config: Config, agents: int) -> Graph:
     keys, builders = dict(config.graph), {**BUILDERS, "edges": edges}
@@ -179,16 +188,12 @@ def build_graph(config: Config, agents: int) -> Graph:
     return _call("[graph]", builders[kind], {"agents": agents, **keys})
 
 
-def build_algorithm(config: Config, problem: Problem, graph: Graph) -> Algorithm:
+def build_algorithm(config: Config, problem: Task, graph: Graph) -> Algorithm:
     """As the table has it; its noise is not calibrated yet."""
     algorithm = _algorithm(dict(config.algorithm), config.steps)
-    if (
-        problem.stream is not None
-        and "sampling" not in config.algorithm
-        and algorithm.sampling.needs_data_set
-    ):
+    if problem.endless and "sampling" not in config.algorithm and algorithm.sampling.needs_data_set:
         algorithm = replace(algorithm, sampling=Fresh(getattr(algorithm.sampling, "size", None)))
-    algorithm.check(graph, problem)
+    algorithm.check(graph, problem.task)
     return algorithm
 
 

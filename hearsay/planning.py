@@ -45,8 +45,8 @@ from hearsay.graphs import Graph
 from hearsay.privacy.calibrate import as_horizon
 from hearsay.privacy.certificate import Certificate
 from hearsay.privacy.participation import Once
-from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import SAMPLERS, Sized
+from hearsay.problems.task import Task, public
 from hearsay.schedules import Constant, PowerLaw, SampleSize, Schedule
 
 _ROOM = 0.02  # how far inside a strict inequality a choice must lie; also the grid's spacing
@@ -63,7 +63,7 @@ class Plan:
     """
 
     algorithm: Algorithm
-    problem: Problem
+    problem: Task
     graph: Graph
     horizon: float
     delta: float | None
@@ -87,7 +87,7 @@ class Plan:
 
 def plan(
     algorithm: Algorithm,
-    problem: Problem,
+    problem: Task,
     graph: Graph,
     horizon: float,
     epsilon: float | Sequence[float],
@@ -110,6 +110,7 @@ def plan(
     require.instance(
         "algorithm", algorithm, Algorithm, "an algorithm such as hearsay.output_perturbation()"
     )
+    problem = public(problem)
     algorithm.check(graph, problem)
     horizon = as_horizon(horizon)
     targets = require.per_agent("epsilon", epsilon, graph.agents)
@@ -182,7 +183,7 @@ Condition = tuple[str, Callable[[Choice], bool]]
 
 def _chosen(
     algorithm: Algorithm,
-    problem: Problem,
+    problem: Task,
     graph: Graph,
     horizon: float,
     targets: Sequence[float],
@@ -225,7 +226,7 @@ def _filtered(choices: list[Choice], conditions: list[Condition]) -> list[Choice
     return choices
 
 
-def _hypotheses(algorithm: Algorithm, problem: Problem, horizon: float) -> list[Condition]:
+def _hypotheses(algorithm: Algorithm, problem: Task, horizon: float) -> list[Condition]:
     """What the paper's theorem asks of step, coupling and noise, and forgetting the start."""
     inside = _ROOM - 1e-9
     found: list[Condition] = [
@@ -281,7 +282,7 @@ def _hypotheses(algorithm: Algorithm, problem: Problem, horizon: float) -> list[
 
 
 def _affordable(
-    algorithm: Algorithm, problem: Problem, horizon: float, samples: float | None
+    algorithm: Algorithm, problem: Task, horizon: float, samples: float | None
 ) -> list[Condition]:
     """What an infinite horizon and a sample budget ask, mostly of the sample size."""
     found: list[Condition] = []
@@ -329,7 +330,7 @@ def _bent(law: Schedule, exponent: float) -> PowerLaw:
 
 def _quietest(
     options: Sequence[Algorithm],
-    problem: Problem,
+    problem: Task,
     graph: Graph,
     horizon: float,
     targets: Sequence[float],
@@ -349,7 +350,7 @@ def _quietest(
     return next(o for o, level in zip(options, levels, strict=True) if level <= 1.02 * min(levels))
 
 
-def _records(algorithm: Algorithm, problem: Problem, horizon: float) -> float:
+def _records(algorithm: Algorithm, problem: Task, horizon: float) -> float:
     """Records that an agent's gradients use over the horizon, counted each time."""
     if math.isinf(horizon):
         return math.inf

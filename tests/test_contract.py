@@ -119,7 +119,7 @@ def test_simulator_equals_a_plain_loop_over_agents(name):
         )
     )
     constants = algorithm.constants(jnp.dtype(float))
-    records = [jax.tree.map(lambda x, i=i: x[i], problem.records) for i in range(4)]
+    records = [jax.tree.map(lambda x, i=i: x[i], problem.device_records) for i in range(4)]
     states = [algorithm.init(jnp.zeros(3)) for _ in range(4)]
     samplers = [
         algorithm.sampling.prepare(problem.loss, records[i], problem.arrivals) for i in range(4)
@@ -201,8 +201,11 @@ def test_relabelling_agents_permutes_the_result(name):
     weights = hs.graphs.star(4).weights.toarray()
     shuffled = replace(
         problem,
-        features=problem.features[order],
-        labels=problem.labels[order],
+        records=problem.records._replace(
+            features=problem.features[order],
+            labels=problem.labels[order],
+            held=problem.counts[order],
+        ),
         counts=problem.counts[order],
     )
     # No sampler that draws.

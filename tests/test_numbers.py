@@ -42,8 +42,9 @@ from hearsay.privacy import (
     recursion,
 )
 from hearsay.privacy.certificate import AgentBudget, Lifetime
-from hearsay.problems import problem
+from hearsay.problems import task
 from hearsay.problems.data import datasets, images, partition
+from hearsay.problems.data.holdings import Facts
 from hearsay.problems.losses import domains, linear, per_record
 from hearsay.problems.sampling import samplers
 from hearsay.schedules import Product, Quotient, Schedule, Share
@@ -199,6 +200,8 @@ FEATURES, LABELS = np.linspace(-1, 1, 60).reshape(30, 2), np.arange(30.0) % 2
 DATA = datasets.from_arrays(FEATURES, LABELS, feature_bound=2.0, test_fraction=0.2)
 PROBLEM = problems.logistic(DATA, agents=3, clip=0.5)
 IMAGES = images.from_records(np.zeros((40, 4, 4, 1), np.uint8), np.arange(40) % 2)
+FACTS = Facts("custom", (2,), PROBLEM.counts, 2.0, 1.0)
+IMAGE_FACTS = Facts("custom", (4, 4, 1), PROBLEM.counts, classes=2, bytes=True)
 NETWORK = problems.neural(IMAGES, model="mlp", agents=3)
 ACCOUNT = hs.ldp_online().accounts(GRAPH, 0, PROBLEM)[0]
 ONLINE = hs.federated_independent(horizon=4, sampling=hs.Fresh(2), noise=1.0)
@@ -222,7 +225,8 @@ EXAMPLES = [
     samplers.Arrivals(2, 3, 16),
     domains.Ball(3.0),
     domains.Box(-1.0, 2.0),
-    problem.Declared(0.3),
+    task.Declared(0.3),
+    PROBLEM.task,
     PROBLEM,
     DATA,
     IMAGES,
@@ -403,7 +407,21 @@ CALLS = {
     partition.dominant: {"labels": LABELS, "agents": 3, "share": 0.4},
     partition.partition: {"rule": "iid", "labels": LABELS, "agents": 3, "seed": 1},
     per_record.fitting_microbatch: {"bytes_per_record": 10, "available_bytes": 99},
-    problem.logistic: {
+    datasets.in_order: {
+        "features": FEATURES,
+        "labels": LABELS,
+        "feature_bound": 2.0,
+        "label_bound": 1.0,
+    },
+    images.in_order: {
+        "features": np.zeros((40, 4, 4, 1), np.uint8),
+        "labels": np.arange(40) % 2,
+        "classes": 2,
+    },
+    problems.logistic_task: {"data": FACTS, "clip": 0.5},
+    problems.ridge_task: {"data": FACTS, "clip": 0.5},
+    problems.neural_task: {"data": IMAGE_FACTS, "model": "mlp"},
+    problems.logistic: {
         "data": DATA,
         "agents": 3,
         "ridge": 0.1,
@@ -413,7 +431,7 @@ CALLS = {
         "clip": 0.5,
         "seed": 1,
     },
-    problem.ridge: {
+    problems.ridge: {
         "agents": 3,
         "ridge": 0.1,
         "per_step": 2,
@@ -424,7 +442,7 @@ CALLS = {
         "records": 20,
         "seed": 1,
     },
-    problem.estimation: {
+    problems.estimation: {
         "agents": 3,
         "target": 0.5,
         "noise": 0.3,
@@ -470,6 +488,7 @@ CALLS = {
 COSTLY = (
     hs.simulate,
     problems.neural,
+    problems.neural_task,
     datasets.load,
     calibrate.rho_for,
     regret.comparators,
@@ -646,8 +665,11 @@ def test_arrays_are_widened_before_anything_is_computed_from_them(dtype):
         } == {np.dtype(float)}
     one = dataclasses.replace(
         PROBLEM,
-        features=np.stack([given] * 3),
-        labels=np.stack([labels.astype(dtype)] * 3),
+        records=PROBLEM.records._replace(
+            features=np.stack([given] * 3),
+            labels=np.stack([labels.astype(dtype)] * 3),
+            held=np.array([20] * 3, np.int8),
+        ),
         counts=np.array([20] * 3, np.int8),
     )
     assert one.features.dtype == one.labels.dtype == np.float64 and one.counts.dtype == np.int64
@@ -788,7 +810,7 @@ def test_a_clip_holds_for_tiny_and_huge_records():
 def test_no_sensitivity_is_zero_and_no_budget_negative():
     for bad in (0, -1.0, math.nan, np.int8(-5)):
         with pytest.raises(ValueError, match="change must be"):
-            problem.Declared(bad)
+            task.Declared(bad)
         with pytest.raises((ValueError, TypeError), match="epsilon must be"):
             hs.calibrate(hs.ldp_online(), PROBLEM, GRAPH, 5, bad)
 

@@ -63,8 +63,8 @@ from hearsay.privacy.one_mechanism import OneMechanism
 from hearsay.privacy.recursion import Assumption, Release
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.losses.linear import LinearLoss
-from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Arrivals, Cyclic, Fresh, Sampling, Sized, Subset
+from hearsay.problems.task import Task
 from hearsay.schedules import Constant, SampleSize, Schedule
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ class CorrelatedFederated(Algorithm):
         together = self.step.scaled(self.server * self.local_steps)
         return Magnitudes(step=self.step, coupling=together, tracking=Constant(0.0), resolution=0.0)
 
-    def sensitivities(self, problem: Problem) -> list[tuple[float, str, tuple[Assumption, ...]]]:
+    def sensitivities(self, problem: Task) -> list[tuple[float, str, tuple[Assumption, ...]]]:
         """Every true bound on how far one record moves a round's update:
         (S, what it rests on, assumptions).
         """
@@ -252,7 +252,7 @@ class CorrelatedFederated(Algorithm):
             )
         return found
 
-    def _moved(self, problem: Problem, rate: float, stretch: float) -> float:
+    def _moved(self, problem: Task, rate: float, stretch: float) -> float:
         """tau S: the record may be used at any local step t, where the model is |z_t| <= r_t: not
         projected, so up to t steps outside the domain, with |z - eta grad| <= l |z| + eta |grad at
         0|. It moves that step by eta C(r_t), and tau - 1 - t more steps stretch it.
@@ -269,7 +269,7 @@ class CorrelatedFederated(Algorithm):
         return found
 
     def accounts(
-        self, graph: Graph, agent: int, problem: Problem, endless: bool = False
+        self, graph: Graph, agent: int, problem: Task, endless: bool = False
     ) -> tuple[OneMechanism, ...]:
         level = float(self.noise_for(agent)(0))
 
@@ -293,7 +293,7 @@ class CorrelatedFederated(Algorithm):
         )
         return self.factors.sensitivity_repeated(separation, -(-self.horizon // separation))
 
-    def check(self, graph: Graph, problem: Problem) -> None:
+    def check(self, graph: Graph, problem: Task) -> None:
         super().check(graph, problem)
         tau = self.local_steps
         if problem.declared:
@@ -315,13 +315,13 @@ class CorrelatedFederated(Algorithm):
                 f" {tau} and learner {short} holds {problem.counts[short]:g}"
             )
 
-    def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
+    def theory(self, graph: Graph, problem: Task) -> list[Finding]:
         from hearsay.algorithms.theory.correlated_federated import correlated_federated
 
         return correlated_federated(self, graph, problem)
 
     def paper_epsilon(
-        self, graph: Graph, agent: int, problem: Problem, horizon: int, delta: float | None = None
+        self, graph: Graph, agent: int, problem: Task, horizon: int, delta: float | None = None
     ) -> float | None:
         """Lemma IV.8 solved for epsilon: S = 2 B_g / tau with 2 B_g our C, single participation."""
         level = float(self.noise_for(agent)(0))

@@ -27,8 +27,8 @@ from hearsay.algorithms.noisy_gradient import NoisyGradient, Pending
 from hearsay.base import Inbox, Magnitudes, Message, Noise
 from hearsay.graphs import Graph
 from hearsay.problems.losses.domains import Domain
-from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Cyclic, Sampling
+from hearsay.problems.task import Task
 from hearsay.schedules import PowerLaw, SampleSize, Schedule, below_one
 
 if TYPE_CHECKING:
@@ -78,13 +78,13 @@ class GradientPerturbation(NoisyGradient):
     def magnitudes(self, agent: int, agents: int) -> Magnitudes:
         return replace(super().magnitudes(agent, agents), coupling=self.coupling)
 
-    def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
+    def theory(self, graph: Graph, problem: Task) -> list[Finding]:
         from hearsay.algorithms.theory.gradient_perturbation import gradient_perturbation
 
         return gradient_perturbation(self, graph, problem)
 
     def paper_epsilon(
-        self, graph: Graph, agent: int, problem: Problem, horizon: int, delta: float | None = None
+        self, graph: Graph, agent: int, problem: Task, horizon: int, delta: float | None = None
     ) -> float | None:
         """Theorem 5 as printed: sum over k = 1 .. horizon of C / (gamma_k sigma_k),
         which leaves out k = 0.

@@ -43,8 +43,8 @@ from hearsay.base import Algorithm, Inbox, Magnitudes, Noise, Private
 from hearsay.graphs import Graph
 from hearsay.privacy.recursion import Release, forward
 from hearsay.problems.losses.domains import Domain
-from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Cyclic, Sampling, Sized
+from hearsay.problems.task import Task
 from hearsay.schedules import Constant, PowerLaw, SampleSize, Schedule
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class GradientTracking(Algorithm):
             step=self.step, coupling=self.coupling, tracking=self.tracking, resolution=0.0
         )
 
-    def check(self, graph: Graph, problem: Problem) -> None:
+    def check(self, graph: Graph, problem: Task) -> None:
         super().check(graph, problem)
         graph.require_common_root()
         for name, law, sums, what in (
@@ -164,20 +164,20 @@ class GradientTracking(Algorithm):
                 f" {short} holds {problem.counts[short]:g}"
             )
 
-    def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
+    def theory(self, graph: Graph, problem: Task) -> list[Finding]:
         from hearsay.algorithms.theory.gradient_tracking import gradient_tracking
 
         return gradient_tracking(self, graph, problem)
 
     def paper_epsilon(
-        self, graph: Graph, agent: int, problem: Problem, horizon: int, delta: float | None = None
+        self, graph: Graph, agent: int, problem: Task, horizon: int, delta: float | None = None
     ) -> float | None:
         return lemmas_2_and_3(self, graph, agent, problem, horizon)
 
 
 @require.plain_arguments
 def lemmas_2_and_3(
-    algorithm: Any, graph: Graph, agent: int, problem: Problem, horizon: int
+    algorithm: Any, graph: Graph, agent: int, problem: Task, horizon: int
 ) -> float | None:
     """The paper's budget as printed, with our C: its K + 1 messages k = 0 .. K are our horizon."""
     if algorithm.mechanism != "laplace" or horizon == 0:

@@ -42,8 +42,8 @@ from hearsay.base import Algorithm, Inbox, Magnitudes, Message, Noise, Private, 
 from hearsay.graphs import Graph
 from hearsay.privacy.recursion import Release, forward
 from hearsay.problems.losses.domains import Domain
-from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import History, Sampling
+from hearsay.problems.task import Task
 from hearsay.schedules import Constant, PowerLaw, Schedule
 
 if TYPE_CHECKING:
@@ -112,17 +112,17 @@ class LdpOnline(Algorithm):
             resolution=0.0,
         )
 
-    def check(self, graph: Graph, problem: Problem) -> None:
+    def check(self, graph: Graph, problem: Task) -> None:
         super().check(graph, problem)
         graph.require_symmetric()
 
-    def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
+    def theory(self, graph: Graph, problem: Task) -> list[Finding]:
         from hearsay.algorithms.theory.ldp_online import ldp_online
 
         return ldp_online(self, graph, problem)
 
     def paper_epsilon(
-        self, graph: Graph, agent: int, problem: Problem, horizon: int, delta: float | None = None
+        self, graph: Graph, agent: int, problem: Task, horizon: int, delta: float | None = None
     ) -> float | None:
         """Theorem 5 (i), equation (20), with our C and L: sum_t sqrt(n) C tau_t / b_t for
         t = 1 .. horizon - 1. Where no L is known (a neural network), the most favourable one, 0.

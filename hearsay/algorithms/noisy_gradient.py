@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from hearsay.base import Algorithm, Magnitudes, Message, Private
 from hearsay.graphs import Graph
 from hearsay.privacy.recursion import MEMORYLESS, Release
-from hearsay.problems.problem import Problem
+from hearsay.problems.task import Task
 from hearsay.schedules import Constant, Product, Schedule
 
 
@@ -65,6 +65,6 @@ class NoisyGradient(Algorithm):
             step_noise=Product(self.step, self.noise_for(agent)),
         )
 
-    def check(self, graph: Graph, problem: Problem) -> None:
+    def check(self, graph: Graph, problem: Task) -> None:
         super().check(graph, problem)
         graph.require_doubly_stochastic()

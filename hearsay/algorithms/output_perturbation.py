@@ -34,8 +34,8 @@ from hearsay.base import Algorithm, Inbox, Magnitudes, Message, Noise, Private, 
 from hearsay.graphs import Graph
 from hearsay.privacy.recursion import Release, forward
 from hearsay.problems.losses.domains import Domain
-from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Cyclic, Sampling
+from hearsay.problems.task import Task
 from hearsay.schedules import Constant, PowerLaw, SampleSize, Schedule, below_one
 
 if TYPE_CHECKING:
@@ -107,17 +107,17 @@ class OutputPerturbation(Algorithm):
             resolution=0.0,
         )
 
-    def check(self, graph: Graph, problem: Problem) -> None:
+    def check(self, graph: Graph, problem: Task) -> None:
         super().check(graph, problem)
         graph.require_doubly_stochastic()
 
-    def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
+    def theory(self, graph: Graph, problem: Task) -> list[Finding]:
         from hearsay.algorithms.theory.output_perturbation import output_perturbation
 
         return output_perturbation(self, graph, problem)
 
     def paper_epsilon(
-        self, graph: Graph, agent: int, problem: Problem, horizon: int, delta: float | None = None
+        self, graph: Graph, agent: int, problem: Task, horizon: int, delta: float | None = None
     ) -> float | None:
         """Theorem 1 with Lemma 1 as printed: sum over k = 1 .. horizon - 1 of Delta_k / sigma_k,
         the sum in (3) ending at l = k - 2.

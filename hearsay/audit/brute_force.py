@@ -23,8 +23,8 @@ from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.privacy.one_mechanism import OneMechanism
 from hearsay.privacy.recursion import Account, forward
-from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Records
+from hearsay.problems.task import Task, public
 from hearsay.simulation.program import Program, program
 
 __all__ = ["Transcript", "allowed", "certified", "gaps", "random_transcripts", "replay"]
@@ -33,7 +33,7 @@ __all__ = ["Transcript", "allowed", "certified", "gaps", "random_transcripts", "
 @require.plain_arguments
 def gaps(
     algorithm: Algorithm,
-    problem: Problem,
+    problem: Task,
     graph: Graph,
     agent: int,
     first: Records,
@@ -58,7 +58,7 @@ def gaps(
 @require.plain_arguments
 def replay(
     algorithm: Algorithm,
-    problem: Problem,
+    problem: Task,
     graph: Graph,
     agent: int,
     records: Records,
@@ -93,12 +93,13 @@ def certified(account: Account, steps: int) -> np.ndarray:
 
 @require.plain_arguments
 def allowed(
-    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int
+    algorithm: Algorithm, problem: Task, graph: Graph, agent: int, steps: int
 ) -> np.ndarray:
     """(field, time): how far the certificate lets each message move, in units of its noise;
     the smallest of all its bounds.
     """
     names, k, found = list(algorithm.channels), np.arange(steps), []
+    problem = public(problem)
     for account in algorithm.accounts(graph, agent, problem):
         limit = np.zeros((len(names), steps))
         if isinstance(account, OneMechanism):

@@ -123,13 +123,13 @@ def distinguish(
     if require.count("runs", runs) < 8:
         require.fail("runs", "at least 8: half of them choose, half of them judge", runs)
     require.fraction("error", error)
-    if problem.stream is not None or problem.loss.unrolled:
+    if problem.endless or problem.loss.unrolled:
         require.fail(
             "problem",
             "one with a data set and a linear model (one_run audits the others)",
             problem.name,
         )
-    algorithm.check(graph, problem)
+    algorithm.check(graph, problem.task)
     budget = certify(
         certified or algorithm, problem, graph, require.count("steps", steps), delta=delta
     ).budgets[agent]

@@ -35,7 +35,7 @@ from threadpoolctl import threadpool_limits
 
 from hearsay import _validate as require
 from hearsay.audit.matching import scene_of, score, target_of
-from hearsay.audit.overhear import Public, as_numbers, batch_records, overhear, public
+from hearsay.audit.overhear import Public, as_numbers, batch_records, overhear
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
@@ -150,8 +150,8 @@ def reconstruct(
     require.one_of("labels", labels, ["inferred", "known"])
     _check_effort(restarts, iterations)
     kind = kind_of(problem)
-    algorithm.check(graph, problem)
-    known = public(algorithm, problem, graph)
+    algorithm.check(graph, problem.task)
+    known = Public(algorithm, problem.task, graph)
     _check_target(known, agent, step)
     heard = overhear(algorithm, problem, graph, step + 2, seed)
     truth, true_labels = batch_records(known, problem, agent, step)
@@ -218,7 +218,7 @@ def against_noise(
 
 def kind_of(problem: Problem) -> Kind:
     images, shape = problem.test_features[:_LIKELY], problem.test_features.shape[1:]
-    if problem.stream is not None or len(shape) not in (2, 3) or not len(images):
+    if problem.endless or len(shape) not in (2, 3) or not len(images):
         rule = "one about images, with some to test on (hearsay.problems.neural)"
         require.fail("problem", rule, f"{problem.name}, whose records have shape {shape}")
     numbers = as_numbers(images)

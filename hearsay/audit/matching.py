@@ -48,7 +48,7 @@ from hearsay.simulation.program import kernel
 _FLOOR = 1e-4  # of a message's own size: what counts as no noise at all
 
 
-class Scene(NamedTuple):
+class Given(NamedTuple):
     """What the attacker takes as given: the agent's state, the rates of both steps,
     what the agent sent and heard, the draws of both steps.
     """
@@ -62,7 +62,7 @@ class Scene(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Setup:
+class Compiled:
     """What is compiled: the algorithm without its schedules, which message parts count,
     whether the model stands in for a quantized message.
     """
@@ -95,7 +95,7 @@ class Target(NamedTuple):
 
 
 def _predict(
-    images: jax.Array, labels: jax.Array, other: tuple, scene: Scene, setup: Setup
+    images: jax.Array, labels: jax.Array, other: tuple, scene: Given, setup: Compiled
 ) -> tuple:
     """p: all message fields of both steps, for a made-up batch now and another one later."""
     algorithm = setup.algorithm
@@ -117,7 +117,7 @@ _predicted = jax.jit(_predict, static_argnames=("setup",))
 
 @partial(jax.jit, static_argnames=("setup",))
 def _with_noise(
-    images: jax.Array, labels: jax.Array, other: tuple, scene: Scene, spread: Any, setup: Setup
+    images: jax.Array, labels: jax.Array, other: tuple, scene: Given, spread: Any, setup: Compiled
 ) -> tuple:
     """p, and the standard deviation of every part's noise: its derivative in the draws."""
 
@@ -129,7 +129,7 @@ def _with_noise(
 
 @partial(jax.jit, static_argnames=("setup",))
 def score(
-    images: jax.Array, labels: jax.Array, scene: Scene, target: Target, pull: tuple, setup: Setup
+    images: jax.Array, labels: jax.Array, scene: Given, target: Target, pull: tuple, setup: Compiled
 ) -> tuple:
     """The mismatch, less its value at the reference, over the size of what a record does; and its
     derivative. pull: (mean, 1 / variance) of every pixel.
@@ -153,21 +153,22 @@ def score(
 
 def scene_of(
     known: Public, heard: list[Any], agent: int, step: int, blanks: jax.Array
-) -> tuple[Setup, Scene]:
+) -> tuple[Compiled, Given]:
     """The agent's state when the step begins, and what the step brings from outside;
     `blanks` are two different images.
     """
     algorithm, steps = known.algorithm, np.arange(step + 2)
     # With its noise at zero a mechanism sends the value itself, except the ternary one, which is
     # unbiased all the same.
-    setup = Setup(replace(kernel(algorithm), mechanism="gaussian"), known.loss, known.domain)
+    task = known.task
+    setup = Compiled(replace(kernel(algorithm), mechanism="gaussian"), task.loss, task.domain)
     rates = jax.tree.map(
         lambda r: jnp.asarray(r[:, agent]), algorithm.rates(steps, known.graph.agents)
     )
     mixers = [
         mixer(known.graph, channel, jnp.dtype(float)) for channel in algorithm.channels.values()
     ]
-    start = known.domain.project(jnp.asarray(known.start[agent]))
+    start = task.domain.project(jnp.asarray(task.first_models[agent]))
     silent = jax.tree.map(jnp.zeros_like, _draws(algorithm, start, 0))
     state = setup.algorithm.init(start)
     states = [state, state]
@@ -175,7 +176,7 @@ def scene_of(
         make = type(heard[k])
         message = make(*(jnp.asarray(field, start.dtype) for field in heard[k]))
         inbox = engine.pick(engine.heard(mixers, message), agent)
-        scene = Scene(
+        scene = Given(
             state,
             engine.pick(rates, k),
             engine.pick(rates, k + 1),
@@ -194,7 +195,7 @@ def scene_of(
 
 
 @partial(jax.jit, static_argnames=("setup",))
-def _replayed(state: Any, scene: Scene, image: jax.Array, label: jax.Array, setup: Setup) -> Any:
+def _replayed(state: Any, scene: Given, image: jax.Array, label: jax.Array, setup: Compiled) -> Any:
     one = jnp.ones((1,), image.dtype)
     batch = Batch(image[None], label * one, one, setup.loss)
     _, state = setup.algorithm.send(engine.pick(scene.draws, 0), state, batch, scene.now)
@@ -221,14 +222,14 @@ def _settled(name: str, states: list[Any], sent: Any) -> Any:
 
 def target_of(
     known: Public,
-    setup: Setup,
-    scene: Scene,
+    setup: Compiled,
+    scene: Given,
     heard: list[Any],
     agent: int,
     step: int,
     one: tuple,
     two: tuple,
-) -> tuple[Setup, Target]:
+) -> tuple[Compiled, Target]:
     """What of the messages reacts to the records, and how noisy it is;
     `one` and `two` are made-up batches (images, labels) that differ in everything.
     """

@@ -23,8 +23,8 @@ from hearsay.graphs import Graph
 from hearsay.graphs.channels import mixer
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.losses.linear import Loss
-from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Arrivals, Records, Sampling, Window
+from hearsay.problems.task import Task
 from hearsay.schedules import Constant
 from hearsay.simulation import keys
 from hearsay.simulation.program import Program
@@ -55,7 +55,7 @@ class Scene(NamedTuple):
 
 
 @require.plain_arguments
-def scene(algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int) -> Scene:
+def scene(algorithm: Algorithm, problem: Task, graph: Graph, agent: int, steps: int) -> Scene:
     k, dtype = np.arange(steps), problem.dtype
     windows = algorithm.sampling.windows(k, problem.counts, problem.arrivals)
     return Scene(
@@ -179,11 +179,11 @@ class _Counted(Loss):
 
 @require.plain_arguments
 def membership(
-    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int
+    algorithm: Algorithm, problem: Task, graph: Graph, agent: int, steps: int
 ) -> np.ndarray:
     """(time, row): the weight of every record in every batch, as the sampler really forms them."""
     public = scene(algorithm, problem, graph, agent, steps)
-    numbers = jnp.arange(problem.features.shape[1], dtype=problem.dtype)
+    numbers = jnp.arange(problem.most, dtype=problem.dtype)
     records = Records(
         numbers[:, None], jnp.zeros_like(numbers), jnp.asarray(problem.counts[agent], jnp.int32)
     )

@@ -37,8 +37,9 @@ from hearsay.base import Algorithm, Inbox
 from hearsay.certification import certify
 from hearsay.graphs import Graph
 from hearsay.graphs.channels import mixer
+from hearsay.problems.data.records import Records, as_features
 from hearsay.problems.losses.linear import Loss
-from hearsay.problems.problem import Problem, as_features
+from hearsay.problems.problem import Problem
 from hearsay.simulation import engine
 from hearsay.simulation.program import Program, program
 
@@ -95,7 +96,7 @@ def one_run(
     require.fraction("error", error)
     if "params" not in algorithm.channels or algorithm.mechanism == "ternary":
         require.fail("algorithm", "one whose messages are models with noise", algorithm.name)
-    if problem.stream is not None or not problem.classification:
+    if problem.endless or not problem.classification:
         require.fail(
             "problem",
             "a classification with a data set: a canary is a record under another label",
@@ -119,7 +120,9 @@ def one_run(
     )
     labels = problem.labels.copy()
     labels[agent, used] = np.where(coins, both[0], both[1])
-    heard = overhear(algorithm, replace(problem, labels=labels), graph, steps, seed)
+    records = Records(problem.features, labels, problem.counts)
+    relabelled = replace(problem, records=records)
+    heard = overhear(algorithm, relabelled, graph, steps, seed)
     scores = _scores(
         algorithm,
         problem,

@@ -15,57 +15,34 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
-from hearsay.problems.losses.domains import Domain
-from hearsay.problems.losses.linear import Loss
-from hearsay.problems.problem import Problem, as_features
+from hearsay.problems.problem import Problem, require_records
 from hearsay.problems.sampling.batches import Blocks, Prefix, Window
-from hearsay.problems.sampling.samplers import Arrivals, Records
+from hearsay.problems.task import Task
 from hearsay.simulation import keys
 from hearsay.simulation.engine import Round
 from hearsay.simulation.rounds import Rounds
 
 
 class Public(NamedTuple):
-    """What anybody may know of a run: the algorithm with its schedules, the model and where it
-    starts, who hears whom, how many records there are. No record.
+    """What anybody may know of a run: the algorithm with its schedules, the task, and who hears
+    whom. No record.
     """
 
     algorithm: Algorithm
-    loss: Loss
-    domain: Domain
-    arrivals: Arrivals
+    task: Task
     graph: Graph
-    counts: np.ndarray
-    start: np.ndarray
 
     def size(self, agent: int, step: int) -> int:
         """How many records are in that agent's batch of that step."""
-        return int(
-            min(
-                self.algorithm.sampling.sizes(np.array([step]), self.arrivals)[0],
-                self.counts[agent],
-            )
-        )
+        sizes = self.algorithm.sampling.sizes(np.array([step]), self.task.arrivals)
+        return int(min(sizes[0], self.task.counts[agent]))
 
     @property
     def rounds(self) -> float:
         """How many messages an agent can send."""
-        lasts = [
-            self.algorithm.sampling.lasts(held, self.arrivals) for held in self.counts.tolist()
-        ]
+        sampling, arrivals = self.algorithm.sampling, self.task.arrivals
+        lasts = [sampling.lasts(held, arrivals) for held in self.task.counts.tolist()]
         return min(*lasts, self.algorithm.rounds)
-
-
-def public(algorithm: Algorithm, problem: Problem, graph: Graph) -> Public:
-    return Public(
-        algorithm,
-        problem.loss,
-        problem.domain,
-        problem.arrivals,
-        graph,
-        problem.counts,
-        problem.first_models,
-    )
 
 
 @require.plain_arguments
@@ -75,7 +52,8 @@ def overhear(
     """The messages of every round of a run with that noise seed,
     each field an array (agents, ...).
     """
-    algorithm.check(graph, problem)
+    require_records(problem)
+    algorithm.check(graph, problem.task)
     network = Rounds(algorithm, problem, graph, [require.count("seed", seed, 0)])
     # Round by round: all messages of a large model would not fit on its device, and on a CPU its
     # convolutions inside a compiled loop run on a single core.
@@ -98,11 +76,7 @@ def batch_records(
     Nothing that attacks may call this.
     """
     sampling, dtype, size = known.algorithm.sampling, problem.dtype, known.size(agent, step)
-    labels, held = (
-        jnp.asarray(problem.labels[agent], dtype),
-        jnp.asarray(problem.counts[agent], jnp.int32),
-    )
-    records = Records(as_features(problem.features[agent], dtype), labels, held)
+    records = problem.records.of(agent).placed(dtype)
     windows = sampling.windows(np.array([step]), problem.counts, problem.arrivals)
     start, width = (jnp.asarray(part[0, agent]) for part in windows[:2])
     window = Window(start, width, jnp.asarray(windows.blocks[0]))

@@ -25,6 +25,7 @@ from hearsay.privacy.recursion import forward
 from hearsay.problems.losses.linear import HalfSquared, LinearLoss, Squared
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Records
+from hearsay.problems.task import Task
 
 _ENDLESS = 1e3  # features where nothing bounds them: a clip does
 
@@ -54,7 +55,7 @@ def candidates(
     row = dearest_row(
         plain, problem, graph, agent, membership(plain, problem, graph, agent, steps), -1
     )
-    own = jax.tree.map(lambda x: x[agent], problem.records)
+    own = jax.tree.map(lambda x: x[agent], problem.device_records)
     beside = {
         "its own records": own,
         "records without features": own._replace(features=jnp.zeros_like(own.features)),
@@ -94,10 +95,10 @@ def candidates(
 
 @require.plain_arguments
 def dearest_row(
-    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, weights: np.ndarray, step: int
+    algorithm: Algorithm, problem: Task, graph: Graph, agent: int, weights: np.ndarray, step: int
 ) -> int:
     """The record whose replacement can move that message most, or all messages (step -1)."""
-    steps, account = len(weights), algorithm.accounts(graph, agent, problem)[0]
+    steps, account = len(weights), algorithm.accounts(graph, agent, problem.task)[0]
     if isinstance(account, OneMechanism):
         assert isinstance(algorithm, CorrelatedFederated)
         seen = (

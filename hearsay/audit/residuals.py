@@ -112,7 +112,7 @@ def residuals(
     """
     require.fraction("level", level)
     claimed = certified or algorithm
-    algorithm.check(graph, problem)
+    algorithm.check(graph, problem.task)
     if list(claimed.channels) != list(algorithm.channels):
         require.fail(
             "certified",

@@ -49,8 +49,8 @@ from hearsay.certification import spent_after
 from hearsay.graphs import Graph
 from hearsay.problems.losses.domains import shortened
 from hearsay.problems.losses.linear import LinearLoss
-from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Records
+from hearsay.problems.task import Task, public
 from hearsay.simulation.engine import full_precision
 from hearsay.simulation.program import Program, program
 
@@ -99,7 +99,7 @@ class Found:
 @require.plain_arguments
 def search(
     algorithm: Algorithm,
-    problem: Problem,
+    problem: Task,
     graph: Graph,
     *,
     agent: int = 0,
@@ -117,6 +117,7 @@ def search(
     require.count("steps", steps)
     require.count("starts", starts)
     require.count("iterations", iterations)
+    problem = public(problem)
     if rule := unsearchable(problem):
         require.fail("problem", rule, problem.name)
     algorithm.check(graph, problem)
@@ -131,7 +132,7 @@ def search(
     rng = np.random.default_rng([seed, *b"search"])
     begin = _starts(plain, problem, graph, agent, steps, (len(repeated), len(used)), rng)
     ranges = _ranges(plain, problem, begin)
-    held = Held(jax.tree.map(lambda x: jnp.asarray(x[agent]), problem.records), jnp.asarray(used))
+    held = Held(_blank(problem, agent), jnp.asarray(used))
     limits = Limits(
         jnp.asarray(limit), jnp.asarray(budget), jnp.asarray(whitener(plain, steps)), held
     )
@@ -160,13 +161,13 @@ def search(
     )
 
 
-def unsearchable(problem: Problem) -> str:
+def unsearchable(problem: Task) -> str:
     """Why there is nothing to search over, if so."""
     loss = problem.loss
     known = (
         isinstance(loss, LinearLoss) and np.isfinite(loss.feature_bound) and not problem.declared
     )
-    if problem.stream is None and known:
+    if not problem.endless and known:
         return ""
     return (
         "a linear model's, with a data set and a bound on its features: only then is it known which"
@@ -176,7 +177,7 @@ def unsearchable(problem: Problem) -> str:
 
 def _starts(
     algorithm: Algorithm,
-    problem: Problem,
+    problem: Task,
     graph: Graph,
     agent: int,
     steps: int,
@@ -225,7 +226,7 @@ def _starts(
     return Variables(own, jnp.asarray(marked), other, jnp.asarray(other_label), transcript)
 
 
-def _ranges(algorithm: Algorithm, problem: Problem, begin: Variables) -> Variables:
+def _ranges(algorithm: Algorithm, problem: Task, begin: Variables) -> Variables:
     """How far one unit of a climb moves each variable; coins stay."""
     loss, (low, top) = problem.linear, label_range(problem.linear)
     reach = min(problem.domain.reach(problem.dimension), 10.0)
@@ -248,10 +249,16 @@ def _turns(ranges: Variables, iterations: int, rng: np.random.Generator) -> jax.
 
 
 class Held(NamedTuple):
-    """The agent's own records, and the rows that the search may change."""
+    """Blank records, as many as the agent has, and the rows that the search fills in."""
 
     own: Records
     used: jax.Array
+
+
+def _blank(task: Task, agent: int) -> Records:
+    held = jnp.asarray(task.counts[agent], jnp.int32)
+    features = jnp.zeros((task.most, *task.shape), task.dtype)
+    return Records(features, jnp.zeros(task.most, task.dtype), held)
 
 
 def _neighbours(

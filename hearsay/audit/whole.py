@@ -32,6 +32,7 @@ from hearsay.certification import certify
 from hearsay.graphs import Graph
 from hearsay.problems.losses.linear import LinearLoss
 from hearsay.problems.problem import Problem
+from hearsay.problems.task import Task
 
 PARTS = ("noise", "search", "runs")
 _EXACT = 1e-9  # what float64 may add to a ratio of 1
@@ -153,7 +154,7 @@ def audit(
 
 @require.plain_arguments
 def unavailable(
-    part: str, algorithm: Algorithm, problem: Problem, graph: Graph, steps: int, delta: float | None
+    part: str, algorithm: Algorithm, problem: Task, graph: Graph, steps: int, delta: float | None
 ) -> str:
     """Why a part says nothing about this configuration, if so."""
     if part == "search":
@@ -162,7 +163,7 @@ def unavailable(
         if not certify(algorithm, problem, graph, steps, delta=delta).finite:
             return "there is no certificate to hold a search against"
     if part == "runs":
-        if problem.stream is not None:
+        if problem.endless:
             return "neighbouring data sets need a data set, and this is an endless stream"
         if problem.loss.unrolled:
             models = "params" in algorithm.channels and algorithm.mechanism != "ternary"
@@ -176,7 +177,7 @@ def unavailable(
 
 def _searched(
     algorithm: Algorithm,
-    problem: Problem,
+    problem: Task,
     graph: Graph,
     agent: int,
     audit: Audit,
@@ -201,9 +202,7 @@ def _searched(
 
 
 @require.plain_arguments
-def situation(
-    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int
-) -> bytes:
+def situation(algorithm: Algorithm, problem: Task, graph: Graph, agent: int, steps: int) -> bytes:
     """All that the search depends on, except what multiplies gaps and bounds alike:
     agents with the same one need one search.
     """

@@ -58,6 +58,7 @@ from hearsay.deploy.settings import SCHEMA, Network
 from hearsay.deploy.steps import CARRIED, Steps
 from hearsay.deploy.transport import Transport
 from hearsay.graphs.channels import listening
+from hearsay.problems.data.records import Records
 from hearsay.simulation.program import Carry, flatten, unflatten
 
 log = logging.getLogger("hearsay.agent")
@@ -83,7 +84,9 @@ class Agent:
         self.network, self.name, self.number = network, name, network.index(name)
         self.member = network.members[self.number]
         self.plan = plan or planned(network, self.number, data, rehearsed=rehearsal is not None)
-        algorithm, problem, graph = self.plan.algorithm, self.plan.problem, self.plan.graph
+        algorithm, task, graph = self.plan.algorithm, self.plan.task, self.plan.graph
+        if (records := self.plan.records) is None:
+            raise ValueError(f"plan must be agent {name}'s own, with its records, got nobody's")
         self.total = self.plan.messages
         self.spent = budget.curve(self.plan, self.number)
         certificate = self.plan.certificate
@@ -99,14 +102,14 @@ class Agent:
             self.member, self.plan, self.number, network.run, limit, rehearsed=rehearsed
         )
         self.plan = self.account.certified(self.plan, self.number)
-        self.steps = Steps(algorithm, problem, self.number)
+        self.steps = Steps(algorithm, task, records, self.number)
         self._rehearsal = rehearsal
         message, shapes = self.steps.message()
         self._listen = Listener(
             algorithm,
             graph,
             self.number,
-            arithmetic.loudest(algorithm, problem, graph, self.plan.messages),
+            arithmetic.loudest(algorithm, task, graph, self.plan.messages),
             message,
             self.steps.dtype,
         )
@@ -148,9 +151,8 @@ class Agent:
         """Records and plan must be those that the ledger was begun with:
         a record that moves is used more often than was certified.
         """
-        problem = self.plan.problem
-        if problem.stream is None:
-            parts = (problem.features[self.number], problem.labels[self.number])
+        if isinstance(self.plan.records, Records):
+            parts = (self.plan.records.features, self.plan.records.labels)
             content = b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
             self.ledger.pin(
                 "records", content, "put them back as they were, or begin a run with a new name"

@@ -53,14 +53,14 @@ from hearsay.graphs import Graph
 from hearsay.mechanisms import rounding
 from hearsay.privacy.recursion import Account, forward
 from hearsay.problems.losses.linear import LinearLoss
-from hearsay.problems.problem import Problem
+from hearsay.problems.task import Task
 
 _U = 2.0**-53
 _OPERATIONS = 16
 _UNHEARD_OF = 128.0  # noise of so many scales has a probability below e^-128
 
 
-def loudest(algorithm: Algorithm, problem: Problem, graph: Graph, messages: int) -> float:
+def loudest(algorithm: Algorithm, problem: Task, graph: Graph, messages: int) -> float:
     """H: no honest agent sends a model, gradient or tracker beyond it in so many messages."""
     reach, noise = _reach(problem), _noise(algorithm, graph, messages)
     gradient = _gradient(problem) if bounded(problem) else reach
@@ -74,7 +74,7 @@ def loudest(algorithm: Algorithm, problem: Problem, graph: Graph, messages: int)
 
 def extra(
     algorithm: Algorithm,
-    problem: Problem,
+    problem: Task,
     graph: Graph,
     agent: int,
     account: Account,
@@ -127,7 +127,7 @@ def extra(
     )
 
 
-def factorized(algorithm: Algorithm, problem: Problem, agent: int, rho: float) -> float:
+def factorized(algorithm: Algorithm, problem: Task, agent: int, rho: float) -> float:
     """rho with the rounding of every round's update taken in."""
     factors, level = algorithm.factors, float(algorithm.noise_for(agent)(0))
     assert factors is not None
@@ -150,12 +150,12 @@ def factorized(algorithm: Algorithm, problem: Problem, agent: int, rho: float) -
     return (math.sqrt(2 * rho) + more) ** 2 / 2 * (1 + 1e-9)
 
 
-def bounded(problem: Problem) -> bool:
+def bounded(problem: Task) -> bool:
     """A bound on gradients is known."""
     return math.isfinite(problem.change) and problem.declared is None
 
 
-def _gradient(problem: Problem) -> float:
+def _gradient(problem: Task) -> float:
     """G: no mean gradient, nor the mean of the sizes of its terms, is larger in any coordinate."""
     if not bounded(problem):
         return 0.0
@@ -167,7 +167,7 @@ def _gradient(problem: Problem) -> float:
     return min(known) + abs(loss.regulariser) * _reach(problem)
 
 
-def _bend(problem: Problem) -> float:
+def _bend(problem: Task) -> float:
     """L R, where the loss has a curvature: how far a gradient moves when its margin is off by
     as much as it is large.
     """
@@ -175,7 +175,7 @@ def _bend(problem: Problem) -> float:
     return abs(high) * _reach(problem) if math.isfinite(high) else 0.0
 
 
-def _reach(problem: Problem) -> float:
+def _reach(problem: Task) -> float:
     return problem.domain.reach(problem.dimension)
 
 

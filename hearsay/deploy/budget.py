@@ -26,7 +26,7 @@ from hearsay.privacy.certificate import AgentBudget, Certificate
 from hearsay.privacy.certificate import show as show
 from hearsay.privacy.one_mechanism import OneMechanism
 from hearsay.privacy.recursion import Account, Assumption, message_costs
-from hearsay.problems.problem import Problem
+from hearsay.problems.task import Task
 
 if TYPE_CHECKING:
     from hearsay.deploy.plan import Plan
@@ -75,7 +75,7 @@ _REHEARSED = "NOT PRIVATE: this is a rehearsal, its noise comes from a seed"
 
 def certificate(
     algorithm: Algorithm,
-    problem: Problem,
+    problem: Task,
     graph: Graph,
     messages: int,
     delta: float | None,
@@ -100,7 +100,7 @@ def curve(plan: Plan, agent: int) -> np.ndarray:
     Never less than the truth, never falling.
     """
     return _Spending(
-        plan.algorithm, plan.problem, plan.graph, plan.messages, plan.certificate.delta
+        plan.algorithm, plan.task, plan.graph, plan.messages, plan.certificate.delta
     ).curve(agent)
 
 
@@ -108,7 +108,7 @@ def numbers(plan: Plan) -> int:
     """How many numbers with noise a run sends."""
     return (
         plan.messages
-        * _Spending(plan.algorithm, plan.problem, plan.graph, plan.messages, None).numbers
+        * _Spending(plan.algorithm, plan.task, plan.graph, plan.messages, None).numbers
     )
 
 
@@ -119,7 +119,7 @@ def sizes(found: Certificate) -> list[float]:
 
 def within(
     algorithm: Algorithm,
-    problem: Problem,
+    problem: Task,
     graph: Graph,
     messages: int,
     budget: Sequence[float],
@@ -154,7 +154,7 @@ class _Spending:
     def __init__(
         self,
         algorithm: Algorithm,
-        problem: Problem,
+        problem: Task,
         graph: Graph,
         messages: int,
         delta: float | None,

@@ -1,8 +1,8 @@
-"""What an agent works out from net.toml before it says a word: algorithm, problem, graph, how many
+"""What an agent works out from net.toml before it says a word: algorithm, task, graph, how many
 messages, and the certificate.
 
-Everything here follows from what is public, so that all agents arrive at the same plan; only the
-records in `problem` are the agent's own.
+All of that follows from what is public, so that all agents arrive at the same plan; only `records`,
+and their hashes, are the agent's own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from hearsay.deploy.records import own as own_records
 from hearsay.deploy.settings import Network
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import Certificate
-from hearsay.problems.problem import Problem
+from hearsay.problems.data.records import Records
+from hearsay.problems.data.stream import Stream
+from hearsay.problems.task import Task
 from hearsay.simulation.promise import allowed_steps
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -33,12 +35,13 @@ _DELTA = 1e-5
 @dataclass(frozen=True)
 class Plan:
     algorithm: Algorithm
-    problem: Problem
+    task: Task
     graph: Graph
     messages: int
     stopped: str | None  # why there will be fewer messages than asked for
     certificate: Certificate
-    rows: np.ndarray  # a hash of each of the agent's own records (records.py)
+    records: Records | Stream | None  # the agent's own
+    rows: np.ndarray  # a hash of each of them (records.py)
 
 
 def planned(
@@ -62,27 +65,27 @@ def planned(
         own = replace(
             network, members=(*network.members[:agent], member, *network.members[agent + 1 :])
         )
-    problem, rows = own_records(own, agent)
+    task, records, rows = own_records(own, agent)
     graph = build_graph(config, len(network.members))
     graph = replace(graph, lossy=network.policy == "skip")
-    algorithm = build_algorithm(config, problem, graph)
+    algorithm = build_algorithm(config, task, graph)
     if "epsilon" not in config.privacy and "noise" not in config.algorithm:
         raise ValueError(
             "net.toml must say how private the run is: epsilon in [privacy], or noise in"
             " [algorithm]"
         )
     delta = config.delta if config.delta is not None or algorithm.mechanism == "laplace" else _DELTA
-    steps, why = allowed_steps(algorithm, problem, graph, config.steps, None, None)
+    steps, why = allowed_steps(algorithm, task, graph, config.steps, None, None)
     if "epsilon" in config.privacy:
         targets = require.per_agent("epsilon in [privacy]", config.privacy["epsilon"], graph.agents)
-        algorithm = _calibrated(algorithm, problem, graph, steps, targets, delta)
+        algorithm = _calibrated(algorithm, task, graph, steps, targets, delta)
     if (most := config.privacy.get("budget")) is not None:
         limits = require.per_agent("budget in [privacy]", most, graph.agents)
-        shorter, reason = budget.within(algorithm, problem, graph, steps, limits, delta)
+        shorter, reason = budget.within(algorithm, task, graph, steps, limits, delta)
         steps, why = (shorter, reason) if shorter < steps else (steps, why)
-    certificate = budget.certificate(algorithm, problem, graph, steps, delta, rehearsed=rehearsed)
+    certificate = budget.certificate(algorithm, task, graph, steps, delta, rehearsed=rehearsed)
     certificate = replace(certificate, names=tuple(network.names))
-    return Plan(algorithm, problem, graph, steps, why, certificate, rows)
+    return Plan(algorithm, task, graph, steps, why, certificate, records, rows)
 
 
 def require_safe(network: Network, insecure: bool) -> None:
@@ -100,7 +103,7 @@ def require_safe(network: Network, insecure: bool) -> None:
 
 def _calibrated(
     algorithm: Algorithm,
-    problem: Problem,
+    task: Task,
     graph: Graph,
     steps: int,
     targets: list[float],
@@ -111,8 +114,8 @@ def _calibrated(
     limits = allowance(algorithm, targets, delta)
     aims, most = list(targets), delta
     for attempt in range(12):
-        found = calibrate(algorithm, problem, graph, steps, aims, delta=most)
-        spent = budget.sizes(budget.certificate(found, problem, graph, steps, delta))
+        found = calibrate(algorithm, task, graph, steps, aims, delta=most)
+        spent = budget.sizes(budget.certificate(found, task, graph, steps, delta))
         over = [max(0.0, got - limit) for got, limit in zip(spent, limits, strict=True)]
         if not any(over):
             return found

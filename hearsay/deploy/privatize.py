@@ -53,7 +53,7 @@ class Lattice:
             scale = float(algorithm.noise_for(steps.agent)(0))
             if scale > 0:
                 self._correlated = FactorizedNoise(
-                    algorithm.factors, self._draw, scale, steps.problem.dimension
+                    algorithm.factors, self._draw, scale, steps.task.dimension
                 )
 
     def message(self, step: int, carry: Carry) -> tuple[Any, Carry]:
@@ -101,7 +101,7 @@ class Rehearsal:
 
     def __init__(self, steps: Steps, seed: int) -> None:
         self._steps = steps
-        self._key = keys.noise_keys(jnp.asarray([seed]), steps.problem.agents)[0, steps.agent]
+        self._key = keys.noise_keys(jnp.asarray([seed]), steps.task.agents)[0, steps.agent]
         self._constants = steps.algorithm.constants(steps.dtype)
 
     def secret(self, step: int) -> bytes:

@@ -1,33 +1,38 @@
-"""An agent's own records as the problem that its algorithm sees, read from a file on its own host.
+"""What an agent knows of the problem: the task, from net.toml, and its own records, from a file on
+its own host.
 
     NAME.npz    arrays `features` (records, ...) and `labels` (records,)
     NAME.csv    numbers, one record a line, the label last; lines that begin with # are skipped
 
-The problem has all agents in it, because weights, schedules and certificates count them, but
-only this agent's records: the others' are views of its own, which nothing reads. How many records
-each agent has is public and comes from net.toml. Errors here name rows, never values: they
-end up in logs.
+The task counts all agents, because weights, schedules and certificates do; how many records each of
+them has is public and in net.toml. Nobody else's records are here. Errors name rows, never values:
+they end up in logs.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay.config import build_problem, loss_of
+from hearsay.config import build_problem, build_task, loss_of
 from hearsay.deploy.settings import Network
+from hearsay.problems import TASKS
 from hearsay.problems.data import datasets
-from hearsay.problems.data.images import Images
-from hearsay.problems.problem import Problem
+from hearsay.problems.data.holdings import Facts, bounded, served
+from hearsay.problems.data.records import Records
+from hearsay.problems.data.stream import Stream
+from hearsay.problems.losses.linear import LinearLoss
+from hearsay.problems.sampling.samplers import Arrivals
+from hearsay.problems.task import Task
 
 log = logging.getLogger("hearsay.agent")
 _BLOCK = 1024  # records that are turned into float64 at once
+# What no file can say, because it must hold for all of them.
 _FILE_KEYS = {
     "logistic": ("dimension", "feature_bound"),
     "ridge": ("dimension", "feature_bound", "label_bound"),
@@ -35,45 +40,79 @@ _FILE_KEYS = {
 }
 
 
-def own_problem(network: Network, agent: int | None) -> Problem:
-    """The problem with that agent's records in it; None:
-    with nobody's, which is all that a certificate needs.
+class Own(NamedTuple):
+    """The task, which is public; the agent's own records; and a hash of every one of them as it is
+    in the file: before it is scaled or clipped, so that it is known again in a run with other
+    bounds.
     """
-    return own(network, agent)[0]
+
+    task: Task
+    records: Records | Stream | None
+    rows: np.ndarray
 
 
-def own(network: Network, agent: int | None) -> tuple[Problem, np.ndarray]:
-    """The problem, and a hash of every record of the agent as it is in the file:
-    before it is scaled or clipped, so that it is known again in a run with other bounds.
-    """
+def own(network: Network, agent: int | None) -> Own:
+    """What that agent knows; None: what everybody does, which is all that a certificate needs."""
+    nothing = hashed_rows(np.zeros((0, 1)), np.zeros(0))
     if not network.from_files:
         whole = build_problem(network.config, agents=len(network.members))
         if agent is None:
-            return whole, hashed_rows(np.zeros((0, 1)), np.zeros(0))
-        if whole.stream is not None:  # endless: what it is made from stands for all of its records
-            parts = [np.asarray(part[agent], np.float64).reshape(-1) for part in whole.stream]
-            return whole, hashed_rows(np.concatenate(parts)[None], np.zeros(1))
-        features, labels = whole.features[agent], whole.labels[agent]
-        count = int(whole.counts[agent])
-        return _holding(whole, features, labels, whole.counts), hashed_rows(
-            features[:count], labels[:count]
-        )
-    problem, shape = _empty(network)
-    counts = np.array([member.records for member in network.members])
+            return Own(whole.task, None, nothing)
+        dealt = whole.records.of(agent)
+        return Own(whole.task, dealt, _hashed(dealt))
+    task = public_task(network)
     if agent is None:
-        nobody = _holding(
-            problem, np.zeros((1, *shape), problem.features.dtype), np.zeros(1), counts
-        )
-        return nobody, hashed_rows(np.zeros((0, 1)), np.zeros(0))
-    features, labels = read(
-        network.members[agent].data, network.members[agent].name, shape, int(counts[agent])
-    )
+        return Own(task, None, nothing)
+    member, count = network.members[agent], int(task.counts[agent])
+    features, labels = read(member.data, member.name, task.shape, count)
     rows = hashed_rows(features, labels)
     features, labels = _bounded(network, features, labels)
+    if isinstance(task.loss, LinearLoss):
+        task.loss.require_admissible(features, labels)
     # As in a simulation, where all agents' records are one array.
-    padded = int(counts.max()) - len(labels)
-    features = np.concatenate([features, np.zeros((padded, *shape), features.dtype)])
-    return _holding(problem, features, np.concatenate([labels, np.zeros(padded)]), counts), rows
+    missing = task.most - count
+    features = np.concatenate([features, np.zeros((missing, *task.shape), features.dtype)])
+    labels = np.concatenate([labels, np.zeros(missing)])
+    return Own(task, Records(features, labels, np.array(count)), rows)
+
+
+def public_task(network: Network) -> Task:
+    """The task of agents that read files of their own, from what net.toml says of all of them."""
+    keys, loss = network.config.problem, loss_of(network.config)
+    require.one_of("loss in [problem] where agents read files of their own", loss, TASKS)
+    for key in _FILE_KEYS[loss]:
+        if key not in keys:
+            raise ValueError(
+                f"{key} in [problem] must be given where agents read files of their own: it must"
+                " hold for all of them"
+            )
+    counts = np.array([member.records for member in network.members])
+    steps = require.count("per_step in [problem]", keys.get("per_step", 1))
+    served(Arrivals(steps), counts, "per_step in [problem]")
+    if loss == "neural":
+        shape = tuple(require.count("shape in [problem]", size) for size in keys["shape"])
+        classes = require.count("classes in [problem]", keys["classes"], 2)
+        plain = require.flag("bytes in [problem]", keys.get("bytes", True))
+        known = Facts(network.run, shape, counts, classes=classes, bytes=plain)
+        return build_task(network.config, known, (*_FILE_KEYS[loss], "bytes"))
+    shape = (require.count("dimension in [problem]", keys["dimension"]),)
+    bound = require.bound("feature_bound in [problem]", keys["feature_bound"])
+    reason, size = f"each agent scales a record with an l2 norm above {bound:g} down to it", 1.0
+    if loss == "ridge":
+        size = require.bound("label_bound in [problem]", keys["label_bound"])
+        reason += f" and clips labels to {size:g} in size"
+    why = (bounded("enforced", bound, f"{reason}."),)
+    known = Facts(network.run, shape, counts, bound, size, why, loss == "logistic")
+    return build_task(network.config, known, _FILE_KEYS[loss])
+
+
+def _hashed(records: Records | Stream) -> np.ndarray:
+    # What an endless stream is made from stands for all of its records.
+    if isinstance(records, Stream):
+        parts = [np.asarray(part, np.float64).reshape(-1) for part in records]
+        return hashed_rows(np.concatenate(parts)[None], np.zeros(1))
+    count = int(records.held)
+    return hashed_rows(records.features[:count], records.labels[:count])
 
 
 def hashed_rows(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -205,77 +244,3 @@ def _as_bytes(features: np.ndarray) -> np.ndarray:
             f" {row} has one that is not"
         )
     return features.astype(np.uint8)
-
-
-def _empty(network: Network) -> tuple[Problem, tuple[int, ...]]:
-    """The problem of one agent whose records are all zero, and the shape of a record."""
-    keys, loss = network.config.problem, loss_of(network.config)
-    require.one_of("loss in [problem] where agents read files of their own", loss, _FILE_KEYS)
-    for key in _FILE_KEYS[loss]:
-        if key not in keys:
-            raise ValueError(
-                f"{key} in [problem] must be given where agents read files of their own: it must"
-                " hold for all of them"
-            )
-    rows = require.count("per_step in [problem]", keys.get("per_step", 1))
-    config = network.config
-    for key in _FILE_KEYS[loss]:
-        config = config.without("problem", key)
-    data: Any
-    if loss == "neural":
-        shape = tuple(require.count("shape in [problem]", size) for size in keys["shape"])
-        kind = np.uint8 if keys.get("bytes", True) else np.float64
-        zeros, config = np.zeros((rows, *shape), kind), config.without("problem", "bytes")
-        data = Images(
-            network.run,
-            zeros,
-            np.zeros(rows, np.int64),
-            zeros[:0],
-            np.zeros(0, np.int64),
-            keys["classes"],
-        )
-    else:
-        shape = (require.count("dimension in [problem]", keys["dimension"]),)
-        zeros, bound = (
-            np.zeros((rows, *shape)),
-            require.bound("feature_bound in [problem]", keys["feature_bound"]),
-        )
-        size = (
-            1.0
-            if loss == "logistic"
-            else require.bound("label_bound in [problem]", keys["label_bound"])
-        )
-        reason = f"each agent scales a record with an l2 norm above {bound:g} down to it"
-        reason += "" if loss == "logistic" else f" and clips labels to {size:g} in size"
-        data = datasets.Dataset(
-            network.run,
-            zeros,
-            np.zeros(rows),
-            zeros[:0],
-            np.zeros(0),
-            bound,
-            size,
-            "enforced",
-            f"{reason}.",
-        )
-    return build_problem(config, data=data, agents=1), shape
-
-
-def _holding(
-    problem: Problem, features: np.ndarray, labels: np.ndarray, counts: np.ndarray
-) -> Problem:
-    """The problem of len(counts) agents in which every one's records are views of the same."""
-    if counts.min() < problem.arrivals.per_step:
-        short = int(np.argmin(counts))
-        require.fail(
-            "per_step in [problem]",
-            f"at most the {counts[short]} records of agent {short}",
-            problem.arrivals.per_step,
-        )
-    agents = len(counts)
-    return replace(
-        problem,
-        features=np.broadcast_to(features, (agents, *features.shape)),
-        labels=np.broadcast_to(labels, (agents, *labels.shape)),
-        counts=counts,
-    )

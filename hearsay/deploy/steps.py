@@ -16,8 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from hearsay.base import Algorithm, Inbox
-from hearsay.problems.problem import Problem
+from hearsay.problems.data.records import Records
+from hearsay.problems.data.stream import Stream
 from hearsay.problems.sampling.samplers import Window
+from hearsay.problems.task import Task
 from hearsay.simulation import engine, keys
 from hearsay.simulation.program import Carry, Program, program
 
@@ -37,15 +39,17 @@ class Now(NamedTuple):
 class Steps:
     """The rounds of agent number `agent`, one function after the other."""
 
-    def __init__(self, algorithm: Algorithm, problem: Problem, agent: int) -> None:
-        self.algorithm, self.problem, self.agent = algorithm, problem, agent
-        self.dtype, self.program = problem.dtype, program(algorithm, problem)
-        self.records = problem.records_of(agent)
-        self.sampling_key = keys.sampling_keys(problem.seed, problem.agents)[agent]
+    def __init__(
+        self, algorithm: Algorithm, task: Task, records: Records | Stream, agent: int
+    ) -> None:
+        self.algorithm, self.task, self.agent = algorithm, task, agent
+        self.dtype, self.program = task.dtype, program(algorithm, task)
+        self.records = records.placed(self.dtype)
+        self.sampling_key = keys.sampling_keys(task.seed, task.agents)[agent]
         self._block: tuple[int, Any] = (-1, None)
 
     def start(self) -> Carry:
-        centre = jnp.asarray(self.problem.first_models[self.agent], self.dtype)
+        centre = jnp.asarray(self.task.first_models[self.agent], self.dtype)
         return _start(centre, self.records, program=self.program)
 
     def message(self) -> tuple[type, dict[str, tuple[int, ...]]]:
@@ -89,7 +93,7 @@ class Steps:
         if self._block[0] != first:
             steps = np.arange(first, first + _BLOCK)
             steps = steps[steps < self.algorithm.rounds]
-            found = engine.inputs(self.algorithm, self.problem, steps)
+            found = engine.inputs(self.algorithm, self.task, steps)
             mine = jax.tree.map(lambda r: np.ascontiguousarray(r[:, self.agent]), found.rates)
             self._block = first, found._replace(rates=mine)
         now = engine.pick(self._block[1], step - first)

@@ -26,7 +26,7 @@ from hearsay.certification import certify, spent_after
 from hearsay.experiments.common import Progress, complete, conditions, simulate, stepped, swept
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import show
-from hearsay.problems.problem import Problem, logistic
+from hearsay.problems import Problem, logistic
 from hearsay.schedules import Geometric, PowerLaw
 from hearsay.simulation.optimum import Reference
 from hearsay.simulation.result import Run

@@ -48,7 +48,7 @@ from hearsay.experiments.common import (
 from hearsay.experiments.printed_tracking import PrintedTracking
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import show
-from hearsay.problems.problem import Problem, estimation, logistic, ridge
+from hearsay.problems import Problem, Task, estimation, logistic, ridge
 from hearsay.problems.sampling.samplers import Arrivals, Cyclic, History, Sized, Subset
 from hearsay.schedules import Constant, PowerLaw
 from hearsay.simulation.optimum import Reference
@@ -145,11 +145,12 @@ def problems(data_dir: str | None = None, horizon: int = HORIZON) -> dict[str, P
     }
 
 
-def declared() -> Problem:
+def declared() -> Task:
     """C = 1 and gradients that do not react to the state, as the paper reckons,
-    with its 12,000 records: for certificates only.
+    with its 12,000 records.
     """
-    return replace(estimation(agents=5, change=1.0, frozen=True), counts=np.full(5, float(RECORDS)))
+    endless = estimation(agents=5, change=1.0, frozen=True).task
+    return replace(endless, counts=np.full(5, RECORDS))
 
 
 def figures_2_to_6(found: dict[str, Problem], steps: int, seeds: int, progress: Progress) -> Runs:
@@ -201,7 +202,7 @@ def ends(runs: Runs) -> Table:
     return caption, header, rows
 
 
-def budgets(problem: Problem, graph: Graph, what: str) -> Table:
+def budgets(problem: Task, graph: Graph, what: str) -> Table:
     """K = 2000 in three columns: the paper's formula, a record in every batch,
     a record in one batch out of T. K + 1 messages, as the paper counts.
     """

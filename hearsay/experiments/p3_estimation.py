@@ -39,7 +39,7 @@ from hearsay.experiments.common import (
 )
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import show
-from hearsay.problems.problem import Problem, estimation
+from hearsay.problems import Problem, estimation
 from hearsay.problems.sampling.samplers import Fresh, Subset
 from hearsay.schedules import Constant, PowerLaw, SampleSize
 from hearsay.simulation.optimum import Reference

@@ -24,8 +24,8 @@ from hearsay.base import Algorithm, Inbox, Noise, Private
 from hearsay.graphs import Graph
 from hearsay.privacy.recursion import Release
 from hearsay.problems.losses.domains import Domain
-from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Cyclic, Sampling
+from hearsay.problems.task import Task
 from hearsay.schedules import Constant, PowerLaw, Schedule
 
 
@@ -107,11 +107,11 @@ class PrintedTracking(Algorithm):
         )
 
     def paper_epsilon(
-        self, graph: Graph, agent: int, problem: Problem, horizon: int, delta: float | None = None
+        self, graph: Graph, agent: int, problem: Task, horizon: int, delta: float | None = None
     ) -> float | None:
         return lemmas_2_and_3(self, graph, agent, problem, horizon)
 
-    def check(self, graph: Graph, problem: Problem) -> None:
+    def check(self, graph: Graph, problem: Task) -> None:
         super().check(graph, problem)
         graph.require_common_root()
         warnings.warn(
@@ -119,7 +119,7 @@ class PrintedTracking(Algorithm):
             stacklevel=3,
         )
 
-    def theory(self, graph: Graph, problem: Problem) -> list[Finding]:
+    def theory(self, graph: Graph, problem: Task) -> list[Finding]:
         detail = (
             "they are proved for (7) and (8), with column sums of C; the printed update (6) has its"
             " row sums"

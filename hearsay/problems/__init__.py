@@ -1,25 +1,50 @@
-"""Problems: losses with their bounds, data sets, partitions, samplers."""
+"""Problems: a Task is what is public of one, a Problem has the records too; losses with their
+bounds, data sets, partitions, samplers.
+"""
+
+from collections.abc import Callable
 
 from hearsay.problems.data.datasets import Dataset, from_arrays, linear_stream, load
 from hearsay.problems.data.images import IMAGES, Images, from_records, load_images
+from hearsay.problems.data.records import Records
+from hearsay.problems.data.stream import Stream
+from hearsay.problems.estimation import estimation
+from hearsay.problems.linear import logistic, logistic_task, ridge, ridge_task
 from hearsay.problems.losses.domains import Ball, Box
 from hearsay.problems.losses.linear import HalfSquared, Logistic, PolynomialLogistic, Squared
 from hearsay.problems.losses.models import MODELS
 from hearsay.problems.losses.neural_loss import Model, Network, from_function, from_module
-from hearsay.problems.neural import neural
-from hearsay.problems.problem import PROBLEMS, Problem, estimation, logistic, ridge
+from hearsay.problems.neural import neural, neural_task
+from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import SAMPLERS, Cyclic, Fresh, History, Resample, Subset
 from hearsay.problems.synthetic import synthetic
+from hearsay.problems.task import Declared, Task
+
+PROBLEMS: dict[str, Callable[..., Problem]] = {
+    "logistic": logistic,
+    "ridge": ridge,
+    "estimation": estimation,
+    "synthetic": synthetic,
+    "neural": neural,
+}
+# What is public of those whose data may be anybody's, from what is public of the data.
+TASKS: dict[str, Callable[..., Task]] = {
+    "logistic": logistic_task,
+    "ridge": ridge_task,
+    "neural": neural_task,
+}
 
 __all__ = [
     "IMAGES",
     "MODELS",
     "PROBLEMS",
     "SAMPLERS",
+    "TASKS",
     "Ball",
     "Box",
     "Cyclic",
     "Dataset",
+    "Declared",
     "Fresh",
     "HalfSquared",
     "History",
@@ -29,9 +54,12 @@ __all__ = [
     "Network",
     "PolynomialLogistic",
     "Problem",
+    "Records",
     "Resample",
     "Squared",
+    "Stream",
     "Subset",
+    "Task",
     "estimation",
     "from_arrays",
     "from_function",

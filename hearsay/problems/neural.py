@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay.problems.data.images import Images, load_images
-from hearsay.problems.data.partition import partition as split
+from hearsay.problems.data.holdings import Facts, Holdings, deal, gather, one_each, served, sets_of
+from hearsay.problems.data.images import Images, in_order, load_images
 from hearsay.problems.losses.domains import Ball, Box, Domain
 from hearsay.problems.losses.models import MODELS
 from hearsay.problems.losses.neural_loss import Model, Network, from_module, named
+from hearsay.problems.problem import Problem, holding
 from hearsay.problems.sampling.samplers import Arrivals
+from hearsay.problems.task import Task
 
 _BLOCK = {"cpu": 32}  # records at a time: no more than a batch needs on a CPU, enough to fill a GPU
 
-if TYPE_CHECKING:
-    from hearsay.problems.problem import Problem
-
 
 def neural(
-    data: str | Images = "digits",
+    data: str | Images | Sequence[Images | tuple[Any, Any]] = "digits",
     *,
     model: Any = "cnn-p4",
-    agents: int = 5,
-    partition: str = "iid",
+    agents: int | None = None,
+    partition: str | None = None,
     clip: float | str | None = 1.0,
     norm: str = "l2",
     ridge: float = 0.0,
@@ -36,6 +36,8 @@ def neural(
     radius: float = 1e5,
     records: int | None = None,
     test_records: int | None = None,
+    classes: int | None = None,
+    test: tuple[Any, Any] | None = None,
     microbatch: int | None = None,
     compute: str = "tf32",
     data_dir: str | None = None,
@@ -43,55 +45,148 @@ def neural(
 ) -> Problem:
     """A neural network on images (or records of any shape), with cross-entropy loss.
 
-    data: "digits" (in scikit-learn), "mnist", "cifar10", or Images (hearsay.problems.from_records
-    makes one). model: a name in models.py, an Equinox module that maps one record to class scores,
-    or the pair that from_module or from_function gives. clip: the norm that every record's gradient
-    is brought down to, in `norm` "l2" or "l1"; None (or "none") means no budget. An l1 clip keeps
-    models in a box of that radius instead of a ball, because projecting onto a ball may lengthen a
-    distance in l1. records, test_records: use only so many, drawn at random. microbatch, compute:
-    see network.py.
+    Args:
+      data: "digits" (in scikit-learn), "mnist", "cifar10"; Images (hearsay.problems.from_records
+        makes one); or one set per agent, [(features, labels), ...] with `classes` or
+        [Images, ...], which may differ in length.
+      model: a name in models.py, an Equinox module that maps one record to class scores, or the
+        pair that from_module or from_function gives.
+      agents: how many (5 unless given); with one set per agent it follows from them.
+      partition: the rule that deals out one data set ("iid" unless given).
+      clip: the norm that every record's gradient is brought down to; None (or "none") means no
+        budget.
+      norm: "l2" or "l1". An l1 clip keeps models in a box of that radius instead of a ball,
+        because projecting onto a ball may lengthen a distance in l1.
+      ridge: the regulariser is ridge / 2 times the squared norm of the model.
+      per_step: records that reach each agent per step.
+      head_start: records that each agent holds before step 0.
+      radius: of the ball (or box) that models are projected onto.
+      records: use only so many of one data set, drawn at random.
+      test_records: use only so many of its test set.
+      classes: with pairs (features, labels): how many there are, whichever these records have.
+      test: with one set per agent: a pair (features, labels) to test on, beside what Images bring;
+        without any there are no test metrics.
+      microbatch: see neural_loss.py.
+      compute: see neural_loss.py.
+      data_dir: folder of raw files, for the named sets that need one.
+      seed: of the model's start, the partition and the sampling.
     """
-    # Here and not above: problem.py lists this function among its own.
-    from hearsay.problems.problem import Problem, held_by
-
     if isinstance(model, str):
         require.one_of("model", model, MODELS)  # before a large file is read
-    images = load_images(data, data_dir=data_dir) if isinstance(data, str) else data
-    require.instance(
-        "data",
-        images,
-        Images,
-        "the name of an image data set, or Images (hearsay.problems.from_records)",
-    )
     seed = require.natural("seed", seed)
-    images = images.thinned(records, test_records, seed)
-    built, start = _model(model, images, seed)
+    if one_each(data):
+        thinned = {"records": records, "test_records": test_records}
+        held = _one_each(data, agents, partition, classes, test, thinned)  # type: ignore[arg-type]
+    else:
+        for name, value in {"classes": classes, "test": test}.items():
+            if value is not None:
+                why = "left out where one data set is dealt out (it has its own)"
+                require.fail(name, why, value)
+        images = load_images(data, data_dir=data_dir) if isinstance(data, str) else data
+        require.instance(
+            "data",
+            images,
+            Images,
+            "the name of an image data set, Images (hearsay.problems.from_records), or a list with"
+            " one set for every agent",
+        )
+        assert isinstance(images, Images)
+        held = deal(images.thinned(records, test_records, seed), agents, partition, seed)
+    task = neural_task(
+        held.facts,
+        model=model,
+        clip=clip,
+        norm=norm,
+        ridge=ridge,
+        per_step=per_step,
+        head_start=head_start,
+        radius=radius,
+        microbatch=microbatch,
+        compute=compute,
+        seed=seed,
+    )
+    return holding(task, held.records, held.test_features, held.test_labels.astype(np.float64))
+
+
+def neural_task(
+    data: Facts,
+    *,
+    model: Any = "cnn-p4",
+    clip: float | str | None = 1.0,
+    norm: str = "l2",
+    ridge: float = 0.0,
+    per_step: int = 1,
+    head_start: int = 0,
+    radius: float = 1e5,
+    microbatch: int | None = None,
+    compute: str = "tf32",
+    seed: int = 0,
+) -> Task:
+    """What is public of `neural` on such data; arguments as there."""
+    built, start = _model(model, data, seed)
     unbounded = clip is None or (isinstance(clip, str) and clip.lower() == "none")
     loss = Network(
         built, ridge, None if unbounded else require.bound("clip", clip), norm, microbatch, compute
     )
-    _try(loss, start, images)
+    _try(loss, start, data)
     radius = require.bound("radius", radius)
     domain: Domain = Ball(radius) if norm == "l2" else Box(-radius, radius)
-    parts = split(partition, images.labels, require.count("agents", agents), seed)
     arrivals = Arrivals(per_step, head_start, _BLOCK.get(jax.default_backend(), 1024))
-    features, labels, counts = held_by(parts, images.features, images.labels, arrivals)
-    return Problem(
-        images.name,
+    served(arrivals, data.counts)
+    return Task(
+        data.name,
         loss,
         domain,
-        features,
-        labels,
-        counts,
-        images.test_features,
-        images.test_labels.astype(np.float64),
+        data.shape,
+        data.counts,
         arrivals,
         seed=seed,
         start=start,
+        bytes=data.bytes,
     )
 
 
-def _model(model: Any, images: Images, seed: int) -> tuple[Model, np.ndarray]:
+def _one_each(
+    data: Sequence[Any],
+    agents: int | None,
+    rule: str | None,
+    classes: int | None,
+    test: Any,
+    thinned: dict[str, int | None],
+) -> Holdings:
+    for name, value in thinned.items():
+        if value is not None:
+            require.fail(name, "left out where data are one set per agent", value)
+    pairs = any(not isinstance(one, Images) for one in data)
+    if pairs and classes is None:
+        why = "the model has one score for each, whichever classes these records have"
+        raise ValueError(f"classes must be given with pairs (features, labels), got None: {why}")
+    if not pairs and classes is not None:
+        require.fail("classes", "left out where every agent's Images have their own", classes)
+
+    def make(features: Any, labels: Any) -> Images:
+        assert classes is not None
+        return in_order(features, labels, classes=classes)
+
+    held = gather(sets_of(data, Images, make, agents, rule))
+    if test is None:
+        return held
+    if not isinstance(test, (list, tuple)) or len(test) != 2:
+        require.fail("test", "a pair (features, labels)", type(test).__name__)
+    try:
+        one = in_order(*test, classes=held.facts.classes)
+    except ValueError as error:
+        raise ValueError(f"test: {error}") from error
+    if one.shape != held.facts.shape or one.features.dtype != held.records.features.dtype:
+        rule = f"records of shape {held.facts.shape} and type {held.records.features.dtype}"
+        require.fail("test", rule, f"{one.shape} and {one.features.dtype}")
+    return held._replace(
+        test_features=np.concatenate([held.test_features, one.features]),
+        test_labels=np.concatenate([held.test_labels, one.labels]),
+    )
+
+
+def _model(model: Any, images: Facts, seed: int) -> tuple[Model, np.ndarray]:
     if isinstance(model, str):
         return named(model, images.shape, images.classes, seed)
     if isinstance(model, eqx.Module):
@@ -110,13 +205,13 @@ def _model(model: Any, images: Images, seed: int) -> tuple[Model, np.ndarray]:
     )
 
 
-def _try(loss: Network, start: np.ndarray, images: Images) -> None:
+def _try(loss: Network, start: np.ndarray, images: Facts) -> None:
     """Does the model take such a record?
 
     Said here, with both shapes, and not in the depths of a compiled step.
     """
     vector = jax.ShapeDtypeStruct(start.shape, np.float32)
-    kind = np.uint8 if images.features.dtype == np.uint8 else np.float32
+    kind = np.uint8 if images.bytes else np.float32
     record, label = (
         jax.ShapeDtypeStruct((1, *images.shape), kind),
         jax.ShapeDtypeStruct((1,), np.float32),

@@ -20,19 +20,16 @@ label, and what one model for all has to learn is which mean belongs to which.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from hearsay import _validate as require
 from hearsay.privacy.recursion import Assumption
 from hearsay.problems.data import datasets
+from hearsay.problems.data.records import Records
 from hearsay.problems.losses.domains import Ball
 from hearsay.problems.losses.linear import Logistic
+from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Arrivals
-
-if TYPE_CHECKING:
-    from hearsay.problems.problem import Problem
 
 _TEST = 100  # test records of every learner
 
@@ -58,9 +55,6 @@ def synthetic(
     The test set has as many records from every learner. A learner's records do not depend on how
     many learners there are, nor its first ones on `records`.
     """
-    # Here and not above: problem.py lists this function among its own.
-    from hearsay.problems.problem import Problem
-
     agents, records = require.count("agents", agents), require.count("records", records)
     dimension, seed = require.count("dimension", dimension), require.natural("seed", seed)
     alpha, beta = require.nonnegative("alpha", alpha), require.nonnegative("beta", beta)
@@ -79,18 +73,19 @@ def synthetic(
         f"every record has features of l2 norm at most {bound:.4g}: each record with an l2 norm"
         f" above {bound:g} is scaled down to it."
     )
+    counts = np.full(agents, records)
     return Problem(
         f"synthetic({alpha:g}, {beta:g})",
         Logistic(bound, ridge, 1.0, clip),
         Ball(radius),
-        _shortened(features, bound),
-        labels,
-        np.full(agents, records),
-        _shortened(test_features, bound).reshape(-1, dimension),
-        test_labels.ravel(),
+        (dimension,),
+        counts,
         arrivals,
         assumptions=(Assumption("enforced", reason),),
         seed=seed,
+        records=Records(_shortened(features, bound), labels, counts),
+        test_features=_shortened(test_features, bound).reshape(-1, dimension),
+        test_labels=test_labels.ravel(),
     )
 
 

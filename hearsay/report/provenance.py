@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -46,7 +45,7 @@ def reproduction(run: Run) -> Html:
         f" every={every}{extra})"
     )
     same = [
-        ("Data", _fingerprint(run.problem.features, run.problem.labels, run.problem.counts)),
+        ("Data", _shown(run.problem.records.digest())),
         ("Weights", _shown(run.graph.digest())),
         ("Seeds", ", ".join(map(str, seeds))),
         ("Precision", str(run.models.dtype)),
@@ -93,13 +92,6 @@ def _setting(value: object) -> Html:
 
 def _seeds(seeds: Sequence[int]) -> str:
     return str(len(seeds)) if list(seeds) == list(range(len(seeds))) else repr(list(seeds))
-
-
-def _fingerprint(*arrays: np.ndarray) -> Html:
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return _shown(digest.hexdigest())
 
 
 def _shown(digest: str) -> Html:

@@ -52,7 +52,7 @@ def headline(run: Run) -> Html:
                 f"{seeds}; worst agent {final(run, 'accuracy_worst')}",
             )
         )
-    else:
+    elif "test_error" in run.metrics:
         tiles.append(("Test error", final(run, "test_error"), f"mean squared; {seeds}"))
     if plots.measured(run, "tracking_error"):
         tiles.append(
@@ -251,12 +251,8 @@ def grid(figures: Sequence[tuple[str, str, Figure]]) -> Html:
 
 def _records(run: Run) -> str:
     problem, sampling = run.problem, run.algorithm.sampling
-    held = (
-        "an endless stream"
-        if problem.stream is not None
-        else f"{between(problem.counts)} per agent"
-    )
-    if getattr(sampling, "size", None) is not None or problem.stream is not None:
+    held = "an endless stream" if problem.endless else f"{between(problem.counts)} per agent"
+    if getattr(sampling, "size", None) is not None or problem.endless:
         return f"{held}; sampling: {sampling}"
     return f"{held}, {_arriving(problem.arrivals)}; sampling: {sampling}"
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial, wraps
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,7 @@ from hearsay.graphs import Graph
 from hearsay.graphs.channels import mixer
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Window
+from hearsay.problems.task import Task
 from hearsay.simulation import keys
 from hearsay.simulation.program import Carry, Program, held_rates
 
@@ -253,11 +254,9 @@ def surroundings(
     algorithm: Algorithm, problem: Problem, graph: Graph, seeds: Sequence[int]
 ) -> Setting:
     """The arrays of a run with those seeds."""
-    dtype, records = problem.dtype, cast(Any, problem.records)
-    if problem.loss.unrolled:
-        records = PerAgent(problem.records_of(agent) for agent in range(problem.agents))
+    dtype = problem.dtype
     return Setting(
-        records,
+        placed(problem),
         tuple(mixer(graph, kind, dtype) for kind in algorithm.channels.values()),
         keys.noise_keys(jnp.asarray(seeds), graph.agents),
         keys.sampling_keys(problem.seed, graph.agents),
@@ -265,7 +264,16 @@ def surroundings(
     )
 
 
-def inputs(algorithm: Algorithm, problem: Problem, steps: np.ndarray) -> Inputs:
+def placed(problem: Problem) -> Any:
+    """The problem's records as the engine wants them."""
+    if not problem.loss.unrolled:
+        return problem.device_records
+    return PerAgent(
+        problem.records.of(agent).placed(problem.dtype) for agent in range(problem.agents)
+    )
+
+
+def inputs(algorithm: Algorithm, problem: Task, steps: np.ndarray) -> Inputs:
     """Rates and windows of those steps, as the run's precision holds them."""
     steps = np.asarray(steps, np.int32)
     rates = held_rates(algorithm, steps, problem.agents, problem.dtype)

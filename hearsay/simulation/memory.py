@@ -45,7 +45,7 @@ def free_bytes() -> int:
 
 def widest(algorithm: Algorithm, problem: Problem) -> int:
     """The most records that one gradient is computed from at once."""
-    most = int(min(problem.arrivals.block, problem.features.shape[1]))
+    most = int(min(problem.arrivals.block, problem.most))
     return (
         min(most, algorithm.sampling.width(problem.arrivals))
         if isinstance(algorithm.sampling, Sized)
@@ -60,8 +60,8 @@ def record_bytes(problem: Problem) -> int:
     vector = jax.ShapeDtypeStruct((problem.dimension,), problem.dtype)
     params = jax.eval_shape(loss.model.unravel, vector)
     feature = jax.ShapeDtypeStruct(
-        problem.features.shape[2:],
-        problem.features.dtype if problem.features.dtype == np.uint8 else problem.dtype,
+        problem.shape,
+        np.dtype(np.uint8) if problem.bytes else problem.dtype,
     )
     return per_record.record_bytes(
         loss.value, params, feature, jax.ShapeDtypeStruct((), problem.dtype)
@@ -97,7 +97,7 @@ def facts(algorithm: Algorithm, problem: Problem, graph: Graph, seeds: int = 1) 
     """One line: what will run, where, and the memory that it needs."""
     device = jax.devices()[0]
     itemsize = problem.dtype.itemsize
-    data = problem.features.size * (1 if problem.features.dtype == np.uint8 else itemsize)
+    data = problem.features.size * (1 if problem.bytes else itemsize)
     state = graph.agents * problem.dimension * itemsize
     text = (
         f"{algorithm.name} on {problem.name}: {graph.agents} agents ({graph.name}, {graph.edges}"

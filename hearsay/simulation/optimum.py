@@ -84,7 +84,10 @@ class Reference:
     def _known(self) -> jax.Array:
         problem = self.problem
         return risk(
-            problem.loss, problem.records, jnp.ones(problem.agents), jnp.asarray(problem.optimum)
+            problem.loss,
+            problem.device_records,
+            jnp.ones(problem.agents),
+            jnp.asarray(problem.optimum),
         )
 
     def _solve(self, arrived: np.ndarray) -> Optimum:

@@ -20,8 +20,8 @@ import numpy as np
 from hearsay.base import Algorithm, noise_rates, schedule_fields
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.losses.linear import Loss
-from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Arrivals, Window
+from hearsay.problems.task import Task
 from hearsay.schedules import Constant
 from hearsay.simulation import keys
 
@@ -76,7 +76,7 @@ class Program:
         return averaged(self.algorithm, average, state, step)
 
 
-def program(algorithm: Algorithm, problem: Problem) -> Program:
+def program(algorithm: Algorithm, problem: Task) -> Program:
     """What is compiled for that algorithm on that problem."""
     return Program(kernel(algorithm), problem.loss, problem.domain, problem.arrivals)
 

@@ -15,7 +15,8 @@ from hearsay.base import Algorithm
 from hearsay.certification import allowance, certify, messages_within, unit
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import Certificate
-from hearsay.problems.problem import Problem
+from hearsay.problems.problem import Problem, require_records
+from hearsay.problems.task import Task
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +56,7 @@ def promise(
     is said before the run, not after it.
     """
     steps, delta = require.count("steps", steps), require.optional(require.fraction)("delta", delta)
+    require_records(problem)
     certificate = certify(algorithm, problem, graph, steps, delta=delta)
     if graph.lossy:
         raise ValueError(
@@ -67,7 +69,7 @@ def promise(
 
 def allowed_steps(
     algorithm: Algorithm,
-    problem: Problem,
+    problem: Task,
     graph: Graph,
     steps: int,
     budget: Any,

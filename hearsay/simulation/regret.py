@@ -111,7 +111,7 @@ def online_regret(
     """
     rounds = require.count("rounds", rounds)
     _require_online(algorithm, rounds)
-    algorithm.check(graph, problem)
+    algorithm.check(graph, problem.task)
     found = as_seeds(seeds)
     against = comparators(problem, rounds, algorithm.local_steps) if against is None else against
     if against.labels.shape != (rounds, problem.agents * algorithm.local_steps):

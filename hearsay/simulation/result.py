@@ -61,11 +61,10 @@ class Run:
                 name: self.raw[name].mean(axis=2)
                 for name in ("accuracy", "train_accuracy", "test_loss")
             }
-            return {
-                **means,
-                "accuracy_worst": self.raw["accuracy"].min(axis=2),
-                "consensus_error": self.raw["consensus_error"],
-            }
+            tested = {**means, "accuracy_worst": self.raw["accuracy"].min(axis=2)}
+            if not self.tested:
+                tested = {"train_accuracy": means["train_accuracy"]}
+            return {**tested, "consensus_error": self.raw["consensus_error"]}
         regret = self.raw["regret"].mean(axis=2)
         widths = np.diff(self.steps)[:, None]
         summed = np.cumsum(
@@ -79,6 +78,8 @@ class Run:
             "mean_model_error": self.raw["mean_model_error"],
             "consensus_error": self.raw["consensus_error"],
         }
+        if not self.tested:
+            return out
         if self.problem.classification:
             return {**out, "accuracy": score.mean(axis=2), "accuracy_worst": score.min(axis=2)}
         return {**out, "test_error": score.mean(axis=2)}
@@ -88,9 +89,16 @@ class Run:
         return (self.stopped or "").startswith("interrupted")
 
     @property
+    def tested(self) -> bool:
+        """There are records to test on."""
+        return len(self.problem.test_labels) > 0
+
+    @property
     def guessing(self) -> float | None:
-        """The test accuracy of always naming the commoner label; None for regression."""
-        if not self.problem.classification:
+        """The test accuracy of always naming the commoner label; None for regression, and where
+        there is no test set.
+        """
+        if not self.problem.classification or not self.tested:
             return None
         return float(
             np.unique(self.problem.test_labels, return_counts=True)[1].max()

@@ -70,7 +70,10 @@ class Session:
                 jnp.asarray(problem.test_labels, self.dtype),
             )
         else:
-            parts = ((problem.test_features, problem.test_labels), training_sample(problem))
+            sample = training_sample(problem)
+            test = (problem.test_features, problem.test_labels)
+            # Without a test set what is measured on it is left out of the result (result.py).
+            parts = (test if len(test[1]) else sample, sample)
             self.test = tuple(blocked(*part, self.dtype) for part in parts)
         self.allowed, self._watched_calls = 0, 0
         self.at: list[int] = []

@@ -26,7 +26,6 @@ from hearsay._interrupts import stopping
 from hearsay._version import VERSION
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
-from hearsay.problems.losses.neural_loss import Network
 from hearsay.problems.problem import Problem
 from hearsay.simulation import checkpoint
 from hearsay.simulation.memory import facts, fitted
@@ -264,28 +263,15 @@ def fingerprint(algorithm: Algorithm, problem: Problem, graph: Graph, start: tup
             (
                 VERSION,
                 algorithm,
-                problem.loss,
-                problem.domain,
-                problem.arrivals,
-                problem.declared,
-                problem.seed,
+                problem.task.digest(),
+                problem.records.digest(),
                 graph.digest(),
                 start,
             )
         ).encode()
     )
-    for array in (
-        problem.features,
-        problem.labels,
-        problem.counts,
-        problem.test_features,
-        problem.test_labels,
-        *(problem.stream or ()),
-        *(() if problem.start is None else (problem.start,)),
-    ):
+    for array in (problem.test_features, problem.test_labels):
         digest.update(f"{array.shape} {array.dtype}".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
-    if isinstance(problem.loss, Network):  # two models may have one name
-        digest.update(problem.loss.program(problem.features.shape[2:], problem.features.dtype))
     digest.update(str(jnp.result_type(float)).encode())
     return digest.hexdigest()

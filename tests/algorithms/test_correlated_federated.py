@@ -59,7 +59,9 @@ def test_the_model_carries_the_stream_noise(name):
         hs.problems.ridge(agents=LEARNERS, records=60, dimension=3, ridge=0.0, radius=1e6),
         hs.graphs.complete(LEARNERS),
     )
-    problem = replace(problem, features=np.zeros_like(problem.features))
+    problem = replace(
+        problem, records=problem.records._replace(features=np.zeros_like(problem.features))
+    )
     algorithm = hs.correlated_federated(
         step=0.1, server=2.0, horizon=9, factorization=name, noise=0.3, sampling=hs.Fresh(5)
     )
@@ -214,11 +216,11 @@ def test_a_nonconvex_loss_moves_more_than_the_paper_allows_and_not_more_than_we_
         "hill",
         Hill(1.0, 0.0, 10.0, clip),
         Ball(100.0),
-        zeros,
-        zeros[..., 0],
+        zeros.shape[2:],
         np.full(LEARNERS, 10),
-        zeros[0],
-        zeros[0, :, 0],
+        records=Records(zeros, zeros[..., 0], np.full(LEARNERS, 10)),
+        test_features=zeros[0],
+        test_labels=zeros[0, :, 0],
     )
     algorithm = hs.correlated_federated(step=1.0, horizon=2, sampling=hs.Fresh(5))
     features, foot = jnp.ones((1, 5, 1)), 1 / math.sqrt(3)

@@ -249,11 +249,11 @@ def test_no_transcript_moves_a_message_further_than_certified(loss, sampler):
         "random",
         LOSSES[loss],
         Ball(4.0),
-        features,
-        labels,
+        features.shape[2:],
         np.full(3, held),
-        features[0],
-        labels[0],
+        records=Records(features, labels, np.full(3, held)),
+        test_features=features[0],
+        test_labels=labels[0],
     )
     graph = hs.graphs.from_weights([[0, 0.5, 0.1], [0.4, 0, 0], [0, 0.3, 0]])
     algorithm = hs.gradient_tracking(
@@ -277,7 +277,7 @@ def test_no_transcript_moves_a_message_further_than_certified(loss, sampler):
     scales = np.stack(
         [algorithm.noise(np.arange(STEPS)), algorithm.tracker_noise(np.arange(STEPS))]
     )
-    mine = jax.tree.map(lambda x: x[1], problem.records)
+    mine = jax.tree.map(lambda x: x[1], problem.device_records)
     moved = 0.0
     for row, sign in ((0, 1), (1, -1), (7, 1)):
         direction = rng.normal(size=d)
@@ -304,7 +304,14 @@ def test_a_scalar_quadratic_comes_close_to_both_bounds(sampler):
     loss = Squared(1.0, 0.2, label_bound=10.0, clip=1.0)
     zeros = np.zeros((3, STEPS, 1))
     problem = Problem(
-        "flat", loss, Ball(50.0), zeros, zeros[..., 0], np.full(3, STEPS), zeros[0], zeros[0, :, 0]
+        "flat",
+        loss,
+        Ball(50.0),
+        zeros.shape[2:],
+        np.full(3, STEPS),
+        records=Records(zeros, zeros[..., 0], np.full(3, STEPS)),
+        test_features=zeros[0],
+        test_labels=zeros[0, :, 0],
     )
     sampling = hs.Fresh(1) if sampler == "once" else hs.Cyclic(5)
     algorithm = hs.gradient_tracking(
@@ -313,7 +320,7 @@ def test_a_scalar_quadratic_comes_close_to_both_bounds(sampler):
     graph = hs.graphs.ring(3)
     bound = certified(algorithm.accounts(graph, 1, problem)[0], STEPS)
     walks = [jnp.asarray(np.random.default_rng(i).normal(size=(5, STEPS, 1))) for i in range(4)]
-    reached, mine = np.zeros((2, STEPS)), jax.tree.map(lambda x: x[1], problem.records)
+    reached, mine = np.zeros((2, STEPS)), jax.tree.map(lambda x: x[1], problem.device_records)
     for row in range(STEPS):
         first, second = (
             Records(mine.features.at[row].set(1.0), mine.labels.at[row].set(b), mine.held)

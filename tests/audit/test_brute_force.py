@@ -25,8 +25,16 @@ from hearsay.audit.brute_force import (
 )
 from hearsay.audit.messages import bare
 from hearsay.base import Inbox
-from hearsay.problems import Ball, Box, HalfSquared, Logistic, PolynomialLogistic, Squared
-from hearsay.problems.problem import Declared, Problem
+from hearsay.problems import (
+    Ball,
+    Box,
+    Declared,
+    HalfSquared,
+    Logistic,
+    PolynomialLogistic,
+    Problem,
+    Squared,
+)
 from hearsay.problems.sampling.samplers import Arrivals, Records
 
 STEPS, AGENTS, TRANSCRIPTS = 30, 3, 200
@@ -51,13 +59,13 @@ def problem_for(
         "random",
         loss,
         Ball(radius),
-        features,
-        labels,
+        features.shape[2:],
         counts,
-        features[0],
-        labels[0],
         arrivals,
         False,
+        records=Records(features, labels, counts),
+        test_features=features[0],
+        test_labels=labels[0],
     )
 
 
@@ -75,7 +83,7 @@ def neighbours(problem: Problem, agent: int, row: int, seed: int) -> tuple[Recor
         (direction, top),
         (direction if seed % 2 else -direction, low if seed % 2 else top),
     ):
-        records = jax.tree.map(lambda x: x[agent], problem.records)
+        records = jax.tree.map(lambda x: x[agent], problem.device_records)
         pair.append(
             Records(
                 records.features.at[row].set(jnp.asarray(features)),
@@ -344,7 +352,12 @@ def test_a_scalar_quadratic_comes_close_to_the_certificate(form, sampler):
         loss, step, radius = Squared(1.0, 0.2, label_bound=100.0), hs.PowerLaw(0.02, 0.0), 8.0
     held = {"growing fresh": GROWING, "growing cyclic": 23}.get(sampler, 60)
     problem = problem_for(loss, 1, seed=1, held=held, per_step=1, radius=radius)
-    problem = replace(problem, features=np.full_like(problem.features, 0.0 if flat else 1.0))
+    problem = replace(
+        problem,
+        records=problem.records._replace(
+            features=np.full_like(problem.features, 0.0 if flat else 1.0)
+        ),
+    )
     algorithm = replace(FORMS[form], sampling=SAMPLERS[sampler], step=step)
     transcripts = adversarial(form, 5, 20, 1, size=0.5)
     reach, _ = scales(algorithm, form, transcripts)
@@ -359,7 +372,7 @@ def test_a_scalar_quadratic_comes_close_to_the_certificate(form, sampler):
         pair = tuple(
             Records(r.features.at[row].set(1.0), r.labels.at[row].set(label), r.held)
             for r, label in (
-                (jax.tree.map(lambda x: x[1], problem.records), b)
+                (jax.tree.map(lambda x: x[1], problem.device_records), b)
                 for b in (loss.label_bound, -loss.label_bound)
             )
         )
@@ -428,8 +441,8 @@ def test_a_change_declared_in_l1_is_not_paid_for_twice(form):
     loss = HalfSquared(math.inf, 0.0, math.inf)
     problem = replace(
         problem,
+        records=problem.records._replace(features=axes),
         loss=loss,
-        features=axes,
         domain=Box(-1.0, 1.0),
         declared=Declared(2.0),
         smoothness=(math.nan, math.nan),
@@ -438,7 +451,7 @@ def test_a_change_declared_in_l1_is_not_paid_for_twice(form):
     transcripts = adversarial(form, 3, TRANSCRIPTS, d, size=0.4)
     epsilon = hs.certify(algorithm, problem, GRAPH, STEPS).epsilon[1]
     _, scale = scales(algorithm, form, transcripts)
-    records, dearest = jax.tree.map(lambda x: x[1], problem.records), 0.0
+    records, dearest = jax.tree.map(lambda x: x[1], problem.device_records), 0.0
     for row in (0, 1, 2, 7):
         pair = tuple(
             records._replace(labels=records.labels.at[row].set(label)) for label in (1.0, -1.0)

@@ -26,6 +26,7 @@ from hearsay.audit.pairs import candidates
 from hearsay.audit.search import search
 from hearsay.audit.whole import Audit, Searched, audit
 from hearsay.problems import Ball, Squared
+from hearsay.problems.data.records import Records
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Arrivals
 from hearsay.report.audit import audit_report, runs_words, verdicts
@@ -46,13 +47,13 @@ def problem_of(d: int = 1, clip: float | None = 1.0, radius: float = 50.0) -> Pr
         "scalar",
         loss,
         Ball(radius),
-        features,
-        labels,
+        features.shape[2:],
         counts,
-        features[0],
-        labels[0],
         Arrivals(1),
         False,
+        records=Records(features, labels, counts),
+        test_features=features[0],
+        test_labels=labels[0],
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import hearsay as hs
 from hearsay.audit.dlg import against_noise, invert, kind_of, reconstruct
-from hearsay.audit.overhear import overhear, public
+from hearsay.audit.overhear import Public, overhear
 from hearsay.problems.losses.neural_loss import from_function
 from hearsay.problems.problem import Problem
 from hearsay.simulation import keys
@@ -111,6 +111,9 @@ def test_error_rises_with_the_noise_until_a_guess_is_as_good():
     assert abs(likely.mean[-1] / likely.blind - 1) < 0.15
 
 
+EFFORT = {"restarts": 1, "iterations": 40}
+
+
 def test_what_attacks_sees_nothing_private():
     """The run is over; then every record and label is replaced:
     what the attacker finds stays the same to the last bit.
@@ -120,22 +123,20 @@ def test_what_attacks_sees_nothing_private():
     rng = np.random.default_rng(1)
     emptied = replace(
         data,
-        features=rng.integers(0, 255, data.features.shape).astype(np.uint8),
-        labels=rng.permuted(data.labels, axis=1),
+        records=data.records._replace(
+            features=rng.integers(0, 255, data.features.shape).astype(np.uint8),
+            labels=rng.permuted(data.labels, axis=1),
+        ),
     )
     one, two = (
-        invert(
-            public(chosen, p, GRAPH), heard, kind_of(p), agent=0, step=0, restarts=1, iterations=40
-        )
+        invert(Public(chosen, p.task, GRAPH), heard, kind_of(p), agent=0, step=0, **EFFORT)
         for p in (data, emptied)
     )
     assert np.array_equal(one.images, two.images)
     assert one.mismatch == two.mismatch
-    held = [value for value in public(chosen, data, GRAPH) if isinstance(value, np.ndarray)]
-    assert all(
-        array.shape[1:] != data.features.shape[1:] and array.shape != data.labels.shape
-        for array in held
-    )
+    held = [value for value in vars(data.task).values() if isinstance(value, np.ndarray)]
+    assert held
+    assert not any(np.shares_memory(array, part) for array in held for part in data.records[:2])
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from hearsay.audit.residuals import residuals
 from hearsay.audit.search import search
 from hearsay.base import State
 from hearsay.problems import Ball, Squared
+from hearsay.problems.data.records import Records
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Arrivals, Fresh
 from hearsay.simulation import keys
@@ -48,13 +49,13 @@ def problem_of(loss=CLIPPED, per_step: int = 1) -> Problem:
         "scalar",
         loss,
         Ball(50.0),
-        features,
-        labels,
+        features.shape[2:],
         counts,
-        features[0],
-        labels[0],
         Arrivals(per_step),
         False,
+        records=Records(features, labels, counts),
+        test_features=features[0],
+        test_labels=labels[0],
     )
 
 

@@ -15,6 +15,7 @@ import hearsay as hs
 from hearsay.audit.messages import membership
 from hearsay.audit.search import search
 from hearsay.problems import Ball, Logistic, Squared
+from hearsay.problems.data.records import Records
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Arrivals
 
@@ -48,14 +49,14 @@ def problem_of(
         "random",
         loss,
         Ball(radius),
-        features,
-        labels,
+        features.shape[2:],
         counts,
-        features[0],
-        labels[0],
         arrivals,
         False,
         start=start,
+        records=Records(features, labels, counts),
+        test_features=features[0],
+        test_labels=labels[0],
     )
 
 

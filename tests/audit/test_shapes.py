@@ -25,6 +25,7 @@ from hearsay.algorithms import LdpOnline, TernaryDsgd
 from hearsay.audit import noise_tests
 from hearsay.audit.residuals import Residuals, residuals
 from hearsay.problems import Ball, Squared
+from hearsay.problems.data.records import Records
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Arrivals
 from hearsay.report.noise import noise_words
@@ -49,13 +50,13 @@ def problem_of(d: int) -> Problem:
         "small",
         Squared(1.0, 0.1, 1.0, 1.0),
         Ball(50.0),
-        features,
-        labels,
+        features.shape[2:],
         counts,
-        features[0],
-        labels[0],
         Arrivals(1),
         False,
+        records=Records(features, labels, counts),
+        test_features=features[0],
+        test_labels=labels[0],
     )
 
 

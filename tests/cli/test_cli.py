@@ -20,8 +20,8 @@ from hearsay.algorithms import REGISTRY
 from hearsay.cli import commands, options, screen
 from hearsay.experiments import EXPERIMENTS, NETWORKS, scale_and_seeds
 from hearsay.graphs import BUILDERS
+from hearsay.problems import PROBLEMS
 from hearsay.problems.data import files
-from hearsay.problems.problem import PROBLEMS
 from hearsay.problems.sampling.samplers import SAMPLERS
 from hearsay.simulation import checkpoint, engine
 

@@ -17,14 +17,15 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hearsay.config import _toml
+from hearsay.config import _toml, build_problem
 from hearsay.deploy.agent import Agent
-from hearsay.deploy.plan import planned
+from hearsay.deploy.plan import Plan, planned
 from hearsay.deploy.settings import Network, load
 from tests.deploy import worker
 
@@ -151,15 +152,19 @@ class Threads:
         self.agents, self.ended = dict[str, Agent](), dict[str, Any]()
         self._threads: dict[str, threading.Thread] = {}
         # All work out the same plan, unless each has read a file of its own.
-        self._plan = (
-            None if network.from_files else planned(network, None, rehearsed=seed is not None)
-        )
+        self._plan: Plan | None = None
+        if not network.from_files:
+            self._plan = planned(network, None, rehearsed=seed is not None)
+            self._dealt = build_problem(network.config, agents=len(network.members)).records
 
     def start(
         self, name: str, *gates: Gate, network: Network | None = None, called: str = ""
     ) -> Agent:
         """`called`: under which name it is kept here, where there are two of one name."""
-        key, plan = called or name, self._plan if network is None else None
+        key, plan = called or name, None
+        if network is None and self._plan is not None:
+            own = self._dealt.of(self.network.index(name))
+            plan = replace(self._plan, records=own)
         agent = Agent(
             network or self.network, name, rehearsal=self.seed, no_privacy=True, plan=plan
         )

@@ -104,7 +104,7 @@ def holding(problem: Problem, feature: np.ndarray) -> Problem:
     """Agent 0's first record replaced."""
     features, labels = np.array(problem.features), np.array(problem.labels)
     features[0, 0], labels[0, 0] = feature, 0.0
-    return replace(problem, features=features, labels=labels)
+    return replace(problem, records=problem.records._replace(features=features, labels=labels))
 
 
 class Exact:

@@ -83,7 +83,7 @@ def plan_of(name: str, **options: Any) -> Plan:
 def ideal_of(plan: Plan, messages: float | None = None) -> hs.Certificate:
     return certify(
         plan.algorithm,
-        plan.problem,
+        plan.task,
         plan.graph,
         messages or plan.messages,
         delta=plan.certificate.delta,
@@ -120,7 +120,7 @@ def in_exact_arithmetic(monkeypatch, more: float = 0.0) -> None:
 
 def again(plan: Plan) -> hs.Certificate:
     return budget.certificate(
-        plan.algorithm, plan.problem, plan.graph, plan.messages, plan.certificate.delta
+        plan.algorithm, plan.task, plan.graph, plan.messages, plan.certificate.delta
     )
 
 
@@ -208,9 +208,9 @@ def test_the_curve_ends_at_the_certificate_and_never_falls(name, policy):
         assert curve.shape == (plan.messages,)
         assert np.all(np.diff(curve) >= 0)
         assert curve[-1] == pytest.approx(shown(plan.certificate)[agent], rel=1e-12)
-        spent = spent_after(
-            plan.algorithm, plan.problem, plan.graph, counts.tolist(), agents=[agent]
-        )[:, 0]
+        spent = spent_after(plan.algorithm, plan.task, plan.graph, counts.tolist(), agents=[agent])[
+            :, 0
+        ]
         ideal = as_epsilon(plan.algorithm, spent, DELTA)
         assert np.all(curve >= ideal)
         np.testing.assert_allclose(curve, ideal, rtol=1e-6, atol=1e-8)
@@ -224,7 +224,7 @@ def test_the_curve_is_a_certificate_of_every_shorter_run(name):
     plan = plan_of(name)
     curve = budget.curve(plan, 1)
     for messages in (1, 2, 7, 20):
-        shorter = budget.certificate(plan.algorithm, plan.problem, plan.graph, messages, DELTA)
+        shorter = budget.certificate(plan.algorithm, plan.task, plan.graph, messages, DELTA)
         assert curve[messages - 1] >= shown(shorter)[1] * (1 - 1e-12)
         assert curve[messages - 1] == pytest.approx(shown(shorter)[1], rel=1e-6, abs=1e-8)
 
@@ -242,7 +242,7 @@ def test_long_runs_are_rounded_up_between_marks(monkeypatch):
     plan = planned(network(ALGORITHMS["laplace"], {}, steps=4501), None)
     counts = np.arange(1, 4502)
     curve = budget.curve(plan, 0)
-    ideal = spent_after(plan.algorithm, plan.problem, plan.graph, counts.tolist(), agents=[0])[:, 0]
+    ideal = spent_after(plan.algorithm, plan.task, plan.graph, counts.tolist(), agents=[0])[:, 0]
     exact = ideal + counts * 3 * 2.0**-36
     assert np.all(curve >= exact)
     assert np.all(np.diff(curve) >= 0)
@@ -273,7 +273,7 @@ def test_rounding_up_holds_for_every_mechanism(name, monkeypatch):
 def test_within_finds_the_last_message_that_all_can_afford(name, share):
     plan = plan_of(name)
     whole = shown(plan.certificate)
-    arguments = (plan.algorithm, plan.problem, plan.graph)
+    arguments = (plan.algorithm, plan.task, plan.graph)
     first = shown(budget.certificate(*arguments, 1, DELTA))
     limits = (first + np.array([share, 0.95, 2.0]) * (whole - first)).tolist()
     asked, delta = limits, DELTA
@@ -301,7 +301,7 @@ def test_within_a_generous_budget_everything_can_be_sent():
         plan = plan_of(name)
         limits = shown(plan.certificate).tolist()
         delta = max(limits) if name == "ternary" else DELTA
-        assert budget.within(plan.algorithm, plan.problem, plan.graph, 20, limits, delta)[0] == 20
+        assert budget.within(plan.algorithm, plan.task, plan.graph, 20, limits, delta)[0] == 20
 
 
 def test_nothing_can_be_sent():
@@ -310,13 +310,13 @@ def test_nothing_can_be_sent():
         ValueError,
         match="nothing can be sent: agent 1 may spend epsilon = 1e-06, and its first message costs",
     ):
-        budget.within(plan.algorithm, plan.problem, plan.graph, 20, [10.0, 1e-6, 10.0], DELTA)
+        budget.within(plan.algorithm, plan.task, plan.graph, 20, [10.0, 1e-6, 10.0], DELTA)
     # All rounds are one mechanism: the first message costs as much as all of them.
     plan = plan_of("factorized")
     with pytest.raises(ValueError, match="nothing can be sent: agent 0 may spend"):
         budget.within(
             plan.algorithm,
-            plan.problem,
+            plan.task,
             plan.graph,
             20,
             [0.5 * plan.certificate.epsilon[0]] * 3,
@@ -378,7 +378,7 @@ def slow_and_obvious(
     """What the agent spends, epsilon or rho, whoever it hears in every round (the key),
     by the recursion as privacy/recursion.py prints it.
     """
-    algorithm, loss = plan.algorithm, plan.problem.loss
+    algorithm, loss = plan.algorithm, plan.task.loss
     assert isinstance(algorithm, LdpOnline)
     mu, smooth = loss.curvature
     weights = plan.graph.weights.toarray()[agent]
@@ -396,7 +396,7 @@ def slow_and_obvious(
                 total += (
                     ratio**2 / 2
                     if algorithm.mechanism == "gaussian"
-                    else math.sqrt(plan.problem.dimension) * ratio
+                    else math.sqrt(plan.task.dimension) * ratio
                 )
                 if k + 1 < plan.messages:
                     step = float(algorithm.step(k))
@@ -415,7 +415,7 @@ def slow_and_obvious(
 def test_skipping_costs_as_much_as_the_worst_of_all_patterns(mechanism, agent):
     plan = lossy({**LOSSY, "mechanism": mechanism}, steps=4)
     # A history, one new record at a time.
-    exposure = [plan.problem.change / (k + 1) for k in range(4)]
+    exposure = [plan.task.change / (k + 1) for k in range(4)]
     patterns = slow_and_obvious(plan, agent, [[True] * 4], exposure)
     assert len(patterns) == 2 ** (2 * 3)
     worst, (first, second, third) = max((cost, heard) for heard, cost in patterns.items())
@@ -452,7 +452,7 @@ def test_so_it_does_for_records_that_come_round_again(mechanism):
     table = {**LOSSY, "mechanism": mechanism, "sampling": "cyclic"}
     plan = lossy(table, steps=4, problem={**RIDGE, "records": 2})
     uses = [[k % 2 == offset for k in range(4)] for offset in range(2)]
-    patterns = slow_and_obvious(plan, 1, uses, [plan.problem.change] * 4)
+    patterns = slow_and_obvious(plan, 1, uses, [plan.task.change] * 4)
     own = plan.certificate.budgets[1]
     got = own.epsilon if mechanism == "laplace" else own.rho
     assert got is not None
@@ -514,8 +514,8 @@ def test_skipping_for_ever_has_no_certificate(mechanism):
     plan = lossy({"name": "ldp-online", "mechanism": mechanism, "noise": "50*(k+1)^0.2"}, steps=10)
     delta = plan.certificate.delta
     for found in (
-        certify(plan.algorithm, plan.problem, plan.graph, math.inf, delta=delta),
-        budget.certificate(plan.algorithm, plan.problem, plan.graph, math.inf, delta),  # type: ignore[arg-type]
+        certify(plan.algorithm, plan.task, plan.graph, math.inf, delta=delta),
+        budget.certificate(plan.algorithm, plan.task, plan.graph, math.inf, delta),  # type: ignore[arg-type]
     ):
         assert found.epsilon == [math.inf] * 3
         reasons = {b.reason for b in found.budgets}
@@ -523,7 +523,7 @@ def test_skipping_for_ever_has_no_certificate(mechanism):
             "where messages may be skipped only a number of messages can be certified"
         }
     plain = replace(plan.graph, lossy=False)
-    assert certify(plan.algorithm, plan.problem, plain, math.inf, delta=delta).finite, (
+    assert certify(plan.algorithm, plan.task, plain, math.inf, delta=delta).finite, (
         "it is the skipping that makes it infinite"
     )
 
@@ -531,7 +531,7 @@ def test_skipping_for_ever_has_no_certificate(mechanism):
 def test_the_leak_lies_between_hearing_all_and_hearing_nobody():
     plan = lossy(LOSSY, steps=5)
     for agent, account in enumerate(
-        plan.algorithm.accounts(plan.graph, i, plan.problem)[0] for i in range(3)
+        plan.algorithm.accounts(plan.graph, i, plan.task)[0] for i in range(3)
     ):
         assert isinstance(account, Account)
         least, k = account.recursion.least, np.arange(5)

@@ -89,8 +89,8 @@ def test_no_record_and_no_state_in_what_is_sent_answered_or_logged(
     monkeypatch.setattr(Agent, "_hello", answered)
     monkeypatch.setattr(privatize.Lattice, "message", noised)
     agents = run_threads(network, None)
-    for number, agent in enumerate(agents.values()):
-        private |= needles(agent.plan.problem.features[number]) | needles(agent.model)
+    for agent in agents.values():
+        private |= needles(agent.plan.records.features) | needles(agent.model)
     assert len(sent) == 36 and len(private) > 200 and answers
     public = b"".join([*sent, *answers])
     found = [needle for needle in private if needle in public]

@@ -323,9 +323,9 @@ def test_a_record_is_known_by_its_numbers(tmp_path):
             problem={"loss": "logistic", "dimension": 3, "feature_bound": 0.5, "radius": 10.0},
         )
     )
-    (one, rows), (two, same) = own(loose, 0), own(tight, 0)
-    assert not np.array_equal(one.features[0], two.features[0])
-    np.testing.assert_array_equal(rows, same)
+    one, two = own(loose, 0), own(tight, 0)
+    assert not np.array_equal(one.records.features, two.records.features)
+    np.testing.assert_array_equal(one.rows, two.rows)
 
 
 def test_records_that_come_in_another_form_are_not_known_again_and_that_is_said(

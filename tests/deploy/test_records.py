@@ -1,5 +1,5 @@
-"""An agent's own file as the problem that its algorithm sees;
-and errors that never show what is in the file.
+"""What an agent knows: the task, and its own file as records; and errors that never show what is in
+the file.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import hearsay as hs
 from hearsay.config import Config, build_problem
 from hearsay.deploy.launch import initialise
 from hearsay.deploy.plan import planned
-from hearsay.deploy.records import own_problem, read
+from hearsay.deploy.records import own, read
 from hearsay.deploy.settings import Network, load
 from hearsay.deploy.settings import read as settings
+from hearsay.problems.task import Task
 
 SECRET = 31337.25
 COUNTS = (6, 9, 4)
@@ -67,16 +68,12 @@ def test_npz_and_csv_give_the_same_problem(tmp_path, problem):
     found = []
     for suffix in (".npz", ".csv"):
         save(tmp_path, "bob", features, labels, suffix)
-        found.append(own_problem(network(tmp_path, problem, suffix=suffix), 1))
+        found.append(own(network(tmp_path, problem, suffix=suffix), 1))
     one, two = found
-    np.testing.assert_array_equal(one.features, two.features)
-    np.testing.assert_array_equal(one.labels, two.labels)
-    assert (one.loss, one.domain, one.change, one.assumptions) == (
-        two.loss,
-        two.domain,
-        two.change,
-        two.assumptions,
-    )
+    np.testing.assert_array_equal(one.records.features, two.records.features)
+    np.testing.assert_array_equal(one.records.labels, two.records.labels)
+    assert one.task.digest() == two.task.digest()
+    assert one.task.assumptions == two.task.assumptions
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".csv"])
@@ -84,31 +81,30 @@ def test_records_keep_their_order_and_are_padded_as_in_a_simulation(tmp_path, su
     features, labels = drawn(6)
     features *= 0.1  # none of them is too long
     save(tmp_path, "alice", features, labels, suffix)
-    problem = own_problem(network(tmp_path, LOGISTIC, suffix=suffix), 0)
-    assert problem.features.shape == (3, 9, 3)
-    np.testing.assert_array_equal(problem.features[0, :6], features)
-    np.testing.assert_array_equal(problem.labels[0, :6], labels)
-    assert not problem.features[0, 6:].any()
-    assert not problem.labels[0, 6:].any()
-    np.testing.assert_array_equal(problem.counts, COUNTS)
-    assert (problem.dimension, problem.agents, problem.dtype) == (3, 3, np.float64)
+    task, records, _ = own(network(tmp_path, LOGISTIC, suffix=suffix), 0)
+    assert records.features.shape == (9, 3)
+    np.testing.assert_array_equal(records.features[:6], features)
+    np.testing.assert_array_equal(records.labels[:6], labels)
+    assert not records.features[6:].any()
+    assert not records.labels[6:].any()
+    assert records.held == 6
+    np.testing.assert_array_equal(task.counts, COUNTS)
+    assert (task.dimension, task.agents, task.dtype) == (3, 3, np.float64)
 
 
 def test_only_as_many_records_as_announced_are_used(tmp_path, caplog):
     features, labels = drawn(20)
     save(tmp_path, "carol", features, labels)
-    problem = own_problem(network(tmp_path, LOGISTIC), 2)
-    assert not problem.features[2, 4:].any(), (
-        "the rest is padding, not records that nobody knows of"
-    )
-    np.testing.assert_array_equal(problem.labels[2, :4], labels[:4])
+    records = own(network(tmp_path, LOGISTIC), 2).records
+    assert not records.features[4:].any(), "the rest is padding, not records that nobody knows of"
+    np.testing.assert_array_equal(records.labels[:4], labels[:4])
     assert "carol.npz has 20 records, and net.toml says 4: the last 16 are not used" in caplog.text
 
 
 def test_long_records_are_shortened_and_the_others_left_alone(tmp_path):
     features = np.array([[0.1, 0.2, 0.3], [3.0, 4.0, 0.0], [1e200, 1e200, -1e200], [0.0, 0.0, 1.0]])
     save(tmp_path, "carol", features, np.ones(4))
-    kept = own_problem(network(tmp_path, LOGISTIC), 2).features[2, :4]
+    kept = own(network(tmp_path, LOGISTIC), 2).records.features[:4]
     np.testing.assert_array_equal(kept[[0, 3]], features[[0, 3]])
     np.testing.assert_allclose(kept[1], [0.6, 0.8, 0], rtol=1e-12)
     np.testing.assert_allclose(kept[2], np.array([1, 1, -1]) / np.sqrt(3), rtol=1e-12)
@@ -118,12 +114,12 @@ def test_long_records_are_shortened_and_the_others_left_alone(tmp_path):
 def test_labels_are_clipped_to_their_bound(tmp_path):
     save(tmp_path, "carol", np.zeros((4, 3)), [-SECRET, -1.0, 1.4, SECRET])
     np.testing.assert_array_equal(
-        own_problem(network(tmp_path, RIDGE), 2).labels[2, :4], [-1.5, -1.0, 1.4, 1.5]
+        own(network(tmp_path, RIDGE), 2).records.labels[:4], [-1.5, -1.0, 1.4, 1.5]
     )
 
 
 def test_the_bounds_are_in_the_certificate_as_enforced(tmp_path):
-    problem = own_problem(network(tmp_path, RIDGE), None)
+    problem = own(network(tmp_path, RIDGE), None).task
     assert [a.kind for a in problem.assumptions] == ["enforced"]
     assert (
         "l2 norm above 2 down to it and clips labels to 1.5 in size" in problem.assumptions[0].text
@@ -134,21 +130,23 @@ def test_the_bounds_are_in_the_certificate_as_enforced(tmp_path):
 def test_whole_numbers_and_single_precision_are_read_as_float64(tmp_path):
     for kind in (np.int64, np.float32, np.uint8, bool):
         save(tmp_path, "carol", np.eye(3)[[0, 1, 2, 0]].astype(kind), np.array([0, 1, 1, 0], kind))
-        problem = own_problem(network(tmp_path, LOGISTIC), 2)
-        assert problem.features.dtype == problem.labels.dtype == np.float64
-        np.testing.assert_array_equal(problem.labels[2, :4], [0, 1, 1, 0])
+        records = own(network(tmp_path, LOGISTIC), 2).records
+        assert records.features.dtype == records.labels.dtype == np.float64
+        np.testing.assert_array_equal(records.labels[:4], [0, 1, 1, 0])
 
 
 @pytest.mark.parametrize("agent", [0, 1, 2, None])
-def test_other_agents_records_take_no_memory_and_none_are_read(tmp_path, agent):
+def test_only_an_agents_own_file_is_read_and_there_is_no_room_for_others(tmp_path, agent):
     if agent is not None:
         save(tmp_path, NAMES[agent], *drawn(9))
-    problem = own_problem(network(tmp_path, LOGISTIC), agent)  # the other files do not exist
-    for array in (problem.features, problem.labels):
-        assert array.shape[0] == 3
-        assert array.strides[0] == 0
-        assert all(np.shares_memory(array[0], array[j]) for j in (1, 2))
-        assert not array.flags.writeable
+    found = own(network(tmp_path, LOGISTIC), agent)  # the other files do not exist
+    assert type(found.task) is Task
+    if agent is None:
+        assert found.records is None
+        assert found.rows.shape == (0, 32)
+    else:
+        assert found.records.features.shape == (9, 3)
+        assert found.rows.shape == (COUNTS[agent], 32)
 
 
 def test_the_plan_of_nobody_is_that_of_everybody(tmp_path):
@@ -170,9 +168,7 @@ def test_another_file_may_be_given_on_the_command_line(tmp_path):
     found = network(tmp_path, LOGISTIC)
     found.config.privacy["epsilon"] = 3.0  # type: ignore[index]
     found.config.run["steps"] = 5  # type: ignore[index]
-    np.testing.assert_array_equal(
-        planned(found, 0, elsewhere).problem.features[0, :6], features * 0.1
-    )
+    np.testing.assert_array_equal(planned(found, 0, elsewhere).records.features[:6], features * 0.1)
 
 
 @pytest.mark.parametrize(("data", "partition"), [("digits", "iid"), ("breast-cancer", "dominant")])
@@ -188,10 +184,10 @@ def test_dealt_out_files_are_the_simulators_problem(tmp_path, data, partition):
         radius=found.config.problem["radius"],
     )
     for agent in range(5):
-        problem = own_problem(found, agent)
-        np.testing.assert_array_equal(problem.counts, simulated.counts)
-        np.testing.assert_array_equal(problem.features[agent], simulated.features[agent])
-        np.testing.assert_array_equal(problem.labels[agent], simulated.labels[agent])
+        problem, records, _ = own(found, agent)
+        assert problem.digest() == simulated.task.digest()
+        np.testing.assert_array_equal(records.features, simulated.features[agent])
+        np.testing.assert_array_equal(records.labels, simulated.labels[agent])
         assert (problem.loss, problem.domain, problem.arrivals, problem.change, problem.seed) == (
             simulated.loss, simulated.domain, simulated.arrivals, simulated.change, simulated.seed,
         )  # fmt: skip
@@ -206,10 +202,10 @@ def test_images_from_a_file_stay_bytes(tmp_path):
     features, labels = pixels(9)
     for shape in ((9, 4, 4, 1), (9, 16), (9, 4, 4)):
         save(tmp_path, "bob", features.reshape(shape), labels)
-        problem = own_problem(network(tmp_path, NEURAL), 1)
-        assert problem.features.dtype == np.uint8
-        np.testing.assert_array_equal(problem.features[1], features)
-        np.testing.assert_array_equal(problem.labels[1], labels)
+        problem, records, _ = own(network(tmp_path, NEURAL), 1)
+        assert records.features.dtype == np.uint8
+        np.testing.assert_array_equal(records.features, features)
+        np.testing.assert_array_equal(records.labels, labels)
     images = hs.problems.Images("x", features, labels, features[:0], labels[:0], 3)
     simulated = build_problem(Config({"loss": "neural", "model": "mlp"}), data=images, agents=1)
     assert (problem.dimension, problem.loss) == (simulated.dimension, simulated.loss)
@@ -219,18 +215,19 @@ def test_images_from_a_file_stay_bytes(tmp_path):
 def test_a_csv_of_bytes_means_the_same(tmp_path):
     features, labels = pixels(9)
     save(tmp_path, "bob", features, labels, ".csv")
-    problem = own_problem(network(tmp_path, NEURAL, suffix=".csv"), 1)
-    assert problem.features.dtype == np.uint8
-    np.testing.assert_array_equal(problem.features[1], features)
+    records = own(network(tmp_path, NEURAL, suffix=".csv"), 1).records
+    assert records.features.dtype == np.uint8
+    np.testing.assert_array_equal(records.features, features)
 
 
 def test_records_of_any_shape_as_plain_numbers(tmp_path):
     features, labels = pixels(9)
     for given in (features, features / 7):
         save(tmp_path, "bob", given, labels)
-        problem = own_problem(network(tmp_path, {**NEURAL, "bytes": False}), 1)
-        assert problem.features.dtype == np.float64
-        np.testing.assert_array_equal(problem.features[1], given)
+        task, records, _ = own(network(tmp_path, {**NEURAL, "bytes": False}), 1)
+        assert not task.bytes
+        assert records.features.dtype == np.float64
+        np.testing.assert_array_equal(records.features, given)
 
 
 @pytest.mark.parametrize("bad", [0.5, -1.0, 256.0, SECRET])
@@ -239,7 +236,7 @@ def test_numbers_that_are_no_bytes(tmp_path, bad):
     wrong = features.astype(float)
     wrong[4, 0, 0, 0] = bad
     save(tmp_path, "bob", wrong, labels)
-    said = refused(lambda: own_problem(network(tmp_path, NEURAL), 1))
+    said = refused(lambda: own(network(tmp_path, NEURAL), 1))
     assert (
         "features must be whole numbers from 0 to 255 (or bytes = false in [problem]), and row"
         " 4 has" in said
@@ -251,7 +248,7 @@ def test_classes_that_there_are_not(tmp_path, bad):
     features, labels = pixels(9)
     save(tmp_path, "bob", features, np.where(np.arange(9) == 2, bad, labels))
     assert (
-        refused(lambda: own_problem(network(tmp_path, NEURAL), 1))
+        refused(lambda: own(network(tmp_path, NEURAL), 1))
         == "labels must be 0 to 2, and that of row 2 is not"
     )
 
@@ -264,13 +261,13 @@ def test_public_data_gives_everybody_its_share():
     }
     found = settings(tables, Path("/nowhere"))
     whole = hs.problems.ridge(agents=3, records=12, dimension=2, seed=4)
-    np.testing.assert_array_equal(own_problem(found, None).features, whole.features)
+    assert own(found, None).records is None
     for agent in range(3):
-        problem = own_problem(found, agent)
-        np.testing.assert_array_equal(problem.features[agent], whole.features[agent])
-        np.testing.assert_array_equal(problem.labels[agent], whole.labels[agent])
-        np.testing.assert_array_equal(problem.counts, whole.counts)
-        assert problem.features.strides[0] == 0, "nobody else's records are at hand"
+        task, records, _ = own(found, agent)
+        assert task.digest() == whole.task.digest()
+        np.testing.assert_array_equal(records.features, whole.features[agent])
+        np.testing.assert_array_equal(records.labels, whole.labels[agent])
+        assert records.features.base is None, "nobody else's records are held on to"
 
 
 def test_public_streams_have_no_records_to_take_out():
@@ -279,9 +276,9 @@ def test_public_streams_have_no_records_to_take_out():
         "agents": {name: {"endpoint": f"tcp/127.0.0.1:{7000 + i}"} for i, name in enumerate(NAMES)},
         "problem": {"loss": "estimation"},
     }
-    problem = own_problem(settings(tables, Path("/nowhere")), 1)
-    assert problem.agents == 3
-    assert problem.stream is not None
+    task, records, rows = own(settings(tables, Path("/nowhere")), 1)
+    assert (task.agents, task.endless, len(rows)) == (3, True, 1)
+    assert records.target.shape == (6,)
 
 
 @pytest.mark.parametrize(
@@ -301,7 +298,7 @@ def test_what_no_file_can_say_must_be_given(tmp_path, problem, key):
         ValueError,
         match=rf"{key} in \[problem\] must be given where agents read files of their own",
     ):
-        own_problem(network(tmp_path, missing), None)
+        own(network(tmp_path, missing), None)
 
 
 @pytest.mark.parametrize(
@@ -326,7 +323,7 @@ def test_what_no_file_can_say_must_be_given(tmp_path, problem, key):
 )
 def test_wrong_keys_of_the_problem(tmp_path, replaced, message):
     with pytest.raises(ValueError, match=message):
-        own_problem(network(tmp_path, {**LOGISTIC, **replaced}), None)
+        own(network(tmp_path, {**LOGISTIC, **replaced}), None)
 
 
 def refused(call: Any) -> str:
@@ -448,7 +445,7 @@ if np.finfo(np.longdouble).max > np.finfo(np.float64).max:
 def test_bad_records_are_refused_and_not_quoted(tmp_path, what):
     features, labels, message = BAD[what]
     save(tmp_path, "bob", features, labels)
-    assert re.search(message, refused(lambda: own_problem(network(tmp_path, LOGISTIC), 1)))
+    assert re.search(message, refused(lambda: own(network(tmp_path, LOGISTIC), 1)))
 
 
 def as_npy() -> bytes:

@@ -24,9 +24,10 @@ from hearsay.privacy import AgentBudget, Certificate
 from hearsay.privacy.calibrate import cost
 from hearsay.privacy.certificate import show, show_horizon
 from hearsay.privacy.recursion import Assumption, message_costs
+from hearsay.problems import Problem, ridge
+from hearsay.problems.data.records import Records
 from hearsay.problems.losses.domains import Ball
 from hearsay.problems.losses.linear import Squared
-from hearsay.problems.problem import Problem, ridge
 from hearsay.problems.sampling.samplers import Batch, Fresh, Resample
 from hearsay.schedules import Constant, PowerLaw
 
@@ -297,11 +298,11 @@ def test_clip_bound_holds_for_a_memoryless_state_with_a_regulariser():
         "pair",
         loss,
         Ball(10.0),
-        features,
-        np.zeros((2, 1)),
+        features.shape[2:],
         np.array([1, 1]),
-        features[0],
-        np.zeros(1),
+        records=Records(features, np.zeros((2, 1)), np.array([1, 1])),
+        test_features=features[0],
+        test_labels=np.zeros(1),
     )
     algorithm = Dsgd(step=Constant(step), noise=Constant(1.0), sampling=Resample())
     accounts = algorithm.accounts(ring(2), 0, problem)

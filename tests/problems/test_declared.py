@@ -14,8 +14,7 @@ import pytest
 import hearsay as hs
 from hearsay.audit.brute_force import Transcript, replay
 from hearsay.certification import spent_after
-from hearsay.problems import Ball, Box, HalfSquared
-from hearsay.problems.problem import Declared, Problem
+from hearsay.problems import Ball, Box, Declared, HalfSquared, Problem
 from hearsay.problems.sampling.samplers import Records
 
 INF = math.inf
@@ -86,12 +85,12 @@ def test_no_transcript_lengthens_a_declared_change(name):
         "one",
         HalfSquared(INF, 0.0, INF),
         Box(-1.0, 1.0),
-        features,
-        labels,
+        features.shape[2:],
         np.ones(3),
-        features[0],
-        labels[0],
         declared=Declared(0.2),
+        records=Records(features, labels, np.ones(3)),
+        test_features=features[0],
+        test_labels=labels[0],
     )
     algorithm = hs.REGISTRY[name](
         step=hs.Constant(0.7), noise=hs.Constant(1.0), mechanism="laplace", sampling=hs.Cyclic()
@@ -176,12 +175,12 @@ def test_frozen_is_no_guarantee_for_records():
         "attack",
         HalfSquared(INF, 0.0, INF),
         Box(-1e5, 1e5),
-        features,
-        labels,
+        features.shape[2:],
         np.full(3, total),
-        features[0],
-        labels[0],
         declared=Declared(0.2, True),
+        records=Records(features, labels, np.full(3, total)),
+        test_features=features[0],
+        test_labels=labels[0],
     )
     first = Records(jnp.asarray(features[1]), jnp.asarray(labels[1]), jnp.asarray(total, jnp.int32))
     second = first._replace(labels=first.labels.at[0].add(0.2 / length))

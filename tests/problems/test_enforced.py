@@ -89,12 +89,12 @@ def test_records_that_the_bounds_do_not_speak_of():
     far = problem.features.copy()
     far[0, 0] *= 100
     with pytest.raises(ValueError, match="features must be within the loss's feature_bound 1"):
-        replace(problem, features=far)
+        replace(problem, records=problem.records._replace(features=far))
     with pytest.raises(ValueError, match="labels must be between 0 and 1"):
-        replace(problem, labels=problem.labels - 1)
+        replace(problem, records=problem.records._replace(labels=problem.labels - 1))
     far[0, 0, 0] = np.nan
     with pytest.raises(ValueError, match="must be finite"):
-        replace(problem, features=far)
+        replace(problem, records=problem.records._replace(features=far))
     with pytest.raises(ValueError, match="read-only"):
         problem.features[0, 0] = 100
 

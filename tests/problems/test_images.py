@@ -160,4 +160,4 @@ def test_a_dominant_class_is_paper_p1s_split():
 def test_the_problem_keeps_bytes():
     problem = hs.problems.neural("digits", model="mlp", agents=3)
     assert problem.features.dtype == np.uint8 and problem.records.features.dtype == np.uint8
-    assert problem.records.dtype == problem.dtype
+    assert problem.device_records.dtype == problem.dtype

@@ -58,7 +58,7 @@ def test_arrived_counts_what_each_agent_has_seen():
 
 
 def test_device_arrays_follow_the_precision_of_jax():
-    records = logistic(data(), agents=3).records
+    records = logistic(data(), agents=3).device_records
     assert records.features.dtype == records.labels.dtype == jnp.float64
     assert records.held.tolist() == [11, 11, 10]
 
@@ -68,7 +68,7 @@ def test_errors_name_their_argument(make):
     given = data()
     with pytest.raises(
         ValueError,
-        match="per_step must be at most the records of every agent, got 11 and agent 2 holds 10",
+        match="per_step must be at most the 10 records of agent 2, got 11",
     ):
         make(given, agents=3, per_step=11)
     with pytest.raises(ValueError, match="per_step must be at least 1, got 0"):

@@ -250,7 +250,11 @@ def test_large_network(run, tmp_path):
     wide = replace(
         run,
         algorithm=hs.ldp_online(),
-        problem=replace(problem, loss=run.problem.loss, labels=1.0 * (problem.labels > 0)),
+        problem=replace(
+            problem,
+            records=problem.records._replace(labels=1.0 * (problem.labels > 0)),
+            loss=run.problem.loss,
+        ),
         graph=graph,
         certificate=cert,
         raw=raw,

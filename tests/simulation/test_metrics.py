@@ -93,7 +93,7 @@ def measured(problem: Problem, models: np.ndarray, step: int, best, watched=None
     return measure(
         jnp.asarray(models),
         jnp.asarray(watched),
-        problem.records,
+        problem.device_records,
         jnp.asarray(problem.arrived(step)),
         jnp.asarray(best.params),
         jnp.asarray(best.value),

@@ -327,7 +327,11 @@ def test_an_infinite_budget_is_not_within_any(whole):
 
 
 def test_a_fresh_stream_ends_with_the_shortest_agent():
-    problem = replace(PROBLEM, counts=np.array([40, 23, 30]))
+    problem = replace(
+        PROBLEM,
+        records=PROBLEM.records._replace(held=np.array([40, 23, 30])),
+        counts=np.array([40, 23, 30]),
+    )
     run = simulate(replace(ALGORITHM, sampling=hs.Fresh()), problem, every=11)
     assert run.steps.tolist() == [0, 11]
     assert run.stopped == "the stream of agent 1 ran dry after 11 steps"
@@ -388,7 +392,7 @@ def test_a_head_start_is_in_the_first_gradient_and_the_first_budget():
 
 def test_spread_starts_agents_apart_and_inside_the_domain():
     def points(problem, spread):
-        setting = engine.Setting(problem.records, None, None, None)
+        setting = engine.Setting(problem.device_records, None, None, None)
         compiled = program(ALGORITHM, problem)
         carry = engine.start(compiled, problem, setting, range(200), spread)
         np.testing.assert_array_equal(carry.readout, carry.states.params)

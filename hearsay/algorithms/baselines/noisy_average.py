@@ -18,8 +18,8 @@ import jax
 from hearsay.base import Algorithm, Inbox, Magnitudes, Message, Noise, Private, State
 from hearsay.graphs import Graph
 from hearsay.privacy.recursion import MEMORYLESS, Release
-from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Cyclic, Sampling
+from hearsay.problems.task import Task
 from hearsay.schedules import Constant, PowerLaw, Schedule
 
 
@@ -52,7 +52,7 @@ class NoisyAverage(Algorithm):
             step=self.step, coupling=Constant(1.0), tracking=Constant(0.0), resolution=0.0
         )
 
-    def check(self, graph: Graph, problem: Problem) -> None:
+    def check(self, graph: Graph, problem: Task) -> None:
         super().check(graph, problem)
         graph.require_symmetric()
         graph.require_row_sums_below(

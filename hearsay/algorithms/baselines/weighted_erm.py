@@ -22,8 +22,8 @@ from hearsay.algorithms.noisy_gradient import NoisyGradient, Pending
 from hearsay.base import Inbox, Magnitudes, Message, Noise
 from hearsay.graphs import Graph
 from hearsay.problems.losses.domains import Domain
-from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Cyclic, Sampling
+from hearsay.problems.task import Task
 from hearsay.schedules import Constant, PowerLaw, Product, Schedule, below_one
 
 
@@ -95,7 +95,7 @@ class WeightedErm(NoisyGradient):
             given = np.ones(agents) if np.any(first == 0) else first**-2
         return given / given.mean()
 
-    def check(self, graph: Graph, problem: Problem) -> None:
+    def check(self, graph: Graph, problem: Task) -> None:
         super().check(graph, problem)
         if self.weights is not None and len(self.weights) != graph.agents:
             require.fail(

@@ -32,7 +32,7 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.algorithms.theory.findings import Finding, below
 from hearsay.graphs import Graph
-from hearsay.problems.problem import Problem
+from hearsay.problems.task import Task
 
 if TYPE_CHECKING:
     from hearsay.algorithms.correlated_federated import CorrelatedFederated
@@ -206,7 +206,7 @@ def static_rate(
     return Terms(order, drift, order * price, order * variation / rounds)
 
 
-def gradient_bound(problem: Problem) -> float:
+def gradient_bound(problem: Task) -> float:
     """B_g: the length of one record's gradient at most, over the ball, its regulariser included."""
     loss, reach = problem.linear, problem.domain.reach(problem.dimension)
     margin = loss.feature_bound * reach
@@ -221,7 +221,7 @@ def gradient_bound(problem: Problem) -> float:
 
 @require.plain_arguments
 def bound_of(
-    algorithm: CorrelatedFederated, problem: Problem, variation: float, distance: float
+    algorithm: CorrelatedFederated, problem: Task, variation: float, distance: float
 ) -> Terms:
     """Lemma IV.9 for an instance; (39) where its noise is independent.
     variation and distance come from the data.
@@ -255,7 +255,7 @@ def _variance(algorithm: CorrelatedFederated, agents: int) -> float:
 
 
 def correlated_federated(
-    algorithm: CorrelatedFederated, graph: Graph, problem: Problem
+    algorithm: CorrelatedFederated, graph: Graph, problem: Task
 ) -> list[Finding]:
     """What can be said before the data are known.
 
@@ -321,7 +321,7 @@ def correlated_federated(
     return found
 
 
-def _unclipped(problem: Problem) -> float:
+def _unclipped(problem: Task) -> float:
     """The longest gradient of the data without the clip."""
     return problem.linear.unclipped_change(problem.domain.reach(problem.dimension)) / 2
 
@@ -342,7 +342,7 @@ def _sensitivity(algorithm: CorrelatedFederated, smoothness: float) -> list[Find
     ]
 
 
-def _lemma(algorithm: CorrelatedFederated, problem: Problem, premises: list[Finding]) -> Finding:
+def _lemma(algorithm: CorrelatedFederated, problem: Task, premises: list[Finding]) -> Finding:
     name = (
         "Corollary IV.11, bound (39)"
         if algorithm.factorization == "identity"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hearsay import _validate as require
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
-from hearsay.problems.problem import Problem
+from hearsay.problems.task import Task
 
 
 class Finding(NamedTuple):
@@ -22,7 +22,7 @@ class Finding(NamedTuple):
     margin: float | None = None
 
 
-def findings(algorithm: Algorithm, graph: Graph, problem: Problem) -> list[Finding]:
+def findings(algorithm: Algorithm, graph: Graph, problem: Task) -> list[Finding]:
     """What the source paper's theory says of this configuration."""
     if not math.isfinite(problem.smoothness[1]):
         text = (

@@ -13,14 +13,14 @@ from hearsay.algorithms.theory.exponents import (
 from hearsay.algorithms.theory.findings import Finding, below
 from hearsay.algorithms.theory.two_time_scales import LASTS, Form, Laws, two_time_scales
 from hearsay.graphs import Graph
-from hearsay.problems.problem import Problem
+from hearsay.problems.task import Task
 
 if TYPE_CHECKING:
     from hearsay.algorithms.gradient_perturbation import GradientPerturbation
 
 
 def gradient_perturbation(
-    algorithm: GradientPerturbation, graph: Graph, problem: Problem
+    algorithm: GradientPerturbation, graph: Graph, problem: Task
 ) -> list[Finding]:
     """The findings about one configuration."""
     form = Form(

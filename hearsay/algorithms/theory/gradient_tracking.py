@@ -51,8 +51,8 @@ from hearsay.algorithms.theory.tracking_constants import (
     step_limits,
 )
 from hearsay.graphs import Graph
-from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Fresh, Resample, Sampling, Subset
+from hearsay.problems.task import Task
 from hearsay.schedules import Constant, PowerLaw, Schedule
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 LARGEST = 300  # agents up to which dense singular values take no noticeable time
 
 
-def gradient_tracking(algorithm: GradientTracking, graph: Graph, problem: Problem) -> list[Finding]:
+def gradient_tracking(algorithm: GradientTracking, graph: Graph, problem: Task) -> list[Finding]:
     """What can be said of an instance."""
     found = assumptions(algorithm.sampling, graph, problem)
     values = [_value(law) for law in (algorithm.coupling, algorithm.tracking, algorithm.step)]
@@ -80,14 +80,14 @@ def gradient_tracking(algorithm: GradientTracking, graph: Graph, problem: Proble
     return [*found, Finding("Theorems 1-5", False, detail)]
 
 
-def assumptions(sampling: Sampling, graph: Graph, problem: Problem) -> list[Finding]:
+def assumptions(sampling: Sampling, graph: Graph, problem: Task) -> list[Finding]:
     """What all theorems of the paper ask of the problem, the graphs and the sampler."""
     return [*_premises(graph, problem), _draws(sampling)]
 
 
 @require.plain_arguments
 def s1_findings(
-    horizon: int, a: Exponents, p: Exponents, noise: NoiseExponents, graph: Graph, problem: Problem
+    horizon: int, a: Exponents, p: Exponents, noise: NoiseExponents, graph: Graph, problem: Task
 ) -> list[Finding]:
     """Scheme (S1) as `scheme_s1(horizon, a=a, p=p, noise=noise)` builds it: Assumptions 1-4,
     Theorems 1, 2 and 4, Corollary 1 (i), Remark 22.
@@ -144,7 +144,7 @@ def s2_findings(
     growth: float,
     noise: NoiseExponents,
     graph: Graph,
-    problem: Problem,
+    problem: Task,
 ) -> list[Finding]:
     """Scheme (S2) as `scheme_s2(horizon, ...)` builds it: Assumptions 1-3 and 5, Theorems 1,
     3 and 5, Corollary 1 (ii), Remark 22.
@@ -170,7 +170,7 @@ def s2_findings(
     ]  # fmt: skip
 
 
-def _premises(graph: Graph, problem: Problem) -> list[Finding]:
+def _premises(graph: Graph, problem: Task) -> list[Finding]:
     spread, gather = graph.roots()
     mu, smooth = problem.smoothness
     found = [
@@ -214,7 +214,7 @@ def _positive(steps: Steps) -> Steps:
     return Steps._make(require.positive(name, value) for name, value in steps._asdict().items())
 
 
-def _about(graph: Graph, problem: Problem, premises: list[Finding]) -> list[Finding]:
+def _about(graph: Graph, problem: Task, premises: list[Finding]) -> list[Finding]:
     """Why the constants are not to be had, if they are not."""
     if graph.agents == 1 or graph.agents > LARGEST:
         detail = (
@@ -231,7 +231,7 @@ def _about(graph: Graph, problem: Problem, premises: list[Finding]) -> list[Find
 
 
 def _constant_steps(
-    steps: Steps, graph: Graph, problem: Problem, premises: list[Finding]
+    steps: Steps, graph: Graph, problem: Task, premises: list[Finding]
 ) -> list[Finding]:
     """Lemma 1, the bounds of Assumption 5, and what they are there for."""
     if about := _about(graph, problem, premises):
@@ -311,7 +311,7 @@ def _lemma_1(steps: Steps, graph: Graph, c: Constants, printed: Constants) -> li
 
 
 def _assumption_5(
-    steps: Steps, graph: Graph, c: Constants, printed: Constants, problem: Problem
+    steps: Steps, graph: Graph, c: Constants, printed: Constants, problem: Task
 ) -> list[Finding]:
     alpha, beta, gamma = steps
     mu, smooth = problem.smoothness
@@ -365,7 +365,7 @@ def _small(sums: np.ndarray, r: float) -> float:
 
 
 def _s1_bounds(
-    horizon: int, a: Exponents, p: Exponents, graph: Graph, problem: Problem, steps: Steps
+    horizon: int, a: Exponents, p: Exponents, graph: Graph, problem: Task, steps: Steps
 ) -> list[Finding]:
     """Lemma 1 at this K, Assumption 4's bounds on a_1, a_2, a_3, and the K that the proof
     of Theorem 2 starts from.
@@ -478,7 +478,7 @@ def _heard(theorem: str, steps: Steps, graph: Graph) -> list[Finding]:
     return found
 
 
-def _records(theorem: str, law: float, problem: Problem) -> Finding:
+def _records(theorem: str, law: float, problem: Task) -> Finding:
     size = math.floor(law) + 1 if law < math.inf else law
     text = (
         "m_K different records of every agent (a fixed data set ends the growth of m_K, and of K"

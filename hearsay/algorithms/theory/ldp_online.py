@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from hearsay import _validate as require
 from hearsay.algorithms.theory.findings import Finding, below
 from hearsay.graphs import Graph
-from hearsay.problems.problem import Problem
+from hearsay.problems.task import Task
 from hearsay.schedules import Constant, PowerLaw
 
 if TYPE_CHECKING:
     from hearsay.algorithms.ldp_online import LdpOnline
 
 
-def ldp_online(algorithm: LdpOnline, graph: Graph, problem: Problem) -> list[Finding]:
+def ldp_online(algorithm: LdpOnline, graph: Graph, problem: Task) -> list[Finding]:
     """Assumptions 2 and 4 and Theorems 1-5 of paper P1."""
     second, smallest = graph.coupling_eigenvalues
     findings = [
@@ -85,7 +85,7 @@ def rate(u: float, v: float, grow: float) -> float:
 
 
 def _strongly_convex(
-    problem: Problem,
+    problem: Task,
     second: float,
     smallest: float,
     step0: float,
@@ -128,7 +128,7 @@ def _strongly_convex(
 
 
 def _convex(
-    problem: Problem,
+    problem: Task,
     second: float,
     smallest: float,
     step0: float,
@@ -173,7 +173,7 @@ def _convex(
 
 
 def _private(
-    algorithm: LdpOnline, problem: Problem, noise: tuple, u: float, v: float
+    algorithm: LdpOnline, problem: Task, noise: tuple, u: float, v: float
 ) -> list[Finding]:
     slowest = min(s.exponent for s in noise)
     if algorithm.feedback:

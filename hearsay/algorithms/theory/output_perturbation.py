@@ -19,14 +19,14 @@ from hearsay.algorithms.theory.exponents import (
 from hearsay.algorithms.theory.findings import Finding, below
 from hearsay.algorithms.theory.two_time_scales import LASTS, Form, Laws, two_time_scales
 from hearsay.graphs import Graph
-from hearsay.problems.problem import Problem
+from hearsay.problems.task import Task
 
 if TYPE_CHECKING:
     from hearsay.algorithms.output_perturbation import OutputPerturbation
 
 
 def output_perturbation(
-    algorithm: OutputPerturbation, graph: Graph, problem: Problem
+    algorithm: OutputPerturbation, graph: Graph, problem: Task
 ) -> list[Finding]:
     """The findings about one configuration."""
     form = Form(

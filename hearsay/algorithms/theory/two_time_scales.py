@@ -28,8 +28,8 @@ from hearsay.algorithms.theory.exponents import (
 from hearsay.algorithms.theory.findings import Finding, below
 from hearsay.algorithms.theory.onset import first_step
 from hearsay.graphs import Graph
-from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Fresh, Resample, Sampling, Sized, Subset
+from hearsay.problems.task import Task
 from hearsay.schedules import Constant, PowerLaw, SampleSize, Schedule
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ LASTS = "finite for ever, by the paper's formula"
 
 
 def two_time_scales(
-    form: Form, algorithm: OutputPerturbation | GradientPerturbation, graph: Graph, problem: Problem
+    form: Form, algorithm: OutputPerturbation | GradientPerturbation, graph: Graph, problem: Task
 ) -> list[Finding]:
     """The findings about one of the two algorithms."""
     premises = [*_objective(problem), _draws(algorithm.sampling, problem), *_graph(graph)]
@@ -90,7 +90,7 @@ class Laws(NamedTuple):
     alike: bool  # one scale of step and coupling, one shift of all
 
 
-def _laws(algorithm: OutputPerturbation | GradientPerturbation, problem: Problem) -> Laws | None:
+def _laws(algorithm: OutputPerturbation | GradientPerturbation, problem: Task) -> Laws | None:
     sampling, scales = algorithm.sampling, algorithm.noise
     history = PowerLaw(1.0, 1.0)  # it grows by as much at every step
     size = (sampling.size if isinstance(sampling, Sized) else history) or Constant(
@@ -126,7 +126,7 @@ def _law(schedule: Schedule) -> PowerLaw | None:
     return law.upper() if isinstance(law, (Constant, PowerLaw)) else None
 
 
-def _objective(problem: Problem) -> list[Finding]:
+def _objective(problem: Task) -> list[Finding]:
     mu, largest = problem.smoothness
     found = [
         below("Assumption 1, strong convexity", 0.0, mu, "mu of every agent's objective"),
@@ -141,7 +141,7 @@ def _objective(problem: Problem) -> list[Finding]:
     return found
 
 
-def _draws(sampling: Sampling, problem: Problem) -> Finding:
+def _draws(sampling: Sampling, problem: Task) -> Finding:
     anew, finite = (
         isinstance(sampling, (Fresh, Subset, Resample)),
         bool(np.isfinite(problem.counts).all()),
@@ -192,7 +192,7 @@ def _graph(graph: Graph) -> list[Finding]:
 
 
 def _limit(
-    form: Form, laws: Laws, graph: Graph, problem: Problem, premises: list[Finding]
+    form: Form, laws: Laws, graph: Graph, problem: Task, premises: list[Finding]
 ) -> list[Finding]:
     """Assumption 4 or 5, and Theorem 3 or 6 from the first step on at which its bounds hold:
     the past before it is a start like any other.
@@ -254,7 +254,7 @@ def _limit(
     ]
 
 
-def _rates(form: Form, laws: Laws, problem: Problem, premises: list[Finding]) -> list[Finding]:
+def _rates(form: Form, laws: Laws, problem: Task, premises: list[Finding]) -> list[Finding]:
     """Theorem 4 or 7. Noise that falls is O(k^0)."""
     name, mu = form.rates, problem.smoothness[0]
     alpha, beta, eta = laws.alpha, laws.beta, max(0.0, laws.eta)

@@ -131,6 +131,29 @@ def from_arrays(
     Without `label_bound` the task is classification and labels must be 0 or 1. With it labels may
     be any real number and are clipped to [-label_bound, label_bound].
     """
+    features, labels, bounds = _within(features, labels, feature_bound, label_bound)
+    return Dataset(name, *_split(features, labels, test_fraction, seed), *bounds)
+
+
+def in_order(
+    features: Any,
+    labels: Any,
+    *,
+    name: str = "custom",
+    feature_bound: float | None = None,
+    label_bound: float | None = None,
+) -> Dataset:
+    """As `from_arrays`, with the records in the order in which they are given and none set aside:
+    one agent's own.
+    """
+    features, labels, bounds = _within(features, labels, feature_bound, label_bound)
+    return Dataset(name, features, labels, features[:0], labels[:0], *bounds)
+
+
+def _within(
+    features: Any, labels: Any, feature_bound: float | None, label_bound: float | None
+) -> tuple[np.ndarray, np.ndarray, tuple[float, float, str, str]]:
+    """Records brought within their bounds; the bounds, and why they hold."""
     if feature_bound is None:
         raise ValueError(
             "feature_bound must be given, got None: it must hold for every record that could have"
@@ -147,8 +170,8 @@ def from_arrays(
     else:
         labels = np.clip(labels, -label_bound, label_bound)
         reason += f", and labels are clipped to {label_bound} in size"
-    parts = _split(shorten(features, feature_bound), labels, test_fraction, seed)
-    return Dataset(name, *parts, feature_bound, label_bound, "enforced", f"{reason}.")
+    bounds = (feature_bound, label_bound, "enforced", f"{reason}.")
+    return shorten(features, feature_bound), labels, bounds
 
 
 def linear_stream(

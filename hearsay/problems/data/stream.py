@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from hearsay.mechanisms import MECHANISMS
+from hearsay.problems.data.records import array_digest
 from hearsay.problems.losses.domains import shortened
 
 
@@ -30,12 +32,33 @@ class Stream(NamedTuple):
     bound: Any
 
     @property
+    def agents(self) -> int:
+        return len(self.factor)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one record's features."""
+        return (self.dimension,)
+
+    @property
     def dimension(self) -> int:
         return self.target.shape[-1]
 
     @property
     def dtype(self) -> jnp.dtype:
         return self.factor.dtype
+
+    def of(self, agent: int) -> Stream:
+        """One agent's, in arrays of its own."""
+        return Stream(*(np.array(part[agent]) for part in self))
+
+    def placed(self, dtype: jnp.dtype) -> Stream:
+        """On the device, as numbers of that type."""
+        return Stream(*(jnp.asarray(part, dtype) for part in self))
+
+    def digest(self) -> str:
+        """By which to know the same stream again."""
+        return array_digest(self)
 
     def draw(self, key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
         """That many records from a key: features (count, d) and labels (count,)."""

@@ -18,27 +18,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from hearsay.problems.data.records import Records
 from hearsay.problems.losses.linear import LinearLoss, Loss
 
 # Records per pass: wide enough for fast products, narrow enough that early steps stay cheap.
 BLOCK = 256
-
-
-class Records(NamedTuple):
-    """One agent's data: features (most, d), labels (most,), and how many of the rows are real."""
-
-    features: jax.Array
-    labels: jax.Array
-    held: jax.Array
-
-    @property
-    def dimension(self) -> int:
-        return self.features.shape[-1]
-
-    @property
-    def dtype(self) -> jnp.dtype:
-        """Of the numbers that are computed with; features may be bytes."""
-        return self.labels.dtype
 
 
 class Window(NamedTuple):

@@ -1,0 +1,89 @@
+"""The private part of a problem: the records that agents hold, as arrays.
+
+They leave this type in two ways only: to the device, where batches are formed from them, and as a
+digest. What is public of them (their shape, how many each agent has) is in a Task.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+
+class Records(NamedTuple):
+    """features (most, ...), labels (most,) and how many of the rows are held, of one agent; with a
+    leading axis of agents those of all of them.
+
+    Rows are in order of arrival; those past `held` are padding, so that all agents have as many.
+    """
+
+    features: Any
+    labels: Any
+    held: Any
+
+    @property
+    def agents(self) -> int:
+        return len(self.features)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one record, where there is an axis of agents."""
+        return tuple(self.features.shape[2:])
+
+    @property
+    def dimension(self) -> int:
+        return self.features.shape[-1]
+
+    @property
+    def dtype(self) -> jnp.dtype:
+        """Of the numbers that are computed with; features may be bytes."""
+        return self.labels.dtype
+
+    def of(self, agent: int) -> Records:
+        """One agent's, in arrays of its own: the others' are not held on to."""
+        return Records(*(np.array(part[agent]) for part in self))
+
+    def placed(self, dtype: jnp.dtype) -> Records:
+        """On the device, as numbers of that type."""
+        return Records(
+            as_features(self.features, dtype),
+            jnp.asarray(self.labels, dtype),
+            jnp.asarray(self.held, jnp.int32),
+        )
+
+    def digest(self) -> str:
+        """By which to know the same records again."""
+        return array_digest(self)
+
+
+def array_digest(arrays: Iterable[np.ndarray]) -> str:
+    """sha256 of their content, one after the other."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def as_features(features: np.ndarray, dtype: jnp.dtype) -> jnp.ndarray:
+    """On the device; bytes stay bytes, a model reads them as it needs them."""
+    return jnp.asarray(features) if features.dtype == np.uint8 else jnp.asarray(features, dtype)
+
+
+def dealt(features: np.ndarray, labels: np.ndarray, parts: Sequence[np.ndarray]) -> Records:
+    """Rows of one data set, parts[i] for agent i."""
+    return padded([len(rows) for rows in parts], ((features[rows], labels[rows]) for rows in parts))
+
+
+def padded(counts: Sequence[int], sets: Iterable[tuple[np.ndarray, np.ndarray]]) -> Records:
+    """The agents' sets, of those lengths, with zeros up to the longest."""
+    held = marked = np.zeros(0)
+    for agent, (features, labels) in enumerate(sets):
+        if agent == 0:
+            held = np.zeros((len(counts), max(counts), *features.shape[1:]), features.dtype)
+            marked = np.zeros(held.shape[:2])
+        held[agent, : len(features)], marked[agent, : len(labels)] = features, labels
+    return Records(held, marked, np.array(counts))
