@@ -98,6 +98,10 @@ class Algorithm(ABC):
     # message field -> the interval in which it lies, for fields that are no models or gradients
     ranges: ClassVar[Mapping[str, tuple[float, float]]] = {}
 
+    # the laws of noise that the algorithm can run with, and those that its paper's budget is about
+    mechanisms: ClassVar[tuple[str, ...]] = tuple(MECHANISMS)
+    paper_mechanisms: ClassVar[tuple[str, ...]] = ()
+
     noise: Noise
     mechanism: str
     sampling: Sampling
@@ -107,7 +111,7 @@ class Algorithm(ABC):
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise", as_noise(self.noise))
         require.flag("average", self.average)
-        require.one_of("mechanism", self.mechanism, MECHANISMS)
+        require.one_of("mechanism", self.mechanism, self.mechanisms)
         if not isinstance(self.sampling, Sampling):
             require.fail("sampling", "a sampler such as hearsay.History()", self.sampling)
 
@@ -291,6 +295,11 @@ class Algorithm(ABC):
     def law(self) -> Mechanism:
         """The mechanism, and all that follows from its law."""
         return MECHANISMS[self.mechanism]
+
+    @property
+    def in_paper(self) -> bool:
+        """The source paper's budget formula is about this law of noise."""
+        return self.mechanism in self.paper_mechanisms
 
     def fresh_noise(self, key: jax.Array, params: jax.Array, field: int = 0) -> jax.Array:
         return self.law.draw(jax.random.fold_in(key, field), params.shape, params.dtype)

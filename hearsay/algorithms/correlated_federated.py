@@ -88,6 +88,8 @@ class CorrelatedFederated(Algorithm):
     name: ClassVar[str] = "correlated-federated"
     channels: ClassVar[dict[str, str]] = {"update": "average"}
     gradient_at_state: ClassVar[bool] = False
+    # A factorization is one Gaussian mechanism: correlated noise has no other law here.
+    mechanisms: ClassVar[tuple[str, ...]] = ("gaussian",)
 
     step: Schedule = Constant(0.1)
     server: float = 1.0
@@ -113,10 +115,6 @@ class CorrelatedFederated(Algorithm):
                 "width",
                 f"left out for {self.factorization}: only banded and blt have one",
                 self.width,
-            )
-        if self.mechanism != "gaussian":
-            require.fail(
-                "mechanism", "gaussian: correlated noise has no other here", self.mechanism
             )
         levels = self.noise if isinstance(self.noise, tuple) else (self.noise,)
         for name, law in (("step", self.step), *(("noise", level) for level in levels)):

@@ -84,6 +84,7 @@ class GradientTracking(Algorithm):
     """
 
     name: ClassVar[str] = "gradient-tracking"
+    paper_mechanisms: ClassVar[tuple[str, ...]] = ("laplace",)
 
     step: Schedule = Constant(0.05)
     coupling: Schedule = Constant(0.2)
@@ -214,7 +215,7 @@ class GradientTracking(Algorithm):
 
         K are our horizon.
         """
-        if self.mechanism != "laplace" or horizon == 0:
+        if not self.in_paper or horizon == 0:
             return None
         k = np.arange(horizon)
         exposure = problem.change / self.sampling.sizes(k, problem.arrivals)

@@ -76,6 +76,7 @@ class LdpOnline(Algorithm):
     """
 
     name: ClassVar[str] = "ldp-online"
+    paper_mechanisms: ClassVar[tuple[str, ...]] = ("laplace",)
     channels: ClassVar[dict[str, str]] = {"params": "coupling"}
 
     step: Schedule = PowerLaw(1.0, -0.77)
@@ -142,7 +143,7 @@ class LdpOnline(Algorithm):
         """Theorem 5 (i), equation (20), with our C and L: sum_t sqrt(n) C tau_t / b_t for
         t = 1 .. horizon - 1. Where no L is known (a neural network), the most favourable one, 0.
         """
-        if self.mechanism != "laplace":
+        if not self.in_paper:
             return None
         k = np.arange(horizon)
         weakest = float(graph.row_sums.min())

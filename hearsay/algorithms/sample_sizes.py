@@ -122,6 +122,7 @@ class OutputPerturbation(_TwoTimeScale):
     """
 
     name: ClassVar[str] = "output-perturbation"
+    paper_mechanisms: ClassVar[tuple[str, ...]] = ("laplace",)
 
     feedback: bool = False
 
@@ -168,7 +169,7 @@ class OutputPerturbation(_TwoTimeScale):
         """Theorem 1 with Lemma 1 as printed: sum over k = 1 .. horizon - 1 of Delta_k / sigma_k,
         the sum in (3) ending at l = k - 2.
         """
-        if self.mechanism != "laplace":
+        if not self.in_paper:
             return None
         k = np.arange(horizon)
         jump = self.step(k) * problem.change / self.sampling.sizes(k, problem.arrivals)
@@ -205,6 +206,7 @@ class GradientPerturbation(_TwoTimeScale):
     """
 
     name: ClassVar[str] = "gradient-perturbation"
+    paper_mechanisms: ClassVar[tuple[str, ...]] = ("laplace",)
     gradient_at_state: ClassVar[bool] = False
 
     step: Schedule = PowerLaw(0.5, -0.8)
@@ -252,7 +254,7 @@ class GradientPerturbation(_TwoTimeScale):
         """Theorem 5 as printed: sum over k = 1 .. horizon of C / (gamma_k sigma_k),
         which leaves out k = 0.
         """
-        if self.mechanism != "laplace" or type(self) is not GradientPerturbation:
+        if not self.in_paper or type(self) is not GradientPerturbation:
             return None
         k = np.arange(1, horizon + 1)
         share = problem.change / self.sampling.sizes(k, problem.arrivals)

@@ -76,20 +76,15 @@ class Lattice:
             return self._correlated.privatize(value, step)
         # A scale that was rounded to the run's precision may be a hair below the certified one.
         margin = 1 + 8 * float(jnp.finfo(self._steps.dtype).eps)
-        scale, mechanism = (
-            np.asarray(field.scale, np.float64) * margin,
-            self._steps.algorithm.mechanism,
-        )
+        scale, law = np.asarray(field.scale, np.float64) * margin, self._steps.algorithm.law
         if not np.all(scale >= 0):
             raise ValueError("the scale of the noise must be zero or positive")
         if scale.ndim == 0:
-            return (
-                lattice.privatize(value, float(scale), mechanism, self._key) if scale > 0 else value
-            )
+            return law.lattice(value, float(scale), self._key) if scale > 0 else value
         out = value.copy()
         for size in np.unique(scale[scale > 0]):
             here = scale == size
-            out[here] = lattice.privatize(value[here], float(size), mechanism, self._key)
+            out[here] = law.lattice(value[here], float(size), self._key)
         return out
 
 

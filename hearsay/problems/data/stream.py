@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from hearsay.mechanisms import MECHANISMS
+from hearsay.mechanisms import Gaussian
 from hearsay.problems.losses.domains import shortened
 
 
@@ -39,6 +39,6 @@ class Stream(NamedTuple):
 
     def draw(self, key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
         """That many records from a key: features (count, d) and labels (count,)."""
-        normal = MECHANISMS["gaussian"].draw(key, (count, self.dimension + 1), self.dtype)
+        normal = Gaussian().draw(key, (count, self.dimension + 1), self.dtype)
         features = shortened(normal[:, :-1] @ self.factor.T, self.bound)
         return features, features @ self.target + self.spread * normal[:, -1]
