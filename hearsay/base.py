@@ -45,8 +45,10 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.graphs import Graph
+from hearsay.graphs.channels import channel
 from hearsay.mechanisms import MECHANISMS, Mechanism
 from hearsay.mechanisms.factorized.kinds import Factorization
+from hearsay.mechanisms.factorized.stream import COINS, draw_rounds, stream_key
 from hearsay.privacy.one_mechanism import OneMechanism
 from hearsay.privacy.participation import History as FromFirstUse
 from hearsay.privacy.recursion import Account, Assumption, Recursion, Release
@@ -144,14 +146,24 @@ class Algorithm(ABC):
         """
 
     def draws(self, key: jax.Array, steps: jax.Array, params: jax.Array, constants: Any) -> Any:
-        """`draw` for several steps in a row, with a leading axis;
-        noise that is correlated over time overrides this instead of `draw`.
+        """`draw` for several steps in a row, with a leading axis. Noise that is correlated over
+        rounds (`factors`) takes the place of a field's own.
         """
-        return jax.vmap(lambda step: self.draw(jax.random.fold_in(key, step), params))(steps)
+        factored = self.factors is not None
+        coins = stream_key(key, COINS) if factored else key
+        found = jax.vmap(lambda step: self.draw(jax.random.fold_in(coins, step), params))(steps)
+        if not factored:
+            return found
+        shape, dtype = params.shape, params.dtype
+        noise = {
+            name: draw_rounds(constants, stream_key(key, field), steps, shape, dtype)
+            for field, name in enumerate(self.channels)
+        }
+        return found._replace(**noise)
 
     def constants(self, dtype: Any) -> Any:
         """Arrays that `draws` needs and that are too large to compile in."""
-        return ()
+        return () if self.factors is None else self.factors.device_rows(dtype)
 
     @property
     def rounds(self) -> float:
@@ -218,16 +230,11 @@ class Algorithm(ABC):
             "a graph such as hearsay.graphs.ring(5), or from_networkx(...) of one",
         )
         graph.require_agents(problem.agents)
-        if graph.lossy and (stuck := set(self.channels.values()) - {"coupling", "mixing"}):
-            why = (
-                "everybody must apply the same average"
-                if "average" in stuck
-                else (
-                    "a share of a tracker that is not heard is lost for good, and the trackers no"
-                    " longer add up to the gradients"
+        for one in map(channel, self.channels.values()):
+            if graph.lossy and not one.may_skip:
+                raise ValueError(
+                    f"{self.name} cannot do without a message (policy skip): {one.needs_all}"
                 )
-            )
-            raise ValueError(f"{self.name} cannot do without a message (policy skip): {why}")
         self.sampling.check(problem.counts)
         if isinstance(self.noise, tuple) and len(self.noise) != graph.agents:
             require.fail(

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 import hearsay
+from hearsay.graphs.channels import CHANNELS
 from hearsay.mechanisms import MECHANISMS
+from hearsay.mechanisms.factorized.kinds import FACTORIZATIONS
 
 ROOT = Path(hearsay.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
@@ -56,6 +58,20 @@ def comparisons(source: str) -> list[int]:
     return found
 
 
+KINDS = set(FACTORIZATIONS) | set(CHANNELS)
+
+
+def asked_kinds(source: str) -> list[int]:
+    """Lines on which `.name` is compared with the name of a factorization or a channel."""
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Compare)
+        and any(last_name(side) == "name" for side in [node.left, *node.comparators])
+        and any(isinstance(n, ast.Constant) and n.value in KINDS for n in ast.walk(node))
+    ]
+
+
 def unbound(source: str) -> list[int]:
     """Lines with a set of names of laws: another way to ask for them."""
     return [
@@ -76,6 +92,11 @@ def branching() -> set[str]:
 
 def test_nobody_outside_mechanisms_asks_for_the_name_of_one():
     assert branching() <= STILL
+
+
+def test_nobody_asks_a_factorization_or_a_channel_for_its_name():
+    assert asked_kinds('if known.name == "tree" or x.name in ("blt", "banded"): pass') == [1, 1]
+    assert not [path for path in FILES if asked_kinds(path.read_text(encoding="utf-8"))]
 
 
 @pytest.mark.parametrize(

@@ -49,13 +49,13 @@ from hearsay import _validate as require
 from hearsay.base import Algorithm, Finding, Inbox, Noise, Private, per_agent_rates
 from hearsay.graphs import Graph
 from hearsay.mechanisms.factorized.kinds import FACTORIZATIONS, Factorization, factorization
-from hearsay.mechanisms.factorized.stream import device_rows, draw_rounds
 from hearsay.privacy.one_mechanism import OneMechanism
 from hearsay.privacy.recursion import Assumption, Release
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.losses.linear import LinearLoss
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling.samplers import Arrivals, Cyclic, Fresh, Sampling, Sized, Subset
+from hearsay.problems.sampling.batches import BLOCK
+from hearsay.problems.sampling.samplers import Fresh, Sampling, Subset
 from hearsay.schedules import Constant, SampleSize, Schedule, nonnegative
 
 
@@ -140,16 +140,12 @@ class CorrelatedFederated(Algorithm):
     @property
     def local_steps(self) -> int:
         """tau."""
-        size = (
-            self.sampling.constant(Arrivals())
-            if isinstance(self.sampling, Sized) and self.sampling.size is not None
-            else None
-        )
-        if size is None or size > 256 or not isinstance(self.sampling, (Fresh, Cyclic, Subset)):
+        size = self.sampling.in_order
+        if size is None:
             require.fail(
                 "sampling",
-                "fresh, cyclic or subset with a constant size of at most 256 (the local steps of a"
-                " round)",
+                f"fresh, cyclic or subset with a constant size of at most {BLOCK} (the local steps"
+                " of a round)",
                 str(self.sampling),
             )
         assert size is not None
@@ -159,17 +155,11 @@ class CorrelatedFederated(Algorithm):
         return State(params)
 
     def draw(self, key: jax.Array, params: jax.Array) -> Message:
-        raise NotImplementedError("noise is correlated over rounds: see draws")
-
-    def draws(self, key: jax.Array, steps: jax.Array, params: jax.Array, constants: Any) -> Message:
-        return Message(draw_rounds(constants, key, steps, params.shape, params.dtype))
-
-    def constants(self, dtype: Any) -> Any:
-        return device_rows(self.factors, dtype)
+        return Message(self.fresh_noise(key, params))
 
     def prepare(self, state: State, batch, rates: Rates) -> tuple[Message, State]:
         moved = state.params - batch.descended(state.params, rates.step)
-        update = moved / (rates.step * batch.weights.shape[0])  # line 10
+        update = moved / (rates.step * batch.size)  # line 10
         return Message(Private(update, rates.noise)), state
 
     def update(

@@ -22,7 +22,7 @@ from hearsay.graphs.channels import mixer
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.losses.linear import Loss
 from hearsay.problems.problem import Problem, as_features
-from hearsay.problems.sampling.batches import Blocks, Prefix, Window
+from hearsay.problems.sampling.batches import Window
 from hearsay.problems.sampling.samplers import Arrivals, Records
 from hearsay.simulation import engine, keys
 
@@ -170,14 +170,8 @@ def batch_records(
     batch, _ = sampling.batch(
         state, problem.loss, records, jnp.asarray(step), window, problem.arrivals, key
     )
-    found = (
-        batch.records
-        if isinstance(batch, Prefix)
-        else batch.take(jnp.asarray(0))
-        if isinstance(batch, Blocks)
-        else (batch.features, batch.labels)
-    )
-    return as_numbers(np.asarray(found[0][:size])), np.asarray(found[1][:size], np.int64)
+    features, labels_ = batch.rows()
+    return as_numbers(np.asarray(features[:size])), np.asarray(labels_[:size], np.int64)
 
 
 def as_numbers(features: np.ndarray) -> np.ndarray:

@@ -56,7 +56,7 @@ from hearsay.deploy.plan import Plan, planned
 from hearsay.deploy.privatize import REHEARSAL, Lattice, Rehearsal
 from hearsay.deploy.settings import SCHEMA, Network
 from hearsay.deploy.transport import Transport
-from hearsay.graphs.channels import listening, own_weight
+from hearsay.graphs.channels import channel
 
 log = logging.getLogger("hearsay.agent")
 _OUTBOX = 2**30  # bytes of messages that are kept before those that everybody has are let go
@@ -103,8 +103,8 @@ class Agent:
         self.steps = steps.Steps(algorithm, problem, self.number)
         self._rehearsal = rehearsal
         weights = {
-            field: listening(graph, channel, self.number)
-            for field, channel in algorithm.channels.items()
+            field: channel(name).row(graph, self.number)
+            for field, name in algorithm.channels.items()
         }
         self._weights = weights
         names = network.names
@@ -125,7 +125,7 @@ class Agent:
         return [
             j
             for j in others
-            if any(self.number in listening(graph, channel, j) for channel in channels)
+            if any(self.number in channel(name).row(graph, j) for name in channels)
         ]
 
     def run(self) -> np.ndarray:
@@ -290,7 +290,7 @@ class Agent:
         ranges = {field: self.plan.algorithm.ranges.get(field, (-limit, limit)) for field in sent}
         sent = {field: within(values, *ranges[field]) for field, values in sent.items()}
         total, own = {}, {}
-        for field, channel in self.plan.algorithm.channels.items():
+        for field, name in self.plan.algorithm.channels.items():
             row = {j: w for j, w in self._weights[field].items() if names[j] in heard}
             # Written over in every round: fresh memory for large messages costs more than
             # adding them up.
@@ -309,7 +309,7 @@ class Agent:
                     summed += one
             total[field] = summed
             own[field] = dtype.type(
-                own_weight(self.plan.graph, channel, self.number, sum(row.values()))
+                channel(name).own(self.plan.graph, self.number, sum(row.values()))
             )
         kind = self._message
         return self.steps.update(step, carry, kind(**sent), Inbox(kind(**total), kind(**own)))

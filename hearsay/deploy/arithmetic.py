@@ -50,7 +50,6 @@ import numpy as np
 
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
-from hearsay.mechanisms import rounding
 from hearsay.privacy.recursion import Account, forward
 from hearsay.problems.losses.linear import LinearLoss
 from hearsay.problems.problem import Problem
@@ -142,7 +141,7 @@ def factorized(algorithm: Algorithm, problem: Problem, agent: int, rho: float) -
         * stretch
         * (_OPERATIONS * (_reach(problem) + tau * rate * gradient) / rate + products)
     )
-    more = math.sqrt(d) * rounding.encoded(factors, np.full(factors.rounds, off)) / level
+    more = math.sqrt(d) * factors.encoded(np.full(factors.rounds, off)) / level
     return (math.sqrt(2 * rho) + more) ** 2 / 2 * (1 + 1e-9)
 
 
@@ -192,6 +191,6 @@ def _noise(algorithm: Algorithm, graph: Graph, messages: int) -> float:
     noises = [np.max(value) for name, value in fields._asdict().items() if "noise" in name]
     factor = max(1.0, float(np.max(fields.step)))
     if algorithm.factors is not None:
-        diagonal, _, others = rounding.rows(algorithm.factors)
+        diagonal, _, others = algorithm.factors.rows()
         factor *= float(np.max(np.abs(diagonal) + others))
     return factor * float(max(noises))

@@ -29,6 +29,7 @@ from hearsay.problems import Ball, Squared
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Arrivals
 from hearsay.report.audit import audit_report, runs_words, verdicts
+from hearsay.simulation.keys import noise_keys
 
 AGENTS, HELD = 3, 12
 GRAPH = hs.graphs.ring(AGENTS, weight=0.3)
@@ -200,7 +201,7 @@ def test_the_ratio_of_one_laplace_message_is_what_one_writes_down():
     algorithm, problem = hs.ldp_online(step=0.5, noise=0.7), problem_of()
     pair = pair_of(algorithm, problem, 2)
     scores = runner(algorithm, problem, GRAPH, 1, 2, 250)(pair.first, *pair[:2], 3, 0, 250)[:, 0]
-    keys = hs.keys.noise_keys(6 * 2**24 + jnp.arange(250), AGENTS)[:, 1]
+    keys = noise_keys(6 * 2**24 + jnp.arange(250), AGENTS)[:, 1]
     noise = jax.vmap(lambda key: algorithm.draws(key, jnp.arange(2), jnp.zeros(1), ()).params)(
         keys
     )[:, 1, 0]
