@@ -53,8 +53,10 @@ from hearsay._parts import (
     schedule_fields,
 )
 from hearsay.graphs import Graph
+from hearsay.graphs.channels import channel
 from hearsay.mechanisms import MECHANISMS, Mechanism
 from hearsay.mechanisms.factorized.kinds import Factorization
+from hearsay.mechanisms.factorized.stream import COINS, draw_rounds, stream_key
 from hearsay.privacy.float64 import Magnitudes
 from hearsay.privacy.one_mechanism import OneMechanism
 from hearsay.privacy.participation import History as FromFirstUse
@@ -115,6 +117,10 @@ class Algorithm(ABC):
     # Names under which functions build it -> the options that such a name stands for.
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
+    # The laws of noise that the algorithm can run with, and those that its paper's budget is about.
+    mechanisms: ClassVar[tuple[str, ...]] = tuple(MECHANISMS)
+    paper_mechanisms: ClassVar[tuple[str, ...]] = ()
+
     name: str
     step: Schedule
     noise: Noise
@@ -128,7 +134,7 @@ class Algorithm(ABC):
         rules = {n: as_noise if n in noises else nonnegative for n in schedule_fields(type(self))}
         require.settle(self, **rules)
         require.flag("average", self.average)
-        require.one_of("mechanism", self.mechanism, MECHANISMS)
+        require.one_of("mechanism", self.mechanism, self.mechanisms)
         if not isinstance(self.sampling, Sampling):
             require.fail("sampling", "a sampler such as hearsay.History()", self.sampling)
         usual: Any = type(self).__dataclass_fields__["name"].default
@@ -194,14 +200,25 @@ class Algorithm(ABC):
         return None
 
     def draws(self, key: jax.Array, steps: jax.Array, params: jax.Array, constants: Any) -> Any:
-        """`draw` for several steps in a row, with a leading axis;
-        noise that is correlated over time overrides this instead of `draw`.
+        """`draw` for several steps in a row, with a leading axis. Noise that is correlated over
+        rounds (`factors`) takes the place of a field's own.
         """
-        return jax.vmap(lambda step: self.draw(jax.random.fold_in(key, step), params))(steps)
+        factored = self.factors is not None
+        coins = stream_key(key, COINS) if factored else key
+        found = jax.vmap(lambda step: self.draw(jax.random.fold_in(coins, step), params))(steps)
+        if not factored:
+            return found
+        shape, dtype = params.shape, params.dtype
+        noise = {
+            name: draw_rounds(constants, stream_key(key, field), steps, shape, dtype)
+            for field, name in enumerate(self.channels)
+            if name not in self.coins
+        }
+        return found._replace(**noise)
 
     def constants(self, dtype: Any) -> Any:
         """Arrays that `draws` needs and that are too large to compile in."""
-        return ()
+        return () if self.factors is None else self.factors.device_rows(dtype)
 
     @property
     def rounds(self) -> float:
@@ -263,16 +280,11 @@ class Algorithm(ABC):
             "a graph such as hearsay.graphs.ring(5), or from_networkx(...) of one",
         )
         graph.require_agents(problem.agents)
-        if graph.lossy and (stuck := set(self.channels.values()) - {"coupling", "mixing"}):
-            why = (
-                "everybody must apply the same average"
-                if "average" in stuck
-                else (
-                    "a share of a tracker that is not heard is lost for good, and the trackers no"
-                    " longer add up to the gradients"
+        for one in map(channel, self.channels.values()):
+            if graph.lossy and not one.may_skip:
+                raise ValueError(
+                    f"{self.name} cannot do without a message (policy skip): {one.needs_all}"
                 )
-            )
-            raise ValueError(f"{self.name} cannot do without a message (policy skip): {why}")
         self.sampling.check(problem.counts)
         for name in noise_fields(type(self)):
             if isinstance(law := getattr(self, name), tuple) and len(law) != graph.agents:
@@ -317,6 +329,11 @@ class Algorithm(ABC):
     def law(self) -> Mechanism:
         """The mechanism, and all that follows from its law."""
         return MECHANISMS[self.mechanism]
+
+    @property
+    def in_paper(self) -> bool:
+        """The source paper's budget formula is about this law of noise."""
+        return self.mechanism in self.paper_mechanisms
 
     def fresh_noise(self, key: jax.Array, params: jax.Array, field: int = 0) -> jax.Array:
         return self.law.draw(jax.random.fold_in(key, field), params.shape, params.dtype)

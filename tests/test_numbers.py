@@ -544,7 +544,7 @@ ALSO_INTERNAL = {
     "discrete_laplace",
     "discrete_gaussian",
     "ternary",
-    "privatize",
+    "noised",
 }
 
 

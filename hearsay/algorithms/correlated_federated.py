@@ -58,12 +58,12 @@ from hearsay.base import (
 )
 from hearsay.graphs import Graph
 from hearsay.mechanisms.factorized.kinds import FACTORIZATIONS, Factorization, factorization
-from hearsay.mechanisms.factorized.stream import device_rows, draw_rounds
 from hearsay.privacy.one_mechanism import OneMechanism
 from hearsay.privacy.recursion import Assumption, Release
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.losses.linear import LinearLoss
-from hearsay.problems.sampling.samplers import Arrivals, Cyclic, Fresh, Sampling, Sized, Subset
+from hearsay.problems.sampling.batches import BLOCK
+from hearsay.problems.sampling.samplers import Fresh, Sampling, Subset
 from hearsay.problems.task import Task
 from hearsay.schedules import Constant, SampleSize, Schedule
 
@@ -119,6 +119,8 @@ class CorrelatedFederated(Algorithm):
             "noise": Constant(0.0),
         },
     }
+    # A factorization is one Gaussian mechanism: correlated noise has no other law here.
+    mechanisms: ClassVar[tuple[str, ...]] = ("gaussian",)
 
     name: str = "correlated-federated"
     step: Schedule = Constant(0.1)
@@ -145,10 +147,6 @@ class CorrelatedFederated(Algorithm):
                 f"left out for {self.factorization}: only banded and blt have one",
                 self.width,
             )
-        if self.mechanism != "gaussian":
-            require.fail(
-                "mechanism", "gaussian: correlated noise has no other here", self.mechanism
-            )
         levels = self.noise if isinstance(self.noise, tuple) else (self.noise,)
         for name, law in (("step", self.step), *(("noise", level) for level in levels)):
             if not isinstance(law, Constant):
@@ -173,33 +171,23 @@ class CorrelatedFederated(Algorithm):
     @property
     def local_steps(self) -> int:
         """tau."""
-        size = (
-            self.sampling.constant(Arrivals())
-            if isinstance(self.sampling, Sized) and self.sampling.size is not None
-            else None
-        )
-        if size is None or size > 256 or not isinstance(self.sampling, (Fresh, Cyclic, Subset)):
+        size = self.sampling.in_order
+        if size is None:
             require.fail(
                 "sampling",
-                "fresh, cyclic or subset with a constant size of at most 256 (the local steps of a"
-                " round)",
+                f"fresh, cyclic or subset with a constant size of at most {BLOCK} (the local steps"
+                " of a round)",
                 str(self.sampling),
             )
         assert size is not None
         return size
 
     def draw(self, key: jax.Array, params: jax.Array) -> Message:
-        raise NotImplementedError("noise is correlated over rounds: see draws")
-
-    def draws(self, key: jax.Array, steps: jax.Array, params: jax.Array, constants: Any) -> Message:
-        return Message(draw_rounds(constants, key, steps, params.shape, params.dtype))
-
-    def constants(self, dtype: Any) -> Any:
-        return device_rows(self.factors, dtype)
+        return Message(self.fresh_noise(key, params))
 
     def prepare(self, state: State, batch: Any, rates: Rates) -> tuple[Message, State]:
         moved = state.params - batch.descended(state.params, rates.step)
-        update = moved / (rates.step * batch.weights.shape[0])  # line 10
+        update = moved / (rates.step * batch.size)  # line 10
         return Message(Private(update, rates.noise)), state
 
     def update(

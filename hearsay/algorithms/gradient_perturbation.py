@@ -55,6 +55,8 @@ class GradientPerturbation(NoisyGradient):
       PowerLaw(scale=1.0, exponent=0.1, shift=1.0)
     """
 
+    paper_mechanisms: ClassVar[tuple[str, ...]] = ("laplace",)
+
     name: str = "gradient-perturbation"
     step: Schedule = PowerLaw(0.5, -0.8)
     coupling: Schedule = PowerLaw(0.5, -0.5)
@@ -89,7 +91,7 @@ class GradientPerturbation(NoisyGradient):
         """Theorem 5 as printed: sum over k = 1 .. horizon of C / (gamma_k sigma_k),
         which leaves out k = 0.
         """
-        if self.mechanism != "laplace":
+        if not self.in_paper:
             return None
         k = np.arange(1, horizon + 1)
         share = problem.change / self.sampling.sizes(k, problem.arrivals)

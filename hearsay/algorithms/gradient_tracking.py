@@ -92,6 +92,7 @@ class GradientTracking(Algorithm):
 
     channels: ClassVar[dict[str, str]] = {"params": "coupling", "tracker": "pushing"}
     message: ClassVar[type] = Message
+    paper_mechanisms: ClassVar[tuple[str, ...]] = ("laplace",)
 
     name: str = "gradient-tracking"
     step: Schedule = Constant(0.05)
@@ -180,7 +181,7 @@ def lemmas_2_and_3(
     algorithm: Any, graph: Graph, agent: int, problem: Task, horizon: int
 ) -> float | None:
     """The paper's budget as printed, with our C: its K + 1 messages k = 0 .. K are our horizon."""
-    if algorithm.mechanism != "laplace" or horizon == 0:
+    if not algorithm.in_paper or horizon == 0:
         return None
     k = np.arange(horizon)
     exposure = problem.change / algorithm.sampling.sizes(k, problem.arrivals)

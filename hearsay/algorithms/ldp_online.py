@@ -72,6 +72,7 @@ class LdpOnline(Algorithm):
       PowerLaw(scale=1.0, exponent=0.15000000000000002, shift=1.0)
     """
 
+    paper_mechanisms: ClassVar[tuple[str, ...]] = ("laplace",)
     channels: ClassVar[dict[str, str]] = {"params": "coupling"}
 
     name: str = "ldp-online"
@@ -127,7 +128,7 @@ class LdpOnline(Algorithm):
         """Theorem 5 (i), equation (20), with our C and L: sum_t sqrt(n) C tau_t / b_t for
         t = 1 .. horizon - 1. Where no L is known (a neural network), the most favourable one, 0.
         """
-        if self.mechanism != "laplace":
+        if not self.in_paper:
             return None
         k = np.arange(horizon)
         weakest = float(graph.row_sums.min())

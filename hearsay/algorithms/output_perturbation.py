@@ -65,6 +65,8 @@ class OutputPerturbation(Algorithm):
 
     channels: ClassVar[dict[str, str]] = {"params": "mixing"}
 
+    paper_mechanisms: ClassVar[tuple[str, ...]] = ("laplace",)
+
     name: str = "output-perturbation"
     step: Schedule = PowerLaw(0.5, -0.9)
     coupling: Schedule = PowerLaw(0.5, -0.6)
@@ -122,7 +124,7 @@ class OutputPerturbation(Algorithm):
         """Theorem 1 with Lemma 1 as printed: sum over k = 1 .. horizon - 1 of Delta_k / sigma_k,
         the sum in (3) ending at l = k - 2.
         """
-        if self.mechanism != "laplace":
+        if not self.in_paper:
             return None
         k = np.arange(horizon)
         jump = self.step(k) * problem.change / self.sampling.sizes(k, problem.arrivals)

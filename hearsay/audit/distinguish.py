@@ -157,7 +157,7 @@ def distinguish(
         )
         for side, records in enumerate((first, second))
     ]
-    wanted = _claimed(budget, algorithm.mechanism, delta)
+    wanted = _claimed(budget, delta)
     shown = [
         bounds.strongest(scores[0], scores[1], measure, error / len(wanted))
         for _, measure, _ in wanted
@@ -174,25 +174,21 @@ def distinguish(
     )
     # All runs: it is a picture, not a bound.
     curve = bounds.trade_off(scores[0][:, shown[0].score], scores[1][:, shown[0].score])
-    return AgentAudit(
-        agent, claims, 1 - error, runs, words, curve, _limit(budget, algorithm.mechanism)
-    )
+    return AgentAudit(agent, claims, 1 - error, runs, words, curve, _limit(budget))
 
 
 def _claimed(
-    budget: AgentBudget, mechanism: str, delta: float | None
+    budget: AgentBudget, delta: float | None
 ) -> list[tuple[str, Callable[..., Any], float]]:
     """Every number of a certificate, with the measure that a test can hold against it."""
     at, named = (
         partial(bounds.epsilon_shown, delta=delta or 0.0),
         f"epsilon at delta={delta or 0:g}",
     )
-    if mechanism == "gaussian":
-        assert budget.rho is not None
-        return [(named, at, budget.epsilon), ("mu", bounds.mu_shown, math.sqrt(2 * budget.rho))]
-    if mechanism == "ternary":
-        assert budget.delta is not None
+    if budget.delta is not None:
         return [("delta", bounds.delta_shown, budget.delta)]
+    if budget.rho is not None:
+        return [(named, at, budget.epsilon), ("mu", bounds.mu_shown, math.sqrt(2 * budget.rho))]
     pure: list[tuple[str, Callable[..., Any], float]] = [
         ("epsilon", bounds.epsilon_shown, budget.epsilon)
     ]
@@ -201,12 +197,12 @@ def _claimed(
     )
 
 
-def _limit(budget: AgentBudget, mechanism: str) -> Callable[[np.ndarray], np.ndarray]:
+def _limit(budget: AgentBudget) -> Callable[[np.ndarray], np.ndarray]:
     """The certified trade-off: the lowest false negative rate for each false positive rate."""
-    if mechanism == "gaussian":
-        return partial(bounds.gaussian_curve, math.sqrt(2 * (budget.rho or 0.0)))
-    if mechanism == "ternary":
-        return partial(bounds.pure_curve, 0.0, delta=budget.delta or 0.0)
+    if budget.rho is not None:
+        return partial(bounds.gaussian_curve, math.sqrt(2 * budget.rho))
+    if budget.delta is not None:
+        return partial(bounds.pure_curve, 0.0, delta=budget.delta)
     return partial(bounds.pure_curve, budget.epsilon)
 
 

@@ -28,6 +28,7 @@ from hearsay.audit.messages import (
 )
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
+from hearsay.mechanisms.mechanism import in_units
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Records
 from hearsay.simulation import engine, keys
@@ -139,56 +140,19 @@ def scores(
     return jax.vmap(one, in_axes=1)(Transcript(*said), draws)
 
 
-def _residuals(sent: tuple, values: tuple, scales: tuple) -> tuple[list, list]:
-    """(in units of noise, the units), per field (time, ...).
-
-    A message without noise gets a unit of rounding errors, so that any difference counts.
-    """
-    tiny = 1e3 * jnp.finfo(sent[0].dtype).eps
-    units = [
-        jnp.maximum(jnp.abs(s), tiny * (1 + jnp.abs(v)))
-        for s, v in zip(scales, values, strict=True)
-    ]
-    return [(m - v) / u for m, v, u in zip(sent, values, units, strict=True)], units
-
-
 def log_likelihood(
     algorithm: Algorithm, sent: tuple, values: tuple, scales: tuple, draws: Any, white: jax.Array
 ) -> jax.Array:
     """log p of all that the agent sent, up to what does not depend on its data."""
-    if algorithm.mechanism == "ternary":
-        (message,), (value,), (threshold,) = sent, values, scales
-        kept = jnp.clip(jnp.sign(message) * value / threshold, 0.0, 1.0)
-        silent = 1 - jnp.clip(jnp.abs(value) / threshold, 0.0, 1.0)
-        return jnp.sum(jnp.log(jnp.where(message == 0, silent, kept) + 1e-30))
     if isinstance(algorithm, QuantizedDsgd):
-        edges = sent[0] - algorithm.resolution * draws.rounding
-        residual = partial(_residuals, values=values, scales=scales)
-        (low,), _ = residual((edges,))
-        (high,), _ = residual((edges + algorithm.resolution,))
-        return jnp.sum(jnp.log(_cumulative(algorithm.mechanism, low, high) + 1e-30))
+        (message,), (value,), (scale,) = sent, values, scales
+        edge = message - algorithm.resolution * draws.rounding
+        low, high = (in_units(edge + w, value, scale)[0] for w in (0.0, algorithm.resolution))
+        return jnp.sum(jnp.log(algorithm.law.between(low, high) + 1e-30))
     total = jnp.zeros(())
-    for part, unit in zip(*_residuals(sent, values, scales), strict=True):
-        if algorithm.mechanism == "gaussian":
-            flat = part.reshape(len(part), -1)
-            total -= jnp.sum((white @ flat) ** 2) / 2 + jnp.sum(jnp.log(unit))
-        else:
-            total -= jnp.sum(jnp.abs(part)) + jnp.sum(jnp.log(unit))
+    for field in zip(sent, values, scales, strict=True):
+        total += algorithm.law.log_density(*field, white)
     return total
-
-
-def _cumulative(mechanism: str, low: jax.Array, high: jax.Array) -> jax.Array:
-    """The chance that standard noise lies between the two, from the tail in which they are
-    so that nothing cancels.
-    """
-    flip = low > 0
-    low, high = jnp.where(flip, -high, low), jnp.where(flip, -low, high)
-    if mechanism == "gaussian":
-        return jax.scipy.stats.norm.cdf(high) - jax.scipy.stats.norm.cdf(low)
-    below = lambda x: jnp.where(  # noqa: E731
-        x < 0, 0.5 * jnp.exp(jnp.minimum(x, 0.0)), 1 - 0.5 * jnp.exp(-jnp.maximum(x, 0.0))
-    )
-    return below(high) - below(low)
 
 
 def _nearest(
@@ -197,12 +161,12 @@ def _nearest(
     """How near some residual of the agent comes to another one, or to noise of another
     agent in the same step.
     """
-    if algorithm.mechanism == "ternary" or isinstance(algorithm, QuantizedDsgd):
+    if not algorithm.law.adds_noise or isinstance(algorithm, QuantizedDsgd):
         return jnp.ones(())
     names = [name for name in algorithm.channels if name not in algorithm.coins]
     places = [list(algorithm.channels).index(name) for name in names]
-    parts, _ = _residuals(sent, values, scales)
-    found = jnp.stack([parts[p] for p in places], axis=1)  # (time, field, d)
+    parts = [in_units(sent[p], values[p], scales[p])[0] for p in places]
+    found = jnp.stack(parts, axis=1)  # (time, field, d)
     # What carries no noise repeats nothing: every such entry is put at a place of its own.
     loud = jnp.stack([scales[p] for p in places], axis=1) != 0
     far = 1e6 * (1 + jnp.arange(found.size, dtype=found.dtype)).reshape(found.shape)

@@ -39,6 +39,7 @@ from hearsay import _validate as require
 from hearsay.audit.overhear import Public
 from hearsay.base import Algorithm, Inbox
 from hearsay.graphs.channels import mixer
+from hearsay.mechanisms import Gaussian
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.losses.linear import Loss
 from hearsay.problems.sampling.batches import Batch
@@ -161,7 +162,7 @@ def scene_of(
     # With its noise at zero a mechanism sends the value itself, except the ternary one, which is
     # unbiased all the same.
     task = known.task
-    setup = Compiled(replace(kernel(algorithm), mechanism="gaussian"), task.loss, task.domain)
+    setup = Compiled(replace(kernel(algorithm), mechanism=Gaussian.name), task.loss, task.domain)
     rates = jax.tree.map(
         lambda r: jnp.asarray(r[:, agent]), algorithm.rates(steps, known.graph.agents)
     )

@@ -21,6 +21,7 @@ from hearsay.algorithms import Dsgd, QuantizedDsgd
 from hearsay.base import Algorithm, Inbox, noise_fields
 from hearsay.graphs import Graph
 from hearsay.graphs.channels import mixer
+from hearsay.mechanisms import Laplace
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.losses.linear import Loss
 from hearsay.problems.sampling.samplers import Arrivals, Records, Sampling, Window
@@ -129,8 +130,8 @@ def bare(algorithm: Algorithm) -> Algorithm:
         algorithm = Dsgd(
             **{f: getattr(algorithm, f) for f in ("step", "noise", "mechanism", "sampling")}
         )
-    if algorithm.mechanism == "ternary":
-        options["mechanism"] = "laplace"
+    if not algorithm.law.adds_noise:
+        options["mechanism"] = Laplace.name
     levels = algorithm.noise if isinstance(algorithm.noise, tuple) else (algorithm.noise,)
     if all(float(level(0)) == 0 for level in levels):
         options |= {name: Constant(1.0) for name in noise_fields(type(algorithm))}

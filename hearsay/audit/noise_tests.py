@@ -27,13 +27,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import special, stats
 
-LAWS: dict[str, Any] = {"laplace": stats.laplace, "gaussian": stats.norm}
-_SQUARED = {"laplace": 0.25, "gaussian": 0.5 / np.sqrt(np.pi)}  # integral of the squared density
+from hearsay.mechanisms import Mechanism
+
 _FAR = 3.0
 # Values among which repeats are looked for: with more, chance meetings would hide them.
 _SORTED = 20_000
@@ -72,7 +71,7 @@ class Test:
     effect: str
 
 
-def of_values(field: str, x: np.ndarray, law: str, rounding: float) -> Iterator[Test]:
+def of_values(field: str, x: np.ndarray, law: Mechanism, rounding: float) -> Iterator[Test]:
     """Everything about one field's residuals but how they relate.
 
     rounding: how far apart two of them may be that stand for the same draw.
@@ -98,8 +97,8 @@ def groups(field: str, x: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
             yield where, values
 
 
-def distribution(where: str, values: np.ndarray, law: str) -> Iterator[Test]:
-    n, level = len(values), LAWS[law].cdf(np.sort(values))
+def distribution(where: str, values: np.ndarray, law: Mechanism) -> Iterator[Test]:
+    n, level = len(values), law.standard.cdf(np.sort(values))
     distance = float(max(np.max(np.arange(1, n + 1) / n - level), np.max(level - np.arange(n) / n)))
     yield Test(
         "law",
@@ -110,31 +109,26 @@ def distribution(where: str, values: np.ndarray, law: str) -> Iterator[Test]:
     )
 
 
-def scale(where: str, values: np.ndarray, law: str) -> Iterator[Test]:
-    n = len(values)
-    if law == "laplace":
-        total = float(np.sum(np.abs(values)))
-        ratio, p = total / n, two_sided(stats.gamma.cdf(total, n), stats.gamma.sf(total, n))
-    else:
-        total = float(np.sum(values**2))
-        ratio, p = np.sqrt(total / n), two_sided(stats.chi2.cdf(total, n), stats.chi2.sf(total, n))
-    yield Test("scale", where, n, p, f"scale {100 * ratio:.4g} % of the claimed one")
+def scale(where: str, values: np.ndarray, law: Mechanism) -> Iterator[Test]:
+    ratio, smaller, larger = law.size(values)
+    p = two_sided(smaller, larger)
+    yield Test("scale", where, len(values), p, f"scale {100 * ratio:.4g} % of the claimed one")
 
 
-def tail_tests(field: str, x: np.ndarray, law: str) -> Iterator[Test]:
+def tail_tests(field: str, x: np.ndarray, law: Mechanism) -> Iterator[Test]:
     sizes = np.abs(x[np.isfinite(x)])
     if sizes.size == 0:
         return
-    n, chance = len(sizes), 2 * LAWS[law].sf(_FAR)
+    n, chance = len(sizes), 2 * law.standard.sf(_FAR)
     count = int(np.sum(sizes > _FAR))
     p = binomial(count, n, chance)
     yield Test(
         "tails", field, n, p, f"{count:,} draws beyond {_FAR:g} scales, {n * chance:,.1f} expected"
     )
     largest = float(sizes.max())
-    beyond = np.log1p(-min(2 * LAWS[law].sf(largest), 1.0)) if largest > 0 else -np.inf
+    beyond = np.log1p(-min(2 * law.standard.sf(largest), 1.0)) if largest > 0 else -np.inf
     p = two_sided(np.exp(n * beyond), -np.expm1(n * beyond))
-    usual = float(LAWS[law].isf(np.log(2) / n / 2))
+    usual = float(law.standard.isf(np.log(2) / n / 2))
     yield Test(
         "tails", field, n, p, f"the largest draw has {largest:.3g} scales, {usual:.3g} is usual"
     )
@@ -153,23 +147,23 @@ def sides(field: str, x: np.ndarray) -> Iterator[Test]:
         )
 
 
-def repeats(field: str, x: np.ndarray, law: str, rounding: float) -> Iterator[Test]:
+def repeats(field: str, x: np.ndarray, law: Mechanism, rounding: float) -> Iterator[Test]:
     values = x[np.isfinite(x)][:_SORTED]  # whole runs one after the other
     if len(values) < 2 or rounding <= 0:
         return
     pairs = int(np.sum(np.diff(np.sort(values)) <= rounding))
-    expected = len(values) ** 2 * rounding * _SQUARED[law]
+    expected = len(values) ** 2 * rounding * law.crowding
     p = 1.0 if pairs == 0 else min(1.0, expected / pairs)
     yield Test(
         "repeats", field, len(values), p, f"{pairs:,} pairs of equal draws, {expected:.1g} expected"
     )
 
 
-def relations(fields: dict[str, np.ndarray], law: str) -> Iterator[Test]:
+def relations(fields: dict[str, np.ndarray], law: Mechanism) -> Iterator[Test]:
     """How values of different rounds, agents, coordinates, runs and fields relate:
     signs, and sizes above or below the median.
     """
-    middle = float(LAWS[law].ppf(0.75))
+    middle = float(law.standard.ppf(0.75))
     for field, x in fields.items():
         for axis, kind, unit in (
             (1, "rounds", "round"),
@@ -244,4 +238,4 @@ def two_sided(below: float, above: float) -> float:
     return float(min(1.0, 2 * min(below, above)))
 
 
-__all__ = ["KINDS", "LAWS", "Test", "groups", "of_values", "rate", "relations", "scale"]
+__all__ = ["KINDS", "Test", "groups", "of_values", "rate", "relations", "scale"]

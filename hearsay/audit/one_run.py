@@ -94,7 +94,7 @@ def one_run(
       delta: at which epsilon is bounded and certified; needed for Gaussian noise.
     """
     require.fraction("error", error)
-    if "params" not in algorithm.channels or algorithm.mechanism == "ternary":
+    if "params" not in algorithm.channels or not algorithm.law.adds_noise:
         require.fail("algorithm", "one whose messages are models with noise", algorithm.name)
     if problem.endless or not problem.classification:
         require.fail(
@@ -136,7 +136,7 @@ def one_run(
     sure = np.argsort(-np.abs(scores), kind="stable")[:most]
     right = int(np.sum((scores[sure] > 0) == coins[sure]))
     budget = certify(algorithm, problem, graph, steps, delta=delta).budgets[agent]
-    slack = delta if algorithm.mechanism == "gaussian" else 0.0
+    slack = delta if algorithm.law.at_delta else 0.0
     lower = one_run_epsilon(len(used), most, right, error, slack or 0.0)
     return OneRun(agent, len(used), most, right, lower, budget.epsilon, 1 - error, slack or 0.0)
 

@@ -16,7 +16,7 @@ from hearsay import _validate as require
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem, require_records
-from hearsay.problems.sampling.batches import Blocks, Prefix, Window
+from hearsay.problems.sampling.batches import Window
 from hearsay.problems.task import Task
 from hearsay.simulation import keys
 from hearsay.simulation.engine import Round
@@ -85,14 +85,8 @@ def batch_records(
     batch, _ = sampling.batch(
         state, problem.loss, records, jnp.asarray(step), window, problem.arrivals, key
     )
-    found = (
-        batch.records
-        if isinstance(batch, Prefix)
-        else batch.take(jnp.asarray(0))
-        if isinstance(batch, Blocks)
-        else (batch.features, batch.labels)
-    )
-    return as_numbers(np.asarray(found[0][:size])), np.asarray(found[1][:size], np.int64)
+    features, labels_ = batch.rows()
+    return as_numbers(np.asarray(features[:size])), np.asarray(labels_[:size], np.int64)
 
 
 def as_numbers(features: np.ndarray) -> np.ndarray:

@@ -130,29 +130,29 @@ def residuals(
     heard = collect(algorithm, claimed, problem, graph, steps, runs, seed, progress)
     tests = [*asked(claimed, problem, graph, heard)]
     fields: dict[str, np.ndarray] = {}
-    law = "laplace" if claimed.mechanism == "laplace" else "gaussian"
+    law = claimed.law.residual
     for name, field in heard.items():
         loud = field.scale != 0
         if not loud.any():
             continue
         fields[name] = standard(claimed, field, seed)
-        if claimed.mechanism == "ternary":
-            tests += ternary_tests(name, field)
+        if claimed.law.adds_noise:
+            tests += grid_tests(name, field, claimed)
+            tests += noise_tests.of_values(
+                name, fields[name], law, rounding(field, claimed, problem.dtype)
+            )
+        else:
+            tests += ternary_tests(name, field, claimed.law)
             tests += [
                 t
                 for where, part in noise_tests.groups(name, fields[name])
                 for t in noise_tests.distribution(where, part, law)
             ]
-        else:
-            tests += grid_tests(name, field, claimed)
-            tests += noise_tests.of_values(
-                name, fields[name], law, rounding(field, claimed, problem.dtype)
-            )
     tests += noise_tests.relations(fields, law)
     count = sum(int(np.isfinite(x).sum()) for x in fields.values())
     first = next(iter(fields.values()), np.empty(0))
     shown = first[np.isfinite(first)][:_SHOWN]
-    return Residuals(tuple(tests), level, law, claimed.mechanism, runs, steps, count, shown)
+    return Residuals(tuple(tests), level, law.name, claimed.mechanism, runs, steps, count, shown)
 
 
 @require.plain_arguments

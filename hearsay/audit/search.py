@@ -307,10 +307,7 @@ def _measure(
         for v, s in zip(values, scales, strict=True)
     ]
     l2 = jnp.stack([jnp.sqrt(jnp.sum(m**2, axis=1)) for m in moved])
-    if program.algorithm.mechanism == "gaussian":
-        total = sum(jnp.sum((limits.white @ m) ** 2) / 2 for m in moved)
-    else:
-        total = sum(jnp.sum(jnp.abs(m)) for m in moved)
+    total = sum(program.algorithm.law.energy(m, limits.white) for m in moved)
     return jnp.where(l2 == 0, 0.0, l2 / limits.each), jnp.asarray(total / limits.total)
 
 

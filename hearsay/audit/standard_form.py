@@ -21,8 +21,9 @@ import numpy as np
 from hearsay.algorithms import QuantizedDsgd
 from hearsay.audit import noise_tests
 from hearsay.audit.messages import whitener
-from hearsay.audit.noise_tests import LAWS, Test
+from hearsay.audit.noise_tests import Test
 from hearsay.base import Algorithm
+from hearsay.mechanisms import Mechanism
 
 
 class Field(NamedTuple):
@@ -41,42 +42,34 @@ def standard(claimed: Algorithm, field: Field, seed: int = 0) -> np.ndarray:
     """Residuals as independent numbers of one law, NaN where there is no noise."""
     loud = field.scale != 0
     with np.errstate(invalid="ignore", divide="ignore"):
-        if claimed.mechanism == "ternary":
-            low, chance = _ternary_cells(field)
-            return np.where(loud, _within("gaussian", low, low + chance, seed), np.nan)
+        if not claimed.law.adds_noise:
+            low, chance = claimed.law.levels(field.sent, field.value, field.scale)
+            return np.where(loud, _within(claimed.law, low, low + chance, seed), np.nan)
         if isinstance(claimed, QuantizedDsgd):
             assert field.coin is not None
             edge = field.sent - claimed.resolution * field.coin - field.value
             low, high = (
-                LAWS[claimed.mechanism].cdf((edge + w) / field.scale)
+                claimed.law.standard.cdf((edge + w) / field.scale)
                 for w in (0.0, claimed.resolution)
             )
-            return np.where(loud, _within(claimed.mechanism, low, high, seed), np.nan)
+            return np.where(loud, _within(claimed.law, low, high, seed), np.nan)
         x = np.where(loud, (field.sent - field.value) / field.scale, np.nan)
     if claimed.factors is None:
         return x
     return np.einsum("st,rtad->rsad", whitener(claimed, x.shape[1]), x)
 
 
-def _within(law: str, low: np.ndarray, high: np.ndarray, seed: int) -> np.ndarray:
+def _within(law: Mechanism, low: np.ndarray, high: np.ndarray, seed: int) -> np.ndarray:
     """A value of the law between those levels: of that law again, and independent,
     if the levels are those of the cell in which such a value fell.
     """
     place = np.random.default_rng([seed, *b"cells"]).random(low.shape)
-    return LAWS[law].ppf(np.clip(low + place * (high - low), 1e-300, 1 - 1e-16))
+    return law.standard.ppf(np.clip(low + place * (high - low), 1e-300, 1 - 1e-16))
 
 
-def _ternary_cells(field: Field) -> tuple[np.ndarray, np.ndarray]:
-    """(chance of a smaller value, chance of this one)."""
-    share, sign = np.clip(field.value / field.scale, -1.0, 1.0), np.sign(field.sent)
-    down, up = np.maximum(-share, 0.0), np.maximum(share, 0.0)
-    low = np.select([sign < 0, sign == 0], [0.0, down], 1 - up)
-    return low, np.select([sign < 0, sign == 0], [down, 1 - down - up], up)
-
-
-def ternary_tests(name: str, field: Field) -> list[Test]:
+def ternary_tests(name: str, field: Field, law: Mechanism) -> list[Test]:
     loud = field.scale != 0
-    _, chance = _ternary_cells(field._replace(scale=np.where(loud, field.scale, 1.0)))
+    _, chance = law.levels(field.sent, field.value, np.where(loud, field.scale, 1.0))
     odd = (field.sent != 0) & ~np.isclose(np.abs(field.sent), field.scale, rtol=1e-5)
     found = [_support(name, loud & (odd | (chance <= 0)), loud)]
     share = np.minimum(np.abs(field.value / np.where(loud, field.scale, np.inf)), 1.0)

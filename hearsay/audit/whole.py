@@ -166,7 +166,7 @@ def unavailable(
         if problem.endless:
             return "neighbouring data sets need a data set, and this is an endless stream"
         if problem.loss.unrolled:
-            models = "params" in algorithm.channels and algorithm.mechanism != "ternary"
+            models = "params" in algorithm.channels and algorithm.law.adds_noise
             return (
                 "" if models else "canaries are looked for in messages that are models with noise"
             )

@@ -57,7 +57,7 @@ from hearsay.deploy.privatize import REHEARSAL, Lattice, Rehearsal
 from hearsay.deploy.settings import SCHEMA, Network
 from hearsay.deploy.steps import CARRIED, Steps
 from hearsay.deploy.transport import Transport
-from hearsay.graphs.channels import listening
+from hearsay.graphs.channels import channel
 from hearsay.problems.data.records import Records
 from hearsay.simulation.program import Carry, flatten, unflatten
 
@@ -130,7 +130,7 @@ class Agent:
         return [
             j
             for j in others
-            if any(self.number in listening(graph, channel, j) for channel in channels)
+            if any(self.number in channel(name).row(graph, j) for name in channels)
         ]
 
     def run(self) -> np.ndarray:

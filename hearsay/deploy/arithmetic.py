@@ -50,7 +50,6 @@ import numpy as np
 
 from hearsay.base import Algorithm, noise_rates
 from hearsay.graphs import Graph
-from hearsay.mechanisms import rounding
 from hearsay.privacy.recursion import Account, forward
 from hearsay.problems.losses.linear import LinearLoss
 from hearsay.problems.task import Task
@@ -146,7 +145,7 @@ def factorized(algorithm: Algorithm, problem: Task, agent: int, rho: float) -> f
         * stretch
         * (_OPERATIONS * (_reach(problem) + tau * rate * gradient) / rate + products)
     )
-    more = math.sqrt(d) * rounding.encoded(factors, np.full(factors.rounds, off)) / level
+    more = math.sqrt(d) * factors.encoded(np.full(factors.rounds, off)) / level
     return (math.sqrt(2 * rho) + more) ** 2 / 2 * (1 + 1e-9)
 
 
@@ -186,6 +185,6 @@ def _noise(algorithm: Algorithm, graph: Graph, messages: int) -> float:
     noises = [np.max(value) for value in noise_rates(type(algorithm), fields).values()]
     factor = max(1.0, float(np.max(fields.step)))
     if algorithm.factors is not None:
-        diagonal, _, others = rounding.rows(algorithm.factors)
+        diagonal, _, others = algorithm.factors.rows()
         factor *= float(np.max(np.abs(diagonal) + others))
     return factor * float(max(noises))

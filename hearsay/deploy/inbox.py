@@ -17,7 +17,7 @@ import numpy as np
 from hearsay.base import Algorithm, Inbox
 from hearsay.deploy.mailbox import Fields
 from hearsay.graphs import Graph
-from hearsay.graphs.channels import listening, own_weight
+from hearsay.graphs.channels import channel
 
 
 class Listener:
@@ -45,7 +45,7 @@ class Listener:
             for field in algorithm.channels
         }
         self.weights = {
-            field: listening(graph, channel, agent) for field, channel in algorithm.channels.items()
+            field: channel(name).row(graph, agent) for field, name in algorithm.channels.items()
         }
         self._rooms: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
@@ -61,11 +61,11 @@ class Listener:
         """
         sent = {field: within(values, *self._ranges[field]) for field, values in sent.items()}
         total, own = {}, {}
-        for field, channel in self._channels.items():
+        for field, name in self._channels.items():
             row = {j: w for j, w in self.weights[field].items() if j in heard}
             total[field] = self._total(field, sent[field], row, heard)
             own[field] = self._dtype.type(
-                own_weight(self._graph, channel, self._agent, sum(row.values()))
+                channel(name).own(self._graph, self._agent, sum(row.values()))
             )
         kind = self._message
         return kind(**sent), Inbox(kind(**total), kind(**own))

@@ -2,9 +2,10 @@
 
 `Lattice` is the real thing: the algorithm's `prepare` gives the values that must not leave and the
 scales of their noise; each is rounded to a grid and noised in whole numbers, from the operating
-system's random numbers (mechanisms/lattice.py, mechanisms/factorized/lattice.py). No seed of
-anybody's enters. A value whose scale is 0 is public by the algorithm's own account (the common
-starting point, coordinates that are not sent) and goes as it is.
+system's random numbers (mechanisms/lattice.py, mechanisms/factorized/lattice.py). Noise that is
+correlated over rounds has a stream of its own for every field. No seed of anybody's enters. A value
+whose scale is 0 is public by the algorithm's own account (the common starting point, coordinates
+that are not sent) and goes as it is.
 
 `Rehearsal` draws the simulator's noise from the simulator's keys, so that a deployed run can be
 held against a simulated one. Anybody who knows the seed can subtract the noise: it protects nobody,
@@ -48,19 +49,19 @@ class Lattice:
         self._public = jax.random.wrap_key_data(
             jnp.asarray(np.frombuffer(os.urandom(8), np.uint32)), impl="threefry2x32"
         )
-        self._correlated: FactorizedNoise | None = None
-        if algorithm.factors is not None:
-            scale = float(algorithm.noise_for(steps.agent)(0))
-            if scale > 0:
-                self._correlated = FactorizedNoise(
-                    algorithm.factors, self._draw, scale, steps.task.dimension
-                )
+        self._streams: dict[str, FactorizedNoise] = {}
+        self._certified = {
+            r.name: float(r.scale(0)) for r in algorithm.releases(steps.agent, (0.0, 0.0))
+        }
 
     def message(self, step: int, carry: Carry) -> tuple[Any, Carry]:
         """(what may leave, the state after it)."""
         fields, carry = self._steps.prepare(step, carry)
         noised = type(fields)(
-            *(jnp.asarray(self._noised(step, field), self._steps.dtype) for field in fields)
+            **{
+                name: jnp.asarray(self._noised(step, name, field), self._steps.dtype)
+                for name, field in fields._asdict().items()
+            }
         )
         return self._steps.finish(step, noised, carry, self._public)
 
@@ -71,27 +72,47 @@ class Lattice:
     def _draw(self, step: int) -> bytes:
         return self._secrets.setdefault(step, os.urandom(32))
 
-    def _noised(self, step: int, field: Private) -> np.ndarray:
-        value = np.asarray(field.value, np.float64)
-        if self._correlated is not None:
-            return self._correlated.privatize(value, step)
-        # A scale that was rounded to the run's precision may be a hair below the certified one.
-        margin = 1 + 8 * float(jnp.finfo(self._steps.dtype).eps)
-        scale, mechanism = (
-            np.asarray(field.scale, np.float64) * margin,
-            self._steps.algorithm.mechanism,
-        )
+    def _noised(self, step: int, name: str, field: Private) -> np.ndarray:
+        value, scale = np.asarray(field.value, np.float64), np.asarray(field.scale, np.float64)
         if not np.all(scale >= 0):
             raise ValueError("the scale of the noise must be zero or positive")
+        if not np.any(scale > 0):
+            return value
+        if self._steps.algorithm.factors is not None:
+            return self._stream(name, scale, value.size).privatize(value, step)
+        # A scale that was rounded to the run's precision may be slightly below the certified one.
+        law, scale = self._steps.algorithm.law, scale * (1 + self._margin)
         if scale.ndim == 0:
-            return (
-                lattice.privatize(value, float(scale), mechanism, self._key) if scale > 0 else value
-            )
+            return law.lattice(value, float(scale), self._key)
         out = value.copy()
         for size in np.unique(scale[scale > 0]):
             here = scale == size
-            out[here] = lattice.privatize(value[here], float(size), mechanism, self._key)
+            out[here] = law.lattice(value[here], float(size), self._key)
         return out
+
+    @property
+    def _margin(self) -> float:
+        """By how much, relatively, a scale may be off in the run's precision."""
+        return 8 * float(jnp.finfo(self._steps.dtype).eps)
+
+    def _stream(self, name: str, scale: np.ndarray, size: int) -> FactorizedNoise:
+        """The noise of that field, of the scale that was certified: later rounds take it back, so
+        that it has one scale for all of them.
+        """
+        certified = self._certified.get(name, 0.0)
+        if not np.all(np.abs(scale - certified) <= self._margin * certified):
+            raise ValueError(
+                f"the scale of the correlated noise of {name} must be the certified"
+                f" {certified!r} in every round, got {scale.tolist()!r:.80}"
+            )
+        if name not in self._streams:
+            algorithm = self._steps.algorithm
+            assert algorithm.factors is not None
+            number = list(algorithm.channels).index(name)
+            self._streams[name] = FactorizedNoise(
+                algorithm.factors, self._draw, certified, size, stream=number
+            )
+        return self._streams[name]
 
 
 class Rehearsal:

@@ -111,7 +111,7 @@ def delta_of(algorithm: Algorithm, delta: float = DELTA) -> float | None:
     """Laplace noise has a pure epsilon, and these are so large that to look for a smaller one
     at a delta is in vain.
     """
-    return delta if algorithm.mechanism == "gaussian" else None
+    return delta if algorithm.law.at_delta else None
 
 
 def better(

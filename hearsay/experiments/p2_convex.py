@@ -458,7 +458,7 @@ def _figures(runs: Runs, curves: Curves) -> list[tuple[str, Any]]:
     for kind, named in runs.items():
         figure, ax = new_figure(7.5, 4.0)
         plots.compare_budgets(
-            {k: named[k] for k in chosen if named[k].certificate.mechanism == "laplace"}, ax
+            {k: named[k] for k in chosen if not named[k].algorithm.law.needs_delta}, ax
         )
         beside(ax)
         drawn.append(

@@ -64,6 +64,8 @@ class PrintedTracking(Algorithm):
     message: ClassVar[type] = Message
     uncertified: ClassVar[str] = "no budget is offered for the printed variant"
 
+    paper_mechanisms: ClassVar[tuple[str, ...]] = ("laplace",)
+
     name: str = "printed-tracking"
     step: Schedule = Constant(0.05)
     coupling: Schedule = Constant(0.2)

@@ -1,12 +1,18 @@
-"""What all agents hear at once: sum_j w_ij message_j, at a cost that follows the edges.
+"""Channels: the matrices that messages travel over, and what is heard over them.
 
-Small or dense graphs use one matrix product. Large sparse ones gather each agent's neighbours,
-padded to the largest degree, or, where the degrees are very uneven (a star), add edge by edge.
+A message field names its channel, and the channel is one object for all who ask: the simulator
+takes all agents at once (`mixer`), a deployed agent its own row (`row`, `own`), the contract
+whether a message may be missing (`may_skip`, `needs_all`).
+
+What all agents hear at once is sum_j w_ij message_j, at a cost that follows the edges. Small or
+dense graphs use one matrix product. Large sparse ones gather each agent's neighbours, padded to the
+largest degree, or, where the degrees are very uneven (a star), add edge by edge.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -69,44 +75,146 @@ class Mixer(eqx.Module):
         return self.others(values.reshape(values.shape[0], -1)).reshape(values.shape)
 
 
-def mixer(graph: Graph, channel: str, dtype: Any) -> Mixer:
-    """coupling and mixing: over R, own weight -sum_j r_ij or 1 - sum_j r_ij. pushing and pulling:
-    over C, own weight -sum_j c_ji or -sum_j c_ij. average: everybody's mean, whatever the graph.
+class Channel(ABC):
+    """The matrix that a message field travels over: who hears whom with which weight, and with
+    which weight an agent's own message counts.
     """
-    require.one_of("channel", channel, ["coupling", "mixing", "pushing", "pulling", "average"])
-    if channel == "average":
-        return Mixer(Mean(), jnp.full(graph.agents, 1.0 / graph.agents, dtype))
-    if channel in ("pushing", "pulling"):
-        own = (
-            -graph.handed_out
-            if channel == "pushing"
-            else -np.asarray(graph.pushed.sum(axis=1)).ravel()
-        )
-        return Mixer(_others(graph.pushed, dtype), jnp.asarray(own, dtype))
-    own = -graph.row_sums if channel == "coupling" else 1.0 - graph.row_sums
-    return Mixer(_others(graph.weights, dtype), jnp.asarray(own, dtype))
+
+    name: ClassVar[str]
+    # Why an agent cannot go on without a message that does not come; "" where it can.
+    needs_all: ClassVar[str] = ""
+
+    @property
+    def may_skip(self) -> bool:
+        """A neighbour that is not heard may be left out, together with its weight."""
+        return not self.needs_all
+
+    @abstractmethod
+    def row(self, graph: Graph, agent: int) -> dict[int, float]:
+        """The agents that one agent hears, with their weights."""
+
+    @abstractmethod
+    def own(self, graph: Graph, agent: int, heard: float) -> float:
+        """The agent's own weight once it has heard others with so much weight in all."""
+
+    @abstractmethod
+    def mixer(self, graph: Graph, dtype: Any) -> Mixer:
+        """All agents at once, when everybody is heard."""
 
 
-@require.plain_arguments
-def listening(graph: Graph, channel: str, agent: int) -> dict[int, float]:
-    """The agents that one agent hears over that channel, with their weights: its row of `mixer`."""
-    if channel == "average":
-        return {j: 1.0 / graph.agents for j in range(graph.agents) if j != agent}
-    weights = graph.pushed if channel in ("pushing", "pulling") else graph.weights
-    row = slice(weights.indptr[agent], weights.indptr[agent + 1])
-    return dict(zip(weights.indices[row].tolist(), weights.data[row].tolist(), strict=True))
+class _Edges(Channel):
+    """Over the edges of a graph."""
+
+    @abstractmethod
+    def weights(self, graph: Graph) -> sparse.csr_array:
+        """w_ij: agent i hears agent j."""
+
+    def row(self, graph: Graph, agent: int) -> dict[int, float]:
+        weights = self.weights(graph)
+        row = slice(weights.indptr[agent], weights.indptr[agent + 1])
+        return dict(zip(weights.indices[row].tolist(), weights.data[row].tolist(), strict=True))
+
+    def _mixer(self, graph: Graph, own: np.ndarray, dtype: Any) -> Mixer:
+        return Mixer(_others(self.weights(graph), dtype), jnp.asarray(own, dtype))
 
 
-@require.plain_arguments
-def own_weight(graph: Graph, channel: str, agent: int, heard: float) -> float:
-    """The agent's own weight in that channel once it has heard others with
-    so much weight in all.
-    """
-    if channel == "average":
-        return 1.0 / graph.agents
-    if channel == "pushing":
+class Coupling(_Edges):
+    """Over R, own weight -sum_j r_ij: differences to the agent's own message."""
+
+    name = "coupling"
+
+    def weights(self, graph: Graph) -> sparse.csr_array:
+        return graph.weights
+
+    def own(self, graph: Graph, agent: int, heard: float) -> float:
+        return -heard
+
+    def mixer(self, graph: Graph, dtype: Any) -> Mixer:
+        return self._mixer(graph, -graph.row_sums, dtype)
+
+
+class Mixing(_Edges):
+    """Over R, own weight 1 - sum_j r_ij: an average with the agent's own message."""
+
+    name = "mixing"
+
+    def weights(self, graph: Graph) -> sparse.csr_array:
+        return graph.weights
+
+    def own(self, graph: Graph, agent: int, heard: float) -> float:
+        return 1.0 - heard
+
+    def mixer(self, graph: Graph, dtype: Any) -> Mixer:
+        return self._mixer(graph, 1.0 - graph.row_sums, dtype)
+
+
+_SHARES = (
+    "a share of a tracker that is not heard is lost for good, and the trackers no longer add up to"
+    " the gradients"
+)
+
+
+class Pushing(_Edges):
+    """Over C, own weight -sum_j c_ji: what an agent hands out it no longer has."""
+
+    name = "pushing"
+    needs_all = _SHARES
+
+    def weights(self, graph: Graph) -> sparse.csr_array:
+        return graph.pushed
+
+    def own(self, graph: Graph, agent: int, heard: float) -> float:
         return -float(graph.handed_out[agent])
-    return 1.0 - heard if channel == "mixing" else -heard
+
+    def mixer(self, graph: Graph, dtype: Any) -> Mixer:
+        return self._mixer(graph, -graph.handed_out, dtype)
+
+
+class Pulling(_Edges):
+    """Over C, own weight -sum_j c_ij, as paper P2 prints it."""
+
+    name = "pulling"
+    needs_all = _SHARES
+
+    def weights(self, graph: Graph) -> sparse.csr_array:
+        return graph.pushed
+
+    def own(self, graph: Graph, agent: int, heard: float) -> float:
+        return -heard
+
+    def mixer(self, graph: Graph, dtype: Any) -> Mixer:
+        return self._mixer(graph, -np.asarray(graph.pushed.sum(axis=1)).ravel(), dtype)
+
+
+class Average(Channel):
+    """Everybody's mean, whatever the graph: what a server gives."""
+
+    name = "average"
+    needs_all = "everybody must apply the same average"
+
+    def row(self, graph: Graph, agent: int) -> dict[int, float]:
+        return {j: 1.0 / graph.agents for j in range(graph.agents) if j != agent}
+
+    def own(self, graph: Graph, agent: int, heard: float) -> float:
+        return 1.0 / graph.agents
+
+    def mixer(self, graph: Graph, dtype: Any) -> Mixer:
+        return Mixer(Mean(), jnp.full(graph.agents, 1.0 / graph.agents, dtype))
+
+
+CHANNELS: dict[str, Channel] = {
+    channel.name: channel for channel in (Coupling(), Mixing(), Pushing(), Pulling(), Average())
+}
+
+
+def channel(name: str) -> Channel:
+    """The channel of that name."""
+    return CHANNELS[require.one_of("channel", name, CHANNELS)]
+
+
+def mixer(graph: Graph, name: str, dtype: Any) -> Mixer:
+    """What all agents hear at once over the channel of that name."""
+    return channel(name).mixer(graph, dtype)
 
 
 def _others(weights: sparse.csr_array, dtype: Any) -> Any:

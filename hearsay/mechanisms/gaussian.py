@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import stats
 
 from hearsay import _validate as require
-from hearsay.mechanisms import convert, rounding
-from hearsay.mechanisms.mechanism import Mechanism, Reading
+from hearsay.mechanisms import convert, lattice, rounding
+from hearsay.mechanisms.mechanism import Mechanism, Reading, from_its_tail
 
 if TYPE_CHECKING:
     import jax
+
+    from hearsay.mechanisms.lattice import Key
 
 
 @dataclass(frozen=True)
@@ -102,3 +105,32 @@ class Gaussian(Mechanism):
 
     def rounded(self, ideal: float, more: float, numbers: int) -> float:
         return rounding.gaussian((math.sqrt(2 * ideal) + more) ** 2 / 2, numbers)
+
+    def lattice(self, value: Any, scale: float, key: Key) -> np.ndarray:
+        return lattice.noised(value, scale, lattice.discrete_gaussian, key)
+
+    @property
+    def residual(self) -> Mechanism:
+        return self
+
+    @property
+    def standard(self) -> Any:
+        return stats.norm
+
+    @property
+    def crowding(self) -> float:
+        return float(0.5 / np.sqrt(np.pi))
+
+    def size(self, residuals: np.ndarray) -> tuple[float, float, float]:
+        """The sum of their squares is a chi-squared variable."""
+        total, n = float(np.sum(residuals**2)), len(residuals)
+        return np.sqrt(total / n), float(stats.chi2.cdf(total, n)), float(stats.chi2.sf(total, n))
+
+    def energy(self, residual: jax.Array, white: jax.Array) -> jax.Array:
+        return ((white @ residual.reshape(len(residual), -1)) ** 2).sum() / 2
+
+    def between(self, low: jax.Array, high: jax.Array) -> jax.Array:
+        import jax
+
+        low, high = from_its_tail(low, high)
+        return jax.scipy.stats.norm.cdf(high) - jax.scipy.stats.norm.cdf(low)

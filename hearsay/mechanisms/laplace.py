@@ -17,12 +17,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import stats
 
-from hearsay.mechanisms import convert, rounding
-from hearsay.mechanisms.mechanism import Mechanism
+from hearsay.mechanisms import convert, lattice, rounding
+from hearsay.mechanisms.mechanism import Mechanism, from_its_tail
 
 if TYPE_CHECKING:
     import jax
+
+    from hearsay.mechanisms.lattice import Key
 
 
 @dataclass(frozen=True)
@@ -53,3 +56,32 @@ class Laplace(Mechanism):
 
     def rounded(self, ideal: float, more: float, numbers: int) -> float:
         return rounding.laplace(ideal + more, numbers)
+
+    def lattice(self, value: Any, scale: float, key: Key) -> np.ndarray:
+        return lattice.noised(value, scale, lattice.discrete_laplace, key)
+
+    @property
+    def residual(self) -> Mechanism:
+        return self
+
+    @property
+    def standard(self) -> Any:
+        return stats.laplace
+
+    @property
+    def crowding(self) -> float:
+        return 0.25
+
+    def size(self, residuals: np.ndarray) -> tuple[float, float, float]:
+        """Sizes are exponential, so their sum is a gamma variable."""
+        total, n = float(np.sum(np.abs(residuals))), len(residuals)
+        return total / n, float(stats.gamma.cdf(total, n)), float(stats.gamma.sf(total, n))
+
+    def between(self, low: jax.Array, high: jax.Array) -> jax.Array:
+        import jax.numpy as jnp
+
+        low, high = from_its_tail(low, high)
+        below = lambda x: jnp.where(  # noqa: E731
+            x < 0, 0.5 * jnp.exp(jnp.minimum(x, 0.0)), 1 - 0.5 * jnp.exp(-jnp.maximum(x, 0.0))
+        )
+        return below(high) - below(low)

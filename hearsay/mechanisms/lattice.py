@@ -137,6 +137,10 @@ class Key:
         return "Key(private)" if self.private else "Key(simulated, NOT PRIVATE)"
 
 
+# (key, scale in grid steps, how many) -> so many whole numbers.
+Sampler = Callable[[Key, float, int], np.ndarray]
+
+
 class _Uniform:
     """A real U uniform in [0, 1) whose leading bits are known;
     `index` says which of a block's numbers it is, so that its further bits are its own.
@@ -249,9 +253,7 @@ def _gaussian_block(key: Key, scale: float, count: int) -> np.ndarray:
     return found[kept]
 
 
-def _sample(
-    block: Callable[[Key, float, int], np.ndarray], key: Key, scale: float, size: int
-) -> np.ndarray:
+def _sample(block: Sampler, key: Key, scale: float, size: int) -> np.ndarray:
     """The first `size` samples that blocks of about the right length give."""
     require.instance("key", key, Key, "a key such as Key.fresh()")
     scale, size = require.positive("scale", scale), require.count("size", size, least=0)
@@ -273,9 +275,6 @@ def discrete_laplace(key: Key, scale: float, size: int) -> np.ndarray:
 def discrete_gaussian(key: Key, scale: float, size: int) -> np.ndarray:
     """`size` whole numbers X (int64) with P(X = x) proportional to exp(-x^2 / 2 scale^2)."""
     return _sample(_gaussian_block, key, scale, size)
-
-
-SAMPLERS = {"laplace": discrete_laplace, "gaussian": discrete_gaussian}
 
 
 def grid(scale: float) -> float:
@@ -328,20 +327,14 @@ def ternary(value: Any, scale: float, key: Key) -> np.ndarray:
     return np.where(words >> (64 - TERNARY_BITS) < chance, np.copysign(scale, value), 0.0)
 
 
-def privatize(value: Any, scale: float, mechanism: str, key: Key) -> np.ndarray:
-    """What may leave the agent: value + noise of that scale, as
-    `MECHANISMS[mechanism].add(value, draw, scale)` in a simulation.
-
-    float64 multiples of `grid(scale)`, or of the scale itself (ternary). Rounding them to float32
-    afterwards costs no privacy: the sum has been formed before.
+def noised(value: Any, scale: float, sample: Sampler, key: Key) -> np.ndarray:
+    """value + noise of that scale, in float64 multiples of `grid(scale)`: the value rounded to the
+    grid and a sample of whole grid steps, added in integers.
     """
-    require.one_of("mechanism", mechanism, (*SAMPLERS, "ternary"))
-    if mechanism == "ternary":
-        return ternary(value, scale, key)
     scale = require.positive("scale", scale)
     step = grid(scale)
     steps = quantize(value, step)
-    noise = SAMPLERS[mechanism](key, scale / step, steps.size).reshape(steps.shape)
+    noise = sample(key, scale / step, steps.size).reshape(steps.shape)
     return np.clip(steps + noise, -SATURATION, SATURATION) * step
 
 

@@ -31,6 +31,8 @@ from hearsay import _validate as require
 if TYPE_CHECKING:
     import jax
 
+    from hearsay.mechanisms.lattice import Key
+
 
 class Reading(NamedTuple):
     """The number of an account as a certificate prints it: the fields of an AgentBudget.
@@ -60,6 +62,8 @@ class Mechanism(ABC):
     at_delta: ClassVar[bool] = False
     # What a record's uses cost adds up: a budget is a sum of prices (privacy/recursion.py).
     additive: ClassVar[bool] = True
+    # What is sent is value + scale * draw, so that the value and the message tell the draw.
+    adds_noise: ClassVar[bool] = True
     # From what each message costs there follows a smaller epsilon at a delta (`composed`).
     composes: ClassVar[bool] = False
 
@@ -152,3 +156,86 @@ class Mechanism(ABC):
           more: what rounding errors shift messages by, put `together`.
           numbers: how many numbers are sent in all.
         """
+
+    @abstractmethod
+    def lattice(self, value: Any, scale: float, key: Key) -> np.ndarray:
+        """What may leave a deployed agent: the value with exact noise (mechanisms/lattice.py), as
+        `add` in a simulation.
+
+        float64 multiples of `lattice.grid(scale)`, or of the scale itself (ternary). Rounding them
+        to float32 afterwards costs no privacy: the sum has been formed before.
+        """
+
+    # For an auditor, who knows the value and asks what was added to it.
+
+    @property
+    @abstractmethod
+    def residual(self) -> Mechanism:
+        """The law in which an auditor writes down the noise (audit/standard_form.py)."""
+
+    @property
+    @abstractmethod
+    def standard(self) -> Any:
+        """The distribution of `residual` at scale 1, as SciPy has it."""
+
+    @property
+    @abstractmethod
+    def crowding(self) -> float:
+        """The integral of the squared density of `standard`: how often two draws are close."""
+
+    @abstractmethod
+    def size(self, residuals: np.ndarray) -> tuple[float, float, float]:
+        """(their scale over the claimed one, the chance of a smaller one, of a larger one), if they
+        are independent numbers of `standard`.
+        """
+
+    def energy(self, residual: jax.Array, white: jax.Array) -> jax.Array:
+        """-log of the density of `residual` up to a constant; for a shift of that many scales, what
+        it costs in the account's number.
+
+        Args:
+          residual: (time, ...), in units of the noise's scale.
+          white: the matrix (time, time) that makes noise of different times independent.
+        """
+        return abs(residual).sum()
+
+    def log_density(
+        self, sent: jax.Array, value: jax.Array, scale: jax.Array, white: jax.Array
+    ) -> jax.Array:
+        """log p of what was sent, up to what does not depend on the value; each (time, ...)."""
+        import jax.numpy as jnp
+
+        residual, unit = in_units(sent, value, scale)
+        return -(self.energy(residual, white) + jnp.sum(jnp.log(unit)))
+
+    @abstractmethod
+    def between(self, low: jax.Array, high: jax.Array) -> jax.Array:
+        """The chance that noise of scale 1 lies between the two."""
+
+    def levels(
+        self, sent: np.ndarray, value: np.ndarray, scale: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(the chance of a smaller message, the chance of this one), for laws of few messages."""
+        raise NotImplementedError(f"{self.name} noise has no two equal messages")
+
+
+def in_units(sent: jax.Array, value: jax.Array, scale: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """(what was added, in units of its scale; the units).
+
+    A message without noise gets a unit of rounding errors, so that any difference counts.
+    """
+    import jax.numpy as jnp
+
+    tiny = 1e3 * jnp.finfo(sent.dtype).eps
+    unit = jnp.maximum(jnp.abs(scale), tiny * (1 + jnp.abs(value)))
+    return (sent - value) / unit, unit
+
+
+def from_its_tail(low: jax.Array, high: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The same interval of a symmetric law, mirrored into the lower tail where it lies in the upper
+    one, so that no difference of two numbers near 1 is formed.
+    """
+    import jax.numpy as jnp
+
+    flip = low > 0
+    return jnp.where(flip, -high, low), jnp.where(flip, -low, high)

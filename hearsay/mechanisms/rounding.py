@@ -63,10 +63,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from scipy import signal
 
 from hearsay import _validate as require
 from hearsay.mechanisms import convert
@@ -118,9 +116,9 @@ def factorized(rho: float, factorization: Factorization, dimension: int) -> floa
         "factorization", factorization, Factorization, "one of mechanisms/factorized/kinds.py"
     )
     root = math.sqrt(require.count("dimension", dimension))
-    diagonal, terms, others = rows(factorization)
-    rounded = root * encoded(factorization, np.abs(diagonal) * 2.0**-GRID_BITS * (1 + (terms > 0)))
-    floated = root * encoded(factorization, (terms + 4) * 2.0**-53 * others)
+    diagonal, terms, others = factorization.rows()
+    rounded = root * factorization.encoded(np.abs(diagonal) * 2.0**-GRID_BITS * (1 + (terms > 0)))
+    floated = root * factorization.encoded((terms + 4) * 2.0**-53 * others)
     if not floated < 0.5:
         return math.inf
     mu = (
@@ -203,71 +201,6 @@ def _with_slack(
         if numbers == 0 or curve_slack(numbers, epsilon) <= delta * share * (1 - 1e-9):
             return min(epsilon, otherwise)
     return otherwise
-
-
-@require.plain_arguments
-def row(factorization: Factorization, r: int) -> tuple[float, np.ndarray, np.ndarray]:
-    """(D_rr, the earlier rounds w that round r uses the noise of, their D_rw), with D square: noise
-    w is the one that round w brings in.
-
-    Tree: round r completes one node that is used, and takes back those that it replaces: the last
-    ones of the rounds (r >> h << h) - 1.
-    """
-    if factorization.name == "tree":
-        past = np.array(
-            [(r >> h << h) - 1 for h in range(((r + 1) & -(r + 1)).bit_length() - 1)], np.int64
-        )
-        return 1.0, past, np.full(len(past), -1.0)
-    line = factorization.increments(r, r + 1)[0]
-    past = np.flatnonzero(line[:r])
-    return float(line[r]), past, line[past]
-
-
-def rows(factorization: Factorization) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For every round: D_rr, how many earlier rounds its noise uses,
-    and the sum of those |D_rw|.
-    """
-    known: Any = factorization
-    if known.name == "tree":
-        terms = np.bitwise_count(_node(known.rounds) - 1).astype(np.float64)
-        return np.ones(known.rounds), terms, terms
-    if known.name == "dense":
-        below = np.abs(np.tril(known.increments(0, known.rounds), -1))
-        return (
-            np.diagonal(known.increments(0, known.rounds)),
-            np.count_nonzero(below, axis=1).astype(np.float64),
-            below.sum(axis=1),
-        )
-    first = known.increment_coefficients()
-    below = np.append(0.0, np.abs(first[1:]))
-    return (
-        np.full(known.rounds, first[0]),
-        np.cumsum(below > 0).astype(np.float64),
-        np.cumsum(below),
-    )
-
-
-def encoded(factorization: Factorization, sizes: np.ndarray) -> float:
-    """The norm of |C| sizes: how far errors of at most these sizes in the rounds can move C times
-    them, in one number.
-    """
-    known: Any = factorization
-    if known.name == "tree":
-        ends, sums = np.arange(1, known.rounds + 1), np.append(0.0, np.cumsum(sizes))
-        moved = sums[ends] - sums[ends - _node(known.rounds)]
-    elif known.name == "dense":
-        moved = np.abs(known.encoder()) @ sizes
-    else:
-        moved = signal.fftconvolve(np.abs(known.encoder_coefficients()), sizes)[: known.rounds]
-    return float(np.linalg.norm(moved)) * (1 + 1e-6)
-
-
-def _node(rounds: int) -> np.ndarray:
-    """How many rounds the tree node covers that each round completes:
-    the lowest binary digit 1 of r + 1.
-    """
-    ends = np.arange(1, rounds + 1)
-    return ends & -ends
 
 
 def _numbers(numbers: int) -> int:

@@ -18,12 +18,17 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from hearsay import _validate as require
-from hearsay.mechanisms import rounding
+from hearsay.mechanisms import lattice, rounding
+from hearsay.mechanisms.gaussian import Gaussian
 from hearsay.mechanisms.mechanism import Mechanism, Reading
 
 if TYPE_CHECKING:
     import jax
+
+    from hearsay.mechanisms.lattice import Key
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,7 @@ class Ternary(Mechanism):
     noun = "messages"
     unit = "delta"
     needs_delta = True
+    adds_noise = False
 
     def draw(self, key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
         """Uniform in [0, 1)."""
@@ -79,3 +85,44 @@ class Ternary(Mechanism):
 
     def rounded(self, ideal: float, more: float, numbers: int) -> float:
         return rounding.ternary(ideal + more, numbers)
+
+    def lattice(self, value: Any, scale: float, key: Key) -> np.ndarray:
+        return lattice.ternary(value, scale, key)
+
+    @property
+    def residual(self) -> Mechanism:
+        """A normal variable in the place of each of the three values, at random within the share of
+        the normal law that has that value's chance.
+        """
+        return Gaussian()
+
+    @property
+    def standard(self) -> Any:
+        return self.residual.standard
+
+    @property
+    def crowding(self) -> float:
+        return self.residual.crowding
+
+    def size(self, residuals: np.ndarray) -> tuple[float, float, float]:
+        return self.residual.size(residuals)
+
+    def log_density(
+        self, sent: jax.Array, value: jax.Array, scale: jax.Array, white: jax.Array
+    ) -> jax.Array:
+        import jax.numpy as jnp
+
+        kept = jnp.clip(jnp.sign(sent) * value / scale, 0.0, 1.0)
+        silent = 1 - jnp.clip(jnp.abs(value) / scale, 0.0, 1.0)
+        return jnp.sum(jnp.log(jnp.where(sent == 0, silent, kept) + 1e-30))
+
+    def between(self, low: jax.Array, high: jax.Array) -> jax.Array:
+        raise NotImplementedError("ternary messages are not a value with noise added to it")
+
+    def levels(
+        self, sent: np.ndarray, value: np.ndarray, scale: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        share, sign = np.clip(value / scale, -1.0, 1.0), np.sign(sent)
+        down, up = np.maximum(-share, 0.0), np.maximum(share, 0.0)
+        low = np.select([sign < 0, sign == 0], [0.0, down], 1 - up)
+        return low, np.select([sign < 0, sign == 0], [down, 1 - down - up], up)

@@ -13,7 +13,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
-from hearsay.audit.noise_tests import KINDS, LAWS
+from hearsay.audit.noise_tests import KINDS
+from hearsay.mechanisms import MECHANISMS
 from hearsay.report.numbers import count, power_of_ten
 from hearsay.report.page import Html, picture, section, table, tag
 from hearsay.report.style import line_style, styled
@@ -68,7 +69,7 @@ def noise_rows(noise: Residuals) -> list[list[object]]:
 
 
 def noise_figure(noise: Residuals) -> Figure:
-    law, x = LAWS[noise.law], np.sort(noise.shown)
+    law, x = MECHANISMS[noise.law].standard, np.sort(noise.shown)
     with styled():
         figure = Figure(figsize=(7.2, 3.1), layout="constrained")
         left, right = figure.subplots(1, 2)

@@ -12,6 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from hearsay import _validate as require
+from hearsay.mechanisms import MECHANISMS
 from hearsay.report.network import network
 from hearsay.report.numbers import who
 from hearsay.report.style import (
@@ -192,10 +193,11 @@ def compare_budgets(runs: Mapping[str, Run], ax: Axes | None = None) -> Axes:
 
 
 def _spent(run: Run) -> str:
-    if run.certificate.mechanism == "ternary":
-        return "delta spent (at epsilon = 0)"
-    gaussian = run.certificate.mechanism == "gaussian"
-    return f"epsilon spent (delta = {run.certificate.delta:g})" if gaussian else "epsilon spent"
+    law = MECHANISMS[run.certificate.mechanism]
+    at = {"delta": " (at epsilon = 0)"}.get(law.unit, "")
+    if law.at_delta:
+        at = f" (delta = {run.certificate.delta:g})"
+    return f"{law.unit} spent{at}"
 
 
 def _budget_band(ax: Axes, run: Run, agents: np.ndarray) -> None:

@@ -270,7 +270,7 @@ def test_bad_input_is_named():
         hs.correlated_federated(horizon=0)
     with pytest.raises(ValueError, match="factorization must be one of .*did you mean 'toeplitz'"):
         hs.correlated_federated(factorization="toeplits")
-    with pytest.raises(ValueError, match="mechanism must be gaussian"):
+    with pytest.raises(ValueError, match="mechanism must be one of gaussian"):
         hs.correlated_federated(mechanism="laplace")
     with pytest.raises(ValueError, match="noise must be a constant"):
         hs.correlated_federated(noise=hs.PowerLaw(1.0, 0.1))

@@ -24,6 +24,7 @@ import hearsay as hs
 from hearsay.algorithms import LdpOnline, TernaryDsgd
 from hearsay.audit import noise_tests
 from hearsay.audit.residuals import Residuals, residuals
+from hearsay.mechanisms import MECHANISMS
 from hearsay.problems import Ball, Squared
 from hearsay.problems.data.records import Records
 from hearsay.problems.problem import Problem
@@ -353,8 +354,8 @@ def test_p_values_are_exact_or_too_large():
             ("gaussian", rng.normal(size=(5, 4, 2, 5))),
         ):
             for test in (
-                *noise_tests.of_values("x", x, law, 1e-9),
-                *noise_tests.relations({"x": x}, law),
+                *noise_tests.of_values("x", x, MECHANISMS[law], 1e-9),
+                *noise_tests.relations({"x": x}, MECHANISMS[law]),
             ):
                 small.setdefault((law, test.kind), []).append(test.p <= 0.05)
     for kind, hits in small.items():
@@ -364,7 +365,7 @@ def test_p_values_are_exact_or_too_large():
 def test_exact_tails():
     assert noise_tests.binomial(0, 10, 0.5) == pytest.approx(2 * 0.5**10)
     assert noise_tests.binomial(7, 20, 0.3) == pytest.approx(min(1, 2 * stats.binom.sf(6, 20, 0.3)))
-    (test,) = noise_tests.scale("x", np.full(100, 0.5), "laplace")
+    (test,) = noise_tests.scale("x", np.full(100, 0.5), MECHANISMS["laplace"])
     assert test.p == pytest.approx(2 * stats.gamma.cdf(50, 100))
 
 

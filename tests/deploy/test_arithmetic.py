@@ -35,7 +35,7 @@ from hearsay.deploy.privatize import Lattice
 from hearsay.deploy.settings import read
 from hearsay.deploy.steps import Steps
 from hearsay.graphs import Graph
-from hearsay.graphs.channels import listening, own_weight
+from hearsay.graphs.channels import CHANNELS
 from hearsay.privacy.recursion import Account
 from hearsay.problems import logistic
 from hearsay.problems.data import datasets
@@ -261,7 +261,7 @@ def test_no_update_is_off_by_more_than_is_counted(name: str) -> None:
                     summed += row[j] * np.clip(heard[str(j)][field], -desk.limit, desk.limit)
                 total[field], own[field] = (
                     summed.astype(LONG),
-                    LONG(own_weight(graph, channel, 0, sum(row.values()))),
+                    LONG(CHANNELS[channel].own(graph, 0, sum(row.values()))),
                 )
             rates = algorithm.rates(np.array([step]), AGENTS)
             rates = type(rates)(*(LONG(value[0, 0]) for value in rates))
@@ -427,9 +427,9 @@ def test_honest_agents_never_reach_the_clip(name: str) -> None:
         for agent in range(AGENTS):
             total, own = {}, {}
             for field, channel in algorithm.channels.items():
-                row = listening(graph, channel, agent)
+                row = CHANNELS[channel].row(graph, agent)
                 total[field] = sum(np.float64(w) * getattr(sent[j], field) for j, w in row.items())
-                own[field] = np.float64(own_weight(graph, channel, agent, sum(row.values())))
+                own[field] = np.float64(CHANNELS[channel].own(graph, agent, sum(row.values())))
             kind = type(sent[agent])
             carries[agent] = steps[agent].update(
                 step, carries[agent], sent[agent], Inbox(kind(**total), kind(**own))

@@ -13,7 +13,7 @@ import pytest
 
 import hearsay as hs
 from hearsay.deploy.inbox import Listener, within
-from hearsay.graphs.channels import listening, mixer
+from hearsay.graphs.channels import channel, mixer
 from hearsay.simulation import engine
 
 CHANNELS = ("coupling", "mixing", "pushing", "pulling", "average")
@@ -67,7 +67,7 @@ def engines(agent: int, said: Message, net: hs.graphs.Graph):
 
 def test_all_channels_are_here():
     for name in CHANNELS:
-        listening(graph(), name, 0)
+        channel(name).row(graph(), 0)
     assert Message._fields == CHANNELS
 
 

@@ -128,7 +128,7 @@ def test_the_search_sees_a_state_that_is_sent_without_noise(tmp_path, monkeypatc
 
     monkeypatch.setattr(Transport, "publish", published)
     monkeypatch.setattr(privatize.Lattice, "message", noised)
-    monkeypatch.setattr(lattice, "privatize", lambda value, *_: value)
+    monkeypatch.setattr(lattice, "noised", lambda value, *_: value)
     run_threads(network, None)
     assert all(needle in b"".join(sent) for needle in private)
 

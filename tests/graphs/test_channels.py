@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hearsay import graphs
-from hearsay.graphs.channels import Dense, Edges, Padded, mixer
+from hearsay.graphs.channels import CHANNELS, Dense, Edges, Padded, channel, mixer
 
 GRAPHS = {
     "ring of 10": (graphs.ring(10, 0.3), Dense),
@@ -84,3 +84,21 @@ def test_own_weights_and_precision():
         ),
     ):
         mixer(graph, "mix", jnp.float64)
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+def test_an_agents_row_and_own_weight_are_those_of_everybody_at_once(name):
+    graph = graphs.from_networkx(nx.DiGraph([(0, 1), (1, 2), (2, 0), (0, 2), (2, 3), (3, 0)]))
+    whole = mixer(graph, name, jnp.float64)
+    matrix = np.asarray(whole.total(jnp.eye(graph.agents)))
+    for agent in range(graph.agents):
+        row = channel(name).row(graph, agent)
+        expected = [row.get(j, 0.0) for j in range(graph.agents)]
+        np.testing.assert_allclose(matrix[agent], expected, atol=1e-15)
+        own = channel(name).own(graph, agent, sum(row.values()))
+        np.testing.assert_allclose(whole.own[agent], own, atol=1e-15)
+
+
+def test_which_channels_can_do_without_a_message():
+    assert {name for name, one in CHANNELS.items() if one.may_skip} == {"coupling", "mixing"}
+    assert all(one.may_skip is not bool(one.needs_all) for one in CHANNELS.values())

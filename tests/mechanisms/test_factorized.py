@@ -22,7 +22,7 @@ from hearsay.mechanisms.factorized.kinds import (
     Toeplitz,
     Tree,
 )
-from hearsay.mechanisms.factorized.stream import device_rows, draw_rounds, noise_stream
+from hearsay.mechanisms.factorized.stream import draw_rounds, noise_stream
 from hearsay.simulation import checkpoint
 
 HORIZONS = [1, 2, 7, 64, 100]
@@ -131,7 +131,7 @@ def test_a_saved_state_is_not_touched_by_what_follows():
 def test_the_pure_function_gives_the_same_rows(case):
     """Compiled once for traced rounds of a static number, and vectorised over keys."""
     keys, length = jax.random.split(jax.random.key(9), 3), min(5, case.rounds)
-    rows, chunk = device_rows(case, F64), 4 if case.rounds < 100 else 32
+    rows, chunk = case.device_rows(F64), 4 if case.rounds < 100 else 32
 
     @jax.jit
     def together(start: jax.Array) -> jax.Array:
@@ -148,7 +148,7 @@ def test_the_pure_function_gives_the_same_rows(case):
 @pytest.mark.parametrize("case", every(7), ids=repr)
 def test_compiled_rounds_outside_the_horizon_are_not_numbers(case):
     """What is traced cannot be refused, but it cannot pass for noise either."""
-    noise = draw_rounds(device_rows(case, F64), jax.random.key(0), jnp.arange(-1, 9), (2,), F64)
+    noise = draw_rounds(case.device_rows(F64), jax.random.key(0), jnp.arange(-1, 9), (2,), F64)
     np.testing.assert_array_equal(
         np.isnan(noise), np.repeat([[1], [0], [0], [0], [0], [0], [0], [0], [1], [1]], 2, 1)
     )
@@ -197,7 +197,7 @@ def largest(jaxpr) -> int:
 def test_no_array_of_all_rounds_is_made(case):
     """The largest intermediate is a chunk of xi, or a block of noise, of size d: never R x d."""
     dimension, block, chunk = 10_000, 8, 4
-    rows = device_rows(case, F32)
+    rows = case.device_rows(F32)
     traced = jax.make_jaxpr(lambda k, r: draw_rounds(rows, k, r, (dimension,), F32, chunk))(
         jax.random.key(0), jnp.arange(block)
     )

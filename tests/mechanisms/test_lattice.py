@@ -21,11 +21,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hearsay.mechanisms import lattice
+from hearsay.mechanisms import MECHANISMS, lattice
 from hearsay.mechanisms.lattice import Key
 
 SCALES = [0.4, 1.0, 5.3, 45.3, 1234.5, 2.0**36, 2.0**36 * 1.7]
 MORE = bytes(range(32))
+SAMPLERS = {"laplace": lattice.discrete_laplace, "gaussian": lattice.discrete_gaussian}
 
 
 def simulated(*seed: int) -> Key:
@@ -193,13 +194,13 @@ def test_the_gaussian_law_is_exact(sigma):
     )
 
 
-@pytest.mark.parametrize("name", lattice.SAMPLERS)
+@pytest.mark.parametrize("name", SAMPLERS)
 @pytest.mark.parametrize("scale", SCALES)
 def test_floating_point_never_decides_wrongly(name, scale, monkeypatch):
     """Samples are the same, bit by bit, where nearly every decision is left to exact arithmetic:
     so they do not depend on the machine either.
     """
-    sample, seen = lattice.SAMPLERS[name], []
+    sample, seen = SAMPLERS[name], []
 
     class Recorded(lattice._Uniform):
         def __init__(self, known, bits, more, index):
@@ -268,30 +269,30 @@ def cells(name: str, scale: float, reach: int) -> np.ndarray:
     return np.bincount(np.clip(x, -reach, reach) + reach, pmf / pmf.sum())
 
 
-@pytest.mark.parametrize("name", lattice.SAMPLERS)
+@pytest.mark.parametrize("name", SAMPLERS)
 @pytest.mark.parametrize("scale", [0.7, 3.7])
 def test_sampled_frequencies(name, scale):
     """Chi-square over the cells within 4 scales, 300,000 samples; false-alarm rate 1e-6 a case."""
     reach = int(4 * scale) if name == "laplace" else int(3 * scale)
     expected = cells(name, scale, reach)
-    sample = lattice.SAMPLERS[name](simulated(5), scale, 300_000)
+    sample = SAMPLERS[name](simulated(5), scale, 300_000)
     found = np.bincount(np.clip(sample, -reach, reach) + reach, minlength=2 * reach + 1)
     assert stats.chisquare(found, expected * 300_000).pvalue > 1e-6
 
 
-@pytest.mark.parametrize("name", lattice.SAMPLERS)
+@pytest.mark.parametrize("name", SAMPLERS)
 def test_sampled_shape_and_low_bits_on_the_fine_grid(name):
     """At the scale that is deployed: Kolmogorov-Smirnov against the continuous law (2^-36 away),
     and low 8 bits uniform; false-alarm rate 2e-6 a case.
     """
     scale = 2.0**36 * 1.3
-    sample = lattice.SAMPLERS[name](simulated(6), scale, 400_000)
+    sample = SAMPLERS[name](simulated(6), scale, 400_000)
     reference = stats.laplace if name == "laplace" else stats.norm
     assert stats.kstest(sample / scale, reference.cdf).pvalue > 1e-6
     assert stats.chisquare(np.bincount(sample & 255, minlength=256)).pvalue > 1e-6
 
 
-@pytest.mark.parametrize("name", lattice.SAMPLERS)
+@pytest.mark.parametrize("name", SAMPLERS)
 def test_beside_opendp(name):
     """The same cells filled by OpenDP's samplers, which cannot be seeded:
     false-alarm rate 1e-6 a case.
@@ -302,7 +303,7 @@ def test_beside_opendp(name):
     metric = dp.l1_distance(T=int) if name == "laplace" else dp.l2_distance(T=float)
     make = dp.m.make_laplace if name == "laplace" else dp.m.make_gaussian
     theirs = make(dp.vector_domain(dp.atom_domain(T=int)), metric, scale)([0] * count)
-    ours = lattice.SAMPLERS[name](simulated(8), scale, count)
+    ours = SAMPLERS[name](simulated(8), scale, count)
     table = [
         np.bincount(np.clip(s, -reach, reach) + reach, minlength=2 * reach + 1)
         for s in (np.array(theirs), ours)
@@ -311,7 +312,7 @@ def test_beside_opendp(name):
     assert stats.chi2_contingency(table).pvalue > 1e-6
 
 
-@pytest.mark.parametrize("name", lattice.SAMPLERS)
+@pytest.mark.parametrize("name", SAMPLERS)
 def test_the_lattice_closes_the_hole(name):
     """The hole is shown in test_quality.py.
 
@@ -320,7 +321,7 @@ def test_the_lattice_closes_the_hole(name):
     """
     step = lattice.grid(10.0)
     for value in (0.0, 1.0, math.pi, -1e-30):
-        steps = lattice.privatize(np.full(20_000, value), 10.0, name, simulated(9)) / step
+        steps = MECHANISMS[name].lattice(np.full(20_000, value), 10.0, simulated(9)) / step
         assert np.all(steps == np.rint(steps))
         # Rate 4e-6 a case.
         assert stats.chisquare(np.bincount(steps.astype(np.int64) & 15, minlength=16)).pvalue > 1e-6
@@ -328,12 +329,12 @@ def test_the_lattice_closes_the_hole(name):
 
 def test_sums_are_exact():
     rng = np.random.default_rng(2)
-    for name in lattice.SAMPLERS:
+    for name in SAMPLERS:
         for scale in (0.1, 1.0, 3e-7, 6.02e23):
             step, value = lattice.grid(scale), rng.normal(size=(4, 5)) * scale * 100
             assert Fraction(scale) / 2**37 < Fraction(step) <= Fraction(scale) / 2**36
-            sent = lattice.privatize(value, scale, name, simulated(4))
-            noise = lattice.SAMPLERS[name](simulated(4), scale / step, 20).reshape(4, 5)
+            sent = MECHANISMS[name].lattice(value, scale, simulated(4))
+            noise = SAMPLERS[name](simulated(4), scale / step, 20).reshape(4, 5)
             assert sent.shape == (4, 5)
             for v, n, y in zip(value.ravel(), noise.ravel(), sent.ravel(), strict=True):
                 assert Fraction(y) == (round(Fraction(v) / Fraction(step)) + int(n)) * Fraction(
@@ -343,8 +344,8 @@ def test_sums_are_exact():
     np.testing.assert_array_equal(
         lattice.quantize(single, 2.0**-40), np.rint(single.astype(np.float64) * 2.0**40)
     )
-    assert lattice.privatize(0.5, 1.0, "laplace", Key.fresh()).shape == ()
-    assert lattice.privatize(np.zeros((0, 3)), 1.0, "laplace", Key.fresh()).shape == (0, 3)
+    assert MECHANISMS["laplace"].lattice(0.5, 1.0, Key.fresh()).shape == ()
+    assert MECHANISMS["laplace"].lattice(np.zeros((0, 3)), 1.0, Key.fresh()).shape == (0, 3)
 
 
 def test_saturation_is_a_function_of_the_exact_sum():
@@ -362,7 +363,7 @@ def test_saturation_is_a_function_of_the_exact_sum():
                 np.clip(np.int64(value) + np.int64(max(-cut, min(cut, noise))), -edge, edge)
             )
             assert capped == max(-edge, min(edge, value + noise))
-    far = lattice.privatize([np.inf, -np.inf, 1e30], 1.0, "laplace", Key.fresh())
+    far = MECHANISMS["laplace"].lattice([np.inf, -np.inf, 1e30], 1.0, Key.fresh())
     assert np.all(np.abs(far) <= 2.0**25)
 
 
@@ -458,10 +459,6 @@ def test_bad_arguments_are_refused_by_name():
             "scale must be between 2\\^-20 and 2\\^44 grid steps",
         ),
         (lambda: lattice.discrete_gaussian(key, 1.0, -1), "size must be at least 0, got -1"),
-        (
-            lambda: lattice.privatize(1.0, 1.0, "uniform", key),
-            "mechanism must be one of laplace, gaussian, ternary, got 'uniform'",
-        ),
         (
             lambda: lattice.rounding_sensitivity(1.0, 3, "l3"),
             "norm must be one of l1, l2, linf, got 'l3'",

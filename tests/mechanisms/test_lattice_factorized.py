@@ -63,7 +63,7 @@ def square(factors: Factorization) -> np.ndarray:
     """D from `row`."""
     out = np.zeros((factors.rounds, factors.rounds))
     for r in range(factors.rounds):
-        out[r, r], past, coefficients = rounding.row(factors, r)
+        out[r, r], past, coefficients = factors.row(r)
         out[r, past] = coefficients
     return out
 
@@ -81,7 +81,7 @@ def test_rows_are_those_of_the_factorization(name, options, rounds):
     np.testing.assert_array_equal(d, full[:, used])
     np.testing.assert_array_equal(d, np.tril(d))
     np.testing.assert_allclose(np.linalg.inv(d), factors.encoder()[used], atol=1e-12)
-    diagonal, terms, others = rounding.rows(factors)
+    diagonal, terms, others = factors.rows()
     below = np.abs(np.tril(d, -1))
     np.testing.assert_array_equal(diagonal, np.diag(d))
     np.testing.assert_array_equal(terms, np.count_nonzero(below, axis=1))
@@ -324,7 +324,7 @@ def test_every_transcript_costs_at_most_what_the_account_says(name, options, bit
 
 
 def test_the_diagonal_may_be_of_either_sign(monkeypatch):
-    assert np.all(np.sign(rounding.rows(Mirrored(4))[0]) == [-1, 1, -1, 1])
+    assert np.all(np.sign(Mirrored(4).rows()[0]) == [-1, 1, -1, 1])
     assert not covariance_is_wrong(made(FactorizedNoise, Mirrored(8), 0.7, 20_000))
     assert 0.1 < worst(Injected, Mirrored(3), 1, monkeypatch, 4.0) <= 1
 

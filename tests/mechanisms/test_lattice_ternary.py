@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hearsay.mechanisms import lattice, rounding
+from hearsay.mechanisms import MECHANISMS, lattice, rounding
 from hearsay.mechanisms.lattice import Key
 
 SLACK = Fraction(1, 2**52)
@@ -128,7 +128,7 @@ def test_the_distance_check_can_fail():
 def test_frequencies_and_mean():
     """Chi-square over the three outcomes, 200,000 each; false-alarm rate 1e-6 a case."""
     for value in (0.7, -0.2, 1e-3):
-        sent = lattice.privatize(np.full(200_000, value), 2.0, "ternary", simulated(1))
+        sent = MECHANISMS["ternary"].lattice(np.full(200_000, value), 2.0, simulated(1))
         assert set(np.unique(sent)) <= {0.0, np.copysign(2.0, value)}
         kept = np.count_nonzero(sent)
         p = abs(value) / 2
@@ -161,7 +161,7 @@ def test_bad_arguments_are_refused_by_name():
             "value must be a number in every coordinate",
         ),
         (
-            lambda: lattice.privatize(np.nan, 1.0, "ternary", Key.fresh()),
+            lambda: MECHANISMS["ternary"].lattice(np.nan, 1.0, Key.fresh()),
             "value must be a number in every coordinate",
         ),
         (lambda: lattice.ternary(1.0, 0.0, Key.fresh()), "scale must be positive, got 0"),

@@ -71,7 +71,7 @@ def test_independent_gaussian_messages_brute_force():
 def square(factors) -> np.ndarray:
     out = np.zeros((factors.rounds, factors.rounds))
     for r in range(factors.rounds):
-        out[r, r], past, coefficients = rounding.row(factors, r)
+        out[r, r], past, coefficients = factors.row(r)
         out[r, past] = coefficients
     return out
 
@@ -103,7 +103,7 @@ def test_float64_sums_err_less_than_the_proof_allows(name, options):
     factors, rng = factorization(name, 40, **options), np.random.default_rng(2)
     noise = rng.normal(size=40) * 3
     for r in range(40):
-        _, past, coefficients = rounding.row(factors, r)
+        _, past, coefficients = factors.row(r)
         total, exact = 0.0, Fraction(0)
         for w, c in zip(past.tolist(), coefficients.tolist(), strict=True):
             total += c * noise[w]

@@ -39,13 +39,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, signal
 
 from hearsay import _validate as require
 from hearsay.mechanisms.factorized import fit as fit
+
+if TYPE_CHECKING:
+    from hearsay.mechanisms.factorized import stream
+
+
+class Rows(NamedTuple):
+    """For every round: D_rr, how many earlier rounds its noise uses, and the sum of those
+    |D_rw|, with D square: noise w is the one that round w brings in.
+    """
+
+    diagonal: np.ndarray
+    terms: np.ndarray
+    others: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -53,6 +66,8 @@ class Factorization(ABC):
     """For a run of exactly `rounds` rounds: there is no noise for a later one."""
 
     name: ClassVar[str]
+    # No noise is used by many rounds, so that a round's own is drawn for itself.
+    alone: ClassVar[bool] = False
     rounds: int
 
     def __post_init__(self) -> None:
@@ -79,6 +94,37 @@ class Factorization(ABC):
 
     @abstractmethod
     def error(self) -> float: ...
+
+    @abstractmethod
+    def rows(self) -> Rows:
+        """The sizes of the rows of D."""
+
+    def row(self, r: int) -> tuple[float, np.ndarray, np.ndarray]:
+        """(D_rr, the earlier rounds w that round r uses the noise of, their D_rw)."""
+        r = require.count("round", r, least=0)
+        line = self.increments(r, r + 1)[0]
+        past = np.flatnonzero(line[:r])
+        return float(line[r]), past, line[past]
+
+    def encoded(self, sizes: np.ndarray) -> float:
+        """The norm of |C| sizes: how far errors of at most these sizes in the rounds can move C
+        times them, in one number.
+        """
+        return float(np.linalg.norm(self._encoded(np.asarray(sizes)))) * (1 + 1e-6)
+
+    @abstractmethod
+    def _encoded(self, sizes: np.ndarray) -> np.ndarray:
+        """|C| sizes."""
+
+    @abstractmethod
+    def device_rows(self, dtype: Any) -> stream.Rows:
+        """D as device arrays, in the smallest form: what noise is drawn from in a simulation."""
+
+    def recursion(self) -> stream.Recursion | None:
+        """How a stream makes one round after the other with a few vectors of memory; None where
+        rounds are worked out from D itself.
+        """
+        return None
 
     def _range(self, start: int, stop: int) -> tuple[int, int]:
         start, stop = require.count("start", start, least=0), require.count("stop", stop)
@@ -143,11 +189,31 @@ class _LowerToeplitz(Factorization):
         column = np.cumsum(self.increment_coefficients())
         return float(np.sqrt(column**2 @ fit.share_of_rounds(self.rounds, "mean")))
 
+    def rows(self) -> Rows:
+        first = self.increment_coefficients()
+        below = np.append(0.0, np.abs(first[1:]))
+        return Rows(
+            np.full(self.rounds, first[0]),
+            np.cumsum(below > 0).astype(np.float64),
+            np.cumsum(below),
+        )
+
+    def _encoded(self, sizes: np.ndarray) -> np.ndarray:
+        return signal.fftconvolve(np.abs(self.encoder_coefficients()), sizes)[: self.rounds]
+
+    def device_rows(self, dtype: Any) -> stream.Rows:
+        from hearsay.mechanisms.factorized.stream import ToeplitzRows
+
+        return ToeplitzRows.of(
+            np.trim_zeros(self.increment_coefficients(), "b"), self.rounds, dtype
+        )
+
 
 class Identity(_LowerToeplitz):
     """Independent noise in every round."""
 
     name = "identity"
+    alone = True
 
     def encoder_coefficients(self) -> np.ndarray:
         return np.eye(1, self.rounds)[0]
@@ -196,6 +262,13 @@ class Banded(_LowerToeplitz):
     def increment_coefficients(self) -> np.ndarray:
         return fit.reciprocal(fit.banded(self.rounds, self.bands, self.objective), self.rounds)
 
+    def recursion(self) -> stream.Recursion:
+        from hearsay.mechanisms.factorized.stream import Recursion, banded_round
+
+        return Recursion(
+            banded_round, self.encoder_coefficients()[: self.bands], memory=self.bands - 1
+        )
+
 
 @dataclass(frozen=True)
 class Blt(_LowerToeplitz):
@@ -226,6 +299,11 @@ class Blt(_LowerToeplitz):
 
     def increment_coefficients(self) -> np.ndarray:
         return fit.cascade(*self.poles()[::-1], np.eye(1, self.rounds)[0])
+
+    def recursion(self) -> stream.Recursion:
+        from hearsay.mechanisms.factorized.stream import Recursion, blt_round
+
+        return Recursion(blt_round, np.stack(self.poles()), memory=self.buffers)
 
 
 class Dense(Factorization):
@@ -263,6 +341,22 @@ class Dense(Factorization):
     def error(self) -> float:
         return float(np.linalg.norm(self.decoder()) / np.sqrt(self.rounds))
 
+    def rows(self) -> Rows:
+        below = np.abs(np.tril(self.increments(0, self.rounds), -1))
+        return Rows(
+            np.diagonal(self.increments(0, self.rounds)),
+            np.count_nonzero(below, axis=1).astype(np.float64),
+            below.sum(axis=1),
+        )
+
+    def _encoded(self, sizes: np.ndarray) -> np.ndarray:
+        return np.abs(self.encoder()) @ sizes
+
+    def device_rows(self, dtype: Any) -> stream.Rows:
+        from hearsay.mechanisms.factorized.stream import DenseRows
+
+        return DenseRows.of(self.increments(0, self.rounds), self.rounds, dtype)
+
 
 class Tree(Factorization):
     """The binary tree: a node for each block [j 2^h, (j+1) 2^h) of rounds with (j+1) 2^h <= R, in
@@ -274,6 +368,7 @@ class Tree(Factorization):
     """
 
     name = "tree"
+    alone = True
 
     def encoder(self) -> np.ndarray:
         out = np.zeros((self._complete(self.rounds), self.rounds))
@@ -331,6 +426,34 @@ class Tree(Factorization):
 
     def error(self) -> float:
         return float(np.sqrt(np.mean(np.bitwise_count(np.arange(1, self.rounds + 1)))))
+
+    def row(self, r: int) -> tuple[float, np.ndarray, np.ndarray]:
+        """Round r completes one node that is used, and takes back those that it replaces: the last
+        ones of the rounds (r >> h << h) - 1.
+        """
+        r = require.count("round", r, least=0)
+        past = np.array([(r >> h << h) - 1 for h in range(_trailing_zeros(r + 1))], np.int64)
+        return 1.0, past, np.full(len(past), -1.0)
+
+    def rows(self) -> Rows:
+        terms = np.bitwise_count(self._nodes() - 1).astype(np.float64)
+        return Rows(np.ones(self.rounds), terms, terms)
+
+    def _encoded(self, sizes: np.ndarray) -> np.ndarray:
+        ends, sums = np.arange(1, self.rounds + 1), np.append(0.0, np.cumsum(sizes))
+        return sums[ends] - sums[ends - self._nodes()]
+
+    def device_rows(self, dtype: Any) -> stream.Rows:
+        from hearsay.mechanisms.factorized.stream import TreeRows
+
+        return TreeRows.of(*self.terms(0, self.rounds), self.rounds)
+
+    def _nodes(self) -> np.ndarray:
+        """How many rounds the node covers that each round completes: the lowest binary digit 1 of
+        r + 1.
+        """
+        ends = np.arange(1, self.rounds + 1)
+        return ends & -ends
 
     @staticmethod
     def _complete(rounds: int) -> int:

@@ -31,7 +31,6 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.mechanisms.factorized.kinds import Factorization
 from hearsay.mechanisms.lattice import SATURATION, Key, discrete_gaussian, grid, quantize
-from hearsay.mechanisms.rounding import row, rows
 
 _KEPT_BYTES = 2**29  # past noise beyond this is drawn again each time it is needed
 
@@ -44,7 +43,8 @@ class FactorizedNoise:
     one secret for all rounds. With one of its own for every round, noise that was drawn again after
     an old ledger was put back is independent of what had left; with one for all, two messages of
     a round would differ by just the difference of their values. scale: V. size: how many numbers a
-    message has.
+    message has. stream: which of the message's fields it is for; every field has noise of its own
+    from the same secrets.
 
     **One value per round.** The noise of a round is the same whenever it is asked for, because
     later rounds must take back just that noise, also after a crash. Two different values sent with
@@ -65,6 +65,7 @@ class FactorizedNoise:
         scale: float,
         size: int,
         *,
+        stream: int = 0,
         private: bool = True,
     ) -> None:
         require.instance(
@@ -80,11 +81,13 @@ class FactorizedNoise:
                 " protection",
                 stacklevel=2,
             )
-        self._plan = (
-            f"hearsay factorized noise {factorization!r} {self.scale.hex()} {self.size} ".encode()
-        )
+        words = f"hearsay factorized noise {factorization!r} {self.scale.hex()} {self.size} "
+        # Stream 0 is written without its number, as in runs that began before there were others.
+        if require.count("stream", stream, least=0):
+            words += f"stream {stream} "
+        self._plan = words.encode()
         self._secret = secret
-        self._diagonal = rows(factorization)[0]
+        self._diagonal = factorization.rows().diagonal
         for end in (np.abs(self._diagonal).min(), np.abs(self._diagonal).max()):
             # Refuses a scale that is too small or too large now rather than in a later round.
             grid(float(end) * self.scale)
@@ -107,7 +110,7 @@ class FactorizedNoise:
         if steps.size != self.size:
             require.fail("value", f"of {self.size} numbers", steps.size)
         self._only(round, steps)
-        _, past, coefficients = row(self.factorization, round)
+        _, past, coefficients = self.factorization.row(round)
         back = np.zeros(self.size)
         for w, coefficient in zip(past.tolist(), coefficients.tolist(), strict=True):
             back += coefficient * self._past(w)

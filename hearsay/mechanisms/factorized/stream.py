@@ -26,7 +26,8 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,7 +36,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay.mechanisms import MECHANISMS
+from hearsay.mechanisms.gaussian import Gaussian
 
 if TYPE_CHECKING:
     from hearsay.mechanisms.factorized.kinds import Factorization
@@ -44,11 +45,57 @@ _CHUNK = 32  # xi drawn at once: enough for an efficient matrix product
 _BLOCK_BYTES, _LONGEST_BLOCK = 16 * 2**20, 256  # rounds worked out at once; fewer cost more drawing
 
 
-class ToeplitzRows(NamedTuple):
+class Rows(ABC):
+    """D as device arrays: what `draw_rounds` needs to know of a factorization."""
+
+    horizon: jax.Array
+
+    @abstractmethod
+    def noise(
+        self, key: jax.Array, rounds: jax.Array, shape: tuple[int, ...], dtype: Any, chunk: int
+    ) -> jax.Array:
+        """The noise of those rounds, (rounds, *shape); anything for a round past the horizon."""
+
+
+class _Columns(Rows):
+    """A block of rounds is a product of rows of D with all xi that they use, chunk by chunk."""
+
+    @abstractmethod
+    def first(self, start: jax.Array) -> jax.Array:
+        """The first column that round `start` uses."""
+
+    @abstractmethod
+    def block(self, rounds: jax.Array, columns: jax.Array) -> jax.Array:
+        """D at those rounds and columns."""
+
+    def noise(
+        self, key: jax.Array, rounds: jax.Array, shape: tuple[int, ...], dtype: Any, chunk: int
+    ) -> jax.Array:
+        first, stop = self.first(jnp.min(rounds)), jnp.max(rounds) + 1
+
+        def add(index: jax.Array, total: jax.Array) -> jax.Array:
+            columns = first + index * chunk + jnp.arange(chunk)
+            fresh = jax.vmap(lambda w: _fresh(key, w, shape, dtype))(columns)
+            return total + jnp.tensordot(
+                self.block(rounds, columns), fresh, axes=1, precision="highest"
+            )
+
+        return jax.lax.fori_loop(
+            0, -(-(stop - first) // chunk), add, jnp.zeros((len(rounds), *shape), dtype)
+        )
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class ToeplitzRows(_Columns):
     """D[r, w] = coefficients[r - w], zero past the last coefficient."""
 
     coefficients: jax.Array
     horizon: jax.Array
+
+    @staticmethod
+    def of(coefficients: np.ndarray, rounds: int, dtype: Any) -> ToeplitzRows:
+        return ToeplitzRows(jnp.asarray(coefficients, dtype), jnp.asarray(rounds, jnp.int32))
 
     def first(self, start: jax.Array) -> jax.Array:
         return jnp.maximum(start - (len(self.coefficients) - 1), 0)
@@ -59,11 +106,17 @@ class ToeplitzRows(NamedTuple):
         return jnp.where(inside, self.coefficients[jnp.where(inside, lags, 0)], 0)
 
 
-class DenseRows(NamedTuple):
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class DenseRows(_Columns):
     """D itself, lower triangular."""
 
     matrix: jax.Array
     horizon: jax.Array
+
+    @staticmethod
+    def of(matrix: np.ndarray, rounds: int, dtype: Any) -> DenseRows:
+        return DenseRows(jnp.asarray(matrix, dtype), jnp.asarray(rounds, jnp.int32))
 
     def first(self, start: jax.Array) -> jax.Array:
         return jnp.zeros_like(start)
@@ -72,31 +125,40 @@ class DenseRows(NamedTuple):
         return self.matrix.at[rounds[:, None], columns[None, :]].get(mode="fill", fill_value=0)
 
 
-class TreeRows(NamedTuple):
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class TreeRows(Rows):
     """D[r] is +1 at columns[r, 0] and -1 at columns[r, 1:counts[r]]."""
 
     counts: jax.Array
     columns: jax.Array
     horizon: jax.Array
 
+    @staticmethod
+    def of(counts: np.ndarray, columns: np.ndarray, rounds: int) -> TreeRows:
+        parts = (jnp.asarray(part, jnp.int32) for part in (counts, columns, rounds))
+        return TreeRows(*parts)
 
-Rows = ToeplitzRows | DenseRows | TreeRows
+    def noise(
+        self, key: jax.Array, rounds: jax.Array, shape: tuple[int, ...], dtype: Any, chunk: int
+    ) -> jax.Array:
+        def one(r: jax.Array) -> jax.Array:
+            less = lambda i, total: total - _fresh(key, self.columns[r, i], shape, dtype)  # noqa: E731
+            first = _fresh(key, self.columns[r, 0], shape, dtype)
+            return jax.lax.fori_loop(1, self.counts[r], less, first)
+
+        return jax.lax.map(one, rounds)
 
 
-def device_rows(factorization: Factorization, dtype: Any) -> Rows:
-    """D as device arrays, in the smallest form:
-    what `draw_rounds` needs to know of a factorization.
+# The stream of what a step draws beside its correlated noise.
+COINS = 2**31
+
+
+def stream_key(key: jax.Array, stream: int) -> jax.Array:
+    """The key of one stream of noise: that of message field 0 is the key itself, from which the xi
+    of its rounds are folded in; others branch off where no round is.
     """
-    known: Any = factorization
-    horizon = jnp.asarray(known.rounds, jnp.int32)
-    if known.name == "tree":
-        counts, columns = known.terms(0, known.rounds)
-        return TreeRows(jnp.asarray(counts, jnp.int32), jnp.asarray(columns, jnp.int32), horizon)
-    if known.name == "dense":
-        return DenseRows(jnp.asarray(known.increments(0, known.rounds), dtype), horizon)
-    return ToeplitzRows(
-        jnp.asarray(np.trim_zeros(known.increment_coefficients(), "b"), dtype), horizon
-    )
+    return jax.random.fold_in(key, np.uint32(2**32 - stream)) if stream else key
 
 
 def draw_rounds(
@@ -115,40 +177,27 @@ def draw_rounds(
     NaN: nothing traced can be refused, and noise that is silently missing would be worse.
     """
     dtype = jnp.dtype(dtype)
-    if isinstance(rows, TreeRows):
-        noise = jax.lax.map(lambda r: _tree_round(rows, key, r, shape, dtype), rounds)
-    else:
-        first, stop = rows.first(jnp.min(rounds)), jnp.max(rounds) + 1
-
-        def add(index: jax.Array, total: jax.Array) -> jax.Array:
-            columns = first + index * chunk + jnp.arange(chunk)
-            fresh = jax.vmap(lambda w: _fresh(key, w, shape, dtype))(columns)
-            return total + jnp.tensordot(
-                rows.block(rounds, columns), fresh, axes=1, precision="highest"
-            )
-
-        noise = jax.lax.fori_loop(
-            0, -(-(stop - first) // chunk), add, jnp.zeros((len(rounds), *shape), dtype)
-        )
+    noise = rows.noise(key, rounds, shape, dtype, chunk)
     inside = (rounds >= 0) & (rounds < rows.horizon)
     return jnp.where(inside.reshape(-1, *(1 for _ in shape)), noise, jnp.nan)
 
 
 def _fresh(key: jax.Array, column: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
     """xi_w."""
-    return MECHANISMS["gaussian"].draw(jax.random.fold_in(key, column), shape, dtype)
-
-
-def _tree_round(
-    rows: TreeRows, key: jax.Array, r: jax.Array, shape: tuple[int, ...], dtype: Any
-) -> jax.Array:
-    def less(index: jax.Array, total: jax.Array) -> jax.Array:
-        return total - _fresh(key, rows.columns[r, index], shape, dtype)
-
-    return jax.lax.fori_loop(1, rows.counts[r], less, _fresh(key, rows.columns[r, 0], shape, dtype))
+    return Gaussian().draw(jax.random.fold_in(key, column), shape, dtype)
 
 
 _block_of_rounds = jax.jit(draw_rounds, static_argnames=("shape", "dtype", "chunk"))
+
+
+class Recursion(NamedTuple):
+    """One round after the other: step(rates, memory, key, round) -> (noise, memory), with so many
+    vectors of memory.
+    """
+
+    step: Callable[..., tuple[jax.Array, jax.Array]]
+    rates: np.ndarray
+    memory: int
 
 
 class NoiseStream(ABC):
@@ -236,10 +285,10 @@ class _Redrawn(NoiseStream):
         size = math.prod(self.shape) * self.dtype.itemsize
         fits = min(self.factorization.rounds, _LONGEST_BLOCK, max(8, _BLOCK_BYTES // max(1, size)))
         # No column is shared by many rounds.
-        alone = self.factorization.name in ("identity", "tree")
+        alone = self.factorization.alone
         self.block = require.count("block", block) if block is not None else 1 if alone else fits
         self._chunk = min(_CHUNK, self.block) if alone else _CHUNK
-        self._rows, self._start = device_rows(self.factorization, self.dtype), -1
+        self._rows, self._start = self.factorization.device_rows(self.dtype), -1
         self._held: jax.Array | None = None
 
     def _noise(self) -> jax.Array:
@@ -258,17 +307,11 @@ class _Redrawn(NoiseStream):
 class _Recursive(NoiseStream):
     """blt, banded: a recursion with a fixed number of vectors of memory."""
 
-    def __init__(self, *args: Any) -> None:
+    def __init__(self, *args: Any, recursion: Recursion) -> None:
         super().__init__(*args)
-        known: Any = self.factorization
-        if known.name == "blt":
-            self._step, rates = _blt_round, np.stack(known.poles())
-            size = known.buffers
-        else:
-            self._step, rates = _banded_round, known.encoder_coefficients()[: known.bands]
-            size = known.bands - 1
-        self._rates = jnp.asarray(rates, self.dtype)
-        self._memory = jnp.zeros((size, *self.shape), self.dtype)
+        self._step = recursion.step
+        self._rates = jnp.asarray(recursion.rates, self.dtype)
+        self._memory = jnp.zeros((recursion.memory, *self.shape), self.dtype)
 
     def _noise(self) -> jax.Array:
         noise, self._memory = self._step(self._rates, self._memory, self.key, self.round)
@@ -286,7 +329,7 @@ class _Recursive(NoiseStream):
 
 
 @partial(jax.jit, donate_argnums=1)
-def _blt_round(
+def blt_round(
     poles: jax.Array, memory: jax.Array, key: jax.Array, r: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Filter i turns x into y = (1 - p_i z) / (1 - q_i z) x:
@@ -301,7 +344,7 @@ def _blt_round(
 
 
 @partial(jax.jit, donate_argnums=1)
-def _banded_round(
+def banded_round(
     coefficients: jax.Array, memory: jax.Array, key: jax.Array, r: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """The noise of the last bands - 1 rounds is kept in a ring:
@@ -340,14 +383,14 @@ def noise_stream(
     shape = tuple(require.count("shape", size, least=0) for size in shape)
     arguments = (factorization, key, shape, jnp.dtype(dtype))
     stream: NoiseStream
-    if factorization.name in ("blt", "banded"):
+    if (recursion := factorization.recursion()) is not None:
         if block is not None:
             require.fail(
                 "block",
                 f"left out: the {factorization.name} recursion takes one round at a time",
                 block,
             )
-        stream = _Recursive(*arguments)
+        stream = _Recursive(*arguments, recursion=recursion)
     else:
         stream = _Redrawn(*arguments, block=block)
     if state is not None:

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hearsay.mechanisms import MECHANISMS
+from hearsay.mechanisms import Gaussian
 from hearsay.problems.data.records import array_digest
 from hearsay.problems.losses.domains import shortened
 
@@ -62,6 +62,6 @@ class Stream(NamedTuple):
 
     def draw(self, key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:
         """That many records from a key: features (count, d) and labels (count,)."""
-        normal = MECHANISMS["gaussian"].draw(key, (count, self.dimension + 1), self.dtype)
+        normal = Gaussian().draw(key, (count, self.dimension + 1), self.dtype)
         features = shortened(normal[:, :-1] @ self.factor.T, self.bound)
         return features, features @ self.target + self.spread * normal[:, -1]

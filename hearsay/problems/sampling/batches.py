@@ -1,5 +1,5 @@
 """An agent's records, and batches of them: small pytrees with `gradient(params)`, the mean gradient
-plus the regulariser's.
+plus the regulariser's (`AbstractBatch`).
 
     Batch        a few records with weights
     Prefix       the first records of a stream, however many, in blocks (a history)
@@ -12,6 +12,7 @@ size and the memory is that of a block.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -35,7 +36,38 @@ class Window(NamedTuple):
     blocks: Any
 
 
-class Batch(eqx.Module):
+class AbstractBatch(eqx.Module):
+    """What a step learns from. Every batch has a gradient; only some hold their records one by one.
+
+    What a kind of batch cannot do raises a TypeError that says so.
+    """
+
+    @abstractmethod
+    def gradient(self, params: jax.Array) -> jax.Array:
+        """The mean gradient of its records, plus the regulariser's."""
+
+    def rows(self) -> tuple[jax.Array, jax.Array]:
+        """(features, labels) of its records in order: all of them, or those of the first block."""
+        raise TypeError(f"{type(self).__name__} holds sums over records, not the records")
+
+    @property
+    def size(self) -> int:
+        """How many records it has room for, where it holds them one by one."""
+        raise TypeError(self._apart)
+
+    def descended(self, params: jax.Array, rate: jax.Array) -> jax.Array:
+        """Where gradient steps of that size lead, one record after the other."""
+        raise TypeError(self._apart)
+
+    @property
+    def _apart(self) -> str:
+        return (
+            f"records can be taken one after the other only where a block holds all of them, and"
+            f" {type(self).__name__} does not: take fewer records per step (sampling)"
+        )
+
+
+class Batch(AbstractBatch):
     """Records with weights that sum to one."""
 
     features: jax.Array
@@ -47,9 +79,14 @@ class Batch(eqx.Module):
         data = self.loss.gradient_sum(params, self.features, self.labels, self.weights)
         return data + self.loss.regulariser * params
 
-    def descended(self, params: jax.Array, rate: jax.Array) -> jax.Array:
-        """Where gradient steps of that size lead, one record after the other."""
+    def rows(self) -> tuple[jax.Array, jax.Array]:
+        return self.features, self.labels
 
+    @property
+    def size(self) -> int:
+        return self.weights.shape[0]
+
+    def descended(self, params: jax.Array, rate: jax.Array) -> jax.Array:
         def local(point: jax.Array, record: tuple) -> tuple[jax.Array, None]:
             feature, label, weight = record
             data = self.loss.gradient_sum(
@@ -61,7 +98,7 @@ class Batch(eqx.Module):
         return jax.lax.scan(local, params, (self.features, self.labels, self.weights))[0]
 
 
-class Prefix(eqx.Module):
+class Prefix(AbstractBatch):
     """The first `limit` rows of the agent's data (as many of them as are real), in blocks:
     the cost grows with the history, the memory does not.
     """
@@ -70,6 +107,9 @@ class Prefix(eqx.Module):
     limit: jax.Array
     loss: Loss = eqx.field(static=True)
     block: int = eqx.field(static=True, default=BLOCK)
+
+    def rows(self) -> tuple[jax.Array, jax.Array]:
+        return self.records.features, self.records.labels
 
     def gradient(self, params: jax.Array) -> jax.Array:
         seen = jnp.minimum(self.limit, self.records.held)
@@ -94,7 +134,7 @@ class Prefix(eqx.Module):
         return total / seen.astype(params.dtype) + self.loss.regulariser * params
 
 
-class Statistics(eqx.Module):
+class Statistics(AbstractBatch):
     """mean(a a') and mean(residual(0, b) a) of all records so far:
     the whole history of a loss that is quadratic in the margin.
     """
@@ -109,7 +149,7 @@ class Statistics(eqx.Module):
         return slope * (self.second @ params) + self.first + self.loss.regulariser * params
 
 
-class Blocks(eqx.Module):
+class Blocks(AbstractBatch):
     """A batch of any size in blocks of one width: `take(block)` gives features,
     labels and weights that sum to one over all blocks.
     """
@@ -124,6 +164,10 @@ class Blocks(eqx.Module):
 
         total = jax.lax.fori_loop(0, self.blocks, add, jnp.zeros_like(params))
         return total + self.loss.regulariser * params
+
+    def rows(self) -> tuple[jax.Array, jax.Array]:
+        features, labels, _ = self.take(jnp.asarray(0))
+        return features, labels
 
     def statistics(self, dimension: int, dtype: Any) -> Statistics:
         """The same gradient from two moments of the batch."""

@@ -79,6 +79,7 @@ class Arrivals:
 class Sampling(ABC):
     grows: ClassVar[bool] = False  # over an infinite horizon, new records must keep arriving
     needs_data_set: ClassVar[bool] = False  # cannot serve from an endless stream
+    distinct: ClassVar[bool] = False  # no record is in a batch twice
 
     def prepare(self, loss: Loss, records: Records | Stream, arrivals: Arrivals) -> Any:
         """The sampler's own state for one agent; nothing unless a sampler needs one."""
@@ -133,6 +134,13 @@ class Sampling(ABC):
                 "sampling must be fresh, subset or resample on an endless stream, got"
                 f" {type(self).__name__.lower()}: it needs a data set to go through"
             )
+
+    @property
+    def in_order(self) -> int | None:
+        """How many records every batch holds one by one, none of them twice
+        (`AbstractBatch.descended`); None where batches are not like that.
+        """
+        return None
 
     @property
     def kernel(self) -> Sampling:
@@ -287,6 +295,11 @@ class Sized(Sampling):
         law = self.size.law if isinstance(self.size, SampleSize) else self.size
         return int(self.size(0)) if isinstance(law, Constant) else None
 
+    @property
+    def in_order(self) -> int | None:
+        size = None if self.size is None else self.constant(Arrivals())
+        return size if self.distinct and size is not None and size <= BLOCK else None
+
     def most(self, arrivals: Arrivals) -> float:
         constant = self.constant(arrivals)
         return math.inf if constant is None else constant
@@ -339,6 +352,7 @@ class Sized(Sampling):
 class Fresh(Sized):
     """Each record in one batch only; a run ends when some agent's stream does."""
 
+    distinct: ClassVar[bool] = True
     grows: ClassVar[bool] = True
 
     def rows(
@@ -390,6 +404,7 @@ class Cyclic(Sized):
     last one ended.
     """
 
+    distinct: ClassVar[bool] = True
     needs_data_set: ClassVar[bool] = True
 
     def rows(
@@ -423,6 +438,8 @@ class Cyclic(Sized):
 @dataclass(frozen=True)
 class Subset(Sized):
     """A new random subset at every step; the same for all noise seeds of a run."""
+
+    distinct: ClassVar[bool] = True
 
     def rows(
         self, records: Records, window: Window, key: jax.Array
