@@ -47,9 +47,9 @@ from hearsay import _validate as require
 from hearsay.graphs import Graph
 from hearsay.mechanisms import MECHANISMS, Mechanism
 from hearsay.mechanisms.factorized.kinds import Factorization
-from hearsay.privacy.one_mechanism import OneMechanism
-from hearsay.privacy.participation import History as FromFirstUse
-from hearsay.privacy.recursion import Account, Assumption, Recursion, Release
+from hearsay.privacy.account import Account
+from hearsay.privacy.float64 import Magnitudes
+from hearsay.privacy.recursion import Release
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Sampling
@@ -193,6 +193,23 @@ class Algorithm(ABC):
         """Why this configuration has no budget, if it has none whatever its noise."""
         return ""
 
+    def own_accounts(
+        self, graph: Graph, agent: int, problem: Problem
+    ) -> tuple[Account, ...] | None:
+        """Every true bound on this agent's messages, for an algorithm with a proof of its own;
+        None: they are those of the recursion (certification/).
+        """
+        return None
+
+    def magnitudes(self, agent: int, agents: int) -> Magnitudes:
+        """How large the numbers of an update can become: what a deployed run needs to count the
+        rounding of its arithmetic (privacy/float64.py).
+        """
+        raise ValueError(
+            f"{type(self).__name__} must declare `magnitudes` to be deployed: without it the"
+            " rounding of its arithmetic cannot be counted"
+        )
+
     # False: the gradient is taken at a point that the transcript determines.
     gradient_at_state: ClassVar[bool] = True
 
@@ -294,93 +311,6 @@ class Algorithm(ABC):
 
     def fresh_noise(self, key: jax.Array, params: jax.Array, field: int = 0) -> jax.Array:
         return self.law.draw(jax.random.fold_in(key, field), params.shape, params.dtype)
-
-    def accounts(
-        self, graph: Graph, agent: int, problem: Problem, endless: bool = False
-    ) -> tuple[Account | OneMechanism, ...]:
-        """Every true bound we have on this agent's messages; the certificate takes the smallest.
-
-        `endless` describes a stream that keeps delivering new records for ever, instead of the
-        records at hand.
-        """
-        held, arrivals = float(problem.counts[agent]), problem.arrivals
-        endless = endless and self.sampling.grows
-        shared, least = (self.leak(graph, agent), self.step_size), None
-        if graph.lossy and (unheard := self.leak(graph.unheard(agent), agent)) != shared[0]:
-            least = unheard
-        stream: tuple[Assumption, ...] = ()
-        if endless and math.isfinite(held):
-            stream = (
-                Assumption(
-                    "declared",
-                    "the stream never ends: every step brings each agent its new records",
-                ),
-            )
-        curvature, basis = (0.0, 0.0), "gradient at a public point"
-        reacts = self.gradient_at_state and not problem.frozen
-        if reacts:
-            curvature = problem.loss.curvature
-            basis = f"curvature interval [{curvature[0]:.4g}, {curvature[1]:.4g}]"
-        elif self.gradient_at_state:
-            basis = "gradients declared not to react to the state"
-        facts, found = problem.privacy_assumptions() + stream, []
-        if math.isfinite(problem.change) and (problem.loss.convex or not reacts):
-            exposure = self.sampling.exposure(
-                problem.change, math.inf if endless else held, arrivals
-            )
-            # A change that is bounded in l1 stays one where nothing but clipping of coordinates
-            # happens to it; curvature intervals are about l2.
-            dimension = problem.dimension if problem.norm == "l2" or reacts else 1
-            pattern = self.sampling.pattern(held, arrivals)
-            found.append(
-                self._account(
-                    Recursion(*shared, exposure, curvature, least),
-                    agent,
-                    pattern,
-                    dimension,
-                    basis,
-                    facts,
-                )
-            )
-        if problem.loss.clip is not None and self.gradient_at_state:
-            # No curvature of the data: from its first use on the record may move every later
-            # gradient by the full clip range. The regulariser is not clipped; it is the same in
-            # both runs and moves the states by its own, exactly known curvature.
-            known = problem.loss.regulariser
-            worst = Recursion(*shared, Constant(2 * problem.loss.clip), (known, known), least)
-            facts, basis = (
-                problem.privacy_assumptions(curvature=False) + stream,
-                f"clip bound {problem.loss.clip:g}",
-            )
-            dimension = problem.dimension if problem.norm == "l2" else 1
-            found.append(self._account(worst, agent, FromFirstUse(), dimension, basis, facts))
-        if not found:
-            reason = "no bound on the gradients is known: give the problem a clip"
-            none = Recursion(*shared, Constant(0.0), (0.0, 0.0))
-            found.append(self._account(none, agent, FromFirstUse(), 1, "nothing", facts, reason))
-        return tuple(found)
-
-    def _account(
-        self,
-        recursion: Recursion,
-        agent: int,
-        pattern: Any,
-        dimension: int,
-        basis: str,
-        facts: tuple,
-        void: str = "",
-    ) -> Account:
-        releases = self.releases(agent, recursion.curvature)
-        return Account(
-            recursion,
-            releases,
-            pattern,
-            dimension,
-            self.mechanism,
-            basis,
-            facts,
-            void or self.uncertified,
-        )
 
 
 @require.plain_arguments

@@ -11,6 +11,9 @@ privacy accountant and by the theory checks alike. It is evaluated on the host i
     Share(c, size, held)  c / min(size(k), held): what one record weighs in a mean over size(k) of
                           the `held` records; with `repeats` the same record may fill a whole batch
                           (draws with replacement), so it weighs c until the batch is all of them
+    Arrived(first, each)  first + (k + 1) each: how many records have arrived
+    Product(f, g)         f(k) g(k)
+    Quotient(f, g)        f(k) / g(k)
 
 Over an infinite horizon the accountant needs power laws: `upper()` gives one that lies on or above
 the schedule for every k.
@@ -209,6 +212,75 @@ class Share(Schedule):
                 else f"{self.scale:g}"
             )
         return f"{self.scale:g}/({self.size}{held})"
+
+
+@dataclass(frozen=True)
+class Arrived(Schedule):
+    """first + (k + 1) * each: the records that have arrived once step k has begun."""
+
+    first: int
+    each: int
+
+    def __post_init__(self) -> None:
+        require.settle(self, first=require.natural, each=require.count)
+
+    def __call__(self, k: Any) -> np.ndarray:
+        return self.first + (np.asarray(k) + 1.0) * self.each
+
+    def scaled(self, factor: float) -> Schedule:
+        raise TypeError("a count of records cannot be scaled")
+
+    def __str__(self) -> str:
+        return f"{self.first}+{self.each}*(k+1)"
+
+
+@dataclass(frozen=True)
+class Product(Schedule):
+    """first(k) * second(k)."""
+
+    first: Schedule
+    second: Schedule
+
+    def __post_init__(self) -> None:
+        require.settle(self, first=schedule, second=schedule)
+
+    def __call__(self, k: Any) -> np.ndarray:
+        return self.first(k) * self.second(k)
+
+    def scaled(self, factor: float) -> Product:
+        return Product(self.first, self.second.scaled(factor))
+
+    def __str__(self) -> str:
+        return f"({self.first})*({self.second})"
+
+
+@dataclass(frozen=True)
+class Quotient(Schedule):
+    """first(k) / second(k)."""
+
+    first: Schedule
+    second: Schedule
+
+    def __post_init__(self) -> None:
+        require.settle(self, first=schedule, second=schedule)
+        if float(self.second(0)) == 0:
+            require.fail("second", "other than zero", 0.0)
+
+    def __call__(self, k: Any) -> np.ndarray:
+        return self.first(k) / self.second(k)
+
+    def scaled(self, factor: float) -> Quotient:
+        return Quotient(self.first.scaled(factor), self.second)
+
+    def __str__(self) -> str:
+        return f"({self.first})/({self.second})"
+
+
+# Every kind by its name, as a certificate's description writes it.
+SCHEDULES: dict[str, type[Schedule]] = {
+    kind.__name__: kind
+    for kind in (Constant, PowerLaw, Geometric, SampleSize, Share, Arrived, Product, Quotient)
+}
 
 
 def sample_size(name: str, value: Any) -> SampleSize:

@@ -44,6 +44,7 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.base import Algorithm, Finding, Inbox, Noise, Private, as_noise, per_agent_rates
 from hearsay.graphs import Graph
+from hearsay.privacy.float64 import Magnitudes
 from hearsay.privacy.recursion import Release, forward
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.problem import Problem
@@ -152,6 +153,9 @@ class GradientTracking(Algorithm):
     @property
     def step_size(self) -> Schedule:
         return self.step
+
+    def magnitudes(self, agent: int, agents: int) -> Magnitudes:
+        return Magnitudes(self.step, self.coupling, self.tracking)
 
     def leak(self, graph: Graph, agent: int) -> Schedule:
         return Constant(0.0)

@@ -41,6 +41,7 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.base import Algorithm, Finding, Inbox, Noise, Private, per_agent_rates
 from hearsay.graphs import Graph
+from hearsay.privacy.float64 import Magnitudes
 from hearsay.privacy.recursion import Release, forward
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.problem import Problem
@@ -118,6 +119,9 @@ class LdpOnline(Algorithm):
     @property
     def step_size(self) -> Schedule:
         return self.step
+
+    def magnitudes(self, agent: int, agents: int) -> Magnitudes:
+        return Magnitudes(self.step, self.coupling)
 
     def leak(self, graph: Graph, agent: int) -> Schedule:
         return (

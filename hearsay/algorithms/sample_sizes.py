@@ -48,11 +48,12 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.base import Algorithm, Finding, Inbox, Noise, Private, per_agent_rates
 from hearsay.graphs import Graph
+from hearsay.privacy.float64 import Magnitudes
 from hearsay.privacy.recursion import MEMORYLESS, Release, forward
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Cyclic, Sampling
-from hearsay.schedules import Constant, PowerLaw, SampleSize, Schedule, nonnegative
+from hearsay.schedules import Constant, PowerLaw, Product, SampleSize, Schedule, nonnegative
 
 
 class Message(NamedTuple):
@@ -151,6 +152,9 @@ class OutputPerturbation(_TwoTimeScale):
     def predict(self, state: State) -> jax.Array:
         return state.params
 
+    def magnitudes(self, agent: int, agents: int) -> Magnitudes:
+        return Magnitudes(self.step, self.coupling)
+
     def leak(self, graph: Graph, agent: int) -> Schedule:
         return Constant(0.0) if self.feedback else self.coupling
 
@@ -230,6 +234,10 @@ class GradientPerturbation(_TwoTimeScale):
 
     def predict(self, state: Any) -> jax.Array:
         return state.params
+
+    def magnitudes(self, agent: int, agents: int) -> Magnitudes:
+        noise = Product(self.step, self.noise_for(agent))
+        return Magnitudes(self.step, self.coupling, step_noise=noise)
 
     def leak(self, graph: Graph, agent: int) -> Schedule:
         return MEMORYLESS

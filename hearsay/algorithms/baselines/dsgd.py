@@ -22,6 +22,7 @@ import numpy as np
 
 from hearsay.base import Algorithm, Inbox, Noise, Private, per_agent_rates
 from hearsay.graphs import Graph
+from hearsay.privacy.float64 import Magnitudes
 from hearsay.privacy.recursion import MEMORYLESS, Release
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.problem import Problem
@@ -85,6 +86,9 @@ class Dsgd(Algorithm):
     @property
     def step_size(self) -> Schedule:
         return self.step
+
+    def magnitudes(self, agent: int, agents: int) -> Magnitudes:
+        return Magnitudes(self.step)
 
     def leak(self, graph: Graph, agent: int) -> Schedule:
         return MEMORYLESS

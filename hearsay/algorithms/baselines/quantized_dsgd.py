@@ -19,6 +19,7 @@ import jax.numpy as jnp
 
 from hearsay import _validate as require
 from hearsay.algorithms.baselines.dsgd import Dsgd, Message, State
+from hearsay.privacy.float64 import Magnitudes
 
 
 class Draws(NamedTuple):
@@ -40,6 +41,9 @@ class QuantizedDsgd(Dsgd):
     def __post_init__(self) -> None:
         super().__post_init__()
         require.settle(self, resolution=require.positive)
+
+    def magnitudes(self, agent: int, agents: int) -> Magnitudes:
+        return Magnitudes(self.step, resolution=self.resolution)
 
     def draw(self, key: jax.Array, params: jax.Array) -> Draws:  # type: ignore[override]
         return Draws(

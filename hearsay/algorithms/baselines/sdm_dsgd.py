@@ -30,9 +30,10 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.algorithms.sample_sizes import GradientPerturbation, Message, Rates
 from hearsay.base import Inbox, Noise
+from hearsay.privacy.float64 import Magnitudes
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.sampling.samplers import Cyclic, Sampling
-from hearsay.schedules import Constant, Schedule
+from hearsay.schedules import Constant, Product, Quotient, Schedule
 
 
 class Draws(NamedTuple):
@@ -88,6 +89,11 @@ class SdmDsgd(GradientPerturbation):
     def finish(self, noised: Message, draws: Draws, state: Pending) -> tuple[Message, Pending]:
         kept = (draws.kept < self.keep).astype(state.params.dtype) / self.keep
         return noised, state._replace(kept=kept)
+
+    def magnitudes(self, agent: int, agents: int) -> Magnitudes:
+        plain = Product(self.step, self.noise_for(agent))
+        noise = Product(Quotient(self.coupling, Constant(self.keep)), plain)
+        return Magnitudes(self.step, self.coupling, step_noise=noise)
 
     def step_noise(self, steps: np.ndarray, agent: int, agents: int) -> np.ndarray:
         return self.coupling(steps) / self.keep * super().step_noise(steps, agent, agents)

@@ -21,9 +21,10 @@ from hearsay import _validate as require
 from hearsay.algorithms.sample_sizes import GradientPerturbation, Rates
 from hearsay.base import Noise
 from hearsay.graphs import Graph
+from hearsay.privacy.float64 import Magnitudes
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Cyclic, Sampling
-from hearsay.schedules import Constant, PowerLaw, Schedule
+from hearsay.schedules import Constant, PowerLaw, Product, Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +60,10 @@ class WeightedErm(GradientPerturbation):
             first = np.array([float(self.noise_for(i)(0)) for i in range(agents)])
             given = np.ones(agents) if np.any(first == 0) else first**-2
         return given / given.mean()
+
+    def magnitudes(self, agent: int, agents: int) -> Magnitudes:
+        step = Product(self.step, Constant(float(self.shares(agents)[agent])))
+        return Magnitudes(step, self.coupling, step_noise=Product(step, self.noise_for(agent)))
 
     def check(self, graph: Graph, problem: Problem) -> None:
         super().check(graph, problem)
