@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import hearsay as hs
-from hearsay.certification import _cost
+from hearsay.certification.describing import _cost
 from hearsay.problems.data.datasets import from_arrays
 from hearsay.simulation import engine, keys
 

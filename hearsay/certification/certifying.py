@@ -14,7 +14,7 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.base import Algorithm
-from hearsay.certification.describing import best_account, describe, rounded
+from hearsay.certification.describing import best_account, describe, loudest, rounded
 from hearsay.graphs import Graph
 from hearsay.privacy.account import Account, Assumption, Bound
 from hearsay.privacy.certificate import AgentBudget, Certificate
@@ -72,14 +72,13 @@ def deployed(
     algorithm.check(graph, problem)
     messages = require.horizon("horizon", messages)  # type: ignore[assignment]
     delta = _checked_delta(algorithm, delta)
-    described = []
+    described, runs = [], 0 < messages < math.inf
+    heard = loudest(algorithm, problem, graph, messages) if runs else 0.0
     for agent in range(graph.agents):
         plain, found = describe(algorithm, problem, graph, agent, messages)
-        arithmetic = None
-        if not math.isinf(messages):
-            arithmetic = rounded(algorithm, problem, graph, agent, messages)
+        float64 = rounded(algorithm, problem, graph, agent, heard) if runs else None
         both = (*plain.further, *further)
-        described.append((replace(plain, further=both, float64=arithmetic), found))
+        described.append((replace(plain, further=both, float64=float64), found))
     return _certificate(algorithm, problem, graph, messages, delta, described)
 
 
@@ -88,7 +87,8 @@ def describe_deployed(
 ) -> Description:
     """What one agent's budget in a deployed run follows from."""
     plain, _ = describe(algorithm, problem, graph, agent, messages)
-    return replace(plain, float64=rounded(algorithm, problem, graph, agent, messages))
+    heard = loudest(algorithm, problem, graph, messages)
+    return replace(plain, float64=rounded(algorithm, problem, graph, agent, heard))
 
 
 def calibrate(

@@ -92,13 +92,17 @@ def is_checked(algorithm: Algorithm) -> bool:
 
 
 def rounded(
-    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, messages: int
+    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, heard: float
 ) -> Float64:
-    """What bounds the rounding of the agent's arithmetic in a run of so many messages."""
+    """What bounds the rounding of the agent's arithmetic in a run.
+
+    Args:
+      heard: what is heard is clipped to it (`loudest`).
+    """
     weight = graph.row_sums[agent] + graph.handed_out[agent] + graph.pushed.sum(axis=1)[agent]
     return Float64(
         algorithm.magnitudes(agent, graph.agents),
-        loudest(algorithm, problem, graph, messages),
+        heard,
         _reach(problem),
         _gradient(problem),
         problem.loss.curvature,

@@ -19,7 +19,7 @@ would noise rounds a second time: the agent refuses. So it does when its records
 longer those that the ledger was begun with.
 
 **What is heard** is clipped to a bound that no honest agent passes before it is used
-(arithmetic.py): it keeps rounding errors, which are counted, small.
+(privacy/float64.py): it keeps rounding errors, which are counted, small.
 
 **A silent neighbour.** Policy "wait": go on waiting, with a word in the log, and stop when the
 deadline is over; nothing is lost, the same command continues. Policy "skip": after `patience`
@@ -45,7 +45,8 @@ from hearsay._interrupts import stopping
 from hearsay._version import VERSION
 from hearsay.base import Inbox
 from hearsay.certification import unit
-from hearsay.deploy import arithmetic, budget, greeting, steps
+from hearsay.certification.describing import loudest
+from hearsay.deploy import budget, greeting, steps
 from hearsay.deploy.host import Refused, settle
 from hearsay.deploy.ledger import Ledger
 from hearsay.deploy.lifetime import Account
@@ -84,7 +85,7 @@ class Agent:
         algorithm, problem, graph = self.plan.algorithm, self.plan.problem, self.plan.graph
         self.total, self._loudest = (
             self.plan.messages,
-            arithmetic.loudest(algorithm, problem, graph, self.plan.messages),
+            loudest(algorithm, problem, graph, self.plan.messages),
         )
         self.spent = budget.curve(self.plan, self.number)
         certificate = self.plan.certificate

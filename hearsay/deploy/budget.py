@@ -3,10 +3,9 @@ arithmetic cost and what may go wrong on a network taken in.
 
 Noise on a lattice is not the ideal noise of the mathematics, and float64 is not the real numbers:
 rounding to the lattice (mechanisms/rounding.py) and the rounding of every update
-(privacy/float64.py)
-add a little to the sensitivity, and both are counted here. Messages that may be skipped change how
-fast an agent forgets: certify does that, from `Graph.lossy`. What a rehearsal spends is printed
-too, with the warning that it protects nobody.
+(privacy/float64.py) add a little to the sensitivity, and `certification.deployed` counts both.
+Messages that may be skipped change how fast an agent forgets: that is in the coefficients, from
+`Graph.lossy`. What a rehearsal spends is printed too, with the warning that it protects nobody.
 """
 
 from __future__ import annotations
@@ -114,8 +113,8 @@ def within(
     budget: Sequence[float],
     delta: float | None,
 ) -> tuple[int, str]:
-    """How many messages every agent can send within its budget (as certification.allowance reads it),
-    and who binds.
+    """How many messages every agent can send within its budget (as `allowance` reads it), and who
+    binds.
     """
     limits, what = allowance(algorithm, budget, delta), unit(algorithm)
 

@@ -7,22 +7,22 @@ source paper's own formula, for reproducing its curves; it is never a guarantee.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from hearsay import _validate as require
-from hearsay.privacy.recursion import Assumption
+from hearsay.mechanisms import MECHANISMS
+from hearsay.privacy import codec
+from hearsay.privacy.account import Assumption
+from hearsay.privacy.description import Adjacency, Adversary, Description
 
 _WIDTH = 118
 _ROWS = 20  # of the table; more agents than this are put together by what their rows say
-ADJACENCY = (
-    "two data sets of one agent that differ in one record (replaced by any other admissible record)"
-)
-ADVERSARY = "sees every message of every agent; the other agents may behave arbitrarily"
 NOT_COVERED = (
     "an agent's own model, which never leaves it: publish an average of its messages instead, that"
     " is free"
@@ -78,13 +78,16 @@ class AgentBudget:
     basis: str
     pattern: str
     dominated_by: str
-    paper_epsilon: float | None = None
+    # The paper's formula may be anything, undefined too: it is no guarantee.
+    paper_epsilon: float | None = field(default=None, metadata={"undefined": True})
     epsilon_at_delta: float | None = None
     rho: float | None = None
     reason: str = ""
     assumptions: tuple[Assumption, ...] = ()
     delta: float | None = None
     lifetime: Lifetime | None = None
+    # Its place in the certificate's descriptions.
+    description: int | None = None
 
     def __post_init__(self) -> None:
         spent, maybe = (
@@ -98,10 +101,10 @@ class AgentBudget:
             epsilon_at_delta=maybe,
             rho=maybe,
             delta=maybe,
+            description=require.optional(require.natural),
         )
         if self.delta is not None and self.delta > 1:
             require.fail("delta", "at most 1", self.delta)
-        # The paper's formula may be anything, undefined too: it is no guarantee.
         require.settle(self, paper_epsilon=require.optional(_formula))
 
 
@@ -117,14 +120,29 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class Certificate:
+    """What a run costs every agent.
+
+    Args:
+      algorithm: its name.
+      horizon: the number of messages, or inf.
+      mechanism: the name of the law of the noise.
+      budgets: one per agent.
+      delta: at which epsilons hold, where they hold at one.
+      warnings: what the reader should know.
+      names: of the agents, where they have any.
+      deployed: the noise is exact, on a lattice.
+      descriptions: what the numbers follow from, each once; a budget names its own.
+    """
+
     algorithm: str
     horizon: float
     mechanism: str
     budgets: tuple[AgentBudget, ...]
     delta: float | None = None
     warnings: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()  # of the agents, where they have any
-    deployed: bool = False  # the noise is exact, on a lattice
+    names: tuple[str, ...] = ()
+    deployed: bool = False
+    descriptions: tuple[Description, ...] = ()
 
     def __post_init__(self) -> None:
         require.settle(
@@ -133,16 +151,22 @@ class Certificate:
             delta=require.optional(require.fraction),
             deployed=require.flag,
         )
-        require.one_of("mechanism", self.mechanism, ["laplace", "gaussian", "ternary"])
+        require.one_of("mechanism", self.mechanism, MECHANISMS)
+        law = MECHANISMS[self.mechanism]
         # An epsilon without the delta that it holds at would read as a pure one.
-        at_delta = self.mechanism == "gaussian" or any(
-            b.epsilon_at_delta is not None for b in self.budgets
-        )
-        own = self.mechanism == "ternary" and any(b.delta is None for b in self.budgets)
+        at_delta = law.at_delta or any(b.epsilon_at_delta is not None for b in self.budgets)
+        own = law.unit == "delta" and any(b.delta is None for b in self.budgets)
         if own or (at_delta and self.delta is None):
             require.fail("delta", "given where an epsilon holds at one", None)
         if self.names and any(b.agent >= len(self.names) for b in self.budgets):
             require.fail("names", "one for each agent", self.names)
+        for b in self.budgets:
+            if b.description is not None and b.description >= len(self.descriptions):
+                require.fail(
+                    f"description of agent {b.agent}",
+                    f"below the {len(self.descriptions)} descriptions",
+                    b.description,
+                )
 
     @property
     def epsilon(self) -> list[float]:
@@ -153,29 +177,58 @@ class Certificate:
     def slack(self) -> float | None:
         """The delta at which the epsilons hold; None where they are pure."""
         own = [b.delta for b in self.budgets if b.delta is not None]
-        return max(own) if own else self.delta if self.mechanism == "gaussian" else None
+        return max(own) if own else self.delta if MECHANISMS[self.mechanism].at_delta else None
 
     @property
     def finite(self) -> bool:
         return all(math.isfinite(e) for e in self.epsilon)
 
+    @property
+    def adversaries(self) -> str:
+        """Whom it protects against."""
+        return few([d.adversary for d in self.descriptions] or [Adversary()], "; ")
+
+    @property
+    def adjacencies(self) -> str:
+        """What it protects."""
+        return few([d.adjacency for d in self.descriptions] or [Adjacency()], "; ")
+
     def to_json(self) -> str:
-        """JSON in which infinite numbers are the string "infinite" (JSON has no infinity)."""
-        return json.dumps(plain(asdict(self)), indent=2) + "\n"
+        """JSON in which infinite numbers are the string "infinite" (JSON has no infinity).
+
+        The last key is a digest of all others, so that damage is seen.
+        """
+        body = codec.encode(self)
+        return json.dumps({**body, "digest": _digest(body)}, indent=2) + "\n"
 
     @staticmethod
     def from_json(text: str) -> Certificate:
-        """What `to_json` wrote; ValueError for anything else."""
-        try:
-            data = json.loads(text, object_pairs_hook=_once)
-        except ValueError as error:
-            raise ValueError(f"a certificate must be JSON as to_json writes it: {error}") from error
-        found: Certificate = _record("certificate", Certificate, data)
+        """What `to_json` wrote; ValueError for anything else.
+
+        Certificates of earlier versions have no descriptions and no digest.
+        """
+        data = codec.read(text, "a certificate")
+        written = data.pop("digest", None) if isinstance(data, dict) else None
+        found: Certificate = codec.decode(Certificate, data, "certificate")
+        # After what is wrong with a key has been said, which is more than that something is.
+        if written is not None and written != _digest(data):
+            raise ValueError(
+                "a certificate must be as it was written, and this one was changed since: its"
+                " digest does not match"
+            )
         return found
 
     def of(self, agent: int) -> Certificate:
         """The part of it that is about one agent."""
-        return replace(self, budgets=tuple(b for b in self.budgets if b.agent == agent))
+        budgets = [b for b in self.budgets if b.agent == agent]
+        used = sorted({b.description for b in budgets if b.description is not None})
+        places = {old: new for new, old in enumerate(used)}
+        budgets = [
+            b if b.description is None else replace(b, description=places[b.description])
+            for b in budgets
+        ]
+        kept = tuple(self.descriptions[place] for place in used)
+        return replace(self, budgets=tuple(budgets), descriptions=kept)
 
     @property
     def patterns(self) -> str:
@@ -261,17 +314,16 @@ class Certificate:
     def _lines(self) -> list[str]:
         delta = (
             f", delta = {self.delta!r}"
-            if self.delta is not None and self.mechanism == "gaussian"
+            if self.delta is not None and MECHANISMS[self.mechanism].at_delta
             else ""
         )
-        ternary = any(b.delta is not None for b in self.budgets)
         lines = [
             (
                 f"Privacy certificate: {self.algorithm}, {show_horizon(self.horizon)},"
-                f" {self.mechanism} {'messages' if ternary else 'noise'}{delta}"
+                f" {self.mechanism} {MECHANISMS[self.mechanism].noun}{delta}"
             ),
-            f"  protects  {ADJACENCY}",
-            f"  against   someone who {ADVERSARY}",
+            f"  protects  {self.adjacencies}",
+            f"  against   someone who {self.adversaries}",
             "",
         ]
         columns, (rows, rest) = self.columns(), self.rows()
@@ -396,68 +448,7 @@ def _formula(name: str, value: Any) -> float:
     return math.nan if isinstance(value, float) and math.isnan(value) else require.real(name, value)
 
 
-def plain(value: Any) -> Any:
-    """As JSON can have it, which has no infinity."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else "infinite" if value > 0 else "-infinite"
-    if isinstance(value, dict):
-        return {k: plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
-    return value
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON; a key that is there twice says two things."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError(f"a key must be there once, got {', '.join(key for key, _ in pairs)}")
-    return found
-
-
-_NUMBERS = {"infinite": math.inf, "-infinite": -math.inf, "nan": math.nan}
-_PARTS = {"budgets": "AgentBudget", "assumptions": "Assumption", "lifetime": "Lifetime"}
-
-
-def _record(name: str, kind: type, data: Any) -> Any:
-    """A dataclass from the object of JSON that `plain` made of it.
-
-    What a field is annotated with says which strings are numbers and which are words.
-    """
-    if not isinstance(data, dict):
-        require.fail(name, "an object with the fields of a certificate", data)
-    known = {f.name: f for f in fields(kind)}
-    for key in data:
-        require.one_of(f"key of a {name}", key, known)
-    needed = [key for key, f in known.items() if f.default is MISSING and key not in data]
-    if needed:
-        raise ValueError(f"a key is missing from {name}: {', '.join(needed)}")
-    return kind(**{key: _field(key, str(known[key].type), value) for key, value in data.items()})
-
-
-def _field(name: str, annotation: str, value: Any) -> Any:
-    if value is None and "None" in annotation:
-        return None
-    if name in _PARTS:
-        kinds = {"AgentBudget": AgentBudget, "Assumption": Assumption, "Lifetime": Lifetime}
-        kind = kinds[_PARTS[name]]
-        if not annotation.startswith("tuple"):
-            return _record(name, kind, value)
-        return tuple(_record(name, kind, one) for one in _list(name, value))
-    if annotation.startswith("tuple"):
-        return tuple(_word(name, one) for one in _list(name, value))
-    if annotation == "str":
-        return _word(name, value)
-    return _NUMBERS.get(value, value) if isinstance(value, str) else value
-
-
-def _list(name: str, value: Any) -> list:
-    if not isinstance(value, list):
-        require.fail(name, "a list", value)
-    return value
-
-
-def _word(name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{name} must be text, got {value!r:.80}")
-    return value
+def _digest(body: dict[str, Any]) -> str:
+    """Of everything that is in the file, however it is laid out."""
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

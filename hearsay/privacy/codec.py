@@ -30,6 +30,8 @@ def encode(value: Any) -> Any:
     """As `json.dumps` can have it."""
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "infinite" if value > 0 else "-infinite"
+    if isinstance(value, dict):
+        return {key: encode(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
         return [encode(one) for one in value]
     if isinstance(value, Mechanism):

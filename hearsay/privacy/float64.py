@@ -151,10 +151,7 @@ def loudest(
       resolution: what a quantizer adds.
     """
     return (
-        2 * reach
-        + 16 * agents * gradient
-        + _UNHEARD_OF * math.sqrt(messages) * noise
-        + resolution
+        2 * reach + 16 * agents * gradient + _UNHEARD_OF * math.sqrt(messages) * noise + resolution
     )
 
 

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import hearsay as hs
-from hearsay.certification import as_epsilon, certify, spent_after, unit
+from hearsay.certification import accounts, as_epsilon, certify, certifying, spent_after, unit
 from hearsay.deploy import budget
 from hearsay.deploy.plan import Plan, planned
 from hearsay.deploy.settings import Network, read
-from hearsay.privacy.recursion import Account
+from hearsay.privacy import RecursionAccount, description, float64
 
 DELTA = 1e-5
 RIDGE = {"loss": "ridge", "records": 40, "dimension": 3, "radius": 2.0}
@@ -114,7 +114,9 @@ def test_a_little_more_than_the_ideal_budget_and_never_less(name):
 
 def in_exact_arithmetic(monkeypatch, more: float = 0.0) -> None:
     """Leave out what float64 costs, or count so much for every message instead."""
-    monkeypatch.setattr(budget.arithmetic, "extra", lambda *arguments: np.full(arguments[-1], more))
+    monkeypatch.setattr(float64, "shifts", lambda *arguments: np.full(arguments[-1], more))
+    # What was computed before is kept, and what is computed here must not be.
+    monkeypatch.setattr(certifying, "numbers", description.numbers.__wrapped__)
 
 
 def again(plan: Plan) -> hs.Certificate:
@@ -258,7 +260,7 @@ def test_long_runs_are_rounded_up_between_marks(monkeypatch):
 def test_rounding_up_holds_for_every_mechanism(name, monkeypatch):
     plan = plan_of(name, steps=23)
     exact = budget.curve(plan, 0)
-    monkeypatch.setattr(budget, "_EXACT", 7)
+    monkeypatch.setattr(description, "_EXACT", 7)
     coarse = budget.curve(plan, 0)
     assert coarse.shape == exact.shape
     assert np.all(coarse >= exact)
@@ -530,9 +532,9 @@ def test_skipping_for_ever_has_no_certificate(mechanism):
 def test_the_leak_lies_between_hearing_all_and_hearing_nobody():
     plan = lossy(LOSSY, steps=5)
     for agent, account in enumerate(
-        plan.algorithm.accounts(plan.graph, i, plan.problem)[0] for i in range(3)
+        accounts(plan.algorithm, plan.problem, plan.graph, i)[0] for i in range(3)
     ):
-        assert isinstance(account, Account)
+        assert isinstance(account, RecursionAccount)
         least, k = account.recursion.least, np.arange(5)
         assert least is not None
         np.testing.assert_array_equal(least(k), 0.0)

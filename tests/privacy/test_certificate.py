@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 from hearsay.algorithms import ldp_online
 from hearsay.algorithms.baselines.dsgd import Dsgd, Message, Rates, State
 from hearsay.base import Inbox
-from hearsay.certification import calibrate, certify, messages_within, spent_after
+from hearsay.certification import accounts, calibrate, certify, messages_within, spent_after
 from hearsay.graphs import ring
 from hearsay.privacy import AgentBudget, Certificate
-from hearsay.privacy.calibrate import cost
 from hearsay.privacy.certificate import show, show_horizon
-from hearsay.privacy.recursion import Assumption, message_costs
+from hearsay.privacy.recursion import Assumption
 from hearsay.problems.losses.domains import Ball
 from hearsay.problems.losses.linear import Squared
 from hearsay.problems.problem import Problem, ridge
@@ -219,7 +218,7 @@ def test_a_certificate_is_the_smallest_true_bound(setting):
     algorithm = options(noise=[PowerLaw(s, 0.2) for s in (1.0, 2.0, 4.0)])
     found = certify(algorithm, problem, graph, 50, delta=1e-5)
     for agent, budget in enumerate(found.budgets):
-        bounds = [cost(a, 50).value for a in algorithm.accounts(graph, agent, problem)]
+        bounds = [a.cost(50).value for a in accounts(algorithm, problem, graph, agent)]
         assert budget.epsilon == min(bounds)
         assert 0 < budget.epsilon_at_delta <= budget.epsilon
         assert budget.assumptions and budget.pattern.startswith("history")
@@ -253,7 +252,7 @@ def test_a_run_that_never_ends_costs_more_and_says_what_it_takes_for_granted(set
         assert any(
             a.kind == "declared" and "never ends" in a.text for a in ever.budgets[0].assumptions
         )
-    longest = message_costs(algorithm.accounts(graph, 0, problem, endless=True)[0], 30_000)
+    longest = accounts(algorithm, problem, graph, 0, endless=True)[0].message_costs(30_000)
     assert ever.epsilon[0] >= longest.sum()
     assert ever.budgets[0].epsilon_at_delta <= ever.epsilon[0]
 
@@ -303,8 +302,8 @@ def test_clip_bound_holds_for_a_memoryless_state_with_a_regulariser():
         np.zeros(1),
     )
     algorithm = Dsgd(step=Constant(step), noise=Constant(1.0), sampling=Resample())
-    accounts = algorithm.accounts(ring(2), 0, problem)
-    phi = min((message_costs(a, horizon)[0] / np.sqrt(2) for a in accounts), key=np.sum)
+    known = accounts(algorithm, problem, ring(2), 0)
+    phi = min((a.message_costs(horizon)[0] / np.sqrt(2) for a in known), key=np.sum)
     states = [State(jnp.zeros(2))] * 2
     for k in range(horizon):
         assert float(jnp.linalg.norm(states[0].params - states[1].params)) <= phi[k] * (1 + 1e-9), k
