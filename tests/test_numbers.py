@@ -38,6 +38,7 @@ from hearsay.planning import plan
 from hearsay.privacy import (
     FactorizedAccount,
     account,
+    description,
     float64,
     participation,
 )
@@ -46,7 +47,7 @@ from hearsay.problems import problem
 from hearsay.problems.data import datasets, images, partition
 from hearsay.problems.losses import domains, linear, per_record
 from hearsay.problems.sampling import samplers
-from hearsay.schedules import Schedule, Share
+from hearsay.schedules import Arrived, Product, Quotient, Schedule, Share
 from hearsay.simulation import regret
 
 # The name in the package is the function.
@@ -240,6 +241,9 @@ EXAMPLES = [
     FACTORIZED,
     describing.rounded(hs.ldp_online(), PROBLEM, GRAPH, 0, 3.0),
     float64.Magnitudes(hs.Constant(0.5), resolution=0.1),
+    Arrived(3, 2),
+    Product(hs.Constant(0.5), hs.Constant(2.0)),
+    Quotient(hs.Constant(0.5), hs.Constant(2.0)),
     participation.Cyclic(3),
     participation.Rolling(hs.Constant(2.0), 9),
     ACCOUNT,
@@ -330,6 +334,31 @@ CALLS = {
     certificates.messages_within: {**COMMON, "horizon": 8, "budget": [0.1, 0.1, 0.1], "delta": 0.1},
     certificates.best_account: {**COMMON, "agent": 1, "horizon": 8},
     certificates.spent_after: {**COMMON, "messages": [3]},
+    certificates.deployed: {**COMMON, "messages": 8, "delta": 0.1},
+    certificates.accounts: {**COMMON, "agent": 1},
+    certificates.describe: {**COMMON, "agent": 1, "horizon": 8},
+    certifying.describe_deployed: {**COMMON, "agent": 1, "messages": 8},
+    describing.loudest: {**COMMON, "messages": 8},
+    describing.rounded: {**COMMON, "agent": 1, "heard": 3.0},
+    account.most_messages: {"affordable": lambda messages: messages < 5, "most": 8},
+    description.numbers: {
+        "description": certifying.describe_deployed(**COMMON, agent=0, messages=8),
+        "horizon": 8,
+        "delta": 0.1,
+    },
+    description.spending: {
+        "description": certifying.describe_deployed(**COMMON, agent=0, messages=8),
+        "messages": 8,
+        "delta": 0.1,
+    },
+    float64.shifts: {
+        "float64": describing.rounded(hs.ldp_online(), PROBLEM, GRAPH, 0, 3.0),
+        "recursion": ACCOUNT.recursion,
+        "releases": ACCOUNT.releases,
+        "mechanism": ACCOUNT.mechanism,
+        "dimension": 3,
+        "messages": 8,
+    },
     plan: {**COMMON, "horizon": 8, "epsilon": 1.0, "delta": 0.1, "samples": 100},
     graphs.from_networkx: {"graph": DIRECTED, "weight": 0.3},
     **{b: {"agents": 5, "weight": 0.1} for b in graphs.BUILDERS.values()},

@@ -252,11 +252,12 @@ class CorrelatedFederated(Algorithm):
         self, graph: Graph, agent: int, problem: Problem
     ) -> tuple[FactorizedAccount, ...]:
         level, held = float(self.noise_for(agent)(0)), float(problem.counts[agent])
+        factors = self.factors.written()
         pattern = self.sampling.pattern(held, problem.arrivals)
         separation = None if pattern.single else int(pattern.gap)
         return tuple(
             FactorizedAccount(
-                self.factors, moved, level, pattern, problem.dimension, basis, facts, separation
+                factors, moved, level, pattern, problem.dimension, basis, facts, separation
             )
             for moved, basis, facts in self.sensitivities(problem)
         )

@@ -86,6 +86,7 @@ def describe_deployed(
     algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, messages: int
 ) -> Description:
     """What one agent's budget in a deployed run follows from."""
+    messages = require.count("messages", messages)
     plain, _ = describe(algorithm, problem, graph, agent, messages)
     heard = loudest(algorithm, problem, graph, messages)
     return replace(plain, float64=rounded(algorithm, problem, graph, agent, heard))

@@ -57,6 +57,7 @@ def accounts(
     Args:
       endless: the stream keeps delivering new records, instead of the records at hand.
     """
+    agent = _of(graph, agent)
     own = algorithm.own_accounts(graph, agent, problem)
     return own if own is not None else tuple(_recursions(algorithm, problem, graph, agent, endless))
 
@@ -65,9 +66,7 @@ def best_account(
     algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, horizon: float
 ) -> tuple[Account, Bound]:
     """The account with the smallest bound, and that bound."""
-    agent, horizon = require.natural("agent", agent), require.horizon("horizon", horizon)
-    if agent >= graph.agents:
-        require.fail("agent", f"below the {graph.agents} agents of the graph", agent)
+    horizon = require.horizon("horizon", horizon)
     known = accounts(algorithm, problem, graph, agent, endless=math.isinf(horizon))
     return min(((a, _cost(a, horizon)) for a in known), key=lambda pair: pair[1].value)
 
@@ -99,6 +98,7 @@ def rounded(
     Args:
       heard: what is heard is clipped to it (`loudest`).
     """
+    agent = _of(graph, agent)
     weight = graph.row_sums[agent] + graph.handed_out[agent] + graph.pushed.sum(axis=1)[agent]
     return Float64(
         algorithm.magnitudes(agent, graph.agents),
@@ -114,7 +114,7 @@ def rounded(
 
 def loudest(algorithm: Algorithm, problem: Problem, graph: Graph, messages: int) -> float:
     """No honest agent sends a model, gradient or tracker beyond it in so many messages."""
-    reach = _reach(problem)
+    reach, messages = _reach(problem), require.count("messages", messages)
     return float64.loudest(
         reach,
         _gradient(problem) if gradients_bounded(problem) else reach,
@@ -191,6 +191,13 @@ def _recursions(
         reason = "no bound on the gradients is known: give the problem a clip"
         add(none, FromFirstUse(), "l2", reason)
     return found
+
+
+def _of(graph: Graph, agent: int) -> int:
+    agent = require.natural("agent", agent)
+    if agent >= graph.agents:
+        require.fail("agent", f"below the {graph.agents} agents of the graph", agent)
+    return agent
 
 
 def _gradient(problem: Problem) -> float:

@@ -13,7 +13,7 @@ import math
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from hearsay import _validate as require
 from hearsay.mechanisms import MECHANISMS
@@ -36,6 +36,8 @@ class Lifetime:
     """What the same records have spent in other runs on this host, and with this one:
     the largest over all records, at `delta` (0: pure).
     """
+
+    earlier_versions: ClassVar[bool] = True
 
     before: float
     total: float
@@ -72,6 +74,8 @@ class AgentBudget:
     noise and epsilon then holds at the certificate's delta. A ternary quantizer has epsilon = 0 at
     a `delta` of the agent's own, and no budget at all where that reaches 1.
     """
+
+    earlier_versions: ClassVar[bool] = True
 
     agent: int
     epsilon: float
@@ -133,6 +137,8 @@ class Certificate:
       deployed: the noise is exact, on a lattice.
       descriptions: what the numbers follow from, each once; a budget names its own.
     """
+
+    earlier_versions: ClassVar[bool] = True
 
     algorithm: str
     horizon: float

@@ -106,7 +106,6 @@ class Numbers(NamedTuple):
     reason: str = ""
 
 
-@lru_cache(maxsize=4096)
 def numbers(description: Description, horizon: float, delta: float | None) -> Numbers:
     """What a certificate over that horizon says of an agent.
 
@@ -115,6 +114,12 @@ def numbers(description: Description, horizon: float, delta: float | None) -> Nu
       horizon: the number of messages, or inf.
       delta: of the certificate: Gaussian noise needs one, Laplace noise may have one.
     """
+    horizon = require.horizon("horizon", horizon)
+    return _numbers(description, horizon, require.optional(require.fraction)("delta", delta))
+
+
+@lru_cache(maxsize=4096)
+def _numbers(description: Description, horizon: float, delta: float | None) -> Numbers:
     account, law = description.account, description.account.mechanism
     found = account.cost(horizon)
     read = law.budget(found.value, delta)
@@ -123,7 +128,9 @@ def numbers(description: Description, horizon: float, delta: float | None) -> Nu
     ideal = Numbers(read.epsilon, read.rho, read.delta, at_delta, reason)
     if description.float64 is None or horizon == 0 or reason or not math.isfinite(read.epsilon):
         return ideal
-    return _deployed(description, ideal, found, require.natural("horizon", horizon), delta)
+    if math.isinf(horizon):
+        require.fail("horizon", "a number of messages for a deployed run", horizon)
+    return _deployed(description, ideal, found, int(horizon), delta)
 
 
 def _deployed(
@@ -150,6 +157,8 @@ def spending(description: Description, messages: int, delta: float | None) -> np
 
     Never less than the truth, never falling.
     """
+    messages = require.natural("messages", messages)
+    delta = require.optional(require.fraction)("delta", delta)
     account, law = description.account, description.account.mechanism
     require.instance("float64", description.float64, Float64, "given for a deployed run")
     assert description.float64 is not None

@@ -138,7 +138,6 @@ class Float64:
         return abs(high) * self.reach if math.isfinite(high) else 0.0
 
 
-@require.plain_arguments
 def loudest(
     reach: float, gradient: float, noise: float, resolution: float, agents: int, messages: int
 ) -> float:
@@ -150,6 +149,16 @@ def loudest(
       noise: b, the largest scale of anybody's noise on a message.
       resolution: what a quantizer adds.
     """
+    reach, gradient, noise, resolution = (
+        require.nonnegative_or_infinite(name, value)
+        for name, value in (
+            ("reach", reach),
+            ("gradient", gradient),
+            ("noise", noise),
+            ("resolution", resolution),
+        )
+    )
+    agents, messages = require.count("agents", agents), require.natural("messages", messages)
     return (
         2 * reach + 16 * agents * gradient + _UNHEARD_OF * math.sqrt(messages) * noise + resolution
     )
@@ -166,7 +175,8 @@ def shifts(
     """Per message, what rounding adds to the shift over the noise scale:
     epsilon for Laplace noise, |shift| / sigma for Gaussian, delta for ternary.
     """
-    k, d, gradient = np.arange(messages), dimension, float64.gradient
+    messages, d = require.natural("messages", messages), require.count("dimension", dimension)
+    k, gradient = np.arange(messages), float64.gradient
     known = float64.magnitudes
     step, reach = known.step(k), float64.reach
     drift = np.append(0.0, np.cumsum(known.tracking(k) * float64.weight * float64.heard))[:-1]
@@ -192,11 +202,11 @@ def shifts(
     return mechanism.together(np.stack(found), axis=0)
 
 
-@require.plain_arguments
 def update_error(float64: Float64, dimension: int) -> float:
     """By how much two runs' updates of one round may differ in a coordinate because of rounding,
     where a round takes several local steps (paper P4).
     """
+    dimension = require.count("dimension", dimension)
     rate, tau = float(float64.magnitudes.step(0)), int(float64.batch(0))
     (low, high), gradient = float64.curvature, float64.gradient
     stretch = (

@@ -169,8 +169,8 @@ class RecursionAccount(Account):
         text = f"step {top} (price {w[top]:.3g})"
         if self.pattern.every:
             needed = int(np.searchsorted(np.cumsum(np.sort(w)[::-1]), 0.5 * w.sum())) + 1
-            half = f"half of it pays for a record's use at {needed} of {len(w):,} steps"
-            text = f"{half}; dearest {text}"
+            use = f"half of it pays for a record's use at {needed} of {len(w):,} steps"
+            text = f"{use}; dearest {text}"
         return text
 
     def warnings(self, horizon: float) -> list[str]:

@@ -23,7 +23,6 @@ from scipy import sparse
 
 import hearsay as hs
 from hearsay import graphs
-from hearsay.audit.brute_force import certified
 from hearsay.base import Algorithm, Inbox
 from hearsay.certification import accounts, best_account, certify
 from hearsay.certification.describing import loudest, rounded
@@ -364,9 +363,7 @@ def tracking_attack(limit: float | None) -> float:
     base = problem(agents=2, dimension=2)
     unit = np.array([1.0, 0.0])
     runs = [Desk(algorithm, holding(base, sign * unit), graph, limit) for sign in (1, -1)]
-    allowed = certified(first_account(algorithm, base, graph), STEPS) + _more(
-        algorithm, base, graph
-    )
+    allowed = first_account(algorithm, base, graph).gaps(STEPS) + _more(algorithm, base, graph)
     worst, zeros = -1.0, np.zeros(2)
     for step in range(STEPS - 1):
         values = [run.prepare(step) for run in runs]
@@ -412,8 +409,7 @@ def test_two_runs_stay_as_close_as_certified(name: str) -> None:
     unit, rng = np.eye(DIMENSION)[0], np.random.default_rng(1)
     runs = [Desk(algorithm, holding(usual(), sign * unit), graph) for sign in (1, -1)]
     allowed = (
-        certified(first_account(algorithm, usual(), graph), STEPS)
-        + _more(algorithm, usual(), graph)
+        first_account(algorithm, usual(), graph).gaps(STEPS) + _more(algorithm, usual(), graph)
     )[0]
     pushed = np.zeros(DIMENSION)
     for step in range(STEPS - 1):

@@ -97,11 +97,11 @@ def test_damaged_json_is_refused_in_words():
     ):
         with pytest.raises(ValueError, match="certificate must be"):
             Certificate.from_json(text)
-    refused = "must be|is missing from"
+    refused = "must be"
     for key in json.loads(whole):
         missing = {k: v for k, v in json.loads(whole).items() if k != key}
         if key in ("algorithm", "horizon", "mechanism", "budgets"):
-            with pytest.raises(ValueError, match=f"missing from certificate: {key}"):
+            with pytest.raises(ValueError, match=rf"certificate\.{key} must be given"):
                 Certificate.from_json(json.dumps(missing))
         for wrong in (-1, {}):
             with pytest.raises((TypeError, ValueError), match=refused):
