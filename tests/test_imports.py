@@ -153,7 +153,10 @@ def test_the_accountant_knows_nothing_of_jax_problems_or_runs():
 
 def test_a_certificate_is_verified_without_jax(tmp_path):
     """Not even through what the accountant imports: the laws of noise load it when they draw."""
-    problem, graph = hearsay.problems.ridge(agents=2, records=9, dimension=2), hearsay.graphs.ring(2)
+    problem, graph = (
+        hearsay.problems.ridge(agents=2, records=9, dimension=2),
+        hearsay.graphs.ring(2),
+    )
     algorithm = hearsay.ldp_online(noise=60.0)
     path = tmp_path / "certificate.json"
     found = hearsay.certify(algorithm, problem, graph, 5, delta=1e-5)

@@ -17,11 +17,12 @@ import math
 import types
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NoReturn, Union, get_args, get_origin, get_type_hints
 
 from hearsay import _validate as require
 from hearsay.mechanisms import MECHANISMS, Mechanism
+from hearsay.privacy.account import Assumption
 
 WORDS = {"infinite": math.inf, "-infinite": -math.inf}
 
@@ -36,6 +37,8 @@ def encode(value: Any) -> Any:
         return [encode(one) for one in value]
     if isinstance(value, Mechanism):
         return value.name
+    if isinstance(value, Assumption):
+        return _of_assumption(value)
     if is_dataclass(value):
         inner = {f.name: encode(getattr(value, f.name)) for f in fields(value)}
         name = _names().get(type(value))
@@ -43,8 +46,21 @@ def encode(value: Any) -> Any:
     return value
 
 
+@lru_cache(maxsize=1024)
+def _of_assumption(value: Assumption) -> dict[str, str]:
+    """Every agent of a large network has the same few of them."""
+    return {"kind": value.kind, "text": value.text}
+
+
+@lru_cache(maxsize=1024)
+def _assumption(kind: str, text: str) -> Assumption:
+    return Assumption(kind, text)
+
+
 def decode(kind: Any, data: Any, path: str) -> Any:
     """The value of that type that `encode` made `data` of; ValueError with the path otherwise."""
+    if kind is Assumption and isinstance(data, dict) and data.keys() == {"kind", "text"}:
+        return _assumption(*(_text(data[key], f"{path}.{key}") for key in ("kind", "text")))
     if get_origin(kind) in (Union, types.UnionType):
         options = [option for option in get_args(kind) if option is not type(None)]
         if data is None and len(options) < len(get_args(kind)):
