@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hearsay.mechanisms import MECHANISMS
 from hearsay.privacy.certificate import Certificate, show_horizon
 from hearsay.privacy.verification import Verdict, verify_text
 
@@ -24,10 +25,10 @@ def verified(path: Path) -> tuple[list[str], bool]:
 def _lines(certificate: Certificate | None, verdict: Verdict) -> list[str]:
     lines = []
     if certificate is not None:
-        many = len(certificate.budgets)
+        many, law = len(certificate.budgets), MECHANISMS[certificate.mechanism]
         lines.append(
             f"  {certificate.algorithm}, {show_horizon(certificate.horizon)},"
-            f" {many:,} agent{'' if many == 1 else 's'}, {certificate.mechanism} noise"
+            f" {many:,} agent{'' if many == 1 else 's'}, {certificate.mechanism} {law.noun}"
             + (", deployed" if certificate.deployed else "")
         )
     lines += [f"  WRONG    {text}" for text in verdict.wrong[:_MOST]]
