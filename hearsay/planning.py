@@ -41,7 +41,6 @@ from hearsay.certification import calibrate, certify
 from hearsay.config import Config
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import Certificate
-from hearsay.privacy.participation import Once
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import SAMPLERS, Sized
 from hearsay.schedules import Constant, PowerLaw, SampleSize, Schedule
@@ -282,9 +281,7 @@ def _affordable(
 ) -> list[Condition]:
     """What an infinite horizon and a sample budget ask, mostly of the sample size."""
     found: list[Condition] = []
-    once = isinstance(
-        algorithm.sampling.pattern(float(problem.counts.min()), problem.arrivals), Once
-    )
+    once = algorithm.sampling.pattern(float(problem.counts.min()), problem.arrivals).single
     if math.isinf(horizon) and not once and isinstance(algorithm, OutputPerturbation):
         weight = float(algorithm.coupling(0))
 
