@@ -19,6 +19,8 @@ from hearsay.deploy import budget
 from hearsay.deploy.plan import Plan, planned
 from hearsay.deploy.settings import Network, read
 from hearsay.privacy import RecursionAccount, description, float64
+from hearsay.privacy.certificate import Lifetime
+from hearsay.privacy.verification import verify, verify_text
 
 DELTA = 1e-5
 RIDGE = {"loss": "ridge", "records": 40, "dimension": 3, "radius": 2.0}
@@ -110,6 +112,24 @@ def test_a_little_more_than_the_ideal_budget_and_never_less(name):
             assert got == pytest.approx(wanted, rel=1e-6)
         if ours.epsilon_at_delta is not None:
             assert ours.epsilon_at_delta <= ours.epsilon
+
+
+@pytest.mark.parametrize("policy", ["wait", "skip"])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_what_an_agent_writes_is_verified_from_its_file_alone(name, policy):
+    """With its name, with what it spent in other runs, and without the other agents."""
+    if policy == "skip" and name.startswith(("gradient tracking", "factorized")):
+        pytest.skip("cannot do without a message")
+    found = plan_of(name, policy=policy).certificate
+    before = Lifetime(1.0, 1e9, 0.5, ("monday",), 3)
+    found = replace(found, budgets=tuple(replace(b, lifetime=before) for b in found.budgets))
+    again, verdict = verify_text(found.of(1).to_json())
+    assert again == found.of(1) and again.deployed and verdict.holds, verdict.wrong
+    assert any("there is one ledger" in text for text in verdict.trusted)
+    halved = [
+        replace(b, epsilon=b.epsilon / 2, delta=b.delta and b.delta / 2) for b in again.budgets
+    ]
+    assert not verify(replace(again, budgets=tuple(halved))).holds
 
 
 # As it is before anything is kept.
