@@ -17,7 +17,7 @@ import numpy as np
 
 import hearsay as hs
 from hearsay.algorithms import LdpOnline
-from hearsay.certification import _cost
+from hearsay.certification.describing import _cost
 from hearsay.problems.data.datasets import from_arrays
 from hearsay.simulation import engine, keys
 

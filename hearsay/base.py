@@ -57,14 +57,13 @@ from hearsay.graphs.channels import channel
 from hearsay.mechanisms import MECHANISMS, Mechanism
 from hearsay.mechanisms.factorized.kinds import Factorization
 from hearsay.mechanisms.factorized.stream import COINS, draw_rounds, stream_key
+from hearsay.privacy.account import Account
 from hearsay.privacy.float64 import Magnitudes
-from hearsay.privacy.one_mechanism import OneMechanism
-from hearsay.privacy.participation import History as FromFirstUse
-from hearsay.privacy.recursion import Account, Assumption, Recursion, Release
+from hearsay.privacy.recursion import Release
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.sampling.samplers import Sampling
 from hearsay.problems.task import Task
-from hearsay.schedules import Constant, Schedule, nonnegative
+from hearsay.schedules import Schedule, nonnegative
 
 if TYPE_CHECKING:
     from hearsay.algorithms.theory.findings import Finding
@@ -254,6 +253,12 @@ class Algorithm(ABC):
             " the rounding of its updates costs follows from them"
         )
 
+    def own_accounts(self, graph: Graph, agent: int, problem: Task) -> tuple[Account, ...] | None:
+        """Every true bound on this agent's messages, for an algorithm with a proof of its own;
+        None: they are those of the recursion (certification/).
+        """
+        return None
+
     # What the source paper says.
 
     def paper_epsilon(
@@ -337,91 +342,3 @@ class Algorithm(ABC):
 
     def fresh_noise(self, key: jax.Array, params: jax.Array, field: int = 0) -> jax.Array:
         return self.law.draw(jax.random.fold_in(key, field), params.shape, params.dtype)
-
-    def accounts(
-        self, graph: Graph, agent: int, problem: Task, endless: bool = False
-    ) -> tuple[Account | OneMechanism, ...]:
-        """Every true bound we have on this agent's messages; the certificate takes the smallest.
-
-        `endless` describes a stream that keeps delivering new records for ever, instead of the
-        records at hand.
-        """
-        held, arrivals = float(problem.counts[agent]), problem.arrivals
-        endless = endless and self.sampling.grows
-        heard = float(graph.row_sums[agent])
-        shared, least = (self.leak(heard), self.step_size), None
-        if graph.lossy and (unheard := self.leak(0.0)) != shared[0]:
-            least = unheard
-        stream: tuple[Assumption, ...] = ()
-        if endless and math.isfinite(held):
-            stream = (
-                Assumption(
-                    "declared",
-                    "the stream never ends: every step brings each agent its new records",
-                ),
-            )
-        curvature, basis = (0.0, 0.0), "gradient at a public point"
-        reacts = self.gradient_at_state and not problem.frozen
-        if reacts:
-            curvature = problem.loss.curvature
-            basis = f"curvature interval [{curvature[0]:.4g}, {curvature[1]:.4g}]"
-        elif self.gradient_at_state:
-            basis = "gradients declared not to react to the state"
-        facts, found = problem.privacy_assumptions() + stream, []
-        if math.isfinite(problem.change) and (problem.loss.convex or not reacts):
-            exposure = self.sampling.exposure(
-                problem.change, math.inf if endless else held, arrivals
-            )
-            # A change that is bounded in l1 stays one where nothing but clipping of coordinates
-            # happens to it; curvature intervals are about l2.
-            dimension = problem.dimension if problem.norm == "l2" or reacts else 1
-            pattern = self.sampling.pattern(held, arrivals)
-            found.append(
-                self._account(
-                    Recursion(*shared, exposure, curvature, least),
-                    agent,
-                    pattern,
-                    dimension,
-                    basis,
-                    facts,
-                )
-            )
-        if problem.loss.clip is not None and self.gradient_at_state:
-            # No curvature of the data: from its first use on the record may move every later
-            # gradient by the full clip range. The regulariser is not clipped; it is the same in
-            # both runs and moves the states by its own, exactly known curvature.
-            known = problem.loss.regulariser
-            worst = Recursion(*shared, Constant(2 * problem.loss.clip), (known, known), least)
-            facts, basis = (
-                problem.privacy_assumptions(curvature=False) + stream,
-                f"clip bound {problem.loss.clip:g}",
-            )
-            dimension = problem.dimension if problem.norm == "l2" else 1
-            found.append(self._account(worst, agent, FromFirstUse(), dimension, basis, facts))
-        if not found:
-            reason = "no bound on the gradients is known: give the problem a clip"
-            none = Recursion(*shared, Constant(0.0), (0.0, 0.0))
-            found.append(self._account(none, agent, FromFirstUse(), 1, "nothing", facts, reason))
-        return tuple(found)
-
-    def _account(
-        self,
-        recursion: Recursion,
-        agent: int,
-        pattern: Any,
-        dimension: int,
-        basis: str,
-        facts: tuple,
-        void: str = "",
-    ) -> Account:
-        releases = self.releases(agent, recursion.curvature)
-        return Account(
-            recursion,
-            releases,
-            pattern,
-            dimension,
-            self.mechanism,
-            basis,
-            facts,
-            void or self.uncertified,
-        )

@@ -1,7 +1,7 @@
 """From a target to a schedule: the noise that meets a privacy budget and, on request, the exponents
 that promise the fastest learning under it.
 
-Scaling the noise is exact (privacy/calibrate.py). Exponents are chosen on a grid: among those
+Scaling the noise is exact (certification/). Exponents are chosen on a grid: among those
 that meet the paper's hypotheses, each with some room to spare, the one whose theorem promises the
 largest rate r, E|x - x*|^2 = O(k^-r). With a sample budget and no end in sight the promise is read
 per record instead of per step, r / (1 + gamma), because k steps use about k^(1 + gamma) records.
@@ -42,9 +42,7 @@ from hearsay.base import Algorithm
 from hearsay.certification import calibrate, certify
 from hearsay.config import Config
 from hearsay.graphs import Graph
-from hearsay.privacy.calibrate import as_horizon
 from hearsay.privacy.certificate import Certificate
-from hearsay.privacy.participation import Once
 from hearsay.problems.sampling.samplers import SAMPLERS, Sized
 from hearsay.problems.task import Task, public
 from hearsay.schedules import Constant, PowerLaw, SampleSize, Schedule
@@ -112,7 +110,7 @@ def plan(
     )
     problem = public(problem)
     algorithm.check(graph, problem)
-    horizon = as_horizon(horizon)
+    horizon = require.horizon("horizon", horizon)
     targets = require.per_agent("epsilon", epsilon, graph.agents)
     if horizon == 0:
         require.fail("horizon", "at least 1 message, or inf", 0)
@@ -286,9 +284,7 @@ def _affordable(
 ) -> list[Condition]:
     """What an infinite horizon and a sample budget ask, mostly of the sample size."""
     found: list[Condition] = []
-    once = isinstance(
-        algorithm.sampling.pattern(float(problem.counts.min()), problem.arrivals), Once
-    )
+    once = algorithm.sampling.pattern(float(problem.counts.min()), problem.arrivals).single
     if math.isinf(horizon) and not once and isinstance(algorithm, OutputPerturbation):
         weight = float(algorithm.coupling(0))
 

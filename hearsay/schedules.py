@@ -11,6 +11,7 @@ privacy accountant and by the theory checks alike. It is evaluated on the host i
     Share(c, size, held)  c / min(size(k), held): what one record weighs in a mean over size(k) of
                           the `held` records; with `repeats` the same record may fill a whole batch
                           (draws with replacement), so it weighs c until the batch is all of them
+    Arrived(first, each)  first + (k + 1) each: how many records have arrived
     Product(f, g)         f(k) g(k)
     Quotient(f, g)        f(k) / g(k)
 
@@ -214,6 +215,26 @@ class Share(Schedule):
 
 
 @dataclass(frozen=True)
+class Arrived(Schedule):
+    """first + (k + 1) * each: the records that have arrived once step k has begun."""
+
+    first: int
+    each: int
+
+    def __post_init__(self) -> None:
+        require.settle(self, first=require.natural, each=require.count)
+
+    def __call__(self, k: Any) -> np.ndarray:
+        return self.first + (np.asarray(k) + 1.0) * self.each
+
+    def scaled(self, factor: float) -> Schedule:
+        raise TypeError("a count of records cannot be scaled")
+
+    def __str__(self) -> str:
+        return f"{self.first}+{self.each}*(k+1)"
+
+
+@dataclass(frozen=True)
 class Product(Schedule):
     """first(k) * second(k)."""
 
@@ -253,6 +274,13 @@ class Quotient(Schedule):
 
     def __str__(self) -> str:
         return f"({self.first})/({self.second})"
+
+
+# Every kind by its name, as a certificate's description writes it.
+SCHEDULES: dict[str, type[Schedule]] = {
+    kind.__name__: kind
+    for kind in (Constant, PowerLaw, Geometric, SampleSize, Share, Arrived, Product, Quotient)
+}
 
 
 def sample_size(name: str, value: Any) -> SampleSize:

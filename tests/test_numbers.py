@@ -30,16 +30,17 @@ from scipy import sparse
 import hearsay as hs
 from hearsay import _validate as require
 from hearsay import graphs, problems
+from hearsay.certification import accounts, certifying, describing
 from hearsay.config import Config
 from hearsay.mechanisms import convert, lattice, rounding
 from hearsay.mechanisms.factorized import kinds
 from hearsay.planning import plan
 from hearsay.privacy import (
-    calibrate,
-    horizon,
-    one_mechanism,
+    FactorizedAccount,
+    account,
+    description,
+    float64,
     participation,
-    recursion,
 )
 from hearsay.privacy.certificate import AgentBudget, Lifetime
 from hearsay.problems import task
@@ -47,7 +48,7 @@ from hearsay.problems.data import datasets, images, partition
 from hearsay.problems.data.holdings import Facts
 from hearsay.problems.losses import domains, linear, per_record
 from hearsay.problems.sampling import samplers
-from hearsay.schedules import Product, Quotient, Schedule, Share
+from hearsay.schedules import Arrived, Product, Quotient, Schedule, Share
 from hearsay.simulation import regret
 
 # The name in the package is the function.
@@ -203,7 +204,10 @@ IMAGES = images.from_records(np.zeros((40, 4, 4, 1), np.uint8), np.arange(40) % 
 FACTS = Facts("custom", (2,), PROBLEM.counts, 2.0, 1.0)
 IMAGE_FACTS = Facts("custom", (4, 4, 1), PROBLEM.counts, classes=2, bytes=True)
 NETWORK = problems.neural(IMAGES, model="mlp", agents=3)
-ACCOUNT = hs.ldp_online().accounts(GRAPH, 0, PROBLEM)[0]
+ACCOUNT = accounts(hs.ldp_online(), PROBLEM, GRAPH, 0)[0]
+FACTORIZED = FactorizedAccount(
+    kinds.factorization("toeplitz", 5), 0.3, 2.0, participation.Cyclic(2), 3, "basis", (), 2
+)
 ONLINE = hs.federated_independent(horizon=4, sampling=hs.Fresh(2), noise=1.0)
 BUDGET = AgentBudget(0, 1.0, "basis", "pattern", "dominated", 2.0, 0.5, 0.1, delta=0.1)
 EXAMPLES = [
@@ -240,8 +244,13 @@ EXAMPLES = [
         kinds.factorization(n, 6, **({"bands": 3} if n == "banded" else {}))
         for n in kinds.FACTORIZATIONS
     ),
-    horizon.Bound(1.0, 3, 0.5),
-    one_mechanism.OneMechanism(0.3, 5, participation.Every(), "basis"),
+    account.Bound(1.0, 3, 0.5),
+    FACTORIZED,
+    describing.rounded(hs.ldp_online(), PROBLEM, GRAPH, 0, 3.0),
+    float64.Magnitudes(hs.Constant(0.5), resolution=0.1),
+    Arrived(3, 2),
+    Product(hs.Constant(0.5), hs.Constant(2.0)),
+    Quotient(hs.Constant(0.5), hs.Constant(2.0)),
     participation.Cyclic(3),
     participation.Rolling(hs.Constant(2.0), 9),
     ACCOUNT,
@@ -344,6 +353,31 @@ CALLS = {
     certificates.messages_within: {**COMMON, "horizon": 8, "budget": [0.1, 0.1, 0.1], "delta": 0.1},
     certificates.best_account: {**COMMON, "agent": 1, "horizon": 8},
     certificates.spent_after: {**COMMON, "messages": [3]},
+    certificates.deployed: {**COMMON, "messages": 8, "delta": 0.1},
+    certificates.accounts: {**COMMON, "agent": 1},
+    certificates.describe: {**COMMON, "agent": 1, "horizon": 8},
+    certifying.describe_deployed: {**COMMON, "agent": 1, "messages": 8},
+    describing.loudest: {**COMMON, "messages": 8},
+    describing.rounded: {**COMMON, "agent": 1, "heard": 3.0},
+    account.most_messages: {"affordable": lambda messages: messages < 5, "most": 8},
+    description.numbers: {
+        "description": certifying.describe_deployed(**COMMON, agent=0, messages=8),
+        "horizon": 8,
+        "delta": 0.1,
+    },
+    description.spending: {
+        "description": certifying.describe_deployed(**COMMON, agent=0, messages=8),
+        "messages": 8,
+        "delta": 0.1,
+    },
+    float64.shifts: {
+        "float64": describing.rounded(hs.ldp_online(), PROBLEM, GRAPH, 0, 3.0),
+        "recursion": ACCOUNT.recursion,
+        "releases": ACCOUNT.releases,
+        "mechanism": ACCOUNT.mechanism,
+        "dimension": 3,
+        "messages": 8,
+    },
     plan: {**COMMON, "horizon": 8, "epsilon": 1.0, "delta": 0.1, "samples": 100},
     graphs.from_networkx: {"graph": DIRECTED, "weight": 0.3},
     **{b: {"agents": 5, "weight": 0.1} for b in graphs.BUILDERS.values()},
@@ -352,17 +386,29 @@ CALLS = {
     lattice.grid: {"scale": 0.3},
     lattice.quantize: {"value": np.ones(2), "grid": 0.5},
     lattice.rounding_sensitivity: {"grid": 0.5, "dimension": 3, "norm": "l2"},
-    calibrate.as_horizon: {"horizon": 8},
-    calibrate.cost: {"account": ACCOUNT, "horizon": 8},
-    calibrate.noise_factor: {"account": ACCOUNT, "epsilon": 0.5, "horizon": 8, "delta": 0.1},
-    calibrate.rho_for: {"epsilon": 0.5, "delta": 0.1},
+    certifying.noise_factor: {"account": ACCOUNT, "epsilon": 0.5, "horizon": 8, "delta": 0.1},
     convert.laplace_epsilon: {"parameters": np.full((2, 3), 0.1), "delta": 0.1},
     convert.gaussian_epsilon: {"rho": 0.5, "delta": 0.1},
     kinds.factorization: {"name": "tree", "rounds": 6},
-    recursion.prices: {"account": ACCOUNT, "horizon": 8, "terminal": 0.5},
-    recursion.spent: {"account": ACCOUNT, "horizon": 8},
-    recursion.message_costs: {"account": ACCOUNT, "horizon": 8},
-    recursion.spent_at: {"account": ACCOUNT, "horizons": [3, 8]},
+    ACCOUNT.prices: {"horizon": 8, "terminal": 0.5},
+    ACCOUNT.curve: {"horizon": 8},
+    ACCOUNT.message_costs: {"horizon": 8},
+    ACCOUNT.spent: {"messages": [3, 8]},
+    ACCOUNT.cost: {"horizon": 8},
+    FACTORIZED.spent: {"messages": [1, 8]},
+    FACTORIZED.cost: {"horizon": 5},
+    float64.loudest: {
+        "reach": 1.0,
+        "gradient": 2.0,
+        "noise": 0.5,
+        "resolution": 0.1,
+        "agents": 3,
+        "messages": 8,
+    },
+    float64.update_error: {
+        "float64": describing.rounded(hs.ldp_online(), PROBLEM, GRAPH, 0, 3.0),
+        "dimension": 3,
+    },
     rounding.laplace: {"epsilon": 0.5, "numbers": 8},
     rounding.gaussian: {"rho": 0.5, "numbers": 8},
     rounding.ternary: {"delta": 0.1, "numbers": 8},
@@ -490,7 +536,6 @@ COSTLY = (
     problems.neural,
     problems.neural_task,
     datasets.load,
-    calibrate.rho_for,
     regret.comparators,
 )
 # Large counts are refused late, or would be followed: what is awkward about them is left
@@ -839,9 +884,9 @@ def test_no_sensitivity_is_zero_and_no_budget_negative():
                     count=1,
                 )
             )
-    for rho in (0.0, -1.0, math.nan):
-        with pytest.raises(ValueError, match="rho must be"):
-            one_mechanism.OneMechanism(rho, 5, participation.Every(), "basis")
+    for moved in (0.0, -1.0, math.nan):
+        with pytest.raises(ValueError, match="moved must be"):
+            dataclasses.replace(FACTORIZED, moved=moved)
     with pytest.raises(ValueError, match="parameters must be zero or positive"):
         convert.laplace_epsilon(np.array([0.1, -0.1]), 0.1)
 

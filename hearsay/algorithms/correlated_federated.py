@@ -28,7 +28,7 @@ l = max(|1 - eta mu|, |1 - eta L|) each:
         with a per-record clip B and a regulariser r alone: every later local step may differ
 
 All messages together are one Gaussian mechanism, rho = S^2 max_P |C 1_P|^2 / 2 V^2
-(privacy/one_mechanism.py). The paper takes S = 2 B_g / tau for any loss and converts rho by
+(privacy/factorized.py). The paper takes S = 2 B_g / tau for any loss and converts rho by
 epsilon = rho + 2 sqrt(rho log(1/delta)); that is `paper_epsilon`.
 
 Reference: J. Zhang, L. Zhu, D. Fay and M. Johansson, Locally Differentially Private Online
@@ -58,8 +58,9 @@ from hearsay.base import (
 )
 from hearsay.graphs import Graph
 from hearsay.mechanisms.factorized.kinds import FACTORIZATIONS, Factorization, factorization
-from hearsay.privacy.one_mechanism import OneMechanism
-from hearsay.privacy.recursion import Assumption, Release
+from hearsay.privacy.account import Assumption
+from hearsay.privacy.factorized import FactorizedAccount
+from hearsay.privacy.recursion import Release
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.losses.linear import LinearLoss
 from hearsay.problems.sampling.batches import BLOCK
@@ -256,20 +257,18 @@ class CorrelatedFederated(Algorithm):
             found = max(found, change * stretch ** (tau - 1 - t))
         return found
 
-    def accounts(
-        self, graph: Graph, agent: int, problem: Task, endless: bool = False
-    ) -> tuple[OneMechanism, ...]:
-        level = float(self.noise_for(agent)(0))
-
-        def rho(moved: float) -> float:
-            ratio = moved * column / level if level > 0 else math.inf
-            return ratio * ratio / 2  # a power would raise where this becomes infinite
-
-        pattern = self.sampling.pattern(float(problem.counts[agent]), problem.arrivals)
-        column = self._column(float(problem.counts[agent]))
+    def own_accounts(
+        self, graph: Graph, agent: int, problem: Task
+    ) -> tuple[FactorizedAccount, ...]:
+        level, held = float(self.noise_for(agent)(0)), float(problem.counts[agent])
+        factors = self.factors.written()
+        pattern = self.sampling.pattern(held, problem.arrivals)
+        separation = None if pattern.single else int(pattern.gap)
         return tuple(
-            OneMechanism(rho(s), self.horizon, pattern, basis, facts)
-            for s, basis, facts in self.sensitivities(problem)
+            FactorizedAccount(
+                factors, moved, level, pattern, problem.dimension, basis, facts, separation
+            )
+            for moved, basis, facts in self.sensitivities(problem)
         )
 
     def _column(self, held: float) -> float:

@@ -17,17 +17,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay.algorithms import CorrelatedFederated
 from hearsay.audit.messages import Scene, Transcript, follow, scene, silent_draws
 from hearsay.base import Algorithm
+from hearsay.certification import accounts
 from hearsay.graphs import Graph
-from hearsay.privacy.one_mechanism import OneMechanism
-from hearsay.privacy.recursion import Account, forward
 from hearsay.problems.sampling.samplers import Records
 from hearsay.problems.task import Task, public
 from hearsay.simulation.program import Program, program
 
-__all__ = ["Transcript", "allowed", "certified", "gaps", "random_transcripts", "replay"]
+__all__ = ["Transcript", "allowed", "gaps", "random_transcripts", "replay"]
 
 
 @require.plain_arguments
@@ -80,40 +78,14 @@ def _replay(records: Records, transcripts: Transcript, scene: Scene, *, program:
 
 
 @require.plain_arguments
-def certified(account: Account, steps: int) -> np.ndarray:
-    """The certified l2 gap of every release, (field, time):
-    the worst over the participation pattern at each step.
-    """
-    contraction, jump, exposure = account.recursion.coefficients(steps)
-    uses = account.pattern.uses(steps)
-    phi = np.stack([forward(contraction, jump * used)[:-1] for used in uses])
-    bounds = [release.state * phi + release.fresh * exposure * uses for release in account.releases]
-    return np.stack([bound.max(axis=0) for bound in bounds])
-
-
-@require.plain_arguments
 def allowed(
     algorithm: Algorithm, problem: Task, graph: Graph, agent: int, steps: int
 ) -> np.ndarray:
     """(field, time): how far the certificate lets each message move, in units of its noise;
     the smallest of all its bounds.
     """
-    names, k, found = list(algorithm.channels), np.arange(steps), []
-    problem = public(problem)
-    for account in algorithm.accounts(graph, agent, problem):
-        limit = np.zeros((len(names), steps))
-        if isinstance(account, OneMechanism):
-            assert isinstance(algorithm, CorrelatedFederated)
-            limit[0] = min(s for s, *_ in algorithm.sensitivities(problem)) / algorithm.noise_for(
-                agent
-            )(k)
-        else:
-            for release, gap in zip(account.releases, certified(account, steps), strict=True):
-                each = gap / release.scale(k)
-                shown = each[: steps - release.delay]
-                limit[names.index(release.name), release.delay :] = shown
-        found.append(limit)
-    return np.minimum.reduce(found)
+    known = accounts(algorithm, public(problem), graph, agent)
+    return np.minimum.reduce([account.limits(list(algorithm.channels), steps) for account in known])
 
 
 @require.plain_arguments

@@ -16,12 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay.algorithms import CorrelatedFederated
 from hearsay.audit.messages import bare, membership
 from hearsay.base import Algorithm
+from hearsay.certification import accounts
 from hearsay.graphs import Graph
-from hearsay.privacy.one_mechanism import OneMechanism
-from hearsay.privacy.recursion import forward
 from hearsay.problems.losses.linear import HalfSquared, LinearLoss, Squared
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Records
@@ -98,31 +96,8 @@ def dearest_row(
     algorithm: Algorithm, problem: Task, graph: Graph, agent: int, weights: np.ndarray, step: int
 ) -> int:
     """The record whose replacement can move that message most, or all messages (step -1)."""
-    steps, account = len(weights), algorithm.accounts(graph, agent, problem.task)[0]
-    if isinstance(account, OneMechanism):
-        assert isinstance(algorithm, CorrelatedFederated)
-        seen = (
-            np.linalg.norm(algorithm.factors.encoder()[:, :steps] @ (weights > 0), axis=0)
-            if step < 0
-            else weights[step]
-        )
-        # Of the records of a round the last one: no local step comes after it to shrink
-        # what it did.
-        return len(seen) - 1 - int(np.argmax(np.round(seen, 9)[::-1]))
-    contraction, _, _ = account.recursion.coefficients(steps)
-    moved = np.stack(
-        [
-            forward(contraction, account.recursion.step(np.arange(steps)) * column)[:-1]
-            for column in weights.T
-        ]
-    )
-    # (row, time of the release).
-    each = sum(
-        (r.state * moved + r.fresh * weights.T) / r.scale(np.arange(steps))
-        for r in account.releases
-    )
-    delay = account.releases[0].delay
-    return int(np.argmax(each[:, step - delay] if step >= 0 else each.sum(axis=1)))
+    account = accounts(algorithm, problem, graph, agent)[0]
+    return int(np.argmax(account.told(weights, step, list(algorithm.channels))))
 
 
 def label_range(loss: LinearLoss) -> tuple[float, float]:

@@ -136,6 +136,26 @@ def certify(
 
 
 @app.command()
+def verify(
+    files: Annotated[
+        list[Path], typer.Argument(help="Certificates: certificate.json of a run.", exists=True)
+    ],
+) -> None:
+    """Compute every number of a certificate again from the description in it.
+
+    It needs no data and no network. Exit code 2: a file is damaged, a number is missing or lower
+    than what it costs, or there is no description.
+    """
+    from hearsay.cli.verify import verified
+
+    results = [verified(path) for path in files]
+    for lines, _ in results:
+        print("\n".join(lines))
+    if not all(holds for _, holds in results):
+        raise typer.Exit(2)
+
+
+@app.command()
 @configurable("algorithm", without=("steps", "seeds"))
 def plan(
     config: Any,
@@ -473,10 +493,17 @@ def _with_noise(config: Any, names: Sequence[str] = ()) -> Any:
     builders = [REGISTRY[name] for name in names if name in REGISTRY]
     default = {inspect.signature(b).parameters["mechanism"].default for b in builders}
     kinds = {config.algorithm["mechanism"]} if "mechanism" in config.algorithm else default
-    if config.delta is None and kinds & {"gaussian", "ternary"}:
+    if config.delta is None and any(_needs_delta(kind) for kind in kinds):
         console.print("delta = 1e-05, because none was given (--delta)", style="yellow")
         config = config.merged({"privacy": {"delta": 1e-5}})
     return config
+
+
+def _needs_delta(mechanism: Any) -> bool:
+    from hearsay.mechanisms import MECHANISMS
+
+    # A word that is no mechanism is refused where the algorithm is built.
+    return mechanism in MECHANISMS and MECHANISMS[mechanism].needs_delta
 
 
 def _run(config: Any, out: Path, resume: bool, overwrite: bool, no_privacy: bool) -> None:

@@ -323,11 +323,11 @@ def spent(
 
     from hearsay.deploy.spending import places
     from hearsay.deploy.spending import spent as read
-    from hearsay.privacy.certificate import plain
+    from hearsay.privacy.codec import encode
 
     found, wrong = read(places(place))
     if json:
-        print(library.dumps(plain(found), indent=2))
+        print(library.dumps(encode(found), indent=2))
     else:
         console.print(spent_table(found))
     for text in wrong:

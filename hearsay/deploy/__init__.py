@@ -8,7 +8,6 @@ settings.py
 records.py       an agent's own records, from a file on its own host
 plan.py              all that follows from net.toml before a word is said
 budget.py        the certificate of a deployed run
-arithmetic.py    what float64 costs, and the clip that keeps it small
 steps.py         the algorithm's functions, compiled for one agent
 privatize.py     noise on a lattice, from the operating system's random numbers
 messages.py      what a message looks like, and what is not one; tensors.py: arrays as bytes

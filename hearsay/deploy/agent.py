@@ -44,7 +44,8 @@ import numpy as np
 from hearsay._interrupts import stopping
 from hearsay._version import VERSION
 from hearsay.certification import unit
-from hearsay.deploy import arithmetic, budget, greeting
+from hearsay.certification.describing import loudest
+from hearsay.deploy import budget, greeting
 from hearsay.deploy.host import Refused, settle
 from hearsay.deploy.inbox import Listener
 from hearsay.deploy.ledger import Ledger
@@ -109,7 +110,7 @@ class Agent:
             algorithm,
             graph,
             self.number,
-            arithmetic.loudest(algorithm, task, graph, self.plan.messages),
+            loudest(algorithm, task, graph, self.plan.messages),
             message,
             self.steps.dtype,
         )

@@ -253,7 +253,7 @@ class Account:
             member.name,
         )
         self._known = b"", np.empty(0, np.uint64)
-        self._delta = plan.certificate.delta if plan.certificate.mechanism == "gaussian" else None
+        self._delta = plan.certificate.delta if plan.algorithm.law.at_delta else None
         instance = mark.instance_of(member.ledger) or ""
         self._own = planned_spending(plan, agent, run, instance, rehearsed=rehearsed)
         book = read(self._path)

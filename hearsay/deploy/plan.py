@@ -74,7 +74,9 @@ def planned(
             "net.toml must say how private the run is: epsilon in [privacy], or noise in"
             " [algorithm]"
         )
-    delta = config.delta if config.delta is not None or algorithm.mechanism == "laplace" else _DELTA
+    delta = config.delta
+    if delta is None and algorithm.law.needs_delta:
+        delta = _DELTA
     steps, why = allowed_steps(algorithm, task, graph, config.steps, None, None)
     if "epsilon" in config.privacy:
         targets = require.per_agent("epsilon in [privacy]", config.privacy["epsilon"], graph.agents)
@@ -110,7 +112,7 @@ def _calibrated(
     delta: Any,
 ) -> Algorithm:
     """Noise such that no agent spends more than its target, what rounding costs included."""
-    ternary = algorithm.mechanism == "ternary"  # its budget is a delta
+    of_delta = algorithm.law.unit == "delta"
     limits = allowance(algorithm, targets, delta)
     aims, most = list(targets), delta
     for attempt in range(12):
@@ -119,7 +121,7 @@ def _calibrated(
         over = [max(0.0, got - limit) for got, limit in zip(spent, limits, strict=True)]
         if not any(over):
             return found
-        if ternary:
+        if of_delta:
             # Calibration has a resolution of its own.
             most -= 1.5 * max(over) + 1e-9 * 8**attempt * most
         else:
@@ -127,7 +129,7 @@ def _calibrated(
                 aim - (1.5 * e + 1e-9 * 8**attempt * aim if e else 0)
                 for aim, e in zip(aims, over, strict=True)
             ]
-        if min(aims) <= 0.5 * min(targets) or (ternary and most <= 0):
+        if min(aims) <= 0.5 * min(targets) or (of_delta and most <= 0):
             break
     raise ValueError(
         "epsilon in [privacy] is so small that rounding would take half of it, got"

@@ -34,16 +34,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hearsay import _validate as require
-from hearsay.privacy.participation import Once
-from hearsay.privacy.recursion import MEMORYLESS, OUTWARD, Account, forward, prices
+from hearsay.mechanisms.convert import OUTWARD
+from hearsay.privacy.account import Bound
+from hearsay.privacy.recursion import MEMORYLESS, forward
 from hearsay.schedules import Constant, Geometric, PowerLaw, Schedule
 
+if TYPE_CHECKING:
+    from hearsay.privacy.recursion_account import RecursionAccount
+
 _FIRST, _LAST = 2**12, 2**18
-_ROUNDING = 1e-9  # exponents are sums of floats: a sum of exactly 1 may come out a hair above it
+_ROUNDING = 1e-9  # exponents are sums of floats: a sum of exactly 1 may come out just above it
 
 
 UNBOUNDED = (
@@ -51,26 +55,6 @@ UNBOUNDED = (
     " by any amount: bound the features, clip, or use an algorithm that takes gradients at public"
     " points"
 )
-
-
-@dataclass(frozen=True)
-class Bound:
-    """epsilon (or rho) over a horizon: how far it was summed, what the bound on the rest added,
-    and why if it is infinite.
-    """
-
-    value: float
-    summed_to: int = 0
-    tail: float = 0.0
-    reason: str = ""
-
-    def __post_init__(self) -> None:
-        require.settle(
-            self,
-            value=require.nonnegative_or_infinite,
-            summed_to=require.natural,
-            tail=require.nonnegative_or_infinite,
-        )
 
 
 class _NoBound(Exception):
@@ -113,7 +97,7 @@ class _Tail:
         return m, m * self.x ** -self.through[1] / self.decay
 
 
-def infinite(account: Account) -> Bound:
+def infinite(account: RecursionAccount) -> Bound:
     """The budget over an infinite horizon: pure epsilon for Laplace messages,
     rho for Gaussian ones.
     """
@@ -145,25 +129,24 @@ def infinite(account: Account) -> Bound:
     return best or Bound(math.inf, reason=why)
 
 
-def _at(account: Account, n: int) -> Bound:
+def _at(account: RecursionAccount, n: int) -> Bound:
     tail = _constants(account, n)
-    if account.mechanism == "gaussian":
+    if not account.mechanism.additive:
         return _gaussian(account, tail, n)
     m, psi = tail.psi
-    root = math.sqrt(account.dimension)
-    near = account.pattern.total(prices(account, n, terminal=psi))
+    root = math.sqrt(account.counted_dimension)
+    near = account.pattern.total(account.prices(n, terminal=psi))
     if not math.isfinite(near):
         raise _NoBound(
             "the sensitivity grows beyond all bounds in the first steps: make the step size smaller"
         )
     far = 0.0
     if tail.through[0] > 0:
-        first, integral = _stateful_tail(tail, m, once=isinstance(account.pattern, Once))
+        first, integral = _stateful_tail(tail, m, once=account.pattern.single)
         far += account.pattern.tail(first, integral)
     if tail.fresh[0] > 0:
         far += _fresh_tail(account, tail)
-    # A pattern that pays once pays either before N or after it.
-    value = max(near, root * far) if isinstance(account.pattern, Once) else near + root * far
+    value = account.pattern.joined(near, root * far)
     if not math.isfinite(value):
         raise _NoBound(_diverges(tail))
     return Bound(value * OUTWARD, n, root * far)
@@ -192,9 +175,9 @@ def _stateful_tail(tail: _Tail, m: float, once: bool) -> tuple[float, float]:
     return first, coefficient * (float(pieces.sum()) + rest)
 
 
-def _fresh_tail(account: Account, tail: _Tail) -> float:
+def _fresh_tail(account: RecursionAccount, tail: _Tail) -> float:
     coefficient, power = tail.exposure[0] * tail.fresh[0], tail.exposure[1] + tail.fresh[1]
-    if power < 0 or (power <= 1 + _ROUNDING and not isinstance(account.pattern, Once)):
+    if power < 0 or (power <= 1 + _ROUNDING and not account.pattern.single):
         raise _NoBound(
             f"c_k / b_k decays like k^-{power:.3g}, which has no finite sum: the exponent must"
             " exceed 1"
@@ -204,7 +187,7 @@ def _fresh_tail(account: Account, tail: _Tail) -> float:
     return account.pattern.tail(coefficient * tail.x**-power, integral)
 
 
-def _gaussian(account: Account, tail: _Tail, n: int) -> Bound:
+def _gaussian(account: RecursionAccount, tail: _Tail, n: int) -> Bound:
     """rho with every use counted: Phi(k) <= K x^-q, q = p - u1,
     by induction ((x+1)^-q >= x^-q (1 - q/x)).
     """
@@ -227,8 +210,8 @@ def _gaussian(account: Account, tail: _Tail, n: int) -> Bound:
         ((r.state * phi[:-1] + r.fresh * exposure) / r.scale(k)) ** 2 / 2 for r in account.releases
     )
     near = float(np.sum(each))
-    if tail.through[0] == 0 and isinstance(account.pattern, Once):
-        # Nothing carries over from step to step, so a single use costs one message, the dearest:
+    if tail.through[0] == 0 and account.pattern.single:
+        # Nothing carries over from step to step, so a single use costs one message, the costliest:
         # before N, or at N, where the bound is largest.
         late = tail.exposure[0] * tail.fresh[0] * tail.x ** -(tail.exposure[1] + tail.fresh[1])
         if tail.exposure[1] + tail.fresh[1] < 0:
@@ -256,7 +239,7 @@ def _gaussian(account: Account, tail: _Tail, n: int) -> Bound:
     return Bound((near + far) * OUTWARD, n, far)
 
 
-def _constants(account: Account, n: int) -> _Tail:
+def _constants(account: RecursionAccount, n: int) -> _Tail:
     rec = account.recursion
     step, exposure = _law("step", rec.step.upper()), _law("exposure", rec.exposure.upper())
     shift = exposure.shift if exposure.exponent else step.shift
@@ -277,7 +260,7 @@ def _constants(account: Account, n: int) -> _Tail:
     return _Tail(x, rates, jump, exposure_at, through, fresh)
 
 
-def _rates(account: Account, shift: float, n: int) -> tuple[tuple[float, float], ...]:
+def _rates(account: RecursionAccount, shift: float, n: int) -> tuple[tuple[float, float], ...]:
     """D(x) as (kappa, u) pairs, slowest decay first, all of them positive:
     l_k <= 1 - leak_k - mu step_k.
     """
@@ -329,7 +312,7 @@ def _rates(account: Account, shift: float, n: int) -> tuple[tuple[float, float],
 def _law(name: str, law: PowerLaw | None) -> PowerLaw:
     if law is None:
         raise _NoBound(
-            f"the {name} has no decaying bound: each record keeps its weight for ever (a finite"
+            f"the {name} has no decaying bound: each record keeps its weight for good (a finite"
             " data set, seen again and again)"
         )
     return law
@@ -367,7 +350,7 @@ def _diverges(tail: _Tail) -> str:
     )
 
 
-def _geometric(account: Account) -> Bound | None:
+def _geometric(account: RecursionAccount) -> Bound | None:
     """A memoryless state (l_k = 0) with geometric steps and noise:
     the prices are a geometric series.
     """
@@ -381,7 +364,7 @@ def _geometric(account: Account) -> Bound | None:
     if not (
         isinstance(rec.step, Geometric)
         and len(account.releases) == 1
-        and account.mechanism != "gaussian"
+        and account.mechanism.additive
     ):
         return None
     scale = account.releases[0].scale
@@ -393,8 +376,5 @@ def _geometric(account: Account) -> Bound | None:
             math.inf,
             reason=f"prices grow like {ratio:.4g}^k: the step must fall faster than the noise",
         )
-    price = prices(account, 2)[0]
-    # Used at every step unless the pattern says otherwise.
-    period = getattr(account.pattern, "period", 1)
-    value = price if isinstance(account.pattern, Once) else price / (1 - ratio**period)
-    return Bound(value * OUTWARD, 64)
+    price = account.prices(2)[0]
+    return Bound(price / (1 - ratio**account.pattern.gap) * OUTWARD, 64)

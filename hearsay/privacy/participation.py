@@ -16,9 +16,11 @@ certificate cannot disagree.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 
@@ -27,6 +29,24 @@ from hearsay.schedules import Schedule, schedule
 
 
 class Participation(ABC):
+    """A rule that says which sets of steps may use one record."""
+
+    # One set of uses is the worst of all: every step.
+    every: ClassVar[bool] = False
+    # A record is used at one step and never again.
+    single: ClassVar[bool] = False
+
+    @property
+    def gap(self) -> float:
+        """The least number of steps from one use of a record to its next; inf: there is none."""
+        return 1
+
+    def joined(self, near: float, far: float) -> float:
+        """What a pattern pays in all that pays at most `near` before some step, and at most `far`
+        from there on.
+        """
+        return near + far
+
     @abstractmethod
     def total(self, prices: np.ndarray) -> float:
         """The largest sum of prices that the pattern allows."""
@@ -56,6 +76,10 @@ class Participation(ABC):
 
 @dataclass(frozen=True)
 class Every(Participation):
+    """At every step."""
+
+    every: ClassVar[bool] = True
+
     def total(self, prices: np.ndarray) -> float:
         return float(np.sum(np.sort(prices)))
 
@@ -74,12 +98,25 @@ class Every(Participation):
 
 @dataclass(frozen=True)
 class History(Every):
+    """From the record's arrival on, at every step."""
+
     def __str__(self) -> str:
         return "history (from its arrival on a record is in every gradient)"
 
 
 @dataclass(frozen=True)
 class Once(Participation):
+    """At one step."""
+
+    single: ClassVar[bool] = True
+
+    @property
+    def gap(self) -> float:
+        return math.inf
+
+    def joined(self, near: float, far: float) -> float:
+        return max(near, far)
+
     def total(self, prices: np.ndarray) -> float:
         return float(np.max(prices, initial=0.0))
 
@@ -98,10 +135,16 @@ class Once(Participation):
 
 @dataclass(frozen=True)
 class Cyclic(Participation):
+    """At every `period`-th step from some offset."""
+
     period: int
 
     def __post_init__(self) -> None:
         require.settle(self, period=require.count)
+
+    @property
+    def gap(self) -> float:
+        return self.period
 
     def total(self, prices: np.ndarray) -> float:
         padded = np.zeros(-(-len(prices) // self.period) * self.period)
@@ -166,3 +209,8 @@ class Rolling(Participation):
 @lru_cache(maxsize=16)
 def _rolled(pattern: Rolling, horizon: int) -> tuple[np.ndarray, np.ndarray]:
     return pattern.windows(horizon)
+
+
+PATTERNS: dict[str, type[Participation]] = {
+    kind.__name__: kind for kind in (Every, History, Once, Cyclic, Rolling)
+}

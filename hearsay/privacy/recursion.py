@@ -37,26 +37,13 @@ each pattern.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay.mechanisms.convert import OUTWARD as OUTWARD
-from hearsay.privacy.participation import Every, Participation
+from hearsay.privacy.account import Assumption as Assumption
 from hearsay.schedules import Constant, Schedule, nonnegative, schedule
-
-
-@dataclass(frozen=True)
-class Assumption:
-    """What a certificate rests on.
-
-    enforced: the code makes it so; derived: proved from the model; declared: the user says so.
-    """
-
-    kind: str
-    text: str
 
 
 @dataclass(frozen=True)
@@ -104,11 +91,13 @@ class Recursion:
 
 @dataclass(frozen=True)
 class Release:
-    """One message field: its value moves by at most state * Phi(k) + fresh * c_k
-    [used at k] in l2.
+    """One message field: its value moves by at most state * Phi(k) + fresh * c_k [used at k] in l2.
 
-    delay: 1 where what step k does, and the noise on it, shows in message k + 1 only. It is counted
-    with step k all the same.
+    Args:
+      name: of the message field, or of what is seen in the next message (a noisy gradient).
+      scale: of its noise.
+      state: what it carries of the private state.
+      fresh: what it carries of the step's own gradient.
     """
 
     name: str
@@ -129,121 +118,8 @@ class Release:
             require.fail("delay", "0 or 1", self.delay)
 
 
-@dataclass(frozen=True)
-class Account:
-    """All that the privacy engine needs to know of one agent's messages."""
-
-    recursion: Recursion
-    releases: tuple[Release, ...]
-    pattern: Participation
-    dimension: int
-    mechanism: str = "laplace"
-    basis: str = "curvature interval"
-    assumptions: tuple[Assumption, ...] = ()
-    void: str = ""  # why there is no budget, where there is none whatever the noise
-
-    def __post_init__(self) -> None:
-        require.settle(self, dimension=require.count)
-        if not self.void and not float(self.recursion.exposure(0)) > 0:
-            # A record that moves nothing would cost nothing: no sensitivity is zero, so something
-            # was lost on the way here.
-            require.fail("exposure", "positive at step 0", float(self.recursion.exposure(0)))
-
-    def with_noise_scaled(self, factor: float) -> Account:
-        return replace(
-            self, releases=tuple(replace(r, scale=r.scale.scaled(factor)) for r in self.releases)
-        )
-
-
-def prices(account: Account, horizon: int, terminal: float = 0.0) -> np.ndarray:
-    """w(l) for l = 0 .. horizon-1, times sqrt(d).
-
-    `terminal` stands for q(horizon), what later messages cost.
-    """
-    horizon, terminal = (
-        require.natural("horizon", horizon),
-        require.nonnegative_or_infinite("terminal", terminal),
-    )
-    k = np.arange(horizon)
-    contraction, jump, exposure = account.recursion.coefficients(horizon)
-    through, fresh = np.zeros(horizon), np.zeros(horizon)
-    for release in account.releases:
-        inverse = _inverse(release.scale(k))
-        through += release.state * inverse if release.state else 0.0
-        fresh += release.fresh * inverse if release.fresh else 0.0
-    ahead = backward(contraction, through, terminal)[1:]
-    with np.errstate(over="ignore", invalid="ignore"):
-        out = np.where(jump == 0, 0.0, jump * ahead) + np.where(
-            exposure == 0, 0.0, exposure * fresh
-        )
-        return np.sqrt(account.dimension) * out
-
-
-def spent(account: Account, horizon: int) -> np.ndarray:
-    """The budget used after each message: pure epsilon (Laplace) or rho (Gaussian),
-    shape (horizon,), never decreasing.
-    """
-    horizon = require.natural("horizon", horizon)
-    if account.void:
-        return np.full(horizon, np.inf)
-    if isinstance(account.pattern, Every):
-        return np.cumsum(_all_uses(account, horizon)) * OUTWARD
-    total, curve = np.zeros(account.pattern.candidates(horizon)), np.zeros(horizon)
-    for step, cost in enumerate(_pattern_costs(account, horizon)):
-        with np.errstate(over="ignore"):
-            total += cost
-        curve[step] = total.max()
-    return curve * OUTWARD
-
-
-def spent_at(account: Account, horizons: Sequence[int]) -> np.ndarray:
-    """`spent` after the given numbers of messages only:
-    prices find each of them without following every pattern.
-    """
-    horizons = require.each(require.natural)("horizons", horizons)
-    longest = max(horizons, default=0)
-    if account.void:
-        return np.where(np.asarray(horizons) > 0, np.inf, 0.0)
-    many = len(horizons) > 50 and longest <= 5000
-    if isinstance(account.pattern, Every) or account.mechanism == "gaussian" or many:
-        curve = np.append(0.0, spent(account, longest))
-        return curve[np.asarray(horizons, dtype=int)]
-    return np.array([account.pattern.total(prices(account, h)) * OUTWARD for h in horizons])
-
-
-def message_costs(account: Account, horizon: int) -> np.ndarray | None:
-    """What each message costs under each candidate pattern, shape (candidate, step);
-    None where that table would be too large.
-    """
-    horizon = require.natural("horizon", horizon)
-    if isinstance(account.pattern, Every):
-        return _all_uses(account, horizon)[None, :]
-    if horizon * account.pattern.candidates(horizon) > 2**24:
-        return None
-    return np.stack(list(_pattern_costs(account, horizon)), axis=1)
-
-
-def _all_uses(account: Account, horizon: int) -> np.ndarray:
-    k = np.arange(horizon)
-    contraction, jump, exposure = account.recursion.coefficients(horizon)
-    phi = forward(contraction, jump)[:-1]
-    return _cost(account, phi, exposure, [_inverse(r.scale(k)) for r in account.releases])
-
-
-def _pattern_costs(account: Account, horizon: int) -> Iterator[np.ndarray]:
-    """Per step, the cost of its message under each candidate pattern:
-    Phi runs forward for all of them at once.
-    """
-    k = np.arange(horizon)
-    contraction, jump, exposure = account.recursion.coefficients(horizon)
-    inverse = [_inverse(r.scale(k)) for r in account.releases]
-    phi = np.zeros(account.pattern.candidates(horizon))
-    for step in range(horizon):
-        used = account.pattern.used(step, len(phi))
-        yield _cost(account, phi, exposure[step] * used, [inv[step] for inv in inverse])
-        # A sensitivity that explodes is an infinite budget, not a warning.
-        with np.errstate(over="ignore"):
-            phi = contraction[step] * phi + jump[step] * used
+# The leak of an algorithm whose next state forgets the private one: a_k = 0.
+MEMORYLESS = Constant(1.0)
 
 
 def forward(contraction: np.ndarray, jump: np.ndarray) -> np.ndarray:
@@ -286,32 +162,3 @@ def _recurrence(factor: np.ndarray, source: np.ndarray, start: float) -> np.ndar
             heads[b + 1] = alone[b, -1] + gain[b, -1] * heads[b]
         joined = alone[:, :-1] + gain[:, :-1] * heads[:-1, None]
     return np.append(joined.ravel(), heads[-1])[: steps + 1]
-
-
-def _inverse(scale: np.ndarray) -> np.ndarray:
-    with np.errstate(divide="ignore", over="ignore"):
-        return 1.0 / np.asarray(scale, dtype=np.float64)
-
-
-def _cost(account: Account, phi: np.ndarray, exposure: np.ndarray, inverse: list) -> np.ndarray:
-    """What one message costs in all, given Phi and what the record's use exposes:
-    epsilon for Laplace noise, rho for Gaussian.
-    """
-    total = np.zeros(np.broadcast(phi, exposure).shape)
-    with np.errstate(invalid="ignore", over="ignore"):
-        for release, inv in zip(account.releases, inverse, strict=True):
-            # A field that does not carry the state costs nothing for it, however far the
-            # states are apart.
-            moved = (release.state * phi if release.state else 0.0) + (
-                release.fresh * exposure if release.fresh else 0.0
-            )
-            ratio = np.where(moved == 0, 0.0, moved * inv)
-            total = total + (
-                ratio**2 / 2
-                if account.mechanism == "gaussian"
-                else np.sqrt(account.dimension) * ratio
-            )
-    return total
-
-
-MEMORYLESS = Constant(1.0)  # leak of an algorithm whose next state forgets the private one: a_k = 0

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 
-from hearsay.privacy.certificate import ADJACENCY, ADVERSARY, PAPER, Certificate, show, show_horizon
+from hearsay.privacy.certificate import PAPER, Certificate, show, show_horizon
 from hearsay.report.numbers import largest, quantity
 from hearsay.report.page import Html, facts, join, notice, section, table, tag
 
@@ -42,8 +42,11 @@ def _scope(cert: Certificate) -> list[tuple[object, object]]:
         else "pure epsilon (delta = 0)"
     )
     return [
-        ("Protects", f"one record: epsilon bounds how well anyone can tell apart {ADJACENCY}"),
-        ("Against", f"someone who {ADVERSARY}"),
+        (
+            "Protects",
+            f"one record: epsilon bounds how well anyone can tell apart {cert.adjacencies}",
+        ),
+        ("Against", f"someone who {cert.adversaries}"),
         (
             "Horizon",
             show_horizon(cert.horizon) + ("" if math.isinf(cert.horizon) else " from every agent"),

@@ -72,7 +72,7 @@ def simulate(
       spread: standard deviation of the agents' random start; 0 starts everybody at the origin.
       folder: where checkpoints go; `resume` continues from the one there.
       progress: called with (steps done, steps to do, largest budget spent in the unit of
-        `certify.unit`) after each chunk.
+        `certification.unit`) after each chunk.
       notify: called with a line of text: what computes where, in how much memory, how long it will
         take, and what had to be changed to fit.
 

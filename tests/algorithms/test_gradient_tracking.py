@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import hearsay as hs
-from hearsay.audit.brute_force import Transcript, certified, gaps
+from hearsay.audit.brute_force import Transcript, gaps
+from hearsay.certification import accounts
 from hearsay.experiments.printed_tracking import PrintedTracking
 from hearsay.privacy import participation
-from hearsay.privacy.calibrate import cost
 from hearsay.problems import Ball, Logistic, Squared
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Records
@@ -143,9 +143,9 @@ def test_golden_budgets(scheme, p):
     else:
         algorithm = hs.scheme_s2(2000, noise=(p, p), sampling=hs.Subset)
         assert algorithm.sampling.size(0) == 55
-    account = algorithm.accounts(graph, 2, problem)[0]
+    account = accounts(algorithm, problem, graph, 2)[0]
     found = [
-        cost(replace(account, pattern=pattern), 2001).value
+        replace(account, pattern=pattern).cost(2001).value
         for pattern in (participation.Every(), participation.Once(), participation.Cyclic(period))
     ]
     assert found == pytest.approx([every, once, cyclic], rel=6e-4)
@@ -272,7 +272,7 @@ def test_no_transcript_moves_a_message_further_than_certified(loss, sampler):
         for _ in range(4)
     ]
     transcripts = Transcript(tuple(walks[:2]), tuple(walks[2:]))
-    accounts = algorithm.accounts(graph, 1, problem)
+    known = accounts(algorithm, problem, graph, 1)
     epsilon = hs.certify(algorithm, problem, graph, STEPS).epsilon[1]
     scales = np.stack(
         [algorithm.noise(np.arange(STEPS)), algorithm.tracker_noise(np.arange(STEPS))]
@@ -289,8 +289,8 @@ def test_no_transcript_moves_a_message_further_than_certified(loss, sampler):
             for f, b in ((direction, 1.0), (sign * direction, 0.0 if sign > 0 else 1.0))
         )
         l2, l1 = gaps(algorithm, problem, graph, 1, first, second, transcripts)
-        for account in accounts:
-            assert np.all(l2 <= certified(account, STEPS) * (1 + 1e-9) + 1e-12)
+        for account in known:
+            assert np.all(l2 <= account.gaps(STEPS) * (1 + 1e-9) + 1e-12)
         assert np.max(np.sum(l1 / scales, axis=(1, 2))) <= epsilon * (1 + 1e-9)
         moved = max(moved, l2.max())
     assert moved > 0
@@ -318,7 +318,7 @@ def test_a_scalar_quadratic_comes_close_to_both_bounds(sampler):
         step=0.1, coupling=0.5, tracking=0.5, noise=1.0, sampling=sampling
     )
     graph = hs.graphs.ring(3)
-    bound = certified(algorithm.accounts(graph, 1, problem)[0], STEPS)
+    bound = accounts(algorithm, problem, graph, 1)[0].gaps(STEPS)
     walks = [jnp.asarray(np.random.default_rng(i).normal(size=(5, STEPS, 1))) for i in range(4)]
     reached, mine = np.zeros((2, STEPS)), jax.tree.map(lambda x: x[1], problem.device_records)
     for row in range(STEPS):
@@ -471,8 +471,8 @@ def test_gaussian_messages():
     problem, graph = network(2, 5)
     algorithm = hs.gradient_tracking(mechanism="gaussian", sampling=hs.Cyclic(4))
     certificate = hs.certify(algorithm, problem, graph, 50, delta=1e-5)
-    account = algorithm.accounts(graph, 0, problem)[0]
-    bound = certified(replace(account, pattern=participation.Every()), 50)
+    account = accounts(algorithm, problem, graph, 0)[0]
+    bound = replace(account, pattern=participation.Every()).gaps(50)
     scales = np.stack([r.scale(np.arange(50)) for r in account.releases])
     assert certificate.budgets[0].rho <= np.sum((bound / scales) ** 2) / 2
     assert certificate.finite

@@ -18,13 +18,13 @@ from hearsay.algorithms import CorrelatedFederated
 from hearsay.audit.brute_force import (
     Transcript,
     allowed,
-    certified,
     gaps,
     random_transcripts,
     replay,
 )
 from hearsay.audit.messages import bare
 from hearsay.base import Inbox
+from hearsay.certification import accounts
 from hearsay.problems import (
     Ball,
     Box,
@@ -270,15 +270,15 @@ def test_no_transcript_exceeds_the_certificate(loss, sampler, form):
     problem = problem_for(LOSSES[loss], 3, seed=index, held=held, head_start=3 * (index % 2))
     algorithm = replace(FORMS[form], sampling=SAMPLERS[sampler])
     transcripts = adversarial(form, index, TRANSCRIPTS, 3, size=1.5)
-    accounts = algorithm.accounts(GRAPH, 1, problem)
+    known = accounts(algorithm, problem, GRAPH, 1)
     epsilon = hs.certify(algorithm, problem, GRAPH, STEPS).epsilon[1]
     reach, scale = scales(algorithm, form, transcripts)
     moved = 0.0
     for attempt, row in enumerate((0, 1, 7, held // 2, held - 1)):
         pair = neighbours(problem, 1, row, seed=attempt)
         l2, l1 = message_gaps(algorithm, problem, pair, transcripts)
-        for account in accounts:
-            bound = reach * released(certified(account, STEPS), form, transcripts)
+        for account in known:
+            bound = reach * released(account.gaps(STEPS)[0], form, transcripts)
             assert np.all(l2 <= bound * (1 + 1e-9) + 1e-12)
         cost = np.divide(l1, scale, out=np.zeros_like(l1), where=l1 > 1e-12)
         assert np.max(np.sum(cost, axis=(1, 2))) <= epsilon * (1 + 1e-9)
@@ -361,8 +361,9 @@ def test_a_scalar_quadratic_comes_close_to_the_certificate(form, sampler):
     algorithm = replace(FORMS[form], sampling=SAMPLERS[sampler], step=step)
     transcripts = adversarial(form, 5, 20, 1, size=0.5)
     reach, _ = scales(algorithm, form, transcripts)
-    account = algorithm.accounts(GRAPH, 1, problem)[0]
-    bound = (reach * released(certified(account, STEPS), form, transcripts))[:, 0]
+    bound = reach * released(
+        accounts(algorithm, problem, GRAPH, 1)[0].gaps(STEPS)[0], form, transcripts
+    )
     windows = algorithm.sampling.windows(np.arange(STEPS), problem.counts, problem.arrivals)
     rows = {"growing fresh": windows.start[:, 1], "growing cyclic": range(held)}.get(
         sampler, range(STEPS)

@@ -23,10 +23,10 @@ from scipy import sparse
 import hearsay as hs
 from hearsay import graphs
 from hearsay.algorithms import GradientPerturbation, LdpOnline
-from hearsay.audit.brute_force import certified
 from hearsay.base import Algorithm, Inbox, Magnitudes
-from hearsay.certification import best_account, certify
-from hearsay.deploy import arithmetic, budget
+from hearsay.certification import accounts, best_account, certify
+from hearsay.certification.describing import loudest, rounded
+from hearsay.deploy import budget
 from hearsay.deploy.inbox import Listener
 from hearsay.deploy.mailbox import Mailbox
 from hearsay.deploy.messages import Format
@@ -36,7 +36,7 @@ from hearsay.deploy.settings import read
 from hearsay.deploy.steps import Steps
 from hearsay.graphs import Graph
 from hearsay.graphs.channels import CHANNELS
-from hearsay.privacy.recursion import Account
+from hearsay.privacy import RecursionAccount
 from hearsay.problems import logistic
 from hearsay.problems.data import datasets
 from hearsay.problems.losses import per_record
@@ -132,11 +132,9 @@ class Desk:
     def __init__(
         self, algorithm: Algorithm, problem: Problem, graph: Graph, limit: float | None = None
     ) -> None:
-        self.steps = Steps(algorithm, problem, 0)
+        self.steps = Steps(algorithm, problem.task, problem.records.of(0), 0)
         self.kind, shapes = self.steps.message()
-        self.limit = (
-            arithmetic.loudest(algorithm, problem, graph, STEPS) if limit is None else limit
-        )
+        self.limit = loudest(algorithm, problem, graph, STEPS) if limit is None else limit
         self.format = Format("run", "config", shapes, np.dtype("<f8"))
         self.listen = Listener(algorithm, graph, 0, self.limit, self.kind, self.steps.dtype)
         self.carry = self.steps.start()
@@ -157,10 +155,23 @@ class Desk:
         return np.asarray(self.carry.states.params)
 
 
-def first_account(algorithm: Algorithm, problem: Problem, graph: Graph) -> Account:
+def first_account(algorithm: Algorithm, problem: Problem, graph: Graph) -> RecursionAccount:
     account, _ = best_account(algorithm, problem, graph, 0, STEPS)
-    assert isinstance(account, Account)
+    assert isinstance(account, RecursionAccount)
     return account
+
+
+def shifts(
+    algorithm: Algorithm,
+    problem: Problem,
+    graph: Graph,
+    agent: int,
+    account: RecursionAccount,
+    messages: int,
+) -> np.ndarray:
+    """What rounding adds to the shift of each message, over the scale of its noise."""
+    heard = loudest(algorithm, problem, graph, messages)
+    return account.rounding_errors(rounded(algorithm, problem, graph, agent, heard), messages)
 
 
 def extra(
@@ -168,10 +179,10 @@ def extra(
 ) -> np.ndarray:
     """What rounding adds to the l2 shift over the scale of the noise, of one field alone."""
     account = best_account(algorithm, problem, graph, agent, STEPS)[0]
-    assert isinstance(account, Account)
+    assert isinstance(account, RecursionAccount)
     if field is not None:
         account = replace(account, releases=(account.releases[field],))
-    found = arithmetic.extra(algorithm, problem, graph, agent, account, STEPS)
+    found = shifts(algorithm, problem, graph, agent, account, STEPS)
     return found / (1 if algorithm.mechanism == "gaussian" else math.sqrt(problem.dimension))
 
 
@@ -309,7 +320,7 @@ def test_the_count_covers_the_largest_numbers_there_can_be(name: str) -> None:
     one for each term of a mean gradient.
     """
     algorithm, graph, k = ALGORITHMS[name], graph_for(ALGORITHMS[name]), np.arange(STEPS - 1)
-    limit, weight = arithmetic.loudest(algorithm, usual(), graph, STEPS), float(graph.row_sums[0])
+    limit, weight = loudest(algorithm, usual(), graph, STEPS), float(graph.row_sums[0])
     assert limit >= usual().domain.radius + 16 * np.max(algorithm.rates(k, AGENTS).noise)  # type: ignore[union-attr]
     rates = algorithm.rates(k, AGENTS)
     coupling = rates.coupling[:, 0] if hasattr(rates, "coupling") else 1.0
@@ -340,9 +351,7 @@ def tracking_attack(limit: float | None) -> float:
     base = problem(agents=2, dimension=2)
     unit = np.array([1.0, 0.0])
     runs = [Desk(algorithm, holding(base, sign * unit), graph, limit) for sign in (1, -1)]
-    allowed = certified(first_account(algorithm, base, graph), STEPS) + _more(
-        algorithm, base, graph
-    )
+    allowed = first_account(algorithm, base, graph).gaps(STEPS) + _more(algorithm, base, graph)
     worst, zeros = -1.0, np.zeros(2)
     for step in range(STEPS - 1):
         values = [run.prepare(step) for run in runs]
@@ -388,8 +397,7 @@ def test_two_runs_stay_as_close_as_certified(name: str) -> None:
     unit, rng = np.eye(DIMENSION)[0], np.random.default_rng(1)
     runs = [Desk(algorithm, holding(usual(), sign * unit), graph) for sign in (1, -1)]
     allowed = (
-        certified(first_account(algorithm, usual(), graph), STEPS)
-        + _more(algorithm, usual(), graph)
+        first_account(algorithm, usual(), graph).gaps(STEPS) + _more(algorithm, usual(), graph)
     )[0]
     pushed = np.zeros(DIMENSION)
     for step in range(STEPS - 1):
@@ -415,9 +423,11 @@ def test_honest_agents_never_reach_the_clip(name: str) -> None:
     results without a word.
     """
     algorithm, problem, graph = HONEST[name], usual(), graph_for(HONEST[name])
-    steps = [Steps(algorithm, problem, agent) for agent in range(AGENTS)]
+    steps = [
+        Steps(algorithm, problem.task, problem.records.of(agent), agent) for agent in range(AGENTS)
+    ]
     noises, carries = [Lattice(one, {}) for one in steps], [one.start() for one in steps]
-    limit, largest = arithmetic.loudest(algorithm, problem, graph, STEPS), 0.0
+    limit, largest = loudest(algorithm, problem, graph, STEPS), 0.0
     for step in range(8):
         sent = []
         for agent in range(AGENTS):
@@ -441,9 +451,7 @@ def test_the_clip_is_a_function_of_public_numbers() -> None:
     """Two data sets, one limit; and every agent has the same."""
     algorithm, graph = ALGORITHMS["feedback"], graphs.ring(AGENTS)
     other = holding(usual(), np.zeros(DIMENSION))
-    assert arithmetic.loudest(algorithm, usual(), graph, 9) == arithmetic.loudest(
-        algorithm, other, graph, 9
-    )
+    assert loudest(algorithm, usual(), graph, 9) == loudest(algorithm, other, graph, 9)
 
 
 def test_extra_in_the_units_of_the_mechanism() -> None:
@@ -456,7 +464,7 @@ def test_extra_in_the_units_of_the_mechanism() -> None:
             step=0.1, coupling=0.5, noise=2.0, mechanism=mechanism, sampling=CYCLIC
         )
         account = first_account(algorithm, usual(), graph)
-        found[mechanism] = arithmetic.extra(algorithm, usual(), graph, 0, account, STEPS)
+        found[mechanism] = shifts(algorithm, usual(), graph, 0, account, STEPS)
     assert found["laplace"][0] == 0 and np.all(found["laplace"][1:] > 0)
     np.testing.assert_allclose(
         found["laplace"], found["gaussian"] * math.sqrt(DIMENSION), rtol=1e-12
@@ -471,10 +479,8 @@ def test_extra_grows_with_all_that_makes_rounding_coarser(name: str) -> None:
     assert np.all(extra(algorithm, problem(radius=1e4), graph) >= base)
     assert np.all(extra(algorithm, problem(dimension=9), graph) >= base)
     account = first_account(algorithm, usual(), graph)
-    longer = arithmetic.extra(algorithm, usual(), graph, 0, account, 4 * STEPS)[:STEPS]
-    assert np.all(
-        longer >= arithmetic.extra(algorithm, usual(), graph, 0, account, STEPS) * (1 - 1e-12)
-    )
+    longer = shifts(algorithm, usual(), graph, 0, account, 4 * STEPS)[:STEPS]
+    assert np.all(longer >= shifts(algorithm, usual(), graph, 0, account, STEPS) * (1 - 1e-12))
 
 
 def test_noise_on_a_step_pays_for_the_state_it_is_added_to() -> None:
@@ -501,9 +507,7 @@ def test_certificates_have_the_extra_in_them(name: str) -> None:
     delta = 1e-5 if algorithm.mechanism == "gaussian" else None
     ideal = certify(algorithm, usual(), graph, STEPS, delta=delta).budgets[0]
     got = budget.certificate(algorithm, usual(), graph, STEPS, delta).budgets[0]
-    more = arithmetic.extra(
-        algorithm, usual(), graph, 0, first_account(algorithm, usual(), graph), STEPS
-    )
+    more = shifts(algorithm, usual(), graph, 0, first_account(algorithm, usual(), graph), STEPS)
     if algorithm.mechanism == "gaussian":
         assert ideal.rho is not None and got.rho is not None
         assert math.sqrt(2 * got.rho) >= math.sqrt(2 * ideal.rho) + np.linalg.norm(more)
@@ -518,9 +522,10 @@ def test_certificates_have_the_extra_in_them(name: str) -> None:
 
 
 def test_correlated_noise_pays_for_local_steps() -> None:
-    rho = 0.1
+    rho, graph = 0.1, graphs.complete(AGENTS)
+    account = accounts(FEDERATED, usual(), graph, 0)[0]
     found = [
-        arithmetic.factorized(FEDERATED, problem(radius=radius), 0, rho)
+        account.rounded(rho, 0.0, 0, rounded(FEDERATED, problem(radius=radius), graph, 0, 1.0))
         for radius in (1.0, 1e3, 1e6)
     ]
     assert rho < found[0] < found[1] < found[2] < 1.01 * rho
@@ -596,10 +601,10 @@ def test_the_first_tracker_rounds_too() -> None:
     """
     clipped, graph = problem(ridge=0.0, clip=0.01), graphs.ring(AGENTS)
     algorithm = ALGORITHMS["gradient tracking"]
-    account = next(a for a in algorithm.accounts(graph, 0, clipped) if "clip" in a.basis)
-    assert isinstance(account, Account)
+    account = next(a for a in accounts(algorithm, clipped, graph, 0) if "clip" in a.basis)
+    assert isinstance(account, RecursionAccount)
     only = replace(account, releases=(account.releases[1],))
-    assert arithmetic.extra(algorithm, clipped, graph, 0, only, STEPS)[0] > 0
+    assert shifts(algorithm, clipped, graph, 0, only, STEPS)[0] > 0
 
 
 def test_a_clip_needs_no_bound_on_features() -> None:
@@ -616,7 +621,7 @@ def test_being_awake_is_never_clipped() -> None:
     a neighbour says.
     """
     small = problem(radius=0.05, bound=1e-4)
-    assert arithmetic.loudest(hs.adp2sgd(noise=1e-4), small, graphs.ring(AGENTS), STEPS) < 1
+    assert loudest(hs.adp2sgd(noise=1e-4), small, graphs.ring(AGENTS), STEPS) < 1
     assert hs.adp2sgd.coins == ("awake",)
 
 

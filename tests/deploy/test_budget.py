@@ -15,11 +15,13 @@ import pytest
 
 import hearsay as hs
 from hearsay.algorithms import LdpOnline
-from hearsay.certification import as_epsilon, certify, spent_after, unit
+from hearsay.certification import accounts, as_epsilon, certify, spent_after, unit
 from hearsay.deploy import budget
 from hearsay.deploy.plan import Plan, planned
 from hearsay.deploy.settings import Network, read
-from hearsay.privacy.recursion import Account
+from hearsay.privacy import RecursionAccount, description, float64
+from hearsay.privacy.certificate import Lifetime
+from hearsay.privacy.verification import verify, verify_text
 
 DELTA = 1e-5
 RIDGE = {"loss": "ridge", "records": 40, "dimension": 3, "radius": 2.0}
@@ -113,9 +115,33 @@ def test_a_little_more_than_the_ideal_budget_and_never_less(name):
             assert ours.epsilon_at_delta <= ours.epsilon
 
 
+@pytest.mark.parametrize("policy", ["wait", "skip"])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_what_an_agent_writes_is_verified_from_its_file_alone(name, policy):
+    """With its name, with what it spent in other runs, and without the other agents."""
+    if policy == "skip" and name.startswith(("gradient tracking", "factorized")):
+        pytest.skip("cannot do without a message")
+    found = plan_of(name, policy=policy).certificate
+    before = Lifetime(1.0, 1e9, 0.5, ("monday",), 3)
+    found = replace(found, budgets=tuple(replace(b, lifetime=before) for b in found.budgets))
+    again, verdict = verify_text(found.of(1).to_json())
+    assert again == found.of(1) and again.deployed and verdict.holds, verdict.wrong
+    assert any("there is one ledger" in text for text in verdict.trusted)
+    halved = [
+        replace(b, epsilon=b.epsilon / 2, delta=b.delta and b.delta / 2) for b in again.budgets
+    ]
+    assert not verify(replace(again, budgets=tuple(halved))).holds
+
+
+# As it is before anything is kept.
+_NUMBERS = description._numbers.__wrapped__
+
+
 def in_exact_arithmetic(monkeypatch, more: float = 0.0) -> None:
     """Leave out what float64 costs, or count so much for every message instead."""
-    monkeypatch.setattr(budget.arithmetic, "extra", lambda *arguments: np.full(arguments[-1], more))
+    monkeypatch.setattr(float64, "shifts", lambda *arguments: np.full(arguments[-1], more))
+    # What was computed before is kept, and what is computed here must not be.
+    monkeypatch.setattr(description, "_numbers", _NUMBERS)
 
 
 def again(plan: Plan) -> hs.Certificate:
@@ -259,7 +285,7 @@ def test_long_runs_are_rounded_up_between_marks(monkeypatch):
 def test_rounding_up_holds_for_every_mechanism(name, monkeypatch):
     plan = plan_of(name, steps=23)
     exact = budget.curve(plan, 0)
-    monkeypatch.setattr(budget, "_EXACT", 7)
+    monkeypatch.setattr(description, "_EXACT", 7)
     coarse = budget.curve(plan, 0)
     assert coarse.shape == exact.shape
     assert np.all(coarse >= exact)
@@ -531,9 +557,9 @@ def test_skipping_for_ever_has_no_certificate(mechanism):
 def test_the_leak_lies_between_hearing_all_and_hearing_nobody():
     plan = lossy(LOSSY, steps=5)
     for agent, account in enumerate(
-        plan.algorithm.accounts(plan.graph, i, plan.task)[0] for i in range(3)
+        accounts(plan.algorithm, plan.task, plan.graph, i)[0] for i in range(3)
     ):
-        assert isinstance(account, Account)
+        assert isinstance(account, RecursionAccount)
         least, k = account.recursion.least, np.arange(5)
         assert least is not None
         np.testing.assert_array_equal(least(k), 0.0)

@@ -24,12 +24,11 @@ from hearsay.deploy.lifetime import Account, Spent, compose
 from hearsay.deploy.plan import planned
 from hearsay.deploy.records import hashed_rows, own
 from hearsay.deploy.settings import load
-from hearsay.mechanisms import convert
-from hearsay.privacy.calibrate import rho_for
+from hearsay.mechanisms import MECHANISMS, convert
 from hearsay.privacy.certificate import Certificate
 from tests.deploy.networks import NAMES, run_threads, write
 
-RHO = rho_for(2.0, 1e-5)
+RHO = MECHANISMS["gaussian"].number(2.0, 1e-5)
 PURE = Spent("p", "pure", 0.0, 10, "laplace", 2.0, 0.0)
 GAUSSIAN = Spent("g", "gauss", 0.0, 10, "gaussian", 2.0, 1e-5, RHO, 100)
 TERNARY = Spent("t", "ternary", 0.0, 10, "ternary", 0.0, 0.3)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from hearsay import graphs
+from hearsay.certification import accounts
 from hearsay.experiments import EXPERIMENTS, p2_convex
 from hearsay.problems.sampling.samplers import Cyclic, Subset
 
@@ -133,7 +134,9 @@ def test_certificates_that_rest_on_nothing_declared():
             assert every / cyclic == pytest.approx(period, rel=0.12)
         for scheme in p2_convex.as_printed(Subset).values():
             kinds = {
-                a.kind for account in scheme.accounts(pair, 2, problem) for a in account.assumptions
+                a.kind
+                for account in accounts(scheme, problem, pair, 2)
+                for a in account.assumptions
             }
             assert "declared" not in kinds
 

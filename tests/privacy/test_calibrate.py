@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hearsay.certification.certifying import noise_factor
+from hearsay.mechanisms import MECHANISMS
 from hearsay.mechanisms.convert import gaussian_epsilon
-from hearsay.privacy import Account, Cyclic, Every, Once, Recursion, Release
-from hearsay.privacy.calibrate import cost, noise_factor, rho_for
+from hearsay.privacy import Cyclic, Every, Once, Recursion, RecursionAccount, Release
 from hearsay.schedules import Constant, PowerLaw, Share
 
 exponent = st.floats(0.0, 1.0)
@@ -33,14 +34,15 @@ def accounts(draw):
     )
     scale = PowerLaw(draw(st.floats(1e-3, 1e3)), draw(st.floats(-0.5, 0.5)))
     pattern = draw(st.sampled_from([Every(), Once(), Cyclic(7)]))
-    return Account(rec, (Release("x", scale, fresh=1.0),), pattern, draw(st.integers(1, 50)))
+    releases = (Release("x", scale, fresh=1.0),)
+    return RecursionAccount(rec, releases, pattern, draw(st.integers(1, 50)))
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(accounts(), st.floats(1e-3, 1e3), st.integers(1, 300))
 def test_laplace_meets_the_budget_and_wastes_nothing(account, epsilon, horizon):
-    scaled = account.with_noise_scaled(noise_factor(account, epsilon, horizon))
-    assert epsilon * (1 - 1e-9) <= cost(scaled, horizon).value <= epsilon
+    scaled = account.scaled(noise_factor(account, epsilon, horizon))
+    assert epsilon * (1 - 1e-9) <= scaled.cost(horizon).value <= epsilon
 
 
 @pytest.mark.parametrize(
@@ -50,9 +52,10 @@ def test_gaussian_meets_the_budget_and_wastes_little(epsilon, delta, pattern):
     rec = Recursion(
         PowerLaw(0.5, -0.6), PowerLaw(0.7, -0.8), Share(2.0, PowerLaw(3.0, 1.0), 40), (0.01, 1.0)
     )
-    account = Account(rec, (Release("x", PowerLaw(0.2, 0.1), fresh=1.0),), pattern, 10, "gaussian")
-    scaled = account.with_noise_scaled(noise_factor(account, epsilon, 60, delta))
-    assert epsilon * (1 - 1e-3) <= gaussian_epsilon(cost(scaled, 60).value, delta) <= epsilon
+    releases = (Release("x", PowerLaw(0.2, 0.1), fresh=1.0),)
+    account = RecursionAccount(rec, releases, pattern, 10, "gaussian")
+    scaled = account.scaled(noise_factor(account, epsilon, 60, delta))
+    assert epsilon * (1 - 1e-3) <= gaussian_epsilon(scaled.cost(60).value, delta) <= epsilon
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 7.0])
@@ -61,64 +64,64 @@ def test_an_infinite_horizon_is_met_too(epsilon, pattern):
     rec = Recursion(
         PowerLaw(0.6, -0.6), PowerLaw(0.5, -0.8), Share(1.0, PowerLaw(1, 1)), (0.01, 1.0)
     )
-    account = Account(rec, (Release("x", PowerLaw(0.3, 0.2)),), pattern, 5)
+    account = RecursionAccount(rec, (Release("x", PowerLaw(0.3, 0.2)),), pattern, 5)
     factor = noise_factor(account, epsilon, math.inf)
-    scaled = account.with_noise_scaled(factor)
-    assert epsilon * (1 - 1e-4) <= cost(scaled, math.inf).value <= epsilon
-    assert cost(scaled, 20_000).value <= epsilon
+    scaled = account.scaled(factor)
+    assert epsilon * (1 - 1e-4) <= scaled.cost(math.inf).value <= epsilon
+    assert scaled.cost(20_000).value <= epsilon
     assert scaled.releases[0].scale == account.releases[0].scale.scaled(factor)
 
 
 @pytest.mark.parametrize("epsilon, delta", [(0.2, 1e-6), (1.0, 1e-9)])
 def test_rho_for_is_the_largest_that_fits(epsilon, delta):
-    rho = rho_for(epsilon, delta)
+    rho = MECHANISMS["gaussian"].number(epsilon, delta)
     assert gaussian_epsilon(rho, delta) <= epsilon < gaussian_epsilon(rho * 1.001, delta)
 
 
 def test_what_cannot_be_calibrated_is_refused():
     rec = Recursion(Constant(0.0), Constant(0.1), Constant(1.0), (0.0, 1.0))
-    account = Account(rec, (Release("x", Constant(1.0)),), Every(), 1)
+    account = RecursionAccount(rec, (Release("x", Constant(1.0)),), Every(), 1)
     with pytest.raises(ValueError, match="finite budget: nothing makes the agent forget"):
         noise_factor(account, 1.0, math.inf)
     with pytest.raises(ValueError, match="messages carry no noise"):
-        noise_factor(account.with_noise_scaled(0.0), 1.0, 10)
+        noise_factor(account.scaled(0.0), 1.0, 10)
     with pytest.raises(ValueError, match="epsilon must be positive, got 0"):
         noise_factor(account, 0.0, 10)
-    gaussian = Account(rec, account.releases, Every(), 1, "gaussian")
+    gaussian = RecursionAccount(rec, account.releases, Every(), 1, "gaussian")
     with pytest.raises(ValueError, match="delta must be given"):
         noise_factor(gaussian, 1.0, 10)
     with pytest.raises(ValueError, match="horizon must be at least 0, got -1"):
-        cost(account, -1)
+        account.cost(-1)
 
 
 def test_nothing_spent_needs_no_noise():
     rec = Recursion(Constant(0.5), Constant(0.1), Constant(1.0), (0.0, 1.0))
-    account = Account(rec, (Release("x", Constant(1.0)),), Every(), 1)
-    assert cost(account, 1).value == 0  # message 0 says nothing about the data
+    account = RecursionAccount(rec, (Release("x", Constant(1.0)),), Every(), 1)
+    assert account.cost(1).value == 0  # message 0 says nothing about the data
     assert noise_factor(account, 0.1, 1) == 1.0
 
 
 def test_budgets_scale_as_they_should():
     rec = Recursion(Constant(0.5), Constant(0.1), Constant(1.0), (0.0, 1.0))
     for mechanism, power in (("laplace", 1), ("gaussian", 2)):
-        account = Account(rec, (Release("x", PowerLaw(1.0, 0.1)),), Every(), 9, mechanism)
-        ratio = cost(account, 50).value / cost(account.with_noise_scaled(4.0), 50).value
+        account = RecursionAccount(rec, (Release("x", PowerLaw(1.0, 0.1)),), Every(), 9, mechanism)
+        ratio = account.cost(50).value / account.scaled(4.0).cost(50).value
         assert ratio == pytest.approx(4.0**power, rel=1e-12)
         assert np.isfinite(ratio)
 
 
 def test_a_tiny_epsilon_is_met():
     rec = Recursion(Constant(0.5), Constant(0.1), Constant(1.0), (0.0, 1.0))
-    account = Account(rec, (Release("x", Constant(1.0)),), Every(), 1, "gaussian")
-    scaled = account.with_noise_scaled(noise_factor(account, 1e-9, 10, 1e-12))
-    assert gaussian_epsilon(cost(scaled, 10).value, 1e-12) <= 1e-9 + 1e-11
+    account = RecursionAccount(rec, (Release("x", Constant(1.0)),), Every(), 1, "gaussian")
+    scaled = account.scaled(noise_factor(account, 1e-9, 10, 1e-12))
+    assert gaussian_epsilon(scaled.cost(10).value, 1e-12) <= 1e-9 + 1e-11
 
 
 def test_no_smaller_rho_passes_the_budget():
     """The epsilon of a rho that the search meets: a rho next to it came out 1e-12 larger."""
     rho = 2.0**-20
     epsilon = gaussian_epsilon(rho, 1e-8)
-    found = rho_for(epsilon, 1e-8)
+    found = MECHANISMS["gaussian"].number(epsilon, 1e-8)
     assert all(
         gaussian_epsilon(found * (1 - u), 1e-8) <= epsilon for u in np.logspace(-16, -8, 200)
     )

@@ -11,10 +11,9 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import zeta
 
-from hearsay.privacy import Account, Cyclic, Every, Once, Recursion, Release
-from hearsay.privacy.calibrate import cost
+from hearsay.privacy import Cyclic, Every, Once, Recursion, RecursionAccount, Release
 from hearsay.privacy.horizon import _at, _NoBound, _stateful_tail, _Tail, _TryLater, infinite
-from hearsay.privacy.recursion import MEMORYLESS, message_costs, prices
+from hearsay.privacy.recursion import MEMORYLESS
 from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize, Share
 
 ENDLESS = Share(1.0, PowerLaw(1.0, 1.0))  # one record among k + 1
@@ -32,7 +31,7 @@ def account(
     **release,
 ):
     releases = tuple(Release(f"m{i}", scale, **release) for i, scale in enumerate(scales))
-    return Account(
+    return RecursionAccount(
         Recursion(leak, step, exposure, curvature), releases, pattern, dimension, mechanism
     )
 
@@ -51,7 +50,7 @@ def test_p3_figures():
         MEMORYLESS, Constant(1.0), size, (0.0, 0.0), PowerLaw(1, 0.1), state=0.0, fresh=1.0
     )
     assert round(infinite(gradient).value, 4) == 0.7556
-    assert round(infinite(gradient).value - float(prices(gradient, 1)[0]), 4) == 0.5556
+    assert round(infinite(gradient).value - float(gradient.prices(1)[0]), 4) == 0.5556
 
 
 # Closed forms. The slack allowed is one price at the smallest N, so a lost first term or a lost
@@ -127,7 +126,7 @@ def test_once_is_the_dearest_step_even_when_it_comes_after_the_sum():
         late = np.array([1e8])
         rec, scale = climbing.recursion, climbing.releases[0].scale
         assert rec.step(late) * rec.exposure(late) / scale(late + 1) > dearest
-        assert cost(climbing, 100_000).value < dearest / 2
+        assert climbing.cost(100_000).value < dearest / 2
         assert infinite(climbing).value >= dearest
 
 
@@ -159,7 +158,7 @@ def test_geometric_steps_and_noise_have_a_closed_form(pattern, uses):
     first, ratio = 0.5 * 2.0 / 0.98, 0.97 / 0.98
     true = first if uses is None else first / (1 - ratio**uses)
     assert true * (1 + 9e-10) <= infinite(this).value <= true * (1 + 2e-9)
-    assert cost(this, 3000).value == pytest.approx(true, rel=1e-8)
+    assert this.cost(3000).value == pytest.approx(true, rel=1e-8)
     slower = account(
         MEMORYLESS,
         Geometric(0.5, 0.99),
@@ -251,10 +250,10 @@ FAMILY = {
 }
 
 
-def finite(this: Account, horizon: int) -> float:
-    if this.mechanism == "laplace":
-        return this.pattern.total(prices(this, horizon))
-    return float(message_costs(this, horizon).sum())
+def finite(this: RecursionAccount, horizon: int) -> float:
+    if this.mechanism.name == "laplace":
+        return this.pattern.total(this.prices(horizon))
+    return float(this.message_costs(horizon).sum())
 
 
 @pytest.mark.parametrize("name", FAMILY)
@@ -272,7 +271,7 @@ def test_never_below_a_sum_ten_times_as_long_and_within_two_percent(name):
     assert found.value <= 1.02 * (sums[2] + rest)
 
 
-def random_account(rng: np.random.Generator) -> Account:
+def random_account(rng: np.random.Generator) -> RecursionAccount:
     def shift() -> float:
         return float(rng.choice([1.0, 1.0, 0.01, 0.3, 7.0, 100.0]))
 
@@ -324,7 +323,7 @@ def test_gaussian_bounds_are_true_wherever_the_sum_stops(seed):
     rng, checked = np.random.default_rng(seed), 0
     while checked < 25:
         this = random_account(rng)
-        this = Account(this.recursion, this.releases, Every(), 1, "gaussian")
+        this = RecursionAccount(this.recursion, this.releases, Every(), 1, "gaussian")
         for n in (1, 20, 500):
             try:
                 found = _at(this, n)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hearsay.privacy import Account, Cyclic, Every, History, Once, Recursion, Release
+from hearsay.mechanisms.convert import OUTWARD
+from hearsay.privacy import Cyclic, Every, History, Once, Recursion, RecursionAccount, Release
 from hearsay.privacy.participation import Rolling
-from hearsay.privacy.recursion import OUTWARD, forward, message_costs, prices, spent, spent_at
+from hearsay.privacy.recursion import forward
 from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize, Share
 
 
@@ -170,7 +171,7 @@ def test_limits_of_a_rolling_window():
         Rolling(POWER, 2.5)
 
 
-def account(pattern, mechanism: str = "laplace") -> Account:
+def account(pattern, mechanism: str = "laplace") -> RecursionAccount:
     """State and gradient on the wire, shares of growing batches,
     a contraction on either side of one.
     """
@@ -181,10 +182,10 @@ def account(pattern, mechanism: str = "laplace") -> Account:
         Release("x", PowerLaw(2.0, 0.1)),
         Release("g", PowerLaw(0.8, -0.2), state=0.7, fresh=1.3),
     )
-    return Account(recursion, wires, pattern, 5, mechanism)
+    return RecursionAccount(recursion, wires, pattern, 5, mechanism)
 
 
-def followed(this: Account, used: np.ndarray) -> np.ndarray:
+def followed(this: RecursionAccount, used: np.ndarray) -> np.ndarray:
     """What each message costs if the record is used at those steps: Phi run forward,
     one message after the other.
     """
@@ -194,7 +195,9 @@ def followed(this: Account, used: np.ndarray) -> np.ndarray:
     total = np.zeros(len(used))
     for release in this.releases:
         ratio = (release.state * phi + release.fresh * exposure * used) / release.scale(k)
-        total += np.sqrt(this.dimension) * ratio if this.mechanism == "laplace" else ratio**2 / 2
+        total += (
+            np.sqrt(this.dimension) * ratio if this.mechanism.name == "laplace" else ratio**2 / 2
+        )
     return total
 
 
@@ -207,7 +210,7 @@ def test_prices_add_up_to_what_following_every_use_costs(pattern, horizon):
     and the total is the dearest of them.
     """
     this = account(pattern)
-    price, uses = prices(this, horizon), pattern.uses(horizon)
+    price, uses = this.prices(horizon), pattern.uses(horizon)
     costs = np.array([followed(this, used).sum() for used in uses])
     np.testing.assert_allclose(uses @ price, costs, rtol=1e-12, atol=1e-300)
     assert pattern.total(price) == pytest.approx(costs.max(), rel=1e-12)
@@ -225,11 +228,11 @@ def test_the_budget_curve_of_a_rolling_window(pattern, mechanism):
     this, horizon = account(pattern, mechanism), 50
     costs = np.array([followed(this, used) for used in pattern.uses(horizon)])
     curve = np.cumsum(costs, axis=1).max(axis=0) * OUTWARD
-    np.testing.assert_allclose(spent(this, horizon), curve, rtol=1e-12)
+    np.testing.assert_allclose(this.curve(horizon), curve, rtol=1e-12)
     np.testing.assert_allclose(
-        spent_at(this, [0, 1, 7, 50]), [0.0, curve[0], curve[6], curve[49]], rtol=1e-12
+        this.spent([0, 1, 7, 50]), [0.0, curve[0], curve[6], curve[49]], rtol=1e-12
     )
-    np.testing.assert_allclose(message_costs(this, horizon), costs, rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(this.message_costs(horizon), costs, rtol=1e-12, atol=1e-300)
 
 
 @pytest.mark.parametrize("pattern", ROLLING, ids=str)

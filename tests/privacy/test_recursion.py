@@ -10,22 +10,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from hearsay.privacy import Account, Cyclic, Every, History, Once, Recursion, Release
-from hearsay.privacy.calibrate import cost
-from hearsay.privacy.recursion import (
-    MEMORYLESS,
-    OUTWARD,
-    _recurrence,
-    backward,
-    forward,
-    message_costs,
-    prices,
-    spent,
-)
+from hearsay.mechanisms.convert import OUTWARD
+from hearsay.privacy import Cyclic, Every, History, Once, Recursion, RecursionAccount, Release
+from hearsay.privacy.recursion import MEMORYLESS, _recurrence, backward, forward
 from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize, Share
 
 
-def simulate(account: Account, used: set[int], horizon: int) -> np.ndarray:
+def simulate(account: RecursionAccount, used: set[int], horizon: int) -> np.ndarray:
     """Cost of every message for one set of uses: Phi run forward,
     one step and one release at a time.
     """
@@ -38,7 +29,9 @@ def simulate(account: Account, used: set[int], horizon: int) -> np.ndarray:
         for release in account.releases:
             ratio = (release.state * phi + release.fresh * exposure * hit) / float(release.scale(k))
             total += (
-                account.dimension**0.5 * ratio if account.mechanism == "laplace" else ratio**2 / 2
+                account.dimension**0.5 * ratio
+                if account.mechanism.name == "laplace"
+                else ratio**2 / 2
             )
         costs.append(total)
         phi = max(abs(kept - step * mu), abs(kept - step * largest)) * phi + step * exposure * hit
@@ -54,7 +47,7 @@ def allowed(pattern: object, horizon: int) -> list[set[int]]:
     return [set(range(horizon))]
 
 
-def account(pattern=Every(), mechanism="laplace", **changes) -> Account:
+def account(pattern=Every(), mechanism="laplace", **changes) -> RecursionAccount:
     """A recursion with nothing special about it: two releases, one of them with a fresh part,
     and three shifts.
     """
@@ -65,7 +58,7 @@ def account(pattern=Every(), mechanism="laplace", **changes) -> Account:
         "curvature": (-0.2, 1.5),
         **changes,
     }
-    return Account(Recursion(**parts), releases(1.001), pattern, 3, mechanism)
+    return RecursionAccount(Recursion(**parts), releases(1.001), pattern, 3, mechanism)
 
 
 def releases(ratio: float) -> tuple[Release, Release]:
@@ -95,9 +88,9 @@ def test_blocks_equal_the_plain_loop(steps):
 def test_an_explosion_is_never_mistaken_for_a_finite_budget():
     for horizon in (3000, 6000):
         exploding = account(step=Constant(2.0), leak=Constant(0.0))
-        assert cost(exploding, horizon).value == np.inf
-        assert "step size" in cost(exploding, horizon).reason
-        assert not np.isfinite(spent(exploding, horizon)[-1])
+        assert exploding.cost(horizon).value == np.inf
+        assert "step size" in exploding.cost(horizon).reason
+        assert not np.isfinite(exploding.curve(horizon)[-1])
 
 
 @pytest.mark.parametrize("curvature", [(0.0, 0.0), (0.1, 4.0), (-1.0, 2.0), (2.0, 2.0)])
@@ -112,7 +105,7 @@ def test_contraction_is_the_largest_gain_over_the_curvature_interval(curvature):
 @pytest.mark.parametrize("horizon", [1, 2, 40])
 def test_prices_summed_over_any_pattern_equal_the_forward_simulation(pattern, horizon):
     this = account(pattern)
-    price = prices(this, horizon)
+    price = this.prices(horizon)
     totals = []
     for used in allowed(pattern, horizon):
         totals.append(simulate(this, used, horizon).sum())
@@ -123,7 +116,7 @@ def test_prices_summed_over_any_pattern_equal_the_forward_simulation(pattern, ho
 @pytest.mark.parametrize("pattern", [Every(), Once(), Cyclic(613)], ids=str)
 def test_prices_equal_the_forward_simulation_beyond_one_block(pattern):
     this, horizon = account(pattern), 5000
-    price = prices(this, horizon)
+    price = this.prices(horizon)
     for used in allowed(pattern, horizon)[:: 2500 if isinstance(pattern, Once) else 300]:
         assert price[sorted(used)].sum() == pytest.approx(
             simulate(this, used, horizon).sum(), rel=1e-12
@@ -132,7 +125,7 @@ def test_prices_equal_the_forward_simulation_beyond_one_block(pattern):
 
 def test_prices_of_a_random_set_of_uses_add_up():
     rng = np.random.default_rng(0)
-    this, price = account(), prices(account(), 60)
+    this, price = account(), account().prices(60)
     for _ in range(20):
         used = set(np.flatnonzero(rng.random(60) < 0.3).tolist())
         assert price[sorted(used)].sum() == pytest.approx(simulate(this, used, 60).sum(), rel=1e-12)
@@ -142,11 +135,11 @@ def test_terminal_stands_for_what_later_messages_cost():
     this = account()
     later = backward(this.recursion.contraction(np.arange(100)), _through(this, 100), 0.0)[60]
     np.testing.assert_allclose(
-        prices(this, 60, terminal=later)[:59], prices(this, 100)[:59], rtol=1e-12
+        this.prices(60, terminal=later)[:59], this.prices(100)[:59], rtol=1e-12
     )
 
 
-def _through(this: Account, horizon: int) -> np.ndarray:
+def _through(this: RecursionAccount, horizon: int) -> np.ndarray:
     return sum(r.state / r.scale(np.arange(horizon)) for r in this.releases)
 
 
@@ -158,19 +151,19 @@ def test_spent_is_the_worst_pattern_of_every_prefix(pattern, mechanism, ratio):
     curves = np.array(
         [np.cumsum(simulate(this, used, horizon)) for used in allowed(pattern, horizon)]
     )
-    curve = spent(this, horizon)
+    curve = this.curve(horizon)
     np.testing.assert_allclose(curve, curves.max(axis=0) * OUTWARD, rtol=1e-12)
     assert np.all(np.diff(curve) >= 0)
     for m in (1, 8, 30):
-        assert cost(this, m).value == pytest.approx(curve[m - 1], rel=1e-12)
+        assert this.cost(m).value == pytest.approx(curve[m - 1], rel=1e-12)
     np.testing.assert_allclose(
-        message_costs(this, horizon).sum(axis=1).max() * OUTWARD, curve[-1], rtol=1e-12
+        this.message_costs(horizon).sum(axis=1).max() * OUTWARD, curve[-1], rtol=1e-12
     )
 
 
 def test_message_costs_are_refused_where_the_table_would_be_too_large():
-    assert message_costs(account(Once()), 4097) is None
-    assert message_costs(account(Every()), 4097).shape == (1, 4097)
+    assert account(Once()).message_costs(4097) is None
+    assert account(Every()).message_costs(4097).shape == (1, 4097)
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
@@ -189,7 +182,7 @@ def test_budgets_are_rounded_outward(mechanism):
             exact += ratio if mechanism == "laplace" else ratio**2 / 2
         phi = Fraction(contraction[t]) * phi + Fraction(step[t]) * Fraction(exposure[t])
     true = float(exact) * (3**0.5 if mechanism == "laplace" else 1.0)
-    for value in (cost(this, horizon).value, spent(this, horizon)[-1]):
+    for value in (this.cost(horizon).value, this.curve(horizon)[-1]):
         assert true * (1 + 5e-10) < value < true * (1 + 2e-9)
 
 
@@ -218,13 +211,13 @@ def test_two_quadratics_move_apart_by_no_more_than_phi_and_reach_it():
 
 
 def test_no_noise_costs_everything():
-    silent = Account(account().recursion, (Release("x", Constant(0.0)),), Every(), 1)
-    assert cost(silent, 1).value == 0  # message 0 is sent before any record is used
-    assert cost(silent, 2).value == np.inf and cost(silent, 2).reason == "messages carry no noise"
-    assert cost(silent, 0).value == 0
+    silent = RecursionAccount(account().recursion, (Release("x", Constant(0.0)),), Every(), 1)
+    assert silent.cost(1).value == 0  # message 0 is sent before any record is used
+    assert silent.cost(2).value == np.inf and silent.cost(2).reason == "messages carry no noise"
+    assert silent.cost(0).value == 0
     still = replace(silent, recursion=account(step=Constant(0.0)).recursion)
     # No gradient is ever used: the messages say nothing of any record.
-    assert cost(still, 50).value == 0
+    assert still.cost(50).value == 0
 
 
 def test_a_record_that_moves_nothing_is_a_mistake():
@@ -233,7 +226,7 @@ def test_a_record_that_moves_nothing_is_a_mistake():
     """
     for exposure in (Constant(0.0), Constant(-1.0), Share(0.0, Constant(3.0))):
         with pytest.raises(ValueError, match="exposure must be"):
-            Account(
+            RecursionAccount(
                 replace(account().recursion, exposure=exposure),
                 (Release("x", Constant(1.0)),),
                 Every(),
@@ -241,7 +234,7 @@ def test_a_record_that_moves_nothing_is_a_mistake():
             )
 
 
-P3_OUTPUT = Account(
+P3_OUTPUT = RecursionAccount(
     Recursion(
         PowerLaw(0.5, -0.6),
         PowerLaw(0.5, -0.9),
@@ -252,7 +245,7 @@ P3_OUTPUT = Account(
     Every(),
     1,
 )
-P3_GRADIENT = Account(
+P3_GRADIENT = RecursionAccount(
     Recursion(MEMORYLESS, Constant(1.0), Share(0.2, SampleSize(PowerLaw(1, 1.2))), (0.0, 0.0)),
     (Release("g", PowerLaw(1, 0.1), state=0.0, fresh=1.0),),
     Every(),
@@ -261,8 +254,8 @@ P3_GRADIENT = Account(
 
 
 def test_p3_figures():
-    assert round(cost(P3_OUTPUT, 2000).value, 4) == 0.9923
-    assert round(float(prices(P3_GRADIENT, 2001)[1:].sum()), 4) == 0.4874
+    assert round(P3_OUTPUT.cost(2000).value, 4) == 0.9923
+    assert round(float(P3_GRADIENT.prices(2001)[1:].sum()), 4) == 0.4874
 
 
 @pytest.mark.parametrize(
@@ -278,5 +271,5 @@ def test_p2_figures(step, share, scale, period, figures):
     rec = Recursion(Constant(0.0), Constant(step), Constant(share), (0.0, 0.0))
     messages = (Release("x", scale), Release("y", scale, state=0.0, fresh=1.0))
     for pattern, figure in zip((Every(), Once(), Cyclic(period)), figures, strict=True):
-        value = cost(Account(rec, messages, pattern, 1), 2001).value
+        value = RecursionAccount(rec, messages, pattern, 1).cost(2001).value
         assert f"{value:.{len(figure.split('.')[1])}f}" == figure

@@ -27,9 +27,11 @@ def share_of_rounds(rounds: int, objective: str) -> np.ndarray:
 
 
 @lru_cache(maxsize=4)
-def dense(rounds: int) -> tuple[np.ndarray, np.ndarray]:
-    """(C, C^-1) with the smallest ||A C^-1||_F among matrices with column norms 1 (P4, equation 7),
-    C lower triangular.
+def dense(
+    rounds: int, multipliers: tuple[float, ...] | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(C, C^-1, v) with the smallest ||A C^-1||_F among matrices with column norms 1
+    (P4, equation 7), C lower triangular.
 
     With X = C'C the problem is: minimise tr(A'A X^-1) subject to diag X = 1. Its Lagrangian
     is smallest at
@@ -40,21 +42,23 @@ def dense(rounds: int) -> tuple[np.ndarray, np.ndarray]:
     Theorem 3.2). phi is a square root of v in first order, so v <- phi(v)^2 / v leaves less of the
     error than v <- phi(v). Every v bounds the optimum from both sides: from above by the error of
     X(v) scaled to diagonal 1, from below by the dual value (tr M^(1/2))^2 / sum v. The search ends
-    when the two agree.
+    when the two agree. `multipliers` is a v to take as it is: any makes a factorization.
     """
     gram = np.minimum.outer(np.arange(rounds, 0, -1.0), np.arange(rounds, 0, -1.0))  # A'A
-    v = np.ones(rounds)
+    v = np.ones(rounds) if multipliers is None else np.array(multipliers)
     from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
     # Threads of an eigenvalue search wait for each other so often that a second one is a loss on a
     # busy machine.
     with threadpool_limits(1):
         for _ in range(_ITERATIONS):
-            half = np.sqrt(v)
+            used, half = v, np.sqrt(v)
             values, vectors = linalg.eigh(
                 half[:, None] * gram * half, check_finite=False, driver="evd"
             )
             roots = np.sqrt(values)
+            if multipliers is not None:
+                break
             diagonal = vectors**2 @ roots  # phi(v)
             # A times V^(1/2) diag(X)^(1/2) vectors.
             spread = np.cumsum(np.sqrt(diagonal)[:, None] * vectors, axis=0)
@@ -70,7 +74,7 @@ def dense(rounds: int) -> tuple[np.ndarray, np.ndarray]:
     encoder = np.ascontiguousarray(linalg.cholesky(root[::-1, ::-1], lower=True).T[::-1, ::-1])
     encoder /= np.linalg.norm(encoder, axis=0)
     inverse = linalg.solve_triangular(encoder, np.eye(rounds), lower=True)
-    return _frozen(encoder), _frozen(inverse)
+    return _frozen(encoder), _frozen(inverse), _frozen(used)
 
 
 @lru_cache(maxsize=64)

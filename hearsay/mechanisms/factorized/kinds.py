@@ -38,7 +38,8 @@ below is one on that. The adaptive choice of g is covered (Denisov et al. 2022, 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -125,6 +126,12 @@ class Factorization(ABC):
         rounds are worked out from D itself.
         """
         return None
+
+    def written(self) -> Factorization:
+        """The same with the numbers that a search found as fields: another machine's search may end
+        elsewhere in the last digits.
+        """
+        return self
 
     def _range(self, start: int, stop: int) -> tuple[int, int]:
         start, stop = require.count("start", start, least=0), require.count("stop", stop)
@@ -246,6 +253,8 @@ class Banded(_LowerToeplitz):
     name = "banded"
     bands: int
     objective: str = "max"
+    # The diagonals, where they are not to be searched for.
+    diagonals: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -253,14 +262,24 @@ class Banded(_LowerToeplitz):
         if self.bands > self.rounds:
             require.fail("bands", f"at most the {self.rounds} rounds", self.bands)
         require.one_of("objective", self.objective, fit.OBJECTIVES)
+        if self.diagonals is not None:
+            require.settle(self, diagonals=_falling)
+            if len(self.diagonals) != self.bands or self.diagonals[0] != 1:
+                require.fail("diagonals", f"{self.bands} numbers from 1 down", self.diagonals)
+
+    def written(self) -> Banded:
+        return replace(self, diagonals=tuple(self._diagonals().tolist()))
+
+    def _diagonals(self) -> np.ndarray:
+        if self.diagonals is not None:
+            return np.array(self.diagonals)
+        return fit.banded(self.rounds, self.bands, self.objective)
 
     def encoder_coefficients(self) -> np.ndarray:
-        return np.append(
-            fit.banded(self.rounds, self.bands, self.objective), np.zeros(self.rounds - self.bands)
-        )
+        return np.append(self._diagonals(), np.zeros(self.rounds - self.bands))
 
     def increment_coefficients(self) -> np.ndarray:
-        return fit.reciprocal(fit.banded(self.rounds, self.bands, self.objective), self.rounds)
+        return fit.reciprocal(self._diagonals(), self.rounds)
 
     def recursion(self) -> stream.Recursion:
         from hearsay.mechanisms.factorized.stream import Recursion, banded_round
@@ -283,15 +302,29 @@ class Blt(_LowerToeplitz):
     name = "blt"
     buffers: int = 4
     objective: str = "max"
+    # p_1, q_1, p_2, ..., where they are not to be searched for.
+    decays: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require.settle(self, buffers=require.count)
         require.one_of("objective", self.objective, fit.OBJECTIVES)
+        if self.decays is not None:
+            require.settle(self, decays=_falling)
+            if len(self.decays) != 2 * self.buffers:
+                require.fail("decays", f"{2 * self.buffers} numbers", self.decays)
+
+    def written(self) -> Blt:
+        return replace(self, decays=tuple(self._decays().tolist()))
+
+    def _decays(self) -> np.ndarray:
+        if self.decays is not None:
+            return np.array(self.decays)
+        return fit.blt(self.rounds, self.buffers, self.objective)
 
     def poles(self) -> tuple[np.ndarray, np.ndarray]:
         """(p, q): the decay rates of C and of D."""
-        both = fit.blt(self.rounds, self.buffers, self.objective)
+        both = self._decays()
         return both[0::2], both[1::2]
 
     def encoder_coefficients(self) -> np.ndarray:
@@ -306,19 +339,34 @@ class Blt(_LowerToeplitz):
         return Recursion(blt_round, np.stack(self.poles()), memory=self.buffers)
 
 
+@dataclass(frozen=True)
 class Dense(Factorization):
     """The smallest error of all factorizations with column norms 1, with C lower triangular:
     a fixed point found in time R^3 (factorization_fit.py).
     """
 
     name = "dense"
+    # The multipliers that C follows from, where they are not to be searched for.
+    multipliers: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.multipliers is not None:
+            require.settle(self, multipliers=require.each(require.positive))
+            if len(self.multipliers) != self.rounds:
+                require.fail("multipliers", f"{self.rounds} numbers", len(self.multipliers))
+
+    def written(self) -> Dense:
+        return replace(
+            self, multipliers=tuple(fit.dense(self.rounds, self.multipliers)[2].tolist())
+        )
 
     def encoder(self) -> np.ndarray:
-        return fit.dense(self.rounds)[0]
+        return fit.dense(self.rounds, self.multipliers)[0]
 
     def increments(self, start: int, stop: int) -> np.ndarray:
         start, stop = self._range(start, stop)
-        return fit.dense(self.rounds)[1][start:stop, :stop]
+        return fit.dense(self.rounds, self.multipliers)[1][start:stop, :stop]
 
     @property
     def sensitivity(self) -> float:
@@ -460,6 +508,14 @@ class Tree(Factorization):
         return 2 * rounds - rounds.bit_count()
 
 
+def _falling(name: str, values: Any) -> tuple[float, ...]:
+    """Numbers from at most 1 down to 0 that never rise."""
+    found = require.each(require.nonnegative)(name, values)
+    if not found or found[0] > 1 or any(b > a for a, b in pairwise(found)):
+        require.fail(name, "numbers from at most 1 that never rise", found)
+    return found
+
+
 def _trailing_zeros(number: int) -> int:
     return (number & -number).bit_length() - 1
 
@@ -469,12 +525,16 @@ FACTORIZATIONS: dict[str, type[Factorization]] = {
 }
 
 
+# What `written` fills in.
+_WRITTEN = ("diagonals", "decays", "multipliers")
+
+
 def factorization(name: str, rounds: int, **options: Any) -> Factorization:
     """The factorization of that name for a run of `rounds` rounds, e.g.
     factorization("blt", 1000, buffers=4).
     """
     kind = FACTORIZATIONS[require.one_of("factorization", name, FACTORIZATIONS)]
-    known = [field.name for field in fields(kind) if field.name != "rounds"]
+    known = [f.name for f in fields(kind) if f.name not in ("rounds", *_WRITTEN)]
     for option in options:
         if option not in known:
             raise ValueError(

@@ -52,7 +52,7 @@ from hearsay.problems.sampling.batches import (
     Window,
     two_moments,
 )
-from hearsay.schedules import Constant, PowerLaw, SampleSize, Schedule, Share, sample_size
+from hearsay.schedules import Arrived, Constant, PowerLaw, SampleSize, Schedule, Share, sample_size
 
 # Up to so many parameters, two moments of a batch are cheaper than its records (they
 # serve all seeds).
@@ -105,8 +105,12 @@ class Sampling(ABC):
         """
 
     @abstractmethod
-    def sizes(self, steps: np.ndarray, arrivals: Arrivals) -> np.ndarray:
+    def size_law(self, arrivals: Arrivals) -> Schedule:
         """Records per step, where the agents have as many."""
+
+    def sizes(self, steps: np.ndarray, arrivals: Arrivals) -> np.ndarray:
+        """`size_law` at those steps."""
+        return self.size_law(arrivals)(np.asarray(steps))
 
     @abstractmethod
     def pattern(self, held: float, arrivals: Arrivals) -> participation.Participation: ...
@@ -217,8 +221,8 @@ class History(Sampling):
         nothing = np.zeros((len(steps), len(held)), np.int32)
         return Window(nothing, nothing, nothing[:, 0])
 
-    def sizes(self, steps: np.ndarray, arrivals: Arrivals) -> np.ndarray:
-        return arrivals.head_start + (np.asarray(steps) + 1.0) * arrivals.per_step
+    def size_law(self, arrivals: Arrivals) -> Schedule:
+        return Arrived(arrivals.head_start, arrivals.per_step)
 
     def pattern(self, held: float, arrivals: Arrivals) -> participation.Participation:
         return participation.History()
@@ -283,10 +287,8 @@ class Sized(Sampling):
             return blocks.statistics(records.dimension, dtype), state
         return blocks, state
 
-    def sizes(self, steps: np.ndarray, arrivals: Arrivals) -> np.ndarray:
-        return (
-            np.full(len(steps), float(arrivals.per_step)) if self.size is None else self.size(steps)
-        )
+    def size_law(self, arrivals: Arrivals) -> Schedule:
+        return Constant(float(arrivals.per_step)) if self.size is None else self.size
 
     def constant(self, arrivals: Arrivals) -> int | None:
         """The size if it never changes."""

@@ -1,0 +1,34 @@
+"""The one way from (algorithm, problem, graph) to what a run costs.
+
+    describing.py   what a certificate needs, as data: accounts and descriptions
+    certifying.py   certificates, ideal and deployed; noise for a budget
+    spending.py     what is used up message by message, and how many messages fit a budget
+
+What needs no algorithm is in privacy/.
+"""
+
+from hearsay.certification.certifying import Planned, calibrate, certify, deployed, planned
+from hearsay.certification.describing import accounts, best_account, describe
+from hearsay.certification.spending import (
+    allowance,
+    as_epsilon,
+    messages_within,
+    spent_after,
+    unit,
+)
+
+__all__ = [
+    "Planned",
+    "accounts",
+    "allowance",
+    "as_epsilon",
+    "best_account",
+    "calibrate",
+    "certify",
+    "deployed",
+    "describe",
+    "messages_within",
+    "planned",
+    "spent_after",
+    "unit",
+]

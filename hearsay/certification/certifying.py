@@ -1,0 +1,276 @@
+"""Certificates for an algorithm on a problem and a graph, before anything is sent, ideal and
+deployed; and the noise that meets a budget.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from hearsay import _validate as require
+from hearsay.base import Algorithm
+from hearsay.certification.describing import best_account, describe, loudest, rounded
+from hearsay.graphs import Graph
+from hearsay.privacy.account import Account, Assumption, Bound
+from hearsay.privacy.certificate import AgentBudget, Certificate
+from hearsay.privacy.description import Description, numbers
+from hearsay.problems.task import Task, public
+
+
+def certify(
+    algorithm: Algorithm,
+    problem: Task,
+    graph: Graph,
+    horizon: float,
+    *,
+    delta: float | None = None,
+) -> Certificate:
+    """The budget of every agent for the messages 0 .. horizon-1, or without end with horizon = inf.
+
+    Over a finite horizon the agents' actual records count; over an infinite one the stream is taken
+    to go on (a declared assumption).
+
+    Args:
+      algorithm: what the agents run, with its noise.
+      problem: what they learn.
+      graph: who hears whom.
+      horizon: the number of messages, or math.inf.
+      delta: adds the (usually much smaller) epsilon at that delta for Laplace noise, and is needed
+        for Gaussian noise.
+    """
+    require.instance(
+        "algorithm", algorithm, Algorithm, "an algorithm such as hearsay.ldp_online(...)"
+    )
+    problem = public(problem)
+    algorithm.check(graph, problem)
+    horizon = require.horizon("horizon", horizon)
+    delta = _checked_delta(algorithm, delta)
+    described = [describe(algorithm, problem, graph, i, horizon) for i in range(graph.agents)]
+    return _certificate(algorithm, problem, graph, horizon, delta, described)
+
+
+def deployed(
+    algorithm: Algorithm,
+    problem: Task,
+    graph: Graph,
+    messages: int,
+    delta: float | None,
+    further: Sequence[Assumption] = (),
+) -> Certificate:
+    """The same for agents as processes: what the lattice of the noise and the rounding of float64
+    cost is taken in.
+
+    Args:
+      messages: how many each agent sends.
+      delta: as for `certify`.
+      further: what the deployment rests on beside the algorithm and the problem.
+    """
+    problem = public(problem)
+    algorithm.check(graph, problem)
+    messages = require.horizon("horizon", messages)  # type: ignore[assignment]
+    delta = _checked_delta(algorithm, delta)
+    described, runs = [], 0 < messages < math.inf
+    heard = loudest(algorithm, problem, graph, messages) if runs else 0.0
+    for agent in range(graph.agents):
+        plain, found = describe(algorithm, problem, graph, agent, messages)
+        float64 = rounded(algorithm, problem, graph, agent, heard) if runs else None
+        both = (*plain.further, *further)
+        described.append((replace(plain, further=both, float64=float64), found))
+    return _certificate(algorithm, problem, graph, messages, delta, described)
+
+
+def describe_deployed(
+    algorithm: Algorithm, problem: Task, graph: Graph, agent: int, messages: int
+) -> Description:
+    """What one agent's budget in a deployed run follows from."""
+    problem = public(problem)
+    messages = require.count("messages", messages)
+    plain, _ = describe(algorithm, problem, graph, agent, messages)
+    heard = loudest(algorithm, problem, graph, messages)
+    return replace(plain, float64=rounded(algorithm, problem, graph, agent, heard))
+
+
+def calibrate(
+    algorithm: Algorithm,
+    problem: Task,
+    graph: Graph,
+    horizon: float,
+    epsilon: float | Sequence[float],
+    *,
+    delta: float | None = None,
+) -> Algorithm:
+    """The same algorithm with every agent's noise scaled so that its budget is at most its
+    `epsilon`.
+
+    Args:
+      epsilon: one number, or one per agent.
+      horizon: the number of messages, or math.inf.
+      delta: as for `certify`.
+    """
+    problem = public(problem)
+    algorithm.check(graph, problem)
+    horizon = require.horizon("horizon", horizon)
+    targets = require.per_agent("epsilon", epsilon, graph.agents)
+    delta = require.optional(require.fraction)("delta", delta)
+    factors = []
+    for agent, target in enumerate(targets):
+        account, _ = best_account(algorithm, problem, graph, agent, horizon)
+        factors.append(noise_factor(account, target, horizon, delta))
+    return algorithm.with_noise(factors)
+
+
+def noise_factor(
+    account: Account, epsilon: float, horizon: float, delta: float | None = None
+) -> float:
+    """The factor by which the noise scale must grow (or may shrink) for the account to cost at
+    most `epsilon`: never on the wrong side.
+    """
+    epsilon = require.positive("epsilon", epsilon)
+    delta = require.optional(require.fraction)("delta", delta)
+    now = account.cost(horizon)
+    if not math.isfinite(now.value):
+        raise ValueError(f"no amount of noise on this schedule gives a finite budget: {now.reason}")
+    return account.mechanism.factor(now.value, epsilon, delta) if now.value else 1.0
+
+
+class Planned(NamedTuple):
+    """What runs planned for different horizons cost: the largest epsilon over agents of a run
+    planned for K steps, K = horizons.
+    """
+
+    horizons: np.ndarray
+    epsilon: np.ndarray
+
+    @property
+    def peak(self) -> int:
+        """The planned horizon that costs most."""
+        return int(self.horizons[int(np.argmax(self.epsilon))])
+
+    @property
+    def slope(self) -> float:
+        """d log epsilon / d log K at the long end: below 0 the budget vanishes as longer runs are
+        planned, above 0 it grows without bound.
+        """
+        (k0, k1), (e0, e1) = self.horizons[-2:], self.epsilon[-2:]
+        return float(np.log(e1 / e0) / np.log(k1 / k0))
+
+    @property
+    def limit(self) -> float:
+        """Where that slope leads."""
+        return 0.0 if self.slope < 0 else math.inf if self.slope > 0 else float(self.epsilon[-1])
+
+
+def planned(
+    make: Callable[[int], Algorithm],
+    problem: Task,
+    graph: Graph,
+    horizons: Sequence[int],
+    *,
+    delta: float | None = None,
+) -> Planned:
+    """The budget as a function of the planned horizon, for schemes whose steps,
+    sample sizes and noise depend on it (paper P2, Remark 22).
+    """
+    lengths = list(require.each(require.count)("horizons", horizons))
+    if len(lengths) < 2 or sorted(set(lengths)) != lengths:
+        require.fail("horizons", "two or more increasing numbers", lengths)
+    costs = [max(certify(make(h), problem, graph, h, delta=delta).epsilon) for h in lengths]
+    return Planned(np.array(lengths), np.array(costs))
+
+
+def _certificate(
+    algorithm: Algorithm,
+    problem: Task,
+    graph: Graph,
+    horizon: float,
+    delta: float | None,
+    described: list[tuple[Description, Bound]],
+) -> Certificate:
+    budgets, warnings, places = [], list[str](), dict[Description, int]()
+    for agent, (description, found) in enumerate(described):
+        place = places.setdefault(description, len(places))
+        paper = None
+        if not (math.isinf(horizon) or math.isinf(problem.change)):
+            paper = algorithm.paper_epsilon(graph, agent, problem, int(horizon), delta)
+        got, account = numbers(description, horizon, delta), description.account
+        budgets.append(
+            AgentBudget(
+                agent,
+                got.epsilon,
+                account.basis,
+                str(account.pattern),
+                _dominated_by(account, found, horizon),
+                paper,
+                got.epsilon_at_delta,
+                got.rho,
+                got.reason,
+                description.assumptions,
+                got.delta,
+                description=place,
+            )
+        )
+        warnings += account.warnings(horizon)
+    if problem.frozen and algorithm.gradient_at_state:
+        warnings.append(_FROZEN)
+    if not math.isinf(horizon):
+        warnings += _dry(algorithm, problem, int(horizon))
+    elif algorithm.sampling.grows and np.isfinite(problem.counts).all():
+        warnings.append(_ends(algorithm, problem))
+    return Certificate(
+        algorithm.name,
+        horizon,
+        algorithm.mechanism,
+        tuple(budgets),
+        delta,
+        tuple(dict.fromkeys(warnings)),
+        descriptions=tuple(places),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _dominated_by(account: Account, found: Bound, horizon: float) -> str:
+    return account.dominated_by(found, horizon)
+
+
+def _checked_delta(algorithm: Algorithm, delta: float | None) -> float | None:
+    """A delta where the law reads its number at one."""
+    if algorithm.law.at_delta:
+        return algorithm.law.required(delta)
+    return require.optional(require.fraction)("delta", delta)
+
+
+_FROZEN = (
+    "NOT a guarantee for records: it takes all other gradients to be the same in both runs (paper"
+    " P3's adjacency), while this algorithm takes them at states that the record has moved; give"
+    " the problem a feature_bound instead of frozen for one that is"
+)
+
+
+def _dry(algorithm: Algorithm, problem: Task, messages: int) -> list[str]:
+    last = min(algorithm.sampling.lasts(held, problem.arrivals) for held in problem.counts.tolist())
+    return (
+        [f"the shortest stream serves {last} steps: a run ends there, before message {messages}"]
+        if last < messages
+        else []
+    )
+
+
+def _ends(algorithm: Algorithm, problem: Task) -> str:
+    """An infinite horizon on a data set that ends is a statement about another, longer data set:
+    say so where it cannot be missed.
+    """
+    fewest, most = int(problem.counts.min()), int(problem.counts.max())
+    last = algorithm.sampling.lasts(fewest, problem.arrivals)
+    # A history goes on when nothing new arrives, but its weights no longer fall.
+    if math.isinf(last):
+        last = max(0, fewest - problem.arrivals.head_start) // problem.arrivals.per_step
+    return (
+        f"these agents hold {fewest} to {most} records, which last for {last} steps: a longer run"
+        " on these very records is not covered by this number; certify its number of messages"
+        " instead"
+    )

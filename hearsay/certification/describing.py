@@ -1,0 +1,226 @@
+"""From an algorithm, a problem and a graph to descriptions: what a certificate needs, as data.
+
+The algorithm gives the coefficients (leak, step, releases), the problem the public facts (how far
+one record moves a gradient, the curvature of the loss), the sampler how often a record is used.
+What comes out knows nothing of where it came from (privacy/).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from hearsay import _validate as require
+from hearsay.base import Algorithm, noise_rates
+from hearsay.graphs import Graph
+from hearsay.privacy import float64
+from hearsay.privacy.account import Account, Assumption, Bound
+from hearsay.privacy.description import Description
+from hearsay.privacy.float64 import Float64
+from hearsay.privacy.participation import History as FromFirstUse
+from hearsay.privacy.participation import Participation
+from hearsay.privacy.recursion import Recursion
+from hearsay.privacy.recursion_account import RecursionAccount
+from hearsay.problems.losses.linear import LinearLoss
+from hearsay.problems.task import Task, public
+from hearsay.schedules import Constant
+
+_ENDLESS = Assumption(
+    "declared", "the stream never ends: every step brings each agent its new records"
+)
+_DECLARED = Assumption(
+    "declared",
+    "how far a record moves the state and the messages is as the author of the algorithm says:"
+    " nothing has checked it",
+)
+
+
+@lru_cache(maxsize=4096)
+def _cost(account: Account, horizon: float) -> Bound:
+    return account.cost(horizon)
+
+
+@lru_cache(maxsize=1024)
+def account_spent(account: Account, messages: tuple[int, ...]) -> np.ndarray:
+    """Budget used after those numbers of messages, in the account's own unit."""
+    return account.spent(messages)
+
+
+def accounts(
+    algorithm: Algorithm, problem: Task, graph: Graph, agent: int, *, endless: bool = False
+) -> tuple[Account, ...]:
+    """Every true bound we have on this agent's messages; the certificate takes the smallest.
+
+    Args:
+      endless: the stream keeps delivering new records, instead of the records at hand.
+    """
+    problem = public(problem)
+    agent = _of(graph, agent)
+    own = algorithm.own_accounts(graph, agent, problem)
+    return own if own is not None else tuple(_recursions(algorithm, problem, graph, agent, endless))
+
+
+def best_account(
+    algorithm: Algorithm, problem: Task, graph: Graph, agent: int, horizon: float
+) -> tuple[Account, Bound]:
+    """The account with the smallest bound, and that bound."""
+    problem = public(problem)
+    horizon = require.horizon("horizon", horizon)
+    known = accounts(algorithm, problem, graph, agent, endless=math.isinf(horizon))
+    return min(((a, _cost(a, horizon)) for a in known), key=lambda pair: pair[1].value)
+
+
+def describe(
+    algorithm: Algorithm, problem: Task, graph: Graph, agent: int, horizon: float
+) -> tuple[Description, Bound]:
+    """What the agent's budget over that horizon follows from, and that budget in the mechanism's
+    own number.
+    """
+    account, found = best_account(algorithm, problem, graph, agent, horizon)
+    checked = is_checked(algorithm)
+    extra = () if checked else (_DECLARED,)
+    return Description(account, extra, checked=checked), found
+
+
+def is_checked(algorithm: Algorithm) -> bool:
+    """The coefficients of this algorithm have been through the contract's checks: those of the
+    library have, in its tests.
+    """
+    return type(algorithm).__module__.partition(".")[0] == "hearsay"
+
+
+def rounded(algorithm: Algorithm, problem: Task, graph: Graph, agent: int, heard: float) -> Float64:
+    """What bounds the rounding of the agent's arithmetic in a run.
+
+    Args:
+      heard: what is heard is clipped to it (`loudest`).
+    """
+    agent = _of(graph, agent)
+    weight = graph.row_sums[agent] + graph.handed_out[agent] + graph.pushed.sum(axis=1)[agent]
+    return Float64(
+        algorithm.magnitudes(agent, graph.agents),
+        heard,
+        _reach(problem),
+        _gradient(problem),
+        problem.loss.curvature,
+        float(weight),
+        algorithm.sampling.size_law(problem.arrivals),
+        float(problem.counts[agent]),
+    )
+
+
+def loudest(algorithm: Algorithm, problem: Task, graph: Graph, messages: int) -> float:
+    """No honest agent sends a model, gradient or tracker beyond it in so many messages."""
+    reach, messages = _reach(problem), require.count("messages", messages)
+    return float64.loudest(
+        reach,
+        _gradient(problem) if gradients_bounded(problem) else reach,
+        _noise(algorithm, graph, messages),
+        algorithm.magnitudes(0, graph.agents).resolution,
+        graph.agents,
+        messages,
+    )
+
+
+def gradients_bounded(problem: Task) -> bool:
+    """A bound on gradients is known."""
+    return math.isfinite(problem.change) and problem.declared is None
+
+
+def _recursions(
+    algorithm: Algorithm, problem: Task, graph: Graph, agent: int, endless: bool
+) -> list[RecursionAccount]:
+    held, arrivals = float(problem.counts[agent]), problem.arrivals
+    endless = endless and algorithm.sampling.grows
+    shared, least = (algorithm.leak(float(graph.row_sums[agent])), algorithm.step_size), None
+    if graph.lossy and (unheard := algorithm.leak(0.0)) != shared[0]:
+        least = unheard
+    stream = (_ENDLESS,) if endless and math.isfinite(held) else ()
+    curvature, basis = (0.0, 0.0), "gradient at a public point"
+    reacts = algorithm.gradient_at_state and not problem.frozen
+    if reacts:
+        curvature = problem.loss.curvature
+        basis = f"curvature interval [{curvature[0]:.4g}, {curvature[1]:.4g}]"
+    elif algorithm.gradient_at_state:
+        basis = "gradients declared not to react to the state"
+    facts, found = problem.privacy_assumptions() + stream, list[RecursionAccount]()
+
+    def add(recursion: Recursion, pattern: Participation, norm: str, void: str = "") -> None:
+        releases = algorithm.releases(agent, recursion.curvature)
+        found.append(
+            RecursionAccount(
+                recursion,
+                releases,
+                pattern,
+                problem.dimension,
+                algorithm.law,
+                basis,
+                facts,
+                void or algorithm.uncertified,
+                norm,
+            )
+        )
+
+    if math.isfinite(problem.change) and (problem.loss.convex or not reacts):
+        exposure = algorithm.sampling.exposure(
+            problem.change, math.inf if endless else held, arrivals
+        )
+        # A change that is bounded in l1 stays one where nothing but clipping of coordinates
+        # happens to it; curvature intervals are about l2.
+        pattern = algorithm.sampling.pattern(held, arrivals)
+        add(
+            Recursion(*shared, exposure, curvature, least),
+            pattern,
+            "l2" if reacts else problem.norm,
+        )
+    if problem.loss.clip is not None and algorithm.gradient_at_state:
+        # No curvature of the data: from its first use on the record may move every later
+        # gradient by the full clip range. The regulariser is not clipped; it is the same in
+        # both runs and moves the states by its own, exactly known curvature.
+        known = problem.loss.regulariser
+        worst = Recursion(*shared, Constant(2 * problem.loss.clip), (known, known), least)
+        facts = problem.privacy_assumptions(curvature=False) + stream
+        basis = f"clip bound {problem.loss.clip:g}"
+        add(worst, FromFirstUse(), problem.norm)
+    if not found:
+        basis = "nothing"
+        none = Recursion(*shared, Constant(0.0), (0.0, 0.0))
+        reason = "no bound on the gradients is known: give the problem a clip"
+        add(none, FromFirstUse(), "l2", reason)
+    return found
+
+
+def _of(graph: Graph, agent: int) -> int:
+    agent = require.natural("agent", agent)
+    if agent >= graph.agents:
+        require.fail("agent", f"below the {graph.agents} agents of the graph", agent)
+    return agent
+
+
+def _gradient(problem: Task) -> float:
+    """No mean gradient, nor the mean of the sizes of its terms, is larger in any coordinate."""
+    if not gradients_bounded(problem):
+        return 0.0
+    loss, known = problem.loss, []
+    if loss.clip is not None:
+        known.append(loss.clip)
+    if isinstance(loss, LinearLoss):
+        known.append(loss.unclipped_change(_reach(problem)))
+    return min(known) + abs(loss.regulariser) * _reach(problem)
+
+
+def _reach(problem: Task) -> float:
+    return problem.domain.reach(problem.dimension)
+
+
+def _noise(algorithm: Algorithm, graph: Graph, messages: int) -> float:
+    """The largest scale of anybody's noise, on the message."""
+    rates = algorithm.rates(np.arange(messages), graph.agents)
+    scales = [np.max(value) for value in noise_rates(type(algorithm), rates).values()]
+    factor = max(1.0, float(np.max(rates.step)))
+    if algorithm.factors is not None:
+        diagonal, _, others = algorithm.factors.rows()
+        factor *= float(np.max(np.abs(diagonal) + others))
+    return factor * float(max(scales))

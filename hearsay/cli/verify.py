@@ -1,0 +1,46 @@
+"""`hearsay verify`: what a verifier has to say, in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hearsay.mechanisms import MECHANISMS
+from hearsay.privacy.certificate import Certificate, show_horizon
+from hearsay.privacy.verification import Verdict, verify_text
+
+# More sentences than this about one file are counted, not printed.
+_MOST = 50
+
+
+def verified(path: Path) -> tuple[list[str], bool]:
+    """(lines to print, whether every number holds)."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        return [f"{path}", f"  WRONG    a certificate must be text: {error}"], False
+    certificate, verdict = verify_text(text)
+    return [f"{path}", *_lines(certificate, verdict)], verdict.holds
+
+
+def _lines(certificate: Certificate | None, verdict: Verdict) -> list[str]:
+    lines = []
+    if certificate is not None:
+        many, law = len(certificate.budgets), MECHANISMS[certificate.mechanism]
+        lines.append(
+            f"  {certificate.algorithm}, {show_horizon(certificate.horizon)},"
+            f" {many:,} agent{'' if many == 1 else 's'}, {certificate.mechanism} {law.noun}"
+            + (", deployed" if certificate.deployed else "")
+        )
+    lines += [f"  WRONG    {text}" for text in verdict.wrong[:_MOST]]
+    if len(verdict.wrong) > _MOST:
+        lines.append(f"  WRONG    ... and {len(verdict.wrong) - _MOST:,} more")
+    if verdict.holds:
+        lines.append(
+            f"  proved   all {verdict.numbers:,} numbers follow from the descriptions in this file"
+        )
+        lines.append("  trusted  that the run was as described is its issuer's word; it declares:")
+        lines += [f"           - {text}" for text in verdict.trusted] or [
+            "           - nothing more"
+        ]
+    lines += [f"  note     {text}" for text in verdict.notes]
+    return lines

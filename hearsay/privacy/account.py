@@ -1,0 +1,175 @@
+"""What every proof of a budget answers: the account of one agent's messages.
+
+An account is data (coefficients, facts, noise: all that is in its fields) with the questions that
+a certificate, a calibration, a running total, an audit and a verifier ask of it. There are two
+kinds of proof, and each is a class of its own:
+
+    RecursionAccount   every message has its own noise (recursion_account.py, recursion.py)
+    FactorizedAccount  all messages together are one Gaussian mechanism (factorized.py)
+
+A new proof is a third class. Nobody asks which one it has.
+
+All numbers are in the unit of the account's mechanism: pure epsilon, rho or delta.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hearsay import _validate as require
+from hearsay.mechanisms import MECHANISMS, Mechanism
+from hearsay.privacy.participation import Participation
+
+if TYPE_CHECKING:
+    from hearsay.privacy.float64 import Float64
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """What a certificate rests on.
+
+    enforced: the code makes it so; derived: proved from the model; declared: the user says so.
+    """
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Bound:
+    """epsilon (or rho, or delta) over a horizon.
+
+    Args:
+      value: the bound; infinite where there is no budget.
+      summed_to: how far it was summed.
+      tail: what the bound on the rest added.
+      reason: why it is infinite, where it is.
+    """
+
+    value: float
+    summed_to: int = 0
+    tail: float = 0.0
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        require.settle(
+            self,
+            value=require.nonnegative_or_infinite,
+            summed_to=require.natural,
+            tail=require.nonnegative_or_infinite,
+        )
+
+
+class Account(ABC):
+    """What one agent's messages cost, by one proof. Accounts are frozen dataclasses."""
+
+    mechanism: Mechanism
+    basis: str
+    pattern: Participation
+    dimension: int
+    assumptions: tuple[Assumption, ...]
+
+    @abstractmethod
+    def cost(self, horizon: float) -> Bound:
+        """Of the messages 0 .. horizon-1, or of all that ever come with horizon = inf."""
+
+    @abstractmethod
+    def spent(self, messages: Sequence[int]) -> np.ndarray:
+        """Used up after those numbers of messages; it never falls with their number."""
+
+    @abstractmethod
+    def message_costs(self, horizon: int) -> np.ndarray | None:
+        """What each message costs under each pattern of uses, shape (pattern, message).
+
+        None where no such table exists, or it would be too large.
+        """
+
+    @abstractmethod
+    def dominated_by(self, found: Bound, horizon: float) -> str:
+        """What the budget is spent on, in words."""
+
+    @abstractmethod
+    def warnings(self, horizon: float) -> list[str]:
+        """What a reader of the certificate should know of these coefficients."""
+
+    @abstractmethod
+    def scaled(self, factor: float) -> Account:
+        """The same with the scale of all noise multiplied by `factor`."""
+
+    @property
+    @abstractmethod
+    def numbers(self) -> int:
+        """How many numbers with noise a message has."""
+
+    @abstractmethod
+    def rounding_errors(self, float64: Float64, messages: int) -> np.ndarray:
+        """What the arithmetic of a process shifts each message by, over the scale of its noise."""
+
+    @abstractmethod
+    def rounded(self, ideal: float, more: float, messages: int, float64: Float64) -> float:
+        """The number of so many messages with noise on a lattice.
+
+        Args:
+          ideal: that of ideal noise, finite.
+          more: their `rounding_errors`, put together as the mechanism does.
+        """
+
+    @abstractmethod
+    def limits(self, fields: Sequence[str], steps: int) -> np.ndarray:
+        """(field, message): how far each message field may move, in units of its noise."""
+
+    @abstractmethod
+    def told(self, weights: np.ndarray, step: int, fields: Sequence[str]) -> np.ndarray:
+        """How much a record tells in message `step`, or in all of them (-1), one entry per record.
+
+        Args:
+          weights: of every record in the gradient of every step, (step, record).
+          fields: the names of the message fields.
+        """
+
+    def epsilon_at_delta(self, found: Bound, horizon: float, delta: float) -> float | None:
+        """epsilon at delta, where the mechanism has one beside its pure epsilon.
+
+        Over an infinite horizon the messages from N on cost at most `tail` of pure epsilon
+        together (the certified total less what the first N cost), and composing an (epsilon, delta)
+        mechanism with a pure one adds their epsilons and leaves delta as it is.
+        """
+        if not self.mechanism.composes or not math.isfinite(found.value):
+            return None
+        endless = math.isinf(horizon)
+        steps = found.summed_to if endless else int(horizon)
+        # Over an infinite horizon the table below holds only what is spent by step N; for a pattern
+        # that may start later that proves nothing.
+        each = None
+        if steps > 0 and not (endless and not self.pattern.every):
+            each = self.message_costs(steps)
+        if each is None:
+            return found.value
+        tail = max(0.0, found.value - float(each.sum(axis=1).max())) if endless else 0.0
+        composed = self.mechanism.composed(each, delta)
+        return found.value if composed is None else min(found.value, composed + tail)
+
+
+def most_messages(affordable: Callable[[int], bool], most: int) -> int:
+    """The largest number of messages up to `most` that is affordable, 0 included.
+
+    Args:
+      affordable: whether so many messages are; what is spent never falls with their number.
+      most: where to stop.
+    """
+    low, high = 0, require.natural("most", most) + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if affordable(middle) else (low, middle)
+    return low
+
+
+def law_of(value: Any) -> Mechanism:
+    """A mechanism, from itself or from its name."""
+    return MECHANISMS[require.one_of("mechanism", getattr(value, "name", value), MECHANISMS)]

@@ -1,0 +1,181 @@
+"""What a certificate needs, as data, and the numbers that follow from it.
+
+A description is all that one agent's budget is computed from: the coefficients of the algorithm
+(leak, step, what each message shows), the public facts of the task (how far one record moves a
+gradient, the curvature of the loss, how often a record is used, how many numbers a message has),
+the noise, whom the budget protects against, and what it rests on. No record is in it, and nothing
+that runs: whoever has the description can compute every number of the certificate again
+(verification.py).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from hearsay import _validate as require
+from hearsay.privacy.account import Account, Assumption, Bound
+from hearsay.privacy.float64 import Float64
+
+# Converting a budget to epsilon takes a millisecond: longer runs convert every so many messages and
+# round up in between.
+_EXACT = 2000
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """Whom a budget protects against.
+
+    Args:
+      sees: what of a run is known to it.
+      others: how the other agents behave: "arbitrary", whatever they like.
+    """
+
+    sees: str = "every message of every agent"
+    others: str = "arbitrary"
+
+    def __post_init__(self) -> None:
+        require.one_of("sees", self.sees, ["every message of every agent"])
+        require.one_of("others", self.others, ["arbitrary"])
+
+    def __str__(self) -> str:
+        return f"sees {self.sees}; the other agents may behave arbitrarily"
+
+
+@dataclass(frozen=True)
+class Adjacency:
+    """Which two data sets a budget makes hard to tell apart.
+
+    Args:
+      relation: "replace": one record of one agent is replaced by any other admissible record.
+    """
+
+    relation: str = "replace"
+
+    def __post_init__(self) -> None:
+        require.one_of("relation", self.relation, ["replace"])
+
+    def __str__(self) -> str:
+        return (
+            "two data sets of one agent that differ in one record (replaced by any other"
+            " admissible record)"
+        )
+
+
+@dataclass(frozen=True)
+class Description:
+    """What one agent's budget follows from.
+
+    Args:
+      account: the coefficients, facts, noise and participation, with the proof that uses them.
+      further: what it rests on beside the account's own assumptions.
+      checked: the algorithm's coefficients have been through the contract's checks; otherwise they
+        are its author's word.
+      float64: what bounds the rounding of a deployed run; None: noise and arithmetic are ideal.
+      adversary: whom the budget protects against.
+      adjacency: what it protects.
+    """
+
+    account: Account
+    further: tuple[Assumption, ...] = ()
+    checked: bool = True
+    float64: Float64 | None = None
+    adversary: Adversary = Adversary()
+    adjacency: Adjacency = Adjacency()
+
+    def __post_init__(self) -> None:
+        require.settle(self, checked=require.flag)
+
+    @property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """What all of it rests on."""
+        return (*self.account.assumptions, *self.further)
+
+
+class Numbers(NamedTuple):
+    """The numbers of an agent's budget, as the fields of AgentBudget."""
+
+    epsilon: float
+    rho: float | None = None
+    delta: float | None = None
+    epsilon_at_delta: float | None = None
+    reason: str = ""
+
+
+def numbers(description: Description, horizon: float, delta: float | None) -> Numbers:
+    """What a certificate over that horizon says of an agent.
+
+    Args:
+      description: of the agent.
+      horizon: the number of messages, or inf.
+      delta: of the certificate: Gaussian noise needs one, Laplace noise may have one.
+    """
+    horizon = require.horizon("horizon", horizon)
+    return _numbers(description, horizon, require.optional(require.fraction)("delta", delta))
+
+
+@lru_cache(maxsize=4096)
+def _numbers(description: Description, horizon: float, delta: float | None) -> Numbers:
+    account, law = description.account, description.account.mechanism
+    found = account.cost(horizon)
+    read = law.budget(found.value, delta)
+    at_delta = None if delta is None else account.epsilon_at_delta(found, horizon, delta)
+    reason = found.reason or read.reason
+    ideal = Numbers(read.epsilon, read.rho, read.delta, at_delta, reason)
+    if description.float64 is None or horizon == 0 or reason or not math.isfinite(read.epsilon):
+        return ideal
+    if math.isinf(horizon):
+        require.fail("horizon", "a number of messages for a deployed run", horizon)
+    return _deployed(description, ideal, found, int(horizon), delta)
+
+
+def _deployed(
+    description: Description, ideal: Numbers, found: Bound, messages: int, delta: float | None
+) -> Numbers:
+    """The same with what the lattice and the arithmetic cost."""
+    account, law, float64 = description.account, description.account.mechanism, description.float64
+    assert float64 is not None
+    more = account.rounding_errors(float64, messages)
+    number = _rounded(description, found.value, float(law.together(more)), messages)
+    read = law.budget(number, delta, messages * account.numbers)
+    at_delta = ideal.epsilon_at_delta
+    if at_delta is not None and delta is not None:
+        each = account.message_costs(messages)
+        composed = None
+        if each is not None:
+            composed = law.composed(each + more[None, :], delta, account.numbers)
+        at_delta = read.epsilon if composed is None else min(read.epsilon, composed)
+    return Numbers(read.epsilon, read.rho, read.delta, at_delta, read.reason)
+
+
+def spending(description: Description, messages: int, delta: float | None) -> np.ndarray:
+    """What an agent of a deployed run has spent after each message, in the unit of its mechanism.
+
+    Never less than the truth, never falling.
+    """
+    messages = require.natural("messages", messages)
+    delta = require.optional(require.fraction)("delta", delta)
+    account, law = description.account, description.account.mechanism
+    require.instance("float64", description.float64, Float64, "given for a deployed run")
+    assert description.float64 is not None
+    counts = np.arange(1, messages + 1)
+    ideal = account.spent(counts.tolist())
+    total = law.cumulative(account.rounding_errors(description.float64, messages))
+    every = -(-messages // _EXACT)
+    marks = np.unique(np.append(counts[every - 1 :: every], messages)) if messages else counts
+    spent = []
+    for m in marks.tolist():
+        number = _rounded(description, float(ideal[m - 1]), float(total[m - 1]), m)
+        spent.append(law.epsilon(number, delta, m * account.numbers))
+    return np.maximum.accumulate(np.array(spent))[np.searchsorted(marks, counts)]
+
+
+def _rounded(description: Description, ideal: float, more: float, messages: int) -> float:
+    assert description.float64 is not None
+    if not (math.isfinite(ideal) and math.isfinite(more)):
+        return math.inf
+    return description.account.rounded(ideal, more, messages, description.float64)

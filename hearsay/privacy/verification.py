@@ -1,0 +1,174 @@
+"""Is a certificate what its description costs?
+
+Every number of every agent (epsilon, rho, delta, epsilon at delta) is computed again from the
+description that its budget names, with the same code that made it, rounding of a deployed run
+included, and nothing else: no data, no algorithm, no network. What is proved is that the numbers
+follow from the description. That the run was as described is the word of whoever made it.
+
+A claim is refused where it is lower than its cost by more than `TOLERANCE`. That is a tenth of the
+margin by which every number was rounded up (`OUTWARD`), so that what is accepted is still a bound:
+machines differ in the last digits of a power or a sum, never by so much. A claim that is higher
+than its cost is true, and said. `paper_epsilon` is no guarantee and is left alone; what records
+spent in other runs (`lifetime`) is only checked for being possible.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from hearsay.privacy.certificate import AgentBudget, Certificate, show_horizon
+from hearsay.privacy.description import Description, numbers
+
+TOLERANCE = 1e-10
+_NUMBERS = ("epsilon", "rho", "delta", "epsilon_at_delta")
+
+
+class Verdict(NamedTuple):
+    """What a verifier has to say of a certificate.
+
+    Args:
+      wrong: what does not hold, one sentence each; empty: every number holds.
+      notes: what holds and should be known.
+      trusted: what is taken on trust: assumptions that are declared.
+      numbers: how many numbers were computed again.
+    """
+
+    wrong: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    trusted: tuple[str, ...] = ()
+    numbers: int = 0
+
+    @property
+    def holds(self) -> bool:
+        """Every number is at least what it costs."""
+        return not self.wrong
+
+
+def verify_text(text: str) -> tuple[Certificate | None, Verdict]:
+    """The certificate in a file and what is to be said of it; None where it is damaged."""
+    try:
+        certificate = Certificate.from_json(text)
+    except (ValueError, TypeError) as error:
+        return None, Verdict((str(error),))
+    return certificate, verify(certificate)
+
+
+def verify(certificate: Certificate) -> Verdict:
+    """Compute every number of a certificate again."""
+    wrong = [*_shape(certificate)]
+    notes, count, above = list[str](), 0, dict[str, list[int]]()
+    for budget in certificate.budgets:
+        who = f"agent {budget.agent}"
+        wrong += [f"{who}: {text}" for text in _lifetime(budget, certificate.delta)]
+        if budget.description is None:
+            continue
+        description = certificate.descriptions[budget.description]
+        wrong += [f"{who}: {text}" for text in _words(certificate, budget, description)]
+        try:
+            found = numbers(description, certificate.horizon, certificate.delta)
+        except (
+            ValueError,
+            TypeError,
+            ArithmeticError,
+            MemoryError,
+            np.linalg.LinAlgError,
+        ) as error:
+            wrong.append(f"{who}: its budget cannot be computed from its description: {error}")
+            continue
+        for name in _NUMBERS:
+            text, higher = _compared(name, getattr(budget, name), getattr(found, name))
+            wrong += [f"{who}: {text}"] if text else []
+            count += getattr(found, name) is not None
+            if higher:
+                above.setdefault(name, []).append(budget.agent)
+    for name, agents in above.items():
+        notes.append(f"{certificate.who(agents)}: {name} is claimed above its cost, which is true")
+    if any(b.paper_epsilon is not None for b in certificate.budgets):
+        notes.append("paper_epsilon is the paper's own formula and no guarantee: not verified")
+    if any(b.lifetime is not None for b in certificate.budgets):
+        notes.append("what records spent in other runs is not in this file: not verified")
+    return Verdict(tuple(wrong), tuple(notes), tuple(_trusted(certificate)), count)
+
+
+def _shape(certificate: Certificate) -> Iterator[str]:
+    """What the file as a whole must be."""
+    budgets = certificate.budgets
+    if not budgets:
+        yield "budgets must not be empty: nobody's budget is stated"
+    agents = [b.agent for b in budgets]
+    if any(a >= b for a, b in pairwise(agents)):
+        yield f"agents must be in increasing order, each once, got {agents[:20]}"
+    without = [b.agent for b in budgets if b.description is None]
+    if without:
+        yield (
+            f"{certificate.who(without)}: without a description a budget cannot be recomputed"
+            " (earlier versions wrote none)"
+        )
+    named = {b.description for b in budgets}
+    unused = [i for i in range(len(certificate.descriptions)) if i not in named]
+    if unused:
+        yield f"descriptions must be named by a budget, and {unused[:20]} are not: a budget is gone"
+
+
+def _words(
+    certificate: Certificate, budget: AgentBudget, description: Description
+) -> Iterator[str]:
+    """What a budget says of its description."""
+    account = description.account
+    said = {
+        "mechanism": (certificate.mechanism, account.mechanism.name),
+        "pattern": (budget.pattern, str(account.pattern)),
+        "basis": (budget.basis, account.basis),
+        "assumptions": (budget.assumptions, description.assumptions),
+    }
+    for name, (claimed, described) in said.items():
+        if claimed != described:
+            yield f"{name} must be as described, {described!r:.200}, got {claimed!r:.200}"
+    ideal = description.float64 is None
+    if certificate.deployed and ideal and certificate.horizon > 0:
+        yield "a deployed run must describe its arithmetic (float64), and this one does not"
+    if not ideal and math.isinf(certificate.horizon):
+        yield f"a deployed run must be finite, got {show_horizon(certificate.horizon)}"
+
+
+def _compared(name: str, claimed: float | None, cost: float | None) -> tuple[str, bool]:
+    """(what is wrong with a claim, whether it is above its cost)."""
+    if claimed is None and cost is None:
+        return "", False
+    if claimed is None:
+        return f"{name} must be stated, it is {cost!r}", False
+    if cost is None:
+        return f"{name} must be left out: nothing in the description gives one", False
+    if claimed < cost * (1 - TOLERANCE):
+        return f"{name} must be at least {cost!r}, which is what it costs, got {claimed!r}", False
+    return "", claimed > cost * (1 + TOLERANCE)
+
+
+def _lifetime(budget: AgentBudget, delta: float | None) -> Iterator[str]:
+    """What cannot be, whatever other runs there were."""
+    known = budget.lifetime
+    if known is None:
+        return
+    if known.before > known.total:
+        yield f"lifetime.before must be at most the total of {known.total!r}, got {known.before!r}"
+    if known.total < budget.epsilon:
+        yield f"lifetime.total must be at least this run's {budget.epsilon!r}, got {known.total!r}"
+    own = budget.delta if budget.delta is not None else delta if budget.rho is not None else 0.0
+    if math.isfinite(known.total) and known.delta < (own or 0.0):
+        yield f"lifetime.delta must be at least this run's {own!r}, got {known.delta!r}"
+    if not known.runs and known.before > 0:
+        yield f"lifetime.before must be 0 where there was no other run, got {known.before!r}"
+
+
+def _trusted(certificate: Certificate) -> Iterator[str]:
+    """What no computation shows."""
+    shared = certificate.shared_assumptions()
+    for assumption, agents in shared:
+        if assumption.kind == "declared":
+            whose = "" if len(agents) == len(certificate.budgets) else certificate.who(agents)
+            yield assumption.text + (f" ({whose})" if whose else "")
