@@ -20,6 +20,8 @@ HEAVY = {
     "safetensors",
     "cryptography",
     "matplotlib",
+    "jinja2",
+    "tomlkit",
     "typer",
     "rich",
     "sklearn",
@@ -114,8 +116,9 @@ def test_only_the_network_commands_use_deploy():
     assert outside == {"hearsay.cli.network"}
 
 
-def test_only_the_report_package_imports_matplotlib():
-    users = files_that_import("matplotlib")
+@pytest.mark.parametrize("library", ["matplotlib", "jinja2", "markupsafe"])
+def test_only_the_report_package_imports_what_draws_and_marks_up(library):
+    users = files_that_import(library)
     assert users
     assert all(inside(name, "hearsay.report") for name in users)
 

@@ -72,7 +72,7 @@ def run_audit(
 
 
 def _noise(found: Any) -> None:
-    from hearsay.report.noise import noise_rows, noise_words
+    from hearsay.report.audit_noise import noise_rows, noise_words
 
     if found.noise is None:
         return

@@ -198,7 +198,7 @@ def compare(config: Any, algorithms: list[str], out: Out = None) -> None:
             f"compare needs two or more different algorithms, got {' '.join(algorithms)}"
         )
     from hearsay.certification import unit
-    from hearsay.report.run import comparison_report
+    from hearsay.report.comparison import comparison_report
     from hearsay.simulation.metrics import Reference
     from hearsay.simulation.simulating import simulate
 

@@ -1,5 +1,5 @@
-"""The report of an audit: the noise beside the one that is claimed, how near a search came to every
-bound, lower bounds against certificates, and what none of it shows.
+"""The report of an audit (templates/audit.html): the noise beside the one that is claimed, how
+near a search came to every bound, lower bounds against certificates, and what none of it shows.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from hearsay._files import write_atomically
 from hearsay._version import VERSION
 from hearsay.audit.distinguish import AgentAudit, Claim
 from hearsay.audit.one_run import OneRun
-from hearsay.report.noise import noise_csv, noise_section
+from hearsay.report.audit_noise import noise_csv, noise_section
 from hearsay.report.numbers import count, quantity, who
-from hearsay.report.page import Html, notice, page, picture, section, table, tag
-from hearsay.report.style import SOFT, axes_or_new, line_style, new_figure, styled
+from hearsay.report.page import Picture, Table, picture, write
+from hearsay.report.plot_style import SOFT, axes_or_new, line_style, new_figure, styled
 
 if TYPE_CHECKING:
     from hearsay.audit.whole import Audit, Searched
@@ -46,35 +46,34 @@ def audit_report(audit: Audit, algorithm: Algorithm, problem: Problem, folder: s
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    title = f"Audit of {algorithm.name}, {problem.name}"
-    about = (
-        f"{count(audit.steps, 'message')}, {algorithm.mechanism} noise,"
-        f" {count(len(audit.agents), 'agent')}"
-    )
-    header = tag(
-        "header",
-        tag("p", "hearsay · Audit", class_="kicker"),
-        tag("h1", title),
-        tag("p", about, class_="sub"),
-    )
-    parts = [header, _lead(audit)]
-    parts += [
-        section(_TITLES[part], tag("p", f"Not done: {why}.")) for part, why in audit.skipped.items()
-    ]
-    if audit.noise is not None:
-        parts.append(noise_section(audit.noise))
-        write_atomically(folder / NOISE, noise_csv(audit.noise).encode())
-    if audit.searched:
-        parts.append(_search_section(audit.searched))
-    if audit.found:
-        parts += _runs_sections(audit.found, folder)
-    parts.append(tag("footer", f"Written by hearsay {VERSION}."))
+    drawn = _tightest(audit.found)
     write_atomically(folder / CSV, to_csv(audit.found).encode())
     write_atomically(
         folder / JSON, (json.dumps(as_data(audit, algorithm, problem), indent=1) + "\n").encode()
     )
-    write_atomically(folder / NAME, page(f"{title} · hearsay", *parts))
-    return folder / NAME
+    if audit.noise is not None:
+        write_atomically(folder / NOISE, noise_csv(audit.noise).encode())
+    if drawn is not None:
+        write_atomically(folder / CURVE, _curve_csv(drawn).encode())
+    return write(
+        folder / NAME,
+        "audit.html",
+        title=f"Audit of {algorithm.name}, {problem.name}",
+        about=(
+            f"{count(audit.steps, 'message')}, {algorithm.mechanism} noise,"
+            f" {count(len(audit.agents), 'agent')}"
+        ),
+        failures=verdicts(audit),
+        holds=audit.holds,
+        unfinished="; ".join(
+            f"{part}: {who(agents, max(agents) + 2)}" for part, agents in audit.missing.items()
+        ),
+        skipped=[(_TITLES[part], why) for part, why in audit.skipped.items()],
+        noise=None if audit.noise is None else noise_section(audit.noise),
+        search=_search_section(audit.searched) if audit.searched else None,
+        runs=_runs_section(audit.found) if audit.found else None,
+        trade_off=None if drawn is None else _trade_off_picture(drawn),
+    )
 
 
 # What it means, in sentences; the terminal prints the same.
@@ -155,35 +154,7 @@ def _together(found: Sequence[AgentAudit | OneRun]) -> dict[str, list[int]]:
 # Sections.
 
 
-def _lead(audit: Audit) -> Html:
-    alarm = (
-        [notice("alert", *(tag("p", line) for line in verdicts(audit)))] if not audit.holds else []
-    )
-    if audit.missing:
-        left = "; ".join(
-            f"{part}: {who(agents, max(agents) + 2)}" for part, agents in audit.missing.items()
-        )
-        alarm.append(
-            notice(
-                "note",
-                tag("p", f"This audit was interrupted and is PARTIAL. Not finished: {left}."),
-            )
-        )
-    text = (
-        "Three attacks, each of which sees what the others cannot: the noise is taken out of the"
-        " messages and tested; records and transcripts are searched for the worst case; thousands"
-        " of runs are told apart."
-    )
-    end = (
-        "Nothing failed. An audit can disprove a certificate, never prove it: that is what the"
-        " proofs are for."
-        if audit.holds
-        else ""
-    )
-    return Html("".join(alarm) + tag("p", f"{text} {end}".strip()))
-
-
-def _search_section(searched: Sequence[Searched]) -> Html:
+def _search_section(searched: Sequence[Searched]) -> dict[str, object]:
     header = [
         "agent",
         "whole budget reached",
@@ -192,11 +163,11 @@ def _search_section(searched: Sequence[Searched]) -> Html:
         "searched",
         "verdict",
     ]
-    return section(
-        _TITLES["search"],
-        tag("p", search_words(searched)),
-        table("Shares of the certified bounds that were reached", header, search_rows(searched)),
-    )
+    caption = "Shares of the certified bounds that were reached"
+    return {
+        "words": search_words(searched),
+        "table": Table(caption, header, search_rows(searched)),
+    }
 
 
 def search_rows(searched: Sequence[Searched]) -> list[list[object]]:
@@ -212,27 +183,24 @@ def search_rows(searched: Sequence[Searched]) -> list[list[object]]:
     ]
 
 
-def _runs_sections(found: Sequence[AgentAudit | OneRun], folder: Path) -> list[Html]:
-    words = [tag("p", line) for line in runs_words(found)]
-    parts = [
-        section(_TITLES["runs"], _how(found), *words, table(_caption(found), _HEADER, rows(found)))
-    ]
-    drawn = _tightest(found)
-    if drawn is not None:
-        figure, ax = new_figure(4.6, 3.6)
-        trade_off(drawn, ax)
-        shown = (
-            f"Agent {drawn.agent}: the errors of the best test between two data sets that differ in"
-            " one record. No test may come below the dashed line."
-        )
-        parts.append(
-            section(
-                "What the certificate allows, and what was reached",
-                picture("errors", figure, shown, shown),
-            )
-        )
-        write_atomically(folder / CURVE, _curve_csv(drawn).encode())
-    return parts
+def _runs_section(found: Sequence[AgentAudit | OneRun]) -> dict[str, object]:
+    sure = 100 * (1 - sum(1 - one.confidence for one in found))
+    caption = f"All lower bounds together hold with {sure:.4g} % confidence"
+    return {
+        "count": sum(one.runs for one in found if isinstance(one, AgentAudit)),
+        "words": runs_words(found),
+        "table": Table(caption, _HEADER, rows(found)),
+    }
+
+
+def _trade_off_picture(drawn: AgentAudit) -> Picture:
+    figure, ax = new_figure(4.6, 3.6)
+    trade_off(drawn, ax)
+    shown = (
+        f"Agent {drawn.agent}: the errors of the best test between two data sets that differ in"
+        " one record. No test may come below the dashed line."
+    )
+    return picture("errors", figure, shown)
 
 
 def trade_off(audit: AgentAudit, ax: Axes | None = None) -> Axes:
@@ -308,29 +276,6 @@ def _tightest(found: Sequence[AgentAudit | OneRun]) -> AgentAudit | None:
     return max(
         curves, key=lambda one: one.lower / one.certified if one.certified else 0.0, default=None
     )
-
-
-def _caption(found: Sequence[AgentAudit | OneRun]) -> str:
-    sure = 100 * (1 - sum(1 - one.confidence for one in found))
-    return f"All lower bounds together hold with {sure:.4g} % confidence"
-
-
-def _how(found: Sequence[AgentAudit | OneRun]) -> Html:
-    runs = sum(one.runs for one in found if isinstance(one, AgentAudit))
-    how = (
-        f"The network was run {runs:,} times on two data sets that differ in one record, and the"
-        " best test there is said which it was. "
-        if runs
-        else (
-            "The network was run once with records that were swapped or not by a coin, and the"
-            " messages were used to guess the coins. "
-        )
-    )
-    note = (
-        "A lower bound below the certificate disproves nothing; it shows how much of the"
-        " certificate this attack reaches, and a better one may reach more."
-    )
-    return tag("p", how + note)
 
 
 # Files.

@@ -26,7 +26,7 @@ from hearsay.audit.residuals import Residuals, residuals
 from hearsay.problems import Ball, Squared
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Arrivals
-from hearsay.report.noise import noise_words
+from hearsay.report.audit_noise import noise_words
 from hearsay.simulation import keys
 
 AGENTS, HELD, STEPS, LEVEL = 3, 8, 4, 1e-3

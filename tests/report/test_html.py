@@ -5,19 +5,23 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
-from html import escape, unescape
+from html import unescape
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from markupsafe import escape
 
 import hearsay as hs
 from hearsay.base import Finding
 from hearsay.privacy.certificate import FLOATING, NOT_COVERED, AgentBudget, Certificate, show
 from hearsay.privacy.recursion import Assumption
-from hearsay.report import guarantee, numbers
-from hearsay.report.run import comparison_report, run_report
-from hearsay.report.style import new_figure
+from hearsay.report import numbers
+from hearsay.report.certificate import certificate_section
+from hearsay.report.comparison import comparison_report
+from hearsay.report.page import render
+from hearsay.report.plot_style import new_figure
+from hearsay.report.run import run_report
 
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 
@@ -207,7 +211,8 @@ def test_a_page_says_what_the_text_says():
         names=("alice", "bob"),
     )
     for this in (cert, replace(cert, deployed=True)):
-        page = unescape(re.sub(r"<[^>]*>", "|", guarantee.certificate(this)))
+        markup = render("certificate.html", certificate=certificate_section(this))
+        page = unescape(re.sub(r"<[^>]*>", "|", markup))
         for part in ("|delta|", "|0.1250|", "|0.2500|", "|alice|", "|bob|", "(agent alice)"):
             assert part in page
         assert (FLOATING in page) == (not this.deployed) == (FLOATING[2:20] in str(this))
