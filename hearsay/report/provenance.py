@@ -1,5 +1,5 @@
 """The configuration of a run, and what it takes to run it again: two sections of a page
-(templates/provenance.html).
+(templates/configuration.html and reproduction.html).
 """
 
 from __future__ import annotations
