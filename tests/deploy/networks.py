@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from hearsay.config import _toml
+from hearsay.config import toml_item
 from hearsay.deploy.agent import Agent
 from hearsay.deploy.plan import planned
 from hearsay.deploy.settings import Network, load
@@ -102,7 +102,7 @@ def write(
 
 
 def _keys(values: Mapping[str, Any]) -> list[str]:
-    return [f"{key} = {_toml(value)}" for key, value in values.items()]
+    return [f"{key} = {toml_item(value).as_string()}" for key, value in values.items()]
 
 
 def wait_for(condition: Callable[[], Any], what: str = "it did not happen") -> Any:
