@@ -10,5 +10,6 @@ page.py        a template filled in, escaped, written; tables and pictures for i
 numbers.py     how numbers are written
 templates/     what the pages say and how they are marked up; report.css how they look
 run.py, comparison.py, attack.py, audit.py, deployed.py
-               a page each; certificate.py and provenance.py are sections of several
+               a page each; certificate.py and provenance.py are sections of several,
+               audit_findings.py and audit_noise.py are what an audit says
 """

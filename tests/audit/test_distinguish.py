@@ -28,7 +28,8 @@ from hearsay.audit.whole import Audit, Searched, audit
 from hearsay.problems import Ball, Squared
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Arrivals
-from hearsay.report.audit import audit_report, runs_words, verdicts
+from hearsay.report.audit import audit_report
+from hearsay.report.audit_findings import runs_words, verdicts
 
 AGENTS, HELD = 3, 12
 GRAPH = hs.graphs.ring(AGENTS, weight=0.3)
