@@ -18,7 +18,7 @@ import typer
 
 from hearsay.cli import folders, network
 from hearsay.cli.folders import claim, interrupted, require_writable
-from hearsay.cli.options import configurable, word
+from hearsay.cli.options import NAMES, configurable, word
 from hearsay.cli.screen import (
     algorithm_line,
     attack_table,
@@ -55,7 +55,7 @@ Flag = typer.Option
 
 
 @app.command()
-@configurable("algorithm")
+@configurable()
 def run(
     config: Any,
     budget: Annotated[
@@ -103,7 +103,7 @@ def run(
 
 
 @app.command()
-@configurable("algorithm", without=("steps", "seeds"))
+@configurable("steps", "seeds")
 def certify(
     config: Any,
     horizon: Annotated[str, typer.Option(help="Number of messages, or inf.")] = "inf",
@@ -133,7 +133,7 @@ def certify(
 
 
 @app.command()
-@configurable("algorithm", without=("steps", "seeds"))
+@configurable("steps", "seeds")
 def plan(
     config: Any,
     horizon: Annotated[str, typer.Option(help="Number of messages, or inf.")] = "inf",
@@ -188,8 +188,12 @@ def plan(
 
 
 @app.command()
-@configurable("algorithms")
-def compare(config: Any, algorithms: list[str], out: Out = None) -> None:
+@configurable("algorithm")
+def compare(
+    algorithms: Annotated[list[str], typer.Argument(help=f"Two or more of {NAMES}.")],
+    config: Any,
+    out: Out = None,
+) -> None:
     """Run several algorithms on one problem and graph, at the same --noise or the same --epsilon,
     and compare them in one report.
     """
@@ -238,7 +242,7 @@ def compare(config: Any, algorithms: list[str], out: Out = None) -> None:
 
 
 @app.command()
-@configurable("algorithm", without=("seeds",))
+@configurable("seeds")
 def attack(
     config: Any,
     levels: Annotated[
@@ -297,7 +301,7 @@ def attack(
 
 
 @app.command()
-@configurable("algorithm", without=("seeds",))
+@configurable("seeds")
 def audit(
     config: Any,
     runs: Annotated[
