@@ -16,7 +16,6 @@ needs no change here. An unknown key is an error that names the nearest known on
 from __future__ import annotations
 
 import inspect
-import json
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -240,25 +239,32 @@ def _call(table: str, function: Callable[..., Any], keys: Mapping[str, Any]) -> 
 
 def dump(config: Config) -> str:
     """The configuration as TOML, so that `hearsay run --config` repeats the run."""
-    lines = []
+    import tomlkit
+
+    found = tomlkit.document()
     for table in fields(config):
-        lines.append(f"[{table.name}]")
-        lines += [f"{key} = {_toml(value)}" for key, value in getattr(config, table.name).items()]
-        lines.append("")
-    return "\n".join(lines)
+        written = tomlkit.table()
+        for key, value in getattr(config, table.name).items():
+            written.append(key, toml_item(value))
+        found.append(table.name, written)
+    return found.as_string()
 
 
-def _toml(value: Any) -> str:
+def toml_item(value: Any) -> Any:
+    """A value of a configuration as tomlkit writes it, on one line; schedules as their fields."""
+    import tomlkit
+
     if isinstance(value, Schedule):
-        return _toml(value.to_dict())
+        value = value.to_dict()
     if hasattr(value, "tolist"):  # a NumPy number, or an array of them
         value = value.tolist()
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (int, float)):
-        return repr(value)
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_toml(v) for v in value) + "]"
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items()) + "}"
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+        table = tomlkit.inline_table()
+        for key, inner in value.items():
+            table.append(key, toml_item(inner))
+        return table
+    if isinstance(value, (list, tuple)):
+        array = tomlkit.array()
+        array.extend(map(toml_item, value))
+        return array
+    return tomlkit.item(value if isinstance(value, (bool, int, float)) else str(value))

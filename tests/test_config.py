@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -187,6 +189,48 @@ CONFIGS = {
 @pytest.mark.parametrize("name", CONFIGS)
 def test_dump_and_load_round_trip(tmp_path, name):
     assert load(write(tmp_path, dump(CONFIGS[name]))) == CONFIGS[name]
+
+
+def test_what_was_written_is_written_again_byte_for_byte(tmp_path):
+    """Configurations lie in users' folders and under version control: nothing about how they are
+    written may move.
+    """
+    config = Config(
+        problem={"data": 'a"b\\c\n\t\x7f\x1b é', "standardize": True},
+        graph={"edges": [[0, 1, 0.3], (1, 2, 1e-5)]},
+        algorithm={
+            "noise": hs.PowerLaw(1.0, 0.1),
+            "step": [hs.Constant(2.0), hs.Constant(3.0)],
+            "coupling": np.float64(0.1),
+            "levels": np.arange(3),
+            "clip": math.inf,
+        },
+        privacy={"delta": 1e-300},
+        run={"steps": 10**18, "seeds": [1, 2]},
+    )
+    text = r"""[problem]
+data = "a\"b\\c\n\t\u007f\u001b é"
+standardize = true
+
+[graph]
+edges = [[0, 1, 0.3], [1, 2, 1e-05]]
+
+[algorithm]
+noise = {kind = "PowerLaw", scale = 1.0, exponent = 0.1, shift = 1.0}
+step = [{kind = "Constant", value = 2.0}, {kind = "Constant", value = 3.0}]
+coupling = 0.1
+levels = [0, 1, 2]
+clip = inf
+
+[privacy]
+delta = 1e-300
+
+[run]
+steps = 1000000000000000000
+seeds = [1, 2]
+"""
+    assert dump(config) == text
+    assert dump(load(write(tmp_path, dump(config)))) == dump(config)
 
 
 def test_a_dumped_configuration_builds_the_same_things(tmp_path):

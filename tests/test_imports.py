@@ -20,6 +20,8 @@ HEAVY = {
     "safetensors",
     "cryptography",
     "matplotlib",
+    "jinja2",
+    "tomlkit",
     "typer",
     "rich",
     "sklearn",
@@ -111,11 +113,15 @@ def test_the_network_libraries_stay_in_deploy():
 
 def test_only_the_network_commands_use_deploy():
     outside = {m for m in files_that_import("hearsay.deploy") if not inside(m, "hearsay.deploy")}
-    assert outside == {"hearsay.cli.network"}
+    # The page of a deployed run names the type of what it draws, and imports nothing of it.
+    assert outside == {"hearsay.cli.network", "hearsay.report.deployed"}
+    page = imported(ROOT / "report" / "deployed.py", everywhere=False)
+    assert not any(inside(name, "hearsay.deploy") for name in page)
 
 
-def test_only_the_report_package_imports_matplotlib():
-    users = files_that_import("matplotlib")
+@pytest.mark.parametrize("library", ["matplotlib", "jinja2", "markupsafe"])
+def test_only_the_report_package_imports_what_draws_and_marks_up(library):
+    users = files_that_import(library)
     assert users
     assert all(inside(name, "hearsay.report") for name in users)
 

@@ -35,7 +35,8 @@ def run_audit(
     0, 4 (something failed) or 130 (interrupted).
     """
     from hearsay.audit.whole import audit
-    from hearsay.report.audit import audit_report, verdicts
+    from hearsay.report.audit import audit_report
+    from hearsay.report.audit_findings import verdicts
 
     algorithm, problem, graph = built
     with progress_bar() as show:
@@ -72,7 +73,7 @@ def run_audit(
 
 
 def _noise(found: Any) -> None:
-    from hearsay.report.noise import noise_rows, noise_words
+    from hearsay.report.audit_noise import noise_rows, noise_words
 
     if found.noise is None:
         return
@@ -86,7 +87,7 @@ def _noise(found: Any) -> None:
 
 
 def _search(found: Any) -> None:
-    from hearsay.report.audit import search_rows, search_words
+    from hearsay.report.audit_findings import search_rows, search_words
 
     if found.searched:
         header = (
@@ -102,7 +103,7 @@ def _search(found: Any) -> None:
 
 
 def _runs(found: Any, name: str) -> None:
-    from hearsay.report.audit import rows, runs_words
+    from hearsay.report.audit_findings import rows, runs_words
 
     if not found.found:
         return

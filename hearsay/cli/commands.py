@@ -19,7 +19,7 @@ import typer
 
 from hearsay.cli import folders, network
 from hearsay.cli.folders import claim, interrupted, require_writable
-from hearsay.cli.options import configurable, word
+from hearsay.cli.options import NAMES, configurable, word
 from hearsay.cli.screen import (
     algorithm_line,
     attack_table,
@@ -56,7 +56,7 @@ Flag = typer.Option
 
 
 @app.command()
-@configurable("algorithm")
+@configurable()
 def run(
     config: Any,
     budget: Annotated[
@@ -104,7 +104,7 @@ def run(
 
 
 @app.command()
-@configurable("algorithm", without=("steps", "seeds"))
+@configurable("steps", "seeds")
 def certify(
     config: Any,
     horizon: Annotated[str, typer.Option(help="Number of messages, or inf.")] = "inf",
@@ -156,7 +156,7 @@ def verify(
 
 
 @app.command()
-@configurable("algorithm", without=("steps", "seeds"))
+@configurable("steps", "seeds")
 def plan(
     config: Any,
     horizon: Annotated[str, typer.Option(help="Number of messages, or inf.")] = "inf",
@@ -211,8 +211,12 @@ def plan(
 
 
 @app.command()
-@configurable("algorithms")
-def compare(config: Any, algorithms: list[str], out: Out = None) -> None:
+@configurable("algorithm")
+def compare(
+    algorithms: Annotated[list[str], typer.Argument(help=f"Two or more of {NAMES}.")],
+    config: Any,
+    out: Out = None,
+) -> None:
     """Run several algorithms on one problem and graph, at the same --noise or the same --epsilon,
     and compare them in one report.
     """
@@ -221,7 +225,7 @@ def compare(config: Any, algorithms: list[str], out: Out = None) -> None:
             f"compare needs two or more different algorithms, got {' '.join(algorithms)}"
         )
     from hearsay.certification import unit
-    from hearsay.report.run import comparison_report
+    from hearsay.report.comparison import comparison_report
     from hearsay.simulation.optimum import Reference
     from hearsay.simulation.simulating import simulate
 
@@ -261,7 +265,7 @@ def compare(config: Any, algorithms: list[str], out: Out = None) -> None:
 
 
 @app.command()
-@configurable("algorithm", without=("seeds",))
+@configurable("seeds")
 def attack(
     config: Any,
     levels: Annotated[
@@ -320,7 +324,7 @@ def attack(
 
 
 @app.command()
-@configurable("algorithm", without=("seeds",))
+@configurable("seeds")
 def audit(
     config: Any,
     runs: Annotated[

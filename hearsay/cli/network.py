@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hearsay.cli.folders import require_writable
 from hearsay.cli.screen import console, errors, network_table, spent_table, watching
 
 NetConfig = Annotated[Path, typer.Option("--config", help="The network's net.toml.")]
@@ -333,6 +334,32 @@ def spent(
     for text in wrong:
         errors.print(text, style="red", soft_wrap=True)
     if wrong:
+        raise typer.Exit(6)
+
+
+@network.command()
+def report(
+    config: NetConfig,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the page (default: out/network-RUN).")
+    ] = None,
+) -> None:
+    """Write a page about what the agents on this host did: rounds and budgets over time, who was
+    skipped when, the certificate. Read from their ledgers: nobody is asked, nobody is disturbed.
+
+    Exit code 6: a ledger cannot be read, or does not belong to this file; the others are drawn.
+    """
+    _require_extra()
+    from hearsay.deploy.history import read
+    from hearsay.report.deployed import deployed_report
+
+    history = read(config)
+    folder = out or Path("out") / f"network-{history.network.run}"
+    require_writable(folder)
+    console.print(f"Report: {deployed_report(history, folder)}", soft_wrap=True)
+    for text in history.wrong:
+        errors.print(text, style="red", soft_wrap=True, markup=False)
+    if history.wrong:
         raise typer.Exit(6)
 
 

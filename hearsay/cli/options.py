@@ -14,6 +14,7 @@ from hearsay.algorithms.registry import ENTRIES
 from hearsay.cli import folders
 from hearsay.config import Config, load
 
+NAMES = ", ".join(ENTRIES)
 # option name -> (table, key, type, help); laid over the file given with --config
 _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
     "data": (
@@ -116,45 +117,50 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
     "seeds": ("run", "seeds", int, "Noise seeds to run side by side."),
     "device": ("run", "device", str, "cpu or gpu: where to compute (default: the best there is)."),
 }
-_NAMES = ", ".join(ENTRIES)
 
 
-def configurable(
-    subject: str, without: tuple[str, ...] = ()
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options above and call it with the `config` they make.
+def _parameter(name: str, kind: Any, info: Any) -> inspect.Parameter:
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, keyword, default=None, annotation=Annotated[kind | None, info])
 
-    subject: "algorithm" (one) or "algorithms" (several).
 
-    typer reads a command's options off its signature, so the decorator writes one: the command's
-    own parameters after the shared ones.
+_MORE = "Any other setting, as table.key=value, e.g. algorithm.feedback=true; repeatable."
+_FILE = "A TOML file (a run's own config.toml repeats it)."
+_SHARED = [
+    _parameter("algorithm", str, typer.Argument(help=f"{NAMES}.")),
+    *(
+        _parameter(name, kind, typer.Option(help=text))
+        for name, (*_, kind, text) in _OPTIONS.items()
+    ),
+    _parameter("settings", list[str], typer.Option("--set", help=_MORE)),
+    _parameter("config_file", Path, typer.Option("--config", help=_FILE)),
+]
+
+
+def configurable(*without: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the algorithm and the options above, less those named, and call it with the
+    `config` that they make.
+
+    typer reads a command's options off its signature: it is given one in which these stand in the
+    place of `config`.
     """
+    shared = [p for p in _SHARED if p.name not in without]
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = dict(inspect.signature(command, eval_str=True).parameters)
-        del own["config"]
+        own = inspect.signature(command, eval_str=True).parameters.values()
         parameters = [
-            _subject(own.pop(subject, None)),
-            *(p for p in _shared() if p.name not in without),
-            *own.values(),
+            p.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for one in own
+            for p in (shared if one.name == "config" else [one])
         ]
 
         @functools.wraps(command)
         def wrapper(**words: Any) -> None:
+            chosen = {p.name: words.pop(p.name) for p in shared}
             with folders.command():
-                config = _configuration(words, one=subject == "algorithm")
-                command(
-                    config,
-                    **{
-                        name: words[name]
-                        for name in (*own, *([subject] if subject == "algorithms" else []))
-                    },
-                )
+                command(config=_configuration(chosen), **words)
 
-        signature = inspect.Signature(
-            [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
-        )
-        wrapper.__signature__ = signature  # type: ignore[attr-defined]
+        wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         wrapper.__annotations__ = {p.name: p.annotation for p in parameters}
         return wrapper
 
@@ -173,47 +179,7 @@ def word(text: str) -> Any:
     return text
 
 
-def _subject(several: inspect.Parameter | None) -> inspect.Parameter:
-    kind = inspect.Parameter.KEYWORD_ONLY
-    if several is not None:
-        note = Annotated[list[str], typer.Argument(help=f"Two or more of {_NAMES}.")]
-        return inspect.Parameter("algorithms", kind, annotation=note)
-    return inspect.Parameter(
-        "algorithm",
-        kind,
-        default=None,
-        annotation=Annotated[str | None, typer.Argument(help=f"{_NAMES}.")],
-    )
-
-
-def _shared() -> list[inspect.Parameter]:
-    kind = inspect.Parameter.KEYWORD_ONLY
-    found = [
-        inspect.Parameter(
-            name, kind, default=None, annotation=Annotated[type_ | None, typer.Option(help=text)]
-        )
-        for name, (_, _, type_, text) in _OPTIONS.items()
-    ]
-    more = "Any other setting, as table.key=value, e.g. algorithm.feedback=true; repeatable."
-    file = "A TOML file (a run's own config.toml repeats it)."
-    return [
-        *found,
-        inspect.Parameter(
-            "settings",
-            kind,
-            default=None,
-            annotation=Annotated[list[str] | None, typer.Option("--set", help=more)],
-        ),
-        inspect.Parameter(
-            "config_file",
-            kind,
-            default=None,
-            annotation=Annotated[Path | None, typer.Option("--config", help=file)],
-        ),
-    ]
-
-
-def _configuration(words: dict[str, Any], one: bool) -> Config:
+def _configuration(words: dict[str, Any]) -> Config:
     config = load(words["config_file"]) if words["config_file"] else Config()
     tables: dict[str, dict[str, Any]] = {name: {} for name in Config.__dataclass_fields__}
     for name, (table, key, _, _) in _OPTIONS.items():
@@ -223,8 +189,7 @@ def _configuration(words: dict[str, Any], one: bool) -> Config:
         )
     if (words["noise"] or "").lower() == "none":
         tables["algorithm"]["noise"] = 0.0
-    if one:
-        tables["algorithm"]["name"] = words["algorithm"]
+    tables["algorithm"]["name"] = words.get("algorithm")
     for setting in words["settings"] or []:
         path, equals, value = setting.partition("=")
         table, dot, key = path.partition(".")

@@ -7,13 +7,14 @@ is started again, as a service manager would.
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -30,6 +31,7 @@ from hearsay.problems.data.partition import partition as split
 
 NAMES = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy")
 _RESTARTS = 100
+_STARTER = Path(__file__).with_name("starter.toml")
 
 
 class Status(NamedTuple):
@@ -155,80 +157,49 @@ def initialise(
     known = datasets.load(data)
     parts = split(partition, known.labels, agents, 0)
     (folder / "data").mkdir(parents=True, exist_ok=True)
-    protocol = "tls" if secure else "tcp"
-    lines = [
-        (
-            "# A network of agents that learn together. Every agent holds a copy of this file; see"
-            " docs/network.md."
-        ),
-        "[network]",
-        f'run = "{run}"                # a new name for every run',
-        (
-            'policy = "wait"                  # or "skip": go on without a neighbour that stays'
-            " silent for `patience` seconds"
-        ),
-        (
-            "deadline = 300                   # seconds to wait for a silent neighbour before"
-            " stopping (nothing is lost)"
-        ),
-        *(
-            [
-                'keys = "keys"                    # ca.pem and every agent\'s NAME.pem; NAME.key'
-                " only on its own host"
-            ]
-            if secure
-            else []
-        ),
-        (
-            'state = "state"                  # ledgers and models: private, and never to be put'
-            " back from a copy (docs/operations.md)"
-        ),
-        "",
-    ]
-    for i, (name, rows) in enumerate(zip(names, parts, strict=True)):
+    for name, rows in zip(names, parts, strict=True):
         file = folder / "data" / f"{name}.npz"
         buffer = io.BytesIO()
         np.savez(buffer, features=known.features[rows], labels=known.labels[rows])
         write_atomically(file, buffer.getvalue())
         file.chmod(0o600)
-        lines += [
-            f"[agents.{name}]",
-            f'endpoint = "{protocol}/127.0.0.1:{port + i}"',
-            f'data = "data/{name}.npz"      # on its own host',
-            f"records = {len(rows)}",
-            "",
-        ]
-    lines += [
-        "[problem]",
-        'loss = "logistic"',
-        f"dimension = {known.features.shape[1]}",
-        f"feature_bound = {known.feature_bound!r}      # longer records are scaled down to it",
-        "ridge = 0.01",
-        "radius = 100.0",
-        f"head_start = {min(len(rows) for rows in parts) // 2}",
-        "",
-        "[graph]",
-        'kind = "ring"',
-        "",
-        "[algorithm]",
-        'name = "ldp-online"',
-        'step = "5*(k+1)^-0.77"',
-        'mechanism = "gaussian"',
-        "",
-        "[privacy]",
-        f"epsilon = {epsilon!r}",
-        "delta = 1e-5",
-        "",
-        "[run]",
-        f"steps = {steps}",
-        "",
-    ]
-    write_atomically(config, "\n".join(lines).encode())
+    held = {name: len(rows) for name, rows in zip(names, parts, strict=True)}
+    values = {
+        ("network", "run"): run,
+        ("problem", "dimension"): known.features.shape[1],
+        ("problem", "feature_bound"): known.feature_bound,
+        ("problem", "head_start"): min(held.values()) // 2,
+        ("privacy", "epsilon"): epsilon,
+        ("run", "steps"): steps,
+    }
+    write_atomically(config, _filled(values, held, port, secure).encode())
     progress(f"wrote {config} and the records of {agents} agents")
     if secure:
         make_keys(folder / "keys", config)
         progress(f"wrote certificates to {folder / 'keys'}")
     return config
+
+
+def _filled(
+    values: Mapping[tuple[str, str], Any], held: Mapping[str, int], port: int, secure: bool
+) -> str:
+    """starter.toml with these values, and a table for every agent, its comments kept."""
+    import tomlkit
+
+    found = tomlkit.parse(_STARTER.read_text(encoding="utf-8"))
+    for (table, key), value in values.items():
+        found[table][key] = value
+    if not secure:
+        del found["network"]["keys"]
+    agents = tomlkit.table(is_super_table=True)
+    for number, (name, records) in enumerate(held.items()):
+        one = copy.deepcopy(found["agents"]["NAME"])
+        one["endpoint"] = f"{'tls' if secure else 'tcp'}/127.0.0.1:{port + number}"
+        one["data"] = f"data/{name}.npz"
+        one["records"] = records
+        agents.append(name, one)
+    found["agents"] = agents
+    return found.as_string()
 
 
 def make_keys(folder: Path, config: Path, *, overwrite: bool = False) -> None:

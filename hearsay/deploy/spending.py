@@ -25,6 +25,18 @@ def places(given: Path) -> list[Path]:
     return [given.parent if any(given.glob("*.ledger")) else given]
 
 
+def examined(path: Path) -> tuple[Overview, str]:
+    """What a ledger says, and what is wrong where it is not the latest one."""
+    marked = mark.standing_of(path)  # first: a running agent goes on meanwhile
+    ledger = overview(path)
+    if marked is None or marked.round < len(ledger.rows):
+        return ledger, ""
+    return ledger, (
+        f"{path} has {len(ledger.rows)} messages, and message {marked.round} may have left: more"
+        " was spent than it says"
+    )
+
+
 def spent(folders: list[Path]) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """Per agent its runs, and what its records have spent in all of them; and what is wrong with
     files that could not be read.
@@ -41,13 +53,9 @@ def spent(folders: list[Path]) -> tuple[dict[str, dict[str, Any]], list[str]]:
                 if path.suffix == ".budget":
                     books[path.stem] = lifetime.read(path)
                 else:
-                    marked = mark.standing_of(path)  # first: a running agent goes on meanwhile
-                    ledgers.setdefault(path.stem, []).append(ledger := overview(path))
-                    if marked is not None and marked.round >= len(ledger.rows):
-                        wrong.append(
-                            f"{path} has {len(ledger.rows)} messages, and message {marked.round}"
-                            " may have left: more was spent than it says"
-                        )
+                    ledger, behind = examined(path)
+                    ledgers.setdefault(path.stem, []).append(ledger)
+                    wrong += [behind] if behind else []
             except LedgerError as error:
                 wrong.append(str(error))
         for name in sorted({*books, *ledgers}):

@@ -5,6 +5,10 @@ The common name of a certificate is the agent's name: the access control of the 
 The alternative names are the hosts under which the agent may be reached; whoever connects compares
 them with the endpoint. Real deployments can bring certificates of their own authority, made the
 same way. Needs `cryptography`.
+
+Why not trustme, which makes test authorities: its authority is valid from 2000 to 3000 and cannot
+be told otherwise, and here `ca.key` is kept; its certificates may also sign code; and it refuses
+host names with an underscore, which endpoints may have.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def reproduce(
     progress: Progress,
     data: str = "mnist",
 ) -> Path:
-    from hearsay.report.run import comparison_report
+    from hearsay.report.comparison import comparison_report
 
     chosen = scale_of(scale, SMALL, PAPER)
     runs = figure(data, chosen, data_dir, seeds, progress)
@@ -219,8 +219,8 @@ def reproduce_table_2(
     folder: Path, *, data_dir: str | None, seeds: int, scale: str | float, progress: Progress
 ) -> Path:
     from hearsay.report.attack import error_against_noise, gallery
-    from hearsay.report.run import comparison_report
-    from hearsay.report.style import new_figure
+    from hearsay.report.comparison import comparison_report
+    from hearsay.report.plot_style import new_figure
 
     chosen = scale_of(scale, SMALL_TABLE, PAPER_TABLE)
     tiny = not isinstance(scale, str)

@@ -131,7 +131,7 @@ def reproduce(
     folder: Path, *, data_dir: str | None, seeds: int, scale: float, progress: Progress
 ) -> Path:
     """Run the experiment and write folder/report.html, with one sub-folder per run."""
-    from hearsay.report.run import comparison_report
+    from hearsay.report.comparison import comparison_report
 
     problem, graph = problem_and_graph(data_dir)
     reference = Reference(problem)

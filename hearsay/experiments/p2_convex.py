@@ -387,7 +387,7 @@ def reproduce(
     folder: Path, *, data_dir: str | None, seeds: int, scale: float, progress: Progress
 ) -> Path:
     """Run the experiment and write folder/report.html, with one sub-folder per problem and run."""
-    from hearsay.report.run import comparison_report
+    from hearsay.report.comparison import comparison_report
 
     steps = max(20, round(HORIZON * scale))
     found, full, (pair, _) = problems(data_dir, steps), problems(data_dir), networks()
@@ -436,7 +436,14 @@ def reproduce(
 
 def _figures(runs: Runs, curves: Curves) -> list[tuple[str, Any]]:
     from hearsay.report import plots
-    from hearsay.report.style import SOFT, line_style, log_scale, new_figure, plain_ticks, styled
+    from hearsay.report.plot_style import (
+        SOFT,
+        line_style,
+        log_scale,
+        new_figure,
+        plain_ticks,
+        styled,
+    )
 
     def beside(ax: Any) -> None:
         with styled():

@@ -157,7 +157,7 @@ def reproduce(
     model: str | None = None,
 ) -> Path:
     """only: the names in RUNS to run (all); model: another network than the scale's own."""
-    from hearsay.report.run import comparison_report
+    from hearsay.report.comparison import comparison_report
 
     wanted = [require.one_of("only", name, RUNS) for name in (RUNS if only is None else only)]
     chosen = scale_of(scale, SMALL, PAPER)
@@ -186,7 +186,7 @@ reproduce_cifar: Callable[..., Path] = partial(reproduce, data="cifar10")
 
 def _figures(runs: Runs) -> list[tuple[str, Any]]:
     from hearsay.report import plots
-    from hearsay.report.style import new_figure, styled
+    from hearsay.report.plot_style import new_figure, styled
 
     drawn, names = [], list(SCHEMES)
     for number, chosen, what in (

@@ -274,8 +274,8 @@ def reproduce(
 ) -> Path:
     """Run the experiment and write folder/report.html, with one sub-folder per run."""
     from hearsay.report import plots
-    from hearsay.report.run import comparison_report
-    from hearsay.report.style import new_figure
+    from hearsay.report.comparison import comparison_report
+    from hearsay.report.plot_style import new_figure
 
     problem, graph = problem_and_graph()
     steps, points = max(20, round(2000 * scale)), max(3, round(9 * scale))

@@ -172,7 +172,7 @@ def reproduce(
     only: Sequence[str] | None = None,
 ) -> Path:
     """only: the names in RUNS to run (all)."""
-    from hearsay.report.run import comparison_report
+    from hearsay.report.comparison import comparison_report
 
     wanted = [require.one_of("only", name, RUNS) for name in (RUNS if only is None else only)]
     chosen = scale_of(scale, SMALL, PAPER)

@@ -240,7 +240,7 @@ def reproduce(
     folder: Path, *, data_dir: str | None, seeds: int, scale: float, progress: Progress
 ) -> Path:
     """Run the experiment and write folder/report.html, with the curves and tables as CSV files."""
-    from hearsay.report.run import comparison_report
+    from hearsay.report.comparison import comparison_report
 
     rounds = max(20, round(1000 * scale))
     problem, graph = problem_and_graph(rounds)
@@ -317,7 +317,7 @@ def _deviation(values: np.ndarray) -> np.ndarray:
 
 
 def _figures(found: dict[float, Results], seeds: int) -> list[tuple[str, Any]]:
-    from hearsay.report.style import line_style, log_scale, new_figure, plain_ticks, styled
+    from hearsay.report.plot_style import line_style, log_scale, new_figure, plain_ticks, styled
 
     figures = []
     for epsilon, results in found.items():

@@ -186,7 +186,7 @@ def reproduce(
     """only: the names in names() to run (all; a small run leaves out the dense factorization);
     step: eta, instead of the best of STEPS.
     """
-    from hearsay.report.run import comparison_report
+    from hearsay.report.comparison import comparison_report
 
     chosen, full = scale_of(scale, SMALL, PAPER), scale == "paper"
     wanted = (
@@ -224,7 +224,7 @@ def _steps(scores: dict[float, float]) -> Table:
 
 def _figures(runs: Runs) -> list[tuple[str, Any]]:
     from hearsay.report import plots
-    from hearsay.report.style import new_figure
+    from hearsay.report.plot_style import new_figure
 
     drawn = []
     for tau in TAUS:

@@ -41,7 +41,7 @@ class Parts:
 
     def page(self, title: str) -> Path:
         """What there is so far, marked as no more than that."""
-        from hearsay.report.run import comparison_report
+        from hearsay.report.comparison import comparison_report
 
         rows = [
             [

@@ -1,5 +1,5 @@
-"""The report of an attack: every reconstruction beside the truth,
-and the error against the noise level.
+"""The report of an attack (templates/attack.html): every reconstruction beside the truth, and the
+error against the noise level.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hearsay._files import write_atomically
-from hearsay._version import VERSION
 from hearsay.privacy.certificate import few
 from hearsay.report.numbers import count, quantity, spread
-from hearsay.report.page import Html, notice, page, picture, section, table, tag
-from hearsay.report.style import FAINT, SOFT, axes_or_new, line_style, new_figure, styled
+from hearsay.report.page import Picture, Table, picture, write
+from hearsay.report.plot_style import FAINT, SOFT, axes_or_new, line_style, new_figure, styled
 
 if TYPE_CHECKING:
     from hearsay.audit.dlg import Reconstruction, Sweep
@@ -32,45 +31,30 @@ def attack_report(sweep: Sweep, folder: str | Path) -> Path:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     first, algorithm, problem = sweep.found[0][0], sweep.algorithm, sweep.problem
-    title = f"Attack on {algorithm.name}, {problem.name}"
-    records = count(len(first.truth), "record")
-    about = (
-        f"{problem.loss}; step {first.step}, {records} in the batch;"
-        f" {count(len(sweep.found[0]), 'target')} at each of"
-        f" {count(len(sweep.levels), 'noise level')}"
-    )
-    header = tag(
-        "header",
-        tag("p", "hearsay · Attack", class_="kicker"),
-        tag("h1", title),
-        tag("p", about, class_="sub"),
-    )
     figure, ax = new_figure()
     error_against_noise(sweep, ax)
     shown = (
         "Error of the reconstruction: mean over targets, bars of one standard error. Dashed: the"
         " mean of public images, which knows nothing of the run."
     )
-    content = (
-        header,
-        notice(
-            "alert",
-            tag(
-                "p",
-                tag("strong", "Interrupted: "),
-                f"not attacked at noise × {few(sweep.left, ', ')}.",
-            ),
-        )
-        if sweep.left
-        else "",
-        _lead(sweep),
-        section("What the eavesdropper sees", _pictures(sweep)),
-        section("Error against noise", picture("errors", figure, shown, shown), _table(sweep)),
-        tag("footer", f"Written by hearsay {VERSION}."),
-    )
     write_atomically(folder / CSV, to_csv(sweep).encode())
-    write_atomically(folder / NAME, page(f"{title} · hearsay", *content))
-    return folder / NAME
+    return write(
+        folder / NAME,
+        "attack.html",
+        title=f"Attack on {algorithm.name}, {problem.name}",
+        about=(
+            f"{problem.loss}; step {first.step}, {count(len(first.truth), 'record')} in the batch;"
+            f" {count(len(sweep.found[0]), 'target')} at each of"
+            f" {count(len(sweep.levels), 'noise level')}"
+        ),
+        left=few(sweep.left, ", ") if sweep.left else "",
+        verdict=_verdict(sweep),
+        prior=bool(sweep.options.get("prior")),
+        labels_known=sweep.options.get("labels") == "known",
+        gallery=_pictures(sweep),
+        errors=picture("errors", figure, shown),
+        levels=_table(sweep),
+    )
 
 
 def error_against_noise(sweep: Sweep, ax: Axes | None = None) -> Axes:
@@ -139,17 +123,17 @@ def _image(ax: Axes, image: np.ndarray, one: Reconstruction, note: str) -> None:
         spine.set_color(FAINT)
 
 
-def _pictures(sweep: Sweep) -> Html:
+def _pictures(sweep: Sweep) -> Picture:
     held = sum(len(one.truth) for one in sweep.found[0])
     more = f" The first {_ROWS} of {held} records." if held > _ROWS else ""
     caption = (
         "The record, and what was made of the agent's messages at every noise level, with the root"
         f" mean squared error of a pixel.{more}"
     )
-    return picture("gallery", gallery(sweep), caption, caption)
+    return picture("gallery", gallery(sweep), caption)
 
 
-def _lead(sweep: Sweep) -> Html:
+def _verdict(sweep: Sweep) -> str:
     learnt = [
         level for level, mean in zip(sweep.levels, sweep.mean, strict=True) if mean < sweep.blind
     ]
@@ -174,24 +158,10 @@ def _lead(sweep: Sweep) -> Html:
             " That is about pixels: an eye may still read a picture whose speckle costs more than a"
             " blank page would. Look at them."
         )
-    how = (
-        "An eavesdropper who knows the algorithm, the model's first parameters and every message,"
-        " but no record, no private state and no noise, makes up records and changes their pixels"
-        " until the messages that they would cause fit those that were sent (Zhu, Liu and Han"
-        " 2019). An attack that fails proves nothing, a better one may succeed: the guarantee is"
-        " the certificate."
-    )
-    extra = {
-        "prior": "Beyond the published attack, it also used what public images look like.",
-        "labels": "It was told the labels.",
-    }
-    used = [extra["prior"]] * bool(sweep.options.get("prior")) + [extra["labels"]] * (
-        sweep.options.get("labels") == "known"
-    )
-    return Html(tag("p", verdict) + tag("p", " ".join([how, *used])))
+    return verdict
 
 
-def _table(sweep: Sweep) -> Html:
+def _table(sweep: Sweep) -> Table:
     rows: list[list[object]] = []
     for level, row in zip(sweep.levels, sweep.found, strict=True):
         errors = np.array([one.error for one in row])
@@ -220,7 +190,7 @@ def _table(sweep: Sweep) -> Html:
         "Mean ± standard deviation over targets. Mismatch: squared distance of the messages in"
         " units of their noise; about 1 where noise explains it"
     )
-    return table(caption, header, rows)
+    return Table(caption, header, rows)
 
 
 def to_csv(sweep: Sweep) -> str:

@@ -1,28 +1,34 @@
-"""The report of an audit: the noise beside the one that is claimed, how near a search came to every
-bound, lower bounds against certificates, and what none of it shows.
+"""The report of an audit (templates/audit.html): the noise beside the one that is claimed, how
+near a search came to every bound, lower bounds against certificates, and what none of it shows.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from hearsay._files import write_atomically
-from hearsay._version import VERSION
-from hearsay.audit.distinguish import AgentAudit, Claim
+from hearsay.audit.distinguish import AgentAudit
 from hearsay.audit.one_run import OneRun
-from hearsay.report.noise import noise_csv, noise_section
-from hearsay.report.numbers import count, quantity, who
-from hearsay.report.page import Html, notice, page, picture, section, table, tag
-from hearsay.report.style import SOFT, axes_or_new, line_style, new_figure, styled
+from hearsay.report.audit_findings import (
+    as_data,
+    curve_csv,
+    rows,
+    runs_words,
+    search_rows,
+    search_words,
+    to_csv,
+    verdicts,
+)
+from hearsay.report.audit_noise import noise_csv, noise_section
+from hearsay.report.numbers import count, who
+from hearsay.report.page import Picture, Table, picture, write
+from hearsay.report.plot_style import SOFT, axes_or_new, line_style, new_figure, styled
 
 if TYPE_CHECKING:
     from hearsay.audit.whole import Audit, Searched
@@ -46,144 +52,37 @@ def audit_report(audit: Audit, algorithm: Algorithm, problem: Problem, folder: s
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    title = f"Audit of {algorithm.name}, {problem.name}"
-    about = (
-        f"{count(audit.steps, 'message')}, {algorithm.mechanism} noise,"
-        f" {count(len(audit.agents), 'agent')}"
-    )
-    header = tag(
-        "header",
-        tag("p", "hearsay · Audit", class_="kicker"),
-        tag("h1", title),
-        tag("p", about, class_="sub"),
-    )
-    parts = [header, _lead(audit)]
-    parts += [
-        section(_TITLES[part], tag("p", f"Not done: {why}.")) for part, why in audit.skipped.items()
-    ]
-    if audit.noise is not None:
-        parts.append(noise_section(audit.noise))
-        write_atomically(folder / NOISE, noise_csv(audit.noise).encode())
-    if audit.searched:
-        parts.append(_search_section(audit.searched))
-    if audit.found:
-        parts += _runs_sections(audit.found, folder)
-    parts.append(tag("footer", f"Written by hearsay {VERSION}."))
+    drawn = _tightest(audit.found)
     write_atomically(folder / CSV, to_csv(audit.found).encode())
     write_atomically(
         folder / JSON, (json.dumps(as_data(audit, algorithm, problem), indent=1) + "\n").encode()
     )
-    write_atomically(folder / NAME, page(f"{title} · hearsay", *parts))
-    return folder / NAME
-
-
-# What it means, in sentences; the terminal prints the same.
-
-
-def verdicts(audit: Audit) -> list[str]:
-    """What failed, one sentence each."""
-    lines = []
-    if audit.noise is not None and not audit.noise.holds:
-        worst = audit.noise.failed[0]
-        lines.append(
-            f"The noise is NOT what the certificate takes it for: {worst.where}: {worst.effect} (p"
-            f" = {audit.noise.adjusted(worst):.2g} among {len(audit.noise.tests)} tests)."
-        )
-    over = [one.agent for one in audit.searched if not one.holds]
-    if over:
-        lines.append(
-            f"The search moved messages of {who(over, max(over) + 2)} further than the certificate"
-            " allows: it is EXCEEDED."
-        )
-    broken = [one.agent for one in audit.found if not one.holds]
-    if broken:
-        lines.append(
-            f"The certificate of {who(broken, max(broken) + 2)} is EXCEEDED: the messages give away"
-            " more than it says."
-        )
-    return lines
-
-
-def search_words(searched: Sequence[Searched]) -> str:
-    best = max(one.most for one in searched)
-    return (
-        "Records and transcripts were changed step by step so that one record moves the messages"
-        f" as far as possible: up to {best:.1%} of what the certificate allows for a message. Above"
-        " 100 % disproves the certificate; below, it says how loose the bound may be, or that the"
-        " search could not find the worst case."
-    )
-
-
-def runs_words(found: Sequence[AgentAudit | OneRun]) -> list[str]:
-    """What lower bounds do and do not say; a bound of 0 never stands alone."""
-    lines = []
-    for words, agents in _together(found).items():
-        lines.append(f"{who(agents, max(agents) + 2).capitalize()}: {words}")
-    return lines
-
-
-def _together(found: Sequence[AgentAudit | OneRun]) -> dict[str, list[int]]:
-    said: dict[str, list[int]] = {}
-    for one in found:
-        first: Claim | OneRun
-        if isinstance(one, AgentAudit):
-            first, named, much = one.claims[0], one.claims[0].what, f"{one.runs:,} runs"
-        else:
-            first, named, much = one, "epsilon", f"{one.guesses} guesses"
-        words = []
-        if first.lower == 0:
-            words.append(
-                f"no attack found. This does not prove privacy: {much} of this attack showed"
-                f" nothing, and a better one may. The largest {named} that it could have shown is"
-                f" {first.most:.3g}"
-            )
-        elif first.holds:
-            words.append(
-                "the attack shows a part of the certificate; a better one may show more. The"
-                f" largest {named} that {much} could have shown is {first.most:.3g}"
-            )
-        if first.most < first.certified:
-            words.append(
-                f"that is below the certificate of {first.certified:.4g}, so this part could not"
-                " have failed: use more runs or a smaller epsilon"
-            )
-        if words:
-            said.setdefault("; ".join(words) + ".", []).append(one.agent)
-    return said
-
-
-# Sections.
-
-
-def _lead(audit: Audit) -> Html:
-    alarm = (
-        [notice("alert", *(tag("p", line) for line in verdicts(audit)))] if not audit.holds else []
-    )
-    if audit.missing:
-        left = "; ".join(
+    if audit.noise is not None:
+        write_atomically(folder / NOISE, noise_csv(audit.noise).encode())
+    if drawn is not None:
+        write_atomically(folder / CURVE, curve_csv(drawn).encode())
+    return write(
+        folder / NAME,
+        "audit.html",
+        title=f"Audit of {algorithm.name}, {problem.name}",
+        about=(
+            f"{count(audit.steps, 'message')}, {algorithm.mechanism} noise,"
+            f" {count(len(audit.agents), 'agent')}"
+        ),
+        failures=verdicts(audit),
+        holds=audit.holds,
+        unfinished="; ".join(
             f"{part}: {who(agents, max(agents) + 2)}" for part, agents in audit.missing.items()
-        )
-        alarm.append(
-            notice(
-                "note",
-                tag("p", f"This audit was interrupted and is PARTIAL. Not finished: {left}."),
-            )
-        )
-    text = (
-        "Three attacks, each of which sees what the others cannot: the noise is taken out of the"
-        " messages and tested; records and transcripts are searched for the worst case; thousands"
-        " of runs are told apart."
+        ),
+        skipped=[(_TITLES[part], why) for part, why in audit.skipped.items()],
+        noise=None if audit.noise is None else noise_section(audit.noise),
+        search=_search_section(audit.searched) if audit.searched else None,
+        runs=_runs_section(audit.found) if audit.found else None,
+        trade_off=None if drawn is None else _trade_off_picture(drawn),
     )
-    end = (
-        "Nothing failed. An audit can disprove a certificate, never prove it: that is what the"
-        " proofs are for."
-        if audit.holds
-        else ""
-    )
-    return Html("".join(alarm) + tag("p", f"{text} {end}".strip()))
 
 
-def _search_section(searched: Sequence[Searched]) -> Html:
+def _search_section(searched: Sequence[Searched]) -> dict[str, object]:
     header = [
         "agent",
         "whole budget reached",
@@ -192,47 +91,31 @@ def _search_section(searched: Sequence[Searched]) -> Html:
         "searched",
         "verdict",
     ]
-    return section(
-        _TITLES["search"],
-        tag("p", search_words(searched)),
-        table("Shares of the certified bounds that were reached", header, search_rows(searched)),
+    caption = "Shares of the certified bounds that were reached"
+    return {
+        "words": search_words(searched),
+        "table": Table(caption, header, search_rows(searched)),
+    }
+
+
+def _runs_section(found: Sequence[AgentAudit | OneRun]) -> dict[str, object]:
+    sure = 100 * (1 - sum(1 - one.confidence for one in found))
+    caption = f"All lower bounds together hold with {sure:.4g} % confidence"
+    return {
+        "count": sum(one.runs for one in found if isinstance(one, AgentAudit)),
+        "words": runs_words(found),
+        "table": Table(caption, _HEADER, rows(found)),
+    }
+
+
+def _trade_off_picture(drawn: AgentAudit) -> Picture:
+    figure, ax = new_figure(4.6, 3.6)
+    trade_off(drawn, ax)
+    shown = (
+        f"Agent {drawn.agent}: the errors of the best test between two data sets that differ in"
+        " one record. No test may come below the dashed line."
     )
-
-
-def search_rows(searched: Sequence[Searched]) -> list[list[object]]:
-    """Shares as percentages."""
-    return [
-        [
-            s.agent,
-            *(f"{100 * part:.4g} %" for part in (s.budget, s.least, s.most)),
-            "itself" if s.like == s.agent else f"as agent {s.like}",
-            "holds" if s.holds else "EXCEEDED",
-        ]
-        for s in searched
-    ]
-
-
-def _runs_sections(found: Sequence[AgentAudit | OneRun], folder: Path) -> list[Html]:
-    words = [tag("p", line) for line in runs_words(found)]
-    parts = [
-        section(_TITLES["runs"], _how(found), *words, table(_caption(found), _HEADER, rows(found)))
-    ]
-    drawn = _tightest(found)
-    if drawn is not None:
-        figure, ax = new_figure(4.6, 3.6)
-        trade_off(drawn, ax)
-        shown = (
-            f"Agent {drawn.agent}: the errors of the best test between two data sets that differ in"
-            " one record. No test may come below the dashed line."
-        )
-        parts.append(
-            section(
-                "What the certificate allows, and what was reached",
-                picture("errors", figure, shown, shown),
-            )
-        )
-        write_atomically(folder / CURVE, _curve_csv(drawn).encode())
-    return parts
+    return picture("errors", figure, shown)
 
 
 def trade_off(audit: AgentAudit, ax: Axes | None = None) -> Axes:
@@ -259,190 +142,8 @@ def trade_off(audit: AgentAudit, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def rows(found: Sequence[AgentAudit | OneRun]) -> list[list[object]]:
-    """One line per agent and certified number: agent, what, lower bound, certificate,
-    the most that could have been shown, verdict, how it was found.
-    """
-    lines: list[list[object]] = []
-    for one in found:
-        if isinstance(one, AgentAudit):
-            lines += [
-                [
-                    one.agent,
-                    c.what,
-                    c.lower,
-                    c.certified,
-                    c.most,
-                    verdict(c.lower, c.certified),
-                    f"{c.score}; {one.pair}",
-                ]
-                for c in one.claims
-            ]
-        else:
-            what = f"epsilon at delta={one.delta:g}" if one.delta else "epsilon"
-            how = (
-                f"one run: {one.right} of {one.guesses} guesses right about {one.canaries} canaries"
-            )
-            lines.append(
-                [
-                    one.agent,
-                    what,
-                    one.lower,
-                    one.certified,
-                    one.most,
-                    verdict(one.lower, one.certified),
-                    how,
-                ]
-            )
-    return lines
-
-
-def verdict(lower: float, certified: float) -> str:
-    if lower > certified:
-        return "EXCEEDED"
-    return "holds" if math.isfinite(certified) else "no certificate"
-
-
 def _tightest(found: Sequence[AgentAudit | OneRun]) -> AgentAudit | None:
     curves = [one for one in found if isinstance(one, AgentAudit)]
     return max(
         curves, key=lambda one: one.lower / one.certified if one.certified else 0.0, default=None
     )
-
-
-def _caption(found: Sequence[AgentAudit | OneRun]) -> str:
-    sure = 100 * (1 - sum(1 - one.confidence for one in found))
-    return f"All lower bounds together hold with {sure:.4g} % confidence"
-
-
-def _how(found: Sequence[AgentAudit | OneRun]) -> Html:
-    runs = sum(one.runs for one in found if isinstance(one, AgentAudit))
-    how = (
-        f"The network was run {runs:,} times on two data sets that differ in one record, and the"
-        " best test there is said which it was. "
-        if runs
-        else (
-            "The network was run once with records that were swapped or not by a coin, and the"
-            " messages were used to guess the coins. "
-        )
-    )
-    note = (
-        "A lower bound below the certificate disproves nothing; it shows how much of the"
-        " certificate this attack reaches, and a better one may reach more."
-    )
-    return tag("p", how + note)
-
-
-# Files.
-
-
-def as_data(audit: Audit, algorithm: Algorithm, problem: Problem) -> dict[str, Any]:
-    """Everything as plain values for audit.json."""
-    noise = audit.noise
-    tests = (
-        []
-        if noise is None
-        else [
-            {
-                "kind": t.kind,
-                "where": t.where,
-                "numbers": t.numbers,
-                "p": float(t.p),
-                "p_among_all": float(noise.adjusted(t)),
-                "seen": t.effect,
-            }
-            for t in noise.tests
-        ]
-    )
-    return {
-        "hearsay": VERSION,
-        "algorithm": algorithm.name,
-        "problem": problem.name,
-        "messages": audit.steps,
-        "agents": list(audit.agents),
-        "holds": audit.holds,
-        "failed": verdicts(audit),
-        "skipped": audit.skipped,
-        "not_finished": audit.missing,
-        "noise": noise
-        and {
-            "holds": noise.holds,
-            "false_alarm": noise.level,
-            "mechanism": noise.mechanism,
-            "runs": noise.runs,
-            "residuals": noise.numbers,
-            "tests": tests,
-        },
-        "search": [
-            {
-                "agent": s.agent,
-                "budget": s.budget,
-                "least_message": s.least,
-                "most_message": s.most,
-                "searched_agent": s.like,
-                "holds": s.holds,
-            }
-            for s in audit.searched
-        ],
-        "runs": [
-            dict(
-                zip(
-                    (
-                        "agent",
-                        "what",
-                        "lower_bound",
-                        "certificate",
-                        "could_have_shown",
-                        "verdict",
-                        "how",
-                    ),
-                    map(_plain, row),
-                    strict=True,
-                )
-            )
-            for row in rows(audit.found)
-        ],
-    }
-
-
-def _plain(value: object) -> object:
-    """JSON has no infinity."""
-    return quantity(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def to_csv(found: Sequence[AgentAudit | OneRun]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        ["agent", "what", "lower_bound", "certificate", "could_have_shown", "verdict", "how"]
-    )
-    for agent, what, lower, certified, most, said, how in rows(found):
-        writer.writerow([agent, what, f"{lower:.6g}", f"{certified:.6g}", f"{most:.6g}", said, how])
-    return text.getvalue()
-
-
-def _curve_csv(audit: AgentAudit) -> str:
-    positives, negatives = audit.curve
-    lines = [
-        f"{p:.6g},{n:.6g},{a:.6g}"
-        for p, n, a in zip(positives, negatives, audit.allowed(positives), strict=True)
-    ]
-    return "\n".join(["false_positives,false_negatives,certified", *lines]) + "\n"
-
-
-__all__ = [
-    "CSV",
-    "CURVE",
-    "JSON",
-    "NAME",
-    "NOISE",
-    "audit_report",
-    "rows",
-    "runs_words",
-    "search_rows",
-    "search_words",
-    "to_csv",
-    "trade_off",
-    "verdict",
-    "verdicts",
-]

@@ -1,121 +1,88 @@
-"""Markup: a page that stands alone (no script, nothing loaded), and the few elements that
-it is made of.
+"""A page that stands alone (no script, nothing loaded): a template of templates/, filled in, with
+report.css inside it.
 
-Everything becomes text unless it is `Html`, which only this package makes.
+What the templates are given is plain data, tables and pictures. Everything in it becomes text: the
+templates escape what they print, except `Markup`, which only this file makes (the figures, the
+style sheet).
 """
 
 from __future__ import annotations
 
-import html
+import functools
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from hearsay._files import write_atomically
+from hearsay._version import VERSION
 from hearsay.report.numbers import quantity
-from hearsay.report.style import styled
-from hearsay.report.theme import CSS
+from hearsay.report.plot_style import styled
 
-
-class Html(str):
-    """Markup that has been escaped where it had to be."""
-
-
-def text(value: object) -> Html:
-    """Any value as safe markup: numbers as people write them, anything else escaped."""
-    if isinstance(value, Html):
-        return value
-    if isinstance(value, bool):
-        return Html("yes" if value else "no")
-    if isinstance(value, int):
-        return Html(f"{value:,}")
-    if isinstance(value, float):
-        return Html(quantity(value))
-    return Html("–" if value is None else html.escape(str(value)))
-
-
-def tag(name: str, *content: object, **attributes: str) -> Html:
-    """<name attributes>content</name>; an attribute called class_ or aria_label loses its
-    underscore or gets a hyphen.
-    """
-    given = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{html.escape(v)}"' for key, v in attributes.items()
-    )
-    return Html(f"<{name}{given}>{join(content)}</{name}>")
-
-
-def join(parts: Iterable[object]) -> Html:
-    return Html("".join(text(part) for part in parts))
-
-
-def section(title: str, *content: object) -> Html:
-    return Html(f"<section>\n{tag('h2', title)}\n{join(content)}\n</section>\n")
-
-
-def notice(kind: str, *content: object) -> Html:
-    """A box that must not be missed; `kind` is "note" or "alert"."""
-    return Html(f'<div class="notice {kind}" role="note">{join(content)}</div>\n')
-
-
-def facts(pairs: Iterable[tuple[object, object]]) -> Html:
-    """Terms and what they are."""
-    return tag(
-        "dl", *(join([tag("dt", term), tag("dd", meaning), Html("\n")]) for term, meaning in pairs)
-    )
-
-
-def table(caption: str, header: Sequence[object], rows: Iterable[Sequence[object]]) -> Html:
-    """A table whose first column names its rows; columns of numbers are set flush right,
-    and a long one scrolls in its box.
-    """
-    cells = [[text(cell) for cell in row] for row in rows]
-    right = [
-        all(_NUMBER.match(row[i].partition("<small>")[0]) for row in cells) and bool(cells)
-        for i in range(len(header))
-    ]
-    classes = [' class="n"' if r else "" for r in right]
-    head = "".join(
-        f'<th scope="col"{c}>{text(h)}</th>' for c, h in zip(classes, header, strict=True)
-    )
-    body = "".join(
-        f'<tr><th scope="row"{classes[0]}>{row[0]}</th>'
-        + "".join(f"<td{c}>{cell}</td>" for c, cell in zip(classes[1:], row[1:], strict=True))
-        + "</tr>\n"
-        for row in cells
-    )
-    box = "table tall" if len(cells) > 40 else "table"
-    return Html(
-        f'<div class="{box}" role="region" tabindex="0"'
-        f' aria-label="{html.escape(caption)}"><table>\n'
-        f"<caption>{text(caption)}</caption>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>\n"
-    )
-
-
-def picture(name: str, figure: Figure, caption: object, described: str) -> Html:
-    """A figure as inline SVG; `name` makes its inner ids unique on the page,
-    `described` is what a screen reader says.
-    """
-    return Html(f"<figure>{_svg(name, figure, described)}{tag('figcaption', caption)}</figure>\n")
-
-
-def page(title: str, *content: object) -> bytes:
-    # The policy turns "nothing is loaded from elsewhere" from a habit into something that the
-    # browser enforces.
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; style-src'
-        " 'unsafe-inline'; img-src data:\">\n"
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{text(title)}</title>\n<style>\n{CSS}</style>\n</head>\n<body>\n<main>\n{join(content)}</main>\n</body>\n</html>\n"
-    ).encode()
-
-
+_HERE = Path(__file__).parent
 _NUMBER = re.compile(r"^(–|-|infinite|[-−]?\d[\d,.]*[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]*( [%×±].*)?)$")
 
 
-def _svg(name: str, figure: Figure, described: str) -> str:
+class Cell(NamedTuple):
+    """A cell of a table with a small line beneath it."""
+
+    value: object
+    note: str
+
+
+class Table(NamedTuple):
+    """A table whose first column names its rows."""
+
+    caption: str
+    header: Sequence[object]
+    rows: Sequence[Sequence[object]]
+
+    @property
+    def numeric(self) -> list[int]:
+        """The columns that hold nothing but numbers."""
+        return [
+            column
+            for column in range(len(self.header))
+            if self.rows and all(_NUMBER.match(text(row[column])) for row in self.rows)
+        ]
+
+
+class Picture(NamedTuple):
+    """A figure as inline SVG, and what stands below it."""
+
+    svg: Markup
+    caption: str
+
+
+def text(value: object) -> str:
+    """Any value as a reader wants it: numbers as people write them, anything else as it is."""
+    if isinstance(value, Cell):
+        return text(value.value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return quantity(value)
+    if value is None:
+        return "–"
+    return value if isinstance(value, str) else str(value)
+
+
+def picture(name: str, figure: Figure, caption: str, described: str = "") -> Picture:
+    """A figure for a page.
+
+    Args:
+      name: makes the ids inside the drawing unique on the page.
+      figure: what is drawn.
+      caption: what stands below it.
+      described: what a screen reader says; the caption unless given.
+    """
     buffer = io.StringIO()
     with styled():
         figure.savefig(
@@ -130,6 +97,36 @@ def _svg(name: str, figure: Figure, described: str) -> str:
     )
     inside = re.sub(r'\bid="', f'id="{name}-', inside)
     inside = inside.replace("url(#", f"url(#{name}-").replace('href="#', f'href="#{name}-')
-    return (
-        f'<svg role="img" aria-label="{html.escape(described)}" viewBox="{box[1]}">{inside.strip()}'
+    opening = Markup('<svg role="img" aria-label="{}" viewBox="{}">')
+    # matplotlib has escaped the words in the drawing.
+    drawn = opening.format(described or caption, box[1]) + Markup(inside.strip())
+    return Picture(drawn, caption)
+
+
+def write(path: Path, template: str, **data: Any) -> Path:
+    """Write the page; it is whole or not there. Returns its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, render(template, **data).encode())
+    return path
+
+
+def render(template: str, **data: Any) -> str:
+    """A template of templates/, filled in."""
+    return _environment().get_template(template).render(data)
+
+
+@functools.cache
+def _environment() -> Environment:
+    found = Environment(
+        loader=FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        finalize=text,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
+    found.globals |= {
+        "css": Markup((_HERE / "report.css").read_text(encoding="utf-8")),
+        "version": VERSION,
+    }
+    return found

@@ -13,9 +13,9 @@ from matplotlib.axes import Axes
 
 from hearsay import _validate as require
 from hearsay.mechanisms import MECHANISMS
-from hearsay.report.network import network
+from hearsay.report.network_plot import network
 from hearsay.report.numbers import who
-from hearsay.report.style import (
+from hearsay.report.plot_style import (
     INK,
     SHADES,
     SOFT,

@@ -1,4 +1,6 @@
-"""The configuration of a run, and what it takes to run it again."""
+"""The configuration of a run, and what it takes to run it again: two sections of a page
+(templates/configuration.html and reproduction.html).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,6 @@ import numpy as np
 
 from hearsay._version import VERSION
 from hearsay.report.numbers import who
-from hearsay.report.page import Html, facts, join, section, table, tag
 from hearsay.schedules import Schedule
 
 if TYPE_CHECKING:
@@ -22,16 +23,25 @@ _LINES = 20  # different schedules of one option that a page shows
 _LONGEST = 20_000  # characters of code
 
 
-def configuration(run: Run) -> Html:
+def configuration(algorithm: Algorithm) -> dict[str, object]:
     """Every field of the algorithm; schedules as formulas in the step k."""
-    rows = [(name, _setting(value)) for name, value in run.algorithm.options.items()]
-    lead = tag("p", "Schedules are functions of the step k = 0, 1, 2, …")
-    return section(
-        "Configuration", lead, table(f"{run.algorithm.name}, as it ran", ("option", "value"), rows)
-    )
+    options = [_option(name, value) for name, value in algorithm.options.items()]
+    return {"caption": f"{algorithm.name}, as it ran", "options": options}
 
 
-def reproduction(run: Run) -> Html:
+def _option(name: str, value: object) -> dict[str, object]:
+    """A schedule by its formula, one line for each group of agents that share one."""
+    if not (isinstance(value, tuple) and value and all(isinstance(v, Schedule) for v in value)):
+        return {"name": name, "value": str(value), "laws": [], "more": 0}
+    groups: dict[str, list[int]] = {}
+    for agent, schedule in enumerate(value):
+        groups.setdefault(str(schedule), []).append(agent)
+    laws = [(law, who(agents, len(value))) for law, agents in groups.items()]
+    more = max(0, len(laws) - _LINES)
+    return {"name": name, "value": None, "laws": laws[:_LINES], "more": more}
+
+
+def reproduction(run: Run) -> dict[str, object]:
     """A call that repeats the run, and fingerprints by which to know the same data and weights."""
     steps, seeds = int(run.certificate.horizon), run.seeds
     every = int(np.diff(run.steps).max()) if len(run.steps) > 1 else 1
@@ -44,26 +54,31 @@ def reproduction(run: Run) -> Html:
         + f"run = simulate(algorithm, problem, graph, steps={steps}, seeds={_seeds(seeds)},"
         f" every={every}{extra})"
     )
-    same = [
-        ("Data", _shown(run.problem.records.digest())),
-        ("Weights", _shown(run.graph.digest())),
+    problem, graph = run.problem, run.graph
+    lead = (
+        f"With the problem “{problem.name}” ({problem.agents} agents) and the “{graph.name}” graph"
+        " whose fingerprints are below, and agents that start at the origin (spread=0), this call"
+        " repeats the run."
+    )
+    facts = [
         ("Seeds", ", ".join(map(str, seeds))),
         ("Precision", str(run.models.dtype)),
-        (
-            "Software",
-            (
-                f"hearsay {VERSION}, jax {jax.__version__}, numpy {np.__version__}, Python"
-                f" {platform.python_version()}"
-            ),
-        ),
+        ("Software", software()),
     ]
-    lead = tag(
-        "p",
-        f"With the problem “{run.problem.name}” ({run.problem.agents} agents) and the"
-        f" “{run.graph.name}” graph whose fingerprints are below, and agents that start at the"
-        " origin (spread=0), this call repeats the run.",
+    prints = [("Data", problem.records.digest()), ("Weights", graph.digest())]
+    return {
+        "lead": lead,
+        "code": code,
+        "fingerprints": [(name, f"sha256 {digest[:32]}") for name, digest in prints],
+        "facts": facts,
+    }
+
+
+def software() -> str:
+    return (
+        f"hearsay {VERSION}, jax {jax.__version__}, numpy {np.__version__}, Python"
+        f" {platform.python_version()}"
     )
-    return section("How to reproduce", lead, tag("pre", tag("code", code)), facts(same))
 
 
 def _written(algorithm: Algorithm) -> str:
@@ -75,24 +90,5 @@ def _written(algorithm: Algorithm) -> str:
     )
 
 
-def _setting(value: object) -> Html:
-    """A schedule by its formula, one line for each group of agents that share one."""
-    if not (isinstance(value, tuple) and value and all(isinstance(v, Schedule) for v in value)):
-        return tag("code", str(value))
-    groups: dict[str, list[int]] = {}
-    for agent, schedule in enumerate(value):
-        groups.setdefault(str(schedule), []).append(agent)
-    lines = [
-        tag("div", tag("code", law), " ", tag("span", who(a, len(value)), class_="soft"))
-        for law, a in list(groups.items())[:_LINES]
-    ]
-    more = len(groups) - _LINES
-    return join([*lines, tag("div", f"… and {more:,} more", class_="soft") if more > 0 else ""])
-
-
 def _seeds(seeds: Sequence[int]) -> str:
     return str(len(seeds)) if list(seeds) == list(range(len(seeds))) else repr(list(seeds))
-
-
-def _shown(digest: str) -> Html:
-    return tag("code", f"sha256 {digest[:32]}")

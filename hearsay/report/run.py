@@ -1,196 +1,226 @@
-"""Reports: one page for a run, one page for several side by side.
+"""The report of a run: one page (templates/run.html).
 
-Nothing on them is loaded from elsewhere; the same input gives the same bytes.
+Nothing on it is loaded from elsewhere; the same input gives the same bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from matplotlib.figure import Figure
+import numpy as np
 
-from hearsay._files import write_atomically
-from hearsay._version import VERSION
-from hearsay.privacy.certificate import show, show_horizon
-from hearsay.report import plots, sections
-from hearsay.report.guarantee import PAPER, certificate
-from hearsay.report.numbers import count, largest, quantity
-from hearsay.report.page import Html, join, notice, page, section, table, tag
+from hearsay.algorithms.theory.findings import findings
+from hearsay.certification import unit
+from hearsay.privacy.certificate import show
+from hearsay.problems.sampling.samplers import Arrivals
+from hearsay.report import plots
+from hearsay.report.certificate import certificate_section
+from hearsay.report.numbers import between, count, duration, largest, quantity, spread, who
+from hearsay.report.page import Table, picture, write
+from hearsay.report.plot_style import new_figure
 from hearsay.report.provenance import configuration, reproduction
-from hearsay.report.style import new_figure
 from hearsay.simulation.result import METRICS
 
 if TYPE_CHECKING:
     from hearsay.simulation.result import Run
 
 NAME = "report.html"
-Table = tuple[str, Sequence[object], Sequence[Sequence[object]]]  # caption, header, rows
+CURVES = (
+    "accuracy",
+    "train_accuracy",
+    "test_error",
+    "test_loss",
+    "tracking_error",
+    "regret",
+    "dynamic_regret",
+    "consensus_error",
+    "mean_model_error",
+)
 
 
 def run_report(run: Run, folder: Path) -> Path:
     """Write `report.html` for one run into the folder; returns its path."""
-    title = f"{run.algorithm.name} on {run.problem.name}"
-    about = (
-        f"{count(run.graph.agents, 'agent')} on a {run.graph.name} graph, {int(run.steps[-1]):,}"
-        f" steps, {count(len(run.seeds), 'seed')}, {run.certificate.mechanism.capitalize()} noise"
-    )
-    return _write(
-        folder,
-        title,
-        _header("Run report", title, about),
-        sections.headline(run),
-        sections.alerts(run),
-        sections.network(run),
-        sections.learning(run),
-        sections.budget(run),
-        certificate(run.certificate),
-        sections.theory(run),
-        configuration(run),
-        reproduction(run),
-    )
-
-
-def comparison_report(
-    runs: Mapping[str, Run],
-    folder: Path,
-    title: str,
-    notes: Sequence[str] = (),
-    tables: Sequence[Table] = (),
-    figures: Sequence[tuple[str, Figure]] = (),
-    name: str = NAME,
-) -> Path:
-    """Write `report.html` (or another `name`) that sets runs side by side,
-    with extra tables (caption, header, rows) and figures (caption, figure).
-    """
-    about = " · ".join(
-        dict.fromkeys(
-            f"{r.problem.name}, {count(r.graph.agents, 'agent')}, {r.graph.name}"
-            for r in runs.values()
-        )
-    )
-    extra = [(f"extra{i}", caption, figure) for i, (caption, figure) in enumerate(figures)]
-    return _write(
-        folder,
-        title,
-        _header("Comparison", title, about),
-        *(tag("p", note) for note in notes),
-        _early_ends(runs),
-        section("At the end", _ends(runs)) if runs else "",
-        _curves(runs),
-        section("More figures" if runs else "Figures", sections.grid(extra)) if extra else "",
-        section("More tables" if runs else "Tables", *(table(*t) for t in tables))
-        if tables
-        else "",
-        name=name,
+    unbounded = [b.agent for b in run.certificate.budgets if math.isinf(b.epsilon)]
+    return write(
+        Path(folder) / NAME,
+        "run.html",
+        title=f"{run.algorithm.name} on {run.problem.name}",
+        about=(
+            f"{count(run.graph.agents, 'agent')} on a {run.graph.name} graph,"
+            f" {int(run.steps[-1]):,} steps, {count(len(run.seeds), 'seed')},"
+            f" {run.certificate.mechanism.capitalize()} noise"
+        ),
+        headline=_headline(run),
+        stopped=run.stopped,
+        unbounded=who(unbounded, len(run.certificate.budgets)) if unbounded else "",
+        network=_network(run),
+        learning=_learning(run),
+        budget=_budget(run),
+        certificate=certificate_section(run.certificate),
+        conditions=_conditions(run),
+        configuration=configuration(run.algorithm),
+        reproduction=reproduction(run),
     )
 
 
-def _ends(runs: Mapping[str, Run]) -> Html:
-    """Privacy beside the two numbers that it buys, then the remaining metrics."""
-    shared = _shared(runs)
-    first = [m for m in ("accuracy", "test_error", "tracking_error") if m in shared]
-    rest = [m for m in shared if m not in first]
-    paper = any(_paper(run) is not None for run in runs.values())
-    rows = [
-        [
-            join(
-                [
-                    name,
-                    tag("small", f"{run.algorithm.name}, {show_horizon(run.certificate.horizon)}"),
-                ]
-            ),
-            _largest(run),
-            *([show(_paper(run))] if paper else []),
-            *(sections.final(run, m) for m in first),
-        ]
-        for name, run in runs.items()
-    ]
-    header = [
-        "run",
-        "largest epsilon, certified",
-        *([PAPER] if paper else []),
-        *(plots.LABELS[m] for m in first),
-    ]
-    spread = (
-        "mean ± standard deviation over seeds, "
-        if max(len(r.seeds) for r in runs.values()) > 1
-        else ""
-    )
-    caption = f"Budgets, rounded up, and metrics: {spread}at the last step"
-    others = [[name, *(sections.final(run, m) for m in rest)] for name, run in runs.items()]
-    more = (
-        table("The other metrics", ["run", *(plots.LABELS[m] for m in rest)], others)
-        if rest
-        else ""
-    )
-    return join([table(caption, header, rows), more])
+def final(run: Run, metric: str) -> str:
+    """A metric at the end, as mean ± standard deviation over the seeds."""
+    return spread(*run.final(metric), len(run.seeds), percent=metric.startswith("accuracy"))
 
 
-def _largest(run: Run) -> Html:
-    """The largest certified epsilon, and whose it is."""
-    cert = run.certificate
+def _headline(run: Run) -> list[tuple[str, str, str]]:
+    """The numbers that one asks for first."""
+    seeds = f"± standard deviation of {len(run.seeds)} seeds" if len(run.seeds) > 1 else "one seed"
+    tiles = []
+    if "accuracy" in run.metrics:
+        worst = f"{seeds}; worst agent {final(run, 'accuracy_worst')}"
+        tiles.append(("Test accuracy", final(run, "accuracy"), worst))
+    elif "test_error" in run.metrics:
+        tiles.append(("Test error", final(run, "test_error"), f"mean squared; {seeds}"))
+    if plots.measured(run, "tracking_error"):
+        what = "squared distance to the running optimum"
+        tiles.append(("Tracking error", final(run, "tracking_error"), what))
+    cert, sent = run.certificate, int(run.certificate.horizon)
     top, of = largest(cert.epsilon)
-    at = f", delta = {quantity(cert.slack)}" if cert.slack else ""
-    # A number that its own certificate calls no guarantee must not stand here without saying so.
-    void = (
-        "; by declaration, not a guarantee for records"
-        if any(w.startswith("NOT a guarantee") for w in cert.warnings)
+    at = f", at delta = {quantity(cert.slack)}" if cert.slack else ""
+    rest = f"; the smallest is {show(min(cert.epsilon))}" if _differ(run) else ""
+    tiles.append(("Largest epsilon", top, f"{of}{at}{rest}"))
+    each = (
+        f"{sent:,} from each of {count(run.graph.agents, 'agent')}, over"
+        f" {count(run.graph.edges, 'directed link')}"
+    )
+    tiles.append(("Messages", f"{sent * run.graph.agents:,}", each))
+    together = "one seed" if len(run.seeds) == 1 else f"{len(run.seeds)} seeds side by side"
+    return [*tiles, ("Wall time", duration(run.seconds), together)]
+
+
+def _learning(run: Run) -> dict[str, object]:
+    """The curves, and every metric at the end."""
+    last = int(run.steps[-1])
+    pictures = []
+    for metric in (m for m in CURVES if plots.measured(run, m)):
+        figure, ax = new_figure()
+        plots.curve(run, metric, ax)
+        described = f"{METRICS[metric]}, over {last} steps; {final(run, metric)} at the end"
+        pictures.append(picture(metric, figure, f"{METRICS[metric].capitalize()}.", described))
+    band = (
+        f" Line: mean of {len(run.seeds)} seeds; band: lowest to highest seed."
+        if len(run.seeds) > 1
         else ""
     )
-    return join([top, tag("small", f"{of}{at}{void}")])
-
-
-def _paper(run: Run) -> float | None:
-    return max(
-        (b.paper_epsilon for b in run.certificate.budgets if b.paper_epsilon is not None),
-        default=None,
+    watched, agents = run.raw["tracking_error"].shape[2], run.graph.agents
+    sample = (
+        f" Models are measured on {watched} of the {agents} agents." if watched < agents else ""
     )
+    rows = [
+        (m.replace("_", " "), final(run, m), METRICS[m]) for m in METRICS if plots.measured(run, m)
+    ]
+    return {
+        "lead": f"Over {last:,} steps.{band}{sample}",
+        "pictures": pictures,
+        "table": Table("At the last step", ("metric", "value", "what it is"), rows),
+    }
 
 
-def _curves(runs: Mapping[str, Run]) -> Html:
-    drawn = []
-    for metric in (m for m in sections.CURVES if m in _shared(runs)):
-        figure, ax = new_figure()
-        plots.compare(runs, metric, ax)
-        drawn.append((metric, f"{METRICS[metric].capitalize()}.", figure))
-    if runs and len({run.certificate.mechanism for run in runs.values()}) == 1:
-        figure, ax = new_figure()
-        plots.compare_budgets(runs, ax)
-        drawn.append(("budget", "Certified budget spent so far, the largest over agents.", figure))
-    if not drawn:
-        return Html("")
-    lead = tag("p", "Lines: mean over seeds. Bands: from the lowest seed to the highest.")
-    return section("Over time", lead, sections.grid(drawn))
-
-
-def _shared(runs: Mapping[str, Run]) -> list[str]:
-    """Metrics that every run has measured."""
-    return [m for m in METRICS if runs and all(plots.measured(run, m) for run in runs.values())]
-
-
-def _early_ends(runs: Mapping[str, Run]) -> Html:
-    ends = [tag("li", f"{name}: {run.stopped}") for name, run in runs.items() if run.stopped]
-    return (
-        notice("alert", tag("p", tag("strong", "Ended early")), tag("ul", *ends))
-        if ends
-        else Html("")
+def _network(run: Run) -> dict[str, object]:
+    """Who hears whom, coloured by budget, beside the facts about the graph and the data."""
+    graph, problem = run.graph, run.problem
+    figure, ax = new_figure(5.0, 3.9)
+    plots.network(graph, ax, run.certificate.epsilon)
+    degree = graph.weights.indptr[1:] - graph.weights.indptr[:-1]
+    links = f"{graph.edges // 2:,} links" if graph.symmetric else f"{graph.edges:,} directed links"
+    described = (
+        f"{graph.name} graph of {graph.agents} agents with {links}, agents coloured by epsilon"
     )
-
-
-def _header(kind: str, title: str, about: str) -> Html:
-    return tag(
-        "header",
-        tag("p", f"hearsay · {kind}", class_="kicker"),
-        tag("h1", title),
-        tag("p", about, class_="sub"),
+    shade = "; a darker agent has the larger epsilon" if _differ(run) else ""
+    model = (
+        f"{type(problem.loss).__name__} loss, {count(problem.dimension, 'parameter')}, in the"
+        f" {problem.domain}"
     )
+    facts = [
+        ("Graph", f"{graph.name}, {count(graph.agents, 'agent')}, {links}"),
+        ("Neighbours", f"{between(degree)} per agent"),
+        ("Weights", f"{between(graph.weights.data)} per link" if graph.edges else "none"),
+        ("Data", problem.name),
+        ("Records", _records(run)),
+        ("Model", model),
+        *([("Note", problem.loss.note)] if problem.loss.note else []),
+        ("Test set", count(len(problem.test_labels), "record")),
+    ]
+    return {
+        "picture": picture("network", figure, f"Agents by number{shade}.", described),
+        "facts": facts,
+    }
 
 
-def _write(folder: Path, title: str, *content: object, name: str = NAME) -> Path:
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    footer = tag("footer", f"Written by hearsay {VERSION}.")
-    write_atomically(folder / name, page(f"{title} · hearsay", *content, footer))
-    return folder / name
+def _budget(run: Run) -> dict[str, object]:
+    """What has been spent, over time; empty where nothing is bounded."""
+    if not any(math.isfinite(e) for e in run.spent[-1]):
+        return {}
+    figure, ax = new_figure(5.0, 3.4)
+    plots.budget(run, ax)
+    top = show(float(run.spent[-1].max()))
+    what = unit(run.algorithm)
+    described = f"{what} spent per agent over {int(run.steps[-1])} steps, at most {top} at the end"
+    caption = (
+        f"Certified {what} of the messages sent so far. Agents with equal budgets share a line."
+    )
+    return {"picture": picture("budget", figure, caption, described), "facts": _spending(run)}
+
+
+def _spending(run: Run) -> list[tuple[str, str]]:
+    """Who spends most and least, and when."""
+    last, agents = run.spent[-1], run.graph.agents
+    unbounded = np.flatnonzero(~np.isfinite(last)).tolist()
+    bounded = np.where(np.isfinite(last), last, 0.0)
+    agent = int(np.argmax(bounded))
+    curve = run.spent[:, agent]
+    half = int(run.steps[np.argmax(curve >= curve[-1] / 2)])
+    late = float(curve[-1] - np.interp(0.9 * run.steps[-1], run.steps, curve))
+    share = quantity(100 * late / curve[-1], 2) if curve[-1] else "0"
+    top, of = largest(bounded.tolist())
+    return [
+        *([("Infinite", who(unbounded, agents))] if unbounded else []),
+        ("Largest finite" if unbounded else "Largest", f"{top}, {of}"),
+        *([("Smallest", show(float(last.min())))] if of != "every agent" else []),
+        ("Half of it", f"was spent by step {half:,}"),
+        ("Last tenth", f"the final 10 % of the steps took {share} % of it"),
+    ]
+
+
+def _conditions(run: Run) -> dict[str, object]:
+    """The paper's conditions on this configuration; empty where the algorithm has none."""
+    found = findings(run.algorithm, run.graph, run.problem)
+    if not found:
+        return {}
+    failed = sum(not f.holds for f in found)
+    shown = [
+        {
+            "name": f.name,
+            "holds": f.holds,
+            "margin": None if f.margin is None else quantity(f.margin, 3),
+            "detail": f.detail,
+        }
+        for f in found
+    ]
+    verdict = f"{failed} of {len(found)} fail" if failed else f"All {len(found)} hold"
+    return {"verdict": verdict, "findings": shown}
+
+
+def _records(run: Run) -> str:
+    problem, sampling = run.problem, run.algorithm.sampling
+    held = "an endless stream" if problem.endless else f"{between(problem.counts)} per agent"
+    if getattr(sampling, "size", None) is not None or problem.endless:
+        return f"{held}; sampling: {sampling}"
+    return f"{held}, {_arriving(problem.arrivals)}; sampling: {sampling}"
+
+
+def _arriving(arrivals: Arrivals) -> str:
+    before = f"{arrivals.head_start:,} there from the start, then " if arrivals.head_start else ""
+    return f"{before}{arrivals.per_step:,} arriving per step"
+
+
+def _differ(run: Run) -> bool:
+    return len({show(e) for e in run.certificate.epsilon}) > 1

@@ -29,7 +29,8 @@ from hearsay.problems import Ball, Squared
 from hearsay.problems.data.records import Records
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Arrivals
-from hearsay.report.audit import audit_report, runs_words, verdicts
+from hearsay.report.audit import audit_report
+from hearsay.report.audit_findings import runs_words, verdicts
 from hearsay.simulation.keys import noise_keys
 
 AGENTS, HELD = 3, 12

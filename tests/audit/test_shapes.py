@@ -29,7 +29,7 @@ from hearsay.problems import Ball, Squared
 from hearsay.problems.data.records import Records
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Arrivals
-from hearsay.report.noise import noise_words
+from hearsay.report.audit_noise import noise_words
 from hearsay.simulation import keys
 
 AGENTS, HELD, STEPS, LEVEL = 3, 8, 4, 1e-3

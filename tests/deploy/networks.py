@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from hearsay.config import _toml, build_problem
+from hearsay.config import build_problem, toml_item
 from hearsay.deploy.agent import Agent
 from hearsay.deploy.plan import Plan, planned
 from hearsay.deploy.settings import Network, load
@@ -103,7 +103,7 @@ def write(
 
 
 def _keys(values: Mapping[str, Any]) -> list[str]:
-    return [f"{key} = {_toml(value)}" for key, value in values.items()]
+    return [f"{key} = {toml_item(value).as_string()}" for key, value in values.items()]
 
 
 def wait_for(condition: Callable[[], Any], what: str = "it did not happen") -> Any:

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomlkit
 
+from hearsay.deploy import launch
+from hearsay.deploy.launch import initialise
 from hearsay.deploy.settings import Network, difference, load, read
 
 HERE = Path("/somewhere")
@@ -560,3 +563,49 @@ def test_a_file_that_is_no_text_is_named(tmp_path):
     (tmp_path / "net.toml").write_bytes(b'\xff\xfe[network]\nrun = "wards"')
     with pytest.raises(ValueError, match=r"net.toml is not valid TOML"):
         load(tmp_path / "net.toml")
+
+
+def test_a_first_net_toml_is_the_starter_filled_in(tmp_path):
+    """Comments, spaces and order are those of starter.toml; only values differ."""
+    plain = initialise(tmp_path / "plain", agents=2, port=9000, steps=7, secure=False).read_text()
+    text = initialise(tmp_path / "tls", agents=12, run="other", epsilon=2.5).read_text()
+    starter = (Path(launch.__file__).parent / "starter.toml").read_text()
+    head, _, rest = starter.partition("[agents.NAME]")
+    _, _, tail = rest.partition("\n\n")
+    assert text.startswith(head.replace("first-run", "other"))
+    wanted = {"dimension = 1": "dimension = 64", "head_start = 0": "head_start = 59"}
+    for old, new in {**wanted, "epsilon = 5.0": "epsilon = 2.5"}.items():
+        assert tail.count(f"{old}\n") == 1
+        tail = tail.replace(f"{old}\n", f"{new}\n")
+    assert text.endswith(tail)
+    assert text.count("      # on its own host\n") == 12
+    assert (
+        """
+[agents.agent011]
+endpoint = "tls/127.0.0.1:7458"
+data = "data/agent011.npz"      # on its own host
+records = 119
+
+[problem]
+"""
+        in text
+    )
+    assert (
+        """
+[agents.alice]
+endpoint = "tcp/127.0.0.1:9000"
+data = "data/alice.npz"      # on its own host
+records = 719
+
+[agents.bob]
+endpoint = "tcp/127.0.0.1:9001"
+data = "data/bob.npz"      # on its own host
+records = 719
+
+[problem]
+"""
+        in plain
+    )
+    assert "keys =" not in plain and plain.endswith("[run]\nsteps = 7\n")
+    assert tomlkit.parse(text).as_string() == text
+    assert load(tmp_path / "tls" / "net.toml").names[-1] == "agent011"

@@ -87,7 +87,7 @@ def test_more_noise_and_larger_batches_cost_less(name):
 
 
 def test_numbers_by_declaration_are_marked_in_comparisons(tmp_path):
-    from hearsay.report.run import comparison_report
+    from hearsay.report.comparison import comparison_report
     from hearsay.simulation.simulating import simulate
 
     problem, graph = p3_estimation.problem_and_graph()

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import math
 import re
+import tomllib
 from dataclasses import replace
-from html import escape, unescape
+from html import unescape
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
+from jinja2 import Environment, meta
+from markupsafe import escape
 
 import hearsay as hs
+from hearsay import report
 from hearsay.algorithms.theory.findings import Finding
 from hearsay.privacy.certificate import FLOATING, NOT_COVERED, AgentBudget, Certificate, show
 from hearsay.privacy.recursion import Assumption
-from hearsay.report import guarantee, numbers
-from hearsay.report.run import comparison_report, run_report
-from hearsay.report.style import new_figure
+from hearsay.report import numbers
+from hearsay.report.certificate import certificate_section
+from hearsay.report.comparison import comparison_report
+from hearsay.report.page import Table, render
+from hearsay.report.plot_style import new_figure
+from hearsay.report.run import run_report
 
+TEMPLATES = Path(report.__file__).parent / "templates"
 VOID = {"meta", "br", "hr", "img", "link", "input"}
 
 
@@ -140,6 +149,48 @@ def test_names_are_escaped(run, tmp_path):
     assert checked(path).count("&lt;script&gt;") > 10
 
 
+class Hostile:
+    """Whatever a template asks it for is hostile too, and so is what it says of itself."""
+
+    evil = "<script>alert(1)</script>'\"&"
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Table(self.evil, [self.evil], [[self.evil]]) if name == "table" else Hostile()
+
+    def __iter__(self):
+        return iter([self.evil])
+
+    def __str__(self):
+        return self.evil
+
+
+@pytest.mark.parametrize("template", ["attack.html", "audit.html"])
+def test_pages_of_attacks_and_audits_escape_whatever_they_are_given(template):
+    asked = meta.find_undeclared_variables(Environment().parse((TEMPLATES / template).read_text()))
+    data = {name: Hostile() for name in {*asked, "title", "about"}}
+    data |= {"levels": Table(Hostile.evil, [Hostile.evil], [[Hostile.evil]]), "skipped": ()}
+    page = render(template, **data)
+    assert "<script" not in page and page.count("&lt;script&gt;alert(1)") > 10
+    assert Balanced(page)
+
+
+def test_no_template_switches_the_escaping_off():
+    for path in TEMPLATES.iterdir():
+        assert not re.search(r"\|\s*safe|autoescape|Markup", path.read_text()), path
+
+
+def test_what_pages_are_made_of_is_installed_with_the_package():
+    """Every file of the package that is no Python matches a pattern of pyproject.toml."""
+    root = TEMPLATES.parent
+    project = tomllib.loads((root.parents[1] / "pyproject.toml").read_text())
+    patterns = project["tool"]["setuptools"]["package-data"]["hearsay.report"]
+    installed = {path for pattern in patterns for path in root.glob(pattern)}
+    there = {p for p in root.rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc")}
+    assert installed == there and root / "report.css" in there
+
+
 def test_early_end_is_visible(problem, graph, tmp_path):
     first = hs.certify(hs.ldp_online(), problem, graph, 5)
     stopped = hs.simulate(
@@ -207,7 +258,8 @@ def test_a_page_says_what_the_text_says():
         names=("alice", "bob"),
     )
     for this in (cert, replace(cert, deployed=True)):
-        page = unescape(re.sub(r"<[^>]*>", "|", guarantee.certificate(this)))
+        markup = render("certificate.html", certificate=certificate_section(this))
+        page = unescape(re.sub(r"<[^>]*>", "|", markup))
         for part in ("|delta|", "|0.1250|", "|0.2500|", "|alice|", "|bob|", "(agent alice)"):
             assert part in page
         assert (FLOATING in page) == (not this.deployed) == (FLOATING[2:20] in str(this))

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 import hearsay as hs
 from hearsay.report import plots
-from hearsay.report.style import new_figure
+from hearsay.report.plot_style import new_figure
 
 
 @pytest.fixture(scope="module")

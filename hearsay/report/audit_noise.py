@@ -16,8 +16,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from hearsay.audit.noise_tests import KINDS
 from hearsay.mechanisms import MECHANISMS
 from hearsay.report.numbers import count, power_of_ten
-from hearsay.report.page import Html, picture, section, table, tag
-from hearsay.report.style import line_style, styled
+from hearsay.report.page import Table, picture
+from hearsay.report.plot_style import line_style, styled
 
 if TYPE_CHECKING:
     from hearsay.audit.residuals import Residuals
@@ -34,25 +34,28 @@ def noise_words(noise: Residuals) -> str:
     )
 
 
-def noise_section(noise: Residuals) -> Html:
-    parts: list[object] = [tag("p", noise_words(noise))]
-    if noise.numbers:
-        header = [
-            "what was tested",
-            "tests",
-            "numbers",
-            "worst",
-            "p of the worst, among all",
-            "verdict",
-        ]
-        parts.append(table("Tests of the noise", header, noise_rows(noise)))
-        shown = (
-            f"Left: how often residuals of each size were seen (bars, {len(noise.shown):,} of them)"
-            " and the claimed density (line), on a logarithmic scale. Right: quantiles; on the"
-            " line the noise is as claimed."
-        )
-        parts.append(picture("noise", noise_figure(noise), shown, shown))
-    return section("The noise", *parts)
+def noise_section(noise: Residuals) -> dict[str, object]:
+    """What the template is given; no table where there is no noise."""
+    if not noise.numbers:
+        return {"words": noise_words(noise), "table": None}
+    header = [
+        "what was tested",
+        "tests",
+        "numbers",
+        "worst",
+        "p of the worst, among all",
+        "verdict",
+    ]
+    shown = (
+        f"Left: how often residuals of each size were seen (bars, {len(noise.shown):,} of them)"
+        " and the claimed density (line), on a logarithmic scale. Right: quantiles; on the"
+        " line the noise is as claimed."
+    )
+    return {
+        "words": noise_words(noise),
+        "table": Table("Tests of the noise", header, noise_rows(noise)),
+        "picture": picture("noise", noise_figure(noise), shown),
+    }
 
 
 def noise_rows(noise: Residuals) -> list[list[object]]:

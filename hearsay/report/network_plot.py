@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from hearsay.graphs import Graph
 from hearsay.report.numbers import quantity
-from hearsay.report.style import INK, NODE, SHADES, SOFT, UNBOUNDED, axes_or_new, styled
+from hearsay.report.plot_style import INK, NODE, SHADES, SOFT, UNBOUNDED, axes_or_new, styled
 
 _CIRCLES = ("ring", "complete", "exponential")
 _NAMED = 150  # agents that still have room for a label
