@@ -181,7 +181,7 @@ def build_graph(config: Config, agents: int) -> Graph:
 
 def build_algorithm(config: Config, problem: Problem, graph: Graph) -> Algorithm:
     """As the table has it; its noise is not calibrated yet."""
-    algorithm = _algorithm(dict(config.algorithm), config.steps)
+    algorithm = named_algorithm(dict(config.algorithm), config.steps)
     if (
         problem.stream is not None
         and "sampling" not in config.algorithm
@@ -192,7 +192,7 @@ def build_algorithm(config: Config, problem: Problem, graph: Graph) -> Algorithm
     return algorithm
 
 
-def _algorithm(keys: dict[str, Any], steps: int) -> Algorithm:
+def named_algorithm(keys: dict[str, Any], steps: int) -> Algorithm:
     name = require.one_of("name in [algorithm]", keys.pop("name", "ldp-online"), REGISTRY)
     # Noise that is planned for a number of rounds: those of the run.
     if "horizon" in {f.name for f in fields(REGISTRY[name])}:

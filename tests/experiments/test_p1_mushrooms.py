@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from hearsay.experiments import EXPERIMENTS, p1_mushrooms
+from hearsay.experiments import EXPERIMENTS, p1_mushrooms, parts
 from hearsay.problems.data import files
 
 HERE = (
@@ -32,6 +33,7 @@ def test_a_hundredth_of_the_experiment(tmp_path):
     )
     page = report.read_text(encoding="utf-8")
     assert stages == {"Fig. 1": (4, 4), "Table I": (11, 11)}
+    assert (tmp_path / "table-1.csv").is_file()
     for text in ("ldp-online", "dsgd", "dola", "pdop", "23.34", "4999", "Assumption 2", "-1.085"):
         assert text in page
     assert (tmp_path / "dsgd" / "metrics.csv").is_file()
@@ -51,12 +53,7 @@ def test_settings_are_the_printed_ones():
 
 
 def test_an_interrupted_run_ends_the_experiment():
-    class Cut:
-        interrupted = True
-
+    cut, whole = SimpleNamespace(interrupted=True), SimpleNamespace(interrupted=False)
     with pytest.raises(KeyboardInterrupt):
-        p1_mushrooms.complete(Cut())
-    assert (
-        p1_mushrooms.complete(replace_interrupted := type("Whole", (), {"interrupted": False})())
-        is replace_interrupted
-    )
+        parts.complete(cut)
+    assert parts.complete(whole) is whole

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hearsay.experiments import EXPERIMENTS, p3_estimation
+from hearsay.experiments.runner import Experiment
 
 
 @pytest.mark.slow
@@ -63,8 +64,8 @@ def test_feedback_and_average_at_the_same_epsilon():
     the same budget (as the report says).
     """
     problem, graph = p3_estimation.problem_and_graph()
-    quiet = lambda *_: None  # noqa: E731
-    feedback, average = p3_estimation.beyond(problem, graph, 400, 8, quiet)
+    experiment = Experiment(p3_estimation.SETTINGS, seeds=8)
+    feedback, average = p3_estimation.beyond(experiment, problem, graph, 400)
 
     def error(table, row):
         return float(table[2][row][3].split(" ")[0])
@@ -80,7 +81,8 @@ def test_feedback_and_average_at_the_same_epsilon():
 def test_more_noise_and_larger_batches_cost_less(name):
     """Fig. 2: epsilon falls with eta and with gamma."""
     problem, graph = p3_estimation.problem_and_graph()
-    _, _, values = p3_estimation.figure_2(problem, graph, 3, lambda *_: None)[name]
+    experiment = Experiment(p3_estimation.SETTINGS)
+    _, _, values = p3_estimation.figure_2(experiment, problem, graph, 3)[name]
     assert np.isfinite(values).all()
     assert np.all(np.diff(values, axis=0) < 0)
     assert np.all(np.diff(values, axis=1) < 0)
