@@ -30,10 +30,10 @@ from hearsay.experiments.runner import Experiment, stepped
 from hearsay.experiments.settings import Settings, Table
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import show
+from hearsay.problems import Problem
 from hearsay.problems.data.images import load_images
 from hearsay.problems.losses.models import Dense
 from hearsay.problems.losses.neural_loss import Model, from_module
-from hearsay.problems.problem import Problem
 from hearsay.simulation.result import Run
 
 SHARED = settings.read("networks")

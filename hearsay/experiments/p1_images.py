@@ -49,7 +49,7 @@ from hearsay.experiments.runner import Experiment, Findings
 from hearsay.experiments.settings import Settings
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import show
-from hearsay.problems.problem import Problem
+from hearsay.problems import Problem
 
 if TYPE_CHECKING:
     from hearsay.audit.dlg import Sweep

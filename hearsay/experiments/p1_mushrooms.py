@@ -33,7 +33,7 @@ from hearsay.experiments.runner import (
 from hearsay.experiments.settings import Settings, Table
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import show
-from hearsay.problems.problem import Problem
+from hearsay.problems import Problem
 from hearsay.schedules import PowerLaw
 from hearsay.simulation.metrics import Reference
 from hearsay.simulation.result import Run

@@ -19,7 +19,7 @@ import numpy as np
 
 from hearsay import graphs
 from hearsay.algorithms import GradientTracking
-from hearsay.algorithms.theory import s1_findings, s2_findings
+from hearsay.algorithms.theory.gradient_tracking import s1_findings, s2_findings
 from hearsay.base import Algorithm
 from hearsay.certification import calibrate, certify
 from hearsay.experiments.p2_notes import (
@@ -54,7 +54,7 @@ from hearsay.experiments.p2_schemes import (
 from hearsay.experiments.runner import Experiment, Findings, conditions, powers_of_two, stepped
 from hearsay.experiments.settings import Table
 from hearsay.graphs import Graph
-from hearsay.problems.problem import Problem
+from hearsay.problems import Problem
 from hearsay.problems.sampling.samplers import History
 from hearsay.schedules import Constant, PowerLaw
 from hearsay.simulation.metrics import Reference

@@ -59,7 +59,7 @@ from hearsay.experiments.runner import Experiment, Findings
 from hearsay.experiments.settings import Table
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import show
-from hearsay.problems.problem import Problem
+from hearsay.problems import Problem
 from hearsay.problems.sampling.samplers import Cyclic
 
 SETTINGS = settings.read("p2-mnist")

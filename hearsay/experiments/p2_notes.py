@@ -27,7 +27,7 @@ from hearsay.experiments.p2_schemes import (
 )
 from hearsay.experiments.settings import Table
 from hearsay.privacy.certificate import show
-from hearsay.problems.problem import Problem
+from hearsay.problems import Problem
 from hearsay.problems.sampling.samplers import Subset
 from hearsay.simulation.metrics import Reference
 from hearsay.simulation.result import Run

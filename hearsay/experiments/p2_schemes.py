@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from hearsay import algorithms, graphs
-from hearsay.algorithms import GradientTracking
+from hearsay import graphs
+from hearsay.algorithms.gradient_tracking import GradientTracking, scheme_s1, scheme_s2
 from hearsay.base import Algorithm
 from hearsay.certification import Planned, certify, planned
 from hearsay.experiments import settings
@@ -31,7 +31,7 @@ from hearsay.experiments.runner import Experiment
 from hearsay.experiments.settings import Table
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import show
-from hearsay.problems.problem import Problem
+from hearsay.problems import Problem
 from hearsay.problems.sampling.samplers import Arrivals, Cyclic, Sized, Subset
 from hearsay.schedules import Constant, PowerLaw
 
@@ -53,13 +53,13 @@ def s1(
     horizon: int, power: float = SETTINGS["chosen"]["S1"], sampling: type[Sized] = Cyclic
 ) -> GradientTracking:
     a, p = (tuple(SETTINGS["S1"][key]) for key in ("a", "p"))
-    return algorithms.scheme_s1(horizon, a=a, p=p, noise=(power, power), sampling=sampling)  # type: ignore[arg-type]
+    return scheme_s1(horizon, a=a, p=p, noise=(power, power), sampling=sampling)  # type: ignore[arg-type]
 
 
 def s2(
     horizon: int, base: float = SETTINGS["chosen"]["S2"], sampling: type[Sized] = Cyclic
 ) -> GradientTracking:
-    return algorithms.scheme_s2(horizon, **SETTINGS["S2"], noise=(base, base), sampling=sampling)
+    return scheme_s2(horizon, **SETTINGS["S2"], noise=(base, base), sampling=sampling)
 
 
 SCHEMES: dict[str, Callable[..., GradientTracking]] = {"S1": s1, "S2": s2}

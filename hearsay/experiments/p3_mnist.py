@@ -41,7 +41,7 @@ from hearsay.experiments.runner import Experiment, Findings, stepped
 from hearsay.experiments.settings import Table
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import show
-from hearsay.problems.problem import Problem
+from hearsay.problems import Problem
 
 SETTINGS = settings.read("p3-mnist")
 HORIZON, FACTORS = SETTINGS["horizon"], SETTINGS["factors"]

@@ -28,7 +28,7 @@ from hearsay.experiments.settings import Table
 from hearsay.graphs import Graph
 from hearsay.mechanisms.factorized.kinds import factorization
 from hearsay.privacy.certificate import show
-from hearsay.problems.problem import Problem
+from hearsay.problems import Problem
 from hearsay.schedules import Constant
 from hearsay.simulation.regret import Comparators, Regret, comparators
 

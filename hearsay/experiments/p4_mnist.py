@@ -44,7 +44,7 @@ from hearsay.experiments.images import (
 from hearsay.experiments.runner import Experiment, Findings
 from hearsay.experiments.settings import Table
 from hearsay.graphs import Graph
-from hearsay.problems.problem import Problem
+from hearsay.problems import Problem
 from hearsay.schedules import Constant
 
 SETTINGS = settings.read("p4-mnist")

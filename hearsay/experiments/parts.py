@@ -21,7 +21,7 @@ import numpy as np
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import Certificate, show
-from hearsay.problems.problem import Problem
+from hearsay.problems import Problem
 from hearsay.simulation import checkpoint
 from hearsay.simulation.regret import Comparators, Regret
 from hearsay.simulation.regret import online_regret as library_regret

@@ -22,7 +22,7 @@ from hearsay.experiments import settings
 from hearsay.experiments.parts import complete, simulate
 from hearsay.experiments.settings import Settings, Table
 from hearsay.graphs import Graph
-from hearsay.problems.problem import Problem
+from hearsay.problems import Problem
 from hearsay.simulation.metrics import Reference
 from hearsay.simulation.result import Run
 

@@ -28,7 +28,7 @@ from hearsay.base import Algorithm
 from hearsay.config import Config, build_graph, build_problem, named_algorithm
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import show
-from hearsay.problems.problem import Problem
+from hearsay.problems import Problem
 
 Table = tuple[str, list[str], list[list[str]]]
 FILES = ("networks", "p1", "p2", "p3", "p4")

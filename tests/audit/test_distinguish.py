@@ -27,32 +27,15 @@ from hearsay.audit.search import search
 from hearsay.audit.whole import Audit, Searched, audit
 from hearsay.problems import Ball, Squared
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling.samplers import Arrivals
 from hearsay.report.audit import audit_report, runs_words, verdicts
+from tests.factories import holding, uniform
 
 AGENTS, HELD = 3, 12
 GRAPH = hs.graphs.ring(AGENTS, weight=0.3)
 
 
 def problem_of(d: int = 1, clip: float | None = 1.0, radius: float = 50.0) -> Problem:
-    rng = np.random.default_rng(0)
-    features, labels = (
-        rng.uniform(-1, 1, (AGENTS, HELD, d)) / math.sqrt(d),
-        rng.uniform(-1, 1, (AGENTS, HELD)),
-    )
-    loss, counts = Squared(1.0, 0.1, 1.0, clip), np.full(AGENTS, HELD)
-    return Problem(
-        "scalar",
-        loss,
-        Ball(radius),
-        features,
-        labels,
-        counts,
-        features[0],
-        labels[0],
-        Arrivals(1),
-        False,
-    )
+    return holding(Squared(1.0, 0.1, 1.0, clip), *uniform(AGENTS, HELD, d), Ball(radius))
 
 
 def pair_of(algorithm, problem: Problem, steps: int):

@@ -16,7 +16,7 @@ from hearsay.audit.messages import membership
 from hearsay.audit.search import search
 from hearsay.problems import Ball, Logistic, Squared
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling.samplers import Arrivals
+from tests.factories import holding
 
 AGENTS, STEPS, HELD = 3, 6, 5
 GRAPH = hs.graphs.ring(AGENTS, weight=0.3)
@@ -39,24 +39,8 @@ def problem_of(
 ) -> Problem:
     rng = np.random.default_rng(0)
     features = rng.uniform(-1, 1, (AGENTS, held, d)) * loss.feature_bound / np.sqrt(d)
-    labels, counts = (
-        rng.integers(0, 2, (AGENTS, held)) * min(1.0, loss.label_bound),
-        np.full(AGENTS, held),
-    )
-    arrivals = Arrivals(1, head_start)
-    return Problem(
-        "random",
-        loss,
-        Ball(radius),
-        features,
-        labels,
-        counts,
-        features[0],
-        labels[0],
-        arrivals,
-        False,
-        start=start,
-    )
+    labels = rng.integers(0, 2, (AGENTS, held)) * min(1.0, loss.label_bound)
+    return holding(loss, features, labels, Ball(radius), head_start=head_start, start=start)
 
 
 def algorithm_of(name: str, pattern: str):

@@ -16,7 +16,6 @@ import pytest
 
 from hearsay import graphs
 from hearsay.experiments import (
-    EXPERIMENTS,
     images,
     p1_images,
     p2_images,
@@ -30,23 +29,17 @@ from hearsay.experiments.runner import Experiment
 from hearsay.problems.data import files
 from hearsay.problems.neural import neural
 from hearsay.problems.sampling.samplers import Cyclic, Fresh, Resample, Subset
+from tests.factories import reproduced
 
 TINY = 0.05
 DIGITS = {"data": "digits"}
 
 
 def run(name, folder, **options):
-    """A tiny run on digits: the text of its report, its table of ends (or of the name given) and
-    the stages that it went through.
-    """
-    stages = {}
-    note = lambda stage, done, total: stages.update({stage: (done, total)})  # noqa: E731
-    report = EXPERIMENTS[name](
-        folder, data_dir=None, **{"seeds": 1, "scale": TINY, "progress": note, **options}
-    )
-    assert all(done == total for done, total in stages.values())
+    """A tiny run: the text of its report and the stages that it went through."""
+    found = reproduced(name, folder, **{"seeds": 1, "scale": TINY, **options})
     assert (folder / "curves.csv").is_file()
-    return report.read_text(encoding="utf-8"), list(stages)
+    return found
 
 
 def table(folder, name="ends"):

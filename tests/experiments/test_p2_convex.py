@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from hearsay import graphs
-from hearsay.experiments import EXPERIMENTS, p2_convex, p2_schemes
+from hearsay.experiments import p2_convex, p2_schemes
 from hearsay.experiments.runner import Experiment
 from hearsay.problems.sampling.samplers import Cyclic, Subset
+from tests.factories import reproduced
 
 # C = 1, curvature off, K = 2000, so 2001 messages; agent 2 of the pair with weights 1: the paper's
 # formula, every step, cyclic, T.
@@ -32,17 +33,8 @@ def number(text: str) -> float:
 
 @pytest.mark.slow
 def test_a_hundredth_of_the_experiment(tmp_path):
-    stages = {}
-    report = EXPERIMENTS["p2-convex"](
-        tmp_path,
-        data_dir=None,
-        seeds=2,
-        scale=0.01,
-        progress=lambda stage, done, total: stages.update({stage: (done, total)}),
-    )
-    assert all(done == total for done, total in stages.values())
-    assert list(stages) == ["Figs. 2-6", "Remark 22", "equal budgets", "two forms", "weights"]
-    page = report.read_text(encoding="utf-8")
+    page, stages = reproduced("p2-convex", tmp_path)
+    assert stages == ["Figs. 2-6", "Remark 22", "equal budgets", "two forms", "weights"]
     for text in (
         "15,378",
         "948.7",

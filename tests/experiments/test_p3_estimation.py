@@ -7,23 +7,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hearsay.experiments import EXPERIMENTS, p3_estimation
+from hearsay.experiments import p3_estimation
 from hearsay.experiments.runner import Experiment
+from tests.factories import reproduced
 
 
 @pytest.mark.slow
 def test_a_hundredth_of_the_experiment(tmp_path):
-    stages = {}
-    report = EXPERIMENTS["p3-estimation"](
-        tmp_path,
-        data_dir=None,
-        seeds=2,
-        scale=0.01,
-        progress=lambda stage, done, total: stages.update({stage: (done, total)}),
-    )
-    assert all(done == total for done, total in stages.values())
-    assert list(stages) == ["Figs. 1, 3, 4", "Fig. 2", "beyond", "equal budgets", "enforced"]
-    page = report.read_text(encoding="utf-8")
+    page, stages = reproduced("p3-estimation", tmp_path)
+    assert stages == ["Figs. 1, 3, 4", "Fig. 2", "beyond", "equal budgets", "enforced"]
     for text in (
         "0.864",
         "0.488",
