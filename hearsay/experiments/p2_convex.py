@@ -166,7 +166,7 @@ def two_forms(experiment: Experiment, steps: int) -> Table:
         "noise": None,
     }
     rows, graph = [], graphs.five_agents()
-    for name, keys in experiment.each("two forms", SETTINGS["forms"]["problems"].items()):
+    for name, keys in experiment.each("two forms", SETTINGS["forms"].items()):
         where = {"data_dir": experiment.data_dir} if keys["loss"] == "logistic" else {}
         problem = SETTINGS.problem(keys, **where)
         row, reference = [name], Reference(problem)
