@@ -49,12 +49,12 @@ class Part(NamedTuple):
 
 @dataclass
 class Parts:
-    """The parts of one experiment: `done` are those of this call, `found` of them came from an
-    earlier one.
+    """The parts of one experiment: `done` are those of this call (by their marks), `found` of them
+    came from an earlier one.
     """
 
     home: Path
-    done: list[Part] = field(default_factory=list)
+    done: dict[str, Part] = field(default_factory=dict)
     found: int = 0
 
     def page(self, title: str) -> Path:
@@ -62,7 +62,7 @@ class Parts:
         from hearsay.report.run import comparison_report
 
         header = ["algorithm", "problem", "steps", "seeds", "largest epsilon"]
-        table = ("Runs that are finished", header, [list(part) for part in self.done])
+        table = ("Runs that are finished", header, [list(part) for part in self.done.values()])
         note = (
             "INTERRUPTED: this is no report of the experiment, only a list of its runs that are"
             " finished and kept."
@@ -170,12 +170,13 @@ def _kept(
     path = parts.home / FOLDER / f"{mark[:32]}.npz"
     if path.exists():
         found = restored(checkpoint.read(path))
-        parts.found += 1
+        # Experiments may ask for the same part twice.
+        parts.found += mark not in parts.done
     else:
         found = make()
         path.parent.mkdir(parents=True, exist_ok=True)
         checkpoint.write(path, arrays(found))
-    parts.done.append(about(found))
+    parts.done[mark] = about(found)
     return found
 
 
