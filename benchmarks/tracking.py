@@ -37,7 +37,7 @@ def main() -> None:
     rng = np.random.default_rng(0)
     problem, ring = hs.problems.estimation(frozen=True), hs.graphs.ring(6)
     print("growing sample sizes, estimation example, 50 seeds x 2000 steps x 6 agents:")
-    for name, algorithm in forms(hs.Fresh).items():
+    for name, algorithm in forms("fresh").items():
         timed(
             f"{name} form, {algorithm.sampling}",
             partial(hs.simulate, algorithm, problem, ring, steps=2000, seeds=50),

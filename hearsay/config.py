@@ -189,14 +189,14 @@ def build_graph(config: Config, agents: int) -> Graph:
 
 def build_algorithm(config: Config, problem: Task, graph: Graph) -> Algorithm:
     """As the table has it; its noise is not calibrated yet."""
-    algorithm = _algorithm(dict(config.algorithm), config.steps)
+    algorithm = named_algorithm(dict(config.algorithm), config.steps)
     if problem.endless and "sampling" not in config.algorithm and algorithm.sampling.needs_data_set:
         algorithm = replace(algorithm, sampling=Fresh(getattr(algorithm.sampling, "size", None)))
     algorithm.check(graph, problem.task)
     return algorithm
 
 
-def _algorithm(keys: dict[str, Any], steps: int) -> Algorithm:
+def named_algorithm(keys: dict[str, Any], steps: int) -> Algorithm:
     name = require.one_of("name in [algorithm]", keys.pop("name", "ldp-online"), REGISTRY)
     # Noise that is planned for a number of rounds: those of the run.
     if "horizon" in inspect.signature(REGISTRY[name]).parameters:

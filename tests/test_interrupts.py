@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -18,6 +19,7 @@ from hearsay._interrupts import stopping
 from hearsay.audit import dlg
 from hearsay.cli import commands
 from hearsay.experiments import EXPERIMENTS, parts
+from hearsay.simulation.regret import Regret
 
 # hearsay.simulate itself is the function.
 simulation = importlib.import_module("hearsay.simulation.simulating")
@@ -182,6 +184,51 @@ def test_a_kept_run_is_the_run_itself(tmp_path, monkeypatch):
     assert again.to_csv() == first.to_csv() and again.spent_csv() == first.spent_csv()
     assert (again.models == first.models).all()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_kept_regret_is_the_regret_itself(tmp_path, monkeypatch):
+    draws = np.random.default_rng(0).normal(size=(4, 2, 2))
+    first = Regret(5, draws, draws[0], draws[1], None)
+    monkeypatch.setattr(parts, "library_regret", lambda *_, **__: first)
+    asked = (hs.correlated_federated(horizon=2), PROBLEM, GRAPH, 2, 2, first.comparators)
+    with pytest.raises(KeyboardInterrupt), parts.keeping(tmp_path):
+        assert parts.regret(*asked) is first
+        raise KeyboardInterrupt
+    monkeypatch.setattr(parts, "library_regret", stop)
+    with parts.keeping(tmp_path) as kept:
+        again = parts.regret(*asked)
+        parts.regret(*asked)
+        assert (kept.found, [part.steps for part in kept.done.values()]) == (1, [2])
+        with pytest.raises(KeyboardInterrupt):
+            parts.regret(*asked[:4], 3, None)
+    assert again is not first and again.local_steps == first.local_steps
+    for name in ("models", "losses", "accuracy"):
+        assert np.array_equal(getattr(again, name), getattr(first, name))
+
+
+def test_a_kept_attack_is_the_attack_itself(tmp_path, monkeypatch):
+    def reconstruct(algorithm, problem, graph, *, agent, seed):
+        level = float(algorithm.noise_for(0)(0))
+        if level > 1:
+            raise KeyboardInterrupt
+        guess = dlg.Guess(np.full((1, 2, 2), level), np.array([seed]), 0.1, np.array([0.1, 0.3]))
+        truth = np.ones((1, 2, 2))
+        return dlg.Reconstruction(agent, 0, seed, truth, np.array([7]), guess, 1 / 3, 0.5, 0.01)
+
+    monkeypatch.setattr(dlg, "reconstruct", reconstruct)
+    algorithm = hs.Dsgd(noise=1.0)
+    with pytest.raises(KeyboardInterrupt), parts.keeping(tmp_path):
+        first = parts.attacked(algorithm, PROBLEM, GRAPH, 1.0, targets=2)
+        parts.attacked(algorithm, PROBLEM, GRAPH, 2.0, targets=2)
+    monkeypatch.setattr(dlg, "reconstruct", stop)
+    with parts.keeping(tmp_path) as kept:
+        again = parts.attacked(algorithm, PROBLEM, GRAPH, 1.0, targets=2)
+        assert kept.found == 1
+    for one, other in zip(first, again, strict=True):
+        for name in ("agent", "step", "seed", "error", "blind", "seconds"):
+            assert getattr(one, name) == getattr(other, name)
+        assert (one.truth == other.truth).all() and (one.true_labels == other.true_labels).all()
+        assert all(np.array_equal(x, y) for x, y in zip(one.guess, other.guess, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""The papers' experiments: settings and calls only.
+"""The experiments of papers P1 to P4 (docs/papers.md says which papers these are).
+
+What an experiment runs is data (`data`, read by settings.py), one runner takes it from there
+(runner.py), and a file per experiment measures what is its own.
 
 EXPERIMENTS maps the name on the command line to a function.
 
@@ -7,35 +10,18 @@ networks (NETWORKS) "small", "paper" or a share of the small one.
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hearsay import _validate as require
-from hearsay.experiments import (
-    p1_images,
-    p1_mushrooms,
-    p2_convex,
-    p2_images,
-    p3_estimation,
-    p3_mnist,
-    p4_logistic,
-    p4_mnist,
-)
+from hearsay.experiments import settings
+from hearsay.experiments.runner import reproduce
 
 EXPERIMENTS: dict[str, Callable[..., Path]] = {
-    "p1-mushrooms": p1_mushrooms.reproduce,
-    "p1-mnist": p1_images.reproduce,
-    "p1-cifar": p1_images.reproduce_cifar,
-    "p1-table2": p1_images.reproduce_table_2,
-    "p2-convex": p2_convex.reproduce,
-    "p2-mnist": p2_images.reproduce,
-    "p2-cifar": p2_images.reproduce_cifar,
-    "p3-estimation": p3_estimation.reproduce,
-    "p3-mnist": p3_mnist.reproduce,
-    "p4-logistic": p4_logistic.reproduce,
-    "p4-mnist": p4_mnist.reproduce,
+    name: partial(reproduce, name) for name in settings.names()
 }
-NETWORKS = ("p1-mnist", "p1-cifar", "p1-table2", "p2-mnist", "p2-cifar", "p3-mnist", "p4-mnist")
+NETWORKS = tuple(name for name in EXPERIMENTS if "scales" in settings.read(name).keys)
 
 
 def scale_and_seeds(

@@ -13,33 +13,32 @@ had beside it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay.algorithms import GradientPerturbation
 from hearsay.base import Algorithm
 from hearsay.certification import calibrate, certify
-from hearsay.experiments.common import Progress, Table, complete, simulate
+from hearsay.experiments import settings
+from hearsay.experiments.runner import Experiment, stepped
+from hearsay.experiments.settings import Settings, Table
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import show
+from hearsay.problems import Problem
+from hearsay.problems.data.images import load_images
 from hearsay.problems.losses.models import Dense
 from hearsay.problems.losses.neural_loss import Model, from_module
-from hearsay.problems.problem import Problem
-from hearsay.problems.sampling.samplers import Cyclic
-from hearsay.schedules import Constant, SampleSize
 from hearsay.simulation.result import Run
 
-CLIP = 1.0
-# A budget that means something, for what is shown beside the papers' settings.
-EPSILON, DELTA = 8.0, 1e-5
-POINTS = 20  # times that a run is measured: a test set costs as much as many steps
+SHARED = settings.read("networks")
+CLIP, EPSILON, DELTA = (SHARED[key] for key in ("clip", "epsilon", "delta"))
+CHEAP = SHARED.text("cheap", epsilon=EPSILON)
 
 Trial = tuple[Algorithm, Problem, Graph]
 Runs = dict[str, Run]
@@ -47,14 +46,37 @@ Runs = dict[str, Run]
 
 @dataclass(frozen=True)
 class Scale:
-    """steps: of every run; records, test_records: how many of the data set are used (None: all)."""
+    """How much of an experiment is run.
+
+    Args:
+      steps: of every run.
+      records, test_records: how many of the data set are used (None: all).
+      model: the network's name in models.py (None: the problem's own, or a small one).
+    """
 
     steps: int
     records: int | None = None
     test_records: int | None = None
+    model: str | None = None
 
     def data(self) -> dict[str, Any]:
         return {"records": self.records, "test_records": self.test_records}
+
+
+class Own(NamedTuple):
+    """A configuration whose certified budget is to be spent better: with the best of `factors`
+    times its step.
+    """
+
+    name: str
+    algorithm: Algorithm
+    graph: Graph
+    factors: Sequence[float]
+
+
+def scales(found: Settings) -> tuple[Scale, Scale]:
+    """The small one and the paper's."""
+    return Scale(**found["scales"]["small"]), Scale(**found["scales"]["paper"])
 
 
 def scale_of(scale: str | float, small: Scale, paper: Scale) -> Scale:
@@ -65,10 +87,13 @@ def scale_of(scale: str | float, small: Scale, paper: Scale) -> Scale:
         return {"small": small, "paper": paper}[require.one_of("scale", scale, ["small", "paper"])]
     if not 0 < require.number("scale", scale) <= 1:
         require.fail("scale", "small, paper, or a number above 0 and at most 1", scale)
-    cut: Callable[[int | None, int], int] = lambda many, least: max(  # noqa: E731
-        least, round((many or least) * float(scale))
+
+    def cut(many: int | None, least: int) -> int:
+        return max(least, round((many or least) * float(scale)))
+
+    return Scale(
+        cut(small.steps, 2), cut(small.records, 300), cut(small.test_records, 50), small.model
     )
-    return Scale(cut(small.steps, 2), cut(small.records, 300), cut(small.test_records, 50))
 
 
 @lru_cache(maxsize=8)
@@ -82,29 +107,60 @@ def small_model(shape: tuple[int, ...], classes: int) -> tuple[Model, np.ndarray
     )
 
 
-def train(trials: dict[str, Trial], steps: int, seeds: int, stage: str, progress: Progress) -> Runs:
-    """Every trial for so many steps."""
+def problems(
+    experiment: Experiment, scale: Scale, clips: Sequence[float | None] = (None, CLIP), **more: Any
+) -> list[Problem]:
+    """The experiment's problem with each of the clips (None: as printed, and without a budget)."""
+    keys = experiment.settings["problem"]
+    images = load_images(keys["data"], data_dir=experiment.data_dir)
+    model = keys.get("model") or scale.model or small_model(images.shape, images.classes)
+    more = {"model": model, **scale.data(), **more}
+    return [experiment.settings.problem(data=images, clip=clip, **more) for clip in clips]
+
+
+def chosen(only: Sequence[str] | None, known: Sequence[str]) -> list[str]:
+    """The names of the runs that are wanted; all unless told otherwise."""
+    return [require.one_of("only", name, known) for name in (known if only is None else only)]
+
+
+def side_by_side(
+    experiment: Experiment,
+    trials: Mapping[str, Trial],
+    own: Own,
+    clipped: Problem,
+    graph: Graph,
+    steps: int,
+    only: Sequence[str] | None,
+) -> Runs:
+    """The trials as printed and, beside them, what the budget of one of them and a far smaller one
+    can buy.
+    """
+    wanted = chosen(only, [*trials, own.name, CHEAP])
     runs: Runs = {}
-    for name, (algorithm, problem, graph) in trials.items():
-        runs[name] = run(algorithm, problem, graph, steps, seeds)
-        progress(stage, len(runs), len(trials))
+    for name in experiment.each("as printed", (name for name in trials if name in wanted)):
+        runs[name] = run(experiment, *trials[name], steps)
+    if own.name in wanted:
+        same = certified(own.algorithm, clipped, own.graph, steps)
+        options = list(stepped(own.algorithm, own.factors).values())
+        runs[own.name] = better(experiment, options, clipped, own.graph, steps, same, "same budget")
+    if CHEAP in wanted:
+        runs[CHEAP] = cheapest(experiment, clipped, graph, steps)
     return runs
 
 
 def run(
+    experiment: Experiment,
     algorithm: Algorithm,
     problem: Problem,
     graph: Graph,
     steps: int,
-    seeds: int,
-    points: int = POINTS,
     delta: float = DELTA,
+    **options: Any,
 ) -> Run:
-    every, at = max(1, -(-steps // points)), delta_of(algorithm, delta)
+    options["every"] = max(1, -(-steps // SHARED["points"]))
+    options["delta"] = delta_of(algorithm, delta)
     with np.errstate(invalid="ignore"):  # without a clip the papers' formulas may say inf - inf
-        return complete(
-            simulate(algorithm, problem, graph, steps=steps, seeds=seeds, every=every, delta=at)
-        )
+        return experiment.run(algorithm, problem, graph, steps=steps, **options)
 
 
 def delta_of(algorithm: Algorithm, delta: float = DELTA) -> float | None:
@@ -115,86 +171,61 @@ def delta_of(algorithm: Algorithm, delta: float = DELTA) -> float | None:
 
 
 def better(
+    experiment: Experiment,
     candidates: Sequence[Algorithm],
     problem: Problem,
     graph: Graph,
     steps: int,
-    seeds: int,
     epsilon: float,
     stage: str,
-    progress: Progress,
 ) -> Run:
     """The candidate that ends with the highest accuracy, each with noise that spends `epsilon`
     (at DELTA for Gaussian noise).
     """
     tried = []
-    for candidate in candidates:
+    for candidate in experiment.each(stage, candidates):
         ready = calibrate(candidate, problem, graph, steps, epsilon, delta=DELTA)
-        tried.append(run(ready, problem, graph, steps, seeds))
-        progress(stage, len(tried), len(candidates))
+        tried.append(run(experiment, ready, problem, graph, steps))
     return max(tried, key=lambda found: np.nan_to_num(found.final("accuracy")[0], nan=0.0))
 
 
-def gradient_candidates(size: int, steps: Sequence[float]) -> list[Algorithm]:
+def cheapest(experiment: Experiment, problem: Problem, graph: Graph, steps: int) -> Run:
     """Noise on clipped mean gradients of large batches, each record once per pass:
     the cheapest way to privacy that the library has for networks.
     """
-    shared: dict[str, Any] = {
-        "coupling": Constant(0.9),
-        "noise": Constant(1.0),
-        "mechanism": "gaussian",
-    }
-    sampling = Cyclic(SampleSize(Constant(float(size))))
-    return [
-        GradientPerturbation(step=Constant(step), sampling=sampling, **shared) for step in steps
+    size = min(SHARED["cheap_batch"], int(problem.counts.min()))
+    options = [
+        SHARED.algorithm("cheap", step=step, sample_size=size) for step in SHARED["cheap_steps"]
     ]
-
-
-def steps_times(algorithm: Any, factors: Sequence[float]) -> list[Algorithm]:
-    """The algorithm with its step size multiplied."""
-    return [replace(algorithm, step=algorithm.step.scaled(factor)) for factor in factors]
+    return better(experiment, options, problem, graph, steps, EPSILON, "small budget")
 
 
 def certified(algorithm: Algorithm, problem: Problem, graph: Graph, steps: int) -> float:
     return max(certify(algorithm, problem, graph, steps, delta=delta_of(algorithm)).epsilon)
 
 
-def ends(runs: Runs, caption: str) -> Table:
+def ends(experiment: Experiment, runs: Runs, **values: Any) -> Table:
     """Budget and accuracy of every run at its end."""
     rows = []
     for name, found in runs.items():
-        budgets = found.certificate.budgets
+        certificate = found.certificate
         paper = [
             np.nan_to_num(b.paper_epsilon, nan=np.inf, posinf=np.inf)
-            for b in budgets
+            for b in certificate.budgets
             if b.paper_epsilon is not None
         ]
-        at = (
-            f" (δ = {found.certificate.slack:g})"
-            if found.certificate.slack and found.certificate.finite
-            else ""
-        )
+        slack = certificate.slack if certificate.finite else None
         rows.append(
             [
                 name,
                 show(max(paper)) if paper else "-",
-                show(max(found.certificate.epsilon)) + at,
+                show(max(certificate.epsilon)) + (f" (δ = {slack:g})" if slack else ""),
                 *_accuracies(found),
                 str(found.algorithm.step_size),
                 f"{found.seconds:.0f} s",
             ]
         )
-    header = [
-        "run",
-        "ε by the paper's formula",
-        "ε certified",
-        "test accuracy",
-        "worst agent",
-        "training accuracy",
-        "step",
-        "time",
-    ]
-    return caption, header, rows
+    return experiment.settings.table("ends", rows, seeds=experiment.seeds, **values)
 
 
 def _accuracies(found: Run) -> list[str]:
@@ -213,16 +244,25 @@ def margin(runs: Runs) -> float:
     return 1 / math.sqrt(min(len(run.problem.test_labels) for run in runs.values()))
 
 
-def caution(runs: Runs) -> str:
-    """How far the accuracies can be trusted, for the notes of a report."""
+def accuracies(runs: Runs) -> dict[str, Any]:
+    """What the notes say about accuracies: of every run, of guessing, and how far to trust them."""
     first = next(iter(runs.values()))
-    seeds, records = len(first.seeds), len(first.problem.test_labels)
-    return (
-        f"{seeds} seed{'s' if seeds > 1 else ''} and {records:,} test records: differences below"
-        f" about {100 * margin(runs):.1f} points say nothing. Where several steps were tried, the"
-        " best by that same test accuracy is shown, and the search is not charged to the budget:"
-        " such a run had more chances than one that is as printed."
+    caution = SHARED.text(
+        "caution",
+        seeds=len(first.seeds),
+        records=len(first.problem.test_labels),
+        points=100 * margin(runs),
     )
+    return {
+        "score": {
+            name: f"{100 * found.final('accuracy')[0]:.1f} %" for name, found in runs.items()
+        },
+        "guess": 100 * max(found.guessing or 0.0 for found in runs.values()),
+        "caution": caution.strip(),
+        "epsilon": EPSILON,
+        "delta": DELTA,
+        "clip": CLIP,
+    }
 
 
 def curves(runs: Runs) -> Table:
@@ -237,4 +277,4 @@ def curves(runs: Runs) -> Table:
         for name, found in runs.items()
         for t, step in enumerate(found.steps)
     ]
-    return "Accuracy over time", ["run", "step", "test accuracy", "training accuracy"], rows
+    return SHARED.table("curves", rows)

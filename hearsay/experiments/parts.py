@@ -1,69 +1,74 @@
 """Finished parts of an experiment, kept on disk until the whole of it is done.
 
-An experiment is many simulations and one report at the end. While `keeping` is entered every
-simulation that has come to its end is written to a folder `parts`, under a fingerprint of all that
-it depends on, so that the same command goes on where an interrupt, a kill or a full disk ended it.
+An experiment is many simulations and one report at the end. While `keeping` is entered everything
+that has come to its end (a simulation, a measured regret, the attacks at one level of noise) is
+written to a folder `parts`, under a fingerprint of all that it depends on, so that the same command
+goes on where an interrupt, a kill or a full disk ended it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import Certificate, show
-from hearsay.problems.problem import Problem
+from hearsay.problems import Problem
 from hearsay.simulation import checkpoint
+from hearsay.simulation.regret import Comparators, Regret
+from hearsay.simulation.regret import online_regret as library_regret
 from hearsay.simulation.result import Run
 from hearsay.simulation.simulating import fingerprint
 from hearsay.simulation.simulating import simulate as library_simulate
 
+if TYPE_CHECKING:
+    from hearsay.audit.dlg import Reconstruction
+
 FOLDER, PAGE = "parts", "interrupted.html"
+Arrays = dict[str, np.ndarray]
+Kept = TypeVar("Kept")
+
+
+class Part(NamedTuple):
+    """What the page of an interrupted experiment says about a part."""
+
+    algorithm: str
+    problem: str
+    steps: int
+    seeds: int
+    epsilon: str
 
 
 @dataclass
 class Parts:
-    """The parts of one experiment: `done` are those of this call, the `found` first ones of them
+    """The parts of one experiment: `done` are those of this call (by their marks), `found` of them
     came from an earlier one.
     """
 
     home: Path
-    done: list[Run] = field(default_factory=list)
+    done: dict[str, Part] = field(default_factory=dict)
     found: int = 0
 
     def page(self, title: str) -> Path:
         """What there is so far, marked as no more than that."""
         from hearsay.report.comparison import comparison_report
 
-        rows = [
-            [
-                r.algorithm.name,
-                r.problem.name,
-                int(r.steps[-1]),
-                len(r.seeds),
-                show(max(r.certificate.epsilon)),
-            ]
-            for r in self.done
-        ]
-        table = (
-            "Runs that are finished",
-            ["algorithm", "problem", "steps", "seeds", "largest epsilon"],
-            rows,
-        )
+        header = ["algorithm", "problem", "steps", "seeds", "largest epsilon"]
+        table = ("Runs that are finished", header, [list(part) for part in self.done.values()])
         note = (
             "INTERRUPTED: this is no report of the experiment, only a list of its runs that are"
             " finished and kept."
         )
         return comparison_report(
-            {}, self.home, title, notes=[note], tables=[table] if rows else [], name=PAGE
+            {}, self.home, title, notes=[note], tables=[table] if self.done else [], name=PAGE
         )
 
 
@@ -92,26 +97,90 @@ def complete(run: Run) -> Run:
 
 def simulate(algorithm: Algorithm, problem: Problem, graph: Graph, **options: Any) -> Run:
     """hearsay.simulate, unless this very run is already there."""
+    asked = {**options, "reference": bool(options.get("reference", True))}
+    return _kept(
+        fingerprint(algorithm, problem, graph, tuple(sorted(asked.items()))),
+        lambda: complete(library_simulate(algorithm, problem, graph, **options)),
+        _arrays,
+        lambda stored: _run(stored, algorithm, problem, graph),
+        lambda run: Part(
+            algorithm.name,
+            problem.name,
+            int(run.steps[-1]),
+            len(run.seeds),
+            show(max(run.certificate.epsilon)),
+        ),
+    )
+
+
+def regret(
+    algorithm: Any, problem: Problem, graph: Graph, rounds: int, seeds: int, against: Comparators
+) -> Regret:
+    """online_regret, unless this very one is already there."""
+    return _kept(
+        fingerprint(algorithm, problem, graph, ("regret", rounds, seeds)),
+        lambda: library_regret(algorithm, problem, graph, rounds, seeds, against=against),
+        lambda found: {
+            "models": found.models,
+            "losses": found.losses,
+            **({} if found.accuracy is None else {"accuracy": found.accuracy}),
+        },
+        lambda stored: Regret(
+            algorithm.local_steps,
+            stored["models"],
+            stored["losses"],
+            stored.get("accuracy"),
+            against,
+        ),
+        lambda found: Part(algorithm.name, problem.name, rounds, seeds, "-"),
+    )
+
+
+def attacked(
+    algorithm: Algorithm, problem: Problem, graph: Graph, level: float, **options: Any
+) -> tuple[Reconstruction, ...]:
+    """What `against_noise` finds at one level, unless it is already there."""
+    from hearsay.audit import dlg
+
+    asked = {key: value for key, value in options.items() if key != "progress"}
+
+    def attack() -> tuple[Reconstruction, ...]:
+        return dlg.against_noise(algorithm, problem, graph, levels=(level,), **options).found[0]
+
+    return _kept(
+        fingerprint(algorithm, problem, graph, ("attack", level, *sorted(asked.items()))),
+        attack,
+        _pictures,
+        _reconstructions,
+        lambda found: Part(f"attack on {algorithm.name}", problem.name, 1, len(found), "-"),
+    )
+
+
+def _kept(
+    mark: str,
+    make: Callable[[], Kept],
+    arrays: Callable[[Kept], Arrays],
+    restored: Callable[[Mapping[str, np.ndarray]], Kept],
+    about: Callable[[Kept], Part],
+) -> Kept:
+    """What is stored under the mark, or else made, and stored."""
     parts = _current.get()
     if parts is None:
-        return complete(library_simulate(algorithm, problem, graph, **options))
-    asked = {k: v for k, v in options.items() if k != "reference"} | {
-        "reference": bool(options.get("reference", True))
-    }
-    mark = fingerprint(algorithm, problem, graph, tuple(sorted(asked.items())))
+        return make()
     path = parts.home / FOLDER / f"{mark[:32]}.npz"
     if path.exists():
-        run = _read(path, algorithm, problem, graph)
-        parts.found += 1
+        found = restored(checkpoint.read(path))
+        # Experiments may ask for the same part twice.
+        parts.found += mark not in parts.done
     else:
-        run = complete(library_simulate(algorithm, problem, graph, **options))
+        found = make()
         path.parent.mkdir(parents=True, exist_ok=True)
-        checkpoint.write(path, _arrays(run))
-    parts.done.append(run)
-    return run
+        checkpoint.write(path, arrays(found))
+    parts.done[mark] = about(found)
+    return found
 
 
-def _arrays(run: Run) -> dict[str, np.ndarray]:
+def _arrays(run: Run) -> Arrays:
     return {
         "certificate": np.array(run.certificate.to_json()),
         "seeds": np.array(run.seeds),
@@ -124,17 +193,15 @@ def _arrays(run: Run) -> dict[str, np.ndarray]:
     }
 
 
-def _read(path: Path, algorithm: Algorithm, problem: Problem, graph: Graph) -> Run:
-    stored = checkpoint.read(path)
-    certificate = Certificate.from_json(str(stored["certificate"]))
-    raw = {
-        name[len("raw_") :]: values for name, values in stored.items() if name.startswith("raw_")
-    }
+def _run(
+    stored: Mapping[str, np.ndarray], algorithm: Algorithm, problem: Problem, graph: Graph
+) -> Run:
+    raw = {name[len("raw_") :]: found for name, found in stored.items() if name.startswith("raw_")}
     return Run(
         algorithm,
         problem,
         graph,
-        certificate,
+        Certificate.from_json(str(stored["certificate"])),
         stored["seeds"].tolist(),
         stored["steps"],
         raw,
@@ -143,3 +210,29 @@ def _read(path: Path, algorithm: Algorithm, problem: Problem, graph: Graph) -> R
         str(stored["stopped"]) or None,
         float(stored["seconds"]),
     )
+
+
+_NUMBERS = ("agent", "step", "seed", "error", "blind", "seconds")
+_GUESS = ("images", "labels", "mismatch", "mismatches")
+
+
+def _pictures(found: tuple[Reconstruction, ...]) -> Arrays:
+    stored: Arrays = {"many": np.array(len(found))}
+    for index, one in enumerate(found):
+        named = {name: getattr(one, name) for name in (*_NUMBERS, "truth", "true_labels")}
+        guessed = {f"guess_{name}": getattr(one.guess, name) for name in _GUESS}
+        stored |= {f"{index}_{name}": np.asarray(v) for name, v in {**named, **guessed}.items()}
+    return stored
+
+
+def _reconstructions(stored: Mapping[str, np.ndarray]) -> tuple[Reconstruction, ...]:
+    from hearsay.audit.dlg import Guess, Reconstruction
+
+    found = []
+    for index in range(int(stored["many"])):
+        known: dict[str, Any] = {n: stored[f"{index}_{n}"].item() for n in _NUMBERS}
+        known |= {name: stored[f"{index}_{name}"] for name in ("truth", "true_labels")}
+        guess: dict[str, Any] = {name: stored[f"{index}_guess_{name}"] for name in _GUESS}
+        guess["mismatch"] = guess["mismatch"].item()
+        found.append(Reconstruction(guess=Guess(**guess), **known))
+    return tuple(found)

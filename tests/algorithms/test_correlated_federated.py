@@ -17,10 +17,10 @@ from hearsay.mechanisms.convert import gaussian_epsilon
 from hearsay.mechanisms.factorized.stream import noise_stream
 from hearsay.problems import Ball
 from hearsay.problems.losses.linear import LinearLoss
-from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Records, Window
 from hearsay.simulation import keys
 from hearsay.simulation.session import Session
+from tests.factories import holding
 
 LEARNERS, DELTA = 4, 1e-3
 
@@ -212,16 +212,7 @@ def test_a_nonconvex_loss_moves_more_than_the_paper_allows_and_not_more_than_we_
     """
     clip = 0.65
     zeros = np.zeros((LEARNERS, 10, 1))
-    problem = Problem(
-        "hill",
-        Hill(1.0, 0.0, 10.0, clip),
-        Ball(100.0),
-        zeros.shape[2:],
-        np.full(LEARNERS, 10),
-        records=Records(zeros, zeros[..., 0], np.full(LEARNERS, 10)),
-        test_features=zeros[0],
-        test_labels=zeros[0, :, 0],
-    )
+    problem = holding(Hill(1.0, 0.0, 10.0, clip), zeros, zeros[..., 0], Ball(100.0))
     algorithm = hs.correlated_federated(step=1.0, horizon=2, sampling=hs.Fresh(5))
     features, foot = jnp.ones((1, 5, 1)), 1 / math.sqrt(3)
     labels = jnp.asarray([[foot, 0.0, 0.0, 0.0, 0.0]])

@@ -23,6 +23,7 @@ from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Records
 from hearsay.simulation.optimum import Reference
 from hearsay.simulation.session import Session
+from tests.factories import holding, in_ball
 
 
 def network(seed: int, agents: int, records: int = 8) -> tuple[Problem, hs.graphs.Graph]:
@@ -238,23 +239,9 @@ def test_no_transcript_moves_a_message_further_than_certified(loss, sampler):
         60,
         3,
     )
-    features = rng.normal(size=(3, held, d))
-    features *= (
-        LOSSES[loss].feature_bound
-        * rng.uniform(size=(3, held, 1))
-        / np.linalg.norm(features, axis=2, keepdims=True)
-    )
+    features = in_ball(rng, (3, held, d), LOSSES[loss].feature_bound)
     labels = rng.integers(0, 2, (3, held)).astype(float)
-    problem = Problem(
-        "random",
-        LOSSES[loss],
-        Ball(4.0),
-        features.shape[2:],
-        np.full(3, held),
-        records=Records(features, labels, np.full(3, held)),
-        test_features=features[0],
-        test_labels=labels[0],
-    )
+    problem = holding(LOSSES[loss], features, labels, Ball(4.0))
     graph = hs.graphs.from_weights([[0, 0.5, 0.1], [0.4, 0, 0], [0, 0.3, 0]])
     algorithm = hs.gradient_tracking(
         step="0.4*(k+1)^-0.2",
@@ -303,16 +290,7 @@ def test_a_scalar_quadratic_comes_close_to_both_bounds(sampler):
     """
     loss = Squared(1.0, 0.2, label_bound=10.0, clip=1.0)
     zeros = np.zeros((3, STEPS, 1))
-    problem = Problem(
-        "flat",
-        loss,
-        Ball(50.0),
-        zeros.shape[2:],
-        np.full(3, STEPS),
-        records=Records(zeros, zeros[..., 0], np.full(3, STEPS)),
-        test_features=zeros[0],
-        test_labels=zeros[0, :, 0],
-    )
+    problem = holding(loss, zeros, zeros[..., 0])
     sampling = hs.Fresh(1) if sampler == "once" else hs.Cyclic(5)
     algorithm = hs.gradient_tracking(
         step=0.1, coupling=0.5, tracking=0.5, noise=1.0, sampling=sampling

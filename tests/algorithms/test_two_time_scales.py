@@ -106,7 +106,7 @@ def test_mean_square_error_falls_at_least_at_the_promised_rate(form, setting):
 
 
 def test_one_compiled_program_for_any_horizon(setting):
-    algorithm = replace(forms(hs.Fresh)["gradient"], noise=hs.PowerLaw(0.77, 0.1))
+    algorithm = replace(forms("fresh")["gradient"], noise=hs.PowerLaw(0.77, 0.1))
     before = engine.TRACES["advance"]
     hs.simulate(algorithm, *setting, steps=100, every=100, reference=False, regret=False)
     hs.simulate(algorithm, *setting, steps=400, every=100, reference=False, regret=False)

@@ -35,7 +35,8 @@ from hearsay.problems import (
     Problem,
     Squared,
 )
-from hearsay.problems.sampling.samplers import Arrivals, Records
+from hearsay.problems.sampling.samplers import Records
+from tests.factories import holding, in_ball
 
 STEPS, AGENTS, TRANSCRIPTS = 30, 3, 200
 
@@ -45,28 +46,12 @@ def problem_for(
 ) -> Problem:
     """Random admissible records: features in the ball of the loss's bound, labels in its range."""
     rng = np.random.default_rng(seed)
-    features = rng.normal(size=(AGENTS, held, d))
-    features *= (
-        loss.feature_bound
-        * rng.uniform(size=(AGENTS, held, 1))
-        / np.linalg.norm(features, axis=2, keepdims=True)
-    )
+    features = in_ball(rng, (AGENTS, held, d), loss.feature_bound)
     labels = rng.integers(0, 2, (AGENTS, held)).astype(float)
     if isinstance(loss, Squared):
         labels = rng.uniform(-loss.label_bound, loss.label_bound, (AGENTS, held))
-    counts, arrivals = np.full(AGENTS, held), Arrivals(per_step, head_start)
-    return Problem(
-        "random",
-        loss,
-        Ball(radius),
-        features.shape[2:],
-        counts,
-        arrivals,
-        False,
-        records=Records(features, labels, counts),
-        test_features=features[0],
-        test_labels=labels[0],
-    )
+    arriving = {"per_step": per_step, "head_start": head_start}
+    return holding(loss, features, labels, Ball(radius), **arriving)
 
 
 def neighbours(problem: Problem, agent: int, row: int, seed: int) -> tuple[Records, Records]:

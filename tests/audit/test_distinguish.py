@@ -26,36 +26,18 @@ from hearsay.audit.pairs import candidates
 from hearsay.audit.search import search
 from hearsay.audit.whole import Audit, Searched, audit
 from hearsay.problems import Ball, Squared
-from hearsay.problems.data.records import Records
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling.samplers import Arrivals
 from hearsay.report.audit import audit_report
 from hearsay.report.audit_findings import runs_words, verdicts
 from hearsay.simulation.keys import noise_keys
+from tests.factories import holding, uniform
 
 AGENTS, HELD = 3, 12
 GRAPH = hs.graphs.ring(AGENTS, weight=0.3)
 
 
 def problem_of(d: int = 1, clip: float | None = 1.0, radius: float = 50.0) -> Problem:
-    rng = np.random.default_rng(0)
-    features, labels = (
-        rng.uniform(-1, 1, (AGENTS, HELD, d)) / math.sqrt(d),
-        rng.uniform(-1, 1, (AGENTS, HELD)),
-    )
-    loss, counts = Squared(1.0, 0.1, 1.0, clip), np.full(AGENTS, HELD)
-    return Problem(
-        "scalar",
-        loss,
-        Ball(radius),
-        features.shape[2:],
-        counts,
-        Arrivals(1),
-        False,
-        records=Records(features, labels, counts),
-        test_features=features[0],
-        test_labels=labels[0],
-    )
+    return holding(Squared(1.0, 0.1, 1.0, clip), *uniform(AGENTS, HELD, d), Ball(radius))
 
 
 def pair_of(algorithm, problem: Problem, steps: int):

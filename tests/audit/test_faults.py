@@ -29,11 +29,11 @@ from hearsay.audit.pairs import candidates
 from hearsay.audit.residuals import residuals
 from hearsay.audit.search import search
 from hearsay.base import State
-from hearsay.problems import Ball, Squared
-from hearsay.problems.data.records import Records
+from hearsay.problems import Squared
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling.samplers import Arrivals, Fresh
+from hearsay.problems.sampling.samplers import Fresh
 from hearsay.simulation import keys
+from tests.factories import holding, uniform
 
 AGENTS, HELD, STEPS, EPSILON, ERROR = 3, 16, 3, 1.5, 9e-5
 GRAPH = hs.graphs.ring(AGENTS, weight=0.3)
@@ -42,21 +42,7 @@ CLIPPED = Squared(1.0, 0.1, label_bound=1.0, clip=1.0)
 
 def problem_of(loss=CLIPPED, per_step: int = 1) -> Problem:
     """Scalar records."""
-    rng = np.random.default_rng(0)
-    features, labels = rng.uniform(-1, 1, (AGENTS, HELD, 1)), rng.uniform(-1, 1, (AGENTS, HELD))
-    counts = np.full(AGENTS, HELD)
-    return Problem(
-        "scalar",
-        loss,
-        Ball(50.0),
-        features.shape[2:],
-        counts,
-        Arrivals(per_step),
-        False,
-        records=Records(features, labels, counts),
-        test_features=features[0],
-        test_labels=labels[0],
-    )
+    return holding(loss, *uniform(AGENTS, HELD), per_step=per_step)
 
 
 def planted(kind: type, right: Any, **more: Any) -> Any:

@@ -15,9 +15,8 @@ import hearsay as hs
 from hearsay.audit.messages import membership
 from hearsay.audit.search import search
 from hearsay.problems import Ball, Logistic, Squared
-from hearsay.problems.data.records import Records
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling.samplers import Arrivals
+from tests.factories import holding
 
 AGENTS, STEPS, HELD = 3, 6, 5
 GRAPH = hs.graphs.ring(AGENTS, weight=0.3)
@@ -40,24 +39,8 @@ def problem_of(
 ) -> Problem:
     rng = np.random.default_rng(0)
     features = rng.uniform(-1, 1, (AGENTS, held, d)) * loss.feature_bound / np.sqrt(d)
-    labels, counts = (
-        rng.integers(0, 2, (AGENTS, held)) * min(1.0, loss.label_bound),
-        np.full(AGENTS, held),
-    )
-    arrivals = Arrivals(1, head_start)
-    return Problem(
-        "random",
-        loss,
-        Ball(radius),
-        features.shape[2:],
-        counts,
-        arrivals,
-        False,
-        start=start,
-        records=Records(features, labels, counts),
-        test_features=features[0],
-        test_labels=labels[0],
-    )
+    labels = rng.integers(0, 2, (AGENTS, held)) * min(1.0, loss.label_bound)
+    return holding(loss, features, labels, Ball(radius), head_start=head_start, start=start)
 
 
 def algorithm_of(name: str, pattern: str):

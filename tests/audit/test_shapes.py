@@ -25,12 +25,11 @@ from hearsay.algorithms import LdpOnline, TernaryDsgd
 from hearsay.audit import noise_tests
 from hearsay.audit.residuals import Residuals, residuals
 from hearsay.mechanisms import MECHANISMS
-from hearsay.problems import Ball, Squared
-from hearsay.problems.data.records import Records
+from hearsay.problems import Squared
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling.samplers import Arrivals
 from hearsay.report.audit_noise import noise_words
 from hearsay.simulation import keys
+from tests.factories import holding, uniform
 
 AGENTS, HELD, STEPS, LEVEL = 3, 8, 4, 1e-3
 GRAPH = hs.graphs.ring(AGENTS, weight=0.3)
@@ -41,24 +40,7 @@ KEY = "threefry2x32"
 
 @cache
 def problem_of(d: int) -> Problem:
-    rng = np.random.default_rng(0)
-    features, labels = (
-        rng.uniform(-1, 1, (AGENTS, HELD, d)) / math.sqrt(d),
-        rng.uniform(-1, 1, (AGENTS, HELD)),
-    )
-    counts = np.full(AGENTS, HELD)
-    return Problem(
-        "small",
-        Squared(1.0, 0.1, 1.0, 1.0),
-        Ball(50.0),
-        features.shape[2:],
-        counts,
-        Arrivals(1),
-        False,
-        records=Records(features, labels, counts),
-        test_features=features[0],
-        test_labels=labels[0],
-    )
+    return holding(Squared(1.0, 0.1, 1.0, 1.0), *uniform(AGENTS, HELD, d))
 
 
 def sound(mechanism: str) -> Any:

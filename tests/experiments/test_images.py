@@ -15,27 +15,31 @@ import numpy as np
 import pytest
 
 from hearsay import graphs
-from hearsay.experiments import EXPERIMENTS, images, p1_images, p2_images, p3_mnist, p4_mnist
-from hearsay.experiments.images import Scale, scale_of, small_model
+from hearsay.experiments import (
+    images,
+    p1_images,
+    p2_images,
+    p2_schemes,
+    p3_mnist,
+    p4_mnist,
+    settings,
+)
+from hearsay.experiments.images import Scale, scale_of, scales, small_model
+from hearsay.experiments.runner import Experiment
 from hearsay.problems.data import files
 from hearsay.problems.neural import neural
 from hearsay.problems.sampling.samplers import Cyclic, Fresh, Resample, Subset
+from tests.factories import reproduced
 
 TINY = 0.05
+DIGITS = {"data": "digits"}
 
 
 def run(name, folder, **options):
-    """A tiny run on digits: the text of its report, its table of ends (or of the name given) and
-    the stages that it went through.
-    """
-    stages = {}
-    note = lambda stage, done, total: stages.update({stage: (done, total)})  # noqa: E731
-    report = EXPERIMENTS[name](
-        folder, data_dir=None, **{"seeds": 1, "scale": TINY, "progress": note, **options}
-    )
-    assert all(done == total for done, total in stages.values())
+    """A tiny run: the text of its report and the stages that it went through."""
+    found = reproduced(name, folder, **{"seeds": 1, "scale": TINY, **options})
     assert (folder / "curves.csv").is_file()
-    return report.read_text(encoding="utf-8"), list(stages)
+    return found
 
 
 def table(folder, name="ends"):
@@ -47,16 +51,8 @@ def number(text: str) -> float:
     return math.inf if text == "infinite" else float(text.split(" ")[0].replace(",", ""))
 
 
-@pytest.fixture
-def light(monkeypatch):
-    """P1's experiments on digits with a small network, whatever they ask for,
-    and without the other methods.
-    """
-    small = small_model((8, 8, 1), 10)
-    monkeypatch.setattr(
-        p1_images, "neural", lambda data, **options: neural("digits", **{**options, "model": small})
-    )
-    monkeypatch.setattr(p1_images, "others", dict)
+# P1's experiments with a small network.
+LIGHT = {**DIGITS, "model": small_model((8, 8, 1), 10)}
 
 
 @pytest.fixture
@@ -83,11 +79,13 @@ def test_scales():
 
 
 @pytest.mark.slow
-def test_p1(tmp_path, light):
-    page, stages = run("p1-mnist", tmp_path)
+def test_p1(tmp_path):
+    only = [p1_images.PRINTED, p1_images.CLIPPED, p1_images.OWN, images.CHEAP]
+    page, stages = run("p1-mnist", tmp_path, problem=LIGHT, only=only)
     assert stages == ["as printed", "same budget", "small budget"]
     ends = table(tmp_path)
-    printed, clipped, own, cheap = list(ends)[1:]
+    assert list(ends)[1:] == only
+    printed, clipped, own, cheap = only
     assert number(ends[printed][1]) == math.inf
     assert number(ends[own][1]) == pytest.approx(number(ends[clipped][1]), rel=1e-3)
     assert ends[cheap][1] == "8.000 (δ = 1e-05)"
@@ -102,8 +100,8 @@ def test_p1(tmp_path, light):
 
 
 @pytest.mark.slow
-def test_p1_table_2(tmp_path, light):
-    page, stages = run("p1-table2", tmp_path)
+def test_p1_table_2(tmp_path):
+    page, stages = run("p1-table2", tmp_path, problem=LIGHT)
     assert set(stages) == {"attack", "training"}
     rows = table(tmp_path, "table2")
     assert list(rows)[1:] == ["×0.5", "×1", "×1.5", "×2"]
@@ -123,23 +121,23 @@ def test_p1_settings():
         np.testing.assert_allclose(
             scheme.noise_for(agent)(t), math.sqrt(2) * (t + 1.0) ** (0.12 + 0.02 * agent)
         )
-        weaker = p1_images.printed(0.05, 0.01).noise_for(agent)(t)
+        weaker = p1_images.printed(p1_images.TABLE).noise_for(agent)(t)
         np.testing.assert_allclose(weaker, 0.05 * (t + 1.0) ** (0.11 + 0.01 * agent))
-    assert (p1_images.PAPER.steps, p1_images.PAPER_TABLE.steps) == (600, 3000)
+    assert [scales(found)[1].steps for found in (p1_images.FIGURE, p1_images.TABLE)] == [600, 3000]
     assert set(p1_images.others()) == {"dsgd", "dola", "pdop"}
-    assert EXPERIMENTS["p1-cifar"].keywords == {"data": "cifar10"}
+    assert settings.read("p1-cifar")["problem"]["data"] == "cifar10"
 
 
 @pytest.mark.slow
 def test_p2(tmp_path):
-    only = [p2_images.S1, p2_images.S2, "dsgd", p2_images.OWN]
-    page, stages = run("p2-mnist", tmp_path, data="digits", only=only)
+    only = [p2_schemes.S1, p2_schemes.S2, "dsgd", p2_images.OWN]
+    page, stages = run("p2-mnist", tmp_path, problem=DIGITS, only=only)
     assert stages == ["as printed", "same budget"]
     ends = table(tmp_path)
     assert list(ends)[1:] == only
     assert all(number(ends[name][1]) == math.inf for name in only[:3])
     assert math.isfinite(number(ends[p2_images.OWN][1]))
-    formula, every, cyclic = map(number, table(tmp_path, "budgets")[p2_images.S2][:3])
+    formula, every, cyclic = map(number, table(tmp_path, "budgets")[p2_schemes.S2][:3])
     assert formula > every >= cyclic > 1e5
     costs = table(tmp_path, "figure-6")
     assert list(costs)[1:] == [*p2_images.SCHEMES, *p2_images.OTHERS]
@@ -168,9 +166,9 @@ def test_p2_settings():
         np.testing.assert_allclose(scheme.noise(k), noise)
         np.testing.assert_allclose(scheme.tracker_noise(k), noise)
     assert len(p2_images.SCHEMES) == 6
-    assert (p2_images.PAPER.steps, p2_images.PAPER.records) == (2000, None)
-    assert EXPERIMENTS["p2-cifar"].keywords == {"data": "cifar10"}
-    pair, ring = p2_images.setting("digits", Scale(2, 300, 50), None, None)[2:]
+    assert scales(p2_images.SETTINGS)[1] == Scale(2000, model="resnet18")
+    assert settings.read("p2-cifar")["problem"]["data"] == "cifar10"
+    pair, ring = p2_schemes.networks()
     assert not pair.symmetric
     assert ring.symmetric
 
@@ -178,7 +176,7 @@ def test_p2_settings():
 @pytest.mark.slow
 def test_p3(tmp_path):
     only = [p3_mnist.PRINTED, p3_mnist.OTHER, *p3_mnist.FASTER, p3_mnist.OWN]
-    page, stages = run("p3-mnist", tmp_path, data="digits", only=only)
+    page, stages = run("p3-mnist", tmp_path, problem=DIGITS, only=only)
     assert stages == ["as printed", "same budget"]
     ends = table(tmp_path)
     assert list(ends)[1:] == only
@@ -207,8 +205,8 @@ def test_p3_settings(digits):
         scheme.noise,
     )
     assert other.sampling.constant(None) == 50
-    assert (p3_mnist.PAPER.steps, p3_mnist.PAPER.records) == (2000, None)
-    faster = p3_mnist.faster(100)
+    assert scales(p3_mnist.SETTINGS)[1] == Scale(2000, model="cnn-p3")
+    faster = p3_mnist.printed(100)
     np.testing.assert_allclose(faster.step(k), 100 * scheme.step(k))
     graph = graphs.ring(5)
     assert images.certified(faster, digits, graph, 20) == pytest.approx(
@@ -223,7 +221,7 @@ def test_p4(tmp_path):
         f"τ = 5: {p4_mnist.BEST}, certified",
         "τ = 5: noiseless",
     ]
-    page, stages = run("p4-mnist", tmp_path, data="digits", only=only, learners=3)
+    page, stages = run("p4-mnist", tmp_path, problem={**DIGITS, "agents": 3}, only=only)
     assert stages == ["steps", "Fig. 4"]
     ends = table(tmp_path)
     printed, certified, noiseless = (ends[name] for name in only)
@@ -265,25 +263,21 @@ def test_p4_settings(digits, tau):
 
 
 def test_p4_rounds(digits):
-    assert (p4_mnist.LEARNERS, p4_mnist.TAUS, p4_mnist.EPSILON, p4_mnist.DELTA) == (
-        10,
-        (5, 10),
-        2.0,
-        1e-3,
-    )
+    assert (p4_mnist.TAUS, p4_mnist.EPSILON, p4_mnist.DELTA) == ([5, 10], 2.0, 1e-3)
     assert [p4_mnist.rounds_of(digits, tau, 1000) for tau in (5, 10)] == [12, 6]
     assert p4_mnist.rounds_of(digits, 5, 4) == 4
-    assert (p4_mnist.PAPER.steps, p4_mnist.PAPER.records) == (1000, None)
+    assert scales(p4_mnist.SETTINGS)[1] == Scale(1000, model="cnn-p4")
     assert any("dense" in name for name in p4_mnist.names())
     assert not any("dense" in name for name in p4_mnist.names(dense=False))
-    problem, graph = p4_mnist.problem_and_graph("digits", Scale(2, 400, 50), None, 10, None)
-    assert (problem.agents, graph.agents) == (10, 10)
+    here = Experiment(p4_mnist.SETTINGS.replaced(problem=DIGITS))
+    (problem,) = images.problems(here, Scale(2, 400, 50), (images.CLIP,))
+    assert problem.agents == 10
 
 
 @pytest.mark.parametrize("name", ["p2-mnist", "p3-mnist", "p4-mnist"])
 def test_an_unknown_run_is_named(name, tmp_path):
     with pytest.raises(ValueError, match="only must be one of"):
-        run(name, tmp_path, only=["nothing"], data="digits")
+        run(name, tmp_path, only=["nothing"], problem=DIGITS)
 
 
 @pytest.mark.slow

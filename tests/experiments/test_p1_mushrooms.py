@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from hearsay.experiments import EXPERIMENTS, p1_mushrooms
+from hearsay.experiments import p1_mushrooms, parts
 from hearsay.problems.data import files
+from tests.factories import reproduced
 
 HERE = (
     Path(os.environ.get("HEARSAY_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -22,16 +24,9 @@ needs_data = pytest.mark.skipif(not HERE.is_file(), reason="the mushrooms file i
 @pytest.mark.slow
 @needs_data
 def test_a_hundredth_of_the_experiment(tmp_path):
-    stages = {}
-    report = EXPERIMENTS["p1-mushrooms"](
-        tmp_path,
-        data_dir=None,
-        seeds=2,
-        scale=0.01,
-        progress=lambda stage, done, total: stages.update({stage: (done, total)}),
-    )
-    page = report.read_text(encoding="utf-8")
-    assert stages == {"Fig. 1": (4, 4), "Table I": (11, 11)}
+    page, stages = reproduced("p1-mushrooms", tmp_path)
+    assert stages == ["Fig. 1", "Table I"]
+    assert (tmp_path / "table-1.csv").is_file()
     for text in ("ldp-online", "dsgd", "dola", "pdop", "23.34", "4999", "Assumption 2", "-1.085"):
         assert text in page
     assert (tmp_path / "dsgd" / "metrics.csv").is_file()
@@ -51,12 +46,7 @@ def test_settings_are_the_printed_ones():
 
 
 def test_an_interrupted_run_ends_the_experiment():
-    class Cut:
-        interrupted = True
-
+    cut, whole = SimpleNamespace(interrupted=True), SimpleNamespace(interrupted=False)
     with pytest.raises(KeyboardInterrupt):
-        p1_mushrooms.complete(Cut())
-    assert (
-        p1_mushrooms.complete(replace_interrupted := type("Whole", (), {"interrupted": False})())
-        is replace_interrupted
-    )
+        parts.complete(cut)
+    assert parts.complete(whole) is whole

@@ -11,8 +11,10 @@ import pytest
 
 from hearsay import graphs
 from hearsay.certification import accounts
-from hearsay.experiments import EXPERIMENTS, p2_convex
+from hearsay.experiments import p2_convex, p2_schemes
+from hearsay.experiments.runner import Experiment
 from hearsay.problems.sampling.samplers import Cyclic, Subset
+from tests.factories import reproduced
 
 # C = 1, curvature off, K = 2000, so 2001 messages; agent 2 of the pair with weights 1: the paper's
 # formula, every step, cyclic, T.
@@ -23,8 +25,7 @@ GOLDEN = {
 }
 
 
-def quiet(*_):
-    return None
+HERE = Experiment(p2_schemes.SETTINGS)
 
 
 def number(text: str) -> float:
@@ -33,17 +34,8 @@ def number(text: str) -> float:
 
 @pytest.mark.slow
 def test_a_hundredth_of_the_experiment(tmp_path):
-    stages = {}
-    report = EXPERIMENTS["p2-convex"](
-        tmp_path,
-        data_dir=None,
-        seeds=2,
-        scale=0.01,
-        progress=lambda stage, done, total: stages.update({stage: (done, total)}),
-    )
-    assert all(done == total for done, total in stages.values())
-    assert list(stages) == ["Figs. 2-6", "Remark 22", "equal budgets", "two forms", "weights"]
-    page = report.read_text(encoding="utf-8")
+    page, stages = reproduced("p2-convex", tmp_path)
+    assert stages == ["Figs. 2-6", "Remark 22", "equal budgets", "two forms", "weights"]
     for text in (
         "15,378",
         "948.7",
@@ -81,12 +73,12 @@ def test_a_hundredth_of_the_experiment(tmp_path):
 
 
 def test_settings_are_the_printed_ones():
-    found = p2_convex.schemes(2000)
+    found = p2_schemes.schemes(2000)
     for name, scheme in found.items():
         printed = (0.04, 0.005, 0.05) if name.startswith("S1") else (0.1, 0.01, 0.1)
         laws = (scheme.coupling, scheme.tracking, scheme.step)
         assert tuple(round(float(law(0)), 3) for law in laws) == printed
-        assert p2_convex.size(scheme) == (53 if name.startswith("S1") else 55)
+        assert p2_schemes.size(scheme) == (53 if name.startswith("S1") else 55)
         assert scheme.noise == scheme.tracker_noise
         assert isinstance(scheme.sampling, Cyclic)
     k = np.arange(4)
@@ -100,7 +92,7 @@ def test_settings_are_the_printed_ones():
         "S2, p = 0.9996",
         "S2, p = 0.9998",
     ]
-    pair, ring = p2_convex.networks()
+    pair, ring = p2_schemes.networks()
     assert not pair.symmetric
     assert ring.symmetric
     digits, linear = p2_convex.problems().values()
@@ -108,7 +100,7 @@ def test_settings_are_the_printed_ones():
     assert linear.counts.tolist() == [12_000] * 5
     assert not digits.declared
     assert not linear.declared
-    for name, other in p2_convex.others(found[p2_convex.S2]).items():
+    for name, other in p2_schemes.others(found[p2_schemes.S2]).items():
         other.check(ring, digits)
         if name not in ("ternary-dsgd", "quantized-dsgd, no noise"):
             assert float(other.noise_for(0)(7)) == 0.9996**2000
@@ -117,7 +109,7 @@ def test_settings_are_the_printed_ones():
 
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_budgets(name):
-    table = p2_convex.budgets(p2_convex.declared(), graphs.five_agents(), "")
+    table = p2_schemes.budgets(p2_schemes.declared(), graphs.five_agents(), "")
     row = {r[0]: r[1:] for r in table[2]}[name]
     assert [number(text) for text in row] == pytest.approx(GOLDEN[name], rel=6e-5)
 
@@ -126,13 +118,13 @@ def test_certificates_that_rest_on_nothing_declared():
     """On both problems cyclic batches cost about T times less than a record in every batch,
     and Lemma 2 costs most.
     """
-    pair, _ = p2_convex.networks()
+    pair, _ = p2_schemes.networks()
     for problem in p2_convex.problems().values():
-        for row in p2_convex.budgets(problem, pair, "")[2]:
+        for row in p2_schemes.budgets(problem, pair, "")[2]:
             paper, every, cyclic, period = map(number, row[1:])
             assert paper > every > cyclic
             assert every / cyclic == pytest.approx(period, rel=0.12)
-        for scheme in p2_convex.as_printed(Subset).values():
+        for scheme in p2_schemes.as_printed(Subset).values():
             kinds = {
                 a.kind
                 for account in accounts(scheme, problem, pair, 2)
@@ -145,7 +137,7 @@ def test_peaks_of_the_planned_budget():
     """Remark 22 reads its peaks off the order of growth; whole sample sizes move them,
     by the paper's own formula too.
     """
-    (_, _, rows), curves = p2_convex.remark_22(5, quiet)
+    (_, _, rows), curves = p2_schemes.remark_22(HERE, 5)
     assert [row[1] for row in rows] == ["88", "626"]
     assert [curves[k]["the paper's formula"].peak for k in ("S1", "S2")] == [215, 693]
     assert [curves[k]["certified, every step"].peak for k in ("S1", "S2")] == [215, 1243]
@@ -154,7 +146,7 @@ def test_peaks_of_the_planned_budget():
 
 @pytest.mark.slow
 def test_the_agents_update_stops_short():
-    _, _, rows = p2_convex.two_forms(2000, None, quiet)
+    _, _, rows = p2_convex.two_forms(HERE, 2000)
     for row in rows:
         compact, half, end = float(row[2]), float(row[3]), float(row[4])
         assert compact < 1e-4

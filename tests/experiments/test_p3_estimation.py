@@ -7,22 +7,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hearsay.experiments import EXPERIMENTS, p3_estimation
+from hearsay.experiments import p3_estimation
+from hearsay.experiments.runner import Experiment
+from tests.factories import reproduced
 
 
 @pytest.mark.slow
 def test_a_hundredth_of_the_experiment(tmp_path):
-    stages = {}
-    report = EXPERIMENTS["p3-estimation"](
-        tmp_path,
-        data_dir=None,
-        seeds=2,
-        scale=0.01,
-        progress=lambda stage, done, total: stages.update({stage: (done, total)}),
-    )
-    assert all(done == total for done, total in stages.values())
-    assert list(stages) == ["Figs. 1, 3, 4", "Fig. 2", "beyond", "equal budgets", "enforced"]
-    page = report.read_text(encoding="utf-8")
+    page, stages = reproduced("p3-estimation", tmp_path)
+    assert stages == ["Figs. 1, 3, 4", "Fig. 2", "beyond", "equal budgets", "enforced"]
     for text in (
         "0.864",
         "0.488",
@@ -63,8 +56,8 @@ def test_feedback_and_average_at_the_same_epsilon():
     the same budget (as the report says).
     """
     problem, graph = p3_estimation.problem_and_graph()
-    quiet = lambda *_: None  # noqa: E731
-    feedback, average = p3_estimation.beyond(problem, graph, 400, 8, quiet)
+    experiment = Experiment(p3_estimation.SETTINGS, seeds=8)
+    feedback, average = p3_estimation.beyond(experiment, problem, graph, 400)
 
     def error(table, row):
         return float(table[2][row][3].split(" ")[0])
@@ -80,7 +73,8 @@ def test_feedback_and_average_at_the_same_epsilon():
 def test_more_noise_and_larger_batches_cost_less(name):
     """Fig. 2: epsilon falls with eta and with gamma."""
     problem, graph = p3_estimation.problem_and_graph()
-    _, _, values = p3_estimation.figure_2(problem, graph, 3, lambda *_: None)[name]
+    experiment = Experiment(p3_estimation.SETTINGS)
+    _, _, values = p3_estimation.figure_2(experiment, problem, graph, 3)[name]
     assert np.isfinite(values).all()
     assert np.all(np.diff(values, axis=0) < 0)
     assert np.all(np.diff(values, axis=1) < 0)

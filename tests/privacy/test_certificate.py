@@ -23,12 +23,12 @@ from hearsay.graphs import ring
 from hearsay.privacy import AgentBudget, Certificate
 from hearsay.privacy.certificate import show, show_horizon
 from hearsay.privacy.recursion import Assumption
-from hearsay.problems import Problem, ridge
-from hearsay.problems.data.records import Records
+from hearsay.problems import ridge
 from hearsay.problems.losses.domains import Ball
 from hearsay.problems.losses.linear import Squared
 from hearsay.problems.sampling.samplers import Batch, Fresh, Resample
 from hearsay.schedules import Constant, PowerLaw
+from tests.factories import holding
 
 ENFORCED, DECLARED = (
     Assumption("enforced", "gradients are clipped to 1"),
@@ -293,16 +293,7 @@ def test_clip_bound_holds_for_a_memoryless_state_with_a_regulariser():
     along, across = np.array([1.0, 0.0]), np.array([0.0, 1.0])
     records = [(along + s * across) / np.sqrt(1.01) for s in (0.1, -0.1)]
     features = np.tile(records[0], (2, 1, 1))
-    problem = Problem(
-        "pair",
-        loss,
-        Ball(10.0),
-        features.shape[2:],
-        np.array([1, 1]),
-        records=Records(features, np.zeros((2, 1)), np.array([1, 1])),
-        test_features=features[0],
-        test_labels=np.zeros(1),
-    )
+    problem = holding(loss, features, np.zeros((2, 1)), Ball(10.0))
     algorithm = Dsgd(step=Constant(step), noise=Constant(1.0), sampling=Resample())
     known = accounts(algorithm, problem, ring(2), 0)
     phi = min((a.message_costs(horizon)[0] / np.sqrt(2) for a in known), key=np.sum)

@@ -14,8 +14,9 @@ import pytest
 import hearsay as hs
 from hearsay.audit.brute_force import Transcript, replay
 from hearsay.certification import spent_after
-from hearsay.problems import Ball, Box, Declared, HalfSquared, Problem
+from hearsay.problems import Ball, Box, Declared, HalfSquared
 from hearsay.problems.sampling.samplers import Records
+from tests.factories import holding
 
 INF = math.inf
 GRAPH = hs.graphs.ring(6)
@@ -81,16 +82,8 @@ def test_no_transcript_lengthens_a_declared_change(name):
     features, labels = rng.normal(size=(3, 1, d)), np.zeros((3, 1))
     # One record whose gradient moves by exactly 0.2 in l1 wherever it is taken: the label changes,
     # the regressor stays.
-    problem = Problem(
-        "one",
-        HalfSquared(INF, 0.0, INF),
-        Box(-1.0, 1.0),
-        features.shape[2:],
-        np.ones(3),
-        declared=Declared(0.2),
-        records=Records(features, labels, np.ones(3)),
-        test_features=features[0],
-        test_labels=labels[0],
+    problem = holding(
+        HalfSquared(INF, 0.0, INF), features, labels, Box(-1.0, 1.0), declared=Declared(0.2)
     )
     algorithm = hs.REGISTRY[name](
         step=hs.Constant(0.7), noise=hs.Constant(1.0), mechanism="laplace", sampling=hs.Cyclic()
@@ -171,16 +164,9 @@ def test_frozen_is_no_guarantee_for_records():
     # Every regressor the same: each gradient pushes the two states apart where alpha L > 2.
     features[:, :, 0] = length
     labels = rng.normal(size=(3, total))
-    problem = Problem(
-        "attack",
-        HalfSquared(INF, 0.0, INF),
-        Box(-1e5, 1e5),
-        features.shape[2:],
-        np.full(3, total),
-        declared=Declared(0.2, True),
-        records=Records(features, labels, np.full(3, total)),
-        test_features=features[0],
-        test_labels=labels[0],
+    declared = Declared(0.2, True)
+    problem = holding(
+        HalfSquared(INF, 0.0, INF), features, labels, Box(-1e5, 1e5), declared=declared
     )
     first = Records(jnp.asarray(features[1]), jnp.asarray(labels[1]), jnp.asarray(total, jnp.int32))
     second = first._replace(labels=first.labels.at[0].add(0.2 / length))
