@@ -216,15 +216,9 @@ class Certificate:
 
         Certificates of earlier versions have no descriptions and no digest.
         """
-        data = codec.read(text, "a certificate")
-        written = data.pop("digest", None) if isinstance(data, dict) else None
-        found: Certificate = codec.decode(Certificate, data, "certificate")
-        # After what is wrong with a key has been said, which is more than that something is.
-        if written is not None and written != _digest(data):
-            raise ValueError(
-                "a certificate must be as it was written, and this one was changed since: its"
-                " digest does not match"
-            )
+        found, damage = parsed(text)
+        if damage:
+            raise ValueError(damage)
         return found
 
     def of(self, agent: int) -> Certificate:
@@ -367,6 +361,19 @@ def _size(budget: AgentBudget) -> float:
 
 def _formula(name: str, value: Any) -> float:
     return math.nan if isinstance(value, float) and math.isnan(value) else require.real(name, value)
+
+
+def parsed(text: str) -> tuple[Certificate, str]:
+    """(the certificate in a text, what its digest says is wrong with it)."""
+    data = codec.read(text, "a certificate")
+    written = data.pop("digest", None) if isinstance(data, dict) else None
+    found: Certificate = codec.decode(Certificate, data, "certificate")
+    if written is None or written == _digest(data):
+        return found, ""
+    return found, (
+        "a certificate must be as it was written, and this one was changed since: its digest does"
+        " not match"
+    )
 
 
 def _digest(body: dict[str, Any]) -> str:

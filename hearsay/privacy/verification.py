@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hearsay.privacy.certificate import AgentBudget, Certificate, show_horizon
+from hearsay.privacy.certificate import AgentBudget, Certificate, parsed, show_horizon
 from hearsay.privacy.description import Description, numbers
 
 TOLERANCE = 1e-10
@@ -52,10 +52,13 @@ class Verdict(NamedTuple):
 def verify_text(text: str) -> tuple[Certificate | None, Verdict]:
     """The certificate in a file and what is to be said of it; None where it is damaged."""
     try:
-        certificate = Certificate.from_json(text)
+        certificate, damage = parsed(text)
     except (ValueError, TypeError) as error:
         return None, Verdict((str(error),))
-    return certificate, verify(certificate)
+    verdict = verify(certificate)
+    # Which numbers are too low is said too.
+    wrong = (damage, *verdict.wrong) if damage else verdict.wrong
+    return certificate, verdict._replace(wrong=wrong)
 
 
 def verify(certificate: Certificate) -> Verdict:

@@ -97,5 +97,7 @@ def _joined(agents: Sequence[int]) -> list[str]:
     return parts
 
 
+@require.plain_arguments
 def name(agent: int, names: Sequence[str]) -> str:
+    """An agent's own, or its number."""
     return names[agent] if names else str(agent)
