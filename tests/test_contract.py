@@ -397,7 +397,7 @@ def test_the_leak_is_affine_in_what_is_heard(name):
 class Steep:
     """A batch whose gradient is steep, for the update's dependence on what is heard alone."""
 
-    weights = jnp.ones(1)
+    size = 1
 
     def gradient(self, params):
         return 3.0 * params

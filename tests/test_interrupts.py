@@ -216,7 +216,7 @@ def test_a_kept_attack_is_the_attack_itself(tmp_path, monkeypatch):
         return dlg.Reconstruction(agent, 0, seed, truth, np.array([7]), guess, 1 / 3, 0.5, 0.01)
 
     monkeypatch.setattr(dlg, "reconstruct", reconstruct)
-    algorithm = hs.Dsgd(noise=1.0)
+    algorithm = hs.dsgd(noise=1.0)
     with pytest.raises(KeyboardInterrupt), parts.keeping(tmp_path):
         first = parts.attacked(algorithm, PROBLEM, GRAPH, 1.0, targets=2)
         parts.attacked(algorithm, PROBLEM, GRAPH, 2.0, targets=2)

@@ -247,7 +247,12 @@ EXAMPLES = [
     account.Bound(1.0, 3, 0.5),
     FACTORIZED,
     describing.rounded(hs.ldp_online(), PROBLEM, GRAPH, 0, 3.0),
-    float64.Magnitudes(hs.Constant(0.5), resolution=0.1),
+    float64.Magnitudes(
+        step=hs.Constant(0.5),
+        coupling=hs.Constant(1.0),
+        tracking=hs.Constant(0.0),
+        resolution=0.1,
+    ),
     Arrived(3, 2),
     Product(hs.Constant(0.5), hs.Constant(2.0)),
     Quotient(hs.Constant(0.5), hs.Constant(2.0)),
@@ -263,6 +268,7 @@ EXAMPLES = [
 # What functions return and nobody gives; a model that is traced, and the abstract parents
 # of the above.
 RESULTS = {
+    "Promise",
     "AgentAudit",
     "Audit",
     "Claim",

@@ -60,7 +60,7 @@ def test_the_wrong_kind_of_thing_is_named():
             hs.simulate(*arguments, steps=2)
         with pytest.raises(TypeError, match=f"{name} must be"):
             hs.certify(*arguments, 2)
-    with pytest.raises(TypeError, match="data must be the name of a data set, or a Dataset"):
+    with pytest.raises(TypeError, match="data must be the name of a data set, a Dataset"):
         hs.problems.logistic(np.ones((3, 2)))
     with pytest.raises(ValueError, match="use it with the ridge loss"):
         hs.problems.logistic("linear")

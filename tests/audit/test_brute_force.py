@@ -263,7 +263,7 @@ def test_no_transcript_exceeds_the_certificate(loss, sampler, form):
         pair = neighbours(problem, 1, row, seed=attempt)
         l2, l1 = message_gaps(algorithm, problem, pair, transcripts)
         for account in known:
-            bound = reach * released(account.gaps(STEPS)[0], form, transcripts)
+            bound = reach * released(account.gaps(STEPS), form, transcripts)
             assert np.all(l2 <= bound * (1 + 1e-9) + 1e-12)
         cost = np.divide(l1, scale, out=np.zeros_like(l1), where=l1 > 1e-12)
         assert np.max(np.sum(cost, axis=(1, 2))) <= epsilon * (1 + 1e-9)
@@ -346,9 +346,8 @@ def test_a_scalar_quadratic_comes_close_to_the_certificate(form, sampler):
     algorithm = replace(FORMS[form], sampling=SAMPLERS[sampler], step=step)
     transcripts = adversarial(form, 5, 20, 1, size=0.5)
     reach, _ = scales(algorithm, form, transcripts)
-    bound = reach * released(
-        accounts(algorithm, problem, GRAPH, 1)[0].gaps(STEPS)[0], form, transcripts
-    )
+    gaps_certified = accounts(algorithm, problem, GRAPH, 1)[0].gaps(STEPS)
+    bound = (reach * released(gaps_certified, form, transcripts))[:, 0]
     windows = algorithm.sampling.windows(np.arange(STEPS), problem.counts, problem.arrivals)
     rows = {"growing fresh": windows.start[:, 1], "growing cyclic": range(held)}.get(
         sampler, range(STEPS)

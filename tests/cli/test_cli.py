@@ -124,7 +124,7 @@ def test_options_are_laid_over_the_config(finished, tmp_path, monkeypatch):
     def begun(*_, **__):
         raise KeyboardInterrupt  # the configuration has been written by then
 
-    monkeypatch.setattr(simulation, "simulate", begun)
+    monkeypatch.setattr(simulation, "fulfil", begun)
     call(
         "run",
         "dsgd",
@@ -141,7 +141,7 @@ def test_options_are_laid_over_the_config(finished, tmp_path, monkeypatch):
 
 
 def test_an_interrupted_run_says_how_to_continue_and_does(finished, tmp_path, monkeypatch):
-    original = simulation.simulate
+    original = simulation.fulfil
 
     def interrupted(*args, progress, **options):
         def stop(done, total, spent):
@@ -151,7 +151,7 @@ def test_an_interrupted_run_says_how_to_continue_and_does(finished, tmp_path, mo
 
         return original(*args, progress=stop, **options)
 
-    monkeypatch.setattr(simulation, "simulate", interrupted)
+    monkeypatch.setattr(simulation, "fulfil", interrupted)
     result = call("run", "ldp-online", *TINY, "--epsilon", "4", "--out", tmp_path, code=130)
     monkeypatch.undo()
     assert "Stopped early: interrupted after 8 of 12 steps" in result.output

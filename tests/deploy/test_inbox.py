@@ -28,10 +28,8 @@ class Message(NamedTuple):
     average: np.ndarray
 
 
-# One field on each channel; the flag-like one has a range of its own.
-ALGORITHM = SimpleNamespace(
-    channels={name: name for name in Message._fields}, ranges={"pulling": (-1.0, 1.0)}
-)
+# One field on each channel; one of them is a coin, which lies between 0 and 1.
+ALGORITHM = SimpleNamespace(channels={name: name for name in Message._fields}, coins=("pulling",))
 # Sums of a few eighths, and of products of them, are exact whatever the order: equal numbers have
 # equal bits, and other ones do not come near them.
 PULL = np.array([[0, 4, 1, 0], [2, 0, 1, 1], [0, 3, 0, 2], [1, 0, 5, 0]]) / 8
@@ -61,7 +59,7 @@ def listen(agent: int, said: Message, heard: set[int] | None = None, net=None):
 def engines(agent: int, said: Message, net: hs.graphs.Graph):
     mixers = [mixer(net, channel, jnp.float64) for channel in CHANNELS]
     clipped = Message(*(np.clip(v, -LIMIT, LIMIT) for v in said))
-    clipped = clipped._replace(pulling=np.clip(clipped.pulling, -1.0, 1.0))
+    clipped = clipped._replace(pulling=np.clip(clipped.pulling, 0.0, 1.0))
     return engine.pick((clipped, engine.heard(mixers, clipped)), agent)
 
 

@@ -237,6 +237,14 @@ def test_what_is_declared_is_named():
     assert any("the stream never ends" in text for text in verify(certificate).trusted)
 
 
+def same(one: str, other: str) -> bool:
+    """The same numbers, written otherwise."""
+    try:
+        return json.loads(one) == json.loads(other)
+    except ValueError:
+        return False
+
+
 def test_every_flipped_digit_and_every_cut_is_seen():
     """Of the file as it lies on a disk: some flips would even leave a certificate that is true."""
     text = usual().to_json()
@@ -244,6 +252,9 @@ def test_every_flipped_digit_and_every_cut_is_seen():
     for place in rng.choice(digits, 60, replace=False):
         other = str((int(text[place]) + int(rng.integers(1, 10))) % 10)
         damaged = text[:place] + other + text[place + 1 :]
+        # The last digits of a number may be more than it needs.
+        if same(damaged, text):
+            continue
         assert not verify_text(damaged)[1].holds, text[place - 40 : place + 10]
     for end in (0, 1, len(text) // 2, len(text) - 3):
         assert not verify_text(text[:end])[1].holds

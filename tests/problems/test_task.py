@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import hearsay as hs
+from hearsay.algorithms.theory.findings import findings
 from hearsay.audit.search import search
 from hearsay.certification import messages_within, spent_after
 from hearsay.planning import plan
@@ -66,7 +67,7 @@ def account(problem: Task, algorithm: Any) -> list[Any]:
         repr(plan(algorithm, problem, GRAPH, 7, 2.0, delta=0.01).algorithm),
         spent_after(algorithm, problem, GRAPH, [1, 4, 7]).tobytes(),
         messages_within(algorithm, problem, GRAPH, 7, 3.0, 0.01),
-        repr(algorithm.findings(GRAPH, problem)),
+        repr(findings(algorithm, GRAPH, problem)),
     ]
     # A plan keeps the task, not the records.
     assert type(plan(algorithm, problem, GRAPH, 7, 2.0, delta=0.01).problem) is Task
@@ -119,7 +120,7 @@ def reachable(value: Any, seen: dict[int, Any]) -> list[np.ndarray]:
 def test_no_record_can_be_reached_from_what_the_accounting_receives(name, monkeypatch):
     problem, received = EXAMPLES[name], []
     algorithm = hs.output_perturbation(noise=2.0, sampling=hs.Fresh(1))
-    for method in ("check", "accounts", "paper_epsilon", "theory"):
+    for method in ("check", "own_accounts", "paper_epsilon", "theory"):
         real = getattr(type(algorithm), method)
 
         def watched(self, *args, real=real, **kwargs):

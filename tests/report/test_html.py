@@ -183,12 +183,12 @@ def test_no_template_switches_the_escaping_off():
 
 def test_what_pages_are_made_of_is_installed_with_the_package():
     """Every file of the package that is no Python matches a pattern of pyproject.toml."""
-    root = TEMPLATES.parent
-    project = tomllib.loads((root.parents[1] / "pyproject.toml").read_text())
-    patterns = project["tool"]["setuptools"]["package-data"]["hearsay.report"]
+    root = TEMPLATES.parents[1]
+    project = tomllib.loads((root.parent / "pyproject.toml").read_text())
+    patterns = project["tool"]["setuptools"]["package-data"]["hearsay"]
     installed = {path for pattern in patterns for path in root.glob(pattern)}
     there = {p for p in root.rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc")}
-    assert installed == there and root / "report.css" in there
+    assert installed == there and root / "report" / "report.css" in there
 
 
 def test_early_end_is_visible(problem, graph, tmp_path):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hearsay import _validate as require
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
-from hearsay.problems.task import Task
+from hearsay.problems.task import Task, public
 
 
 class Finding(NamedTuple):
@@ -24,6 +24,7 @@ class Finding(NamedTuple):
 
 def findings(algorithm: Algorithm, graph: Graph, problem: Task) -> list[Finding]:
     """What the source paper's theory says of this configuration."""
+    problem = public(problem)
     if not math.isfinite(problem.smoothness[1]):
         text = (
             "the gradients of a neural network have no known Lipschitz constant: the paper's"
