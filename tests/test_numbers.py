@@ -50,6 +50,7 @@ from hearsay.problems.losses import domains, linear, per_record
 from hearsay.problems.sampling import samplers
 from hearsay.schedules import Arrived, Product, Quotient, Schedule, Share
 from hearsay.simulation import regret
+from hearsay.simulation.promise import promise
 
 # The name in the package is the function.
 certificates = importlib.import_module("hearsay.certification")
@@ -525,6 +526,7 @@ CALLS = {
         "rounds": 2,
         "local_steps": 2,
     },
+    promise: {**COMMON, "steps": 4, "budget": 1.0, "delta": 0.1},
     hs.simulate: {
         **COMMON,
         "steps": 4,
@@ -584,6 +586,9 @@ INTERNAL = {
     "hearsay.simulation.program",
 }
 ALSO_INTERNAL = {
+    # What `simulate` hands on, and what a configuration has read.
+    "fulfil",
+    "named_algorithm",
     "backward",
     "with_noise_draws",
     "allowed_steps",
