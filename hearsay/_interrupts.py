@@ -1,4 +1,4 @@
-"""A polite end: Ctrl-C, or a kill that can be caught, asks for one; a second one does not ask."""
+"""An orderly end: the first Ctrl-C (or SIGTERM) asks for one, the second ends at once."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ per record instead of per step, r / (1 + gamma), because k steps use about k^(1 
 Sample sizes do not enter the rate: of the sizes that the budget allows, the smallest whose noise is
 within a fiftieth of the least.
 
-Asymptotic rates favour steps that fall like 1/k, which may take for ever to leave the start behind.
+Asymptotic rates favour steps that fall like 1/k, which may take forever to leave the start behind.
 A choice must also forget the start as fast as it learns: exp(-2 mu sum_k alpha_k) <= K^-r at the
 horizon (or at 10^5 steps).
 """
@@ -210,7 +210,7 @@ def _chosen(
     first = min((c for c in left if score[c] >= best), key=lambda c: (c.noise, -c.step, c))
     options = [c for c in left if c[:3] == first[:3] and score[c] >= best]
     ready = [_with_exponents(algorithm, option, sized) for option in options]
-    return _quietest(ready, problem, graph, horizon, targets, delta)
+    return _with_least_noise(ready, problem, graph, horizon, targets, delta)
 
 
 def _filtered(choices: list[Choice], conditions: list[Condition]) -> list[Choice]:
@@ -309,22 +309,22 @@ def _affordable(
 def _with_exponents(algorithm: Any, choice: Choice, sized: bool) -> Algorithm:
     """The same scales and shifts with other exponents."""
     parts: dict[str, Any] = {
-        "step": _bent(algorithm.step, -choice.step),
-        "coupling": _bent(algorithm.coupling, -choice.coupling),
-        "noise": _bent(algorithm.noise_for(0), choice.noise),
+        "step": _with_exponent(algorithm.step, -choice.step),
+        "coupling": _with_exponent(algorithm.coupling, -choice.coupling),
+        "noise": _with_exponent(algorithm.noise_for(0), choice.noise),
     }
     if sized:
         parts["sampling"] = replace(algorithm.sampling, size=SampleSize(PowerLaw(1.0, choice.size)))
     return replace(algorithm, **parts)
 
 
-def _bent(law: Schedule, exponent: float) -> PowerLaw:
+def _with_exponent(law: Schedule, exponent: float) -> PowerLaw:
     shift = law.shift if isinstance(law, PowerLaw) else 1.0
     scale = law.scale if isinstance(law, PowerLaw) else float(law(0))
     return PowerLaw(scale or 1.0, exponent, shift)
 
 
-def _quietest(
+def _with_least_noise(
     options: Sequence[Algorithm],
     problem: Task,
     graph: Graph,

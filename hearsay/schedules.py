@@ -138,8 +138,8 @@ class SampleSize(Schedule):
             require.fail("law", "positive at step 0", first)
 
     def __call__(self, k: Any) -> np.ndarray:
-        # A power of an integer that is a whole number comes out of pow a hair above it; without the
-        # nudge ceil would add a record.
+        # A power of an integer that is a whole number may come out of pow one digit above it:
+        # without the correction ceil would add a record.
         value = np.asarray(self.law(k))
         near = np.rint(value)
         with np.errstate(invalid="ignore"):  # infinity less itself

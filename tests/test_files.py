@@ -29,7 +29,7 @@ with _files.held(sys.argv[2]):
 
 @pytest.fixture
 def holder(tmp_path):
-    """Another process that holds tmp_path / "run"; it lets go when its input ends."""
+    """Another process that holds tmp_path / "run"; it releases it when its input ends."""
     command = [sys.executable, "-S", "-c", HOLDER, _files.__file__, str(tmp_path / "run")]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

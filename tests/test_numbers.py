@@ -364,7 +364,7 @@ CALLS = {
     certificates.accounts: {**COMMON, "agent": 1},
     certificates.describe: {**COMMON, "agent": 1, "horizon": 8},
     certifying.describe_deployed: {**COMMON, "agent": 1, "messages": 8},
-    describing.loudest: {**COMMON, "messages": 8},
+    describing.message_bound: {**COMMON, "messages": 8},
     describing.rounded: {**COMMON, "agent": 1, "heard": 3.0},
     account.most_messages: {"affordable": lambda messages: messages < 5, "most": 8},
     description.numbers: {
@@ -404,7 +404,7 @@ CALLS = {
     ACCOUNT.cost: {"horizon": 8},
     FACTORIZED.spent: {"messages": [1, 8]},
     FACTORIZED.cost: {"horizon": 5},
-    float64.loudest: {
+    float64.message_bound: {
         "reach": 1.0,
         "gradient": 2.0,
         "noise": 0.5,

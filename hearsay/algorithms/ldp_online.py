@@ -9,7 +9,7 @@ Agent i keeps a model theta_i in a convex compact set, and at step t
 
 with d_i(t) the mean gradient over ALL records that have arrived by step t, taken at theta_i(t)
 (line 4). The coupling gamma_t decays, which tames noise that grows; the mean over a growing history
-is what makes the budget finite for ever (Theorem 5).
+is what makes the budget finite forever (Theorem 5).
 
 `feedback` uses y_j - y_i instead of y_j - theta_i: with symmetric weights the noise then cancels in
 the network mean. The private state no longer leaks into the coupling (leak 0), so its sensitivity

@@ -140,7 +140,7 @@ def distinguish(
         told = []
         for tried, one in enumerate(options):
             progress(2 * _PILOT * tried, before + 2 * (runs // 2))
-            told.append(_told_apart(run, one, seed))
+            told.append(_mean_separation(run, one, seed))
         pair = options[int(np.argmax(told))]
     first, second = (pair.first, pair.second) if isinstance(pair, Pair) else pair
     words = pair.words if isinstance(pair, Pair) else "given"
@@ -206,7 +206,7 @@ def _limit(budget: AgentBudget) -> Callable[[np.ndarray], np.ndarray]:
     return partial(bounds.pure_curve, budget.epsilon)
 
 
-def _told_apart(run: Callable[..., np.ndarray], pair: Pair, seed: int) -> float:
+def _mean_separation(run: Callable[..., np.ndarray], pair: Pair, seed: int) -> float:
     """How much the likelihood ratio differs between the two data sets,
     on average over a few runs.
     """

@@ -12,7 +12,7 @@ here sees messages only. From message k on, it expects the model
 and what is left over leans towards -step (g - g') of the canaries that are themselves, towards
 +step (g - g') of the others, all gradients taken at m(k). The inner product with g - g', over the
 variance of the noise and summed over the steps that use the canary, is its score; the sign of a
-score is the guess, and the smallest ones are let go.
+score is the guess, and the smallest ones are left out.
 
 One bound for one agent: the same m coins serve all of its records, so nothing has to be run again.
 A small bound proves nothing, a bound above the certificate disproves it.
@@ -189,7 +189,7 @@ def _scores(
         said = jax.tree.map(jnp.asarray, heard[k])
         sent, inbox = engine.pick((said, engine.heard(mixers, said)), agent)
         rate = engine.pick(public.rates, k)
-        found = _lean(
+        found = _canary_scores(
             batch,
             sent,
             inbox,
@@ -205,7 +205,7 @@ def _scores(
 
 
 @partial(jax.jit, static_argnames=("program",))
-def _lean(
+def _canary_scores(
     batch: tuple,
     sent: Any,
     inbox: Inbox,

@@ -3,8 +3,8 @@
 A certificate speaks of every pair, so an auditor may choose. A record does most where its gradient
 is long and the other's points the other way, where its features have equal coordinates (a gap of
 l2 length G is then sqrt(d) G in l1, what Laplace noise is paid for), at the step where a use is
-dearest; and beside other records that pull the two states together as little as possible. Which of
-these matters depends on the algorithm: a pilot decides (distinguish.py), `search` goes further.
+costliest; and beside other records that pull the two states together as little as possible. Which
+of these matters depends on the algorithm: a pilot decides (distinguish.py), `search` goes further.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def candidates(
             problem.name,
         )
     plain = bare(algorithm)
-    row = dearest_row(
+    row = costliest_row(
         plain, problem, graph, agent, membership(plain, problem, graph, agent, steps), -1
     )
     own = jax.tree.map(lambda x: x[agent], problem.device_records)
@@ -92,7 +92,7 @@ def candidates(
 
 
 @require.plain_arguments
-def dearest_row(
+def costliest_row(
     algorithm: Algorithm, problem: Task, graph: Graph, agent: int, weights: np.ndarray, step: int
 ) -> int:
     """The record whose replacement can move that message most, or all messages (step -1)."""

@@ -43,7 +43,7 @@ from hearsay.audit.messages import (
     silent_draws,
     whitener,
 )
-from hearsay.audit.pairs import dearest_row, label_range
+from hearsay.audit.pairs import costliest_row, label_range
 from hearsay.base import Algorithm
 from hearsay.certification import spent_after
 from hearsay.graphs import Graph
@@ -127,7 +127,7 @@ def search(
     targets = [*zip(*np.nonzero(limit), strict=True), (0, -1)]
     weights = membership(plain, problem, graph, agent, steps)
     used = np.flatnonzero(weights.any(axis=0))  # what no step looks at changes nothing
-    rows = [dearest_row(plain, problem, graph, agent, weights, int(k)) for _, k in targets]
+    rows = [costliest_row(plain, problem, graph, agent, weights, int(k)) for _, k in targets]
     repeated = [(t, r) for t, r in zip(targets, rows, strict=True) for _ in range(_KINDS * starts)]
     rng = np.random.default_rng([seed, *b"search"])
     begin = _starts(plain, problem, graph, agent, steps, (len(repeated), len(used)), rng)
@@ -194,7 +194,7 @@ def _starts(
     low, top = label_range(loss)
     kind = np.arange(count) % _KINDS
     line = rng.normal(size=(count, d))
-    line[::2] = np.sign(line[::2])  # equal coordinates are the dearest in l1
+    line[::2] = np.sign(line[::2])  # equal coordinates are the costliest in l1
     line *= loss.feature_bound / np.linalg.norm(line, axis=1, keepdims=True)
     others = rng.normal(size=(count, rows, d))
     others *= loss.feature_bound / np.linalg.norm(others, axis=2, keepdims=True)

@@ -117,7 +117,7 @@ def audit(
             _searched(algorithm, problem, graph, agent, found, seed, known)
         ),
         "runs": lambda agent: found.found.append(
-            _told_apart(algorithm, problem, graph, agent, found, runs, delta, seed, progress)
+            _distinguished(algorithm, problem, graph, agent, found, runs, delta, seed, progress)
         ),
     }
     reasons = {
@@ -226,7 +226,7 @@ def situation(algorithm: Algorithm, problem: Task, graph: Graph, agent: int, ste
     return b"".join(np.round(np.asarray(part, np.float64), 9).tobytes() for part in parts)
 
 
-def _told_apart(
+def _distinguished(
     algorithm: Algorithm,
     problem: Problem,
     graph: Graph,

@@ -14,7 +14,7 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.base import Algorithm
-from hearsay.certification.describing import best_account, describe, loudest, rounded
+from hearsay.certification.describing import best_account, describe, message_bound, rounded
 from hearsay.graphs import Graph
 from hearsay.privacy.account import Account, Assumption, Bound
 from hearsay.privacy.certificate import AgentBudget, Certificate
@@ -75,7 +75,7 @@ def deployed(
     messages = require.horizon("horizon", messages)  # type: ignore[assignment]
     delta = _checked_delta(algorithm, delta)
     described, runs = [], 0 < messages < math.inf
-    heard = loudest(algorithm, problem, graph, messages) if runs else 0.0
+    heard = message_bound(algorithm, problem, graph, messages) if runs else 0.0
     for agent in range(graph.agents):
         plain, found = describe(algorithm, problem, graph, agent, messages)
         float64 = rounded(algorithm, problem, graph, agent, heard) if runs else None
@@ -91,7 +91,7 @@ def describe_deployed(
     problem = public(problem)
     messages = require.count("messages", messages)
     plain, _ = describe(algorithm, problem, graph, agent, messages)
-    heard = loudest(algorithm, problem, graph, messages)
+    heard = message_bound(algorithm, problem, graph, messages)
     return replace(plain, float64=rounded(algorithm, problem, graph, agent, heard))
 
 
@@ -218,9 +218,9 @@ def _certificate(
     if problem.frozen and algorithm.gradient_at_state:
         warnings.append(_FROZEN)
     if not math.isinf(horizon):
-        warnings += _dry(algorithm, problem, int(horizon))
+        warnings += _stream_too_short(algorithm, problem, int(horizon))
     elif algorithm.sampling.grows and np.isfinite(problem.counts).all():
-        warnings.append(_ends(algorithm, problem))
+        warnings.append(_data_set_ends(algorithm, problem))
     return Certificate(
         algorithm.name,
         horizon,
@@ -251,7 +251,7 @@ _FROZEN = (
 )
 
 
-def _dry(algorithm: Algorithm, problem: Task, messages: int) -> list[str]:
+def _stream_too_short(algorithm: Algorithm, problem: Task, messages: int) -> list[str]:
     last = min(algorithm.sampling.lasts(held, problem.arrivals) for held in problem.counts.tolist())
     return (
         [f"the shortest stream serves {last} steps: a run ends there, before message {messages}"]
@@ -260,7 +260,7 @@ def _dry(algorithm: Algorithm, problem: Task, messages: int) -> list[str]:
     )
 
 
-def _ends(algorithm: Algorithm, problem: Task) -> str:
+def _data_set_ends(algorithm: Algorithm, problem: Task) -> str:
     """An infinite horizon on a data set that ends is a statement about another, longer data set:
     say so where it cannot be missed.
     """

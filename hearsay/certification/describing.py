@@ -95,7 +95,7 @@ def rounded(algorithm: Algorithm, problem: Task, graph: Graph, agent: int, heard
     """What bounds the rounding of the agent's arithmetic in a run.
 
     Args:
-      heard: what is heard is clipped to it (`loudest`).
+      heard: what is heard is clipped to it (`message_bound`).
     """
     agent = _of(graph, agent)
     weight = graph.row_sums[agent] + graph.handed_out[agent] + graph.pushed.sum(axis=1)[agent]
@@ -111,10 +111,10 @@ def rounded(algorithm: Algorithm, problem: Task, graph: Graph, agent: int, heard
     )
 
 
-def loudest(algorithm: Algorithm, problem: Task, graph: Graph, messages: int) -> float:
+def message_bound(algorithm: Algorithm, problem: Task, graph: Graph, messages: int) -> float:
     """No honest agent sends a model, gradient or tracker beyond it in so many messages."""
     reach, messages = _reach(problem), require.count("messages", messages)
-    return float64.loudest(
+    return float64.message_bound(
         reach,
         _gradient(problem) if gradients_bounded(problem) else reach,
         _noise(algorithm, graph, messages),

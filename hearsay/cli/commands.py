@@ -39,7 +39,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help=(
-        "Differentially private learning on networks: agents exchange only noised messages, and"
+        "Differentially private learning on networks: agents exchange only noisy messages, and"
         " every run comes with a privacy certificate that is true.\n\nStart here: [bold]hearsay"
         " demo[/bold], then [bold]hearsay run --help[/bold]"
     ),

@@ -23,7 +23,7 @@ _stack: ContextVar[ExitStack] = ContextVar("stack")
 
 @contextmanager
 def command() -> Iterator[None]:
-    """Around a whole command: lets go of its folder at the end, and turns Ctrl-C into a line that
+    """Around a whole command: releases its folder at the end, and turns Ctrl-C into a line that
     says how to go on, and exit code 130.
     """
     with ExitStack() as stack:

@@ -59,7 +59,7 @@ def agent(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Log warnings only.")] = False,
 ) -> None:
-    """Run ONE agent: it reads its own records, exchanges noised messages with its neighbours, and
+    """Run ONE agent: it reads its own records, exchanges noisy messages with its neighbours, and
     keeps a ledger that survives a kill at any moment.
 
     The same command continues a run that was interrupted. Exit code 5: stopped, say because a
@@ -69,7 +69,7 @@ def agent(
     _require_extra()
     from hearsay.deploy.agent import Agent
     from hearsay.deploy.diagnosis import Expiry
-    from hearsay.deploy.host import keep
+    from hearsay.deploy.host import save_model
     from hearsay.deploy.ledger import LedgerError
     from hearsay.deploy.plan import planned, require_safe
     from hearsay.deploy.settings import load
@@ -107,7 +107,7 @@ def agent(
         return
     try:
         model = one.run()
-        path = keep(one.member.state, name, model, one.plan)
+        path = save_model(one.member.state, name, model, one.plan)
         log.info(
             "the agent's own model is in %s: it carries no noise of its own, so keep it here", path
         )
@@ -207,13 +207,13 @@ def up(
     """
     _require_extra()
     from hearsay.deploy.budget import sizes
-    from hearsay.deploy.launch import Fleet, look, observe
+    from hearsay.deploy.launch import Fleet, observe, statuses
     from hearsay.deploy.plan import planned, require_safe
     from hearsay.deploy.settings import load
 
     found = load(config)
     require_safe(found, insecure)
-    plan = planned(found, None)  # what is wrong with the file is said once, here
+    plan = planned(found, None)  # errors in the file are reported once, here
     options = ["--insecure"] * insecure + ["--no-privacy"] * no_privacy
     options += [] if simulate_noise is None else ["--simulate-noise", str(simulate_noise)]
     fleet = Fleet(config, found, options)
@@ -228,7 +228,11 @@ def up(
             while going:
                 going = fleet.watch()
                 seen = (
-                    {one.name: one.facts for one in look(found, observer, seconds=0.2) if one.facts}
+                    {
+                        one.name: one.facts
+                        for one in statuses(found, observer, seconds=0.2)
+                        if one.facts
+                    }
                     if going
                     else {}
                 )
@@ -283,13 +287,13 @@ def status(
     _require_extra()
     import json as library
 
-    from hearsay.deploy.launch import look, observe
+    from hearsay.deploy.launch import observe, statuses
     from hearsay.deploy.settings import load
 
     found = load(config)
     with observe(found) as observer:
         if json or once or not console.is_terminal:
-            seen = look(found, observer)
+            seen = statuses(found, observer)
             if json:
                 print(library.dumps({one.name: one.facts for one in seen}, indent=2))
             else:
@@ -302,7 +306,7 @@ def status(
         try:
             with watching() as show:
                 while True:
-                    seen = look(found, observer, seconds=0.5)
+                    seen = statuses(found, observer, seconds=0.5)
                     show(
                         network_table(found, [(s.name, s.facts, s.facts is not None) for s in seen])
                     )

@@ -54,7 +54,7 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
         "problem",
         "head_start",
         int,
-        "Records that each agent holds before step 0 (the first steps are the dearest).",
+        "Records that each agent holds before step 0 (the first steps cost most).",
     ),
     "data_dir": ("problem", "data_dir", str, "Folder with the raw data files."),
     "graph": (

@@ -107,7 +107,7 @@ def plan_table(plan: Any) -> None:
         table.add_row(
             "oracle complexity", f"an accuracy e takes about e^-{plan.oracle:.3g} records per agent"
         )
-    used = "more and more for ever" if math.isinf(plan.records) else f"{plan.records:,.0f}"
+    used = "more and more forever" if math.isinf(plan.records) else f"{plan.records:,.0f}"
     table.add_row("records per agent", used)
     console.print(table)
 

@@ -6,7 +6,7 @@ settings.py
     net.toml: who takes part, what they compute together, and the hash by which they know
     that they agree
 records.py       an agent's own records, from a file on its own host
-plan.py              all that follows from net.toml before a word is said
+plan.py              all that follows from net.toml before anything is sent
 budget.py        the certificate of a deployed run
 steps.py         the algorithm's functions, compiled for one agent
 privatize.py     noise on a lattice, from the operating system's random numbers
@@ -21,7 +21,7 @@ links.py         names, endpoints and certificates; what may cross a link
 transport.py     Zenoh: publishing, subscribing, asking (the only file that imports it)
 certificates.py  a certificate authority for trying things out
 mailbox.py       messages that have arrived, checked
-greeting.py      what neighbours must agree on before anything is noised
+greeting.py      what neighbours must agree on before any noise is added
 agent.py         the rounds of one agent; host.py: an agent as a process
 launch.py        all agents of a network as processes of one machine
 """

@@ -1,6 +1,6 @@
 """The rounds of one agent.
 
-    prepare the message of round k, noise it                           (steps.py, privatize.py)
+    prepare the message of round k, add its noise                      (steps.py, privatize.py)
     write message, state and budget to the ledger, wait for the disk   (ledger.py)
     publish                                                            (transport.py)
     wait for the neighbours' messages of round k;
@@ -10,18 +10,18 @@
 A process that dies anywhere in this is started again with the same command. It finds its last
 message in the ledger, sends the same bytes, and goes on from there.
 
-**Before anything is noised** every neighbour must have answered: that it holds the same
+**Before any noise is added** every neighbour must have answered: that it holds the same
 configuration (by hash; the first difference is named), that it takes this process for the agent and
 no other (a ledger has a random `instance`; neighbours remember the first they meet), and that it
 has heard nothing from this agent that is not in its ledger. A ledger that is older than what was
 sent (a backup that was put back, an empty folder), or a second process of the same name elsewhere,
-would noise rounds a second time: the agent refuses. So it does when its records or its plan are no
-longer those that the ledger was begun with.
+would add noise to rounds a second time: the agent refuses. So it does when its records or its plan
+are no longer those that the ledger was begun with.
 
-**What is heard** is clipped to a bound that no honest agent passes, weighed and added
+**What is heard** is clipped to a bound that no honest agent exceeds, weighed and added
 up (inbox.py).
 
-**A silent neighbour.** Policy "wait": go on waiting, with a word in the log, and stop when the
+**A silent neighbour.** Policy "wait": go on waiting, with a line in the log, and stop when the
 deadline is over; nothing is lost, the same command continues. Policy "skip": after `patience`
 seconds (at once, if it is known to be gone) its term is left out of the sum, with its weight
 (graphs/channels.py), and the certificate allows for that in every round.
@@ -44,9 +44,9 @@ import numpy as np
 from hearsay._interrupts import stopping
 from hearsay._version import VERSION
 from hearsay.certification import unit
-from hearsay.certification.describing import loudest
+from hearsay.certification.describing import message_bound
 from hearsay.deploy import budget, greeting
-from hearsay.deploy.host import Refused, settle
+from hearsay.deploy.host import Refused, harden_process
 from hearsay.deploy.inbox import Listener
 from hearsay.deploy.ledger import Ledger
 from hearsay.deploy.lifetime import Account
@@ -63,7 +63,7 @@ from hearsay.problems.data.records import Records
 from hearsay.simulation.program import Carry, flatten, unflatten
 
 log = logging.getLogger("hearsay.agent")
-_OUTBOX = 2**30  # bytes of messages that are kept before those that everybody has are let go
+_OUTBOX = 2**30  # bytes of messages that are kept before those that everybody has are discarded
 _WORD = 10.0  # seconds between two words in the log
 # Seconds for which an agent that disagrees still answers, so that the others learn of it too.
 _LISTEN = 3.0
@@ -110,7 +110,7 @@ class Agent:
             algorithm,
             graph,
             self.number,
-            loudest(algorithm, task, graph, self.plan.messages),
+            message_bound(algorithm, task, graph, self.plan.messages),
             message,
             self.steps.dtype,
         )
@@ -135,7 +135,7 @@ class Agent:
         ]
 
     def run(self) -> np.ndarray:
-        settle()
+        harden_process()
         about = {"run": self.network.run, "agent": self.name, "configuration": self.network.digest}
         about["noise"] = "lattice" if self._rehearsal is None else f"seed {self._rehearsal}"
         with Ledger(self.member.ledger, about) as self.ledger, stopping(self._stop):
@@ -278,7 +278,7 @@ class Agent:
         ):
             why = "they took more than keep in [network] allows"
             log.warning(
-                "let go of the messages before %d, which somebody may still lack: %s", left, why
+                "discarded the messages before %d, which somebody may still lack: %s", left, why
             )
 
     def _publish(self, step: int, payload: bytes) -> None:
@@ -290,7 +290,7 @@ class Agent:
         return self.steps.update(step, carry, *self._listen(sent, numbered))
 
     def _greet(self, last: int) -> None:
-        """With nothing left to noise there is nothing to ask.
+        """With no message left to send there is nothing to ask.
 
         Under "skip", once the run has begun, whoever is away is not waited for.
         """
@@ -318,7 +318,7 @@ class Agent:
         return known_as is not None  # not before the neighbour has taken this process for the agent
 
     def _tidy(self) -> None:
-        """Let go of old messages once they take much room and all who hear
+        """Discard old messages once they take much room and all who hear
         this agent are past them.
         """
         if self.ledger.size() < _OUTBOX:
@@ -374,6 +374,6 @@ class Agent:
         if twofold:
             raise Refused(
                 f"{', '.join(sorted(twofold))} sent two different messages for one round: two"
-                " processes run from copies of one ledger. End both; what they noised twice is not"
+                " processes run from copies of one ledger. End both; what they sent twice is not"
                 " covered by their certificate"
             )

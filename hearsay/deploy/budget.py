@@ -38,7 +38,7 @@ _NOISE = (
     ),
     Assumption(
         "enforced",
-        "what is heard is clipped to a bound that no honest agent passes; the rounding of float64"
+        "what is heard is clipped to a bound that no honest agent exceeds; the rounding of float64"
         " is counted",
     ),
 )

@@ -40,7 +40,7 @@ class Diagnosis:
         self._reasons: dict[str, str] = {}
         self._dialling: dict[str, threading.Thread] = {}
 
-    def look(self, names: Iterable[str]) -> None:
+    def dial(self, names: Iterable[str]) -> None:
         """Dial them, all at once, without waiting for what comes of it."""
         for name in names:
             thread = self._dialling.get(name)
@@ -50,7 +50,7 @@ class Diagnosis:
                 )
                 self._dialling[name].start()
 
-    def settle(self, names: Iterable[str]) -> None:
+    def wait(self, names: Iterable[str]) -> None:
         """Until those who are dialled have answered or not: a few seconds at most."""
         for name in names:
             if name in self._dialling:

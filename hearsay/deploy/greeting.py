@@ -1,4 +1,4 @@
-"""What neighbours tell each other before anything is noised, and what is wrong with it, in words.
+"""What neighbours tell each other before any noise is added, and what is wrong with it, in words.
 
 Every agent answers "hello" with its configuration, its `instance` (the random name of its ledger),
 the instances that it has met, and the last round that it has heard of each. From that a process
@@ -49,7 +49,7 @@ def read(name: str, answer: bytes) -> Hello | None:
             raise TypeError
         return found
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
-        log.warning("%s answers nonsense", name)
+        log.warning("%s sends an answer that cannot be read", name)
         return None
 
 
@@ -65,8 +65,8 @@ def impostor(me: str, mine: str, known_as: str | None, name: str, met: str, inst
     if known_as not in (None, mine):
         return (
             f"{name} knows another process as {me}: it runs elsewhere, or this is not its latest"
-            " ledger. Two of them would noise everything twice, which no certificate covers. End"
-            " the other one, or begin a run with a new name"
+            " ledger. Two of them would add noise to everything twice, which no certificate covers."
+            " End the other one, or begin a run with a new name"
         )
     if met != instance:
         return (
@@ -79,6 +79,6 @@ def impostor(me: str, mine: str, known_as: str | None, name: str, met: str, inst
 def outdated(me: str, ledger: Path, last: int, name: str, heard: int) -> str:
     return (
         f"{name} has heard message {heard} of {me}, and the ledger {ledger} ends with message"
-        f" {last}: it is not the latest one. Going on would noise rounds a second time, which no"
+        f" {last}: it is not the latest one. Going on would add noise to rounds twice, which no"
         " certificate covers. Find the latest ledger, or begin a run with a new name"
     )

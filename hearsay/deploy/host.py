@@ -22,7 +22,7 @@ class Refused(Stopped):
     """The run cannot go on like this: trying again would change nothing."""
 
 
-def settle() -> None:
+def harden_process() -> None:
     """No core dumps, which would hold the records, and memory that is kept from round to round.
 
     glibc gives large blocks back to the system and takes them anew in every round, page by page:
@@ -38,9 +38,9 @@ def settle() -> None:
         return  # another system has other ways
 
 
-def keep(folder: Path, name: str, model: np.ndarray, plan: Plan) -> Path:
+def save_model(folder: Path, name: str, model: np.ndarray, plan: Plan) -> Path:
     """The agent's model and certificate, as files that only their owner may read:
-    the model has not been noised.
+    no noise has been added to the model.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = folder / f"{name}.model.npy"

@@ -88,7 +88,7 @@ class Fleet:
         return any(process.poll() is None for process in self.processes.values())
 
     def stop(self, seconds: float = 10.0) -> None:
-        """Ask politely, then not."""
+        """Terminate all of them, and kill those that have not ended after so many seconds."""
         for process in self.processes.values():
             if process.poll() is None:
                 with suppress(ProcessLookupError):
@@ -103,7 +103,7 @@ class Fleet:
 
 
 @require.plain_arguments
-def look(network: Network, observer: Observer, seconds: float = 2.0) -> list[Status]:
+def statuses(network: Network, observer: Observer, seconds: float = 2.0) -> list[Status]:
     """What every agent says of itself now; all are asked at once."""
 
     def ask(name: str) -> Status:

@@ -11,7 +11,7 @@ message leaves.
 `commit` puts message, state and budget down in one transaction and returns when the disk has them
 (WAL, synchronous = FULL) and the mark beside it names them (mark.py). Only then may the message
 leave. So whatever moment a process dies at, either the message is in the ledger, and the same bytes
-are sent again, or it never left and its noise was never seen: no state is noised twice, and the
+are sent again, or it never left and its noise was never seen: no state gets noise twice, and the
 budget is never under-counted.
 
 Every row is sealed with all its columns, and with the row before it and the state that belongs to
@@ -23,8 +23,8 @@ What is large (a quarter of a megabyte or more) lies in files of its own (blobs.
 the file. The state alternates between two files.
 
 The ledger holds private state: it is readable by its owner only, belongs on a disk that is
-encrypted, and never travels. An old copy must never be put back, because the agent would noise
-rounds again that it has already sent: agents ask their neighbours before they start (agent.py).
+encrypted, and never travels. An old copy must never be put back, because the agent would add noise
+again to rounds that it has already sent: agents ask their neighbours before they start (agent.py).
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class Ledger:
 
         A round is written once.
 
-        Messages before `settled` are with everybody who hears them: large ones are let go, and
+        Messages before `settled` are with everybody who hears them: large ones are discarded, and
         their files are written over, which is far faster than making new ones.
         """
         with self._writing(f"message {round} was not sent"):
@@ -367,7 +367,7 @@ class Ledger:
         return self._read(f"SELECT coalesce(sum(size), 0) FROM rounds WHERE {_KEPT}")[0][0]
 
     def forget(self, before: int) -> None:
-        """Let go of the bytes of messages that everybody has, but never of the last.
+        """Discard the bytes of messages that everybody has, but never those of the last.
 
         Checksums and budgets stay.
         """
@@ -381,7 +381,7 @@ class Ledger:
         self._kept = self.size()
 
     def bound(self, keep: int) -> int | None:
-        """Let go of the oldest messages where all of them take more than so many bytes,
+        """Discard the oldest messages where all of them take more than so many bytes,
         whoever may still want them: the first that is left, or None where nothing had to go.
         """
         if self._kept <= keep:
@@ -402,7 +402,7 @@ class Ledger:
 
     @contextmanager
     def _writing(self, otherwise: str) -> Iterator[None]:
-        """A disk that is full or broken is said in words, and what did not happen because of it."""
+        """The error of a full or broken disk, with what did not happen because of it."""
         with self._lock:
             try:
                 yield
@@ -448,7 +448,7 @@ class Ledger:
 
 def _lock(path: Path) -> Any:
     """A lock that dies with its process:
-    two processes of one agent would noise the same state twice.
+    two processes of one agent would add noise to the same state twice.
     """
     guard = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:

@@ -130,7 +130,7 @@ class Mailbox:
             self._let_go[sender] = max(before, self._let_go.get(sender, 0))
         if more:
             log.warning(
-                "%s has let go of its messages before %d, and what is missing of them is lost",
+                "%s has discarded its messages before %d, and what is missing of them is lost",
                 sender,
                 before,
             )

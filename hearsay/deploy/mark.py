@@ -1,9 +1,9 @@
 """The high-water mark: the last message of a ledger that may have left, in a small file beside it.
 
-SQLite drops a damaged end of its write-ahead log without a word. A ledger that has lost its last
-message this way looks whole, and the agent would noise that round again. So after each commit, and
-before the message may leave, round and seal of its row are written here and synced. A ledger that
-is behind its mark, or has other rows, is refused.
+SQLite drops a damaged end of its write-ahead log without a warning. A ledger that has lost its last
+message this way looks whole, and the agent would add noise to that round again. So after each
+commit, and before the message may leave, round and seal of its row are written here and synced. A
+ledger that is behind its mark, or has other rows, is refused.
 
     two slots, a page apart, written in turns:
         kind, sequence number, round, instance of the ledger, seal of the row, checksum

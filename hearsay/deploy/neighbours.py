@@ -277,14 +277,14 @@ class _Clock:
         return time.monotonic() - self._began
 
     def word(self, gone: Iterable[str]) -> bool:
-        """It is time for a word in the log.
+        """It is time for a line in the log.
 
         Whoever is `gone` is dialled before, so that there is something to say.
         """
         now = time.monotonic()
         if now > self._next_dial:
             self._next_dial = now + _WORD
-            self._neighbours.diagnosis.look(gone)
+            self._neighbours.diagnosis.dial(gone)
         if now <= self._next_word:
             return False
         self._next_word = now + _WORD
@@ -296,8 +296,8 @@ class _Clock:
         if self.passed <= self._neighbours.network.deadline:
             return False
         diagnosis = self._neighbours.diagnosis
-        diagnosis.look(unknown := [name for name in gone if not diagnosis.why(name)])
-        diagnosis.settle(unknown)
+        diagnosis.dial(unknown := [name for name in gone if not diagnosis.why(name)])
+        diagnosis.wait(unknown)
         return True
 
 

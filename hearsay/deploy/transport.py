@@ -368,7 +368,7 @@ def _reason(error: zenoh.ZError) -> str:
 
 def _close_at_exit() -> None:
     # Zenoh's callback threads are no daemons: a process that fails without closing would wait for
-    # them for ever, and `atexit` comes after that wait.
+    # them forever, and `atexit` comes after that wait.
     threading.main_thread().join()
     for session in list(_sessions):
         _close(session)

@@ -26,7 +26,7 @@ from hearsay import _validate as require
 from hearsay.base import Algorithm
 from hearsay.certification import calibrate, certify
 from hearsay.experiments import settings
-from hearsay.experiments.runner import Experiment, stepped
+from hearsay.experiments.runner import Experiment, with_step_factors
 from hearsay.experiments.settings import Settings, Table
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import show
@@ -141,7 +141,7 @@ def side_by_side(
         runs[name] = run(experiment, *trials[name], steps)
     if own.name in wanted:
         same = certified(own.algorithm, clipped, own.graph, steps)
-        options = list(stepped(own.algorithm, own.factors).values())
+        options = list(with_step_factors(own.algorithm, own.factors).values())
         runs[own.name] = better(experiment, options, clipped, own.graph, steps, same, "same budget")
     if CHEAP in wanted:
         runs[CHEAP] = cheapest(experiment, clipped, graph, steps)
@@ -165,7 +165,7 @@ def run(
 
 def delta_of(algorithm: Algorithm, delta: float = DELTA) -> float | None:
     """Laplace noise has a pure epsilon, and these are so large that to look for a smaller one
-    at a delta is in vain.
+    at a delta has no effect.
     """
     return delta if algorithm.law.at_delta else None
 

@@ -27,8 +27,8 @@ from hearsay.experiments.runner import (
     Findings,
     conditions,
     powers_of_two,
-    stepped,
     swept,
+    with_step_factors,
 )
 from hearsay.experiments.settings import Settings, Table
 from hearsay.graphs import Graph
@@ -66,7 +66,7 @@ def figure_1(
     runs, sweep = {}, {}
     for name, algorithm in experiment.each("Fig. 1", algorithms().items()):
         if name != "ldp-online":
-            options = stepped(algorithm, powers_of_two(*SETTINGS["sweep"]))
+            options = with_step_factors(algorithm, powers_of_two(*SETTINGS["sweep"]))
             algorithm, scale = swept(experiment, options, problem, graph, steps, **measured)
             sweep[name] = {"step": algorithm.step_size, "scale": scale}
         runs[name] = experiment.run(algorithm, problem, graph, steps=steps, **measured)

@@ -52,7 +52,13 @@ from hearsay.experiments.p2_schemes import (
     size,
 )
 from hearsay.experiments.printed_tracking import PrintedTracking
-from hearsay.experiments.runner import Experiment, Findings, conditions, powers_of_two, stepped
+from hearsay.experiments.runner import (
+    Experiment,
+    Findings,
+    conditions,
+    powers_of_two,
+    with_step_factors,
+)
 from hearsay.experiments.settings import Table
 from hearsay.graphs import Graph
 from hearsay.problems import Problem
@@ -116,7 +122,7 @@ def equal_budgets(experiment: Experiment, found: Problems, steps: int) -> Best:
         full = max(certify(tracking[S2], problem, pair, steps).epsilon)
         best[kind][name] = []
         for target in (full, full / 10):
-            options = stepped(algorithm, powers_of_two(*SETTINGS["sweep"])).values()
+            options = with_step_factors(algorithm, powers_of_two(*SETTINGS["sweep"])).values()
             ready = [
                 calibrate(option, problem, graph, steps, target, delta=SETTINGS["delta"])
                 for option in options

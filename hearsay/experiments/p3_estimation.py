@@ -29,8 +29,8 @@ from hearsay.experiments.runner import (
     Findings,
     conditions,
     powers_of_two,
-    stepped,
     swept,
+    with_step_factors,
 )
 from hearsay.experiments.settings import Table
 from hearsay.graphs import Graph
@@ -79,7 +79,7 @@ def figures_1_3_4(
 def figure_2(
     experiment: Experiment, problem: Problem, graph: Graph, points: int
 ) -> dict[str, tuple]:
-    """epsilon for ever over the exponents of the noise (eta) and of the sample size (gamma)."""
+    """epsilon forever over the exponents of the noise (eta) and of the sample size (gamma)."""
     axes = SETTINGS["surface"]
     eta = np.linspace(axes["noise"][0], axes["noise"][1], points)
     gamma = np.linspace(axes["growth"][0], axes["growth"][1], points)
@@ -155,7 +155,7 @@ def equal_budgets(experiment: Experiment, problem: Problem, graph: Graph, steps:
     rows, reference = [], Reference(problem)
     methods = {**forms(), **others("output"), **others("gradient")}
     for name, algorithm in experiment.each("equal budgets", methods.items()):
-        options = stepped(algorithm, powers_of_two(*SETTINGS["sweep"]))
+        options = with_step_factors(algorithm, powers_of_two(*SETTINGS["sweep"]))
         ready = {
             scale: calibrate(option, problem, graph, steps, SETTINGS["equal"])
             for scale, option in options.items()

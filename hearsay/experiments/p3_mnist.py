@@ -37,7 +37,7 @@ from hearsay.experiments.images import (
     scales,
     side_by_side,
 )
-from hearsay.experiments.runner import Experiment, Findings, stepped
+from hearsay.experiments.runner import Experiment, Findings, with_step_factors
 from hearsay.experiments.settings import Table
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import show
@@ -53,7 +53,9 @@ FASTER = {SETTINGS.text("faster", factor=factor): factor for factor in FACTORS}
 
 def printed(factor: float = 1.0, sampling: str = "resample") -> Any:
     """With that many times the printed step."""
-    return stepped(SETTINGS.algorithm("printed", sampling=sampling), [float(factor)])[factor]
+    return with_step_factors(SETTINGS.algorithm("printed", sampling=sampling), [float(factor)])[
+        factor
+    ]
 
 
 def other() -> Any:

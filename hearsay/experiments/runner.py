@@ -171,7 +171,7 @@ def swept(
     return candidates[best], best
 
 
-def stepped(algorithm: Any, factors: Iterable[float]) -> dict[float, Any]:
+def with_step_factors(algorithm: Any, factors: Iterable[float]) -> dict[float, Any]:
     """The algorithm with its step size multiplied by each factor."""
     return {f: replace(algorithm, step=algorithm.step.scaled(f)) for f in factors}
 

@@ -91,7 +91,7 @@ class Graph:
             values = np.linalg.eigvalsh(matrix.toarray())
             return float(values[-2]), float(values[0])
         # W is negative semidefinite, so W - I/1000 has an inverse; without it the eigenvalues near
-        # 0 of a long ring take for ever.
+        # 0 of a long ring take forever.
         top = sparse.linalg.eigsh(
             sparse.csc_array(matrix), k=2, sigma=1e-3, return_eigenvectors=False, tol=1e-9
         )

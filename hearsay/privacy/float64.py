@@ -139,7 +139,7 @@ class Float64:
         return abs(high) * self.reach if math.isfinite(high) else 0.0
 
 
-def loudest(
+def message_bound(
     reach: float, gradient: float, noise: float, resolution: float, agents: int, messages: int
 ) -> float:
     """H: no honest agent sends a model, gradient or tracker beyond it in so many messages.

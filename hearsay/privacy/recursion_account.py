@@ -161,7 +161,7 @@ class RecursionAccount(Account):
             curve = self.curve(steps)
             half = int(np.searchsorted(curve, 0.5 * curve[-1]))
             return (
-                f"half is spent by message {half:,}; dearest message"
+                f"half is spent by message {half:,}; costliest message"
                 f" {int(np.argmax(np.diff(curve, prepend=0.0))):,}"
             )
         w = self.prices(steps)
@@ -170,7 +170,7 @@ class RecursionAccount(Account):
         if self.pattern.every:
             needed = int(np.searchsorted(np.cumsum(np.sort(w)[::-1]), 0.5 * w.sum())) + 1
             use = f"half of it pays for a record's use at {needed} of {len(w):,} steps"
-            text = f"{use}; dearest {text}"
+            text = f"{use}; costliest {text}"
         return text
 
     def warnings(self, horizon: float) -> list[str]:

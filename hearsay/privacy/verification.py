@@ -56,7 +56,7 @@ def verify_text(text: str) -> tuple[Certificate | None, Verdict]:
     except (ValueError, TypeError) as error:
         return None, Verdict((str(error),))
     verdict = verify(certificate)
-    # Which numbers are too low is said too.
+    # The error names the numbers that are too low as well.
     wrong = (damage, *verdict.wrong) if damage else verdict.wrong
     return certificate, verdict._replace(wrong=wrong)
 

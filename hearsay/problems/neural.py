@@ -75,8 +75,8 @@ def neural(
         require.one_of("model", model, MODELS)  # before a large file is read
     seed = require.natural("seed", seed)
     if one_each(data):
-        thinned = {"records": records, "test_records": test_records}
-        held = _one_each(data, agents, partition, classes, test, thinned)  # type: ignore[arg-type]
+        limits = {"records": records, "test_records": test_records}
+        held = _one_each(data, agents, partition, classes, test, limits)  # type: ignore[arg-type]
     else:
         for name, value in {"classes": classes, "test": test}.items():
             if value is not None:
@@ -91,7 +91,7 @@ def neural(
             " one set for every agent",
         )
         assert isinstance(images, Images)
-        held = deal(images.thinned(records, test_records, seed), agents, partition, seed)
+        held = deal(images.subset(records, test_records, seed), agents, partition, seed)
     task = neural_task(
         held.facts,
         model=model,
@@ -152,9 +152,9 @@ def _one_each(
     rule: str | None,
     classes: int | None,
     test: Any,
-    thinned: dict[str, int | None],
+    limits: dict[str, int | None],
 ) -> Holdings:
-    for name, value in thinned.items():
+    for name, value in limits.items():
         if value is not None:
             require.fail(name, "left out where data are one set per agent", value)
     pairs = any(not isinstance(one, Images) for one in data)

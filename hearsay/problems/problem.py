@@ -70,7 +70,7 @@ class Problem(Task):
     @cached_property
     def task(self) -> Task:
         """The public part: what holds whatever the records are."""
-        return Task(**facts(self))
+        return Task(**task_fields(self))
 
     @property
     def stream(self) -> Stream | None:
@@ -103,7 +103,7 @@ def require_records(problem: Any) -> None:
     )
 
 
-def facts(task: Task) -> dict[str, Any]:
+def task_fields(task: Task) -> dict[str, Any]:
     """What is public of it, by name."""
     return {f.name: getattr(task, f.name) for f in fields(Task)}
 
@@ -117,7 +117,7 @@ def holding(
 ) -> Problem:
     """The problem of a task with those records."""
     return Problem(
-        **facts(task),
+        **task_fields(task),
         records=records,
         test_features=test_features,  # type: ignore[arg-type]
         test_labels=test_labels,  # type: ignore[arg-type]

@@ -53,7 +53,7 @@ def comparison_report(
         about=about,
         notes=notes,
         early=[(name, run.stopped) for name, run in runs.items() if run.stopped],
-        ends=_ends(runs) if runs else [],
+        ends=_final_values(runs) if runs else [],
         curves=_curves(runs),
         figures=[
             picture(f"extra{i}", drawn, caption) for i, (caption, drawn) in enumerate(figures)
@@ -62,7 +62,7 @@ def comparison_report(
     )
 
 
-def _ends(runs: Mapping[str, Run]) -> list[Table]:
+def _final_values(runs: Mapping[str, Run]) -> list[Table]:
     """Privacy beside the two numbers that it buys, then the remaining metrics."""
     shared = _shared(runs)
     first = [m for m in ("accuracy", "test_error", "tracking_error") if m in shared]

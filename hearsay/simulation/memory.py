@@ -93,7 +93,7 @@ def halved(problem: Problem, algorithm: Algorithm) -> Problem | None:
 
 
 @require.plain_arguments
-def facts(algorithm: Algorithm, problem: Problem, graph: Graph, seeds: int = 1) -> str:
+def summary(algorithm: Algorithm, problem: Problem, graph: Graph, seeds: int = 1) -> str:
     """One line: what will run, where, and the memory that it needs."""
     device = jax.devices()[0]
     itemsize = problem.dtype.itemsize

@@ -28,7 +28,7 @@ from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
 from hearsay.simulation import checkpoint
-from hearsay.simulation.memory import facts, fitted
+from hearsay.simulation.memory import fitted, summary
 from hearsay.simulation.optimum import Reference
 from hearsay.simulation.promise import Promise, promise
 from hearsay.simulation.result import Run
@@ -121,7 +121,7 @@ def fulfil(
         enable_compilation_cache()
         tell = notify or (lambda text: None)
         problem = fitted(p.algorithm, p.problem)
-        tell(facts(p.algorithm, problem, p.graph, len(seed_list)))
+        tell(summary(p.algorithm, problem, p.graph, len(seed_list)))
         session = Session(
             p.algorithm, problem, p.graph, seed_list, reference, regret, spread, p.delta, tell
         )

@@ -117,8 +117,8 @@ class _Nothing:
         return False
 
 
-# The design notes' figures: C = 1, curvature off, K = 2000, so 2001 messages (k = 0 .. K). Agent 2
-# of the pair hears with weight 1 over R and over C.
+# Computed once apart from this code: C = 1, curvature off, K = 2000, so 2001 messages
+# (k = 0 .. K). Agent 2 of the pair hears with weight 1 over R and over C.
 GOLDEN = {
     ("S1", 0.1): (948.7, 0.998, 226, 4.706, 15_378),
     ("S1", 0.2): (468.8, 0.533, 226, 2.353, 7_830),

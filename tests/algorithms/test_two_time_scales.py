@@ -24,7 +24,7 @@ def setting():
 
 
 def test_golden_budgets(setting):
-    """Checked independently (design notes): a record in every batch, C = 0.2 in l1."""
+    """Computed once apart from this code: a record in every batch, C = 0.2 in l1."""
     both = forms()
     certified = {
         key: [hs.certify(a, *setting, h).epsilon[0] for h in (2000, INF)] for key, a in both.items()

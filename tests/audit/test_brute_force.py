@@ -436,7 +436,7 @@ def test_a_change_declared_in_l1_is_not_paid_for_twice(form):
     transcripts = adversarial(form, 3, TRANSCRIPTS, d, size=0.4)
     epsilon = hs.certify(algorithm, problem, GRAPH, STEPS).epsilon[1]
     _, scale = scales(algorithm, form, transcripts)
-    records, dearest = jax.tree.map(lambda x: x[1], problem.device_records), 0.0
+    records, costliest = jax.tree.map(lambda x: x[1], problem.device_records), 0.0
     for row in (0, 1, 2, 7):
         pair = tuple(
             records._replace(labels=records.labels.at[row].set(label)) for label in (1.0, -1.0)
@@ -445,8 +445,8 @@ def test_a_change_declared_in_l1_is_not_paid_for_twice(form):
         each = np.divide(l1, scale, out=np.zeros_like(l1), where=l1 > 1e-12)
         cost = np.sum(each, axis=(1, 2)).max()
         assert cost <= epsilon * (1 + 1e-9)
-        dearest = max(dearest, cost)
-    assert dearest >= 0.5 * epsilon
+        costliest = max(costliest, cost)
+    assert costliest >= 0.5 * epsilon
 
 
 def test_the_paper_formula_is_no_bound_on_the_first_messages():

@@ -530,7 +530,7 @@ def test_a_run_that_only_guesses_is_called_so(tmp_path):
     "name", [pytest.param("adp2sgd", marks=pytest.mark.slow), "correlated-federated"]
 )
 def test_gaussian_methods_run_without_a_delta(name, tmp_path):
-    """A first run works: delta has a default that is said, and planned noise covers the run."""
+    """A first run works: delta has a default that is printed, and planned noise covers the run."""
     out = tmp_path / "run"
     extra = ["--sample-size", "2"] if name == "correlated-federated" else []
     result = call("run", name, *PROBLEM, "--steps", "3", "--seeds", "1", "--out", str(out), *extra)

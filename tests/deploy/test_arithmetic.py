@@ -25,7 +25,7 @@ from hearsay import graphs
 from hearsay.algorithms import GradientPerturbation, LdpOnline
 from hearsay.base import Algorithm, Inbox, Magnitudes
 from hearsay.certification import accounts, best_account, certify
-from hearsay.certification.describing import loudest, rounded
+from hearsay.certification.describing import message_bound, rounded
 from hearsay.deploy import budget
 from hearsay.deploy.inbox import Listener
 from hearsay.deploy.mailbox import Mailbox
@@ -134,7 +134,7 @@ class Desk:
     ) -> None:
         self.steps = Steps(algorithm, problem.task, problem.records.of(0), 0)
         self.kind, shapes = self.steps.message()
-        self.limit = loudest(algorithm, problem, graph, STEPS) if limit is None else limit
+        self.limit = message_bound(algorithm, problem, graph, STEPS) if limit is None else limit
         self.format = Format("run", "config", shapes, np.dtype("<f8"))
         self.listen = Listener(algorithm, graph, 0, self.limit, self.kind, self.steps.dtype)
         self.carry = self.steps.start()
@@ -170,7 +170,7 @@ def shifts(
     messages: int,
 ) -> np.ndarray:
     """What rounding adds to the shift of each message, over the scale of its noise."""
-    heard = loudest(algorithm, problem, graph, messages)
+    heard = message_bound(algorithm, problem, graph, messages)
     return account.rounding_errors(rounded(algorithm, problem, graph, agent, heard), messages)
 
 
@@ -320,7 +320,7 @@ def test_the_count_covers_the_largest_numbers_there_can_be(name: str) -> None:
     one for each term of a mean gradient.
     """
     algorithm, graph, k = ALGORITHMS[name], graph_for(ALGORITHMS[name]), np.arange(STEPS - 1)
-    limit, weight = loudest(algorithm, usual(), graph, STEPS), float(graph.row_sums[0])
+    limit, weight = message_bound(algorithm, usual(), graph, STEPS), float(graph.row_sums[0])
     assert limit >= usual().domain.radius + 16 * np.max(algorithm.rates(k, AGENTS).noise)  # type: ignore[union-attr]
     rates = algorithm.rates(k, AGENTS)
     coupling = rates.coupling[:, 0] if hasattr(rates, "coupling") else 1.0
@@ -427,7 +427,7 @@ def test_honest_agents_never_reach_the_clip(name: str) -> None:
         Steps(algorithm, problem.task, problem.records.of(agent), agent) for agent in range(AGENTS)
     ]
     noises, carries = [Lattice(one, {}) for one in steps], [one.start() for one in steps]
-    limit, largest = loudest(algorithm, problem, graph, STEPS), 0.0
+    limit, largest = message_bound(algorithm, problem, graph, STEPS), 0.0
     for step in range(8):
         sent = []
         for agent in range(AGENTS):
@@ -451,7 +451,7 @@ def test_the_clip_is_a_function_of_public_numbers() -> None:
     """Two data sets, one limit; and every agent has the same."""
     algorithm, graph = ALGORITHMS["feedback"], graphs.ring(AGENTS)
     other = holding(usual(), np.zeros(DIMENSION))
-    assert loudest(algorithm, usual(), graph, 9) == loudest(algorithm, other, graph, 9)
+    assert message_bound(algorithm, usual(), graph, 9) == message_bound(algorithm, other, graph, 9)
 
 
 def test_extra_in_the_units_of_the_mechanism() -> None:
@@ -621,7 +621,7 @@ def test_being_awake_is_never_clipped() -> None:
     a neighbour says.
     """
     small = problem(radius=0.05, bound=1e-4)
-    assert loudest(hs.adp2sgd(noise=1e-4), small, graphs.ring(AGENTS), STEPS) < 1
+    assert message_bound(hs.adp2sgd(noise=1e-4), small, graphs.ring(AGENTS), STEPS) < 1
     assert hs.adp2sgd.coins == ("awake",)
 
 
@@ -652,7 +652,7 @@ def test_a_delayed_release_needs_the_scale_of_its_noise() -> None:
 
 def test_late_messages_have_been_heard() -> None:
     """Policy skip: what came too late to be used has left its sender all the same,
-    which must not noise it again.
+    which must not add noise to it again.
     """
     form = Format("run", "config", {"params": (2,)}, np.dtype("<f8"))
     box = Mailbox(form, ["bob"], 100, {}, {"bob": "i"})

@@ -209,7 +209,7 @@ def test_skip_goes_on_without_a_silent_neighbour(tmp_path):
 
 def test_who_was_away_for_long_is_told_what_it_lost(tmp_path, caplog):
     """Policy skip with room for a few messages: carol comes back, does without those that
-    were let go, and ends.
+    were discarded, and ends.
     """
     settings = {
         "network": {"policy": "skip", "patience": SECONDS, "keep": 1000},
@@ -232,8 +232,8 @@ def test_who_was_away_for_long_is_told_what_it_lost(tmp_path, caplog):
         fleet.start("carol")
         fleet.models()
     assert (
-        "let go of the messages before" in caplog.text
-        and "has let go of its messages before" in caplog.text
+        "discarded the messages before" in caplog.text
+        and "has discarded its messages before" in caplog.text
     )
     with Ledger(network.members[2].ledger, {}) as ledger:
         without = [notes["skipped"] for _, _, notes in ledger.history()]

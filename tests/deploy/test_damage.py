@@ -57,7 +57,7 @@ class Sent:
 
     def publish(self, round: int, payload: bytes) -> None:
         assert self.messages.setdefault(round, payload) == payload, (
-            f"message {round} was noised twice"
+            f"message {round} got noise twice"
         )
 
     def starts_again(self, path: Path, rounds: int) -> None:
@@ -69,7 +69,7 @@ class Sent:
                 self.publish(entry.round, entry.payload)
                 np.testing.assert_array_equal(entry.arrays["x"][:10], np.arange(10.0) + entry.round)
             assert newest >= max(self.messages, default=-1), (
-                "it would noise a message again that has left"
+                "it would add noise again to a message that has left"
             )
             assert [(r, e) for r, e, _ in ledger.history()] == [
                 (r, epsilon(r)) for r in range(newest + 1)
@@ -80,7 +80,7 @@ class Sent:
                 if (kept := ledger.message(round)) is not None:
                     self.publish(round, kept)
                 else:
-                    assert round < self.let_go, "it was never let go"
+                    assert round < self.let_go, "it was never discarded"
             self.goes_on(ledger, rounds)
 
     def copy(self) -> Sent:
@@ -503,5 +503,5 @@ def test_real_agents_after_a_power_cut_of_them_all(tmp_path):
         for line in (folder / "witness").read_text().splitlines():
             name, step, digest, *_ = line.split()
             left.setdefault((name, step), set()).add(digest)
-        assert all(len(digests) == 1 for digests in left.values()), f"noised twice: {left}"
+        assert all(len(digests) == 1 for digests in left.values()), f"noise added twice: {left}"
     assert refused >= 1

@@ -1,4 +1,4 @@
-"""What is said of a neighbour that cannot be reached, and of a certificate that ends."""
+"""What the log has about a neighbour that cannot be reached, and a certificate that ends."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ def test_reasons_are_looked_for_in_the_background(bob, folder):
     wrong = Peer("bob", f"tls/127.0.0.1:{free_ports(1)[0]}")
     found = Diagnosis(me, [me, wrong], credentials(folder, "alice"))
     assert found.why("bob") == ""
-    found.look(["bob"])
-    found.settle(["bob"])
+    found.dial(["bob"])
+    found.wait(["bob"])
     assert found.why("bob") == f"{wrong.endpoint.removeprefix('tls/')}: connection refused"
     found = Diagnosis(bob, [me, bob], credentials(folder, "bob"))
-    found.look(["alice"])
-    found.settle(["alice"])
+    found.dial(["alice"])
+    found.wait(["alice"])
     assert found.why("alice").endswith(
         ": connection refused; alice connects to this agent, so look at its log too"
     )

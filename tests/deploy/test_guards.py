@@ -1,4 +1,4 @@
-"""What would noise a state twice without anybody counting it: old ledgers, copies,
+"""What would add noise to a state twice without anybody counting it: old ledgers, copies,
 second processes, records that change.
 """
 

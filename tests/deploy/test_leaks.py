@@ -16,7 +16,7 @@ import pytest
 
 from hearsay.deploy import privatize
 from hearsay.deploy.agent import Agent
-from hearsay.deploy.launch import look, observe
+from hearsay.deploy.launch import observe, statuses
 from hearsay.deploy.ledger import Ledger
 from hearsay.deploy.settings import load
 from hearsay.deploy.transport import Transport
@@ -172,7 +172,7 @@ def test_no_core_dumps_and_private_files(tmp_path):
         fleet.start_all()
         fleet.wait_until_held("alice")
         with observe(network) as observer:
-            facts = look(network, observer, seconds=SECONDS)
+            facts = statuses(network, observer, seconds=SECONDS)
         assert all(one.facts for one in facts)
         limits = Path(f"/proc/{fleet.running['alice'].pid}/limits").read_text().splitlines()
         assert next(line for line in limits if line.startswith("Max core file size")).split()[

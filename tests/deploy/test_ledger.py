@@ -310,7 +310,7 @@ def test_another_run_agent_or_configuration_is_refused(path, key):
         ),
     ):
         Ledger(path, {**ABOUT, key: "other"})
-    with Ledger(path, ABOUT) as ledger:  # the lock was let go, and nothing was changed
+    with Ledger(path, ABOUT) as ledger:  # the lock was released, and nothing was changed
         assert_stands_at(ledger, 0)
 
 
@@ -529,7 +529,7 @@ def test_killed_while_the_ledger_is_made(tmp_path):
 def test_a_file_that_is_no_ledger(path, content):
     path.parent.mkdir()
     path.write_bytes(content)
-    for _ in range(2):  # the lock is let go, and the file is left as it is
+    for _ in range(2):  # the lock is released, and the file is left as it is
         with pytest.raises(
             LedgerError, match=r"alice.ledger is damaged or is no ledger \(.*\)\. Do not repair it"
         ):

@@ -18,7 +18,7 @@ import pytest
 from hearsay.cli import commands
 from hearsay.deploy import lifetime, mark, spending
 from hearsay.deploy.agent import Agent
-from hearsay.deploy.host import keep
+from hearsay.deploy.host import save_model
 from hearsay.deploy.ledger import Ledger, LedgerError
 from hearsay.deploy.lifetime import Account, Spent, compose
 from hearsay.deploy.plan import planned
@@ -99,7 +99,7 @@ def test_budgets_of_several_kinds_add_up():
 
 
 def test_the_largest_epsilon_and_the_largest_delta_may_be_of_different_records(tmp_path, plan):
-    """A delta must not vanish because another record has spent a hair more epsilon without one."""
+    """A delta must not vanish because another record has spent more epsilon without one."""
     one, two = np.array([1], np.uint64), np.array([2], np.uint64)
     book = lifetime.Book(
         b"k" * 32, [PURE._replace(records=0), TERNARY._replace(records=1)], [one, two]
@@ -356,7 +356,7 @@ def test_real_agents(tmp_path, monkeypatch, capsys, caplog):
     for run in ("one", "two"):
         agents = run_threads(load(files(tmp_path, run)), None)
     alice = agents["alice"]
-    keep(alice.member.state, "alice", alice.model, alice.plan)
+    save_model(alice.member.state, "alice", alice.model, alice.plan)
     kept = Certificate.from_json(
         (alice.member.state / "alice.certificate.json").read_text()
     ).budgets[0]

@@ -106,8 +106,8 @@ def test_heard_is_the_latest_round_of_each_also_before_a_restart():
     assert mail.heard["bob"] == 5
 
 
-def test_what_comes_too_late_or_too_early_has_been_heard_and_nonsense_has_not():
-    """Its sender must not noise it again, whether it was of use here or not."""
+def test_what_comes_too_late_or_too_early_has_been_heard_and_unreadable_bytes_have_not():
+    """Its sender must not add noise to it again, whether it was of use here or not."""
     mail = box()
     mail.begin(5)
     mail.put("bob", "5", b"nonsense")
@@ -420,8 +420,8 @@ def test_who_has_let_a_message_go_is_not_waited_for(caplog):
     mail.put("mallory", "4", module.let_go(9))
     assert (mail.lost(6), mail.lost(7), mail.wait(6, 0.0)) == ({"bob"}, set(), ["bob", "carol"])
     assert [
-        record.getMessage() for record in caplog.records if "let go" in record.getMessage()
-    ] == ["bob has let go of its messages before 7, and what is missing of them is lost"]
+        record.getMessage() for record in caplog.records if "discarded" in record.getMessage()
+    ] == ["bob has discarded its messages before 7, and what is missing of them is lost"]
     mail.put("carol", "1", module.let_go(10**9))
     assert mail.lost(LAST - 1) == {"carol"} and mail.lost(LAST) == set()
     mail.put("carol", "1", b"hearsay: messages before 99999999999 were let go")

@@ -202,7 +202,7 @@ def test_nobody_stops_at_a_deadline_without_having_asked(world):
 
 
 @pytest.mark.parametrize("length", [32, 1_000_000])
-def test_an_instance_that_would_crowd_out_what_this_agent_says_is_nonsense(length):
+def test_an_instance_that_would_crowd_out_what_this_agent_says_is_refused(length):
     """It is kept for good and told to all neighbours,
     who hear no answer of more than a megabyte.
     """

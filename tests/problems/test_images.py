@@ -128,12 +128,12 @@ def test_test_images_of_another_shape_are_refused():
 
 def test_thinning_is_a_draw_that_the_seed_fixes():
     data = load_images("digits")
-    few, again, other = (data.thinned(50, 20, seed) for seed in (1, 1, 2))
+    few, again, other = (data.subset(50, 20, seed) for seed in (1, 1, 2))
     assert len(few.labels) == 50 and len(few.test_labels) == 20
     np.testing.assert_array_equal(few.features, again.features)
     assert np.any(few.features != other.features)
     with pytest.raises(ValueError, match="records must be at most the 1,438 of digits, got 99999"):
-        data.thinned(99_999, None, 0)
+        data.subset(99_999, None, 0)
 
 
 def test_half_by_label_is_paper_p4s_split():

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from hearsay.problems.losses.layers import ChannelsFirstConv
-from hearsay.problems.losses.models import MODELS, Cnn, Dense, ResNet, quickened, refuse_batchnorm
+from hearsay.problems.losses.models import (
+    MODELS,
+    Cnn,
+    Dense,
+    ResNet,
+    refuse_batchnorm,
+    with_fast_convolutions,
+)
 
 COUNTS = {
     ("mlp", (28, 28, 1)): 109_386,
@@ -122,7 +129,7 @@ def equinox_cnn(**options):
 )
 def test_quickened_modules_have_the_same_values_and_gradients(options):
     module = equinox_cnn(**options)
-    quick = quickened(module)
+    quick = with_fast_convolutions(module)
     assert isinstance(quick[2], ChannelsFirstConv)
     assert isinstance(quick[0], eqx.nn.Conv2d if "dilation" in options else ChannelsFirstConv)
     images = jnp.asarray(np.random.default_rng(0).normal(size=(3, 2, 8, 8)))
@@ -140,4 +147,4 @@ def test_quickened_modules_have_the_same_values_and_gradients(options):
 
 def test_quickened_leaves_other_modules_alone():
     module = Dense(jax.random.key(0), (3, 2), jnp.tanh, 1.0)
-    assert eqx.tree_equal(quickened(module), module)
+    assert eqx.tree_equal(with_fast_convolutions(module), module)

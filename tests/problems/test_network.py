@@ -303,8 +303,8 @@ def test_a_microbatch_is_chosen_from_the_memory_and_stated():
     assert memory.fitted(algorithm, problem).loss.microbatch is None
     tight = memory.fitted(algorithm, problem, free=4 * 20 * each)
     assert tight.loss.microbatch == 16
-    assert "16 at a time" in memory.facts(algorithm, tight, hs.graphs.ring(3))
-    assert "cpu device" in memory.facts(algorithm, tight, hs.graphs.ring(3))
+    assert "16 at a time" in memory.summary(algorithm, tight, hs.graphs.ring(3))
+    assert "cpu device" in memory.summary(algorithm, tight, hs.graphs.ring(3))
 
 
 @pytest.mark.slow

@@ -56,7 +56,7 @@ def test_no_certificate_is_above_its_budget(name, mechanism):
             assert why is None
         else:
             assert np.any(spent(algorithm, steps + 1, delta) > limits * (1 - 1e-5)), (
-                "no message is held back in vain"
+                "no message is held back without need"
             )
 
 

@@ -113,7 +113,7 @@ def output_budget(alpha: float, beta: float, gamma: float, eta: float, scale: fl
 
 @require.plain_arguments
 def gradient_budget(gamma: float, eta: float) -> float:
-    """Theorem 5: with a margin above 0 the paper's budget is finite for ever."""
+    """Theorem 5: with a margin above 0 the paper's budget is finite forever."""
     return exact(gamma + eta - 1)
 
 

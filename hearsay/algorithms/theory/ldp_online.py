@@ -179,12 +179,12 @@ def _private(
     if algorithm.feedback:
         margin = slowest if problem.smoothness[0] > 0 else -math.inf
         detail = (
-            "with feedback the budget is finite for ever when the loss is strongly convex and the"
+            "with feedback the budget is finite forever when the loss is strongly convex and the"
             " noise grows"
         )
     else:
         margin = v - u + slowest
-        detail = "the budget is finite for ever when v - u + (noise exponent) > 0 for every agent"
+        detail = "the budget is finite forever when v - u + (noise exponent) > 0 for every agent"
     return [Finding("Theorem 5 (ii)", margin > 0, f"{detail}: {margin:.4g}", margin)]
 
 

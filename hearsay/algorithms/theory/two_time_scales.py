@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hearsay.algorithms.gradient_perturbation import GradientPerturbation
     from hearsay.algorithms.output_perturbation import OutputPerturbation
 
-LASTS = "finite for ever, by the paper's formula"
+LASTS = "finite forever, by the paper's formula"
 
 
 def two_time_scales(
@@ -54,7 +54,7 @@ def two_time_scales(
     limit = _limit(form, laws, graph, problem, premises)
     rates = _rates(form, laws, problem, premises)
     budget = form.finite(laws)
-    claim = "mean-square convergence at a budget, by the paper's formula, that is finite for ever"
+    claim = "mean-square convergence at a budget, by the paper's formula, that is finite forever"
     both = _conclusion(form.both, claim, [*premises, *rates, *budget])
     return [*premises, *limit, *rates, _oracle(laws, rates[-1]), *budget, both, *_notes(form, laws)]
 
@@ -307,7 +307,7 @@ def _notes(form: Form, laws: Laws) -> list[Finding]:
     found = []
     if laws.fades < laws.gamma:
         detail = (
-            "a finite data set or draws with replacement: no weight falls like 1/gamma_k for ever,"
+            "a finite data set or draws with replacement: no weight falls like 1/gamma_k forever,"
             " so gamma counts as 0 here (not for the rates)"
         )
         found.append(Finding(f"{form.budget}, weights", False, detail, laws.fades - laws.gamma))

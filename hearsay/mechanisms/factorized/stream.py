@@ -295,7 +295,7 @@ class _Redrawn(NoiseStream):
         start = self.round - self.round % self.block
         held = self._held if start == self._start else None
         if held is None:
-            # Let go of the old block first.
+            # Release the old block first.
             self._held, rounds = None, start + jnp.arange(self.block)
             held = _block_of_rounds(
                 self._rows, self.key, rounds, self.shape, self.dtype, self._chunk

@@ -76,7 +76,7 @@ class Images:
         """Of one record."""
         return self.features.shape[1:]
 
-    def thinned(self, records: int | None, test_records: int | None, seed: int) -> Images:
+    def subset(self, records: int | None, test_records: int | None, seed: int) -> Images:
         """So many records of each part, drawn at random; None keeps all."""
         records, test_records = (
             require.optional(require.count)(name, wanted)

@@ -217,7 +217,7 @@ def refuse_batchnorm(module: Any) -> None:
             raise ValueError(f"module must be {rule}, got {where}")
 
 
-def quickened(module: Any) -> Any:
+def with_fast_convolutions(module: Any) -> Any:
     """The same module, with every plain `eqx.nn.Conv2d` in a form whose per-record weight
     gradients are cheap.
     """

@@ -33,7 +33,7 @@ from hearsay import _validate as require
 from hearsay.problems.losses import per_record
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.losses.linear import Loss
-from hearsay.problems.losses.models import MODELS, quickened, refuse_batchnorm
+from hearsay.problems.losses.models import MODELS, refuse_batchnorm, with_fast_convolutions
 
 # How products inside a model are rounded. Gradients are measured, clipped and added up as they come
 # out of it, in the parameters' own precision (per_record.py).
@@ -203,7 +203,7 @@ def from_module(module: eqx.Module, *, name: str | None = None) -> tuple[Model, 
     and its parameters.
     """
     refuse_batchnorm(module)
-    arrays, rest = eqx.partition(quickened(module), eqx.is_inexact_array)
+    arrays, rest = eqx.partition(with_fast_convolutions(module), eqx.is_inexact_array)
 
     def scores(params: Any, feature: jax.Array) -> jax.Array:
         return eqx.combine(params, rest)(feature)

@@ -17,7 +17,7 @@ the gradient of step k (`batch`), and how often one record may do so, with what 
                  up to 1: all draws may be the same record
 
 `size` is the number of records per step: N = `per_step` of the problem's arrivals unless the
-sampler has a schedule of its own, which may grow for ever (paper P3). Sizes that pass an agent's
+sampler has a schedule of its own, which may grow forever (paper P3). Sizes that pass an agent's
 data set mean all of it, each record once; a fresh stream that cannot serve a step ends the run.
 
 A batch is a small pytree with `gradient(params)`, the mean gradient plus the regulariser's. Batches

@@ -202,7 +202,7 @@ def test_feedback_needs_strong_convexity_and_growing_noise():
 @pytest.mark.parametrize("noise", [PowerLaw(1.0, 0.1), PowerLaw(1.0, -0.05), PowerLaw(1.0, -0.3)])
 @pytest.mark.parametrize("feedback", [False, True])
 def test_theorem_5_agrees_with_the_certificate_over_an_infinite_horizon(noise, feedback):
-    """The finding speaks of a finite budget for ever; the privacy engine decides it on its own."""
+    """The finding speaks of a finite budget forever; the privacy engine decides it on its own."""
     algorithm = hs.ldp_online(
         step=PowerLaw(0.5, -0.77), coupling=PowerLaw(0.5, -0.65), noise=noise, feedback=feedback
     )
