@@ -58,6 +58,17 @@ class Schedule(ABC):
 
 @dataclass(frozen=True)
 class Constant(Schedule):
+    """The same number at every step.
+
+    Args:
+      value: the number.
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.Constant(0.5)([0, 10]).tolist()
+      [0.5, 0.5]
+    """
+
     value: float
 
     def __post_init__(self) -> None:
@@ -78,7 +89,18 @@ class Constant(Schedule):
 
 @dataclass(frozen=True)
 class PowerLaw(Schedule):
-    """scale * (k + shift)^exponent."""
+    """scale * (k + shift)^exponent.
+
+    Args:
+      scale: the factor.
+      exponent: below 0 the schedule falls.
+      shift: what is added to the step, so that step 0 has a value.
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.PowerLaw(6.0, -1.0)([0, 1, 2]).tolist()
+      [6.0, 3.0, 2.0]
+    """
 
     scale: float
     exponent: float
@@ -102,7 +124,17 @@ class PowerLaw(Schedule):
 
 @dataclass(frozen=True)
 class Geometric(Schedule):
-    """scale * ratio^k."""
+    """scale * ratio^k.
+
+    Args:
+      scale: the value at step 0.
+      ratio: of one step to the one before it.
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.Geometric(1.0, 0.5)([0, 1, 2]).tolist()
+      [1.0, 0.5, 0.25]
+    """
 
     scale: float
     ratio: float
@@ -125,7 +157,17 @@ class Geometric(Schedule):
 
 @dataclass(frozen=True)
 class SampleSize(Schedule):
-    """A schedule rounded to whole records, never below one."""
+    """A schedule rounded to whole records, never below one.
+
+    Args:
+      law: the schedule.
+      rounding: "ceil", or "floor+1".
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.SampleSize("(k+1)^1.5")([0, 1, 2]).tolist()
+      [1.0, 3.0, 6.0]
+    """
 
     law: Schedule
     rounding: str = "ceil"

@@ -215,11 +215,23 @@ def scheme_s1(
     sampling: type[Sized] = Cyclic,
     **options: Any,
 ) -> GradientTracking:
-    """Scheme (S1) for a planned horizon K: alpha, beta, gamma = a_i / (K+1)^p_i, m = floor(a_4
-    K^p_4) + 1, noise (k+1)^p on states and trackers.
+    """Paper P2's scheme (S1) for a planned horizon K; the defaults are its experiment.
 
-    The defaults are the paper's experiment. sampling: the kind of sampler that takes m
-    records per step.
+    alpha, beta, gamma = a_i / (K+1)^p_i, m = floor(a_4 K^p_4) + 1, noise (k+1)^p on states and
+    trackers.
+
+    Args:
+      horizon: K.
+      a: the scales of coupling, tracking, step and sample size.
+      p: their exponents.
+      noise: the exponents of the noise on states and trackers.
+      sampling: the kind of sampler that takes m records per step.
+      options: of `gradient_tracking`.
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.scheme_s1(1000).noise
+      PowerLaw(scale=1.0, exponent=0.1, shift=1.0)
     """
     horizon = require.count("horizon", horizon)
     scales = [require.positive(f"a[{i}]", value) for i, value in enumerate(a)]
@@ -254,8 +266,25 @@ def scheme_s2(
     sampling: type[Sized] = Cyclic,
     **options: Any,
 ) -> GradientTracking:
-    """Scheme (S2) for a planned horizon K: constant alpha, beta, gamma, m = floor(growth^K) + 1,
-    noise p^K (constant in k) on states and trackers.
+    """Paper P2's scheme (S2) for a planned horizon K.
+
+    Constant alpha, beta, gamma, m = floor(growth^K) + 1, noise p^K (constant in k) on states and
+    trackers.
+
+    Args:
+      horizon: K.
+      coupling: alpha.
+      tracking: beta.
+      step: gamma.
+      growth: of the sample size with the horizon.
+      noise: p of states and of trackers, above 1 / growth.
+      sampling: the kind of sampler that takes m records per step.
+      options: of `gradient_tracking`.
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.scheme_s2(100).sampling.size(0).item()
+      2.0
     """
     horizon = require.count("horizon", horizon)
     growth = require.number("growth", growth)

@@ -42,6 +42,13 @@ def certify(
       horizon: the number of messages, or math.inf.
       delta: adds the (usually much smaller) epsilon at that delta for Laplace noise, and is needed
         for Gaussian noise.
+
+    Example:
+      >>> import hearsay as hs
+      >>> task, graph = hs.problems.ridge(agents=2, records=50).task, hs.graphs.ring(2)
+      >>> certificate = hs.certify(hs.ldp_online(noise=60.0), task, graph, 20)
+      >>> certificate.finite, len(certificate.epsilon)
+      (True, 2)
     """
     require.instance(
         "algorithm", algorithm, Algorithm, "an algorithm such as hearsay.ldp_online(...)"
@@ -104,13 +111,23 @@ def calibrate(
     *,
     delta: float | None = None,
 ) -> Algorithm:
-    """The same algorithm with every agent's noise scaled so that its budget is at most its
-    `epsilon`.
+    """The same algorithm with every agent's noise scaled to a budget.
 
     Args:
-      epsilon: one number, or one per agent.
+      algorithm: whose noise schedules keep their form.
+      problem: a Task, or a Problem, of which only the Task is used.
+      graph: who hears whom.
       horizon: the number of messages, or math.inf.
+      epsilon: what each agent's budget is at most: one number, or one per agent.
       delta: as for `certify`.
+
+    Example:
+      >>> import hearsay as hs
+      >>> task, graph = hs.problems.ridge(agents=2, records=50).task, hs.graphs.ring(2)
+      >>> algorithm = hs.calibrate(hs.ldp_online(), task, graph, 20, epsilon=[1, 4])
+      >>> certificate = hs.certify(algorithm, task, graph, 20)
+      >>> [round(epsilon, 3) for epsilon in certificate.epsilon]
+      [1.0, 4.0]
     """
     problem = public(problem)
     algorithm.check(graph, problem)
@@ -173,8 +190,23 @@ def planned(
     *,
     delta: float | None = None,
 ) -> Planned:
-    """The budget as a function of the planned horizon, for schemes whose steps,
-    sample sizes and noise depend on it (paper P2, Remark 22).
+    """The budget as a function of the planned horizon.
+
+    It is for schemes whose steps, sample sizes and noise depend on the horizon (paper P2,
+    Remark 22).
+
+    Args:
+      make: from a horizon to the algorithm that is planned for it.
+      problem: a Task, or a Problem, of which only the Task is used.
+      graph: who hears whom.
+      horizons: two or more, increasing.
+      delta: as for `certify`.
+
+    Example:
+      >>> import hearsay as hs
+      >>> problem, graph = hs.problems.ridge(agents=5, records=2000), hs.graphs.five_agents()
+      >>> hs.planned(hs.scheme_s2, problem, graph, [100, 200]).horizons.tolist()
+      [100, 200]
     """
     lengths = list(require.each(require.count)("horizons", horizons))
     if len(lengths) < 2 or sorted(set(lengths)) != lengths:

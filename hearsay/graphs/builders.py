@@ -20,11 +20,22 @@ Rule = str | float
 
 
 def from_networkx(graph: nx.Graph, weight: Rule = "metropolis", name: str = "custom") -> Graph:
-    """Any connected networkx graph; nodes are numbered in their order. weight="given" reads the
-    edges' weights.
+    """Any connected networkx graph; nodes are numbered in their order.
 
     A directed graph (edge j -> i: agent i hears agent j) gives the pair R and C that gradient
-    tracking needs; its rule is "degree" or a number.
+    tracking needs.
+
+    Args:
+      graph: a Graph or DiGraph of networkx; loops are left out.
+      weight: a rule (see the module), or "given", which reads the edges' weights. Directed graphs
+        take "degree", "given" or a number.
+      name: what reports call it.
+
+    Example:
+      >>> import networkx as nx
+      >>> import hearsay as hs
+      >>> hs.graphs.from_networkx(nx.petersen_graph(), weight="uniform").agents
+      10
     """
     if graph.is_directed():
         return _from_digraph(
@@ -71,38 +82,102 @@ def _from_digraph(graph: nx.DiGraph, weight: Rule, name: str) -> Graph:
 
 
 def ring(agents: int, weight: Rule = "metropolis") -> Graph:
+    """Every agent hears the two next to it.
+
+    Args:
+      agents: how many, at least 2.
+      weight: a number, "uniform" or "metropolis".
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.graphs.ring(4, weight=0.3).row_sums.tolist()
+      [0.6, 0.6, 0.6, 0.6]
+    """
     agents = require.count("agents", agents, 2)
     return from_networkx(nx.cycle_graph(agents) if agents > 2 else nx.path_graph(2), weight, "ring")
 
 
 def star(agents: int, weight: Rule = "metropolis") -> Graph:
-    """Agent 0 in the middle."""
+    """Agent 0 hears everybody, and everybody hears agent 0.
+
+    Args:
+      agents: how many, at least 2.
+      weight: a number, "uniform" or "metropolis".
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.graphs.star(5).edges
+      8
+    """
     agents = require.count("agents", agents, 2)
     return from_networkx(nx.star_graph(agents - 1), weight, "star")
 
 
 def complete(agents: int, weight: Rule = "metropolis") -> Graph:
+    """Everybody hears everybody.
+
+    Args:
+      agents: how many, at least 2.
+      weight: a number, "uniform" or "metropolis".
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.graphs.complete(4).edges
+      12
+    """
     agents = require.count("agents", agents, 2)
     return from_networkx(nx.complete_graph(agents), weight, "complete")
 
 
 def grid(agents: int, weight: Rule = "metropolis") -> Graph:
-    """The most square grid with that many agents."""
+    """The most square grid with that many agents.
+
+    Args:
+      agents: how many, at least 2.
+      weight: a number, "uniform" or "metropolis".
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.graphs.grid(6).edges
+      14
+    """
     agents = require.count("agents", agents, 2)
     rows = max(r for r in range(1, int(agents**0.5) + 1) if agents % r == 0)
     return from_networkx(nx.grid_2d_graph(rows, agents // rows), weight, "grid")
 
 
 def exponential(agents: int, weight: Rule = "metropolis") -> Graph:
-    """Every agent talks to those 1, 2, 4, ... places further round the ring."""
+    """Every agent talks to those 1, 2, 4, ... places further round the ring.
+
+    Args:
+      agents: how many, at least 2.
+      weight: a number, "uniform" or "metropolis".
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.graphs.exponential(8).edges
+      40
+    """
     agents = require.count("agents", agents, 2)
     hops = [2**h for h in range(max(1, (agents - 1).bit_length()))]
     return from_networkx(nx.circulant_graph(agents, hops), weight, "exponential")
 
 
 def random(agents: int, weight: Rule = "metropolis", *, degree: int = 4, seed: int = 0) -> Graph:
-    """A random graph in which every agent has `degree` neighbours;
-    drawn again until it is connected.
+    """A random connected graph in which every agent has the same number of neighbours.
+
+    It is drawn again until it is connected.
+
+    Args:
+      agents: how many, at least 2.
+      weight: a number, "uniform" or "metropolis".
+      degree: neighbours of each agent; all others where there are fewer.
+      seed: of the draw.
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.graphs.random(10, degree=4, seed=1).edges
+      40
     """
     agents = require.count("agents", agents, 2)
     degree, seed = (
@@ -124,7 +199,17 @@ def random(agents: int, weight: Rule = "metropolis", *, degree: int = 4, seed: i
 
 
 def directed_ring(agents: int, weight: Rule = "degree") -> Graph:
-    """Everybody hears the one before it."""
+    """Every agent hears the one before it.
+
+    Args:
+      agents: how many, at least 2.
+      weight: a number, or "degree".
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.graphs.directed_ring(5).edges
+      5
+    """
     agents = require.count("agents", agents, 2)
     return from_networkx(nx.cycle_graph(agents, create_using=nx.DiGraph), weight, "directed-ring")
 
@@ -132,9 +217,21 @@ def directed_ring(agents: int, weight: Rule = "degree") -> Graph:
 def random_digraph(
     agents: int, weight: Rule = "degree", *, degree: int = 3, seed: int = 0
 ) -> Graph:
-    """A random directed graph, unbalanced on purpose: a directed ring in random order, so that
-    everybody reaches everybody, and in the mean `degree` - 1 more edges per agent, drawn with
-    preference for some agents.
+    """A random directed graph, unbalanced on purpose.
+
+    It is a directed ring in random order, so that everybody reaches everybody, and in the mean
+    `degree` - 1 more edges per agent, drawn with preference for some agents.
+
+    Args:
+      agents: how many, at least 2.
+      weight: a number, or "degree".
+      degree: edges per agent, in the mean and at most.
+      seed: of the draw.
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.graphs.random_digraph(20, degree=3).name
+      'random-digraph'
     """
     agents = require.count("agents", agents, 2)
     degree = require.count("degree", degree)
@@ -155,10 +252,18 @@ def random_digraph(
 
 
 def edges(agents: int, edges: list, weight: Rule | None = None, *, directed: bool = False) -> Graph:
-    """Any graph, edge by edge: [i, j] or [i, j, weight].
+    """Any graph, edge by edge.
 
-    `directed`: agent j hears agent i. Edges without a weight of their own take `weight`,
-    by default "metropolis", or "degree" where directed.
+    Args:
+      agents: how many, at least 2.
+      edges: pairs [i, j], or triples [i, j, weight]; all of one kind.
+      weight: the rule for pairs, by default "metropolis", or "degree" where directed.
+      directed: agent j hears agent i, and not the other way round.
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.graphs.edges(3, [[0, 1, 0.3], [1, 2, 0.2]]).row_sums.tolist()
+      [0.3, 0.5, 0.2]
     """
     agents = require.count("agents", agents, 2)
     links = []
@@ -185,8 +290,19 @@ def edges(agents: int, edges: list, weight: Rule | None = None, *, directed: boo
 
 
 def five_agents(agents: int = 5, weight: Rule = 1.0) -> Graph:
-    """Two different directed graphs on five agents in the style of paper P2's Fig. 1 (which prints
-    no weights): agent 0 is the common root, neither is strongly connected, and both are unbalanced.
+    """Two different directed graphs on five agents in the style of paper P2's Fig. 1.
+
+    The figure prints no weights. Agent 0 is the common root, neither graph is strongly connected,
+    and both are unbalanced.
+
+    Args:
+      agents: 5.
+      weight: a number, or "degree".
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.graphs.five_agents().pushed.nnz
+      6
     """
     if require.count("agents", agents) != 5:  # the number itself is not used
         require.fail("agents", "5 for this pair of graphs", agents)

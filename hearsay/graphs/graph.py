@@ -36,7 +36,17 @@ from hearsay import _validate as require
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Weights between agents; immutable. Build one with the functions of this module."""
+    """Weights between agents; immutable.
+
+    The functions of graphs/builders.py and this module build one.
+
+    Args:
+      weights: entry (i, j) is what agent i hears agent j with; a sparse matrix without a diagonal.
+      name: what reports call it.
+      push: the trackers' weights C where they differ from the states' weights R.
+      lossy: any edge may fail to deliver in any round: its term is then left out, and certificates
+        allow for it.
+    """
 
     weights: sparse.csr_array
     name: str = "custom"
@@ -206,8 +216,16 @@ class Graph:
 
 
 def from_weights(matrix: Any, name: str = "custom") -> Graph:
-    """A graph from a matrix of weights (dense or sparse, the diagonal is ignored);
-    checked for sign and connection.
+    """A graph from a matrix of weights, checked for sign and connection.
+
+    Args:
+      matrix: dense or sparse; the diagonal is ignored.
+      name: what reports call it.
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.graphs.from_weights([[0, 0.4], [0.4, 0]]).agents
+      2
     """
     shape = np.shape(matrix) if not sparse.issparse(matrix) else matrix.shape
     if len(shape) != 2 or shape[0] != shape[1]:
@@ -232,7 +250,18 @@ def from_weights(matrix: Any, name: str = "custom") -> Graph:
 
 
 def pair(states: Graph, trackers: Graph, name: str | None = None) -> Graph:
-    """States travel over the first graph (R), trackers over the second (C)."""
+    """States travel over the first graph (R), trackers over the second (C).
+
+    Args:
+      states: whose weights are R.
+      trackers: whose weights are C; as many agents.
+      name: what reports call it; the two names unless given.
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.graphs.pair(hs.graphs.ring(5), hs.graphs.star(5)).name
+      'ring and star'
+    """
     trackers.require_agents(states.agents)
     label = name or (
         states.name if states.name == trackers.name else f"{states.name} and {trackers.name}"
@@ -241,8 +270,16 @@ def pair(states: Graph, trackers: Graph, name: str | None = None) -> Graph:
 
 
 def from_mixing(matrix: Any, name: str = "custom") -> Graph:
-    """A graph from a full mixing matrix A, diagonal included;
-    checked row by row for being stochastic (paper P3, Assumption 3, needs the columns too).
+    """A graph from a full mixing matrix A, diagonal included, whose rows and columns sum to 1.
+
+    Args:
+      matrix: doubly stochastic (paper P3, Assumption 3); dense or sparse.
+      name: what reports call it.
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.graphs.from_mixing([[0.6, 0.4], [0.4, 0.6]]).row_sums.tolist()
+      [0.4, 0.4]
     """
     dense = require.array(
         "matrix", _float64("matrix", matrix).toarray() if sparse.issparse(matrix) else matrix

@@ -42,16 +42,30 @@ def estimation(
     radius: float = 1e5,
     seed: int = 0,
 ) -> Problem:
-    """Distributed parameter estimation (paper P3, section V): sensors with an endless stream of
-    linear measurements of one unknown vector.
+    """Distributed parameter estimation (paper P3, section V).
 
-    A record is b = u.x* + noise v with u ~ N(0, R), R as printed (6 x 6), x* = `target` in every
-    coordinate; its gradient is (u.x - b) u. Nothing bounds a Gaussian record, so a budget needs one
-    of: `clip`, which bounds every record's gradient and is enforced; `change`, the declaration that
-    one record moves its gradient by at most so much in l1 (0.2 in the paper, and here if neither
-    is given). Algorithms that take gradients at a private state also need `feature_bound`, which
-    shortens regressors to that length and so gives the loss a curvature interval, or `frozen`, the
-    paper's adjacency (see Declared).
+    Sensors have an endless stream of linear measurements of one unknown vector. A record is
+    b = u.x* + noise v with u ~ N(0, R), R as printed (6 x 6); its gradient is (u.x - b) u. Nothing
+    bounds a Gaussian record, so a budget needs `clip` or `change`. Algorithms that take gradients
+    at a private state also need `feature_bound` or `frozen`.
+
+    Args:
+      agents: how many sensors.
+      target: x*, the same in every coordinate.
+      noise: the standard deviation of a measurement.
+      change: the declaration that one record moves its gradient by at most so much in l1 (0.2 in
+        the paper, and here if `clip` is not given either).
+      frozen: the paper's adjacency (see `Declared`).
+      clip: the l2 norm that every record's gradient is brought down to: enforced.
+      feature_bound: the length that regressors are shortened to, which gives the loss a curvature
+        interval.
+      radius: of the set that models are projected onto.
+      seed: of the stream.
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.problems.estimation(agents=3, clip=1.0).endless
+      True
     """
     agents, dimension = require.count("agents", agents), len(_FIRST)
     if clip is not None and change is not None:

@@ -151,6 +151,11 @@ def ridge(
         bring; without any there are no test metrics.
       data_dir: folder of raw files, for the named sets that need one.
       seed: of the stream, the partition, the test set and the sampling.
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.problems.ridge(agents=2, records=50, dimension=3).shape
+      (3,)
     """
     records = require.count("records", records)
     if isinstance(data, str) and data == "linear":

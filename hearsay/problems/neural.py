@@ -70,6 +70,12 @@ def neural(
       compute: see neural_loss.py.
       data_dir: folder of raw files, for the named sets that need one.
       seed: of the model's start, the partition and the sampling.
+
+    Example:
+      >>> import hearsay as hs
+      >>> problem = hs.problems.neural("digits", model="mlp", agents=2, records=100)
+      >>> problem.loss.model
+      mlp with 2,410 parameters
     """
     if isinstance(model, str):
         require.one_of("model", model, MODELS)  # before a large file is read

@@ -17,10 +17,15 @@ from hearsay.problems.task import Task
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Problem(Task):
-    """A Task with the records, a test set (empty unless given), and the best model where it is
-    known.
+    """A Task with the records, a test set, and the best model where it is known.
 
-    `records` has an axis of agents. What needs no records should be given `problem.task`.
+    What needs no records should be given `problem.task`.
+
+    Args:
+      records: everybody's, with an axis of agents; the fields of `Task` come before it.
+      test_features: to test on; empty unless given.
+      test_labels: as many.
+      optimum: the best model, where it is known.
     """
 
     records: Records | Stream = field(repr=False)

@@ -49,11 +49,29 @@ def synthetic(
     head_start: int = 0,
     seed: int = 0,
 ) -> Problem:
-    """Logistic regression on synthetic(alpha, beta): `records` per learner, each learner's own
-    distribution, in order of arrival.
+    """Logistic regression on synthetic(alpha, beta): every learner has a distribution of its own.
 
     The test set has as many records from every learner. A learner's records do not depend on how
     many learners there are, nor its first ones on `records`.
+
+    Args:
+      agents: how many learners.
+      records: of each learner, in order of arrival.
+      dimension: of the features.
+      alpha: how much the learners' models differ.
+      beta: how much their features differ.
+      ridge: the regulariser is ridge / 2 times the squared norm of the model.
+      clip: the l2 norm that every record's gradient is brought down to; None leaves it as it is.
+      feature_bound: the l2 norm that longer records are scaled down to.
+      radius: of the ball that models are projected onto.
+      per_step: records that reach each agent per step.
+      head_start: records that each agent holds before step 0.
+      seed: of the draws and of the sampling.
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.problems.synthetic(agents=2, records=10, dimension=3).counts.tolist()
+      [10, 10]
     """
     agents, records = require.count("agents", agents), require.count("records", records)
     dimension, seed = require.count("dimension", dimension), require.natural("seed", seed)

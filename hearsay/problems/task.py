@@ -24,12 +24,13 @@ from hearsay.problems.sampling.samplers import Arrivals
 
 @dataclass(frozen=True)
 class Declared:
-    """The user's word for how far replacing one record moves its gradient, in l1 norm, wherever the
-    gradient is taken.
+    """The user's word for how far replacing one record moves its gradient, wherever it is taken.
 
-    `frozen` adds paper P3's adjacency (its Definition 1), in which the sampled gradients ARE the
-    data: all other gradients are then the same in both runs, although a run takes them at states
-    that the record has moved. It reproduces the paper's sums; certificates warn of it.
+    Args:
+      change: the largest l1 norm of the difference.
+      frozen: paper P3's adjacency (its Definition 1), in which the sampled gradients ARE the data:
+        all other gradients are then the same in both runs, although a run takes them at states
+        that the record has moved. It reproduces the paper's sums; certificates warn of it.
     """
 
     change: float

@@ -37,8 +37,20 @@ METRICS = {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Run:
-    """steps (time,); raw metrics (time, seed[, watched agent]); spent (time, agent);
-    models (seed, agent, d).
+    """What a simulation has measured, its models and its certificate.
+
+    Args:
+      algorithm: as it was run.
+      problem: as it was run.
+      graph: as it was run.
+      certificate: what the run cost.
+      seeds: of the noise.
+      steps: (time,), after which it was measured.
+      raw: metrics, each (time, seed) or (time, seed, watched agent).
+      spent: (time, agent), in the unit of `certification.unit`.
+      models: (seed, agent, dimension), at the end.
+      stopped: why it ended early; None if it did not.
+      seconds: how long it took.
     """
 
     algorithm: Algorithm
@@ -137,6 +149,7 @@ class Run:
         return text.getvalue()
 
     def spent_csv(self) -> str:
+        """One row per measured step: what each agent had spent by then."""
         head = "step," + ",".join(f"agent_{i}" for i in range(self.graph.agents))
         rows = (
             f"{int(s)}," + ",".join(f"{e:.10g}" for e in row)

@@ -56,11 +56,19 @@ def simulate(
     notify: Callable[[str], None] | None = None,
     checkpoint_seconds: float = 10.0,
 ) -> Run:
-    """Run `steps` rounds for each seed, measuring `every` so many (default: about 100 times).
+    """Run the algorithm on all agents at once, for each seed, and measure.
+
+    Ctrl-C saves a checkpoint (given a folder) and returns what has been measured so far;
+    `Run.stopped` says why a run ended early.
 
     Args:
+      algorithm: what every agent does.
+      problem: with everybody's records.
+      graph: who hears whom.
+      steps: how many rounds.
       seeds: how many noise seeds to run side by side (0, 1, ...), or a list of them. The data
         stream is the same for all.
+      every: steps between two measurements (default: about 100 measurements).
       budget: epsilon that no agent may exceed (at `delta` for Gaussian noise), one number or
         one per agent: the run ends before the first message that would. Ternary messages have
         epsilon = 0 at a delta that grows: with a budget they end before it exceeds `delta`.
@@ -70,14 +78,20 @@ def simulate(
         shares it between runs.
       regret: measure regret too (it costs agents x all records at every measured step).
       spread: standard deviation of the agents' random start; 0 starts everybody at the origin.
-      folder: where checkpoints go; `resume` continues from the one there.
+      folder: where checkpoints go.
+      resume: continue from the checkpoint in the folder.
       progress: called with (steps done, steps to do, largest budget spent in the unit of
         `certification.unit`) after each chunk.
       notify: called with a line of text: what computes where, in how much memory, how long it will
         take, and what had to be changed to fit.
+      checkpoint_seconds: between two checkpoints.
 
-    Ctrl-C saves a checkpoint (given a folder) and returns what has been measured so far;
-    `Run.stopped` says why a run ended early.
+    Example:
+      >>> import hearsay as hs
+      >>> problem, graph = hs.problems.ridge(agents=2, records=50), hs.graphs.ring(2)
+      >>> run = hs.simulate(hs.ldp_online(), problem, graph, steps=10, seeds=2)
+      >>> run.models.shape
+      (2, 2, 10)
     """
     promised = promise(algorithm, problem, graph, steps=steps, budget=budget, delta=delta)
     return fulfil(

@@ -58,11 +58,21 @@ MUSHROOM_COLUMNS = {entry.split("=")[0]: entry.split("=")[1] for entry in _MUSHR
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Records split into a training and a test part, with the bounds that every possible
-    record obeys.
+    """Training and test records, with the bounds that every possible record obeys.
 
-    No intercept column is added. Labels are 0 or 1 for classification. `truth` holds the weights
-    that made the labels, where they are known.
+    No intercept column is added.
+
+    Args:
+      name: what reports call it.
+      features: (records, dimension).
+      labels: (records,); 0 or 1 for classification.
+      test_features: as `features`.
+      test_labels: as `labels`.
+      feature_bound: the largest l2 norm that a record's features may have.
+      label_bound: the largest size of a label.
+      bound_kind: what the bounds rest on: "enforced", "derived" or "declared".
+      bound_reason: why they hold, as certificates print it.
+      truth: the weights that made the labels, where they are known.
     """
 
     name: str
@@ -105,8 +115,17 @@ def load(
     """A classification data set by name: "digits", "breast-cancer" or "mushrooms".
 
     Label 1 is an odd digit, a benign tumour (as in scikit-learn) or a poisonous mushroom.
-    `data_dir` is a folder of raw files, for the data sets that need one (see `files.locate`).
-    `seed` fixes the permutation that sets a `test_fraction` of the records aside.
+
+    Args:
+      name: of the data set.
+      data_dir: a folder of raw files, for the data sets that need one (see `files.locate`).
+      seed: of the permutation that sets records aside for testing.
+      test_fraction: how many are set aside.
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.problems.load("breast-cancer").features.shape
+      (455, 30)
     """
     require.one_of("data set", name, NAMES)
     features, labels, feature_bound, kind, reason = _LOADERS[name](data_dir)
@@ -128,8 +147,22 @@ def from_arrays(
 ) -> Dataset:
     """A user's own arrays, with each record shortened to `feature_bound`.
 
-    Without `label_bound` the task is classification and labels must be 0 or 1. With it labels may
-    be any real number and are clipped to [-label_bound, label_bound].
+    Args:
+      features: (records, dimension).
+      labels: (records,).
+      name: what reports call it.
+      feature_bound: the l2 norm that longer records are scaled down to; chosen from what the
+        features mean, not from these records.
+      label_bound: None: classification, labels are 0 or 1. Otherwise labels are real numbers, and
+        are clipped to [-label_bound, label_bound].
+      test_fraction: how many records are set aside for testing.
+      seed: of the permutation that sets them aside.
+
+    Example:
+      >>> import hearsay as hs
+      >>> data = hs.problems.from_arrays([[3, 4], [0, 1]] * 5, [0, 1] * 5, feature_bound=1.0)
+      >>> len(data.labels), len(data.test_labels)
+      (8, 2)
     """
     features, labels, bounds = _within(features, labels, feature_bound, label_bound)
     return Dataset(name, *_split(features, labels, test_fraction, seed), *bounds)
@@ -184,12 +217,25 @@ def linear_stream(
     label_bound: float | None = None,
     test_records: int = 1000,
 ) -> Dataset:
-    """Linear regression with known weights: b = a . truth + noise * N(0, 1), clipped to
-    `label_bound`.
+    """Linear regression with known weights: b = a . truth + noise * N(0, 1), clipped.
 
-    Features are uniform in the ball of radius `feature_bound` and `truth` has norm 1, so that the
-    default label_bound, feature_bound + 4 noise, clips less than one label in 10,000. The weights
+    Features are uniform in the ball of radius `feature_bound`, and `truth` has norm 1. The weights
     and the test part depend on `seed` and `dimension` but not on `records`.
+
+    Args:
+      records: how many to train on.
+      dimension: of the features.
+      noise: the standard deviation of the labels.
+      seed: of the draws.
+      feature_bound: the largest norm of a record's features.
+      label_bound: what labels are clipped to; the default, feature_bound + 4 noise, clips less than
+        one label in 10,000.
+      test_records: how many to test on.
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.problems.linear_stream(records=50, dimension=3).features.shape
+      (50, 3)
     """
     records, dimension = require.count("records", records), require.count("dimension", dimension)
     test_records, noise = (

@@ -28,8 +28,15 @@ Folder = str | os.PathLike[str] | None
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """features (records, ...), bytes or numbers; labels (records,), whole numbers from 0 to
-    classes - 1; and the same for testing.
+    """Records of several classes, such as images, and the same for testing.
+
+    Args:
+      name: what reports call it.
+      features: (records, ...), bytes or numbers.
+      labels: (records,), whole numbers from 0 to classes - 1.
+      test_features: as `features`.
+      test_labels: as `labels`.
+      classes: how many there are.
     """
 
     name: str
@@ -97,7 +104,17 @@ class Images:
 
 
 def load_images(name: str, *, data_dir: Folder = None) -> Images:
-    """ "mnist", "cifar10" or "digits"."""
+    """A set of images by name: "mnist", "cifar10" or "digits".
+
+    Args:
+      name: of the data set.
+      data_dir: a folder of raw files, for the data sets that need one (see `files.locate`).
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.problems.load_images("digits").shape
+      (8, 8, 1)
+    """
     require.one_of("data", name, IMAGES)
     return IMAGES[name](data_dir)
 
@@ -111,8 +128,22 @@ def from_records(
     test_fraction: float = 0.2,
     seed: int = 0,
 ) -> Images:
-    """A user's own records: features (records, ...), bytes (read as v / 255) or numbers
-    (read as they are); labels 0, 1, ... (records,).
+    """A user's own records of several classes.
+
+    Args:
+      features: (records, ...), bytes (read as v / 255) or numbers (read as they are).
+      labels: (records,), whole numbers from 0.
+      classes: how many there are; one more than the largest label unless given.
+      name: what reports call it.
+      test_fraction: how many records are set aside for testing.
+      seed: of the permutation that sets them aside.
+
+    Example:
+      >>> import numpy as np
+      >>> import hearsay as hs
+      >>> images = hs.problems.from_records(np.zeros((10, 4, 4, 1)), np.arange(10) % 3)
+      >>> images.classes
+      3
     """
     features, labels = _read(features, labels)
     test_fraction, seed = (

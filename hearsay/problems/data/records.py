@@ -15,10 +15,14 @@ import numpy as np
 
 
 class Records(NamedTuple):
-    """features (most, ...), labels (most,) and how many of the rows are held, of one agent; with a
-    leading axis of agents those of all of them.
+    """One agent's records or, with a leading axis of agents, everybody's.
 
     Rows are in order of arrival; those past `held` are padding, so that all agents have as many.
+
+    Args:
+      features: (most, ...).
+      labels: (most,).
+      held: how many of the rows are records.
     """
 
     features: Any

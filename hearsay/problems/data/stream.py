@@ -22,8 +22,13 @@ from hearsay.problems.losses.domains import shortened
 
 
 class Stream(NamedTuple):
-    """One agent's (or, with a leading axis, every agent's): factor (d, d), target (d,),
-    spread and bound scalars.
+    """An endless stream of linear measurements: one agent's or, with a leading axis, every agent's.
+
+    Args:
+      factor: (d, d), a factor of the features' covariance.
+      target: (d,), the weights that make the labels.
+      spread: the standard deviation of the labels.
+      bound: the l2 norm that longer features are scaled down to.
     """
 
     factor: Any

@@ -43,7 +43,11 @@ def shortened(vectors: Any, bound: Any) -> Any:
 
 @dataclass(frozen=True)
 class Ball:
-    """All parameters of l2 norm at most `radius`."""
+    """All parameters of l2 norm at most `radius`.
+
+    Args:
+      radius: the largest norm.
+    """
 
     radius: float = 1e5
 
@@ -63,7 +67,12 @@ class Ball:
 
 @dataclass(frozen=True)
 class Box:
-    """All parameters with every coordinate in [low, high]."""
+    """All parameters with every coordinate in [low, high].
+
+    Args:
+      low: the smallest value of a coordinate.
+      high: the largest.
+    """
 
     low: float
     high: float

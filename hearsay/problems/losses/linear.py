@@ -107,7 +107,14 @@ class Loss(ABC):
 
 @dataclass(frozen=True)
 class LinearLoss(Loss):
-    """A generalised linear model's loss."""
+    """A generalised linear model's loss.
+
+    Args:
+      feature_bound: the largest l2 norm of a record's features; infinite where none is known.
+      ridge: the regulariser is ridge / 2 times the squared norm of the model.
+      label_bound: the largest size of a label.
+      clip: the l2 norm that every record's gradient is brought down to; None leaves it as it is.
+    """
 
     feature_bound: float
     ridge: float = 0.0
@@ -229,6 +236,15 @@ class LinearLoss(Loss):
 
 @dataclass(frozen=True)
 class Logistic(LinearLoss):
+    """log(1 + exp(m)) - b m at the margin m = a.theta, for labels b that are 0 or 1.
+
+    Args:
+      feature_bound: as for `LinearLoss`, and so are the other three.
+      ridge: as there.
+      label_bound: as there.
+      clip: as there.
+    """
+
     @property
     def label_range(self) -> tuple[float, float]:
         return 0.0, 1.0
@@ -249,6 +265,15 @@ class Logistic(LinearLoss):
 
 @dataclass(frozen=True)
 class Squared(LinearLoss):
+    """(a.theta - b)^2 + ridge |theta|^2: ridge regression.
+
+    Args:
+      feature_bound: as for `LinearLoss`.
+      ridge: the regulariser is ridge times the squared norm of the model.
+      label_bound: as for `LinearLoss`.
+      clip: as for `LinearLoss`.
+    """
+
     def residual(self, margin: Any, labels: Any) -> Any:
         return 2 * (margin - labels)
 
@@ -275,7 +300,14 @@ class Squared(LinearLoss):
 
 @dataclass(frozen=True)
 class HalfSquared(LinearLoss):
-    """Least squares as paper P3 writes it: the gradient of a record is (a.theta - b) a."""
+    """Least squares as paper P3 writes it: the gradient of a record is (a.theta - b) a.
+
+    Args:
+      feature_bound: as for `LinearLoss`, and so are the other three.
+      ridge: as there.
+      label_bound: as there.
+      clip: as there.
+    """
 
     def residual(self, margin: Any, labels: Any) -> Any:
         return margin - labels
@@ -296,8 +328,14 @@ class HalfSquared(LinearLoss):
 
 @dataclass(frozen=True)
 class PolynomialLogistic(LinearLoss):
-    """Logistic loss through its degree-2 Chebyshev interpolant on margins up to `margin_bound`;
-    no clipping.
+    """Logistic loss through its degree-2 Chebyshev interpolant; no clipping.
+
+    Args:
+      feature_bound: as for `LinearLoss`.
+      ridge: as for `LinearLoss`.
+      label_bound: as for `LinearLoss`.
+      clip: None: its gradients come from statistics, not from records.
+      margin_bound: the interpolant is that on margins up to so much.
     """
 
     margin_bound: float = 4.0

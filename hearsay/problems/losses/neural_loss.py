@@ -42,9 +42,16 @@ COMPUTE = {"tf32": "tensorfloat32", "float32": "highest", "bfloat16": "bfloat16"
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A model of one record; `size` parameters in all.
+    """A model of one record.
 
     Two models are the same only if they are one object: what is compiled depends on it.
+
+    Args:
+      name: what reports call it.
+      size: how many parameters it has in all.
+      unravel: from a vector of parameters to what `value` and `scores` take.
+      value: (params, feature, label) -> the loss of one record.
+      scores: (params, feature) -> a score for every class; None: accuracy cannot be measured.
     """
 
     name: str
@@ -62,8 +69,15 @@ class Model:
 
 @dataclass(frozen=True)
 class Network(Loss):
-    """microbatch: the most records whose gradients are held at once (None: all of a batch);
-    compute: "tf32" (where the device has it), "float32" or "bfloat16".
+    """The loss of a neural network, with every record's gradient clipped.
+
+    Args:
+      model: what is trained.
+      ridge: the regulariser is ridge / 2 times the squared norm of the model.
+      clip: what the norm of every record's gradient is brought down to; None leaves it as it is.
+      norm: the norm that is clipped, "l2" or "l1".
+      microbatch: the most records whose gradients are held at once (None: all of a batch).
+      compute: "tf32" (where the device has it), "float32" or "bfloat16".
     """
 
     convex: ClassVar[bool] = False
@@ -199,8 +213,19 @@ def named(name: str, shape: tuple[int, ...], classes: int, seed: int) -> tuple[M
 
 
 def from_module(module: eqx.Module, *, name: str | None = None) -> tuple[Model, np.ndarray]:
-    """An Equinox module that maps one record's features to a score for every class,
-    and its parameters.
+    """A Model from an Equinox module, and its parameters as they are in the module.
+
+    Args:
+      module: maps one record's features to a score for every class.
+      name: what reports call it; the module's class unless given.
+
+    Example:
+      >>> import equinox as eqx
+      >>> import jax
+      >>> import hearsay as hs
+      >>> model, first = hs.problems.from_module(eqx.nn.Linear(4, 3, key=jax.random.key(0)))
+      >>> model
+      Linear with 15 parameters
     """
     refuse_batchnorm(module)
     arrays, rest = eqx.partition(with_fast_convolutions(module), eqx.is_inexact_array)
@@ -224,8 +249,23 @@ def from_function(
     scores: Callable | None = None,
     name: str | None = None,
 ) -> tuple[Model, np.ndarray]:
-    """Any loss(params, (feature, label)) of one record; `scores(params, feature)`,
-    a score for every class, is needed to measure accuracy only.
+    """A Model from any loss of one record, and its parameters.
+
+    Args:
+      loss: loss(params, (feature, label)), one number.
+      params: a pytree of floating-point arrays to begin with.
+      scores: scores(params, feature), a score for every class; needed to measure accuracy only.
+      name: what reports call it; the function's name unless given.
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> import hearsay as hs
+      >>> def squared(params, record):
+      ...     feature, label = record
+      ...     return (feature @ params - label) ** 2
+      >>> model, first = hs.problems.from_function(squared, jnp.zeros(3))
+      >>> model
+      squared with 3 parameters
     """
     if not callable(loss):
         require.fail("loss", "a function loss(params, (feature, label)) of one record", loss)

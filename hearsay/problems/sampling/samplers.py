@@ -157,8 +157,11 @@ class Sampling(ABC):
 
 @dataclass(frozen=True)
 class History(Sampling):
-    """method: "statistics" (losses quadratic in the margin), "full" (any loss),
-    or "auto" (statistics where they are exact).
+    """All records that have arrived so far.
+
+    Args:
+      method: "full" (any loss), "statistics" (two moments instead of the records, exact for losses
+        that are quadratic in the margin), or "auto" (statistics where they are exact).
     """
 
     grows: ClassVar[bool] = True
@@ -352,7 +355,12 @@ class Sized(Sampling):
 
 @dataclass(frozen=True)
 class Fresh(Sized):
-    """Each record in one batch only; a run ends when some agent's stream does."""
+    """Each record in one batch only; a run ends when some agent's stream does.
+
+    Args:
+      size: records per step: a whole number, or a schedule such as "(k+1)^1.1"; None takes the
+        problem's `per_step`.
+    """
 
     distinct: ClassVar[bool] = True
     grows: ClassVar[bool] = True
@@ -404,6 +412,9 @@ class Cyclic(Sized):
     With a constant size the last held % size records are never used, so that every record's
     turns are exactly T = held // size steps apart; with a growing one each batch begins where the
     last one ended.
+
+    Args:
+      size: as for `Fresh`.
     """
 
     distinct: ClassVar[bool] = True
@@ -439,7 +450,11 @@ class Cyclic(Sized):
 
 @dataclass(frozen=True)
 class Subset(Sized):
-    """A new random subset at every step; the same for all noise seeds of a run."""
+    """A new random subset at every step; the same for all noise seeds of a run.
+
+    Args:
+      size: as for `Fresh`.
+    """
 
     distinct: ClassVar[bool] = True
 
@@ -461,6 +476,9 @@ class Resample(Sized):
     """Independent draws with replacement, the same for all noise seeds of a run.
 
     A size that reaches the data set means all of it, once.
+
+    Args:
+      size: as for `Fresh`.
     """
 
     def rows(
