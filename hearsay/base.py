@@ -341,5 +341,5 @@ class Algorithm(ABC):
         return self.mechanism in self.paper_mechanisms
 
     def fresh_noise(self, key: jax.Array, params: jax.Array, field: int = 0) -> jax.Array:
-        """Noise of scale 1 for one message field, drawn from a key of the step's and the field's own."""
+        """Noise of scale 1 for one message field, from the step's key and the field's place."""
         return self.law.draw(jax.random.fold_in(key, field), params.shape, params.dtype)

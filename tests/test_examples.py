@@ -20,6 +20,7 @@ import pytest
 import typer
 
 import hearsay as hs
+from hearsay.base import Algorithm
 from hearsay.cli import commands
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -41,6 +42,7 @@ NOT_RUN = {
     ("README.md", "make demo"),
     ("README.md", "hearsay run gradient-perturbation --data mnist"),
     ("README.md", "hearsay network up"),
+    ("docs/attack.md", "hearsay attack --data mnist"),
 }
 
 
@@ -77,7 +79,7 @@ def cases(kind: str) -> list:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_the_examples_of_a_module_run(name):
-    # By its file: a function may have the module's name.
+    # A function may have the module's name: hearsay.problems.neural is one.
     importlib.import_module(name)
     failed, attempted = doctest.testmod(sys.modules[name])
     assert attempted and not failed
@@ -91,6 +93,8 @@ def test_the_code_on_a_page_runs(block, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("block", cases("sh"))
 def test_the_commands_on_a_page_run(block, tmp_path, monkeypatch):
+    if "hearsay network" in block.text:
+        pytest.importorskip("zenoh")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
         sys.modules["hearsay.simulation.simulating"], "enable_compilation_cache", lambda: None
@@ -162,7 +166,7 @@ def test_docstrings_have_one_form(name):
     """A summary on one line, every argument on a line of its own, an example of each function."""
     one = public()[name]
     text = inspect.getdoc(one) or ""
-    summary, _, rest = text.partition("\n\n")
+    summary = text.partition("\n\n")[0]
     assert "\n" not in summary and summary.endswith("."), f"{name}: {summary!r}"
     described = set(re.findall(r"^  (\w+): ", text.partition("\nArgs:\n")[2], re.MULTILINE))
     arguments = set(inspect.signature(one).parameters)  # type: ignore[arg-type]
@@ -170,7 +174,6 @@ def test_docstrings_have_one_form(name):
         # A Problem's other arguments are those of a Task, which says what they are.
         arguments -= set(inspect.signature(hs.problems.Task).parameters)
     # Nobody gives an algorithm another name than those of its presets.
-    allowed = {"name"} if isinstance(one, type) and issubclass(one, hs.base.Algorithm) else set()
+    allowed = {"name"} if isinstance(one, type) and issubclass(one, Algorithm) else set()
     assert arguments - described <= allowed, f"{name}: {sorted(arguments - described)}"
     assert inspect.isclass(one) or "\nExample:\n" in text, f"{name} has no example"
-    assert not rest or summary

@@ -75,7 +75,7 @@ def neural(
       >>> import hearsay as hs
       >>> problem = hs.problems.neural("digits", model="mlp", agents=2, records=100)
       >>> problem.loss.model
-      mlp with 2,410 parameters
+      mlp with 17,226 parameters
     """
     if isinstance(model, str):
         require.one_of("model", model, MODELS)  # before a large file is read
