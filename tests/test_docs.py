@@ -9,6 +9,30 @@ from pathlib import Path
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
+def test_the_files_that_pages_and_docstrings_name_exist():
+    """`room/file.py` is a file of the package, of the tests or of the benchmarks."""
+    root = DOCS.parent
+    there = [
+        f"/{path.relative_to(root)}"
+        for folder in ("hearsay", "tests", "benchmarks", "docs")
+        for path in (root / folder).rglob("*")
+    ]
+    missing = {
+        f"{page.name}: {name}"
+        for page in (root / "README.md", *DOCS.glob("*.md"))
+        for name in re.findall(r"[`(]([\w./-]+\.(?:py|md))[`)#]", page.read_text(encoding="utf-8"))
+        if not any(path.endswith(f"/{name}") for path in there)
+    }
+    for path in (root / "hearsay").rglob("*.py"):
+        names = re.findall(r"(?<![\w./{*\"'-])([a-z_][\w/]*\.py)\b", path.read_text("utf-8"))
+        missing |= {
+            f"{path.name}: {name}"
+            for name in names
+            if not any(known.endswith(f"/{name}") for known in there)
+        }
+    assert not missing
+
+
 def test_no_page_or_message_names_a_package_of_somebody_else():
     """The distribution is hearsay-dp; `pip install hearsay` would fetch a stranger's."""
     root = DOCS.parent

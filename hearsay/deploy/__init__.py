@@ -2,26 +2,27 @@
 
 Needs the extra `network`.
 
-settings.py
-    net.toml: who takes part, what they compute together, and the hash by which they know
-    that they agree
-records.py       an agent's own records, from a file on its own host
-plan.py              all that follows from net.toml before anything is sent
-budget.py        the certificate of a deployed run
-steps.py         the algorithm's functions, compiled for one agent
-privatize.py     noise on a lattice, from the operating system's random numbers
-messages.py      what a message looks like, and what is not one; tensors.py: arrays as bytes
-ledger.py
-    what must survive anything: state, outgoing bytes and budget, on disk before a message leaves
-    (rows.py and about.py: its tables, blobs.py: its large files, checksums.py)
-mark.py
-    which message may have left, outside the ledger, so that a ledger that has lost it is refused
-lifetime.py      what the agent's records have spent in all runs; spending.py: to be looked at
-links.py         names, endpoints and certificates; what may cross a link
-transport.py     Zenoh: publishing, subscribing, asking (the only file that imports it)
-certificates.py  a certificate authority for trying things out
-mailbox.py       messages that have arrived, checked
-greeting.py      what neighbours must agree on before any noise is added
-agent.py         the rounds of one agent; host.py: an agent as a process
-launch.py        all agents of a network as processes of one machine
+    settings.py    net.toml: who takes part, what they compute together, and the hash by which they
+                   know that they agree (starter.toml: what `network init` writes)
+    records.py     an agent's own records, from a file on its own host
+    plan.py        all that follows from net.toml before anything is sent
+    budget.py      the certificate of a deployed run
+    steps.py       the algorithm's functions, compiled for one agent
+    privatize.py   noise on a lattice, from the operating system's random numbers
+    messages.py    what a message looks like, and what is not one; tensors.py: arrays as bytes
+    ledger.py      what must survive anything: state, outgoing bytes and budget, on disk before a
+                   message leaves (rows.py, about.py: its tables, blobs.py: its large files,
+                   checksums.py)
+    mark.py        which message may have left, outside the ledger, so that a ledger that has lost
+                   it is refused
+    lifetime.py    what the agent's records have spent in all runs; spending.py: to be looked at
+    links.py       names, endpoints and certificates; what may cross a link
+    tls.py         a certificate authority for trying things out
+    transport.py   Zenoh: publishing, subscribing, asking (the only file that imports it)
+    greeting.py    what neighbours must agree on before any noise is added
+    neighbours.py  waiting for them; diagnosis.py: why one cannot be reached
+    mailbox.py     messages that have arrived, checked; inbox.py: weighed and added up
+    agent.py       the rounds of one agent; host.py: an agent as a process
+    launch.py      all agents of a network as processes of one machine
+    history.py     what a run did, from its ledgers
 """

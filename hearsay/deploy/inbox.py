@@ -1,7 +1,7 @@
 """What one agent hears, from the messages that reached it: `Inbox` as the engine defines it
 (simulation/engine.py, `heard`), worked out for one row.
 
-Every number is first brought within what an honest agent could have sent (arithmetic.py): that
+Every number is first brought within what an honest agent could have sent (privacy/float64.py): that
 keeps rounding errors, which are counted, small. Neighbours are then weighed and added up in the
 order of their numbers, so that the result does not depend on who came first. Who was not heard is
 left out together with its weight (graphs/channels.py).

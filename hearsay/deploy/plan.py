@@ -1,4 +1,4 @@
-"""What an agent works out from net.toml before it says a word: algorithm, task, graph, how many
+"""What an agent works out from net.toml before it sends anything: algorithm, task, graph, how many
 messages, and the certificate.
 
 All of that follows from what is public, so that all agents arrive at the same plan; only `records`,

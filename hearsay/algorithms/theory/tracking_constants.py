@@ -6,8 +6,8 @@ W_1 = I - 1 v_1'/n and W_2 = I - v_2 1'/n.
 
 The paper prints spectral radii where its proofs use Euclidean norms. The two agree on balanced
 graphs only, and Theorem 3 is false with the radii: 20 agents in a line diverge within the printed
-Assumption 5 (tests/theory/test_gradient_tracking.py). `constants` gives what the proofs need,
-`printed_constants` what is printed:
+Assumption 5 (tests/algorithms/theory/test_gradient_tracking.py). `constants` gives what the proofs
+need, `printed_constants` what is printed:
 
     rho_W1, rho_W2         |W_i| = |v_i| / sqrt(n)
                            printed: 1, as W_i is a projection

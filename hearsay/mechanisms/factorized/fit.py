@@ -1,4 +1,4 @@
-"""The numerical searches behind factorization.py, and the worst participation pattern.
+"""The numerical searches behind kinds.py, and the worst participation pattern.
 
 A search that stops early costs accuracy, never privacy: what it returns is a factorization whatever
 its numbers are, and sensitivity and error are computed from those numbers. Results are kept and

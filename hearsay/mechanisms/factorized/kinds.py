@@ -342,7 +342,7 @@ class Blt(_LowerToeplitz):
 @dataclass(frozen=True)
 class Dense(Factorization):
     """The smallest error of all factorizations with column norms 1, with C lower triangular:
-    a fixed point found in time R^3 (factorization_fit.py).
+    a fixed point found in time R^3 (fit.py).
     """
 
     name = "dense"
