@@ -12,18 +12,17 @@ import pytest
 
 from hearsay.privacy import participation
 from hearsay.problems.losses.linear import HalfSquared, Logistic, PolynomialLogistic, Squared
-from hearsay.problems.sampling import samplers as module
+from hearsay.problems.sampling import sized as module
+from hearsay.problems.sampling.batches import Blocks, Statistics
 from hearsay.problems.sampling.samplers import (
     SAMPLERS,
     Arrivals,
     Batch,
-    Blocks,
     Cyclic,
     Fresh,
     History,
     Records,
     Resample,
-    Statistics,
     Subset,
     Window,
 )
