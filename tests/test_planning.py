@@ -159,7 +159,7 @@ def test_impossible_targets_say_what_binds():
             1.0,
             exponents=True,
         )
-    with pytest.raises(ValueError, match="each record keeps its weight for good"):
+    with pytest.raises(ValueError, match="each record keeps its weight forever"):
         plan(hs.output_perturbation(), problem, graph, INF, 1.0, exponents=True)
     with pytest.raises(ValueError, match=r"exponents can be chosen for .*, not for dsgd"):
         plan(hs.dsgd(), problem, graph, 10, 1.0, exponents=True)

@@ -160,7 +160,7 @@ def scene_of(
     """
     algorithm, steps = known.algorithm, np.arange(step + 2)
     # With its noise at zero a mechanism sends the value itself, except the ternary one, which is
-    # unbiased all the same.
+    # unbiased nevertheless.
     task = known.task
     setup = Compiled(replace(kernel(algorithm), mechanism=Gaussian.name), task.loss, task.domain)
     rates = jax.tree.map(

@@ -533,7 +533,7 @@ def _run(config: Any, out: Path, resume: bool, overwrite: bool, no_privacy: bool
         budgets = promised.certificate.budgets
         reason = next(b.reason for b in budgets if math.isinf(b.epsilon))
         raise ValueError(
-            f"the privacy budget would be infinite ({reason}); use --no-privacy to run all the same"
+            f"the privacy budget would be infinite ({reason}); use --no-privacy to run anyway"
         )
     if not resume:
         write_atomically(out / "config.toml", dump(config).encode())

@@ -1,7 +1,7 @@
 """Large things of a ledger in files of their own, beside the database, which would write them twice
 and in pages.
 
-A file is synced to disk before the row that names it is; a file that no row names is nothing, and
+A file is synced to disk before the row that names it is; a file that no row names is ignored, and
 room for the next message: writing over a file is far faster than making one.
 """
 

@@ -344,7 +344,7 @@ class Ledger:
         return {row.round: row.secret for row in self._rows() if row.secret}
 
     def meet(self, name: str, instance: str) -> str:
-        """Remember which process a neighbour is, for good and before anybody is told;
+        """Remember which process a neighbour is, permanently and before anybody is told;
         the first one counts.
         """
         with self._writing("nothing was sent"):

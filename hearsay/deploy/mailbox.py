@@ -176,7 +176,7 @@ class Mailbox:
             return dict(self._held.get(step, {}))
 
     def ignored(self) -> dict[str, int]:
-        """Messages that came again or too early: no fault of anybody's."""
+        """Messages that came again or too early, which no rule forbids."""
         with self._arrived:
             return dict(self._quiet)
 

@@ -149,7 +149,7 @@ class Mixing(_Edges):
 
 
 _SHARES = (
-    "a share of a tracker that is not heard is lost for good, and the trackers no longer add up to"
+    "a share of a tracker that is not heard is lost, and the trackers no longer add up to"
     " the gradients"
 )
 

@@ -312,7 +312,7 @@ def _rates(account: RecursionAccount, shift: float, n: int) -> tuple[tuple[float
 def _law(name: str, law: PowerLaw | None) -> PowerLaw:
     if law is None:
         raise _NoBound(
-            f"the {name} has no decaying bound: each record keeps its weight for good (a finite"
+            f"the {name} has no decaying bound: each record keeps its weight forever (a finite"
             " data set, seen again and again)"
         )
     return law

@@ -3,7 +3,7 @@
 Every number of every agent (epsilon, rho, delta, epsilon at delta) is computed again from the
 description that its budget names, with the same code that made it, rounding of a deployed run
 included, and nothing else: no data, no algorithm, no network. What is proved is that the numbers
-follow from the description. That the run was as described is the word of whoever made it.
+follow from the description. That the run was as described is declared by who made it.
 
 A claim is refused where it is lower than its cost by more than `TOLERANCE`. That is a tenth of the
 margin by which every number was rounded up (`OUTWARD`), so that what is accepted is still a bound:

@@ -24,7 +24,7 @@ from hearsay.problems.sampling.samplers import Arrivals
 
 @dataclass(frozen=True)
 class Declared:
-    """The user's word for how far replacing one record moves its gradient, wherever it is taken.
+    """The user's declaration of how far replacing one record moves its gradient, wherever taken.
 
     Args:
       change: the largest l1 norm of the difference.
@@ -173,7 +173,7 @@ class Task:
         )
 
     def digest(self) -> str:
-        """By which to know a task that gives the same run with the same records."""
+        """A fingerprint: tasks that have the same one give the same run with the same records."""
         known = (self.loss, self.domain, self.shape, self.arrivals, self.declared, self.seed)
         digest = hashlib.sha256(repr((*known, self.bytes)).encode())
         for array in (self.counts, *(() if self.start is None else (self.start,))):

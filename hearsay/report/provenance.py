@@ -42,7 +42,7 @@ def _option(name: str, value: object) -> dict[str, object]:
 
 
 def reproduction(run: Run) -> dict[str, object]:
-    """A call that repeats the run, and fingerprints by which to know the same data and weights."""
+    """A call that repeats the run, and fingerprints of data and weights."""
     steps, seeds = int(run.certificate.horizon), run.seeds
     every = int(np.diff(run.steps).max()) if len(run.steps) > 1 else 1
     extra = "" if run.certificate.delta is None else f", delta={run.certificate.delta!r}"

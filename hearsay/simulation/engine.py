@@ -5,7 +5,7 @@ one go before its steps run (a third of the cost of drawing it step by step, fro
 the block size never changes a result), agents and seeds are vectorised, and batches are formed once
 for all seeds. `advance` is the loop compiled.
 
-**The tap.** Whoever wants to see more than where a run ends (what was sent and heard, models of
+**The tap.** Code that wants to see more than where a run ends (what was sent and heard, models of
 every round) hands `trajectory` a function of a `Round`: what it returns is stacked over the steps
 and comes back beside the carry. Without a tap the compiled program holds no trace of it. `observe`
 is the loop compiled with a tap; audits that need arrays of their own in it call `trajectory` inside

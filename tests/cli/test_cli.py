@@ -222,7 +222,7 @@ def test_an_infinite_budget_is_refused_unless_asked_for(tmp_path, monkeypatch, c
     assert (
         message
         == "error: the privacy budget would be infinite (messages carry no noise); use --no-privacy"
-        " to run all the same"
+        " to run anyway"
     )
     result = call("run", *TINY, "--noise", "none", "--no-privacy", "--out", tmp_path)
     assert "infinite" in result.output

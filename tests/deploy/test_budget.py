@@ -523,7 +523,7 @@ def test_algorithms_that_forget_alike_whoever_is_heard_pay_nothing_for_skipping(
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("gradient tracking", "a share of a tracker that is not heard is lost for good"),
+        ("gradient tracking", "a share of a tracker that is not heard is lost"),
         ("factorized", "everybody must apply the same average"),
     ],
 )

@@ -52,7 +52,7 @@ class FactorizedNoise:
     but it forgets with its process: whoever restarts must know from the ledger which rounds may
     have been sent, and send the bytes kept there again.
 
-    **The secret is as precious as the data.** Whoever gets it can take all noise off all messages,
+    **The secret is as sensitive as the data.** Whoever gets it can take all noise off all messages,
     also old ones. It never leaves the agent, is used for one run, and no two agents share
     it. (Another factorization, scale or size draws other noise from it, lest a change of plan
     cancel noise.)

@@ -60,7 +60,7 @@ class Records(NamedTuple):
         )
 
     def digest(self) -> str:
-        """By which to know the same records again."""
+        """A fingerprint: the same for the same records only."""
         return array_digest(self)
 
 

@@ -62,7 +62,7 @@ class Stream(NamedTuple):
         return Stream(*(jnp.asarray(part, dtype) for part in self))
 
     def digest(self) -> str:
-        """By which to know the same stream again."""
+        """A fingerprint: the same for the same stream only."""
         return array_digest(self)
 
     def draw(self, key: jax.Array, count: int) -> tuple[jax.Array, jax.Array]:

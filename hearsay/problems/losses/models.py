@@ -3,7 +3,7 @@ logits, one per class.
 
     mlp       dense 128, 64, tanh; for flat features too
     cnn-p1    5x5 convolutions of stride 2 with 16 and 32 filters, dense 32, classes, tanh; the last
-              layer begins small. P1 gives no architecture ("a CNN"); this one bears the paper's
+              layer begins small. P1 gives no architecture ("a CNN"); this one tolerates the paper's
               first step of 1, and is smooth, so a gradient-matching attack can differentiate
               its gradients
     cnn-p3    5x5 convolutions with 16 and 32 filters, sigmoid, 2x2 max pooling each, one dense
