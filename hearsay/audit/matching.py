@@ -41,7 +41,7 @@ from hearsay.base import Algorithm, Inbox
 from hearsay.graphs.channels import mixer
 from hearsay.mechanisms import Gaussian
 from hearsay.problems.losses.domains import Domain
-from hearsay.problems.losses.linear import Loss
+from hearsay.problems.losses.loss import Loss
 from hearsay.problems.sampling.batches import Batch
 from hearsay.simulation import engine
 from hearsay.simulation.program import kernel

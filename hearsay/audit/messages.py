@@ -23,7 +23,7 @@ from hearsay.graphs import Graph
 from hearsay.graphs.channels import mixer
 from hearsay.mechanisms import Laplace
 from hearsay.problems.losses.domains import Domain
-from hearsay.problems.losses.linear import Loss
+from hearsay.problems.losses.loss import Loss
 from hearsay.problems.sampling.samplers import Arrivals, Records, Sampling, Window
 from hearsay.problems.task import Task
 from hearsay.schedules import Constant

@@ -38,7 +38,7 @@ from hearsay.certification import certify
 from hearsay.graphs import Graph
 from hearsay.graphs.channels import mixer
 from hearsay.problems.data.records import Records, as_features
-from hearsay.problems.losses.linear import Loss
+from hearsay.problems.losses.loss import Loss
 from hearsay.problems.problem import Problem
 from hearsay.simulation import engine
 from hearsay.simulation.program import Program, program

@@ -22,7 +22,8 @@ from hearsay.problems.data import datasets
 from hearsay.problems.data.datasets import Dataset
 from hearsay.problems.data.holdings import Facts, Holdings, deal, gather, one_each, served, sets_of
 from hearsay.problems.losses.domains import Ball
-from hearsay.problems.losses.linear import Logistic, Loss, Squared, polynomial
+from hearsay.problems.losses.linear import Logistic, Squared, polynomial
+from hearsay.problems.losses.loss import Loss
 from hearsay.problems.problem import Problem, holding
 from hearsay.problems.sampling.samplers import Arrivals
 from hearsay.problems.task import Task

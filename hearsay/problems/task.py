@@ -18,7 +18,8 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.privacy.recursion import Assumption
 from hearsay.problems.losses.domains import Box, Domain
-from hearsay.problems.losses.linear import LinearLoss, Logistic, Loss
+from hearsay.problems.losses.linear import LinearLoss, Logistic
+from hearsay.problems.losses.loss import Loss
 from hearsay.problems.sampling.samplers import Arrivals
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.problems.data.records import as_features
 from hearsay.problems.data.stream import Stream
-from hearsay.problems.losses.linear import LinearLoss, Loss
+from hearsay.problems.losses.linear import LinearLoss
+from hearsay.problems.losses.loss import Loss
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Records
 from hearsay.simulation.engine import full_precision

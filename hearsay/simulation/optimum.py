@@ -35,7 +35,8 @@ from scipy import linalg
 from hearsay import _validate as require
 from hearsay.problems.data.stream import Stream
 from hearsay.problems.losses.domains import Ball, Domain
-from hearsay.problems.losses.linear import LinearLoss, Loss
+from hearsay.problems.losses.linear import LinearLoss
+from hearsay.problems.losses.loss import Loss
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Records
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from hearsay.base import Algorithm, noise_rates, schedule_fields
 from hearsay.problems.losses.domains import Domain
-from hearsay.problems.losses.linear import Loss
+from hearsay.problems.losses.loss import Loss
 from hearsay.problems.sampling.samplers import Arrivals, Window
 from hearsay.problems.task import Task
 from hearsay.schedules import Constant

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hearsay.problems.losses.domains import Ball, Box
-from hearsay.problems.losses.linear import Logistic, Loss, PolynomialLogistic, Squared, polynomial
+from hearsay.problems.losses.linear import Logistic, PolynomialLogistic, Squared, polynomial
+from hearsay.problems.losses.loss import Loss
 from hearsay.problems.sampling.samplers import Batch
 
 D, ROWS, RADIUS = 3, 6, 3.0

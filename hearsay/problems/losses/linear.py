@@ -1,5 +1,4 @@
-"""What a loss must offer, and the losses of generalised linear models, each with the bounds that a
-certificate needs.
+"""The losses of generalised linear models, each with the bounds that a certificate needs.
 
 A record is (a, b): features of l2 norm at most `feature_bound` = Ba, and a label. With the margin
 m = a.theta, the data part of a record's gradient is residual(m, b) a, and
@@ -30,79 +29,19 @@ data, mean(a a') and mean((1/2 - b) a), whatever the number of records.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import numpy as np
 
 from hearsay import _validate as require
 from hearsay.problems.losses.domains import FAR, Domain, namespace
+from hearsay.problems.losses.loss import Loss
 
 _SLACK = 1 + 1e-6  # of a bound, for records that were shortened in float32
-
-
-class Loss(ABC):
-    """Any model's loss, of parameters that are one vector;
-    `features` and `labels` below hold one record per row.
-    """
-
-    ridge: float
-    clip: float | None  # every record's gradient (its data part) is brought down to this norm
-    norm: str = "l2"  # the norm that `clip` and `change` are about
-    convex: ClassVar[bool] = True  # there is one best model, and it can be found
-    unrolled: ClassVar[bool] = False  # agents are computed one after the other, not as one array
-
-    @abstractmethod
-    def dimension(self, record: tuple[int, ...]) -> int:
-        """The number of parameters, for records of that shape."""
-
-    @abstractmethod
-    def gradient_sum(
-        self, params: jax.Array, features: jax.Array, labels: jax.Array, weights: jax.Array
-    ) -> jax.Array:
-        """Weighted sum of the records' gradients, data part only, each clipped."""
-
-    @abstractmethod
-    def score(
-        self, params: jax.Array, features: jax.Array, labels: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
-        """Of each record: the data part of its loss, and whether its label is predicted
-        (nan where a model predicts none).
-        """
-
-    @property
-    @abstractmethod
-    def curvature(self) -> tuple[float, float]:
-        """An interval that holds all eigenvalues of every record's Hessian."""
-
-    def program(self, record: tuple[int, ...], kind: np.dtype) -> bytes:
-        """What tells two losses apart that are written alike, for records of that shape and kind:
-        nothing here.
-        """
-        return b""
-
-    @property
-    def regulariser(self) -> float:
-        """rho such that the regulariser's gradient is rho theta."""
-        return self.ridge
-
-    def affine(self) -> float | None:
-        """The slope s when the residual is s m + residual(0, b), so that statistics suffice;
-        None otherwise.
-        """
-        return None
-
-    @abstractmethod
-    def change(self, domain: Domain, dimension: int) -> float:
-        """How far one record's gradient moves, at most, when the record is replaced."""
-
-    @property
-    def note(self) -> str:
-        """What a reader of results should know about the loss, if anything."""
-        return "" if self.clip is None else f"records' gradients clipped to {self.clip:g}"
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.problems.losses import per_record
 from hearsay.problems.losses.domains import Domain
-from hearsay.problems.losses.linear import Loss
+from hearsay.problems.losses.loss import Loss
 from hearsay.problems.losses.models import MODELS, refuse_batchnorm, with_fast_convolutions
 
 # How products inside a model are rounded. Gradients are measured, clipped and added up as they come

@@ -20,7 +20,8 @@ import jax
 import jax.numpy as jnp
 
 from hearsay.problems.data.records import Records
-from hearsay.problems.losses.linear import LinearLoss, Loss
+from hearsay.problems.losses.linear import LinearLoss
+from hearsay.problems.losses.loss import Loss
 
 # Records per pass: wide enough for fast products, narrow enough that early steps stay cheap.
 BLOCK = 256

@@ -12,7 +12,7 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.privacy import participation
 from hearsay.problems.data.stream import Stream
-from hearsay.problems.losses.linear import Loss
+from hearsay.problems.losses.loss import Loss
 from hearsay.problems.sampling.batches import (
     Prefix,
     Records,
