@@ -80,7 +80,7 @@ def cases(kind: str) -> list:
 
 @pytest.mark.parametrize("name", MODULES)
 def test_the_examples_of_a_module_run(name):
-    # A function may have the module's name: hearsay.problems.neural is one.
+
     importlib.import_module(name)
     failed, attempted = doctest.testmod(sys.modules[name])
     assert attempted and not failed

@@ -8,16 +8,16 @@ from hearsay.problems.data.datasets import Dataset, from_arrays, linear_stream, 
 from hearsay.problems.data.images import IMAGES, Images, from_records, load_images
 from hearsay.problems.data.records import Records
 from hearsay.problems.data.stream import Stream
-from hearsay.problems.estimation import estimation
 from hearsay.problems.linear import logistic, logistic_task, ridge, ridge_task
 from hearsay.problems.losses.domains import Ball, Box
 from hearsay.problems.losses.linear import HalfSquared, Logistic, PolynomialLogistic, Squared
 from hearsay.problems.losses.models import MODELS
 from hearsay.problems.losses.neural_loss import Model, Network, from_function, from_module
-from hearsay.problems.neural import neural, neural_task
+from hearsay.problems.neural_networks import neural, neural_task
+from hearsay.problems.parameter_estimation import estimation
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import SAMPLERS, Cyclic, Fresh, History, Resample, Subset
-from hearsay.problems.synthetic import synthetic
+from hearsay.problems.synthetic_learners import synthetic
 from hearsay.problems.task import Declared, Task
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {

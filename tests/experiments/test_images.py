@@ -27,7 +27,7 @@ from hearsay.experiments import (
 from hearsay.experiments.images import Scale, scale_of, scales, small_model
 from hearsay.experiments.runner import Experiment
 from hearsay.problems.data import files
-from hearsay.problems.neural import neural
+from hearsay.problems.neural_networks import neural
 from hearsay.problems.sampling.samplers import Cyclic, Fresh, Resample, Subset
 from tests.factories import reproduced
 

@@ -9,7 +9,7 @@ import pytest
 
 import hearsay as hs
 from hearsay.problems import synthetic
-from hearsay.problems.synthetic import _learner
+from hearsay.problems.synthetic_learners import _learner
 
 
 def learners(count, alpha, beta, records=2, dimension=1000):
