@@ -8,21 +8,22 @@ import json
 import math
 import time
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import hearsay as hs
-from hearsay.certification import certify, deployed
+from hearsay.certification import calibrate, certify, deployed
 from hearsay.cli.verify import verified
+from hearsay.mechanisms import MECHANISMS
 from hearsay.privacy.description import REHEARSED, UNCHECKED
 from hearsay.privacy.participation import Cyclic, Every, Once, Rolling
 from hearsay.privacy.recursion import Recursion, Release
 from hearsay.privacy.recursion_account import RecursionAccount
 from hearsay.privacy.verification import Verdict, verify, verify_text
-from hearsay.schedules import Constant, PowerLaw
+from hearsay.schedules import Constant, PowerLaw, Schedule
 
 PROBLEM = hs.problems.ridge(agents=3, records=40, dimension=3, ridge=0.3, radius=3.0)
 GRAPH, STEPS, DELTA = hs.graphs.ring(3, weight=0.3), 20, 1e-5
@@ -237,6 +238,35 @@ def test_every_message_field_has_a_release():
 
     with pytest.raises(ValueError, match="must say what every message field shows.*tracker"):
         certify(Silent(noise=1.0), PROBLEM, GRAPH, STEPS)
+
+
+def test_calibration_does_not_miss_its_target_in_silence():
+    """Noise that is not annotated as such is not scaled."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Misnamed(hs.algorithms.LdpOnline):
+        noise: Schedule = Constant(1.0)  # type: ignore[assignment]
+
+    with pytest.raises(ValueError, match="the noise of params must grow with the fields"):
+        calibrate(Misnamed(noise=1.0), PROBLEM, GRAPH, STEPS, 0.001)
+
+
+def test_a_certificate_names_the_law_that_its_numbers_are_of():
+    """A Gaussian epsilon under the name of Laplace noise would read as a pure one."""
+
+    class Other(hs.algorithms.LdpOnline):
+        @property
+        def law(self):
+            return MECHANISMS["gaussian"]
+
+    found = certify(Other(noise=60.0), PROBLEM, GRAPH, STEPS, delta=DELTA)
+    assert found.mechanism == "gaussian" and f"delta = {DELTA!r}" in str(found)
+    assert verify(found).holds
+
+
+def test_no_agent_holds_more_records_than_can_be_counted():
+    with pytest.raises(ValueError, match="counts must be at most"):
+        replace(PROBLEM.task, counts=[1e30, 1, 1])
 
 
 def test_odd_values_anywhere_are_refused_or_true():
