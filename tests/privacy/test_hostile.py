@@ -102,7 +102,7 @@ def test_windows_of_no_record_are_no_budget(size):
 def test_arithmetic_without_numbers_is_no_arithmetic():
     data = body("deployed")
     refused(put(data, (*FLOAT64, "reach"), 0.0), "reach must be positive")
-    refused(put(data, (*FLOAT64, "heard"), 5.0), "heard must be at least twice the reach")
+    refused(put(data, (*FLOAT64, "heard"), 2.0), "heard must be at least the reach")
     coupling = {"kind": "Constant", "value": -50.0}
     refused(put(data, (*FLOAT64, "magnitudes", "coupling"), coupling), "coupling must be")
 
