@@ -129,8 +129,6 @@ class Float64:
             batch=nonnegative,
             held=require.positive_or_infinite,
         )
-        if self.heard < self.reach:
-            require.fail("heard", f"at least the reach of {self.reach!r}", self.heard)
 
     @property
     def bend(self) -> float:

@@ -152,7 +152,10 @@ def _words(
     for name, (claimed, described) in said.items():
         if claimed != described:
             yield f"{name} must be as described, {described!r:.200}, got {claimed!r:.200}"
-    ideal = description.float64 is None
+    rounding = description.float64
+    ideal = rounding is None
+    if rounding is not None and rounding.heard < rounding.reach:
+        yield f"heard must be at least the reach of {rounding.reach!r}, got {rounding.heard!r}"
     if certificate.deployed and ideal and certificate.horizon > 0:
         yield "a deployed run must describe its arithmetic (float64), and this one does not"
     if certificate.deployed and REHEARSED in description.assumptions:
