@@ -41,8 +41,8 @@ def _lines(certificate: Certificate | None, verdict: Verdict) -> list[str]:
             f"  proved   all {verdict.numbers:,} numbers follow from the descriptions in this file"
         )
         lines.append(
-            "  trusted  that the run was as described is its issuer's word, and that nothing it rests"
-            " on is left out; it declares:"
+            "  trusted  that the run was as described is its issuer's word, and that nothing it"
+            " rests on is left out; it declares:"
         )
         lines += [f"           - {text}" for text in verdict.trusted] or [
             "           - nothing more"
