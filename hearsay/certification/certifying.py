@@ -138,7 +138,21 @@ def calibrate(
     for agent, target in enumerate(targets):
         account, _ = best_account(algorithm, problem, graph, agent, horizon)
         factors.append(noise_factor(account, target, horizon, delta))
-    return algorithm.with_noise(factors)
+    found = algorithm.with_noise(factors)
+    for agent, factor in enumerate(factors):
+        _require_scaled(algorithm, found, agent, factor)
+    return found
+
+
+def _require_scaled(before: Algorithm, after: Algorithm, agent: int, factor: float) -> None:
+    """Noise that `with_noise` does not reach would leave the budget where it was."""
+    pairs = zip(before.releases(agent, (0.0, 0.0)), after.releases(agent, (0.0, 0.0)), strict=True)
+    for old, new in pairs:
+        if not float(new.scale(0)) >= float(old.scale(0)) * factor * (1 - 1e-12):
+            raise ValueError(
+                f"the noise of {old.name} must grow with the fields of {after.name} that are"
+                " annotated as Noise for a budget to be met, and does not: annotate its scale so"
+            )
 
 
 def noise_factor(
@@ -256,7 +270,7 @@ def _certificate(
     return Certificate(
         algorithm.name,
         horizon,
-        algorithm.mechanism,
+        algorithm.law.name,
         tuple(budgets),
         delta,
         tuple(dict.fromkeys(warnings)),

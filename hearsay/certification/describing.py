@@ -17,7 +17,7 @@ from hearsay.base import Algorithm, noise_rates
 from hearsay.graphs import Graph
 from hearsay.privacy import float64
 from hearsay.privacy.account import Account, Assumption, Bound
-from hearsay.privacy.description import Description
+from hearsay.privacy.description import UNCHECKED, Description
 from hearsay.privacy.float64 import Float64
 from hearsay.privacy.participation import History as FromFirstUse
 from hearsay.privacy.participation import Participation
@@ -29,11 +29,6 @@ from hearsay.schedules import Constant
 
 _ENDLESS = Assumption(
     "declared", "the stream never ends: every step brings each agent its new records"
-)
-_DECLARED = Assumption(
-    "declared",
-    "how far a record moves the state and the messages is as the author of the algorithm says:"
-    " nothing has checked it",
 )
 
 
@@ -80,7 +75,7 @@ def describe(
     """
     account, found = best_account(algorithm, problem, graph, agent, horizon)
     checked = is_checked(algorithm)
-    extra = () if checked else (_DECLARED,)
+    extra = () if checked else (UNCHECKED,)
     return Description(account, extra, checked=checked), found
 
 
@@ -149,6 +144,12 @@ def _recursions(
 
     def add(recursion: Recursion, pattern: Participation, norm: str, void: str = "") -> None:
         releases = algorithm.releases(agent, recursion.curvature)
+        uncounted = {*algorithm.channels} - {*algorithm.coins} - {r.name for r in releases}
+        if uncounted:
+            raise ValueError(
+                f"releases of {algorithm.name} must say what every message field shows, got none"
+                f" for {', '.join(sorted(uncounted))}"
+            )
         found.append(
             RecursionAccount(
                 recursion,

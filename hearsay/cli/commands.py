@@ -507,7 +507,8 @@ def _needs_delta(mechanism: Any) -> bool:
     from hearsay.mechanisms import MECHANISMS
 
     # A word that is no mechanism is refused where the algorithm is built.
-    return mechanism in MECHANISMS and MECHANISMS[mechanism].needs_delta
+    law = MECHANISMS.get(mechanism) if isinstance(mechanism, str) else None
+    return law is not None and law.needs_delta
 
 
 def _run(config: Any, out: Path, resume: bool, overwrite: bool, no_privacy: bool) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from hearsay.mechanisms import MECHANISMS
 from hearsay.privacy.certificate import Certificate, show_horizon
 from hearsay.privacy.verification import Verdict, verify_text
+from hearsay.privacy.words import printable
 
 # More sentences than this about one file are counted, not printed.
 _MOST = 50
@@ -19,7 +20,8 @@ def verified(path: Path) -> tuple[list[str], bool]:
     except UnicodeDecodeError as error:
         return [f"{path}", f"  WRONG    a certificate must be text: {error}"], False
     certificate, verdict = verify_text(text)
-    return [f"{path}", *_lines(certificate, verdict)], verdict.holds
+    # What a file says must not look like what is said of it.
+    return [printable(line) for line in (f"{path}", *_lines(certificate, verdict))], verdict.holds
 
 
 def _lines(certificate: Certificate | None, verdict: Verdict) -> list[str]:
@@ -38,7 +40,10 @@ def _lines(certificate: Certificate | None, verdict: Verdict) -> list[str]:
         lines.append(
             f"  proved   all {verdict.numbers:,} numbers follow from the descriptions in this file"
         )
-        lines.append("  trusted  that the run was as described is its issuer's word; it declares:")
+        lines.append(
+            "  trusted  that the run was as described is its issuer's word, and that nothing it"
+            " rests on is left out; it declares:"
+        )
         lines += [f"           - {text}" for text in verdict.trusted] or [
             "           - nothing more"
         ]

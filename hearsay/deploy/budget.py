@@ -24,7 +24,7 @@ from hearsay.graphs import Graph
 from hearsay.privacy.account import Assumption, most_messages
 from hearsay.privacy.certificate import Certificate
 from hearsay.privacy.certificate import show as show
-from hearsay.privacy.description import spending
+from hearsay.privacy.description import REHEARSED, spending
 from hearsay.problems.task import Task
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def certificate(
     rehearsed: bool = False,
 ) -> Certificate:
     """Every agent's budget for so many messages."""
-    facts = (*(() if rehearsed else _NOISE), *_LEDGER, *(_SKIP if graph.lossy else ()))
+    facts = (*((REHEARSED,) if rehearsed else _NOISE), *_LEDGER, *(_SKIP if graph.lossy else ()))
     facts += () if gradients_bounded(problem) else (_UNCOUNTED,)
     found = deployed(algorithm, problem, graph, messages, delta, facts)
     warnings = (*found.warnings, *([_REHEARSED] if rehearsed else []))

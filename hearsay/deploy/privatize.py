@@ -5,7 +5,7 @@ scales of their noise; each is rounded to a grid and noised in whole numbers, fr
 system's random numbers (mechanisms/lattice.py, mechanisms/factorized/lattice.py). Noise that is
 correlated over rounds has a stream of its own for every field. No seed of anybody's enters. A value
 whose scale is 0 is public by the algorithm's own account (the common starting point, coordinates
-that are not sent) and goes as it is.
+that are not sent) and goes as it is; one that the account counts with noise is refused without it.
 
 `Rehearsal` draws the simulator's noise from the simulator's keys, so that a deployed run can be
 held against a simulated one. Anybody who knows the seed can subtract the noise: it protects nobody,
@@ -51,7 +51,7 @@ class Lattice:
         )
         self._streams: dict[str, FactorizedNoise] = {}
         self._certified = {
-            r.name: float(r.scale(0)) for r in algorithm.releases(steps.agent, (0.0, 0.0))
+            r.name: r.scale for r in algorithm.releases(steps.agent, (0.0, 0.0)) if not r.delay
         }
 
     def message(self, step: int, carry: Carry) -> tuple[Any, Carry]:
@@ -76,6 +76,7 @@ class Lattice:
         value, scale = np.asarray(field.value, np.float64), np.asarray(field.scale, np.float64)
         if not np.all(scale >= 0):
             raise ValueError("the scale of the noise must be zero or positive")
+        self._require_enough(step, name, scale)
         if not np.any(scale > 0):
             return value
         if self._steps.algorithm.factors is not None:
@@ -91,15 +92,30 @@ class Lattice:
         return out
 
     @property
+    def _kind(self) -> str:
+        return "" if self._steps.algorithm.factors is None else "correlated "
+
+    @property
     def _margin(self) -> float:
         """By how much, relatively, a scale may be off in the run's precision."""
         return 8 * float(jnp.finfo(self._steps.dtype).eps)
+
+    def _require_enough(self, step: int, name: str, scale: np.ndarray) -> None:
+        """A message with less noise than its account counts must not leave. Noise that an earlier
+        step made (a release with a delay) is held to its account by audits.
+        """
+        certified = float(self._certified[name](step)) if name in self._certified else 0.0
+        if not np.all(scale >= certified * (1 - self._margin)):
+            raise ValueError(
+                f"the scale of the {self._kind}noise of {name} must be at least the certified"
+                f" {certified!r} in round {step}, got {float(np.min(scale))!r}"
+            )
 
     def _stream(self, name: str, scale: np.ndarray, size: int) -> FactorizedNoise:
         """The noise of that field, of the scale that was certified: later rounds take it back, so
         that it has one scale for all of them.
         """
-        certified = self._certified.get(name, 0.0)
+        certified = float(self._certified[name](0)) if name in self._certified else 0.0
         if not np.all(np.abs(scale - certified) <= self._margin * certified):
             raise ValueError(
                 f"the scale of the correlated noise of {name} must be the certified"

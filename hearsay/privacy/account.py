@@ -18,7 +18,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -39,6 +39,9 @@ class Assumption:
 
     kind: str
     text: str
+
+    def __post_init__(self) -> None:
+        require.one_of("kind", self.kind, ["enforced", "derived", "declared"])
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,22 @@ class Bound:
         )
 
 
+class Effort(NamedTuple):
+    """What it takes to compute a cost.
+
+    Args:
+      numbers: how many it holds at once.
+      operations: how many of them it works through, one after the other.
+      dimension: of a message.
+      searched: it begins with a search for what was not written down.
+    """
+
+    numbers: int
+    operations: int
+    dimension: int
+    searched: bool = False
+
+
 class Account(ABC):
     """What one agent's messages cost, by one proof. Accounts are frozen dataclasses."""
 
@@ -78,6 +97,10 @@ class Account(ABC):
     @abstractmethod
     def cost(self, horizon: float) -> Bound:
         """Of the messages 0 .. horizon-1, or of all that ever come with horizon = inf."""
+
+    @abstractmethod
+    def effort(self, horizon: float) -> Effort:
+        """What `cost` takes over that horizon: for who has the account from somebody else."""
 
     @abstractmethod
     def spent(self, messages: Sequence[int]) -> np.ndarray:

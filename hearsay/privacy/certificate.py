@@ -216,7 +216,7 @@ class Certificate:
 
         Certificates of earlier versions have no descriptions and no digest.
         """
-        found, damage = parsed(text)
+        found, damage, _ = examined(text)
         if damage:
             raise ValueError(damage)
         return found
@@ -363,17 +363,19 @@ def _formula(name: str, value: Any) -> float:
     return math.nan if isinstance(value, float) and math.isnan(value) else require.real(name, value)
 
 
-def parsed(text: str) -> tuple[Certificate, str]:
-    """(the certificate in a text, what its digest says is wrong with it)."""
+def examined(text: str) -> tuple[Certificate, str, bool]:
+    """(the certificate in a text, what its digest says is wrong with it, whether it has one)."""
     data = codec.read(text, "a certificate")
-    written = data.pop("digest", None) if isinstance(data, dict) else None
+    has = isinstance(data, dict) and "digest" in data
+    written = data.pop("digest") if has else None
     found: Certificate = codec.decode(Certificate, data, "certificate")
-    if written is None or written == _digest(data):
-        return found, ""
-    return found, (
+    if not has or written == _digest(data):
+        return found, "", has
+    damage = (
         "a certificate must be as it was written, and this one was changed since: its digest does"
         " not match"
     )
+    return found, damage, has
 
 
 def _digest(body: dict[str, Any]) -> str:

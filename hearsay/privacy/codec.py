@@ -60,7 +60,11 @@ def _assumption(kind: str, text: str) -> Assumption:
 def decode(kind: Any, data: Any, path: str) -> Any:
     """The value of that type that `encode` made `data` of; ValueError with the path otherwise."""
     if kind is Assumption and isinstance(data, dict) and data.keys() == {"kind", "text"}:
-        return _assumption(*(_text(data[key], f"{path}.{key}") for key in ("kind", "text")))
+        words = [_text(data[key], f"{path}.{key}") for key in ("kind", "text")]
+        try:
+            return _assumption(*words)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
     if get_origin(kind) in (Union, types.UnionType):
         options = [option for option in get_args(kind) if option is not type(None)]
         if data is None and len(options) < len(get_args(kind)):
@@ -85,7 +89,9 @@ def decode(kind: Any, data: Any, path: str) -> Any:
 def read(text: str, what: str) -> Any:
     """JSON without repeated keys and without NaN."""
     try:
-        return json.loads(text, object_pairs_hook=_once, parse_constant=_constant)
+        return json.loads(
+            text, object_pairs_hook=_once, parse_constant=_constant, parse_float=_finite
+        )
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{what} must be JSON as to_json writes it: {error}") from error
 
@@ -206,6 +212,12 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _constant(word: str) -> NoReturn:
     raise ValueError(f"numbers must be finite or the word infinite, got {word}")
+
+
+def _finite(digits: str) -> float:
+    """A number whose digits float64 can hold: 1e400 would be read as infinity."""
+    found = float(digits)
+    return found if math.isfinite(found) else _constant(digits)
 
 
 def _refuse(path: str, rule: str, value: Any) -> NoReturn:

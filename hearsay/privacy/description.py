@@ -21,6 +21,15 @@ from hearsay import _validate as require
 from hearsay.privacy.account import Account, Assumption, Bound
 from hearsay.privacy.float64 import Float64
 
+UNCHECKED = Assumption(
+    "declared",
+    "how far a record moves the state and the messages is as the author of the algorithm says:"
+    " nothing has checked it",
+)
+REHEARSED = Assumption(
+    "declared", "NOT PRIVATE: the noise comes from a seed, and can be subtracted by who knows it"
+)
+
 # Converting a budget to epsilon takes a millisecond: longer runs convert every so many messages and
 # round up in between.
 _EXACT = 2000

@@ -21,7 +21,7 @@ from hearsay.mechanisms import Mechanism, rounding
 from hearsay.mechanisms.convert import OUTWARD
 from hearsay.mechanisms.factorized.kinds import Factorization
 from hearsay.privacy import float64 as rounding_of_float64
-from hearsay.privacy.account import Account, Assumption, Bound, law_of
+from hearsay.privacy.account import Account, Assumption, Bound, Effort, law_of
 from hearsay.privacy.float64 import Float64
 from hearsay.privacy.participation import Participation
 
@@ -93,6 +93,10 @@ class FactorizedAccount(Account):
         if horizon > self.rounds:
             return Bound(math.inf, reason=f"the noise is planned for {self.rounds} rounds")
         return Bound(self.rho * OUTWARD if horizon > 0 else 0.0, int(horizon))
+
+    def effort(self, horizon: float) -> Effort:
+        size = self.factors.size
+        return Effort(size, size, self.dimension, self.factors.searched)
 
     def spent(self, messages: Sequence[int]) -> np.ndarray:
         sent = np.asarray(require.each(require.natural)("messages", messages), dtype=int)

@@ -56,7 +56,7 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.mechanisms import Mechanism
 from hearsay.privacy.recursion import Recursion, Release, forward
-from hearsay.schedules import Schedule, nonnegative, schedule
+from hearsay.schedules import Schedule, nonnegative
 
 _U = 2.0**-53
 _OPERATIONS = 16
@@ -87,7 +87,7 @@ class Magnitudes:
         require.settle(
             self,
             step=nonnegative,
-            coupling=schedule,
+            coupling=nonnegative,
             tracking=nonnegative,
             resolution=require.nonnegative,
             step_noise=require.optional(nonnegative),
@@ -122,7 +122,7 @@ class Float64:
         require.settle(
             self,
             heard=require.nonnegative_or_infinite,
-            reach=require.nonnegative_or_infinite,
+            reach=require.positive_or_infinite,
             gradient=require.nonnegative_or_infinite,
             curvature=require.interval,
             weight=require.nonnegative,
@@ -204,7 +204,9 @@ def shifts(
                     f" delay, got none for {release.name}"
                 )
             own = known.step_noise(k)
-            found.append(norm * np.append(0.0, np.where(own > 0, off / own, 0.0))[:-1])
+            # A step of size 0 moves nothing that depends on a record, and needs no noise.
+            moved = np.where((own == 0) & (step == 0), 0.0, off / own)
+            found.append(norm * np.append(0.0, moved)[:-1])
     return mechanism.together(np.stack(found), axis=0)
 
 

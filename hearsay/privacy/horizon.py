@@ -253,9 +253,9 @@ def _constants(account: RecursionAccount, n: int) -> _Tail:
     rates = _rates(account, shift, n)
     decay = sum(kappa * x**-u for kappa, u in rates)
     kept, moved = 1 - float(rec.leak(n)), float(rec.step(n)) * rec.curvature[1]
-    # l_k <= 1 - D needs a_k - step_k L >= -(1 - D): both sides are monotone in k, so holding at N
-    # it holds from N on.
-    if moved - kept + decay > 1:
+    # l_k <= 1 - D needs a_k - step_k L >= -(1 - D): leak, step and D only fall, so holding at N it
+    # holds from N on. A negative leak or curvature fades too, and is of no help later.
+    if max(moved, 0.0) - min(kept, 1.0) + decay > 1:
         raise _TryLater
     return _Tail(x, rates, jump, exposure_at, through, fresh)
 

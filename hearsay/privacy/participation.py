@@ -41,6 +41,11 @@ class Participation(ABC):
         """The least number of steps from one use of a record to its next; inf: there is none."""
         return 1
 
+    @property
+    def records(self) -> int:
+        """How many are told apart: 1 where each fares like any other."""
+        return 1
+
     def joined(self, near: float, far: float) -> float:
         """What a pattern pays in all that pays at most `near` before some step, and at most `far`
         from there on.
@@ -147,9 +152,11 @@ class Cyclic(Participation):
         return self.period
 
     def total(self, prices: np.ndarray) -> float:
-        padded = np.zeros(-(-len(prices) // self.period) * self.period)
+        # A period that is longer than the run is one use, at any step of it.
+        period = min(self.period, max(1, len(prices)))
+        padded = np.zeros(-(-len(prices) // period) * period)
         padded[: len(prices)] = prices
-        return float(np.max(np.sum(padded.reshape(-1, self.period), axis=0), initial=0.0))
+        return float(np.max(np.sum(padded.reshape(-1, period), axis=0), initial=0.0))
 
     def candidates(self, horizon: int) -> int:
         return min(self.period, horizon)
@@ -174,10 +181,18 @@ class Rolling(Participation):
     def __post_init__(self) -> None:
         require.settle(self, size=schedule, held=require.count)
 
+    @property
+    def records(self) -> int:
+        return self.held
+
     def windows(self, horizon: int) -> tuple[np.ndarray, np.ndarray]:
         """(first record, number of records) of every step."""
         with np.errstate(over="ignore"):
-            sizes = np.minimum(self.size(np.arange(horizon)), self.held).astype(np.int64)
+            sizes = np.minimum(self.size(np.arange(horizon)), self.held)
+        # A record that no window ever passes over would cost nothing.
+        if not np.all(sizes >= 1):
+            require.fail("size", "at least 1 record at every step", float(np.min(sizes)))
+        sizes = sizes.astype(np.int64)
         return (np.cumsum(sizes) - sizes) % self.held, sizes
 
     def total(self, prices: np.ndarray) -> float:

@@ -18,7 +18,7 @@ from hearsay import _validate as require
 from hearsay.mechanisms import Mechanism
 from hearsay.mechanisms.convert import OUTWARD
 from hearsay.privacy import float64 as rounding_of_float64
-from hearsay.privacy.account import Account, Assumption, Bound, law_of
+from hearsay.privacy.account import Account, Assumption, Bound, Effort, law_of
 from hearsay.privacy.float64 import Float64
 from hearsay.privacy.horizon import UNBOUNDED, infinite
 from hearsay.privacy.participation import Participation
@@ -60,6 +60,13 @@ class RecursionAccount(Account):
         require.one_of("norm", self.norm, ["l1", "l2"])
         if not self.releases:
             require.fail("releases", "at least one message field", self.releases)
+        if not any(release.state or release.fresh for release in self.releases):
+            # Messages that show nothing would cost nothing.
+            require.fail(
+                "releases",
+                "messages of which one shows the state or the gradient",
+                [release.name for release in self.releases],
+            )
         if not self.void and not float(self.recursion.exposure(0)) > 0:
             # A record that moves nothing would cost nothing: no sensitivity is zero, so something
             # was lost on the way here.
@@ -94,6 +101,14 @@ class RecursionAccount(Account):
         if math.isfinite(value):
             return Bound(value, messages)
         return Bound(math.inf, messages, reason=self._why_infinite())
+
+    def effort(self, horizon: float) -> Effort:
+        horizon = require.horizon("horizon", horizon)
+        # An infinite horizon is summed to a fixed step.
+        messages = 0 if math.isinf(horizon) else int(horizon)
+        one_by_one = not (self.mechanism.additive or self.pattern.every)
+        patterns = self.pattern.candidates(messages) if one_by_one else 1
+        return Effort(max(messages, self.pattern.records), messages * patterns, self.dimension)
 
     def prices(self, horizon: int, terminal: float = 0.0) -> np.ndarray:
         """w(l) for l = 0 .. horizon-1, times sqrt(d).

@@ -10,6 +10,9 @@ margin by which every number was rounded up (`OUTWARD`), so that what is accepte
 machines differ in the last digits of a power or a sum, never by so much. A claim that is higher
 than its cost is true, and said. `paper_epsilon` is no guarantee and is left alone; what records
 spent in other runs (`lifetime`) is only checked for being possible.
+
+A file may come from anybody: what would take too long or too much memory to compute is refused
+(`_too_much`), and said to be so.
 """
 
 from __future__ import annotations
@@ -21,11 +24,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hearsay.privacy.certificate import AgentBudget, Certificate, parsed, show_horizon
-from hearsay.privacy.description import Description, numbers
+from hearsay.privacy.certificate import AgentBudget, Certificate, examined, show_horizon
+from hearsay.privacy.description import REHEARSED, UNCHECKED, Description, numbers
 
 TOLERANCE = 1e-10
+# What takes more is not computed again (Account.effort).
+_NUMBERS_AT_ONCE, _OPERATIONS, _DIMENSION = 2**24, 2**34, 2**48
 _NUMBERS = ("epsilon", "rho", "delta", "epsilon_at_delta")
+_UNSEEN = "there is no digest in this file: a change of its words would not be seen"
 
 
 class Verdict(NamedTuple):
@@ -49,18 +55,23 @@ class Verdict(NamedTuple):
         return not self.wrong
 
 
+@np.errstate(all="ignore")  # a power that overflows is a budget that is infinite
 def verify_text(text: str) -> tuple[Certificate | None, Verdict]:
     """The certificate in a file and what is to be said of it; None where it is damaged."""
     try:
-        certificate, damage = parsed(text)
+        certificate, damage, digest = examined(text)
     except (ValueError, TypeError) as error:
         return None, Verdict((str(error),))
+    except RecursionError:
+        return None, Verdict(("a certificate must not be nested so deeply",))
     verdict = verify(certificate)
     # The error names the numbers that are too low as well.
     wrong = (damage, *verdict.wrong) if damage else verdict.wrong
-    return certificate, verdict._replace(wrong=wrong)
+    notes = verdict.notes if digest else (*verdict.notes, _UNSEEN)
+    return certificate, verdict._replace(wrong=wrong, notes=notes)
 
 
+@np.errstate(all="ignore")
 def verify(certificate: Certificate) -> Verdict:
     """Compute every number of a certificate again."""
     wrong = [*_shape(certificate)]
@@ -71,18 +82,23 @@ def verify(certificate: Certificate) -> Verdict:
         if budget.description is None:
             continue
         description = certificate.descriptions[budget.description]
-        wrong += [f"{who}: {text}" for text in _words(certificate, budget, description)]
         try:
+            wrong += [f"{who}: {text}" for text in _words(certificate, budget, description)]
+            if too_much := _too_much(description, certificate.horizon):
+                raise ValueError(too_much)
             found = numbers(description, certificate.horizon, certificate.delta)
         except (
             ValueError,
             TypeError,
             ArithmeticError,
             MemoryError,
+            RecursionError,
             np.linalg.LinAlgError,
         ) as error:
             wrong.append(f"{who}: its budget cannot be computed from its description: {error}")
             continue
+        if budget.reason and not found.reason:
+            wrong.append(f"{who}: reason must be left out where there is a budget")
         for name in _NUMBERS:
             text, higher = _compared(name, getattr(budget, name), getattr(found, name))
             wrong += [f"{who}: {text}"] if text else []
@@ -91,6 +107,8 @@ def verify(certificate: Certificate) -> Verdict:
                 above.setdefault(name, []).append(budget.agent)
     for name, agents in above.items():
         notes.append(f"{certificate.who(agents)}: {name} is claimed above its cost, which is true")
+    if not certificate.deployed and any(d.float64 for d in certificate.descriptions):
+        notes.append("it describes a deployed run, and is not called one: a rehearsal, perhaps")
     if any(b.paper_epsilon is not None for b in certificate.budgets):
         notes.append("paper_epsilon is the paper's own formula and no guarantee: not verified")
     if any(b.lifetime is not None for b in certificate.budgets):
@@ -112,6 +130,8 @@ def _shape(certificate: Certificate) -> Iterator[str]:
             f"{certificate.who(without)}: without a description a budget cannot be recomputed"
             " (earlier versions wrote none)"
         )
+    if len(set(certificate.names)) < len(certificate.names):
+        yield f"names must be different, got {certificate.names[:20]}"
     named = {b.description for b in budgets}
     unused = [i for i in range(len(certificate.descriptions)) if i not in named]
     if unused:
@@ -132,9 +152,16 @@ def _words(
     for name, (claimed, described) in said.items():
         if claimed != described:
             yield f"{name} must be as described, {described!r:.200}, got {claimed!r:.200}"
-    ideal = description.float64 is None
+    rounding = description.float64
+    ideal = rounding is None
+    if rounding is not None and rounding.heard < rounding.reach:
+        yield f"heard must be at least the reach of {rounding.reach!r}, got {rounding.heard!r}"
     if certificate.deployed and ideal and certificate.horizon > 0:
         yield "a deployed run must describe its arithmetic (float64), and this one does not"
+    if certificate.deployed and REHEARSED in description.assumptions:
+        yield "a rehearsal must not be called deployed: its noise can be subtracted"
+    if not description.checked and UNCHECKED not in description.assumptions:
+        yield f"assumptions must say what was not checked: {UNCHECKED.text}"
     if not ideal and math.isinf(certificate.horizon):
         yield f"a deployed run must be finite, got {show_horizon(certificate.horizon)}"
 
@@ -147,9 +174,26 @@ def _compared(name: str, claimed: float | None, cost: float | None) -> tuple[str
         return f"{name} must be stated, it is {cost!r}", False
     if cost is None:
         return f"{name} must be left out: nothing in the description gives one", False
-    if claimed < cost * (1 - TOLERANCE):
+    # Written so that what is no number is refused.
+    if not claimed >= cost * (1 - TOLERANCE):
         return f"{name} must be at least {cost!r}, which is what it costs, got {claimed!r}", False
     return "", claimed > cost * (1 + TOLERANCE)
+
+
+def _too_much(description: Description, horizon: float) -> str:
+    """What must be smaller for the budget to be computed again, or ""."""
+    effort = description.account.effort(horizon)
+    if effort.searched:
+        return "factors must be written down as numbers: no search is repeated"
+    if effort.dimension > _DIMENSION:
+        return f"dimension must be at most {_DIMENSION:,} to be verified, got {effort.dimension:,}"
+    for name, size, most in (
+        ("messages, rounds or records", effort.numbers, _NUMBERS_AT_ONCE),
+        ("messages times patterns of uses", effort.operations, _OPERATIONS),
+    ):
+        if size > most:
+            return f"{name} must be at most {most:,} to be verified, got {size:,}"
+    return ""
 
 
 def _lifetime(budget: AgentBudget, delta: float | None) -> Iterator[str]:
@@ -170,6 +214,10 @@ def _lifetime(budget: AgentBudget, delta: float | None) -> Iterator[str]:
 
 def _trusted(certificate: Certificate) -> Iterator[str]:
     """What no computation shows."""
+    if any(d.checked for d in certificate.descriptions):
+        yield "the coefficients of the algorithm have been through the contract's checks"
+    if certificate.deployed:
+        yield "noise was drawn on a lattice, from the operating system's random numbers"
     shared = certificate.shared_assumptions()
     for assumption, agents in shared:
         if assumption.kind == "declared":

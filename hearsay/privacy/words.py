@@ -13,6 +13,11 @@ from hearsay import _validate as require
 _WIDTH = 118
 
 
+def printable(text: str) -> str:
+    """What would move a cursor, end a line or be no character at all, written out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 class Row(str):
     """A row of the table, which stays whole."""
 

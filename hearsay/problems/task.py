@@ -22,6 +22,8 @@ from hearsay.problems.losses.linear import LinearLoss, Logistic
 from hearsay.problems.losses.loss import Loss
 from hearsay.problems.sampling.samplers import Arrivals
 
+_MOST = 2**53  # whole numbers that float64 holds
+
 
 @dataclass(frozen=True)
 class Declared:
@@ -285,4 +287,6 @@ def _counts(name: str, given: Any) -> np.ndarray:
     found = require.array(name, given)
     if found.ndim != 1 or not np.all((found >= 1) & (found == np.floor(found))):
         require.fail(name, "one whole number of at least 1 for each agent", given)
+    if np.any((found > _MOST) & np.isfinite(found)):
+        require.fail(name, f"at most {_MOST:,} records, or infinite", given)
     return found if np.isinf(found).any() else found.astype(np.int64)

@@ -14,7 +14,7 @@ from hearsay.deploy.privatize import Lattice
 from hearsay.mechanisms import MECHANISMS
 from hearsay.mechanisms.factorized.kinds import factorization
 from hearsay.privacy.recursion import Release
-from hearsay.schedules import Constant
+from hearsay.schedules import Constant, PowerLaw
 
 ROUNDS, SIZE, SCALES = 4, 2000, {"params": 1.0, "tracker": 0.25}
 
@@ -76,7 +76,8 @@ def test_a_restart_draws_the_same_noise_in_every_field():
 
 
 def test_a_field_of_scale_0_is_public():
-    lattice = Lattice(steps_of({**SCALES, "tracker": 0.0}), {})
+    scales = {**SCALES, "tracker": 0.0}
+    lattice = Lattice(steps_of(scales, scales), {})
     message = lattice.message(0, None)[0]
     assert np.all(np.asarray(message.tracker) == 0)
     assert np.any(np.asarray(message.params) != 0)
@@ -84,9 +85,32 @@ def test_a_field_of_scale_0_is_public():
 
 @pytest.mark.parametrize(
     ("scales", "certified"),
-    [({**SCALES, "params": 0.9}, SCALES), (SCALES, {"params": 1.0})],
-    ids=["less than certified", "not certified at all"],
+    [
+        ({**SCALES, "params": 0.9}, SCALES),
+        ({**SCALES, "tracker": 0.0}, SCALES),
+        (SCALES, {"params": 1.0}),
+    ],
+    ids=["less than certified", "none", "not certified at all"],
 )
 def test_correlated_noise_that_is_not_the_certified_is_refused(scales, certified):
     with pytest.raises(ValueError, match="the scale of the correlated noise of .* must be"):
         Lattice(steps_of(scales, certified), {}).message(0, None)
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.999, np.r_[np.zeros(1), np.ones(SIZE - 1)]])
+def test_a_message_with_less_noise_than_certified_does_not_leave(scale):
+    """In none of its coordinates."""
+    steps = steps_of({**SCALES, "params": scale})
+    steps.algorithm.factors = None
+    with pytest.raises(ValueError, match="noise of params must be at least the certified 1.0"):
+        Lattice(steps, {}).message(0, None)
+
+
+def test_the_scale_of_every_round_is_held_to_the_account():
+    """A law that grows, of which a run used the first value only."""
+    steps = steps_of(SCALES)
+    steps.algorithm.factors = None
+    steps.algorithm.releases = lambda agent, curvature: (Release("params", PowerLaw(1.0, 0.5)),)
+    Lattice(steps, {}).message(0, None)
+    with pytest.raises(ValueError, match="at least the certified 1.414.* in round 1, got 1.0"):
+        Lattice(steps, {}).message(1, None)

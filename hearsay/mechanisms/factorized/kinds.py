@@ -127,6 +127,16 @@ class Factorization(ABC):
         """
         return None
 
+    @property
+    def size(self) -> int:
+        """How many numbers it is worked out from."""
+        return self.rounds
+
+    @property
+    def searched(self) -> bool:
+        """Its numbers are not written down: using it begins with a search for them."""
+        return any(getattr(self, name, ()) is None for name in _WRITTEN)
+
     def written(self) -> Factorization:
         """The same with the numbers that a search found as fields: another machine's search may end
         elsewhere in the last digits.
@@ -355,6 +365,10 @@ class Dense(Factorization):
             require.settle(self, multipliers=require.each(require.positive))
             if len(self.multipliers) != self.rounds:
                 require.fail("multipliers", f"{self.rounds} numbers", len(self.multipliers))
+
+    @property
+    def size(self) -> int:
+        return self.rounds**2
 
     def written(self) -> Dense:
         return replace(
