@@ -34,7 +34,8 @@ class Verdict(NamedTuple):
     Args:
       wrong: what does not hold, one sentence each; empty: every number holds.
       notes: what holds and should be known.
-      trusted: what is taken on trust: assumptions that are declared.
+      trusted: what is taken on trust: assumptions that are declared, and what an adversary weaker
+        than the strongest is taken not to do.
       numbers: how many numbers were computed again.
     """
 
@@ -170,6 +171,7 @@ def _lifetime(budget: AgentBudget, delta: float | None) -> Iterator[str]:
 
 def _trusted(certificate: Certificate) -> Iterator[str]:
     """What no computation shows."""
+    yield from dict.fromkeys(t for d in certificate.descriptions for t in d.adversary.trust)
     shared = certificate.shared_assumptions()
     for assumption, agents in shared:
         if assumption.kind == "declared":
