@@ -37,7 +37,7 @@ from hearsay.schedules import Constant, Schedule
 
 
 class Draws(NamedTuple):
-    """The noise, the public coin that says which edge wakes, and 0 for its two ends, 1 for others."""
+    """The noise, the public coin that says which edge wakes, and 0 for its two ends, else 1."""
 
     params: jax.Array
     edge: jax.Array
