@@ -13,6 +13,7 @@ from hearsay.audit.distinguish import distinguish
 from hearsay.audit.overhear import unfollowed
 from hearsay.audit.residuals import residuals
 from hearsay.base import Message
+from hearsay.certification.describing import rounded
 from hearsay.deploy.inbox import Listener
 from hearsay.deploy.privatize import Lattice
 from hearsay.deploy.steps import Steps
@@ -134,6 +135,13 @@ def test_deployed_agents_share_the_coin_and_nothing_else():
         for agent in range(5):
             _, carries[agent] = noises[agent].message(step, carries[agent])
             assert float(carries[agent].states.asleep) == (agent not in ends)
+
+
+def test_the_price_of_rounding_knows_the_weights_of_an_awake_edge():
+    """They are 1/2 and 1/2, however small the graph's own are."""
+    graph = hs.graphs.ring(5, weight=0.001)
+    assert rounded(hs.asynchronous_gossip(), problem().task, graph, 0, 1.0).weight == 1.0
+    assert rounded(hs.adp2sgd(), problem().task, graph, 0, 1.0).weight < 0.01
 
 
 def test_audits_find_nothing_beyond_the_certificate():
