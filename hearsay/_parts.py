@@ -46,6 +46,67 @@ class Inbox(NamedTuple):
     own: Any
 
 
+class Pairs(NamedTuple):
+    """What an agent shares with each neighbour and with nobody else: one entry per slot, that is
+    per edge of the agent (graphs/pairs.py).
+
+    Args:
+      key: the pair's key, the same at both ends.
+      sign: 1 at the end with the smaller number, -1 at the other; 0 for a slot without an edge.
+      ends: (slot, 2), the smaller and the larger agent.
+    """
+
+    key: Any
+    sign: Any
+    ends: Any
+
+
+class Public(NamedTuple):
+    """What everybody knows: a key that is the same for all agents, and the agent's own place.
+
+    Args:
+      key: of coins that all agents see alike.
+      edges: (slot,), the numbers of the agent's edges; -1 for a slot without one.
+      count: how many edges the graph has.
+    """
+
+    key: Any
+    edges: Any
+    count: Any
+
+
+class Keys(NamedTuple):
+    """Sources of one agent's randomness: all of a run, or those of one step.
+
+    Kinds that an algorithm does not declare (`Algorithm.keys`) are None.
+
+    Args:
+      own: nobody else has it.
+      pairs: one for each neighbour, which has it too.
+      public: everybody has it.
+    """
+
+    own: Any
+    pairs: Pairs | None = None
+    public: Public | None = None
+
+    @property
+    def given(self) -> Any:
+        """What `Algorithm.draw` is called with: the own key itself where there is no other."""
+        return self.own if self.pairs is None and self.public is None else self
+
+    def at(self, step: Any) -> Keys:
+        """The keys of one step."""
+        pairs, public = self.pairs, self.public
+        if pairs is not None:
+            pairs = pairs._replace(
+                key=jax.vmap(jax.random.fold_in, in_axes=(0, None))(pairs.key, step)
+            )
+        if public is not None:
+            public = public._replace(key=jax.random.fold_in(public.key, step))
+        return Keys(jax.random.fold_in(self.own, step), pairs, public)
+
+
 @cache
 def schedule_fields(kind: type) -> tuple[str, ...]:
     """The fields that are annotated as schedules: what people write there is read as one, and a run

@@ -41,6 +41,7 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay._parts import (
     Inbox,
+    Keys,
     Message,
     Noise,
     Private,
@@ -57,7 +58,8 @@ from hearsay.graphs.channels import channel
 from hearsay.mechanisms import MECHANISMS, Mechanism
 from hearsay.mechanisms.factorized.kinds import Factorization
 from hearsay.mechanisms.factorized.stream import COINS, draw_rounds, stream_key
-from hearsay.privacy.account import Account
+from hearsay.privacy.account import Account, Assumption
+from hearsay.privacy.description import Adjacency, Adversary
 from hearsay.privacy.float64 import Magnitudes
 from hearsay.privacy.recursion import Release
 from hearsay.problems.losses.domains import Domain
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Algorithm",
     "Inbox",
+    "Keys",
     "Magnitudes",
     "Message",
     "Noise",
@@ -107,8 +110,16 @@ class Algorithm(ABC):
     # Fields of draws and messages that are drawn from [0, 1] without looking at the data and may
     # be known to anybody: who is awake, which coordinates are kept, which way to round.
     coins: ClassVar[tuple[str, ...]] = ()
+    # The kinds of key that `draw` needs: "own", and, where it says so, "pairs" (one for each
+    # neighbour) and "public" (one for all).
+    keys: ClassVar[tuple[str, ...]] = ("own",)
     # False: the gradient is taken at a point that the transcript determines.
     gradient_at_state: ClassVar[bool] = True
+    # Whom its budgets protect against, what they protect, and what they rest on beside the facts
+    # of the problem.
+    adversary: ClassVar[Adversary] = Adversary()
+    adjacency: ClassVar[Adjacency] = Adjacency()
+    assumptions: ClassVar[tuple[Assumption, ...]] = ()
     # Why no configuration has a budget, whatever its noise.
     uncertified: ClassVar[str] = ""
     # Why agents do not arrive at the optimum even without noise, if they do not.
@@ -149,10 +160,11 @@ class Algorithm(ABC):
         """The state of an agent that starts at the public model `params`."""
         return State(params)
 
-    def draw(self, key: jax.Array, params: jax.Array) -> Any:
+    def draw(self, key: Any, params: jax.Array) -> Any:
         """The randomness of one step, before its scale is known: for every message field the noise
         in a field of the same name, and whatever coins `finish` needs. It must depend on nothing
-        but the key and the shape and type of `params`.
+        but the key and the shape and type of `params`. Where `keys` declares more than an agent's
+        own, `key` is a `Keys`.
         """
         return self.message(*(self.fresh_noise(key, params, i) for i in range(len(self.channels))))
 
@@ -191,6 +203,21 @@ class Algorithm(ABC):
         laws = (per_agent_rates(getattr(self, name), steps, agents) for name in names)
         return rates_type(type(self))._make(laws)
 
+    def coin(self, draws: Any) -> Any:
+        """The public coin from which channels take the weights of a round (graphs/channels.py),
+        out of anybody's draws: it must come from the public key. None: weights stay as they are.
+        """
+        return None
+
+    def relays(self, graph: Graph) -> np.ndarray:
+        """The phases of a round after its message, (phase, 2): in each, everybody passes on v,
+        which the message was at first, and goes on with first * (v averaged over the channel) -
+        second * (v of the phase before). What `update` sees is the last v, as sent and as heard.
+        Nothing is drawn and no record is used: what is passed on follows from messages that were
+        sent (algorithms/averaging.py).
+        """
+        return np.empty((0, 2))
+
     # Noise that is correlated over rounds.
 
     @property
@@ -198,18 +225,19 @@ class Algorithm(ABC):
         """Its factorization; None where every message's noise is its own."""
         return None
 
-    def draws(self, key: jax.Array, steps: jax.Array, params: jax.Array, constants: Any) -> Any:
+    def draws(self, key: Any, steps: jax.Array, params: jax.Array, constants: Any) -> Any:
         """`draw` for several steps in a row, with a leading axis. Noise that is correlated over
         rounds (`factors`) takes the place of a field's own.
         """
+        keys = key if isinstance(key, Keys) else Keys(key)
         factored = self.factors is not None
-        coins = stream_key(key, COINS) if factored else key
-        found = jax.vmap(lambda step: self.draw(jax.random.fold_in(coins, step), params))(steps)
+        coins = keys._replace(own=stream_key(keys.own, COINS)) if factored else keys
+        found = jax.vmap(lambda step: self.draw(coins.at(step).given, params))(steps)
         if not factored:
             return found
         shape, dtype = params.shape, params.dtype
         noise = {
-            name: draw_rounds(constants, stream_key(key, field), steps, shape, dtype)
+            name: draw_rounds(constants, stream_key(keys.own, field), steps, shape, dtype)
             for field, name in enumerate(self.channels)
             if name not in self.coins
         }

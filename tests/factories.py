@@ -6,11 +6,14 @@ import math
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from hearsay.problems import Ball, Problem
 from hearsay.problems.data.records import Records
 from hearsay.problems.sampling.samplers import Arrivals
+from hearsay.simulation import keys
 
 
 def holding(
@@ -40,6 +43,12 @@ def holding(
         test_labels=labels[0],
         **{"classification": False, **options},
     )
+
+
+def keys_of(algorithm: Any, graph: Any, agent: int, seed: int = 0) -> Any:
+    """What `draw` and `draws` of that agent are called with in a run with that seed."""
+    every = keys.of(algorithm.keys, graph, jnp.asarray([seed]))
+    return jax.tree.map(lambda x: x[0, agent], every).given
 
 
 def uniform(agents: int, held: int, dimension: int = 1) -> tuple[np.ndarray, np.ndarray]:

@@ -31,6 +31,7 @@ from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Window
 from hearsay.simulation import engine, keys
 from hearsay.simulation.optimum import Reference
+from tests.factories import keys_of
 
 # What is measured on the way is not looked at. Chunks of one length, on problems of one shape:
 # tests of an algorithm share a compiled program.
@@ -89,8 +90,15 @@ def with_noise(name: str, level: float, **more) -> Algorithm:
     return hs.REGISTRY[name](**{**noise, **plan, **OPTIONS.get(name, {}), **more})
 
 
+def public_coins(name: str) -> bool:
+    """The weights of its rounds follow from a coin that everybody sees."""
+    return "public" in hs.REGISTRY[name]().keys
+
+
 def test_every_algorithm_with_coins_can_be_made_still():
-    assert set(STILL) == {name for name in ALGORITHMS if hs.REGISTRY[name]().coins}
+    """But for those whose very weights are a public coin."""
+    coins = {name for name in ALGORITHMS if hs.REGISTRY[name]().coins}
+    assert set(STILL) == {name for name in coins if not public_coins(name)}
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -98,7 +106,7 @@ def test_simulator_equals_a_plain_loop_over_agents(name):
     """The slow obvious version: one agent at a time, neighbours' messages summed by hand."""
     problem, graph, steps, seed = small_problem(), hs.graphs.star(4), 8, 3
     algorithm = with_noise(name, 0.2)
-    noise_key = keys.noise_keys(jnp.asarray([seed]), 4)[0]
+    noise_key = [keys_of(algorithm, graph, agent, seed) for agent in range(4)]
     sample_key = keys.sampling_keys(problem.seed, 4)
     weights = graph.weights.toarray()
     # Each function by itself and for one agent; compiled only because thousands of single
@@ -127,7 +135,7 @@ def test_simulator_equals_a_plain_loop_over_agents(name):
     for k in range(steps):
         rates = algorithm.rates(np.array([k]), 4)
         windows = algorithm.sampling.windows(np.array([k]), problem.counts, problem.arrivals)
-        batches, sent = [], []
+        batches, sent, drawn = [], [], []
         for i in range(4):
             rate = type(rates)(*(r[0, i] for r in rates))
             window = Window(
@@ -136,13 +144,18 @@ def test_simulator_equals_a_plain_loop_over_agents(name):
             batch, samplers[i] = form(
                 samplers[i], records[i], jnp.asarray(k), window, keys.at(sample_key[i], k)
             )
-            message, states[i] = send(draw(noise_key[i], jnp.asarray(k)), states[i], batch, rate)
+            drawn.append(draw(noise_key[i], jnp.asarray(k)))
+            message, states[i] = send(drawn[i], states[i], batch, rate)
             batches.append((batch, rate))
             sent.append(message)
-        new = []
+        new, awake = [], np.zeros((4, 4))
+        if public_coins(name):
+            # Star: edge number e joins agents 0 and e + 1.
+            other = 1 + int(3 * float(algorithm.coin(drawn[k % 4])))
+            awake[0, other] = awake[other, 0] = 0.5
         for i in range(4):
             channels = list(algorithm.channels.values())
-            heard = {"average": (np.ones((4, 4)) - np.eye(4)) / 4}
+            heard = {"average": (np.ones((4, 4)) - np.eye(4)) / 4, "waking": awake}
             total = type(sent[i])(
                 *(
                     sum(heard.get(channel, weights)[i, j] * sent[j][f] for j in range(4))
@@ -150,6 +163,7 @@ def test_simulator_equals_a_plain_loop_over_agents(name):
                 )
             )
             rest = {"mixing": 1 - weights[i].sum(), "average": 1 / 4}
+            rest["waking"] = 1 - awake[i].sum()
             own = type(sent[i])(*(rest.get(c, -weights[i].sum()) for c in channels))
             new.append(update(states[i], sent[i], Inbox(total, own), *batches[i]))
         states = new
@@ -197,6 +211,8 @@ def test_noise_free_network_reaches_the_centralized_optimum(name):
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_relabelling_agents_permutes_the_result(name):
+    if public_coins(name):
+        pytest.skip("a public coin names an edge by its number, which follows from the agents'")
     problem, order = small_problem(), np.array([2, 0, 3, 1])
     weights = hs.graphs.star(4).weights.toarray()
     shuffled = replace(
@@ -237,7 +253,8 @@ def test_seeds_side_by_side_equal_seeds_one_by_one(name):
     for index, seed in enumerate((4, 9)):
         alone = hs.simulate(algorithm, problem, graph, steps=8, seeds=[seed], **BARE)
         np.testing.assert_allclose(together.models[index], alone.models[0], atol=1e-12)
-    assert (np.abs(together.models[0] - together.models[1]).max() > 1e-3) == noisy(name)
+    differ = np.abs(together.models[0] - together.models[1]).max() > 1e-3
+    assert differ == (noisy(name) or public_coins(name))
 
 
 @pytest.mark.parametrize("name", [n for n in ALGORITHMS if not noisy(n)])
@@ -329,7 +346,7 @@ def concrete() -> list[type[Algorithm]]:
 def test_concrete_classes_are_final():
     """An abstract class may be shared; theorems and options of a concrete one must not be."""
     kinds = concrete()
-    assert len(kinds) == 13
+    assert len(kinds) == 14
     for kind in kinds:
         assert getattr(kind, "__final__", False), f"{kind.__name__} is not marked @final"
         assert all(inspect.isabstract(base) for base in kind.__bases__), kind.__bases__
@@ -364,7 +381,7 @@ def test_what_is_drawn_and_sent(name):
     """
     algorithm, params = with_noise(name, 0.5), jnp.zeros(64)
     draws = algorithm.draws(
-        jax.random.key(3, impl="threefry2x32"),
+        keys_of(algorithm, hs.graphs.ring(4), agent=1, seed=3),
         jnp.arange(20),
         params,
         algorithm.constants(params.dtype),
@@ -420,7 +437,7 @@ def test_declared_magnitudes_are_those_of_the_update(name):
     draws = jax.tree.map(
         lambda x: x[0],
         algorithm.draws(
-            jax.random.key(0, impl="threefry2x32"),
+            keys_of(algorithm, hs.graphs.ring(4), agent=1),
             jnp.asarray([k]),
             params,
             algorithm.constants(params.dtype),

@@ -30,6 +30,7 @@ from scipy import sparse
 import hearsay as hs
 from hearsay import _validate as require
 from hearsay import graphs, problems
+from hearsay.algorithms.averaging import chebyshev_weights
 from hearsay.certification import accounts, certifying, describing
 from hearsay.config import Config
 from hearsay.mechanisms import convert, lattice, rounding
@@ -288,6 +289,7 @@ RESULTS = {
 }
 PARENTS = {
     "Algorithm",
+    "AveragedGradient",
     "NoisyAverage",
     "NoisyGradient",
     "Factorization",
@@ -341,6 +343,7 @@ CALLS = {
     hs.dola: {},
     hs.federated_independent: {"horizon": 20},
     hs.federated_noiseless: {"horizon": 20},
+    chebyshev_weights: {"modulus": 0.5, "rounds": 3},
     hs.scheme_s1: {"horizon": 20},
     hs.scheme_s2: {"horizon": 20},
     certificates.certify: {**COMMON, "horizon": 8, "delta": 0.1},

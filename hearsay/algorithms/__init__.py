@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hearsay.algorithms import registry
+from hearsay.algorithms.asynchronous_gossip import AsynchronousGossip
 from hearsay.algorithms.baselines.adp2sgd import Adp2sgd
 from hearsay.algorithms.baselines.dsgd import Dsgd
 from hearsay.algorithms.baselines.pdop import Pdop
@@ -26,6 +27,7 @@ REGISTRY: dict[str, Callable[..., Algorithm]] = {
 __all__ = [
     "REGISTRY",
     "Adp2sgd",
+    "AsynchronousGossip",
     "CorrelatedFederated",
     "Dsgd",
     "GradientPerturbation",

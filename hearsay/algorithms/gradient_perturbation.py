@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, final
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay.algorithms.noisy_gradient import NoisyGradient, Pending
+from hearsay.algorithms.averaging import AveragedGradient
+from hearsay.algorithms.noisy_gradient import Pending
 from hearsay.base import Inbox, Magnitudes, Message, Noise
 from hearsay.graphs import Graph
 from hearsay.problems.losses.domains import Domain
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class GradientPerturbation(NoisyGradient):
+class GradientPerturbation(AveragedGradient):
     """Gradient perturbation with growing sample sizes (paper P3, Algorithm 2).
 
     Args:
@@ -48,6 +49,8 @@ class GradientPerturbation(NoisyGradient):
       mechanism: "laplace" or "gaussian".
       sampling: the sampler with its sample size gamma_k.
       average: read out a running average of the models.
+      averaging: how many more exchanges follow each message; they cost no privacy (averaging.py).
+      chebyshev: with weights that bring agents together faster.
 
     Example:
       >>> import hearsay as hs
@@ -83,6 +86,9 @@ class GradientPerturbation(NoisyGradient):
     def theory(self, graph: Graph, problem: Task) -> list[Finding]:
         from hearsay.algorithms.theory.gradient_perturbation import gradient_perturbation
 
+        # The paper's theorems are about one exchange per gradient.
+        if self.averaging:
+            return []
         return gradient_perturbation(self, graph, problem)
 
     def paper_epsilon(

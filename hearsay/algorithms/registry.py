@@ -40,6 +40,10 @@ ENTRIES: dict[str, Entry] = {
         f"{_OWN}.correlated_federated:CorrelatedFederated",
         "online federated learning with noise correlated over time (paper P4)",
     ),
+    "asynchronous-gossip": Entry(
+        f"{_OWN}.asynchronous_gossip:AsynchronousGossip",
+        "one random edge wakes at a time, noise on the gradients",
+    ),
     "dsgd": Entry(
         f"{_BASELINES}.dsgd:Dsgd", "decentralized SGD with noisy models (Pu et al. 2021)"
     ),

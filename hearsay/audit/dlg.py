@@ -35,7 +35,7 @@ from threadpoolctl import threadpool_limits
 
 from hearsay import _validate as require
 from hearsay.audit.matching import scene_of, score, target_of
-from hearsay.audit.overhear import Public, as_numbers, batch_records, overhear
+from hearsay.audit.overhear import Public, as_numbers, batch_records, overhear, unfollowed
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
@@ -151,6 +151,8 @@ def reconstruct(
     _check_effort(restarts, iterations)
     kind = kind_of(problem)
     algorithm.check(graph, problem.task)
+    if rule := unfollowed(algorithm, graph):
+        require.fail("algorithm", rule, algorithm.name)
     known = Public(algorithm, problem.task, graph)
     _check_target(known, agent, step)
     heard = overhear(algorithm, problem, graph, step + 2, seed)

@@ -32,7 +32,7 @@ from hearsay.mechanisms.mechanism import in_units
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Records
 from hearsay.simulation import engine, keys
-from hearsay.simulation.engine import Inputs, Setting
+from hearsay.simulation.engine import Inputs, Round, Setting
 from hearsay.simulation.program import Program, program
 
 SCORES = ("likelihood ratio", "repeated noise")
@@ -115,18 +115,22 @@ def scores(
     """
     algorithm, setting = real.algorithm, setup.setting
     records = jax.tree.map(lambda all_, one: all_.at[agent].set(one), setting.records, held)
-    own = keys.noise_keys(seeds, setup.centre.shape[0])
+    own = keys.seeded(setting.noise_keys, setup.centre.shape[0], seeds)
     points = jnp.broadcast_to(setup.centre, (len(seeds), *setup.centre.shape))
+    phases = len(setting.relays)
+
+    def tap(seen: Round) -> tuple:
+        relayed = tuple(seen.relayed) if phases else None
+        mine = (tuple(seen.sent), tuple(seen.inbox.total), relayed)
+        return engine.pick(mine, agent), seen.draws
+
     _, (said, draws) = engine.trajectory(
         real,
         engine.begin(real, records, points),
         setting._replace(records=records, noise_keys=own),
         setup.inputs,
         block=len(setup.inputs.steps),
-        tap=lambda seen: (
-            engine.pick((tuple(seen.sent), tuple(seen.inbox.total)), agent),
-            seen.draws,
-        ),
+        tap=tap,
     )
 
     def one(transcript: Transcript, draws: Any) -> jax.Array:

@@ -33,11 +33,13 @@ from hearsay.simulation.program import Program
 
 class Transcript(NamedTuple):
     """Per message field, arrays (time, d): what the agent sent, noise included,
-    and the weighted sum of what it heard.
+    and the weighted sum of what it heard; where a round has more phases, in the last of them, with
+    what the agent sent in it.
     """
 
     sent: tuple[jax.Array, ...]
     heard: tuple[jax.Array, ...]
+    relayed: tuple[jax.Array, ...] | None = None
 
 
 class Scene(NamedTuple):
@@ -83,7 +85,9 @@ def silent_draws(algorithm: Algorithm, scene: Scene) -> Any:
     everybody is awake and every coordinate is kept.
     """
     shapes = jax.eval_shape(
-        lambda: algorithm.draws(scene.key, scene.steps, scene.start, scene.constants)
+        lambda: algorithm.draws(
+            keys.stand_in(algorithm.keys, scene.key), scene.steps, scene.start, scene.constants
+        )
     )
     return jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
 
@@ -109,7 +113,8 @@ def follow(
         message, state = algorithm.send(with_noise_draws(algorithm, draw, 0.0), state, batch, rate)
         make = type(message)
         inbox = Inbox(make(*transcript.heard), make(*scene.own))
-        state = algorithm.update(state, make(*transcript.sent), inbox, batch, rate, program.domain)
+        last = transcript.sent if transcript.relayed is None else transcript.relayed
+        state = algorithm.update(state, make(*last), inbox, batch, rate, program.domain)
         return (state, sampler), (
             tuple(message),
             tuple(u - m for u, m in zip(unit, message, strict=True)),

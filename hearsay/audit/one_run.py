@@ -32,7 +32,7 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.audit.bounds import one_run_epsilon
 from hearsay.audit.messages import bare, membership, scene
-from hearsay.audit.overhear import overhear
+from hearsay.audit.overhear import overhear, unfollowed
 from hearsay.base import Algorithm, Inbox
 from hearsay.certification import certify
 from hearsay.graphs import Graph
@@ -96,6 +96,8 @@ def one_run(
     require.fraction("error", error)
     if "params" not in algorithm.channels or not algorithm.law.adds_noise:
         require.fail("algorithm", "one whose messages are models with noise", algorithm.name)
+    if rule := unfollowed(algorithm, graph):
+        require.fail("algorithm", rule, algorithm.name)
     if problem.endless or not problem.classification:
         require.fail(
             "problem",

@@ -63,6 +63,15 @@ def overhear(
     ]
 
 
+def unfollowed(algorithm: Algorithm, graph: Graph) -> str:
+    """Why those who replay overheard messages with the graph's own weights cannot follow this
+    algorithm, if so.
+    """
+    if type(algorithm).coin is not Algorithm.coin:
+        return "one whose weights are the same in every round"
+    return "one with a single exchange per round" if len(algorithm.relays(graph)) else ""
+
+
 def _sent(seen: Round) -> Any:
     return seen.sent
 

@@ -40,7 +40,7 @@ from hearsay.algorithms import QuantizedDsgd
 from hearsay.audit import noise_tests
 from hearsay.audit.noise_tests import KINDS, Test
 from hearsay.audit.standard_form import Field, grid_tests, rounding, standard, ternary_tests
-from hearsay.base import Algorithm
+from hearsay.base import Algorithm, Keys
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
 from hearsay.simulation import engine, keys
@@ -181,7 +181,7 @@ def collect(
     for begin in range(0, runs, chunk):
         seeds = seed * 2**24 + begin + jnp.arange(chunk)
         part = _simulate(
-            keys.noise_keys(seeds, agents),
+            keys.seeded(setting.noise_keys, agents, seeds),
             setting,
             start,
             inputs,
@@ -232,7 +232,7 @@ def _before_noise(
 @partial(jax.jit, static_argnames=("real", "claimed"))
 @engine.full_precision
 def _simulate(
-    own: jax.Array,
+    own: Keys,
     setting: Setting,
     start: jax.Array,
     inputs: Inputs,
@@ -253,15 +253,15 @@ def _simulate(
         known = before(seen.draws, seen.states, engine.pick(rates, seen.step))
         return (tuple(seen.sent), *known, getattr(seen.draws, "rounding", None))
 
-    def run(own: jax.Array) -> Any:
+    def run(own: Keys) -> Any:
         """(round, run, ...) of those runs."""
-        points = jnp.broadcast_to(start, (len(own), *start.shape))
+        points = jnp.broadcast_to(start, (len(own.own), *start.shape))
         carry, block = engine.begin(real, setting.records, points), len(inputs.steps)
         keyed = setting._replace(noise_keys=own)
         return engine.trajectory(real, carry, keyed, inputs, block=block, tap=tap)[1]
 
     if real.loss.unrolled:
-        one = lambda own: jax.tree.map(lambda x: x[:, 0], run(own[None]))  # noqa: E731
+        one = lambda own: engine.pick(run(jax.tree.map(lambda x: x[None], own)), (slice(None), 0))  # noqa: E731
         return jax.lax.map(one, own)
     return jax.tree.map(lambda x: x.swapaxes(0, 1), run(own))
 

@@ -25,6 +25,7 @@ from hearsay.audit.brute_force import allowed
 from hearsay.audit.distinguish import AgentAudit, distinguish
 from hearsay.audit.messages import bare, membership, scene
 from hearsay.audit.one_run import OneRun, one_run
+from hearsay.audit.overhear import unfollowed
 from hearsay.audit.residuals import Residuals, residuals
 from hearsay.audit.search import Found, search, unsearchable
 from hearsay.base import Algorithm
@@ -166,6 +167,8 @@ def unavailable(
         if problem.endless:
             return "neighbouring data sets need a data set, and this is an endless stream"
         if problem.loss.unrolled:
+            if rule := unfollowed(algorithm, graph):
+                return f"the algorithm would have to be {rule}"
             models = "params" in algorithm.channels and algorithm.law.adds_noise
             return (
                 "" if models else "canaries are looked for in messages that are models with noise"

@@ -15,6 +15,7 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.base import Algorithm, noise_rates
 from hearsay.graphs import Graph
+from hearsay.graphs.channels import channel
 from hearsay.privacy import float64
 from hearsay.privacy.account import Account, Assumption, Bound
 from hearsay.privacy.description import UNCHECKED, Description
@@ -75,8 +76,15 @@ def describe(
     """
     account, found = best_account(algorithm, problem, graph, agent, horizon)
     checked = is_checked(algorithm)
-    extra = () if checked else (UNCHECKED,)
-    return Description(account, extra, checked=checked), found
+    extra = (*algorithm.assumptions, *(() if checked else (UNCHECKED,)))
+    description = Description(
+        account,
+        extra,
+        checked=checked,
+        adversary=algorithm.adversary,
+        adjacency=algorithm.adjacency,
+    )
+    return description, found
 
 
 def is_checked(algorithm: Algorithm) -> bool:
@@ -94,6 +102,7 @@ def rounded(algorithm: Algorithm, problem: Task, graph: Graph, agent: int, heard
     """
     agent = _of(graph, agent)
     weight = graph.row_sums[agent] + graph.handed_out[agent] + graph.pushed.sum(axis=1)[agent]
+    weight = max(weight, *(channel(name).weight for name in algorithm.channels.values()))
     return Float64(
         algorithm.magnitudes(agent, graph.agents),
         heard,

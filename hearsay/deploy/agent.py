@@ -103,7 +103,7 @@ class Agent:
             self.member, self.plan, self.number, network.run, limit, rehearsed=rehearsed
         )
         self.plan = self.account.certified(self.plan, self.number)
-        self.steps = Steps(algorithm, task, records, self.number)
+        self.steps = Steps(algorithm, task, records, self.number, graph)
         self._rehearsal = rehearsal
         message, shapes = self.steps.message()
         self._listen = Listener(
@@ -142,7 +142,9 @@ class Agent:
             self._pin()
             log.info("%s", self.account.lifetime)
             if self._rehearsal is None:
-                self.noise: Lattice | Rehearsal = Lattice(self.steps, self.ledger.secrets())
+                self.noise: Lattice | Rehearsal = Lattice(
+                    self.steps, self.ledger.secrets(), f"{self.network.run} {self.network.digest}"
+                )
             else:
                 log.warning(REHEARSAL.format(seed=self._rehearsal))
                 self.noise = Rehearsal(self.steps, self._rehearsal)
@@ -287,7 +289,7 @@ class Agent:
 
     def _update(self, step: int, carry: Carry, sent: Fields, heard: dict[str, Fields]) -> Carry:
         numbered = {self._numbers[name]: fields for name, fields in heard.items()}
-        return self.steps.update(step, carry, *self._listen(sent, numbered))
+        return self.steps.update(step, carry, *self._listen(sent, numbered, self.noise.coin(step)))
 
     def _greet(self, last: int) -> None:
         """With no message left to send there is nothing to ask.

@@ -54,15 +54,23 @@ class Listener:
         """The agents that it listens to, in any field."""
         return sorted({j for row in self.weights.values() for j in row})
 
-    def __call__(self, sent: Fields, heard: Mapping[int, Fields]) -> tuple[Any, Inbox]:
+    def __call__(
+        self, sent: Fields, heard: Mapping[int, Fields], coin: Any = None
+    ) -> tuple[Any, Inbox]:
         """(the agent's own message, its inbox), from messages by the number of their sender.
 
         The inbox's arrays are written over by the next call.
+
+        Args:
+          coin: the round's public coin, where weights follow from one.
         """
         sent = {field: within(values, *self._ranges[field]) for field, values in sent.items()}
         total, own = {}, {}
         for field, name in self._channels.items():
-            row = {j: w for j, w in self.weights[field].items() if j in heard}
+            row = self.weights[field]
+            if coin is not None:
+                row = channel(name).row_at(self._graph, self._agent, coin)
+            row = {j: w for j, w in row.items() if j in heard}
             total[field] = self._total(field, sent[field], row, heard)
             own[field] = self._dtype.type(
                 channel(name).own(self._graph, self._agent, sum(row.values()))

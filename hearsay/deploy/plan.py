@@ -69,6 +69,7 @@ def planned(
     graph = build_graph(config, len(network.members))
     graph = replace(graph, lossy=network.policy == "skip")
     algorithm = build_algorithm(config, task, graph)
+    require_deployable(algorithm, graph)
     if "epsilon" not in config.privacy and "noise" not in config.algorithm:
         raise ValueError(
             "net.toml must say how private the run is: epsilon in [privacy], or noise in"
@@ -88,6 +89,20 @@ def planned(
     certificate = budget.certificate(algorithm, task, graph, steps, delta, rehearsed=rehearsed)
     certificate = replace(certificate, names=tuple(network.names))
     return Plan(algorithm, task, graph, steps, why, certificate, records, rows)
+
+
+def require_deployable(algorithm: Algorithm, graph: Graph) -> None:
+    """Agents as processes have no secrets in common yet, and exchange one message per round."""
+    if "pairs" in algorithm.keys:
+        raise ValueError(
+            f"name in [algorithm] must be an algorithm without keys of pairs, got {algorithm.name}:"
+            " deployed agents cannot agree on secrets yet; simulate it instead"
+        )
+    if phases := len(algorithm.relays(graph)):
+        raise ValueError(
+            f"averaging in [algorithm] must be 0 in a deployed run, got {phases}: deployed agents"
+            " exchange one message per round; simulate it instead"
+        )
 
 
 def require_safe(network: Network, insecure: bool) -> None:

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hearsay.base import Private
+from hearsay.base import Keys, Private
 from hearsay.deploy.steps import Steps
 from hearsay.mechanisms import lattice
 from hearsay.mechanisms.factorized.lattice import FactorizedNoise
@@ -35,20 +35,27 @@ REHEARSAL = (
 
 
 class Lattice:
-    """`secrets`, round by round, bring correlated noise back after a restart, because later rounds
-    take it back; independent noise is never drawn twice.
+    """Exact noise from the operating system's random numbers.
+
+    Args:
+      steps: the agent's rounds.
+      secrets: round by round, bring correlated noise back after a restart, because later rounds
+        take it back; independent noise is never drawn twice.
+      run: words that all agents of the run share, from which its public coins are drawn.
     """
 
     private = True
 
-    def __init__(self, steps: Steps, secrets: dict[int, bytes]) -> None:
+    def __init__(self, steps: Steps, secrets: dict[int, bytes], run: str = "") -> None:
         self._steps, self._key, self._secrets = steps, lattice.Key.fresh(), secrets
         algorithm = steps.algorithm
         # For what is random and not secret (who sleeps, which coordinates travel): two words for
         # jax's generator.
-        self._public = jax.random.wrap_key_data(
-            jnp.asarray(np.frombuffer(os.urandom(8), np.uint32)), impl="threefry2x32"
-        )
+        words = jnp.asarray(np.frombuffer(os.urandom(8), np.uint32))
+        coins = Keys(jax.random.wrap_key_data(words, impl="threefry2x32"))
+        if "public" in algorithm.keys and (place := steps.keys(0).public) is not None:
+            coins = coins._replace(public=place._replace(key=keys.public_key(run)))
+        self._coins = coins.given
         self._streams: dict[str, FactorizedNoise] = {}
         self._certified = {
             r.name: r.scale for r in algorithm.releases(steps.agent, (0.0, 0.0)) if not r.delay
@@ -63,7 +70,11 @@ class Lattice:
                 for name, field in fields._asdict().items()
             }
         )
-        return self._steps.finish(step, noised, carry, self._public)
+        return self._steps.finish(step, noised, carry, self._coins)
+
+    def coin(self, step: int) -> Any:
+        """The public coin of that round, where weights follow from one."""
+        return self._steps.coin(step, self._coins)
 
     def secret(self, step: int) -> bytes:
         """What the ledger must keep with that round's message."""
@@ -138,11 +149,14 @@ class Rehearsal:
 
     def __init__(self, steps: Steps, seed: int) -> None:
         self._steps = steps
-        self._key = keys.noise_keys(jnp.asarray([seed]), steps.task.agents)[0, steps.agent]
+        self._key = steps.keys(seed).given
         self._constants = steps.algorithm.constants(steps.dtype)
 
     def secret(self, step: int) -> bytes:
         return b""
+
+    def coin(self, step: int) -> Any:
+        return self._steps.coin(step, self._key)
 
     def message(self, step: int, carry: Carry) -> tuple[Any, Carry]:
         return self._steps.rehearse(step, carry, self._key, self._constants)

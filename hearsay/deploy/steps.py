@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hearsay.base import Algorithm, Inbox
+from hearsay.base import Algorithm, Inbox, Keys
+from hearsay.graphs import Graph
 from hearsay.problems.data.records import Records
 from hearsay.problems.data.stream import Stream
 from hearsay.problems.sampling.samplers import Window
@@ -40,9 +41,14 @@ class Steps:
     """The rounds of agent number `agent`, one function after the other."""
 
     def __init__(
-        self, algorithm: Algorithm, task: Task, records: Records | Stream, agent: int
+        self,
+        algorithm: Algorithm,
+        task: Task,
+        records: Records | Stream,
+        agent: int,
+        graph: Graph,
     ) -> None:
-        self.algorithm, self.task, self.agent = algorithm, task, agent
+        self.algorithm, self.task, self.agent, self.graph = algorithm, task, agent, graph
         self.dtype, self.program = task.dtype, program(algorithm, task)
         self.records = records.placed(self.dtype)
         self.sampling_key = keys.sampling_keys(task.seed, task.agents)[agent]
@@ -57,7 +63,7 @@ class Steps:
         state = self.start()
         message = jax.eval_shape(
             partial(_rehearse, program=self.program),
-            keys.noise_keys(jnp.asarray([0]), 1)[0, 0],
+            self.keys(0).given,
             state,
             self.records,
             self._now(0),
@@ -65,18 +71,28 @@ class Steps:
         )[0]
         return type(message), {name: value.shape for name, value in message._asdict().items()}
 
+    def keys(self, seed: int) -> Keys:
+        """The agent's keys in a simulation with that seed."""
+        every = keys.of(self.algorithm.keys, self.graph, jnp.asarray([seed]))
+        return engine.pick(every, (0, self.agent))
+
+    def coin(self, step: int, key: Any) -> Any:
+        """The public coin of that step, where weights follow from one."""
+        if type(self.algorithm).coin is Algorithm.coin:
+            return None
+        like = jnp.zeros(self.task.dimension, self.dtype)
+        return np.asarray(_coin(key, step, like, program=self.program))
+
     def prepare(self, step: int, carry: Carry) -> tuple[Any, Carry]:
         """The message of that step before its noise: private."""
         return _prepare(carry, self.records, self._now(step), program=self.program)
 
-    def finish(self, step: int, noised: Any, carry: Carry, key: jax.Array) -> tuple[Any, Carry]:
+    def finish(self, step: int, noised: Any, carry: Carry, key: Any) -> tuple[Any, Carry]:
         if type(self.algorithm).finish is Algorithm.finish:
             return noised, carry
         return _finish(key, noised, carry, self._now(step), program=self.program)
 
-    def rehearse(
-        self, step: int, carry: Carry, key: jax.Array, constants: Any
-    ) -> tuple[Any, Carry]:
+    def rehearse(self, step: int, carry: Carry, key: Any, constants: Any) -> tuple[Any, Carry]:
         """The simulator's message."""
         return _rehearse(key, carry, self.records, self._now(step), constants, program=self.program)
 
@@ -123,8 +139,13 @@ def _prepare(carry: Carry, records: Any, now: Now, *, program: Program) -> tuple
 
 
 @partial(jax.jit, static_argnames="program")
+def _coin(key: Any, step: Any, like: jax.Array, *, program: Program) -> Any:
+    return program.algorithm.coin(program.algorithm.draw(keys.at(key, step), like))
+
+
+@partial(jax.jit, static_argnames="program")
 def _finish(
-    key: jax.Array, noised: Any, carry: Carry, now: Now, *, program: Program
+    key: Any, noised: Any, carry: Carry, now: Now, *, program: Program
 ) -> tuple[Any, Carry]:
     algorithm = program.algorithm
     # Only what `finish` uses of the draws is computed: their noise is not.
@@ -136,7 +157,7 @@ def _finish(
 @partial(jax.jit, static_argnames="program")
 @engine.full_precision
 def _rehearse(
-    key: jax.Array, carry: Carry, records: Any, now: Now, constants: Any, *, program: Program
+    key: Any, carry: Carry, records: Any, now: Now, constants: Any, *, program: Program
 ) -> tuple[Any, Carry]:
     algorithm, like = program.algorithm, program.algorithm.predict(carry.states)
     draws = engine.pick(algorithm.draws(key, jnp.asarray(now.step)[None], like, constants), 0)

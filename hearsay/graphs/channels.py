@@ -2,7 +2,8 @@
 
 A message field names its channel, and the channel is one object for all who ask: the simulator
 takes all agents at once (`mixer`), a deployed agent its own row (`row`, `own`), the contract
-whether a message may be missing (`may_skip`, `needs_all`).
+whether a message may be missing (`may_skip`, `needs_all`). Weights may follow from a public coin
+of the round (`Mixer.at`, `row_at`), which all agents know.
 
 What all agents hear at once is sum_j w_ij message_j, at a cost that follows the edges. Small or
 dense graphs use one matrix product. Large sparse ones gather each agent's neighbours, padded to the
@@ -22,6 +23,7 @@ from scipy import sparse
 
 from hearsay import _validate as require
 from hearsay.graphs import Graph
+from hearsay.graphs.pairs import edges
 
 _DENSE_AGENTS = 128
 
@@ -74,6 +76,37 @@ class Mixer(eqx.Module):
         """values (agents, ...), any trailing shape."""
         return self.others(values.reshape(values.shape[0], -1)).reshape(values.shape)
 
+    def at(self, coin: Any) -> Mixer:
+        """The weights of the round with that public coin: the same in all rounds."""
+        return self
+
+
+class OneEdge(eqx.Module):
+    """Two agents who hear each other with weight 1/2; nobody else hears anything."""
+
+    ends: jax.Array
+
+    def __call__(self, values: jax.Array) -> jax.Array:
+        low, high = self.ends[0], self.ends[1]
+        silent = jnp.zeros_like(values)
+        return silent.at[low].set(0.5 * values[high]).at[high].set(0.5 * values[low])
+
+
+class WakingMixer(eqx.Module):
+    """ends: (edge, 2). own: the weight of an agent's own message while it is awake."""
+
+    ends: jax.Array
+    own: jax.Array
+
+    def at(self, coin: jax.Array) -> Mixer:
+        ends = self.ends[edge_of(coin, len(self.ends))]
+        return Mixer(OneEdge(ends), jnp.ones_like(self.own).at[ends].set(0.5))
+
+
+def edge_of(coin: Any, count: Any) -> Any:
+    """The number of the edge that a coin between 0 and 1 wakes, out of so many."""
+    return jnp.minimum(jnp.asarray(coin * count, jnp.int32), count - 1)
+
 
 class Channel(ABC):
     """The matrix that a message field travels over: who hears whom with which weight, and with
@@ -83,6 +116,8 @@ class Channel(ABC):
     name: ClassVar[str]
     # Why an agent cannot go on without a message that does not come; "" where it can.
     needs_all: ClassVar[str] = ""
+    # The weight of an agent's own and of what it hears, where it is not the graph's.
+    weight: ClassVar[float] = 0.0
 
     @property
     def may_skip(self) -> bool:
@@ -93,13 +128,17 @@ class Channel(ABC):
     def row(self, graph: Graph, agent: int) -> dict[int, float]:
         """The agents that one agent hears, with their weights."""
 
+    def row_at(self, graph: Graph, agent: int, coin: Any) -> dict[int, float]:
+        """Those of a round with that public coin: the same in all rounds, unless overridden."""
+        return self.row(graph, agent)
+
     @abstractmethod
     def own(self, graph: Graph, agent: int, heard: float) -> float:
         """The agent's own weight once it has heard others with so much weight in all."""
 
     @abstractmethod
-    def mixer(self, graph: Graph, dtype: Any) -> Mixer:
-        """All agents at once, when everybody is heard."""
+    def mixer(self, graph: Graph, dtype: Any) -> Any:
+        """All agents at once, when everybody is heard: a Mixer, or what has one for every coin."""
 
 
 class _Edges(Channel):
@@ -202,8 +241,34 @@ class Average(Channel):
         return Mixer(Mean(), jnp.full(graph.agents, 1.0 / graph.agents, dtype))
 
 
+class Waking(Channel):
+    """Over one edge of the graph, which the round's public coin wakes: its two ends average their
+    messages, whatever the graph's weights; nobody else hears anything.
+    """
+
+    name = "waking"
+    weight = 1.0
+
+    def row(self, graph: Graph, agent: int) -> dict[int, float]:
+        ends = edges(graph)
+        mine = ends[(ends == agent).any(axis=1)]
+        return {int(low + high - agent): 0.5 for low, high in mine.tolist()}
+
+    def row_at(self, graph: Graph, agent: int, coin: Any) -> dict[int, float]:
+        ends = edges(graph)
+        low, high = ends[int(edge_of(coin, len(ends)))].tolist()
+        return {low + high - agent: 0.5} if agent in (low, high) else {}
+
+    def own(self, graph: Graph, agent: int, heard: float) -> float:
+        return 1.0 - heard
+
+    def mixer(self, graph: Graph, dtype: Any) -> WakingMixer:
+        return WakingMixer(jnp.asarray(edges(graph)), jnp.full(graph.agents, 0.5, dtype))
+
+
 CHANNELS: dict[str, Channel] = {
-    channel.name: channel for channel in (Coupling(), Mixing(), Pushing(), Pulling(), Average())
+    channel.name: channel
+    for channel in (Coupling(), Mixing(), Pushing(), Pulling(), Average(), Waking())
 }
 
 
@@ -212,7 +277,7 @@ def channel(name: str) -> Channel:
     return CHANNELS[require.one_of("channel", name, CHANNELS)]
 
 
-def mixer(graph: Graph, name: str, dtype: Any) -> Mixer:
+def mixer(graph: Graph, name: str, dtype: Any) -> Any:
     """What all agents hear at once over the channel of that name."""
     return channel(name).mixer(graph, dtype)
 

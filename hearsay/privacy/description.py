@@ -35,24 +35,47 @@ REHEARSED = Assumption(
 _EXACT = 2000
 
 
+# What an adversary may see, and how the other agents may behave, in words. Another proof may need
+# another entry: what is not listed here cannot be certified.
+EVERYTHING = "every message of every agent"
+SEES = (EVERYTHING, "the messages that one other agent hears")
+OTHERS = {
+    "arbitrary": "the other agents may behave arbitrarily",
+    "honest": "the other agents follow the protocol, and may pool what they know",
+    "apart": "the other agents follow the protocol and keep what they know to themselves",
+}
+
+
 @dataclass(frozen=True)
 class Adversary:
-    """Whom a budget protects against.
+    """Whom a budget protects against; the default is the strongest.
+
+    An algorithm whose proof needs more trust declares it (`Algorithm.adversary`).
 
     Args:
-      sees: what of a run is known to it.
-      others: how the other agents behave: "arbitrary", whatever they like.
+      sees: what of a run is known to it, one of `SEES`.
+      others: how the other agents behave, one of `OTHERS`: "arbitrary", "honest" or "apart".
+
+    Example:
+      >>> Adversary(others="honest").trust
+      ('the other agents follow the protocol, and may pool what they know',)
     """
 
-    sees: str = "every message of every agent"
+    sees: str = EVERYTHING
     others: str = "arbitrary"
 
     def __post_init__(self) -> None:
-        require.one_of("sees", self.sees, ["every message of every agent"])
-        require.one_of("others", self.others, ["arbitrary"])
+        require.one_of("sees", self.sees, SEES)
+        require.one_of("others", self.others, OTHERS)
 
     def __str__(self) -> str:
-        return f"sees {self.sees}; the other agents may behave arbitrarily"
+        return f"sees {self.sees}; {OTHERS[self.others]}"
+
+    @property
+    def trust(self) -> tuple[str, ...]:
+        """What a reader must believe that the strongest adversary would not need."""
+        seen = () if self.sees == EVERYTHING else (f"nobody sees more than {self.sees}",)
+        return seen if self.others == "arbitrary" else (*seen, OTHERS[self.others])
 
 
 @dataclass(frozen=True)

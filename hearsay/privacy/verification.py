@@ -40,7 +40,8 @@ class Verdict(NamedTuple):
     Args:
       wrong: what does not hold, one sentence each; empty: every number holds.
       notes: what holds and should be known.
-      trusted: what is taken on trust: assumptions that are declared.
+      trusted: what is taken on trust: assumptions that are declared, and what an adversary weaker
+        than the strongest is taken not to do.
       numbers: how many numbers were computed again.
     """
 
@@ -218,6 +219,7 @@ def _trusted(certificate: Certificate) -> Iterator[str]:
         yield "the coefficients of the algorithm have been through the contract's checks"
     if certificate.deployed:
         yield "noise was drawn on a lattice, from the operating system's random numbers"
+    yield from dict.fromkeys(t for d in certificate.descriptions for t in d.adversary.trust)
     shared = certificate.shared_assumptions()
     for assumption, agents in shared:
         if assumption.kind == "declared":

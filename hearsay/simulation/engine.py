@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from hearsay.base import Algorithm, Inbox
+from hearsay.base import Algorithm, Inbox, Keys
 from hearsay.graphs import Graph
 from hearsay.graphs.channels import mixer
 from hearsay.problems.problem import Problem
@@ -43,9 +43,11 @@ class Setting(NamedTuple):
     # computed one after the other.
     records: Any
     mixers: Any
-    noise_keys: jax.Array
+    noise_keys: Keys
     sampling_keys: jax.Array
     constants: Any = ()
+    # The weights of the phases after a message, (phase, 2); () where there are none.
+    relays: Any = ()
 
 
 class Inputs(NamedTuple):
@@ -60,7 +62,8 @@ class Round(NamedTuple):
     """What a tap sees of one round of one seed, all agents at once.
 
     states: before the round. draws: its randomness. sent: the messages, one per agent.
-    inbox: what everybody heard of them. by_agent(f): runs f(batch, ...) for every agent.
+    inbox: what everybody heard in the last phase. by_agent(f): runs f(batch, ...) for every agent.
+    relayed: what everybody sent in the last phase: the messages, unless they were averaged.
     """
 
     program: Program
@@ -71,6 +74,7 @@ class Round(NamedTuple):
     sent: Any
     inbox: Inbox
     by_agent: Callable[[Callable], Callable]
+    relayed: Any
 
 
 Tap = Callable[[Round], Any]
@@ -124,8 +128,8 @@ def trajectory(
     def draw_block(steps: jax.Array) -> Any:
         """(step, seed, agent, ...) of randomness."""
 
-        def one(key: jax.Array) -> Any:
-            return algorithm.draws(key, steps, params, setting.constants)
+        def one(keys: Keys) -> Any:
+            return algorithm.draws(keys.given, steps, params, setting.constants)
 
         return jax.vmap(jax.vmap(one, out_axes=1), out_axes=1)(setting.noise_keys)
 
@@ -198,18 +202,51 @@ def exchange(
         return lambda *args: run(data, args)
 
     sent, ready = each(send)(draws, states, data, rates)
-    inbox = heard(setting.mixers, sent)
-    after, sampler = each(update)(ready, sent, inbox, data, rates)
+    # Everybody knows the coin of a round: agent 0's is as good as any.
+    coin = algorithm.coin(pick(draws, 0))
+    last, inbox = relay(setting, sent, heard(setting.mixers, sent, coin), coin)
+    after, sampler = each(update)(ready, last, inbox, data, rates)
     seen = None
     if tap is not None:
-        seen = tap(Round(program, step, rates, states, draws, sent, inbox, by_agent))
+        seen = tap(Round(program, step, rates, states, draws, sent, inbox, by_agent, last))
     return after, sampler, seen
 
 
-def heard(mixers: Sequence[Any], sent: Any) -> Inbox:
-    """What everybody hears of what everybody has sent, per message field (agents, ...)."""
+def heard(mixers: Sequence[Any], sent: Any, coin: Any = None) -> Inbox:
+    """What everybody hears of what everybody has sent, per message field (agents, ...).
+
+    Args:
+      coin: the round's public coin, where weights follow from one (graphs/channels.py).
+    """
+    mixers = [mixer.at(coin) for mixer in mixers]
     total = type(sent)(*(mixer.total(value) for mixer, value in zip(mixers, sent, strict=True)))
     return Inbox(total, type(sent)(*(mixer.own for mixer in mixers)))
+
+
+def relay(setting: Setting, sent: Any, inbox: Inbox, coin: Any = None) -> tuple[Any, Inbox]:
+    """(what everybody sent, what everybody heard) in the last phase of a round, which the message
+    itself begins: see `Algorithm.relays`.
+    """
+    if not len(setting.relays):
+        return sent, inbox
+
+    def one(weights: jax.Array, now: Any, before: Any, inbox: Inbox) -> Any:
+        """One agent's next value, of every message field."""
+        return jax.tree.map(
+            lambda v, old, total, own: weights[0] * (total + own * v) - weights[1] * old,
+            now,
+            before,
+            inbox.total,
+            inbox.own,
+        )
+
+    def phase(carry: tuple, weights: jax.Array) -> tuple[tuple, None]:
+        now, before, inbox = carry
+        after = jax.vmap(one, in_axes=(None, 0, 0, 0))(weights, now, before, inbox)
+        return (after, now, heard(setting.mixers, after, coin)), None
+
+    (last, _, inbox), _ = jax.lax.scan(phase, (sent, sent, inbox), setting.relays)
+    return last, inbox
 
 
 class PerAgent(list):
@@ -254,13 +291,14 @@ def surroundings(
     algorithm: Algorithm, problem: Problem, graph: Graph, seeds: Sequence[int]
 ) -> Setting:
     """The arrays of a run with those seeds."""
-    dtype = problem.dtype
+    dtype, relays = problem.dtype, algorithm.relays(graph)
     return Setting(
         placed(problem),
         tuple(mixer(graph, kind, dtype) for kind in algorithm.channels.values()),
-        keys.noise_keys(jnp.asarray(seeds), graph.agents),
+        keys.of(algorithm.keys, graph, jnp.asarray(seeds)),
         keys.sampling_keys(problem.seed, graph.agents),
         algorithm.constants(dtype),
+        jnp.asarray(relays, dtype) if len(relays) else (),
     )
 
 

@@ -36,7 +36,7 @@ from hearsay.problems import (
     Squared,
 )
 from hearsay.problems.sampling.samplers import Records
-from tests.factories import holding, in_ball
+from tests.factories import holding, in_ball, keys_of
 
 STEPS, AGENTS, TRANSCRIPTS = 30, 3, 200
 
@@ -120,6 +120,10 @@ FORMS = {
     "adp2sgd": hs.adp2sgd(activity=0.6, **GENTLE),
     "sdm": hs.sdm_dsgd(keep=0.5, coupling=0.4, **GENTLE),
     "weighted": hs.weighted_erm(weights=(1.0, 3.0, 2.0), coupling=0.7, **GENTLE),
+    "gossip": hs.asynchronous_gossip(**GENTLE),
+    "averaging": hs.gradient_perturbation(
+        coupling=hs.PowerLaw(0.7, -0.4), averaging=3, chebyshev=True, **GENTLE
+    ),
     "tracking": hs.gradient_tracking(
         step=0.3, coupling=0.3, tracking=0.4, noise=hs.PowerLaw(1.0, 0.1), tracker_noise=2.0
     ),
@@ -381,12 +385,13 @@ def test_a_message_carries_the_noise_that_the_certificate_counts(form):
     for k in range(6):
         rate = jax.tree.map(lambda r, k=k: jnp.asarray(r[k, 1]), rates)
         kept = np.where(rng.random(3) < 0.5, 0.1, 0.9)
-        asleep = form == "adp2sgd" and k in asleep_at
+        asleep = form in ("adp2sgd", "gossip") and k in asleep_at
         extra = {
             "adp2sgd": (jnp.asarray(0.9 if asleep else 0.1),),
+            "gossip": (jnp.asarray(0.5), jnp.asarray(float(asleep))),
             "sdm": (jnp.asarray(kept),),
         }.get(form, ())
-        draws = type(algorithm.draw(jax.random.key(0), jnp.zeros(3)))
+        draws = type(algorithm.draw(keys_of(algorithm, GRAPH, agent=1), jnp.zeros(3)))
         loud, quiet = (
             algorithm.send(draws(jnp.full(3, n), *extra), state, None, rate)[0] for n in (1.0, 0.0)
         )

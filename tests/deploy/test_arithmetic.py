@@ -132,7 +132,7 @@ class Desk:
     def __init__(
         self, algorithm: Algorithm, problem: Problem, graph: Graph, limit: float | None = None
     ) -> None:
-        self.steps = Steps(algorithm, problem.task, problem.records.of(0), 0)
+        self.steps = Steps(algorithm, problem.task, problem.records.of(0), 0, graph)
         self.kind, shapes = self.steps.message()
         self.limit = message_bound(algorithm, problem, graph, STEPS) if limit is None else limit
         self.format = Format("run", "config", shapes, np.dtype("<f8"))
@@ -424,7 +424,8 @@ def test_honest_agents_never_reach_the_clip(name: str) -> None:
     """
     algorithm, problem, graph = HONEST[name], usual(), graph_for(HONEST[name])
     steps = [
-        Steps(algorithm, problem.task, problem.records.of(agent), agent) for agent in range(AGENTS)
+        Steps(algorithm, problem.task, problem.records.of(agent), agent, graph)
+        for agent in range(AGENTS)
     ]
     noises, carries = [Lattice(one, {}) for one in steps], [one.start() for one in steps]
     limit, largest = message_bound(algorithm, problem, graph, STEPS), 0.0

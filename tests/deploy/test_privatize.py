@@ -32,6 +32,7 @@ def steps_of(scales: dict[str, float], certified: dict[str, float] = SCALES) -> 
         factors=factorization("toeplitz", ROUNDS),
         law=MECHANISMS["gaussian"],
         channels={"params": "mixing", "tracker": "pushing"},
+        keys=("own",),
         releases=lambda agent, curvature: tuple(
             Release(name, Constant(scale)) for name, scale in certified.items()
         ),

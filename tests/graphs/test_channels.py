@@ -79,20 +79,23 @@ def test_own_weights_and_precision():
     with pytest.raises(
         ValueError,
         match=(
-            "channel must be one of coupling, mixing, pushing, pulling, average, got 'mix'; did you"
-            " mean 'mixing'"
+            "channel must be one of coupling, mixing, pushing, pulling, average, waking, got 'mix';"
+            " did you mean 'mixing'"
         ),
     ):
         mixer(graph, "mix", jnp.float64)
 
 
+@pytest.mark.parametrize("coin", [0.0, 0.3, 0.999])
 @pytest.mark.parametrize("name", CHANNELS)
-def test_an_agents_row_and_own_weight_are_those_of_everybody_at_once(name):
+def test_an_agents_row_and_own_weight_are_those_of_everybody_at_once(name, coin):
+    """Whatever the public coin of the round."""
     graph = graphs.from_networkx(nx.DiGraph([(0, 1), (1, 2), (2, 0), (0, 2), (2, 3), (3, 0)]))
-    whole = mixer(graph, name, jnp.float64)
+    whole = mixer(graph, name, jnp.float64).at(coin)
     matrix = np.asarray(whole.total(jnp.eye(graph.agents)))
     for agent in range(graph.agents):
-        row = channel(name).row(graph, agent)
+        row = channel(name).row_at(graph, agent, coin)
+        assert row.items() <= channel(name).row(graph, agent).items()
         expected = [row.get(j, 0.0) for j in range(graph.agents)]
         np.testing.assert_allclose(matrix[agent], expected, atol=1e-15)
         own = channel(name).own(graph, agent, sum(row.values()))
@@ -100,5 +103,9 @@ def test_an_agents_row_and_own_weight_are_those_of_everybody_at_once(name):
 
 
 def test_which_channels_can_do_without_a_message():
-    assert {name for name, one in CHANNELS.items() if one.may_skip} == {"coupling", "mixing"}
+    assert {name for name, one in CHANNELS.items() if one.may_skip} == {
+        "coupling",
+        "mixing",
+        "waking",
+    }
     assert all(one.may_skip is not bool(one.needs_all) for one in CHANNELS.values())

@@ -18,7 +18,8 @@ from typing import Any, final
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay.algorithms.noisy_gradient import NoisyGradient, Pending
+from hearsay.algorithms.averaging import AveragedGradient
+from hearsay.algorithms.noisy_gradient import Pending
 from hearsay.base import Inbox, Magnitudes, Message, Noise
 from hearsay.graphs import Graph
 from hearsay.problems.losses.domains import Domain
@@ -29,7 +30,7 @@ from hearsay.schedules import Constant, PowerLaw, Product, Schedule, below_one
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class WeightedErm(NoisyGradient):
+class WeightedErm(AveragedGradient):
     """Gradient perturbation with a weight per agent.
 
     Args:
@@ -41,6 +42,8 @@ class WeightedErm(NoisyGradient):
       mechanism: "gaussian" or "laplace".
       sampling: Cyclic() unless given.
       average: read out a running average of the models.
+      averaging: how many more exchanges follow each message; they cost no privacy (averaging.py).
+      chebyshev: with weights that bring agents together faster.
 
     Example:
       >>> import hearsay as hs

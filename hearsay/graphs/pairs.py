@@ -1,0 +1,45 @@
+"""The pairs of agents that an edge joins, whichever way it points: numbered in the order of
+(smaller agent, larger agent), so that everybody who knows the graph counts them alike.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+
+from hearsay.graphs.graph import Graph
+
+
+def edges(graph: Graph) -> np.ndarray:
+    """(edge, 2): the smaller and the larger agent of each pair.
+
+    Args:
+      graph: who hears whom.
+
+    Example:
+      >>> import hearsay as hs
+      >>> edges(hs.graphs.ring(4)).tolist()
+      [[0, 1], [0, 3], [1, 2], [2, 3]]
+    """
+    either = sparse.triu(graph.weights + graph.weights.T, k=1).tocoo()
+    pairs = np.stack([either.row, either.col], axis=1).astype(np.int32)
+    return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+
+
+def slots(graph: Graph) -> np.ndarray:
+    """(agent, slot): the numbers of each agent's edges in increasing order, then -1.
+
+    Args:
+      graph: who hears whom.
+
+    Example:
+      >>> import hearsay as hs
+      >>> slots(hs.graphs.star(4)).tolist()
+      [[0, 1, 2], [0, -1, -1], [1, -1, -1], [2, -1, -1]]
+    """
+    ends = edges(graph)
+    mine = [np.flatnonzero((ends == agent).any(axis=1)) for agent in range(graph.agents)]
+    found = np.full((graph.agents, max(map(len, mine))), -1, np.int32)
+    for agent, numbers in enumerate(mine):
+        found[agent, : len(numbers)] = numbers
+    return found
