@@ -14,6 +14,7 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.base import Algorithm, noise_rates
+from hearsay.certification.stamps import standing
 from hearsay.graphs import Graph
 from hearsay.privacy import float64
 from hearsay.privacy.account import Account, Assumption, Bound
@@ -29,11 +30,6 @@ from hearsay.schedules import Constant
 
 _ENDLESS = Assumption(
     "declared", "the stream never ends: every step brings each agent its new records"
-)
-_DECLARED = Assumption(
-    "declared",
-    "how far a record moves the state and the messages is as the author of the algorithm says:"
-    " nothing has checked it",
 )
 
 
@@ -79,16 +75,9 @@ def describe(
     own number.
     """
     account, found = best_account(algorithm, problem, graph, agent, horizon)
-    checked = is_checked(algorithm)
-    extra = () if checked else (_DECLARED,)
-    return Description(account, extra, checked=checked), found
-
-
-def is_checked(algorithm: Algorithm) -> bool:
-    """The coefficients of this algorithm have been through the contract's checks: those of the
-    library have, in its tests.
-    """
-    return type(algorithm).__module__.partition(".")[0] == "hearsay"
+    known = standing(algorithm)
+    extra = (Assumption("declared", known.declared),) if known.declared else ()
+    return Description(account, extra, checked=known.checked), found
 
 
 def rounded(algorithm: Algorithm, problem: Task, graph: Graph, agent: int, heard: float) -> Float64:
