@@ -20,7 +20,7 @@ import jax
 from hearsay import _validate as require
 from hearsay.algorithms import outside
 from hearsay.audit import contract, worst_cases
-from hearsay.audit.contract import Broken, NotDone, Subject
+from hearsay.audit.contract import Broken, NotDone
 from hearsay.base import Algorithm
 from hearsay.certification import stamps
 
@@ -189,7 +189,7 @@ def _check(name: str, algorithm: Algorithm, thorough: bool) -> Check:
     shows, look = _CHECKS[name]
     look = partial(look, thorough=thorough) if name in _SIZED else look
     try:
-        return Check(name, shows, True, look(_subject(algorithm)))
+        return Check(name, shows, True, look(contract.subject(algorithm)))
     except NotDone as error:
         return Check(name, shows, None, f"not done: {error}")
     except Broken as error:
@@ -197,10 +197,6 @@ def _check(name: str, algorithm: Algorithm, thorough: bool) -> Check:
     # Whatever the algorithm's own code raises is a finding about it.
     except Exception as error:
         return Check(name, shows, False, f"it fails with {type(error).__name__}: {error}")
-
-
-def _subject(algorithm: Algorithm) -> Subject:
-    return contract.subject(algorithm)
 
 
 @contextmanager

@@ -19,8 +19,7 @@ import numpy as np
 from hearsay import problems
 from hearsay._parts import schedule_fields
 from hearsay.base import Algorithm, Inbox, Private, noise_fields
-from hearsay.graphs import Graph
-from hearsay.graphs.builders import ring, star
+from hearsay.graphs import Graph, from_weights, ring, star
 from hearsay.graphs.channels import channel
 from hearsay.problems.losses.domains import Ball
 from hearsay.problems.problem import Problem
@@ -234,8 +233,6 @@ def relabelled(one: Subject) -> str:
         counts=problem.counts[order],
     )  # fmt: skip
     weights = one.graph.weights.toarray()
-    from hearsay.graphs.builders import from_weights
-
     options: dict[str, Any] = {"steps": STEPS, "every": STEPS, "delta": 1e-5, "reference": False}
     two = [
         simulate(silent, data, from_weights(w), regret=False, **options).models[0]

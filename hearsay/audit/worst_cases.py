@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,12 +21,20 @@ import numpy as np
 
 from hearsay.audit.brute_force import allowed, random_transcripts
 from hearsay.audit.contract import Broken, NotDone, Subject
-from hearsay.audit.messages import Scene, Transcript, bare, follow, scene, silent_draws
+from hearsay.audit.messages import (
+    Scene,
+    Transcript,
+    bare,
+    follow,
+    scene,
+    silent_draws,
+    whitener,
+)
 from hearsay.audit.pairs import candidates
 from hearsay.audit.residuals import residuals
-from hearsay.audit.search import search
+from hearsay.audit.search import over, search
 from hearsay.base import Algorithm, noise_fields
-from hearsay.certification import calibrate, certify
+from hearsay.certification import calibrate, certify, spent_after
 from hearsay.graphs import Graph, complete, ring, star
 from hearsay.problems import Ball, Logistic, Problem, Squared
 from hearsay.problems.data.records import Records as Held
@@ -52,7 +60,13 @@ _TRANSCRIPTS = 50
 
 
 class Case(NamedTuple):
-    """A small world, in words and as it is. samplers: the first that the algorithm takes."""
+    """A small world, in words and as it is.
+
+    Args:
+      samplers: the first that the algorithm takes.
+      pace: its steps are multiplied by it. With small steps two states keep the distance that the
+        leak leaves them, whatever the curvature: a wrong leak shows.
+    """
 
     words: str
     loss: LinearLoss
@@ -60,6 +74,7 @@ class Case(NamedTuple):
     radius: float
     graph: Graph
     samplers: tuple[Sampling, ...]
+    pace: float = 1.0
 
 
 _CLIPPED = Squared(1.0, 0.1, label_bound=1.0, clip=1.0)
@@ -71,8 +86,9 @@ _EVERY = (Subset(_HELD), Subset(2))
 def cases(thorough: bool = True) -> list[Case]:
     """The worlds; not thorough: the first alone."""
     found = [
-        Case("1 number, clipped, records used once, ring", _CLIPPED, 1, 50.0,
-             ring(3, weight=0.3), _ONCE),
+        Case("1 number, clipped, records used once, small steps, ring", _CLIPPED, 1, 50.0,
+             ring(3, weight=0.3), _ONCE, 0.05),
+        Case("1 number, clipped, records used once, star", _CLIPPED, 1, 50.0, star(4), _ONCE),
         Case("1 number, clipped, records in turn, complete graph", _CLIPPED, 1, 50.0,
              complete(4, weight=0.2), _TURNS),
         Case("1 number, clipped, full history, ring", _CLIPPED, 1, 50.0,
@@ -90,19 +106,21 @@ def brute_force(one: Subject, thorough: bool = True) -> str:
     worst, tried = _Worst(), 0
     for case, algorithm, problem in _worlds(one.algorithm, thorough):
         limit = allowed(algorithm, problem, case.graph, _AGENT, _STEPS)
+        budget = spent_after(algorithm, problem.task, case.graph, [_STEPS])[0, _AGENT]
         pairs = candidates(algorithm, problem, case.graph, _AGENT, _STEPS)
         both = jax.tree.map(
             lambda *parts: jnp.stack(parts), *[jax.tree.map(_pair, p[0], p[1]) for p in pairs]
         )
-        found = _replayed(
+        each, total = _replayed(
             both,
             _transcripts(algorithm, case),
             scene(algorithm, problem, case.graph, _AGENT, _STEPS),
-            jnp.asarray(limit),
+            (jnp.asarray(limit), jnp.asarray(budget), jnp.asarray(whitener(algorithm, _STEPS))),
             program=program(algorithm, problem),
         )
         tried += len(pairs) * _TRANSCRIPTS
-        worst.take(case, np.asarray(found).max(axis=(0, 1)), list(algorithm.channels))
+        worst.take(case, np.asarray(each).max(axis=(0, 1)), list(algorithm.channels))
+        worst.whole(case, float(np.max(total)))
     return worst.verdict(f"{tried:,} pairs of runs")
 
 
@@ -143,7 +161,7 @@ def noise(one: Subject, thorough: bool = True) -> str:
     if not found.holds:
         first = found.failed[0]
         raise Broken(
-            f"the noise of {first.where} is not what the certificate counts: {first.detail or ''}"
+            f"the noise of {first.where} is not what the certificate counts: {first.effect}"
             f" ({first.kind}, p = {found.adjusted(first):.1g} among {len(found.tests)} tests)"
         )
     return f"{found.numbers:,} numbers, {len(found.tests)} tests, {found.law}"
@@ -225,7 +243,9 @@ def _worlds(algorithm: Algorithm, thorough: bool) -> Iterator[tuple[Case, Algori
         problem = _problem(case)
         for sampling in case.samplers:
             try:
-                found = replace(algorithm, sampling=sampling)
+                found = replace(
+                    algorithm, sampling=sampling, step=algorithm.step.scaled(case.pace)
+                )
                 found.check(case.graph, problem.task)
                 certify(found, problem, case.graph, _STEPS, delta=_DELTA)
             except ValueError as error:
@@ -282,21 +302,22 @@ def _transcripts(algorithm: Algorithm, case: Case) -> Transcript:
 
 @partial(jax.jit, static_argnames="program")
 def _replayed(
-    pairs: Records, transcripts: Transcript, scene: Scene, limit: Any, *, program: Program
-) -> jax.Array:
-    """(pair, transcript, field, time): gaps in units of noise over what is allowed."""
-    draws = silent_draws(program.algorithm, scene)
+    pairs: Records, transcripts: Transcript, scene: Scene, limits: tuple, *, program: Program
+) -> tuple[jax.Array, jax.Array]:
+    """Gaps in units of noise over what is allowed, (pair, transcript, field, time), and the same
+    for the whole budget, (pair, transcript).
+    """
+    draws, law = silent_draws(program.algorithm, scene), program.algorithm.law
+    each, budget, white = limits
 
-    def ratio(pair: Records, transcript: Transcript) -> jax.Array:
+    def ratio(pair: Records, transcript: Transcript) -> tuple[jax.Array, jax.Array]:
         values, scales = jax.vmap(lambda r: follow(program, scene, r, transcript, draws))(pair)
-        found = []
+        found, total = [], jnp.zeros(())
         for field, (v, s) in enumerate(zip(values, scales, strict=True)):
-            gap = (v[0] - v[1]).reshape(_STEPS, -1)
-            still = jnp.abs(gap) < 1e-12
-            unit = jnp.broadcast_to(s[0].reshape(_STEPS, -1), gap.shape)
-            moved = jnp.where(still, 0.0, gap / jnp.where(still, 1.0, unit))
+            moved = over(v[0] - v[1], s[0]).reshape(_STEPS, -1)
             l2 = jnp.sqrt(jnp.sum(moved**2, axis=1))
-            found.append(jnp.where(l2 == 0, 0.0, l2 / limit[field]))
-        return jnp.stack(found)
+            found.append(jnp.where(l2 == 0, 0.0, l2 / each[field]))
+            total += law.energy(moved, white)
+        return jnp.stack(found), total / budget
 
     return jax.vmap(lambda pair: jax.vmap(lambda t: ratio(pair, t))(transcripts))(pairs)

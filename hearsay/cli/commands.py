@@ -160,6 +160,37 @@ def verify(
 
 
 @app.command()
+def algorithms() -> None:
+    """List every algorithm that can be used, those of installed packages too (none is imported)."""
+    from hearsay.cli.algorithms import listed
+
+    print("\n".join(listed()))
+
+
+@app.command()
+def check_algorithm(
+    name: Annotated[str, typer.Argument(help=f"{NAMES}.")],
+    settings: Annotated[
+        list[str] | None, Flag("--set", help="An option of it, as option=value; repeatable.")
+    ] = None,
+    quick: Annotated[
+        bool, Flag("--quick", help="One small problem instead of five; nothing is noted.")
+    ] = False,
+) -> None:
+    """Hold an algorithm against the contract, and its certificate against adversaries.
+
+    A pass is noted for this very source, and certificates of the algorithm say so. It can refute a
+    certificate, never prove it. Exit code 4: a check fails.
+    """
+    from hearsay.cli.algorithms import checked
+
+    text, passed = checked(name, settings or (), not quick)
+    print(text)
+    if not passed:
+        raise typer.Exit(4)
+
+
+@app.command()
 @configurable("steps", "seeds")
 def plan(
     config: Any,
