@@ -78,24 +78,24 @@ class Config:
         """This configuration with the given keys replaced;
         keys set to None are left as they are.
         """
-        return replace(
-            self,
-            **{
-                name: {
-                    **getattr(self, name),
-                    **{k: v for k, v in tables.get(name, {}).items() if v is not None},
-                }
-                for name in TABLES
-            },
-        )
+        found: dict[str, Any] = {
+            name: {
+                **getattr(self, name),
+                **{k: v for k, v in tables.get(name, {}).items() if v is not None},
+            }
+            for name in TABLES
+        }
+        return replace(self, **found)
 
     def allowing(self, *places: str | None) -> Config:
         """This configuration, which may import those places too."""
-        return replace(self, allowed=(*self.allowed, *filter(outside.is_place, places)))
+        typed = (place for place in places if place and outside.is_place(place))
+        return replace(self, allowed=(*self.allowed, *typed))
 
     def without(self, table: str, key: str) -> Config:
         kept = {k: v for k, v in getattr(self, table).items() if k != key}
-        return replace(self, **{table: kept})
+        changed: dict[str, Any] = {table: kept}
+        return replace(self, **changed)
 
     @property
     def seeds(self) -> int | list[int]:

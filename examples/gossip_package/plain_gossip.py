@@ -1,4 +1,4 @@
-"""Plain gossip with noisy messages: every agent moves towards what it hears, then down its gradient.
+"""Plain gossip with noisy messages: agents move towards what they hear and down their gradients.
 
     x_i(k+1) = Proj[ x_i(k) + gamma_k sum_j w_ij (y_j(k) - x_i(k)) - alpha_k g_i(k) ],
     y_j(k) = x_j(k) + noise of scale b_k

@@ -37,7 +37,7 @@ _PLACE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 def installed() -> dict[str, list[EntryPoint]]:
     """The algorithms of installed packages by name; nothing is imported."""
     found: dict[str, list[EntryPoint]] = {}
-    for entry in entry_points(group=GROUP):
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.value):
         # A package can be found twice on the path: the same place is the same algorithm.
         known = found.setdefault(entry.name, [])
         if all(entry.value != other.value for other in known):
@@ -134,15 +134,15 @@ def _imported(where: str, place: str, shown: str) -> Callable[..., Any]:
         module = import_module(path)
     # An installed package may fail in any way: it is named, and other names still work.
     except (Exception, SystemExit) as error:
-        missing = isinstance(error, ModuleNotFoundError) and error.name is not None
-        if missing and (path == error.name or path.startswith(f"{error.name}.")):  # type: ignore[attr-defined]
+        rule = f"{where} must name a module that can be imported, got {shown}"
+        absent = getattr(error, "name", None) if isinstance(error, ModuleNotFoundError) else None
+        if absent and (path == absent or path.startswith(f"{absent}.")):
             raise ValueError(
-                f"{where} must name a module that can be imported, got {shown}: there is no module"
-                f" {error.name!r} (is its package installed, or its folder on PYTHONPATH?)"  # type: ignore[attr-defined]
+                f"{rule}: there is no module {absent!r} (is its package installed, or its folder on"
+                " PYTHONPATH?)"
             ) from error
         raise ValueError(
-            f"{where} must name a module that can be imported, got {shown}: importing {path} fails"
-            f" with {type(error).__name__}: {error}"
+            f"{rule}: importing {path} fails with {type(error).__name__}: {error}"
         ) from error
     found = getattr(module, attribute, None)
     if found is None:

@@ -1,9 +1,9 @@
 """`hearsay.check_algorithm`: an algorithm from outside, through what hearsay's own go through.
 
-The contract (contract.py) and the worst case (worst_cases.py), on a few small problems. It can
-refute a certificate, never prove it: a ratio above 1 is a counterexample, with its numbers; none
-found means that this search found none. The report says both, and a pass is noted for this very
-source (certification/stamps.py), so that certificates of the algorithm say so.
+The contract (contract.py, plain_loop.py) and the worst case (worst_cases.py), on a few small
+problems. It can refute a certificate, never prove it: a ratio above 1 is a counterexample, with its
+numbers; none found means that this search found none. The report says both, and a pass is noted for
+this very source (certification/stamps.py), so that certificates of the algorithm say so.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import jax
 
 from hearsay import _validate as require
 from hearsay.algorithms import outside
-from hearsay.audit import contract, worst_cases
+from hearsay.audit import contract, plain_loop, worst_cases
 from hearsay.audit.contract import Broken, NotDone
 from hearsay.base import Algorithm
 from hearsay.certification import stamps
@@ -110,8 +110,8 @@ _CHECKS: dict[str, tuple[str, Callable[..., str]]] = {
         "noise is drawn without looking, used once and kept nowhere", contract.noise_path),
     "pure": ("the same arguments give the same result", contract.pure),
     "affine leak": ("what is not heard is covered by the two ends", contract.affine),
-    "plain loop": ("the simulator gives what one agent at a time gives", contract.plain_loop),
-    "relabelling": ("agents do not depend on their numbers", contract.relabelled),
+    "plain loop": ("the simulator gives what one agent at a time gives", plain_loop.plain_loop),
+    "relabelling": ("agents do not depend on their numbers", plain_loop.relabelled),
     "magnitudes": ("the rounding of a deployed update is covered", contract.magnitudes),
     "noise": ("the noise has the law, scale and independence that the certificate counts",
               worst_cases.noise),

@@ -113,7 +113,9 @@ def _facts(algorithm: Algorithm) -> dict[str, Any] | None:
 def _options(algorithm: Algorithm) -> dict[str, str]:
     """The options on which an update may turn."""
     left = {*_ANY, *schedule_fields(type(algorithm))}
-    return {f.name: repr(getattr(algorithm, f.name)) for f in fields(algorithm) if f.name not in left}
+    return {
+        f.name: repr(getattr(algorithm, f.name)) for f in fields(algorithm) if f.name not in left
+    }
 
 
 def _sources(kind: type) -> list[str] | None:
