@@ -5,12 +5,13 @@ underscores: hearsay.ldp_online(...), hearsay.dola(...).
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hearsay import graphs, problems
 from hearsay._version import VERSION as __version__
 from hearsay.algorithms import REGISTRY
 from hearsay.algorithms.gradient_tracking import scheme_s1, scheme_s2
+from hearsay.algorithms.outside import algorithm
 from hearsay.algorithms.registry import VERBS
 from hearsay.base import Algorithm
 from hearsay.certification import calibrate, certify, planned
@@ -23,8 +24,19 @@ from hearsay.simulation.simulating import simulate
 globals().update({VERBS[name]: build for name, build in REGISTRY.items()})
 
 if TYPE_CHECKING:
+    from hearsay.audit.checking import check_algorithm
 
     def __getattr__(name: str) -> Callable[..., Algorithm]: ...
+
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Auditing is imported when it is asked for."""
+        if name != "check_algorithm":
+            raise AttributeError(f"module 'hearsay' has no attribute {name!r}")
+        from hearsay.audit.checking import check_algorithm
+
+        return check_algorithm
 
 
 __all__ = [
@@ -41,8 +53,10 @@ __all__ = [
     "SampleSize",
     "Subset",
     "__version__",
+    "algorithm",
     "calibrate",
     "certify",
+    "check_algorithm",
     "graphs",
     "planned",
     "problems",

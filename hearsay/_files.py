@@ -29,6 +29,13 @@ _mine: dict[str, tuple[tuple[int, int], int]] = {}
 _guard = threading.Lock()
 
 
+def cache_folder() -> Path:
+    """Where what can be made again is kept: HEARSAY_CACHE, or hearsay in the XDG cache folder."""
+    own = os.environ.get("HEARSAY_CACHE")
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(own) if own else Path(base) / "hearsay"
+
+
 def write_atomically(path: Path, content: bytes, previous: Path | None = None) -> None:
     """Write beside the target, flush to disk, then rename: a crash or a full disk leaves the old
     file or the new one, never half of one.

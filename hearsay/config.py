@@ -4,13 +4,17 @@
                  arguments of that function in problems/problem.py
     [graph]      kind = "ring", ..., and the arguments of that builder in graphs/; kind = "edges"
                  with edges = [[0, 1, 0.3], ...] for any other
-    [algorithm]  name = "ldp-online", ..., and the fields of that algorithm;
-                 sampling = "fresh", ..., with sample_size = "(k+1)^1.1" where it takes one
+    [algorithm]  name = "ldp-online", ..., or that of an installed package, and the fields of that
+                 algorithm; sampling = "fresh", ..., with sample_size = "(k+1)^1.1" where it takes
+                 one
     [privacy]    epsilon (calibrate the noise to it), delta, budget (stop before it is exceeded)
     [run]        steps, seeds, every, precision, device
 
 The known keys of a table are read off the function that it feeds, so a new algorithm or builder
 needs no change here. An unknown key is an error that names the nearest known one.
+
+A name like "package.module:Class" makes Python import that module. A file may have come from
+anywhere, so such a name counts only where it was also typed: `Config.allowed`.
 """
 
 from __future__ import annotations
@@ -18,12 +22,12 @@ from __future__ import annotations
 import inspect
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from hearsay import _validate as require
-from hearsay.algorithms import REGISTRY
+from hearsay.algorithms import outside
 from hearsay.base import Algorithm
 from hearsay.certification import calibrate
 from hearsay.graphs import BUILDERS, Graph, edges
@@ -34,15 +38,26 @@ from hearsay.schedules import Schedule
 
 RUN_KEYS = ("steps", "seeds", "every", "precision", "device")
 PRIVACY_KEYS = ("epsilon", "delta", "budget")
+TABLES = ("problem", "graph", "algorithm", "privacy", "run")
+USUAL = "ldp-online"
 
 
 @dataclass(frozen=True)
 class Config:
+    """The five tables.
+
+    Args:
+      problem, graph, algorithm, privacy, run: as above.
+      allowed: the places ("package.module:Class") that [algorithm] may import: what somebody typed,
+        never what a file says.
+    """
+
     problem: Mapping[str, Any] = field(default_factory=dict)
     graph: Mapping[str, Any] = field(default_factory=dict)
     algorithm: Mapping[str, Any] = field(default_factory=dict)
     privacy: Mapping[str, Any] = field(default_factory=dict)
     run: Mapping[str, Any] = field(default_factory=dict)
+    allowed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for key in self.run:
@@ -63,19 +78,24 @@ class Config:
         """This configuration with the given keys replaced;
         keys set to None are left as they are.
         """
-        return Config(
-            **{
-                f.name: {
-                    **getattr(self, f.name),
-                    **{k: v for k, v in tables.get(f.name, {}).items() if v is not None},
-                }
-                for f in fields(self)
+        found: dict[str, Any] = {
+            name: {
+                **getattr(self, name),
+                **{k: v for k, v in tables.get(name, {}).items() if v is not None},
             }
-        )
+            for name in TABLES
+        }
+        return replace(self, **found)
+
+    def allowing(self, *places: str | None) -> Config:
+        """This configuration, which may import those places too."""
+        typed = (place for place in places if place and outside.is_place(place))
+        return replace(self, allowed=(*self.allowed, *typed))
 
     def without(self, table: str, key: str) -> Config:
         kept = {k: v for k, v in getattr(self, table).items() if k != key}
-        return replace(self, **{table: kept})
+        changed: dict[str, Any] = {table: kept}
+        return replace(self, **changed)
 
     @property
     def seeds(self) -> int | list[int]:
@@ -135,9 +155,8 @@ def load(path: str | Path) -> Config:
         tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid TOML: {error}") from error
-    known = [f.name for f in fields(Config)]
     for name, table in tables.items():
-        require.one_of(f"table in {path}", name, known)
+        require.one_of(f"table in {path}", name, TABLES)
         if not isinstance(table, dict):
             require.fail(f"{name} in {path}", "a table of keys", table)
     return Config(**tables)
@@ -189,24 +208,37 @@ def build_graph(config: Config, agents: int) -> Graph:
 
 def build_algorithm(config: Config, problem: Task, graph: Graph) -> Algorithm:
     """As the table has it; its noise is not calibrated yet."""
-    algorithm = named_algorithm(dict(config.algorithm), config.steps)
+    algorithm = named_algorithm(dict(config.algorithm), config.steps, config.allowed)
     if problem.endless and "sampling" not in config.algorithm and algorithm.sampling.needs_data_set:
         algorithm = replace(algorithm, sampling=Fresh(getattr(algorithm.sampling, "size", None)))
     algorithm.check(graph, problem.task)
     return algorithm
 
 
-def named_algorithm(keys: dict[str, Any], steps: int) -> Algorithm:
-    name = require.one_of("name in [algorithm]", keys.pop("name", "ldp-online"), REGISTRY)
+def algorithm_builder(name: str, allowed: Sequence[str] = ()) -> Callable[..., Algorithm]:
+    """The class or function that [algorithm] names; at a place only where that was typed."""
+    where = "name in [algorithm]"
+    if outside.is_place(name) and name not in allowed:
+        raise ValueError(
+            f"{where} must not make Python import a module by itself, got {name!r} in a file: if"
+            f" you trust that module, name it yourself (hearsay run {name} --config FILE; for"
+            f" agents --allow {name}; in a program config.allowing({name!r}))"
+        )
+    return outside.builder(name, where)
+
+
+def named_algorithm(keys: dict[str, Any], steps: int, allowed: Sequence[str] = ()) -> Algorithm:
+    name = keys.pop("name", USUAL)
+    build = algorithm_builder(name, allowed)
     # Noise that is planned for a number of rounds: those of the run.
-    if "horizon" in inspect.signature(REGISTRY[name]).parameters:
+    if "horizon" in inspect.signature(build).parameters:
         keys.setdefault("horizon", steps)
     if "sampling" in keys or "sample_size" in keys:
-        default: Sampling = _call("[algorithm]", REGISTRY[name], {}).sampling
+        default: Sampling = _call("[algorithm]", build, {}).sampling
         keys["sampling"] = _sampling(
             default, keys.pop("sampling", None), keys.pop("sample_size", None)
         )
-    return _call("[algorithm]", REGISTRY[name], keys)
+    return outside.settled("name in [algorithm]", name, _call("[algorithm]", build, keys))
 
 
 def _sampling(default: Sampling, kind: Any, size: Any) -> Sampling:
@@ -242,11 +274,11 @@ def dump(config: Config) -> str:
     import tomlkit
 
     found = tomlkit.document()
-    for table in fields(config):
+    for table in TABLES:
         written = tomlkit.table()
-        for key, value in getattr(config, table.name).items():
+        for key, value in getattr(config, table).items():
             written.append(key, toml_item(value))
-        found.append(table.name, written)
+        found.append(table, written)
     return found.as_string()
 
 

@@ -75,9 +75,10 @@ class Plan:
         """The configuration that runs this plan, from the one that described
         its problem and graph.
         """
-        tables = replace(described, algorithm=as_table(self.algorithm)).without(
-            "privacy", "epsilon"
-        )
+        # An algorithm from outside may be known here by its place only.
+        named = {"name": described.algorithm.get("name", self.algorithm.name)}
+        table = {**as_table(self.algorithm), **named}
+        tables = replace(described, algorithm=table).without("privacy", "epsilon")
         steps = require.optional(require.count)("steps", steps)
         length = int(self.horizon) if math.isfinite(self.horizon) else (steps or described.steps)
         return tables.merged({"run": {"steps": length}})

@@ -303,8 +303,7 @@ def _measure(
         both
     )
     moved = [
-        _over(v[0] - v[1], s[0]).reshape(v.shape[1], -1)
-        for v, s in zip(values, scales, strict=True)
+        over(v[0] - v[1], s[0]).reshape(v.shape[1], -1) for v, s in zip(values, scales, strict=True)
     ]
     l2 = jnp.stack([jnp.sqrt(jnp.sum(m**2, axis=1)) for m in moved])
     total = sum(program.algorithm.law.energy(m, limits.white) for m in moved)
@@ -373,7 +372,7 @@ def _climb(
     return jax.lax.map(lambda start: climb(*start), (flat, rows, targets), batch_size=together)
 
 
-def _over(gap: jax.Array, scale: jax.Array) -> jax.Array:
+def over(gap: jax.Array, scale: jax.Array) -> jax.Array:
     """gap / scale, 0 where nothing moved: a message without noise may say what does
     not depend on the data.
     """

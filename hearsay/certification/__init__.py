@@ -1,6 +1,7 @@
 """The one way from (algorithm, problem, graph) to what a run costs.
 
     describing.py   what a certificate needs, as data: accounts and descriptions
+    stamps.py       which algorithms from outside have passed hearsay.check_algorithm
     certifying.py   certificates, ideal and deployed; noise for a budget
     spending.py     what is used up message by message, and how many messages fit a budget
 

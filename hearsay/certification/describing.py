@@ -14,11 +14,12 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.base import Algorithm, noise_rates
+from hearsay.certification.stamps import standing
 from hearsay.graphs import Graph
 from hearsay.graphs.channels import channel
 from hearsay.privacy import float64
 from hearsay.privacy.account import Account, Assumption, Bound
-from hearsay.privacy.description import UNCHECKED, Description
+from hearsay.privacy.description import Description
 from hearsay.privacy.float64 import Float64
 from hearsay.privacy.participation import History as FromFirstUse
 from hearsay.privacy.participation import Participation
@@ -75,23 +76,16 @@ def describe(
     own number.
     """
     account, found = best_account(algorithm, problem, graph, agent, horizon)
-    checked = is_checked(algorithm)
-    extra = (*algorithm.assumptions, *(() if checked else (UNCHECKED,)))
+    known = standing(algorithm)
+    said = (Assumption("declared", known.declared),) if known.declared else ()
     description = Description(
         account,
-        extra,
-        checked=checked,
+        (*algorithm.assumptions, *said),
+        checked=known.checked,
         adversary=algorithm.adversary,
         adjacency=algorithm.adjacency,
     )
     return description, found
-
-
-def is_checked(algorithm: Algorithm) -> bool:
-    """The coefficients of this algorithm have been through the contract's checks: those of the
-    library have, in its tests.
-    """
-    return type(algorithm).__module__.partition(".")[0] == "hearsay"
 
 
 def rounded(algorithm: Algorithm, problem: Task, graph: Graph, agent: int, heard: float) -> Float64:

@@ -89,14 +89,18 @@ def run(
 
         if out is None or not (out / "config.toml").exists():
             raise ValueError(f"--resume needs --out with the folder of a run, got {out}")
-        if any((config.problem, config.graph, config.algorithm, config.privacy, config.run)):
+        typed, kept = config.algorithm.get("name"), load(out / "config.toml")
+        same = typed == kept.algorithm.get("name") and len(config.algorithm) == 1
+        others = (config.problem, config.graph, config.privacy, config.run)
+        if any(others) or (config.algorithm and not same):
             raise ValueError(
                 "--resume continues the run that is in --out as it is: give no other settings (only"
                 " --budget)"
             )
-        config = load(out / "config.toml")
+        config = kept.allowing(typed)
     config = config.merged({"privacy": {"budget": budget}})
-    name, data = config.algorithm.get("name", "ldp-online"), config.problem.get("data", "digits")
+    name = config.algorithm.get("name", "ldp-online").replace(":", ".")
+    data = config.problem.get("data", "digits")
     loss = config.problem.get("loss")
     data = loss if loss in ("estimation", "synthetic") else data  # these make their own
     folder = out or Path("out") / f"{name}-{data}-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -156,6 +160,37 @@ def verify(
 
 
 @app.command()
+def algorithms() -> None:
+    """List every algorithm that can be used, those of installed packages too (none is imported)."""
+    from hearsay.cli.algorithms import listed
+
+    print("\n".join(listed()))
+
+
+@app.command()
+def check_algorithm(
+    name: Annotated[str, typer.Argument(help=f"{NAMES}.")],
+    settings: Annotated[
+        list[str] | None, Flag("--set", help="An option of it, as option=value; repeatable.")
+    ] = None,
+    quick: Annotated[
+        bool, Flag("--quick", help="One small problem instead of five; nothing is noted.")
+    ] = False,
+) -> None:
+    """Hold an algorithm against the contract, and its certificate against adversaries.
+
+    A pass is noted for this very source, and certificates of the algorithm say so. It can refute a
+    certificate, never prove it. Exit code 4: a check fails.
+    """
+    from hearsay.cli.algorithms import checked
+
+    text, passed = checked(name, settings or (), not quick)
+    print(text)
+    if not passed:
+        raise typer.Exit(4)
+
+
+@app.command()
 @configurable("steps", "seeds")
 def plan(
     config: Any,
@@ -207,7 +242,7 @@ def plan(
     theory_table(list(found.findings))
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, dump(found.config(config)).encode())
-    console.print(f"Run it with: hearsay run --config {out}", soft_wrap=True)
+    console.print(f"Run it with: hearsay run {_typed(config)}--config {out}", soft_wrap=True)
 
 
 @app.command()
@@ -232,7 +267,7 @@ def compare(
     out = out or Path("out") / f"compare-{time.strftime('%Y%m%d-%H%M%S')}"
     claim(out)
     runs: dict[str, Any] = {}
-    config = _with_noise(config, algorithms)
+    config = _with_noise(config.allowing(*algorithms), algorithms)
     built = {name: _build(config.merged({"algorithm": {"name": name}})) for name in algorithms}
     shared = built[algorithms[0]][1]
     reference = Reference(shared)
@@ -481,6 +516,14 @@ def _build(config: Any) -> tuple[Any, Any, Any]:
     return build(config)
 
 
+def _typed(config: Any) -> str:
+    """The name that a command must be given again, because a file alone may not import it."""
+    from hearsay.algorithms import outside
+
+    name = config.algorithm.get("name")
+    return f"{name} " if outside.is_place(name) else ""
+
+
 def _horizon(text: str) -> Any:
     return math.inf if text.lower() in ("inf", "infinite", "infinity") else word(text)
 
@@ -489,13 +532,18 @@ def _with_noise(config: Any, names: Sequence[str] = ()) -> Any:
     """Defaults that make a first run work: every agent spends epsilon = 10,
     at delta = 1e-5 where the noise needs one.
     """
-    from hearsay.algorithms import REGISTRY
+    from hearsay.algorithms import outside
+    from hearsay.config import algorithm_builder
 
     given = config.privacy.get("epsilon") is not None or config.algorithm.get("noise") is not None
     config = config if given else config.merged({"privacy": {"epsilon": 10.0}})
     names = names or [config.algorithm.get("name", "ldp-online")]
-    builders = [REGISTRY[name] for name in names if name in REGISTRY]
-    default = {inspect.signature(b).parameters["mechanism"].default for b in builders}
+    # A word that is no algorithm is refused where it is built.
+    known = [name for name in names if outside.is_place(name) or name in outside.names()]
+    builders = [
+        inspect.signature(algorithm_builder(name, config.allowed)).parameters for name in known
+    ]
+    default = {b["mechanism"].default for b in builders if "mechanism" in b}
     kinds = {config.algorithm["mechanism"]} if "mechanism" in config.algorithm else default
     if config.delta is None and any(_needs_delta(kind) for kind in kinds):
         console.print("delta = 1e-05, because none was given (--delta)", style="yellow")
@@ -556,7 +604,9 @@ def _run(config: Any, out: Path, resume: bool, overwrite: bool, no_privacy: bool
         console.print(f"Stopped early: {result.stopped}", style="yellow", soft_wrap=True)
     console.print(f"Report: {report}", soft_wrap=True)
     if result.interrupted:
-        console.print(f"Continue with: hearsay run --resume --out {out}", soft_wrap=True)
+        console.print(
+            f"Continue with: hearsay run {_typed(config)}--resume --out {out}", soft_wrap=True
+        )
         raise typer.Exit(130)
 
 

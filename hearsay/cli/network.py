@@ -36,6 +36,15 @@ Seed = Annotated[
         help="NOT PRIVATE, for tests: the simulator's noise of that seed.",
     ),
 ]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(
+        help=(
+            "A place (package.module:Class) that net.toml may name as its algorithm: Python imports"
+            " it. Names of installed packages need none; repeatable."
+        )
+    ),
+]
 
 network = typer.Typer(
     no_args_is_help=True,
@@ -53,6 +62,7 @@ def agent(
     simulate_noise: Seed = None,
     insecure: Insecure = False,
     no_privacy: NoPrivacy = False,
+    allow: Allow = None,
     check: Annotated[
         bool,
         typer.Option("--check", help="Read everything, print the certificate, and send nothing."),
@@ -84,7 +94,7 @@ def agent(
     )
     logging.getLogger("hearsay").setLevel(logging.WARNING if quiet else logging.INFO)
     log = logging.getLogger("hearsay.agent")
-    found = load(config)
+    found = load(config, allow or ())
     require_safe(found, insecure)
     if (own := found.members[found.index(name)].credentials) is not None:
         own.verify(name, found.members[found.index(name)].peer.host)
@@ -174,7 +184,7 @@ def keys(
 
 
 @network.command(name="check")
-def check_network(config: NetConfig) -> None:
+def check_network(config: NetConfig, allow: Allow = None) -> None:
     """Print the certificate of a network before anything runs; reads nobody's records.
 
     Exit code 3: the budget is infinite.
@@ -183,7 +193,7 @@ def check_network(config: NetConfig) -> None:
     from hearsay.deploy.plan import planned
     from hearsay.deploy.settings import load
 
-    found = load(config)
+    found = load(config, allow or ())
     plan = planned(found, None)
     print(plan.certificate)
     console.print(
@@ -201,6 +211,7 @@ def up(
     simulate_noise: Seed = None,
     insecure: Insecure = False,
     no_privacy: NoPrivacy = False,
+    allow: Allow = None,
 ) -> None:
     """Start every agent as a process of this machine and watch them;
     one that is killed is started again. Ctrl-C stops all; the same command continues.
@@ -211,11 +222,12 @@ def up(
     from hearsay.deploy.plan import planned, require_safe
     from hearsay.deploy.settings import load
 
-    found = load(config)
+    found = load(config, allow or ())
     require_safe(found, insecure)
     plan = planned(found, None)  # errors in the file are reported once, here
     options = ["--insecure"] * insecure + ["--no-privacy"] * no_privacy
     options += [] if simulate_noise is None else ["--simulate-noise", str(simulate_noise)]
+    options += [word for place in allow or () for word in ("--allow", place)]
     fleet = Fleet(config, found, options)
     last: dict[str, Any] = {}
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -347,6 +359,7 @@ def report(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the page (default: out/network-RUN).")
     ] = None,
+    allow: Allow = None,
 ) -> None:
     """Write a page about what the agents on this host did: rounds and budgets over time, who was
     skipped when, the certificate. Read from their ledgers: nobody is asked, nobody is disturbed.
@@ -357,7 +370,7 @@ def report(
     from hearsay.deploy.history import read
     from hearsay.report.deployed import deployed_report
 
-    history = read(config)
+    history = read(config, allow or ())
     folder = out or Path("out") / f"network-{history.network.run}"
     require_writable(folder)
     console.print(f"Report: {deployed_report(history, folder)}", soft_wrap=True)

@@ -10,11 +10,12 @@ from typing import Annotated, Any
 
 import typer
 
-from hearsay.algorithms.registry import ENTRIES
+from hearsay.algorithms import outside
 from hearsay.cli import folders
-from hearsay.config import Config, load
+from hearsay.config import TABLES, Config, load
 
-NAMES = ", ".join(ENTRIES)
+# Of installed packages too; none of them is imported for it.
+NAMES = f"{', '.join(outside.names())}; or package.module:Class of your own"
 # option name -> (table, key, type, help); laid over the file given with --config
 _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
     "data": (
@@ -181,7 +182,7 @@ def word(text: str) -> Any:
 
 def _configuration(words: dict[str, Any]) -> Config:
     config = load(words["config_file"]) if words["config_file"] else Config()
-    tables: dict[str, dict[str, Any]] = {name: {} for name in Config.__dataclass_fields__}
+    tables: dict[str, dict[str, Any]] = {name: {} for name in TABLES}
     for name, (table, key, _, _) in _OPTIONS.items():
         value = words.get(name)
         tables[table][key] = (
@@ -199,4 +200,5 @@ def _configuration(words: dict[str, Any]) -> Config:
                 f" {setting!r}"
             )
         tables[table][key] = word(value)
-    return config.merged(tables)
+    # What is typed may be imported; what only the file says may not.
+    return config.merged(tables).allowing(tables["algorithm"]["name"])

@@ -7,6 +7,7 @@ ledgers of its own agents only; the others are listed without one.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,9 +73,14 @@ class History:
         return [agent for agent in self.agents if agent.messages]
 
 
-def read(config: Path) -> History:
-    """The history of the run that net.toml describes."""
-    network, wrong = load(config), list[str]()
+def read(config: Path, allowed: Sequence[str] = ()) -> History:
+    """The history of the run that net.toml describes.
+
+    Args:
+      config: net.toml.
+      allowed: as for `settings.load`.
+    """
+    network, wrong = load(config, allowed), list[str]()
     agents = tuple(_agent(member, network, wrong) for member in network.members)
     if not any(agent.messages for agent in agents) and not wrong:
         places = ", ".join(sorted({str(member.ledger.parent) for member in network.members}))

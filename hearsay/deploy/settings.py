@@ -27,15 +27,15 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from hearsay import _validate as require
 from hearsay.config import PRIVACY_KEYS as RUN_PRIVACY_KEYS
-from hearsay.config import Config
+from hearsay.config import TABLES, Config
 from hearsay.deploy.links import Credentials, Peer, valid_endpoint
 
 SCHEMA = 1
@@ -143,7 +143,13 @@ class Network:
         return None if self.keys is None else _credentials(self.keys, "observer", {}, self.keys)
 
 
-def load(path: str | Path) -> Network:
+def load(path: str | Path, allowed: Sequence[str] = ()) -> Network:
+    """The network in that file.
+
+    Args:
+      path: of net.toml.
+      allowed: the places ("package.module:Class") that [algorithm] may import (config.py).
+    """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(
@@ -153,12 +159,13 @@ def load(path: str | Path) -> Network:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid TOML: {error}") from error
-    return read(tables, path.parent)
+    found = read(tables, path.parent)
+    return replace(found, config=found.config.allowing(*allowed))
 
 
 def read(tables: Mapping[str, Any], folder: Path) -> Network:
     """From parsed tables; paths are taken from `folder` on."""
-    known = ["network", "agents", *(f.name for f in fields(Config))]
+    known = ["network", "agents", *TABLES]
     for name, table in tables.items():
         require.one_of("table in net.toml", name, known)
         if not isinstance(table, dict):

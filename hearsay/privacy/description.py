@@ -105,8 +105,8 @@ class Description:
     Args:
       account: the coefficients, facts, noise and participation, with the proof that uses them.
       further: what it rests on beside the account's own assumptions.
-      checked: the algorithm's coefficients have been through the contract's checks; otherwise they
-        are its author's word.
+      checked: the algorithm's coefficients have been through the contract's checks (hearsay's own
+        in its tests, others in check_algorithm); otherwise they are its author's word.
       float64: what bounds the rounding of a deployed run; None: noise and arithmetic are ideal.
       adversary: whom the budget protects against.
       adjacency: what it protects.

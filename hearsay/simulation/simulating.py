@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay._files import held
+from hearsay._files import cache_folder, held
 from hearsay._interrupts import stopping
 from hearsay._version import VERSION
 from hearsay.base import Algorithm
@@ -250,10 +250,7 @@ def enable_compilation_cache() -> None:
     shape starts at once.
     """
     if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
-        base = os.environ.get("HEARSAY_CACHE") or os.path.join(
-            os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "hearsay"
-        )
-        jax.config.update("jax_compilation_cache_dir", os.path.join(base, "compiled"))
+        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 

@@ -1,0 +1,291 @@
+"""The contract (base.py) held against one algorithm: what it declares is what it does.
+
+Every function here takes the algorithm as a `Subject` and returns what it saw, in words with
+numbers; it raises `Broken` where the contract does not hold. What a check shows and what it does
+not is said in checking.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import FrozenInstanceError, dataclass, fields, is_dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from hearsay import problems
+from hearsay._parts import schedule_fields
+from hearsay.base import Algorithm, Inbox, Private, noise_fields
+from hearsay.graphs import Graph, ring, star
+from hearsay.graphs.channels import channel
+from hearsay.problems.losses.domains import Ball
+from hearsay.problems.problem import Problem
+from hearsay.problems.sampling.samplers import Cyclic, Fresh, History, Sampling
+from hearsay.schedules import Constant, SampleSize, Schedule
+
+AGENTS, STEPS, WIDTH = 4, 6, 3
+ONE = SampleSize(Constant(1.0))
+# Where an algorithm's own runs dry on these few records.
+SAMPLERS: tuple[Sampling, ...] = (Cyclic(), Cyclic(ONE), Fresh(ONE), History())
+# Vectors of 64 independent numbers are this much alike with a probability below 1e-20.
+_ALIKE = 0.95
+
+
+class Broken(Exception):
+    """The contract does not hold; the text says where and by how much."""
+
+
+class NotDone(Exception):
+    """A check that does not apply to this algorithm; the text says why."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An algorithm with a sampler that lasts, on a small problem that it accepts."""
+
+    algorithm: Algorithm
+    problem: Problem
+    graph: Graph
+
+
+def subject(algorithm: Algorithm) -> Subject:
+    """Ridge regression of four agents, a little different at each."""
+    problem = problems.ridge(agents=AGENTS, records=24, dimension=WIDTH, ridge=0.3, radius=3.0)
+    why = ""
+    for graph in (star(AGENTS), ring(AGENTS)):
+        for sampling in (algorithm.sampling, *SAMPLERS):
+            found = replace(algorithm, sampling=sampling)
+            try:
+                found.check(graph, problem.task)
+                last = min(sampling.lasts(n, problem.arrivals) for n in problem.counts.tolist())
+            except ValueError as error:
+                why = str(error)
+                continue
+            if last >= STEPS:
+                return Subject(found, problem, graph)
+    raise Broken(f"it runs on no small problem: {why or 'its samplers run dry'}")
+
+
+def declaration(one: Subject) -> str:
+    """A frozen, hashable dataclass whose schedules are read from what people write."""
+    algorithm, kind = one.algorithm, type(one.algorithm)
+    if not is_dataclass(kind) or "__dataclass_fields__" not in vars(kind):
+        raise Broken(
+            f"{kind.__name__} must be decorated with @dataclass(frozen=True, kw_only=True)"
+        )
+    try:
+        algorithm.average = True  # type: ignore[misc]
+        raise Broken(f"{kind.__name__} must be frozen: it could be changed after it was certified")
+    except FrozenInstanceError:
+        pass
+    if hash(replace(algorithm)) != hash(algorithm) or replace(algorithm) != algorithm:
+        raise Broken("two algorithms with the same options must be equal, and have one hash")
+    for name in schedule_fields(kind):
+        given, negative = getattr(algorithm, name), dict[str, Any]({name: -1.0})
+        if not isinstance(given, (Schedule, tuple)):
+            raise Broken(f"{name} must be read as a schedule, and is {given!r}: does __post_init__"
+                         " call super().__post_init__()?")  # fmt: skip
+        try:
+            replace(algorithm, **negative)
+        except (ValueError, TypeError):
+            continue
+        raise Broken(f"{name} must be checked, and -1 is taken: does __post_init__ call"
+                     " super().__post_init__()?")  # fmt: skip
+    if not noise_fields(kind):
+        raise Broken("no field is annotated Noise: calibration has nothing to multiply")
+    final = "" if getattr(kind, "__final__", False) else "; it is not marked @final"
+    return f"{len(fields(algorithm))} fields, {len(schedule_fields(kind))} schedules{final}"
+
+
+def messages(one: Subject) -> str:
+    """Channels, message, coins, draws and releases name the same fields."""
+    algorithm = one.algorithm
+    if type(algorithm).send is not Algorithm.send:
+        raise Broken("send must not be overridden: a deployed agent adds its noise elsewhere")
+    for name in algorithm.channels.values():
+        channel(name)
+    sent, coins = tuple(algorithm.channels), set(algorithm.coins)
+    if algorithm.message._fields != sent:  # type: ignore[attr-defined]
+        raise Broken(f"message must have the fields of channels, {', '.join(sent)}, got"
+                     f" {', '.join(algorithm.message._fields)}")  # type: ignore[attr-defined]  # fmt: skip
+    drawn = _draws(algorithm, 0)
+    noises = set(drawn._fields) - coins
+    if not coins <= set(drawn._fields):
+        raise Broken(f"coins must be drawn, and {', '.join(coins - set(drawn._fields))} are not")
+    released = {r.name for r in algorithm.releases(1, (0.0, 1.0))}
+    if not released == noises == set(sent) - coins:
+        raise Broken(
+            f"every message field that is no coin needs a draw and a release: the message has"
+            f" {sorted(set(sent) - coins)}, the draws {sorted(noises)}, the releases"
+            f" {sorted(released)}"
+        )
+    for coin in coins:
+        values = np.asarray(getattr(drawn, coin))
+        if values.min() < 0 or values.max() > 1:
+            raise Broken(f"the coin {coin} must lie between 0 and 1, got {values.max():g}")
+    rates = algorithm.rates(np.arange(3), AGENTS)
+    if missing := set(noise_fields(type(algorithm))) - set(rates._fields):
+        raise Broken(f"rates must hold the noise scales {', '.join(sorted(missing))}")
+    state, batch, rate = _situation(one)
+    prepared, _ = algorithm.prepare(state, batch, rate)
+    for name, part in prepared._asdict().items():
+        if not isinstance(part, Private):
+            raise Broken(f"prepare must return Private(value, scale) for {name}, got"
+                         f" {type(part).__name__}")  # fmt: skip
+    return f"{len(sent)} field(s) over {', '.join(algorithm.channels.values())}"
+
+
+def noise_path(one: Subject) -> str:
+    """Noise is drawn without looking, used once, and kept nowhere."""
+    algorithm, coins = one.algorithm, set(one.algorithm.coins)
+    here, there = _draws(algorithm, 0), _draws(algorithm, 0, level=7.5)
+    for name in here._fields:
+        if not np.array_equal(getattr(here, name), getattr(there, name)):
+            raise Broken(f"draw must not look at the model, and {name} does")
+    if name := _repeated(algorithm):
+        raise Broken(f"noise must be drawn anew, and {name}")
+    state, batch, rate = _situation(one)
+    draws = jax.tree.map(lambda x: x[0], _draws(algorithm, 0, width=WIDTH))
+    noises = [name for name in draws._fields if name not in coins]
+    usual, kept = algorithm.send(draws, state, batch, rate)
+    for name in noises:
+        moved = draws._replace(**{name: getattr(draws, name) + 1.0})
+        message, after = algorithm.send(moved, state, batch, rate)
+        for field in usual._fields:
+            same = np.allclose(getattr(message, field), getattr(usual, field), rtol=0, atol=1e-12)
+            if field != name and not same:
+                raise Broken(
+                    f"the noise of {name} must be in {name} only, and {field} shows it too"
+                )
+        if not _same(after, kept):
+            raise Broken(f"the state must not keep the noise of {name}: finish carries it on")
+    return f"{len(noises)} draw(s) per message, each used once"
+
+
+def pure(one: Subject) -> str:
+    """The same arguments give the same result, compiled or not, in any order."""
+    algorithm, domain = one.algorithm, one.problem.domain
+    state, batch, rate = _situation(one)
+    draws = jax.tree.map(lambda x: x[0], _draws(algorithm, 0, width=WIDTH))
+
+    def go(draws: Any, state: Any, rate: Any) -> Any:
+        sent, after = algorithm.send(draws, state, batch, rate)
+        inbox = Inbox(jax.tree.map(lambda x: 0.3 * x, sent), type(sent)(*(0.4 for _ in sent)))
+        return sent, algorithm.update(after, sent, inbox, batch, rate, domain)
+
+    first, again = go(draws, state, rate), go(draws, state, rate)
+    if not _same(first, again, 0.0):
+        raise Broken("prepare and update must be pure, and give another result the second time")
+    if not _same(first, jax.jit(go)(draws, state, rate), 1e-9):
+        raise Broken("prepare and update must give the same result when they are compiled")
+    shapes: list[Any] = [jax.tree.structure(x) for x in (first[1], state)]
+    if shapes[0] != shapes[1]:
+        raise Broken("update must return a state of the same shape as it was given")
+    return "twice in plain Python and once compiled"
+
+
+def affine(one: Subject) -> str:
+    """The leak is affine in the weight that is heard."""
+    k, algorithm = np.arange(20), one.algorithm
+    low, top = (algorithm.leak(heard)(k) for heard in (0.0, 0.8))
+    for share in (0.25, 0.5, 0.75):
+        between = algorithm.leak(0.8 * share)(k)
+        gap = float(np.max(np.abs(between - (1 - share) * low - share * top)))
+        if gap > 1e-9:
+            raise Broken(f"leak must be affine in what is heard, and is off by {gap:.3g}")
+    return "at five weights and twenty steps"
+
+
+def _situation(one: Subject) -> tuple[Any, Any, Any]:
+    """(state, batch, rates) of agent 1 at step 2, away from the start."""
+    algorithm = one.algorithm
+    rates = algorithm.rates(np.arange(3), AGENTS)
+    rate = jax.tree.map(lambda r: jnp.asarray(r[2, 1]), rates)
+    return algorithm.init(jnp.full(WIDTH, 0.3)), Steep(), rate
+
+
+class Steep:
+    """A batch whose gradient is steep, of one record."""
+
+    size = 1
+    weights = jnp.ones(1)
+
+    def gradient(self, params: jax.Array) -> jax.Array:
+        return 3.0 * params
+
+    def descended(self, params: jax.Array, step: jax.Array) -> jax.Array:
+        return params - step * 3.0 * params
+
+
+def _draws(algorithm: Algorithm, seed: int, width: int = 64, level: float = 0.0) -> Any:
+    params = jnp.full(width, level)
+    key = jax.random.key(seed, impl="threefry2x32")
+    return algorithm.draws(key, jnp.arange(4), params, algorithm.constants(params.dtype))
+
+
+def _repeated(algorithm: Algorithm) -> str:
+    """Which noise is there twice, in words; "" where none is."""
+    found: list[tuple[str, int, np.ndarray]] = []
+    for seed in (0, 1):
+        drawn = _draws(algorithm, seed)
+        for name in drawn._fields:
+            if name not in algorithm.coins:
+                values = np.asarray(getattr(drawn, name), float)
+                found += [(f"{name} of round {k}", seed, row) for k, row in enumerate(values)]
+    related = algorithm.factors is not None
+    for (a, one, x), (b, two, y) in combinations(found, 2):
+        if related and one == two:
+            continue
+        if abs(np.corrcoef(x, y)[0, 1]) > _ALIKE:
+            return f"{a} is that of {b}" + ("" if one == two else " with another key")
+    return ""
+
+
+def _same(one: Any, two: Any, within: float = 1e-12) -> bool:
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True)
+    return all(np.allclose(a, b, rtol=within, atol=within) for a, b in pairs)
+
+
+def magnitudes(one: Subject) -> str:
+    """What an update makes of what it hears is at most what is declared."""
+    algorithm, k = one.algorithm, 2
+    try:
+        declared = algorithm.magnitudes(1, AGENTS)
+    except ValueError as error:
+        raise NotDone(f"it can be simulated and certified, not deployed: {error}") from None
+    state, batch, rate = _situation(one)
+    draws = jax.tree.map(lambda x: x[0], _draws(algorithm, 0, width=WIDTH))
+    still = {name: jnp.zeros_like(getattr(draws, name)) for name in algorithm.coins}
+    sent, state = algorithm.send(draws._replace(**still), state, batch, rate)
+    own = type(sent)(*(jnp.asarray(0.4) for _ in sent))
+
+    def after(total: Any) -> Any:
+        return algorithm.update(state, sent, Inbox(total, own), batch, rate, Ball(1e9))
+
+    slopes = jax.jacobian(after)(jax.tree.map(jnp.zeros_like, sent))
+    for part, field, slope, limit in _slopes(algorithm, slopes, declared, k):
+        if slope > limit * (1 + 1e-6):
+            raise Broken(
+                f"magnitudes must cover the update: {field}, heard, moves {part} by a factor of"
+                f" {slope:.4g}, declared {limit:.4g}"
+            )
+    if float(declared.step(k)) < float(algorithm.step_size(k)) * (1 - 1e-12):
+        raise Broken("magnitudes must have a step that is at least step_size")
+    delayed = any(r.delay for r in algorithm.releases(1, (0.0, 1.0)))
+    if delayed == (declared.step_noise is None):
+        raise Broken("magnitudes must have step_noise where a release has delay 1, and only there")
+    return "it can be deployed"
+
+
+def _slopes(
+    algorithm: Algorithm, slopes: Any, declared: Any, k: int
+) -> Iterator[tuple[str, str, float, float]]:
+    limits = {"params": declared.coupling, "drift": declared.tracking}
+    for part, law in limits.items():
+        for field in set(algorithm.channels) - set(algorithm.coins):
+            if hasattr(slopes, part):
+                slope = float(np.abs(getattr(getattr(slopes, part), field)).max())
+                yield part, field, slope, float(law(k))

@@ -1,0 +1,141 @@
+"""Which algorithms have been through `hearsay.check_algorithm`, and where that is written down.
+
+hearsay's own algorithms are checked by its tests. For a class from elsewhere a passed check leaves
+a stamp in the user's cache folder (HEARSAY_CACHE), for this very class: its module and name, the
+digest of the source files of the class and of what it inherits from outside hearsay, its options,
+and hearsay's version. A certificate looks for it each time. Where the source has changed since, or
+an option, or hearsay, the coefficients are their author's word again.
+
+A stamp is a convenience, no proof: whoever can write to the cache folder can write one, and what
+the class imports from other files is not in the digest. It says that a search found nothing, on the
+machine that issued the certificate.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+from dataclasses import fields
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hearsay._files import cache_folder, write_atomically
+from hearsay._parts import schedule_fields
+from hearsay._version import VERSION
+from hearsay.algorithms.outside import is_own
+from hearsay.base import Algorithm
+from hearsay.privacy.description import UNCHECKED
+
+# Schedules and samplers are what a check is to hold for, whatever they are; `horizon` follows the
+# run, and averages never leave the agent.
+_ANY = ("sampling", "horizon", "average")
+
+
+class Standing(NamedTuple):
+    """What is known of an algorithm's coefficients.
+
+    Args:
+      checked: they have been through the contract's checks.
+      declared: what a certificate says of them; "" for hearsay's own.
+    """
+
+    checked: bool
+    declared: str = ""
+
+
+def standing(algorithm: Algorithm) -> Standing:
+    """What a certificate of that algorithm may say of its coefficients."""
+    if is_own(type(algorithm)):
+        return Standing(True)
+    facts, path = _facts(algorithm), place(algorithm)
+    if facts is None or path is None:
+        return Standing(False, UNCHECKED.text)
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return Standing(False, UNCHECKED.text)
+    if known != facts:
+        return Standing(False, UNCHECKED.text)
+    return Standing(
+        True,
+        "how far a record moves the state and the messages is as the author of the algorithm says;"
+        f" hearsay check-algorithm {VERSION} searched for counterexamples and found none (source"
+        f" {facts['source'][:16]}), which is no proof",
+    )
+
+
+def stamp(algorithm: Algorithm) -> Path | None:
+    """Note that the algorithm has passed; None where its source is not in files."""
+    facts, path = _facts(algorithm), place(algorithm)
+    if facts is None or path is None:
+        return None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, json.dumps(facts, indent=1).encode())
+    return path
+
+
+def withdraw(algorithm: Algorithm) -> None:
+    """An algorithm that has failed has no stamp, whatever it had before."""
+    path = place(algorithm)
+    if path is not None:
+        path.unlink(missing_ok=True)
+
+
+def place(algorithm: Algorithm) -> Path | None:
+    """Where the stamp of that class with those options is."""
+    kind = type(algorithm)
+    if is_own(kind):
+        return None
+    key = json.dumps([kind.__module__, kind.__qualname__, _options(algorithm)])
+    return cache_folder() / "checked" / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+
+
+def _facts(algorithm: Algorithm) -> dict[str, Any] | None:
+    kind = type(algorithm)
+    files = _sources(kind)
+    if files is None:
+        return None
+    return {
+        "module": kind.__module__,
+        "class": kind.__qualname__,
+        "options": _options(algorithm),
+        "source": _digest(tuple((f, os.stat(f).st_mtime_ns, os.stat(f).st_size) for f in files)),
+        "hearsay": VERSION,
+    }
+
+
+def _options(algorithm: Algorithm) -> dict[str, str]:
+    """The options on which an update may turn."""
+    left = {*_ANY, *schedule_fields(type(algorithm))}
+    return {
+        f.name: repr(getattr(algorithm, f.name)) for f in fields(algorithm) if f.name not in left
+    }
+
+
+def _sources(kind: type) -> list[str] | None:
+    """The files of the class and of its bases, less hearsay's and Python's."""
+    found = []
+    for one in kind.__mro__:
+        if is_own(one) or one.__module__ in ("builtins", "abc"):
+            continue
+        try:
+            path = inspect.getsourcefile(one)
+        except (TypeError, OSError):
+            return None
+        if path is None or not os.path.isfile(path):
+            return None
+        found.append(path)
+    return sorted(set(found)) or None
+
+
+@lru_cache(maxsize=64)
+def _digest(files: tuple[tuple[str, int, int], ...]) -> str:
+    """Of the files' contents; times and sizes say when to read them again."""
+    found = hashlib.sha256()
+    for path, _, size in files:
+        found.update(f"{size}\n".encode())
+        found.update(Path(path).read_bytes())
+    return found.hexdigest()

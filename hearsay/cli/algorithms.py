@@ -1,0 +1,50 @@
+"""What `hearsay algorithms` and `hearsay check-algorithm` do and print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hearsay.algorithms import outside, registry
+from hearsay.cli.options import word
+from hearsay.cli.screen import progress_bar
+
+
+def listed() -> list[str]:
+    """One line per algorithm: its name, where it is from, what it is. Only metadata is read."""
+    found, own = outside.installed(), registry.ENTRIES
+    width = max(map(len, [*own, *found]))
+    lines = [f"{name:<{width}}  {entry.summary}" for name, entry in own.items()]
+    for name, entries in found.items():
+        for entry in entries:
+            note = f"{entry.value} of {outside.package_of(entry)}"
+            if name in own:
+                note += ": NOT USED, because the name is hearsay's own; name it by its place"
+            elif len(entries) > 1:
+                note += ": AMBIGUOUS, because packages share the name; name it by its place"
+            lines.append(f"{name:<{width}}  {note}")
+    return [*lines, "", "Any other: package.module:Class (docs/adding-an-algorithm.md)"]
+
+
+def checked(name: str, settings: Sequence[str], thorough: bool) -> tuple[str, bool]:
+    """(what to print, whether all checks hold)."""
+    from hearsay.audit.checking import check_algorithm
+    from hearsay.config import named_algorithm
+    from hearsay.simulation.simulating import enable_compilation_cache
+
+    enable_compilation_cache()
+    options: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise ValueError(f"--set must be option=value, got {setting!r}")
+        options[key] = word(value)
+    # The name was typed: it may be a place.
+    algorithm = named_algorithm({"name": name, **options}, 1000, allowed=(name,))
+    with progress_bar() as show:
+        report = check_algorithm(algorithm, thorough=thorough, progress=_bar(show))
+    return str(report), report.passed
+
+
+def _bar(show: Any) -> Any:
+    return lambda name, done, total: show("checking", done, total)

@@ -1,0 +1,280 @@
+"""check_algorithm: planted faults are caught, right algorithms pass, and a pass is noted for the
+very source that passed.
+
+All but the check of the noise involve no chance; that one refuses right noise with probability
+1e-6 at most (worst_cases.LEVEL).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import hearsay as hs
+from hearsay.audit import checking
+from hearsay.audit.checking import CHECKS, check_algorithm
+from hearsay.certification import stamps
+
+SOURCE = Path(hs.__file__).parents[1] / "examples" / "gossip_package" / "plain_gossip.py"
+PROBLEM = hs.problems.ridge(agents=3, records=9, dimension=2)
+GRAPH = hs.graphs.ring(3, weight=0.3)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEARSAY_CACHE", str(tmp_path / "cache"))
+
+
+def loaded(folder: Path, *changes: tuple[str, str], name: str = "gossip_under_test") -> Any:
+    """The class of the example's file with some of its text replaced."""
+    text = SOURCE.read_text(encoding="utf-8")
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    path = folder / f"{name}.py"
+    path.write_text(text, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # annotations are looked up there
+    spec.loader.exec_module(module)
+    return module.PlainGossip
+
+
+LEAK = "return self.pull.scaled(heard)"
+RELEASE = 'return (Release("params", self.noise_for(agent)),)'
+SENT = "return Message(Private(state.params, rates.noise)), state"
+GRADIENT = "rates.step * batch.gradient(state.params)"
+SHOWN = "Message(Private(state.params + batch.gradient(state.params), rates.noise)), state"
+METHOD = "    def leak(self, heard: float) -> Schedule:"
+CHANNELS = '    channels: ClassVar[dict[str, str]] = {"params": "coupling"}'
+TWICE = """class Twice(NamedTuple):
+    params: Any
+    again: Any
+
+
+@final
+"""
+# A second field beside the model, over the same edges.
+SECOND = (
+    ("@final\n", TWICE),
+    ("import Any, ClassVar, final", "import Any, ClassVar, NamedTuple, final"),
+    (CHANNELS, CHANNELS.replace("}", ', "again": "coupling"}') + "\n    message = Twice"),
+)
+BOTH = (RELEASE, 'return tuple(Release(n, self.noise_for(agent)) for n in ("params", "again"))')
+# What is wrong -> (the checks that see it, what they say, the changes to the right file).
+FAULTS: dict[str, tuple[tuple[str, ...], str, tuple[tuple[str, str], ...]]] = {
+    "a leak that forgets a state which is kept": (
+        ("brute force", "search"), "found / allowed", ((LEAK, "return Constant(1.0)"),)),
+    "a leak that is a quarter too large": (
+        ("brute force",), "found / allowed", ((LEAK, "return self.pull.scaled(1.25 * heard)"),)),
+    "a leak that is not affine": (
+        ("affine leak",), "affine", ((LEAK, "return self.pull.scaled(heard**2)"),)),
+    "too small a state": (
+        ("brute force",), "found / allowed 2.0",
+        ((RELEASE, RELEASE.replace("(agent)", "(agent), state=0.5")),)),
+    "a gradient that is shown and not counted": (
+        ("brute force",), "found / allowed", ((SENT, "return " + SHOWN),)),
+    "too small a fresh": (
+        ("brute force",), "found / allowed",
+        ((SENT, "return " + SHOWN),
+         (RELEASE, RELEASE.replace("(agent)", "(agent), state=2.0, fresh=0.5")))),
+    "a message without noise": (
+        ("brute force", "noise"), "certificate",
+        ((SENT, "return Message(Private(state.params, 0.0 * rates.noise)), state"),)),
+    "half the noise": (
+        ("brute force", "noise"), "certificate",
+        ((SENT, "return Message(Private(state.params, 0.5 * rates.noise)), state"),)),
+    "draws of half the size": (
+        ("noise",), "not what the certificate counts",
+        ((METHOD, "    def draw(self, key, params):\n"
+          "        return Message(0.5 * self.fresh_noise(key, params))\n\n" + METHOD),)),
+    "a step that is twice the one that counts": (
+        ("brute force",), "found / allowed 2.0", ((GRADIENT, f"2.0 * {GRADIENT}"),)),
+    "a record that is used again in the next step": (
+        ("brute force",), "found / allowed",
+        ((SENT, "return Message(Private(state.params, rates.noise)), state._replace("
+          "params=state.params - rates.step * batch.gradient(state.params))"),)),
+    "one draw in two fields": (
+        ("noise path",), "again of round 0",
+        (*SECOND, BOTH,
+         (SENT, "both = Private(state.params, rates.noise)\n"
+          "        return Twice(both, both), state"),
+         (METHOD, "    def draw(self, key, params):\n"
+          "        noise = self.fresh_noise(key, params)\n        return Twice(noise, noise)\n\n"
+          + METHOD))),
+    "the same noise in every round": (
+        ("noise path",), "params of round 1",
+        ((METHOD, "    def draw(self, key, params):\n        import jax\n"
+          "        key = jax.random.key(1)\n"
+          "        return Message(self.fresh_noise(key, params))\n\n" + METHOD),)),
+    "noise that the state keeps": (
+        ("noise path",), "must not keep the noise",
+        ((METHOD, "    def finish(self, noised, draws, state):\n"
+          "        return noised, State(state.params + draws.params)\n\n" + METHOD),)),
+    "a coin that shows the data": (
+        ("brute force",), "field again",
+        (*SECOND, ("message = Twice", 'message = Twice\n    coins = ("again",)'),
+         (SENT, "hint = Private(state.params, 0.0)\n"
+          "        return Twice(Private(state.params, rates.noise), hint), state"))),
+    "a field that no release counts": (
+        ("messages",), "needs a draw and a release",
+        (*SECOND, (SENT, "both = Private(state.params, rates.noise)\n"
+                   "        return Twice(both, both), state"))),
+    "noise that is added by send itself": (
+        ("messages",), "send must not be overridden",
+        ((METHOD, "    def send(self, draws, state, batch, rates):\n"
+          "        return Message(state.params), state\n\n" + METHOD),)),
+    "an update that counts its calls": (
+        ("pure",), "pure",
+        (("@final\n", "CALLS = []\n\n\n@final\n"),
+         ("        heard = inbox", "        CALLS.append(1)\n        heard = len(CALLS) * inbox"))),
+    "noise that calibration does not know": (
+        ("calibration",), "annotated Noise",
+        (("    noise: Noise = Constant(1.0)\n",
+          "    noise: Noise = Constant(1.0)\n    own: Schedule = Constant(1.0)\n"),
+         (RELEASE, 'return (Release("params", self.own),)'))),
+    "schedules that nobody reads": (
+        ("declaration",), "super().__post_init__",
+        ((METHOD, "    def __post_init__(self):\n        pass\n\n" + METHOD),)),
+    "magnitudes that are too small": (
+        ("magnitudes",), "declared 0.4", (("coupling=self.pull", "coupling=Constant(0.4)"),)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_planted_faults_are_caught(fault, tmp_path):
+    """By each of the checks that are to see it, with numbers, and no stamp is left."""
+    names, text, changes = FAULTS[fault]
+    report = check_algorithm(loaded(tmp_path, *changes), only=names, thorough=False)
+    assert [check.name for check in report.failed] == list(names)
+    assert any(text in check.detail for check in report.failed), str(report)
+    assert not report.passed and not report.stamped
+    assert "not to be believed" in str(report)
+
+
+def test_the_right_file_passes_the_same_checks(tmp_path):
+    seen = tuple({name for names, _, _ in FAULTS.values() for name in names})
+    report = check_algorithm(loaded(tmp_path), only=seen, thorough=False)
+    assert report.passed, str(report)
+    assert not report.stamped, "a check in part is no check"
+    assert set(seen) >= set(CHECKS) - {"plain loop", "relabelling"}
+
+
+QUICK = ["dsgd", "gradient-perturbation"]
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in hs.REGISTRY]
+)
+def test_hearsays_own_algorithms_pass_in_one_world(name):
+    """What the default suite has time for: the checks that no other test of theirs makes."""
+    chosen = ("declaration", "noise path", "calibration", "brute force")
+    report = check_algorithm(name, only=chosen, thorough=False)
+    assert report.passed, str(report)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", hs.REGISTRY)
+def test_hearsays_own_algorithms_pass(name):
+    report = check_algorithm(name)
+    assert report.passed and report.whole, str(report)
+    assert not report.stamped, "hearsay's own need none"
+    undone = {check.name for check in report.checks if check.passed is None}
+    noiseless = {"noise", "calibration", "brute force", "search"}
+    assert undone <= ({"relabelling"} if name != "federated-noiseless" else noiseless)
+
+
+# The stamp.
+
+
+def certified(algorithm):
+    certificate = hs.certify(algorithm, PROBLEM, GRAPH, 5)
+    texts = [a.text for a in certificate.budgets[0].assumptions if "author of the alg" in a.text]
+    assert len(texts) == 1
+    return certificate.descriptions[0].checked, texts[0]
+
+
+@pytest.fixture
+def passing(monkeypatch):
+    """All checks, cut down to those that take no time: what is noted is tested, not what is
+    found.
+    """
+    few = {n: checking._CHECKS[n] for n in ("declaration", "affine leak")}
+    monkeypatch.setattr(checking, "_CHECKS", few)
+    monkeypatch.setattr(checking, "CHECKS", tuple(few))
+
+
+def test_a_pass_is_noted_for_this_very_source(tmp_path, passing):
+    kind = loaded(tmp_path)
+    assert certified(kind())[0] is False and "nothing has checked it" in certified(kind())[1]
+    assert check_algorithm(kind).stamped
+    checked, text = certified(kind())
+    assert checked and "found none" in text and "no proof" in text
+    path = stamps.place(kind())
+    assert json.loads(path.read_text())["hearsay"] == hs.__version__
+    # Another schedule is the same algorithm, another law of noise is not.
+    assert certified(kind(step=0.1, noise=3.0, sampling=hs.Fresh()))[0]
+    assert not stamps.standing(kind(mechanism="gaussian")).checked
+    # One more character in the source, and it is its author's word again.
+    file = tmp_path / "gossip_under_test.py"
+    file.write_text(file.read_text() + "\n")
+    assert not certified(kind())[0]
+
+
+def test_a_failure_takes_the_note_away(tmp_path, passing):
+    kind = loaded(tmp_path)
+    assert check_algorithm(kind).stamped and certified(kind())[0]
+    wrong = loaded(tmp_path, (LEAK, "return self.pull.scaled(heard**2)"))
+    assert not check_algorithm(wrong).passed
+    assert stamps.place(kind()) == stamps.place(wrong()) and not stamps.place(kind()).exists()
+
+
+@pytest.mark.parametrize("damage", ["{", "[]", "{}", "other version"])
+def test_a_damaged_note_counts_for_nothing(tmp_path, passing, damage):
+    kind = loaded(tmp_path)
+    check_algorithm(kind)
+    path = stamps.place(kind())
+    known = json.loads(path.read_text())
+    path.write_text(json.dumps({**known, "hearsay": "0.0"}) if " " in damage else damage)
+    assert not certified(kind())[0]
+
+
+def test_a_class_without_a_file_is_never_noted(passing):
+    module = sys.modules["nowhere"] = ModuleType("nowhere")
+    exec(compile(SOURCE.read_text(encoding="utf-8"), "<text>", "exec"), vars(module))
+    kind = module.PlainGossip
+    report = check_algorithm(kind, only=["affine leak"])
+    assert report.passed and not report.stamped
+    sys.modules.pop("nowhere")
+    assert stamps.stamp(kind()) is None and not certified(kind())[0]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (int, "inherits hearsay.base.Algorithm"),
+        (hs.base.Algorithm, "lacks leak, prepare, releases, update"),
+        (3, "a class, an algorithm or a name"),
+        ("nothing", "algorithm must be one of"),
+        (lambda: 3, "something that builds an Algorithm"),
+        (lambda step: 3, "must have usual options"),
+    ],
+)
+def test_what_is_no_algorithm_is_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        check_algorithm(given)
+
+
+def test_an_instance_is_checked_with_its_options(tmp_path):
+    kind = loaded(tmp_path)
+    report = check_algorithm(replace(kind(), pull=0.5), only=["affine leak", "calibration"])
+    assert report.algorithm.pull == hs.Constant(0.5) and report.passed
+    with pytest.raises(ValueError, match="only must be one of"):
+        check_algorithm(kind, only=["everything"])
