@@ -80,7 +80,8 @@ def _by_hand(one: Subject) -> list[Any]:
     """The states after all steps: one agent at a time, messages summed one by one."""
     algorithm, problem = one.algorithm, one.problem
     law, dtype = algorithm.sampling, problem.dtype
-    noise = keys.noise_keys(jnp.asarray([_SEED]), AGENTS)[0]
+    every = keys.of(algorithm.keys, one.graph, jnp.asarray([_SEED]))
+    noise = [jax.tree.map(lambda x, i=i: x[0, i], every).given for i in range(AGENTS)]
     drawn_from, constants = keys.sampling_keys(problem.seed, AGENTS), algorithm.constants(dtype)
     records = [jax.tree.map(lambda x, i=i: x[i], problem.device_records) for i in range(AGENTS)]
     start = jnp.asarray(problem.first_models, dtype)
@@ -92,7 +93,8 @@ def _by_hand(one: Subject) -> list[Any]:
         batch, sampler = law.batch(sampler, problem.loss, mine, k, window, problem.arrivals, own[1])
         draws = algorithm.draws(own[0], k[None], start[0], constants)
         draws = jax.tree.map(lambda x: x[0], draws)
-        return (*algorithm.send(draws, state, batch, rate), sampler, batch)
+        coin = algorithm.coin(draws)
+        return (*algorithm.send(draws, state, batch, rate), sampler, batch, coin)
 
     @jax.jit
     def hear(state: Any, sent: Any, inbox: Any, batch: Any, rate: Any) -> Any:
@@ -114,20 +116,41 @@ def _by_hand(one: Subject) -> list[Any]:
             own = noise[i], keys.at(drawn_from[i], now)
             said.append(say(states[i], samplers[i], records[i], now, window, own, each[i]))
             samplers[i] = said[i][2]
-        states = [
-            hear(said[i][1], said[i][0], _inbox(one, i, [s[0] for s in said]), said[i][3], each[i])
-            for i in range(AGENTS)
-        ]
+        sent, inboxes = _phases(one, [s[0] for s in said], said[0][4])
+        states = [hear(said[i][1], sent[i], inboxes[i], said[i][3], each[i]) for i in range(AGENTS)]
     return states
 
 
-def _inbox(one: Subject, agent: int, sent: list[Any]) -> Inbox:
+def _phases(one: Subject, sent: list[Any], coin: Any) -> tuple[list[Any], list[Inbox]]:
+    """What everybody sends and hears in the last phase of a round that these messages begin."""
+
+    def heard(sent: list[Any]) -> list[Inbox]:
+        return [_inbox(one, i, sent, coin) for i in range(AGENTS)]
+
+    before, inboxes = sent, heard(sent)
+    for now, back in one.algorithm.relays(one.graph):
+        after = [
+            jax.tree.map(
+                lambda v, old, total, own, now=now, back=back: now * (total + own * v) - back * old,
+                sent[i],
+                before[i],
+                *inboxes[i],
+            )
+            for i in range(AGENTS)
+        ]
+        before, sent, inboxes = sent, after, heard(after)
+    return sent, inboxes
+
+
+def _inbox(one: Subject, agent: int, sent: list[Any], coin: Any) -> Inbox:
     rows = {
-        name: channel(kind).row(one.graph, agent) for name, kind in one.algorithm.channels.items()
+        name: channel(kind).row_at(one.graph, agent, coin)
+        for name, kind in one.algorithm.channels.items()
     }
     total, own = [], []
     for (name, row), kind in zip(rows.items(), one.algorithm.channels.values(), strict=True):
-        total.append(sum(w * getattr(sent[j], name) for j, w in row.items()))
+        silent = jnp.zeros_like(getattr(sent[agent], name))
+        total.append(sum((w * getattr(sent[j], name) for j, w in row.items()), silent))
         own.append(jnp.asarray(channel(kind).own(one.graph, agent, sum(row.values()))))
     make = type(sent[agent])
     return Inbox(make(*total), make(*own))
