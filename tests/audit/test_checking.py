@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import hearsay as hs
-from hearsay.audit import checking
+from hearsay.audit import checking, contract, plain_loop
 from hearsay.audit.checking import CHECKS, check_algorithm
 from hearsay.certification import stamps
 
@@ -278,3 +278,13 @@ def test_an_instance_is_checked_with_its_options(tmp_path):
     assert report.algorithm.pull == hs.Constant(0.5) and report.passed
     with pytest.raises(ValueError, match="only must be one of"):
         check_algorithm(kind, only=["everything"])
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [hs.asynchronous_gossip(noise=0.2), hs.weighted_erm(noise=0.2, averaging=3, chebyshev=True)],
+    ids=lambda a: a.name,
+)
+def test_the_plain_loop_knows_public_coins_and_phases(algorithm):
+    one = contract.subject(algorithm)
+    assert "models differ by" in plain_loop.plain_loop(one)
