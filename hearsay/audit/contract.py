@@ -25,6 +25,7 @@ from hearsay.problems.losses.domains import Ball
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Cyclic, Fresh, History, Sampling
 from hearsay.schedules import Constant, SampleSize, Schedule
+from hearsay.simulation import keys
 
 AGENTS, STEPS, WIDTH = 4, 6, 3
 ONE = SampleSize(Constant(1.0))
@@ -222,7 +223,7 @@ class Steep:
 
 def _draws(algorithm: Algorithm, seed: int, width: int = 64, level: float = 0.0) -> Any:
     params = jnp.full(width, level)
-    key = jax.random.key(seed, impl="threefry2x32")
+    key = keys.stand_in(algorithm.keys, jax.random.key(seed, impl="threefry2x32"))
     return algorithm.draws(key, jnp.arange(4), params, algorithm.constants(params.dtype))
 
 
