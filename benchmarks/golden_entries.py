@@ -44,7 +44,7 @@ def adapt() -> SimpleNamespace:
     return SimpleNamespace(
         certify=hs.certify,
         calibrate=hs.calibrate,
-        planned=hs.planned,
+        planned=hs.budget_by_horizon,
         spent_after=spent_after,
         messages_within=messages_within,
         findings=lambda algorithm, problem, graph: findings(algorithm, graph, problem),

@@ -14,7 +14,7 @@ from hearsay.algorithms.gradient_tracking import scheme_s1, scheme_s2
 from hearsay.algorithms.outside import algorithm
 from hearsay.algorithms.registry import VERBS
 from hearsay.base import Algorithm
-from hearsay.certification import calibrate, certify, planned
+from hearsay.certification import budget_by_horizon, calibrate, certify
 from hearsay.privacy.certificate import Certificate
 from hearsay.problems.sampling.samplers import Cyclic, Fresh, History, Resample, Subset
 from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize
@@ -58,7 +58,7 @@ __all__ = [
     "certify",
     "check_algorithm",
     "graphs",
-    "planned",
+    "budget_by_horizon",
     "problems",
     "scheme_s1",
     "scheme_s2",

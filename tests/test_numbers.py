@@ -208,7 +208,7 @@ IMAGE_FACTS = Facts("custom", (4, 4, 1), PROBLEM.counts, classes=2, bytes=True)
 NETWORK = problems.neural(IMAGES, model="mlp", agents=3)
 ACCOUNT = accounts(hs.ldp_online(), PROBLEM, GRAPH, 0)[0]
 FACTORIZED = FactorizedAccount(
-    kinds.factorization("toeplitz", 5), 0.3, 2.0, participation.Cyclic(2), 3, "basis", (), 2
+    kinds.factorization("toeplitz", 5), 0.3, 2.0, participation.Periodic(2), 3, "basis", (), 2
 )
 ONLINE = hs.federated_independent(horizon=4, sampling=hs.Fresh(2), noise=1.0)
 BUDGET = AgentBudget(0, 1.0, "basis", "pattern", "dominated", 2.0, 0.5, 0.1, delta=0.1)
@@ -258,7 +258,7 @@ EXAMPLES = [
     Arrived(3, 2),
     Product(hs.Constant(0.5), hs.Constant(2.0)),
     Quotient(hs.Constant(0.5), hs.Constant(2.0)),
-    participation.Cyclic(3),
+    participation.Periodic(3),
     participation.Rolling(hs.Constant(2.0), 9),
     ACCOUNT,
     ACCOUNT.recursion,
@@ -348,7 +348,7 @@ CALLS = {
     hs.scheme_s2: {"horizon": 20},
     certificates.certify: {**COMMON, "horizon": 8, "delta": 0.1},
     certificates.calibrate: {**COMMON, "horizon": 8, "epsilon": 1.0, "delta": 0.1},
-    certificates.planned: {
+    certificates.budget_by_horizon: {
         "make": lambda h: hs.scheme_s1(h),
         **COMMON,
         "horizons": [3, 5],
@@ -617,7 +617,7 @@ def test_arguments(function):
         partition.dirichlet,
         partition.dominant,
     )
-    if function is certificates.planned:
+    if function is certificates.budget_by_horizon:
         base = {**base, "problem": PROBLEM}
         base.pop("algorithm")
     wanted = {n: a for n, a in parameters(function).items() if NUMBER.fullmatch(a)}

@@ -8,7 +8,13 @@
 What needs no algorithm is in privacy/.
 """
 
-from hearsay.certification.certifying import Planned, calibrate, certify, deployed, planned
+from hearsay.certification.certifying import (
+    HorizonBudgets,
+    budget_by_horizon,
+    calibrate,
+    certify,
+    deployed,
+)
 from hearsay.certification.describing import accounts, best_account, describe
 from hearsay.certification.spending import (
     allowance,
@@ -19,17 +25,17 @@ from hearsay.certification.spending import (
 )
 
 __all__ = [
-    "Planned",
+    "HorizonBudgets",
     "accounts",
     "allowance",
     "as_epsilon",
     "best_account",
+    "budget_by_horizon",
     "calibrate",
     "certify",
     "deployed",
     "describe",
     "messages_within",
-    "planned",
     "spent_after",
     "unit",
 ]

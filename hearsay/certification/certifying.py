@@ -169,7 +169,7 @@ def noise_factor(
     return account.mechanism.factor(now.value, epsilon, delta) if now.value else 1.0
 
 
-class Planned(NamedTuple):
+class HorizonBudgets(NamedTuple):
     """What runs planned for different horizons cost: the largest epsilon over agents of a run
     planned for K steps, K = horizons.
     """
@@ -196,14 +196,14 @@ class Planned(NamedTuple):
         return 0.0 if self.slope < 0 else math.inf if self.slope > 0 else float(self.epsilon[-1])
 
 
-def planned(
+def budget_by_horizon(
     make: Callable[[int], Algorithm],
     problem: Task,
     graph: Graph,
     horizons: Sequence[int],
     *,
     delta: float | None = None,
-) -> Planned:
+) -> HorizonBudgets:
     """The budget as a function of the planned horizon.
 
     It is for schemes whose steps, sample sizes and noise depend on the horizon (paper P2,
@@ -219,14 +219,14 @@ def planned(
     Example:
       >>> import hearsay as hs
       >>> problem, graph = hs.problems.ridge(agents=5, records=2000), hs.graphs.five_agents()
-      >>> hs.planned(hs.scheme_s2, problem, graph, [100, 200]).horizons.tolist()
+      >>> hs.budget_by_horizon(hs.scheme_s2, problem, graph, [100, 200]).horizons.tolist()
       [100, 200]
     """
     lengths = list(require.each(require.count)("horizons", horizons))
     if len(lengths) < 2 or sorted(set(lengths)) != lengths:
         require.fail("horizons", "two or more increasing numbers", lengths)
     costs = [max(certify(make(h), problem, graph, h, delta=delta).epsilon) for h in lengths]
-    return Planned(np.array(lengths), np.array(costs))
+    return HorizonBudgets(np.array(lengths), np.array(costs))
 
 
 def _certificate(

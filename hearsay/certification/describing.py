@@ -21,8 +21,7 @@ from hearsay.privacy import float64
 from hearsay.privacy.account import Account, Assumption, Bound
 from hearsay.privacy.description import Description
 from hearsay.privacy.float64 import Float64
-from hearsay.privacy.participation import History as FromFirstUse
-from hearsay.privacy.participation import Participation
+from hearsay.privacy.participation import FromArrival, Participation
 from hearsay.privacy.recursion import Recursion
 from hearsay.privacy.recursion_account import RecursionAccount
 from hearsay.problems.losses.linear import LinearLoss
@@ -187,12 +186,12 @@ def _recursions(
         worst = Recursion(*shared, Constant(2 * problem.loss.clip), (known, known), least)
         facts = problem.privacy_assumptions(curvature=False) + stream
         basis = f"clip bound {problem.loss.clip:g}"
-        add(worst, FromFirstUse(), problem.norm)
+        add(worst, FromArrival(), problem.norm)
     if not found:
         basis = "nothing"
         none = Recursion(*shared, Constant(0.0), (0.0, 0.0))
         reason = "no bound on the gradients is known: give the problem a clip"
-        add(none, FromFirstUse(), "l2", reason)
+        add(none, FromArrival(), "l2", reason)
     return found
 
 

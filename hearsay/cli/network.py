@@ -78,10 +78,10 @@ def agent(
     """
     _require_extra()
     from hearsay.deploy.agent import Agent
+    from hearsay.deploy.deployment import deployment, require_safe
     from hearsay.deploy.diagnosis import Expiry
     from hearsay.deploy.host import save_model
     from hearsay.deploy.ledger import LedgerError
-    from hearsay.deploy.plan import planned, require_safe
     from hearsay.deploy.settings import load
     from hearsay.simulation.memory import choose
     from hearsay.simulation.simulating import enable_compilation_cache
@@ -101,7 +101,7 @@ def agent(
     enable_compilation_cache()
     if found.config.run.get("device"):
         choose(found.config.run["device"])
-    plan = planned(found, found.index(name), data, rehearsed=simulate_noise is not None)
+    plan = deployment(found, found.index(name), data, rehearsed=simulate_noise is not None)
     try:
         one = Agent(found, name, rehearsal=simulate_noise, no_privacy=no_privacy, plan=plan)
     except LedgerError as error:
@@ -190,11 +190,11 @@ def check_network(config: NetConfig, allow: Allow = None) -> None:
     Exit code 3: the budget is infinite.
     """
     _require_extra()
-    from hearsay.deploy.plan import planned
+    from hearsay.deploy.deployment import deployment
     from hearsay.deploy.settings import load
 
     found = load(config, allow or ())
-    plan = planned(found, None)
+    plan = deployment(found, None)
     print(plan.certificate)
     console.print(
         f"\n{plan.messages} messages of {', '.join(found.names)}; configuration"
@@ -218,13 +218,13 @@ def up(
     """
     _require_extra()
     from hearsay.deploy.budget import sizes
+    from hearsay.deploy.deployment import deployment, require_safe
     from hearsay.deploy.launch import Fleet, observe, statuses
-    from hearsay.deploy.plan import planned, require_safe
     from hearsay.deploy.settings import load
 
     found = load(config, allow or ())
     require_safe(found, insecure)
-    plan = planned(found, None)  # errors in the file are reported once, here
+    plan = deployment(found, None)  # errors in the file are reported once, here
     options = ["--insecure"] * insecure + ["--no-privacy"] * no_privacy
     options += [] if simulate_noise is None else ["--simulate-noise", str(simulate_noise)]
     options += [word for place in allow or () for word in ("--allow", place)]

@@ -46,6 +46,7 @@ from hearsay._version import VERSION
 from hearsay.certification import unit
 from hearsay.certification.describing import message_bound
 from hearsay.deploy import budget, greeting
+from hearsay.deploy.deployment import Deployment, deployment
 from hearsay.deploy.host import Refused, harden_process
 from hearsay.deploy.inbox import Listener
 from hearsay.deploy.ledger import Ledger
@@ -53,7 +54,6 @@ from hearsay.deploy.lifetime import Account
 from hearsay.deploy.mailbox import Fields, Mailbox, let_go
 from hearsay.deploy.messages import Format
 from hearsay.deploy.neighbours import Neighbours
-from hearsay.deploy.plan import Plan, planned
 from hearsay.deploy.privatize import REHEARSAL, Lattice, Rehearsal
 from hearsay.deploy.settings import SCHEMA, Network
 from hearsay.deploy.steps import CARRIED, Steps
@@ -80,11 +80,11 @@ class Agent:
         rehearsal: int | None = None,
         no_privacy: bool = False,
         data: Path | None = None,
-        plan: Plan | None = None,
+        plan: Deployment | None = None,
     ) -> None:
         self.network, self.name, self.number = network, name, network.index(name)
         self.member = network.members[self.number]
-        self.plan = plan or planned(network, self.number, data, rehearsed=rehearsal is not None)
+        self.plan = plan or deployment(network, self.number, data, rehearsed=rehearsal is not None)
         algorithm, task, graph = self.plan.algorithm, self.plan.task, self.plan.graph
         if (records := self.plan.records) is None:
             raise ValueError(f"plan must be agent {name}'s own, with its records, got nobody's")

@@ -28,7 +28,7 @@ from hearsay.privacy.description import REHEARSED, spending
 from hearsay.problems.task import Task
 
 if TYPE_CHECKING:
-    from hearsay.deploy.plan import Plan
+    from hearsay.deploy.deployment import Deployment
 
 _NOISE = (
     Assumption(
@@ -85,7 +85,7 @@ def certificate(
     return replace(found, warnings=warnings, deployed=not rehearsed)
 
 
-def curve(plan: Plan, agent: int) -> np.ndarray:
+def curve(plan: Deployment, agent: int) -> np.ndarray:
     """What the agent has spent after each message: epsilon, or delta for ternary messages.
 
     Never less than the truth, never falling.
@@ -94,7 +94,7 @@ def curve(plan: Plan, agent: int) -> np.ndarray:
     return spending(describe_deployed(*arguments), plan.messages, plan.certificate.delta)
 
 
-def numbers(plan: Plan) -> int:
+def numbers(plan: Deployment) -> int:
     """How many numbers with noise a run sends."""
     account, _ = best_account(plan.algorithm, plan.task, plan.graph, 0, plan.messages)
     return plan.messages * account.numbers

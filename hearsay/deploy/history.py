@@ -13,7 +13,7 @@ from pathlib import Path
 
 from hearsay.deploy import lifetime
 from hearsay.deploy.budget import sizes
-from hearsay.deploy.plan import Plan, planned
+from hearsay.deploy.deployment import Deployment, deployment
 from hearsay.deploy.rows import LedgerError, Overview
 from hearsay.deploy.settings import Member, Network, load
 from hearsay.deploy.spending import examined
@@ -63,7 +63,7 @@ class History:
     """
 
     network: Network
-    plan: Plan
+    plan: Deployment
     agents: tuple[AgentHistory, ...]
     wrong: tuple[str, ...]
 
@@ -88,7 +88,7 @@ def read(config: Path, allowed: Sequence[str] = ()) -> History:
             f"there is no ledger with a message of run {network.run} in {places}: look at a host"
             " on which an agent of it has run"
         )
-    plan = planned(network, None, rehearsed=any(agent.rehearsed for agent in agents))
+    plan = deployment(network, None, rehearsed=any(agent.rehearsed for agent in agents))
     for agent, limit in zip(agents, sizes(plan.certificate), strict=True):
         if agent.messages and agent.spent[-1] > limit * (1 + _ROUNDING):
             wrong.append(

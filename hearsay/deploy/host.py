@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from hearsay._files import write_atomically
-from hearsay.deploy.plan import Plan
+from hearsay.deploy.deployment import Deployment
 
 
 class Stopped(Exception):
@@ -38,7 +38,7 @@ def harden_process() -> None:
         return  # another system has other ways
 
 
-def save_model(folder: Path, name: str, model: np.ndarray, plan: Plan) -> Path:
+def save_model(folder: Path, name: str, model: np.ndarray, plan: Deployment) -> Path:
     """The agent's model and certificate, as files that only their owner may read:
     no noise has been added to the model.
     """

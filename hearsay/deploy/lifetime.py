@@ -49,7 +49,7 @@ from hearsay.deploy.rows import LedgerError, LedgerUnavailable
 from hearsay.privacy.certificate import Lifetime, few, show
 
 if TYPE_CHECKING:
-    from hearsay.deploy.plan import Plan
+    from hearsay.deploy.deployment import Deployment
     from hearsay.deploy.settings import Member
 
 log = logging.getLogger("hearsay.agent")
@@ -159,7 +159,9 @@ def compose(runs: Sequence[Spent], delta: float | None) -> tuple[float, float]:
     return (epsilon * up, slack * up) if slack < 1 else (math.inf, 1.0)
 
 
-def planned_spending(plan: Plan, agent: int, run: str, instance: str, *, rehearsed: bool) -> Spent:
+def planned_spending(
+    plan: Deployment, agent: int, run: str, instance: str, *, rehearsed: bool
+) -> Spent:
     """The whole plan of an agent, as it is entered."""
     from hearsay.deploy import budget
 
@@ -239,7 +241,7 @@ class Account:
     def __init__(
         self,
         member: Member,
-        plan: Plan,
+        plan: Deployment,
         agent: int,
         run: str,
         limit: float | None,
@@ -318,7 +320,7 @@ class Account:
             f" {limit:g}: {found}. Use other records, or a smaller epsilon ({self._path})"
         )
 
-    def certified(self, plan: Plan, agent: int) -> Plan:
+    def certified(self, plan: Deployment, agent: int) -> Deployment:
         """The plan whose certificate says what was spent before."""
         budgets = tuple(
             replace(b, lifetime=self.lifetime) if b.agent == agent else b

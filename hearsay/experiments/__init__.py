@@ -6,7 +6,7 @@ What an experiment runs is data (`data`, read by settings.py), one runner takes 
 EXPERIMENTS maps the name on the command line to a function.
 
 Those on convex problems take a share of the paper's iterations as their scale, those with neural
-networks (NETWORKS) "small", "paper" or a share of the small one.
+networks (NEURAL) "small", "paper" or a share of the small one.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from hearsay.experiments.runner import reproduce
 EXPERIMENTS: dict[str, Callable[..., Path]] = {
     name: partial(reproduce, name) for name in settings.names()
 }
-NETWORKS = tuple(name for name in EXPERIMENTS if "scales" in settings.read(name).keys)
+NEURAL = tuple(name for name in EXPERIMENTS if "scales" in settings.read(name).keys)
 
 
 def scale_and_seeds(
@@ -30,7 +30,7 @@ def scale_and_seeds(
     """What `reproduce` is called with: the scale in the experiment's own terms,
     and as many seeds as that scale can afford.
     """
-    network = require.one_of("experiment", name, EXPERIMENTS) in NETWORKS
+    network = require.one_of("experiment", name, EXPERIMENTS) in NEURAL
     found: str | float = ("small" if network else 1.0) if scale is None else scale
     if found not in ("small", "paper"):
         rule = "small, paper, or a number above 0 and at most 1"

@@ -25,7 +25,7 @@ import numpy as np
 from hearsay import graphs
 from hearsay.algorithms.gradient_tracking import GradientTracking, scheme_s1, scheme_s2
 from hearsay.base import Algorithm
-from hearsay.certification import Planned, certify, planned
+from hearsay.certification import HorizonBudgets, budget_by_horizon, certify
 from hearsay.experiments import settings
 from hearsay.experiments.runner import Experiment
 from hearsay.experiments.settings import Table
@@ -41,7 +41,7 @@ HORIZON, RECORDS, AGENT = (SETTINGS[key] for key in ("horizon", "records", "agen
 S1, S2 = (SETTINGS.text(name, p=SETTINGS["chosen"][name]) for name in ("S1", "S2"))
 FORMULA, EVERY, CYCLIC = SETTINGS["tables"]["peaks"]["header"][2:]
 
-Curves = dict[str, dict[str, Planned]]
+Curves = dict[str, dict[str, HorizonBudgets]]
 
 
 def size(algorithm: Algorithm) -> int:
@@ -148,10 +148,10 @@ def remark_22(experiment: Experiment, points: int) -> tuple[Table, Curves]:
         lengths = _lengths(make, points)
         formula = [make(k).paper_epsilon(graphs.five_agents(), AGENT, problem, k) for k in lengths]
         every, cyclic = (
-            planned(partial(make, sampling=kind), problem, pair, lengths)
+            budget_by_horizon(partial(make, sampling=kind), problem, pair, lengths)
             for kind in (Subset, Cyclic)
         )
-        paper = Planned(np.array(lengths), np.array(formula))
+        paper = HorizonBudgets(np.array(lengths), np.array(formula))
         curves[name] = {FORMULA: paper, EVERY: every, CYCLIC: cyclic}
         peaks = [curve.peak for curve in curves[name].values()]
         shown = (f"{k:,} (m = {size(make(k)):,})" for k in peaks)

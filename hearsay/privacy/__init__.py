@@ -7,7 +7,7 @@ from hearsay.privacy.account import Account, Assumption, Bound
 from hearsay.privacy.certificate import AgentBudget, Certificate
 from hearsay.privacy.description import Adjacency, Adversary, Description
 from hearsay.privacy.factorized import FactorizedAccount
-from hearsay.privacy.participation import Cyclic, Every, History, Once
+from hearsay.privacy.participation import Every, FromArrival, Once, Periodic
 from hearsay.privacy.recursion import Recursion, Release
 from hearsay.privacy.recursion_account import RecursionAccount
 
@@ -19,12 +19,12 @@ __all__ = [
     "Assumption",
     "Bound",
     "Certificate",
-    "Cyclic",
     "Description",
     "Every",
     "FactorizedAccount",
-    "History",
+    "FromArrival",
     "Once",
+    "Periodic",
     "Recursion",
     "RecursionAccount",
     "Release",

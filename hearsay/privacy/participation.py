@@ -3,11 +3,11 @@
 The budget is additive in the uses of a record (see recursion.py): if w(l) is the price of using it
 at step l, a pattern costs the largest sum of prices over the sets of steps it allows.
 
-    Every          at every step                           sum_l w(l)
-    History        from its arrival on, at every step      sum_l w(l)  (the worst arrival is step 0)
-    Once           at one step                             max_l w(l)
-    Cyclic(T)      every T-th step from some offset        max_o sum_j w(o + j T)
-    Rolling(m, n)    when the window passes over it          max_r sum_{k: r in window k} w(k)
+    Every            at every step                       sum_l w(l)
+    FromArrival      from its arrival on, at every step  sum_l w(l)  (the worst arrival is step 0)
+    Once             at one step                         max_l w(l)
+    Periodic(T)      every T-th step from some offset    max_o sum_j w(o + j T)
+    Rolling(m, n)    when the window passes over it      max_r sum_{k: r in window k} w(k)
                      windows of m(k) of n records, end to end, round and round
 
 A sampler (problems/sampling/samplers.py) carries its pattern, so the batches of a run and its
@@ -102,7 +102,7 @@ class Every(Participation):
 
 
 @dataclass(frozen=True)
-class History(Every):
+class FromArrival(Every):
     """From the record's arrival on, at every step."""
 
     def __str__(self) -> str:
@@ -139,7 +139,7 @@ class Once(Participation):
 
 
 @dataclass(frozen=True)
-class Cyclic(Participation):
+class Periodic(Participation):
     """At every `period`-th step from some offset."""
 
     period: int
@@ -227,5 +227,5 @@ def _rolled(pattern: Rolling, horizon: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 PATTERNS: dict[str, type[Participation]] = {
-    kind.__name__: kind for kind in (Every, History, Once, Cyclic, Rolling)
+    kind.__name__: kind for kind in (Every, FromArrival, Once, Periodic, Rolling)
 }

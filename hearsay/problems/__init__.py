@@ -12,7 +12,7 @@ from hearsay.problems.linear import logistic, logistic_task, ridge, ridge_task
 from hearsay.problems.losses.domains import Ball, Box
 from hearsay.problems.losses.linear import HalfSquared, Logistic, PolynomialLogistic, Squared
 from hearsay.problems.losses.models import MODELS
-from hearsay.problems.losses.neural_loss import Model, Network, from_function, from_module
+from hearsay.problems.losses.neural_loss import Model, NeuralLoss, from_function, from_module
 from hearsay.problems.neural_networks import neural, neural_task
 from hearsay.problems.parameter_estimation import estimation
 from hearsay.problems.problem import Problem
@@ -51,7 +51,7 @@ __all__ = [
     "Images",
     "Logistic",
     "Model",
-    "Network",
+    "NeuralLoss",
     "PolynomialLogistic",
     "Problem",
     "Records",

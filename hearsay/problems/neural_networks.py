@@ -14,7 +14,7 @@ from hearsay.problems.data.holdings import Facts, Holdings, deal, gather, one_ea
 from hearsay.problems.data.images import Images, in_order, load_images
 from hearsay.problems.losses.domains import Ball, Box, Domain
 from hearsay.problems.losses.models import MODELS
-from hearsay.problems.losses.neural_loss import Model, Network, from_module, named
+from hearsay.problems.losses.neural_loss import Model, NeuralLoss, from_module, named
 from hearsay.problems.problem import Problem, holding
 from hearsay.problems.sampling.samplers import Arrivals
 from hearsay.problems.task import Task
@@ -131,7 +131,7 @@ def neural_task(
     """What is public of `neural` on such data; arguments as there."""
     built, start = _model(model, data, seed)
     unbounded = clip is None or (isinstance(clip, str) and clip.lower() == "none")
-    loss = Network(
+    loss = NeuralLoss(
         built, ridge, None if unbounded else require.bound("clip", clip), norm, microbatch, compute
     )
     _try(loss, start, data)
@@ -211,7 +211,7 @@ def _model(model: Any, images: Facts, seed: int) -> tuple[Model, np.ndarray]:
     )
 
 
-def _try(loss: Network, start: np.ndarray, images: Facts) -> None:
+def _try(loss: NeuralLoss, start: np.ndarray, images: Facts) -> None:
     """Does the model take such a record?
 
     Said here, with both shapes, and not in the depths of a compiled step.

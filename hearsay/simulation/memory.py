@@ -12,7 +12,7 @@ from hearsay import _validate as require
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.problems.losses import per_record
-from hearsay.problems.losses.neural_loss import Network
+from hearsay.problems.losses.neural_loss import NeuralLoss
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Sized
 
@@ -56,7 +56,7 @@ def widest(algorithm: Algorithm, problem: Problem) -> int:
 def record_bytes(problem: Problem) -> int:
     """What one record's clipped gradient takes, about."""
     loss = problem.loss
-    assert isinstance(loss, Network)
+    assert isinstance(loss, NeuralLoss)
     vector = jax.ShapeDtypeStruct((problem.dimension,), problem.dtype)
     params = jax.eval_shape(loss.model.unravel, vector)
     feature = jax.ShapeDtypeStruct(
@@ -74,7 +74,7 @@ def fitted(algorithm: Algorithm, problem: Problem, free: int | None = None) -> P
     a neural network holds a gradient for every record of it.
     """
     loss = problem.loss
-    if not isinstance(loss, Network) or loss.microbatch is not None:
+    if not isinstance(loss, NeuralLoss) or loss.microbatch is not None:
         return problem
     most = per_record.fitting_microbatch(
         record_bytes(problem), int(_SHARE * (free_bytes() if free is None else free))
@@ -86,7 +86,7 @@ def fitted(algorithm: Algorithm, problem: Problem, free: int | None = None) -> P
 def halved(problem: Problem, algorithm: Algorithm) -> Problem | None:
     """The problem with half the microbatch, or None where it cannot be halved."""
     loss = problem.loss
-    if not isinstance(loss, Network):
+    if not isinstance(loss, NeuralLoss):
         return None
     now = loss.microbatch or widest(algorithm, problem)
     return replace(problem, loss=replace(loss, microbatch=now // 2)) if now > 1 else None
@@ -104,7 +104,7 @@ def summary(algorithm: Algorithm, problem: Problem, graph: Graph, seeds: int = 1
         f" messages a round), {problem.dimension:,} parameters; {device.platform} device"
         f" ({device.device_kind}), {itemsize * 8}-bit, data {_size(data)}, {_size(state)} per state"
     )
-    if isinstance(problem.loss, Network):
+    if isinstance(problem.loss, NeuralLoss):
         at_once = min(
             problem.loss.microbatch or widest(algorithm, problem), widest(algorithm, problem)
         )

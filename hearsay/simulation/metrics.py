@@ -84,7 +84,7 @@ def _disagreement(models: jax.Array) -> jax.Array:
 
 
 @partial(jax.jit, static_argnames=("loss",))
-def measure_network(
+def measure_neural(
     models: jax.Array, watched: jax.Array, test: tuple, train: tuple, *, loss: Loss
 ) -> Measured:
     """The metrics of neural networks: there is no best model to compare with.

@@ -21,7 +21,7 @@ from hearsay.simulation.metrics import (
     Measured,
     blocked,
     measure,
-    measure_network,
+    measure_neural,
     training_sample,
     watched_agents,
 )
@@ -144,7 +144,7 @@ class Session:
         if not self.problem.loss.convex:
             self.at.append(self.step)
             self.measured.append(
-                measure_network(self.models, self.watched, *self.test, loss=self.problem.loss)
+                measure_neural(self.models, self.watched, *self.test, loss=self.problem.loss)
             )
             return
         arrived = self.arrived(self.step)

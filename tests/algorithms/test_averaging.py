@@ -14,7 +14,7 @@ from hearsay.algorithms.averaging import chebyshev_weights
 from hearsay.audit.distinguish import distinguish
 from hearsay.audit.residuals import residuals
 from hearsay.base import Message
-from hearsay.deploy.plan import require_deployable
+from hearsay.deploy.deployment import require_deployable
 from hearsay.problems import Ball, Squared
 from hearsay.simulation import engine
 from tests.factories import holding, uniform

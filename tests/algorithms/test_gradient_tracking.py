@@ -147,7 +147,7 @@ def test_golden_budgets(scheme, p):
     account = accounts(algorithm, problem, graph, 2)[0]
     found = [
         replace(account, pattern=pattern).cost(2001).value
-        for pattern in (participation.Every(), participation.Once(), participation.Cyclic(period))
+        for pattern in (participation.Every(), participation.Once(), participation.Periodic(period))
     ]
     assert found == pytest.approx([every, once, cyclic], rel=6e-4)
     assert algorithm.paper_epsilon(graph, 2, problem, 2001) == pytest.approx(paper, rel=1e-4)
@@ -162,19 +162,21 @@ def test_budget_against_the_planned_horizon():
         hs.graphs.five_agents(weight=0.1),
     )
     lengths = [50, 100, 200, 400, 800, 1600, 3200]
-    s2 = hs.planned(lambda k: hs.scheme_s2(k, sampling=hs.Subset), problem, graph, lengths)
+    s2 = hs.budget_by_horizon(
+        lambda k: hs.scheme_s2(k, sampling=hs.Subset), problem, graph, lengths
+    )
     assert 100 < s2.peak < 3200
     assert s2.slope < -1
     assert s2.limit == 0.0
     one = hs.certify(hs.scheme_s2(400, sampling=hs.Subset), problem, graph, 400)
     assert s2.epsilon[3] == max(one.epsilon)
-    flat = hs.planned(
+    flat = hs.budget_by_horizon(
         lambda k: hs.gradient_tracking(sampling=hs.Subset(5)), problem, graph, lengths
     )
     assert flat.limit == math.inf
     assert flat.peak == 3200
     with pytest.raises(ValueError, match="horizons must be two or more increasing numbers"):
-        hs.planned(hs.scheme_s2, problem, graph, [5, 3])
+        hs.budget_by_horizon(hs.scheme_s2, problem, graph, [5, 3])
 
 
 def test_scheme_s1_is_the_papers():

@@ -158,7 +158,7 @@ def test_a_place_that_was_typed_travels_with_the_configuration(gossip, tmp_path)
 
 
 def test_a_net_toml_needs_the_same_word(gossip, tmp_path):
-    from hearsay.deploy.plan import planned
+    from hearsay.deploy.deployment import deployment
 
     file = tmp_path / "net.toml"
     file.write_text(
@@ -167,5 +167,5 @@ def test_a_net_toml_needs_the_same_word(gossip, tmp_path):
         f'[algorithm]\nname = "{PLACE}"\n[privacy]\nepsilon = 5.0\n[run]\nsteps = 3\n'
     )
     with pytest.raises(ValueError, match=f"for agents --allow {PLACE}"):
-        planned(settings.load(file), None)
-    assert planned(settings.load(file, [PLACE]), None).algorithm.name == "plain-gossip"
+        deployment(settings.load(file), None)
+    assert deployment(settings.load(file, [PLACE]), None).algorithm.name == "plain-gossip"

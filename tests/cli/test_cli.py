@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from hearsay import _files, config
 from hearsay.algorithms import REGISTRY
 from hearsay.cli import commands, options, screen
-from hearsay.experiments import EXPERIMENTS, NETWORKS, scale_and_seeds
+from hearsay.experiments import EXPERIMENTS, NEURAL, scale_and_seeds
 from hearsay.graphs import BUILDERS
 from hearsay.problems import PROBLEMS
 from hearsay.problems.data import files
@@ -447,7 +447,7 @@ def test_help_names_everything_that_can_be_chosen():
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_scales_and_seeds_in_the_terms_of_an_experiment(name):
-    network = name in NETWORKS
+    network = name in NEURAL
     assert scale_and_seeds(name) == (
         {"scale": "small", "seeds": 1} if network else {"scale": 1.0, "seeds": 10}
     )

@@ -23,7 +23,7 @@ import hearsay as hs
 from hearsay.audit import checking
 from hearsay.cli import commands
 from hearsay.config import build_problem
-from hearsay.deploy.plan import planned
+from hearsay.deploy.deployment import deployment
 from hearsay.deploy.settings import load
 from tests.deploy.networks import run_threads, write
 
@@ -161,7 +161,7 @@ def test_it_is_deployed(installed):
         run_table={"steps": 5},
     )
     agents = run_threads(load(path), 3)
-    network, plan = load(path), planned(load(path), None)
+    network, plan = load(path), deployment(load(path), None)
     problem = build_problem(network.config, agents=3)
     run = hs.simulate(
         plan.algorithm, problem, plan.graph, steps=plan.messages, seeds=[3], reference=False,

@@ -25,7 +25,7 @@ import numpy as np
 
 from hearsay.config import build_problem, toml_item
 from hearsay.deploy.agent import Agent
-from hearsay.deploy.plan import Plan, planned
+from hearsay.deploy.deployment import Deployment, deployment
 from hearsay.deploy.settings import Network, load
 from tests.deploy import worker
 
@@ -152,9 +152,9 @@ class Threads:
         self.agents, self.ended = dict[str, Agent](), dict[str, Any]()
         self._threads: dict[str, threading.Thread] = {}
         # All work out the same plan, unless each has read a file of its own.
-        self._plan: Plan | None = None
+        self._plan: Deployment | None = None
         if not network.from_files:
-            self._plan = planned(network, None, rehearsed=seed is not None)
+            self._plan = deployment(network, None, rehearsed=seed is not None)
             self._dealt = build_problem(network.config, agents=len(network.members)).records
 
     def start(

@@ -27,10 +27,10 @@ from hearsay.base import Algorithm, Inbox, Magnitudes
 from hearsay.certification import accounts, best_account, certify
 from hearsay.certification.describing import message_bound, rounded
 from hearsay.deploy import budget
+from hearsay.deploy.deployment import deployment
 from hearsay.deploy.inbox import Listener
 from hearsay.deploy.mailbox import Mailbox
 from hearsay.deploy.messages import Format
-from hearsay.deploy.plan import planned
 from hearsay.deploy.privatize import Lattice
 from hearsay.deploy.settings import read
 from hearsay.deploy.steps import Steps
@@ -543,9 +543,9 @@ def test_a_private_run_needs_float64() -> None:
     }
     network = read(given, Path("/nowhere"))
     with pytest.raises(ValueError, match="64 in a private run"):
-        planned(network, None)
+        deployment(network, None)
     try:
-        planned(network, None, rehearsed=True)
+        deployment(network, None, rehearsed=True)
     finally:
         jax.config.update("jax_enable_x64", True)
 

@@ -17,7 +17,7 @@ import hearsay as hs
 from hearsay.algorithms import LdpOnline
 from hearsay.certification import accounts, as_epsilon, certify, spent_after, unit
 from hearsay.deploy import budget
-from hearsay.deploy.plan import Plan, planned
+from hearsay.deploy.deployment import Deployment, deployment
 from hearsay.deploy.settings import Network, read
 from hearsay.privacy import RecursionAccount, description, float64
 from hearsay.privacy.certificate import Lifetime
@@ -78,11 +78,11 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
 }
 
 
-def plan_of(name: str, **options: Any) -> Plan:
-    return planned(network(ALGORITHMS[name], {"delta": DELTA}, **options), None)
+def plan_of(name: str, **options: Any) -> Deployment:
+    return deployment(network(ALGORITHMS[name], {"delta": DELTA}, **options), None)
 
 
-def ideal_of(plan: Plan, messages: float | None = None) -> hs.Certificate:
+def ideal_of(plan: Deployment, messages: float | None = None) -> hs.Certificate:
     return certify(
         plan.algorithm,
         plan.task,
@@ -144,7 +144,7 @@ def in_exact_arithmetic(monkeypatch, more: float = 0.0) -> None:
     monkeypatch.setattr(description, "_numbers", _NUMBERS)
 
 
-def again(plan: Plan) -> hs.Certificate:
+def again(plan: Deployment) -> hs.Certificate:
     return budget.certificate(
         plan.algorithm, plan.task, plan.graph, plan.messages, plan.certificate.delta
     )
@@ -216,7 +216,7 @@ def test_what_the_certificate_rests_on():
 
 
 def test_a_rehearsal_is_called_what_it_is():
-    found = planned(network(ALGORITHMS["laplace"], {}), None, rehearsed=True).certificate
+    found = deployment(network(ALGORITHMS["laplace"], {}), None, rehearsed=True).certificate
     assert "NOT PRIVATE: this is a rehearsal, its noise comes from a seed" in found.warnings
     assert not any("lattice" in a.text for b in found.budgets for a in b.assumptions)
     assert not any("NOT PRIVATE" in warning for warning in plan_of("laplace").certificate.warnings)
@@ -256,7 +256,7 @@ def test_the_curve_is_a_certificate_of_every_shorter_run(name):
 
 
 def test_no_noise_is_an_infinite_budget():
-    plan = planned(network({"name": "ldp-online", "noise": 0.0}, {}), None)
+    plan = deployment(network({"name": "ldp-online", "noise": 0.0}, {}), None)
     assert plan.certificate.epsilon == [math.inf] * 3
     assert all("no noise" in b.reason for b in plan.certificate.budgets)
     curve = budget.curve(plan, 0)
@@ -265,7 +265,7 @@ def test_no_noise_is_an_infinite_budget():
 
 def test_long_runs_are_rounded_up_between_marks(monkeypatch):
     in_exact_arithmetic(monkeypatch)
-    plan = planned(network(ALGORITHMS["laplace"], {}, steps=4501), None)
+    plan = deployment(network(ALGORITHMS["laplace"], {}, steps=4501), None)
     counts = np.arange(1, 4502)
     curve = budget.curve(plan, 0)
     ideal = spent_after(plan.algorithm, plan.task, plan.graph, counts.tolist(), agents=[0])[:, 0]
@@ -353,7 +353,7 @@ def test_nothing_can_be_sent():
 def test_a_plan_stops_before_its_budget_is_exceeded():
     whole = plan_of("laplace")
     limit = 0.5 * whole.certificate.epsilon[0]
-    plan = planned(network(ALGORITHMS["laplace"], {"budget": limit}), None)
+    plan = deployment(network(ALGORITHMS["laplace"], {"budget": limit}), None)
     assert plan.messages < 20
     assert max(plan.certificate.epsilon) <= limit
     assert (
@@ -372,7 +372,7 @@ def test_noise_is_calibrated_so_that_rounding_is_paid_for(name, policy):
         pytest.skip("cannot do without a message")
     targets = [1.0, 2.0, 3.0] if name != "factorized" else [2.0] * 3
     table = {**ALGORITHMS[name], "noise": 1.0}
-    plan = planned(network(table, {"epsilon": targets, "delta": DELTA}, policy=policy), None)
+    plan = deployment(network(table, {"epsilon": targets, "delta": DELTA}, policy=policy), None)
     for got, target in zip(plan.certificate.epsilon, targets, strict=True):
         assert got <= target
         assert got == pytest.approx(target, rel=1e-4)
@@ -391,15 +391,15 @@ TRIANGLE = {
 }
 
 
-def lossy(table: dict[str, Any], steps: int, policy: str = "skip", **tables: Any) -> Plan:
+def lossy(table: dict[str, Any], steps: int, policy: str = "skip", **tables: Any) -> Deployment:
     privacy = {"delta": DELTA} if table.get("mechanism") == "gaussian" else {}
-    return planned(
+    return deployment(
         network(table, privacy, steps=steps, policy=policy, graph=TRIANGLE, **tables), None
     )
 
 
 def slow_and_obvious(
-    plan: Plan, agent: int, uses: list[list[bool]], exposure: list[float]
+    plan: Deployment, agent: int, uses: list[list[bool]], exposure: list[float]
 ) -> dict[tuple, float]:
     """What the agent spends, epsilon or rho, whoever it hears in every round (the key),
     by the recursion as privacy/recursion.py prints it.
@@ -513,7 +513,7 @@ def test_skipping_never_costs_less(table, steps):
 )
 def test_algorithms_that_forget_alike_whoever_is_heard_pay_nothing_for_skipping(table):
     with_skips, without = (
-        planned(network(table, {"delta": DELTA}, policy=policy), None)
+        deployment(network(table, {"delta": DELTA}, policy=policy), None)
         for policy in ("skip", "wait")
     )
     np.testing.assert_array_equal(shown(with_skips.certificate), shown(without.certificate))

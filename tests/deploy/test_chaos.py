@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from hearsay.deploy import budget, links
+from hearsay.deploy.deployment import deployment
 from hearsay.deploy.host import Refused, Stopped
 from hearsay.deploy.ledger import Ledger
-from hearsay.deploy.plan import planned
 from hearsay.deploy.settings import load
 from tests.deploy.networks import (
     NAMES,
@@ -55,7 +55,7 @@ def check_ledgers(path, witness) -> None:
         left[name, int(step)].add(digest)
     network = load(path)
     for number, member in enumerate(network.members):
-        plan = planned(network, number)
+        plan = deployment(network, number)
         curve = budget.curve(plan, number)
         about = {"run": network.run, "agent": member.name, "configuration": network.digest}
         with Ledger(member.ledger, about) as ledger:

@@ -10,7 +10,7 @@ import pytest
 
 import hearsay as hs
 from hearsay.config import build_problem
-from hearsay.deploy.plan import planned
+from hearsay.deploy.deployment import deployment
 from hearsay.deploy.settings import load
 from tests.deploy.networks import NAMES, Processes, models, run_threads, write
 
@@ -56,7 +56,7 @@ def tables(name: str) -> dict:
 
 def simulated(path) -> np.ndarray:
     network = load(path)
-    plan = planned(network, None)
+    plan = deployment(network, None)
     problem = build_problem(network.config, agents=len(network.members))
     graph, delta = (
         replace(plan.graph, lossy=False),
@@ -101,13 +101,13 @@ def test_five_processes_equal_the_simulator(tmp_path, names):
         assert fleet.watch() == 0
     for path in paths:
         np.testing.assert_allclose(models(path), simulated(path), rtol=0, atol=1e-6)
-        network, plan = load(path), planned(load(path), None)
+        network, plan = load(path), deployment(load(path), None)
         assert plan.messages == STEPS
         for i, member in enumerate(network.members):
             heard = {NAMES[j] for j in range(5) if hears(plan, i, j)}
             listed = json.loads((member.state / f"{member.name}.subscribed.json").read_text())
             assert sorted(listed) == sorted(f"hearsay/{network.run}/{name}/*" for name in heard)
-    directed = planned(load(paths[names.index("gradient-tracking")]), None)
+    directed = deployment(load(paths[names.index("gradient-tracking")]), None)
     assert any(
         hears(directed, i, j) and not hears(directed, j, i) for i in range(5) for j in range(5)
     )

@@ -50,9 +50,9 @@ def send(ledger, rounds, spent, skipped=None):
 
 
 def budgets(path) -> list[float]:
-    from hearsay.deploy.plan import planned
+    from hearsay.deploy.deployment import deployment
 
-    return sizes(planned(load(path), None).certificate)
+    return sizes(deployment(load(path), None).certificate)
 
 
 @pytest.fixture

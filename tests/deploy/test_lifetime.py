@@ -18,10 +18,10 @@ import pytest
 from hearsay.cli import commands
 from hearsay.deploy import lifetime, mark, spending
 from hearsay.deploy.agent import Agent
+from hearsay.deploy.deployment import deployment
 from hearsay.deploy.host import save_model
 from hearsay.deploy.ledger import Ledger, LedgerError
 from hearsay.deploy.lifetime import Account, Spent, compose
-from hearsay.deploy.plan import planned
 from hearsay.deploy.records import hashed_rows, own
 from hearsay.deploy.settings import load
 from hearsay.mechanisms import MECHANISMS, convert
@@ -64,7 +64,7 @@ def files(folder, run: str = "one", rows: slice = slice(None), **tables):
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory):
-    return planned(load(files(tmp_path_factory.mktemp("plan"))), 0)
+    return deployment(load(files(tmp_path_factory.mktemp("plan"))), 0)
 
 
 def account(folder, plan, run="one", *, rows=None, limit=None, rehearsed=False) -> Account:

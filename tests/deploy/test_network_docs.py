@@ -27,9 +27,9 @@ from hearsay.cli import commands as cli
 from hearsay.cli import network
 from hearsay.config import PRIVACY_KEYS, RUN_KEYS
 from hearsay.deploy import budget, settings
+from hearsay.deploy.deployment import deployment
 from hearsay.deploy.launch import initialise
 from hearsay.deploy.ledger import Ledger
-from hearsay.deploy.plan import planned
 from tests.deploy.networks import free_ports
 
 pytest.importorskip("zenoh")
@@ -297,7 +297,7 @@ def test_a_few_steps_can_be_certified_too(terminal):
     config = initialise(terminal.folder / "wards", agents=3, steps=20, epsilon=5.0, secure=False)
     terminal.folder = config.parent
     assert "20 messages of alice, bob, carol" in terminal.run(CHECK)
-    spent = planned(settings.load(config), None).certificate.epsilon
+    spent = deployment(settings.load(config), None).certificate.epsilon
     assert max(spent) <= 5.0 and min(spent) > 4.999
 
 
@@ -341,7 +341,7 @@ def test_what_a_radius_costs(tmp_path):
 
     def noise(radius: str) -> float:
         tables = tomllib.loads(text.replace("radius = 100.0", radius))
-        return float(planned(settings.read(tables, Path()), None).algorithm.noise_for(0)(0))
+        return float(deployment(settings.read(tables, Path()), None).algorithm.noise_for(0)(0))
 
     base = noise(f"radius = {page[3]}.0")
     assert (
@@ -467,7 +467,7 @@ def test_every_net_toml_is_accepted_and_has_a_finite_budget(index):
     """Pieces of a net.toml replace those tables of the whole one."""
     whole, *pieces = (tomllib.loads(block) for block in blocks("network.md", "toml"))
     tables = {**whole, **([{}, *pieces][index])}
-    plan = planned(settings.read(tables, Path()), None)
+    plan = deployment(settings.read(tables, Path()), None)
     assert plan.certificate.finite and plan.messages == 200
     assert all(
         b.epsilon <= e
@@ -513,7 +513,7 @@ def test_what_the_pages_say_of_algorithms():
             "privacy": privacy,
         }
         tables["run"] = {"steps": 20}
-        return budget.sizes(planned(settings.read(tables, Path()), None).certificate)[0]
+        return budget.sizes(deployment(settings.read(tables, Path()), None).certificate)[0]
 
     for first, graph, skip in table:
         for name in re.findall(r"`([\w-]+)`", first):

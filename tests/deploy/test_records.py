@@ -16,8 +16,8 @@ import pytest
 
 import hearsay as hs
 from hearsay.config import Config, build_problem
+from hearsay.deploy.deployment import deployment
 from hearsay.deploy.launch import initialise
-from hearsay.deploy.plan import planned
 from hearsay.deploy.records import own, read
 from hearsay.deploy.settings import Network, load
 from hearsay.deploy.settings import read as settings
@@ -154,10 +154,10 @@ def test_the_plan_of_nobody_is_that_of_everybody(tmp_path):
     found = network(tmp_path, {**RIDGE, "radius": 3.0})
     found.config.privacy["epsilon"] = 3.0  # type: ignore[index]
     found.config.run["steps"] = 10  # type: ignore[index]
-    plans = [planned(found, None)]
+    plans = [deployment(found, None)]
     for agent, name in enumerate(NAMES):
         save(tmp_path, name, *drawn(9, agent))
-        plans.append(planned(found, agent))
+        plans.append(deployment(found, agent))
     assert len({plan.certificate.to_json() for plan in plans}) == 1
     assert len({plan.algorithm for plan in plans}) == 1
 
@@ -168,7 +168,9 @@ def test_another_file_may_be_given_on_the_command_line(tmp_path):
     found = network(tmp_path, LOGISTIC)
     found.config.privacy["epsilon"] = 3.0  # type: ignore[index]
     found.config.run["steps"] = 5  # type: ignore[index]
-    np.testing.assert_array_equal(planned(found, 0, elsewhere).records.features[:6], features * 0.1)
+    np.testing.assert_array_equal(
+        deployment(found, 0, elsewhere).records.features[:6], features * 0.1
+    )
 
 
 @pytest.mark.parametrize(("data", "partition"), [("digits", "iid"), ("breast-cancer", "dominant")])

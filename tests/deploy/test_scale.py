@@ -9,7 +9,7 @@ import pytest
 
 import hearsay as hs
 from hearsay.config import build_problem
-from hearsay.deploy.plan import planned
+from hearsay.deploy.deployment import deployment
 from hearsay.deploy.settings import load
 from tests.deploy.networks import SECONDS, Processes, models, write
 
@@ -27,7 +27,7 @@ def test_fifty_agents_run_and_agree_with_the_simulator(tmp_path):
         fleet.start_all()
         assert fleet.watch(2 * SECONDS) == 0
     network = load(path)
-    plan = planned(network, None)
+    plan = deployment(network, None)
     problem, graph = build_problem(network.config, agents=50), replace(plan.graph, lossy=False)
     run = hs.simulate(
         plan.algorithm, problem, graph, steps=30, seeds=[3], reference=False, regret=False

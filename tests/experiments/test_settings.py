@@ -6,7 +6,7 @@ import importlib
 
 import pytest
 
-from hearsay.experiments import EXPERIMENTS, NETWORKS, settings
+from hearsay.experiments import EXPERIMENTS, NEURAL, settings
 from hearsay.experiments.settings import HERE, Settings, listed
 
 
@@ -31,7 +31,7 @@ def test_the_files_hold_the_experiments_and_no_others():
     assert {f"{name}.txt" for name in notes} == {
         file.name for file in HERE.iterdir() if file.name.endswith(".txt")
     }
-    assert [name for name in EXPERIMENTS if name not in NETWORKS] == [
+    assert [name for name in EXPERIMENTS if name not in NEURAL] == [
         "p1-mushrooms",
         "p2-convex",
         "p3-estimation",

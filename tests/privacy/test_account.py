@@ -13,10 +13,10 @@ import hearsay
 from hearsay.mechanisms.factorized.kinds import factorization
 from hearsay.privacy import (
     Account,
-    Cyclic,
     Every,
     FactorizedAccount,
     Once,
+    Periodic,
     Recursion,
     RecursionAccount,
     Release,
@@ -36,13 +36,13 @@ def accounts() -> list[Account]:
     found: list[Account] = [
         RecursionAccount(RECURSION, RELEASES, pattern, 3, law)  # type: ignore[arg-type]
         for law in ("laplace", "gaussian", "ternary")
-        for pattern in (Every(), Once(), Cyclic(4), Rolling(Constant(7.0), 40))
+        for pattern in (Every(), Once(), Periodic(4), Rolling(Constant(7.0), 40))
     ]
     for kind in ("toeplitz", "blt", "banded", "dense", "tree", "identity"):
         more = {"bands": 4} if kind == "banded" else {}
         factors = factorization(kind, 30, **more).written()
         found.append(FactorizedAccount(factors, 0.4, 9.0, Once(), 3, "a clip"))
-        found.append(FactorizedAccount(factors, 0.4, 9.0, Cyclic(5), 3, "a clip", (), 5))
+        found.append(FactorizedAccount(factors, 0.4, 9.0, Periodic(5), 3, "a clip", (), 5))
     return found
 
 
@@ -78,9 +78,9 @@ def test_noise_that_was_planned_for_so_many_rounds():
 def test_a_separation_is_what_the_pattern_keeps():
     tree = factorization("tree", 8)
     with pytest.raises(ValueError, match="separation must be given where a record is used again"):
-        FactorizedAccount(tree, 1.0, 2.0, Cyclic(3), 3, "a clip")
+        FactorizedAccount(tree, 1.0, 2.0, Periodic(3), 3, "a clip")
     with pytest.raises(ValueError, match="separation must be at most 3"):
-        FactorizedAccount(tree, 1.0, 2.0, Cyclic(3), 3, "a clip", (), 4)
+        FactorizedAccount(tree, 1.0, 2.0, Periodic(3), 3, "a clip", (), 4)
 
 
 @pytest.mark.parametrize("last", [0, 1, 6, 7, 20])
@@ -97,7 +97,7 @@ def test_most_messages_is_the_last_that_is_affordable(last: int):
 
 def test_patterns_answer_for_themselves():
     """The three answers against the sets of uses that a pattern allows."""
-    examples = {"Cyclic": Cyclic(3), "Rolling": Rolling(Constant(2.0), 5)}
+    examples = {"Periodic": Periodic(3), "Rolling": Rolling(Constant(2.0), 5)}
     for name, kind in PATTERNS.items():
         pattern = examples.get(name) or kind()
         uses = pattern.uses(12)
@@ -112,7 +112,7 @@ def test_patterns_answer_for_themselves():
 
 def test_nobody_asks_which_kind_of_account_or_pattern_it_has():
     root = Path(hearsay.__file__).parent
-    kinds = {"Account", "RecursionAccount", "FactorizedAccount", "Participation", "FromFirstUse"}
+    kinds = {"Account", "RecursionAccount", "FactorizedAccount", "Participation", "FromArrival"}
     seen = 0
     for path in root.rglob("*.py"):
         tree = ast.parse(path.read_text(encoding="utf-8"))

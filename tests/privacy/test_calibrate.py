@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hearsay.certification.certifying import noise_factor
 from hearsay.mechanisms import MECHANISMS
 from hearsay.mechanisms.convert import gaussian_epsilon
-from hearsay.privacy import Cyclic, Every, Once, Recursion, RecursionAccount, Release
+from hearsay.privacy import Every, Once, Periodic, Recursion, RecursionAccount, Release
 from hearsay.schedules import Constant, PowerLaw, Share
 
 exponent = st.floats(0.0, 1.0)
@@ -33,7 +33,7 @@ def accounts(draw):
         draw(st.sampled_from([(0.0, 0.0), (0.01, 1.0), (-0.1, 0.5)])),
     )
     scale = PowerLaw(draw(st.floats(1e-3, 1e3)), draw(st.floats(-0.5, 0.5)))
-    pattern = draw(st.sampled_from([Every(), Once(), Cyclic(7)]))
+    pattern = draw(st.sampled_from([Every(), Once(), Periodic(7)]))
     releases = (Release("x", scale, fresh=1.0),)
     return RecursionAccount(rec, releases, pattern, draw(st.integers(1, 50)))
 
@@ -46,7 +46,7 @@ def test_laplace_meets_the_budget_and_wastes_nothing(account, epsilon, horizon):
 
 
 @pytest.mark.parametrize(
-    "epsilon, delta, pattern", [(0.3, 1e-5, Every()), (1.0, 1e-2, Once()), (2.0, 1e-8, Cyclic(3))]
+    "epsilon, delta, pattern", [(0.3, 1e-5, Every()), (1.0, 1e-2, Once()), (2.0, 1e-8, Periodic(3))]
 )
 def test_gaussian_meets_the_budget_and_wastes_little(epsilon, delta, pattern):
     rec = Recursion(
@@ -59,7 +59,7 @@ def test_gaussian_meets_the_budget_and_wastes_little(epsilon, delta, pattern):
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 7.0])
-@pytest.mark.parametrize("pattern", [Every(), Once(), Cyclic(10)], ids=str)
+@pytest.mark.parametrize("pattern", [Every(), Once(), Periodic(10)], ids=str)
 def test_an_infinite_horizon_is_met_too(epsilon, pattern):
     rec = Recursion(
         PowerLaw(0.6, -0.6), PowerLaw(0.5, -0.8), Share(1.0, PowerLaw(1, 1)), (0.01, 1.0)

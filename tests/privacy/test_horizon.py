@@ -11,7 +11,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import zeta
 
-from hearsay.privacy import Cyclic, Every, Once, Recursion, RecursionAccount, Release
+from hearsay.privacy import Every, Once, Periodic, Recursion, RecursionAccount, Release
 from hearsay.privacy.horizon import _at, _NoBound, _stateful_tail, _Tail, _TryLater, infinite
 from hearsay.privacy.recursion import MEMORYLESS
 from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize, Share
@@ -78,7 +78,7 @@ def test_a_cycle_against_the_zeta_function(period):
         Constant(1.0),
         (0.0, 0.0),
         Constant(1.0),
-        pattern=Cyclic(period),
+        pattern=Periodic(period),
     )
     true = period**-1.5 * zeta(1.5, 1 / period)  # uses at 0, T, 2T, ...
     assert true * (1 + 9e-10) <= infinite(this).value <= true * (1 + 2e-9) + N**-1.5
@@ -145,7 +145,7 @@ def test_gaussian_against_the_zeta_function():
     assert true * (1 + 9e-10) <= infinite(this).value <= true * (1 + 1e-3)
 
 
-@pytest.mark.parametrize("pattern, uses", [(Every(), 1), (Once(), None), (Cyclic(10), 10)])
+@pytest.mark.parametrize("pattern, uses", [(Every(), 1), (Once(), None), (Periodic(10), 10)])
 def test_geometric_steps_and_noise_have_a_closed_form(pattern, uses):
     this = account(
         MEMORYLESS,
@@ -227,7 +227,7 @@ FAMILY = {
         Constant(0.1),
         (0.01, 1.0),
         PowerLaw(1, 0.8),
-        pattern=Cyclic(37),
+        pattern=Periodic(37),
     ),
     "two releases": account(
         PowerLaw(0.6, -0.6),
@@ -293,7 +293,7 @@ def random_account(rng: np.random.Generator) -> RecursionAccount:
         exposure[rng.integers(3)],
         (mu, max(mu, 0.0) + float(rng.choice([0.0, 0.5, 1.0]))),
         *(PowerLaw(1.0, rng.uniform(-0.4, 0.8), shift()) for _ in range(rng.integers(1, 3))),
-        pattern=[Every(), Once(), Cyclic(int(rng.choice([3, 50, 1000])))][rng.integers(3)],
+        pattern=[Every(), Once(), Periodic(int(rng.choice([3, 50, 1000])))][rng.integers(3)],
         **fresh,
     )
 

@@ -19,7 +19,7 @@ from hearsay.certification import calibrate, certify, deployed
 from hearsay.cli.verify import verified
 from hearsay.mechanisms import MECHANISMS
 from hearsay.privacy.description import REHEARSED, UNCHECKED
-from hearsay.privacy.participation import Cyclic, Every, Once, Rolling
+from hearsay.privacy.participation import Every, Once, Periodic, Rolling
 from hearsay.privacy.recursion import Recursion, Release
 from hearsay.privacy.recursion_account import RecursionAccount
 from hearsay.privacy.verification import Verdict, verify, verify_text
@@ -180,7 +180,8 @@ def sizes() -> dict[str, dict[str, Any]]:
         "dimension": put(body(), (*ACCOUNT, "dimension"), 10**30),
         "rounds": put(body("factorized"), (*ACCOUNT, "factors"), {"kind": "tree", "rounds": 10**9}),
         "search": put(body("factorized"), (*ACCOUNT, "factors", "multipliers"), None),
-        "period": with_pattern(body("gaussian"), Cyclic(10**6), period=10**6) | {"horizon": 10**6},
+        "period": with_pattern(body("gaussian"), Periodic(10**6), period=10**6)
+        | {"horizon": 10**6},
     }
 
 
@@ -194,8 +195,8 @@ def test_what_would_take_too_long_is_refused_at_once(name):
 
 def test_a_period_beyond_the_run_is_one_use():
     prices = np.array([3.0, 1.0, 2.0])
-    assert Cyclic(10**15).total(prices) == Once().total(prices) == 3.0
-    assert Cyclic(10**15).total(np.zeros(0)) == 0.0
+    assert Periodic(10**15).total(prices) == Once().total(prices) == 3.0
+    assert Periodic(10**15).total(np.zeros(0)) == 0.0
 
 
 @pytest.mark.parametrize("depth", [100, 400, 900, 5000, 10**5])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hearsay.mechanisms.convert import OUTWARD
-from hearsay.privacy import Cyclic, Every, History, Once, Recursion, RecursionAccount, Release
+from hearsay.privacy import Every, FromArrival, Once, Periodic, Recursion, RecursionAccount, Release
 from hearsay.privacy.participation import Rolling
 from hearsay.privacy.recursion import forward
 from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize, Share
@@ -18,14 +18,14 @@ def enumerate_uses(pattern: object, horizon: int) -> list[set[int]]:
     """
     if isinstance(pattern, Once):
         return [set(), *({k} for k in range(horizon))]
-    if isinstance(pattern, Cyclic):
+    if isinstance(pattern, Periodic):
         return [
             {k for k in range(horizon) if k % pattern.period == turn}
             for turn in range(pattern.period)
         ]
     if isinstance(pattern, Rolling):
         return [set(np.flatnonzero(row).tolist()) for row in roll(pattern, horizon)]
-    if isinstance(pattern, History):
+    if isinstance(pattern, FromArrival):
         return [set(range(arrival, horizon)) for arrival in range(horizon + 1)]
     return [{k for k in range(horizon) if bits >> k & 1} for bits in range(2**horizon)]
 
@@ -50,7 +50,16 @@ ROLLING = [
     Rolling(SampleSize(Constant(3.0)), 10),
     Rolling(SampleSize(Constant(9.0)), 4),
 ]
-PATTERNS = [Every(), History(), Once(), Cyclic(1), Cyclic(3), Cyclic(4), Cyclic(20), *ROLLING]
+PATTERNS = [
+    Every(),
+    FromArrival(),
+    Once(),
+    Periodic(1),
+    Periodic(3),
+    Periodic(4),
+    Periodic(20),
+    *ROLLING,
+]
 
 
 @pytest.mark.parametrize("pattern", PATTERNS, ids=str)
@@ -71,7 +80,7 @@ def test_uses_are_allowed_and_contain_every_allowed_set(pattern, horizon):
 
 
 @pytest.mark.parametrize(
-    "pattern", [Every(), History(), Once(), Cyclic(1), Cyclic(5), Cyclic(64)], ids=str
+    "pattern", [Every(), FromArrival(), Once(), Periodic(1), Periodic(5), Periodic(64)], ids=str
 )
 @pytest.mark.parametrize("power", [1.2, 2.0, 4.0])
 def test_tail_bounds_every_set_of_late_uses(pattern, power):
@@ -85,22 +94,22 @@ def test_tail_bounds_every_set_of_late_uses(pattern, power):
     if isinstance(pattern, Once):
         assert bound == prices[0]
         return
-    period = pattern.period if isinstance(pattern, Cyclic) else 1
+    period = pattern.period if isinstance(pattern, Periodic) else 1
     sums = [prices[offset::period].sum() for offset in range(period)]
     assert max(sums) + 0.99 * beyond / period <= bound <= max(sums) + beyond / period + prices[0]
 
 
 def test_limits_of_the_cycle():
     prices = np.random.default_rng(5).random(30)
-    assert Cyclic(1).total(prices) == pytest.approx(Every().total(prices))
-    assert Cyclic(30).total(prices) == Once().total(prices)
-    assert Cyclic(7).total(prices) <= Every().total(prices)
+    assert Periodic(1).total(prices) == pytest.approx(Every().total(prices))
+    assert Periodic(30).total(prices) == Once().total(prices)
+    assert Periodic(7).total(prices) <= Every().total(prices)
     with pytest.raises(ValueError, match="period must be at least 1, got 0"):
-        Cyclic(0)
+        Periodic(0)
 
 
 @pytest.mark.parametrize(
-    "pattern", [Every(), History(), Once(), Cyclic(3), ROLLING[1], ROLLING[6]], ids=str
+    "pattern", [Every(), FromArrival(), Once(), Periodic(3), ROLLING[1], ROLLING[6]], ids=str
 )
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_an_undefined_price_is_not_lost(pattern, bad):
@@ -153,7 +162,7 @@ def test_a_rolling_window_is_known_at_any_step():
 @pytest.mark.parametrize(("size", "held"), [(1, 12), (3, 12), (12, 12), (5, 5), (4, 100)])
 def test_a_constant_size_that_divides_the_data_set_is_a_cycle(size, held):
     price = np.random.default_rng(size).exponential(size=70)
-    rolling, cycle = Rolling(SampleSize(Constant(float(size))), held), Cyclic(held // size)
+    rolling, cycle = Rolling(SampleSize(Constant(float(size))), held), Periodic(held // size)
     assert rolling.total(price) == pytest.approx(cycle.total(price), rel=1e-12)
     rows = {tuple(row) for row in rolling.uses(70)}
     assert rows == {tuple(row) for row in cycle.uses(70)}
@@ -202,7 +211,7 @@ def followed(this: RecursionAccount, used: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "pattern", [Once(), Cyclic(1), Cyclic(4), Cyclic(90), Every(), *ROLLING], ids=str
+    "pattern", [Once(), Periodic(1), Periodic(4), Periodic(90), Every(), *ROLLING], ids=str
 )
 @pytest.mark.parametrize("horizon", [1, 2, 60])
 def test_prices_add_up_to_what_following_every_use_costs(pattern, horizon):
@@ -216,7 +225,7 @@ def test_prices_add_up_to_what_following_every_use_costs(pattern, horizon):
     assert pattern.total(price) == pytest.approx(costs.max(), rel=1e-12)
     if isinstance(pattern, Once):
         assert pattern.total(price) == price.max()
-    if isinstance(pattern, Cyclic):
+    if isinstance(pattern, Periodic):
         sums = [price[turn :: pattern.period].sum() for turn in range(pattern.period)]
         assert pattern.total(price) == pytest.approx(max(sums), rel=1e-12)
 

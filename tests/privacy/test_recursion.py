@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hearsay.mechanisms.convert import OUTWARD
-from hearsay.privacy import Cyclic, Every, History, Once, Recursion, RecursionAccount, Release
+from hearsay.privacy import Every, FromArrival, Once, Periodic, Recursion, RecursionAccount, Release
 from hearsay.privacy.recursion import MEMORYLESS, _recurrence, backward, forward
 from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize, Share
 
@@ -42,7 +42,7 @@ def allowed(pattern: object, horizon: int) -> list[set[int]]:
     """Every set of uses that a pattern allows and that no other allowed set contains."""
     if isinstance(pattern, Once):
         return [{k} for k in range(horizon)]
-    if isinstance(pattern, Cyclic):
+    if isinstance(pattern, Periodic):
         return [set(range(o, horizon, pattern.period)) for o in range(min(pattern.period, horizon))]
     return [set(range(horizon))]
 
@@ -67,7 +67,7 @@ def releases(ratio: float) -> tuple[Release, Release]:
     )
 
 
-PATTERNS = [Every(), History(), Once(), Cyclic(7), Cyclic(1), Cyclic(500)]
+PATTERNS = [Every(), FromArrival(), Once(), Periodic(7), Periodic(1), Periodic(500)]
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 511, 4096, 4097, 4608, 5000, 10_241])
@@ -113,7 +113,7 @@ def test_prices_summed_over_any_pattern_equal_the_forward_simulation(pattern, ho
     assert pattern.total(price) == pytest.approx(max(totals), rel=1e-12)
 
 
-@pytest.mark.parametrize("pattern", [Every(), Once(), Cyclic(613)], ids=str)
+@pytest.mark.parametrize("pattern", [Every(), Once(), Periodic(613)], ids=str)
 def test_prices_equal_the_forward_simulation_beyond_one_block(pattern):
     this, horizon = account(pattern), 5000
     price = this.prices(horizon)
@@ -270,6 +270,6 @@ def test_p3_figures():
 def test_p2_figures(step, share, scale, period, figures):
     rec = Recursion(Constant(0.0), Constant(step), Constant(share), (0.0, 0.0))
     messages = (Release("x", scale), Release("y", scale, state=0.0, fresh=1.0))
-    for pattern, figure in zip((Every(), Once(), Cyclic(period)), figures, strict=True):
+    for pattern, figure in zip((Every(), Once(), Periodic(period)), figures, strict=True):
         value = RecursionAccount(rec, messages, pattern, 1).cost(2001).value
         assert f"{value:.{len(figure.split('.')[1])}f}" == figure

@@ -14,7 +14,7 @@ import pytest
 
 import hearsay as hs
 from hearsay.certification import certify, deployed
-from hearsay.privacy import Assumption, Certificate, Cyclic, Every
+from hearsay.privacy import Assumption, Certificate, Every, Periodic
 from hearsay.privacy.certificate import Lifetime
 from hearsay.privacy.verification import TOLERANCE, verify, verify_text
 
@@ -153,7 +153,7 @@ def test_numbers_of_another_run_are_refused():
 
 def test_words_must_be_those_of_the_description():
     certificate = certify(hs.dsgd(sampling=hs.Cyclic(2), noise=1.0), PROBLEM, GRAPH, STEPS)
-    assert isinstance(certificate.descriptions[0].account.pattern, Cyclic)
+    assert isinstance(certificate.descriptions[0].account.pattern, Periodic)
     used = wrong_of(described(certificate, pattern=Every()))
     assert "pattern must be as described" in used and "epsilon must be at least" in used
     first, *rest = certificate.budgets

@@ -15,7 +15,7 @@ import pytest
 
 import hearsay as hs
 from hearsay.algorithms.theory.findings import findings
-from hearsay.problems.losses.neural_loss import Network, from_function, from_module
+from hearsay.problems.losses.neural_loss import NeuralLoss, from_function, from_module
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.batches import Batch
 from hearsay.simulation import memory
@@ -40,7 +40,7 @@ def linear_pair(clip: float | None, norm: str = "l2") -> tuple[Problem, Problem]
     model, _ = from_function(value, {"w": np.zeros(D)})
     return first, replace(
         first,
-        loss=Network(model, 0.1, clip, norm, compute="float32"),
+        loss=NeuralLoss(model, 0.1, clip, norm, compute="float32"),
         smoothness=(math.nan, math.nan),
     )
 

@@ -258,8 +258,8 @@ def test_an_endless_history_has_an_exposure_that_a_power_law_bounds():
 def test_patterns():
     arrivals = Arrivals(3)
     assert Fresh().pattern(10, arrivals) == participation.Once()
-    assert Cyclic().pattern(10, arrivals) == participation.Cyclic(3)
-    assert History().pattern(10, arrivals) == participation.History()
+    assert Cyclic().pattern(10, arrivals) == participation.Periodic(3)
+    assert History().pattern(10, arrivals) == participation.FromArrival()
     assert Resample().pattern(10, arrivals) == participation.Every()
     with pytest.raises(
         ValueError, match="per_step must be at most the agent's 2 records to go round them, got 3"
@@ -659,7 +659,7 @@ def test_growing_patterns(law):
         == participation.Every()
     )
     if (size := sized.constant(ARRIVALS)) is not None:
-        assert sized.pattern(1000, ARRIVALS) == participation.Cyclic(1000 // size)
+        assert sized.pattern(1000, ARRIVALS) == participation.Periodic(1000 // size)
     else:
         assert sized.pattern(1000, ARRIVALS) == participation.Rolling(sized.size, 1000)
     with pytest.raises(
@@ -670,7 +670,7 @@ def test_growing_patterns(law):
 
 
 def test_a_cyclic_size_above_the_data_set_is_all_of_it_at_every_step():
-    assert Cyclic(10).pattern(7, ARRIVALS) == participation.Cyclic(1)
+    assert Cyclic(10).pattern(7, ARRIVALS) == participation.Periodic(1)
     assert float(Cyclic(10).exposure(2.0, 7, ARRIVALS)(3)) == 2.0 / 7
     for weights in shares(Cyclic(10), (7, 12), 4)[:, 0]:
         np.testing.assert_allclose(weights, [1 / 7] * 7 + [0] * 5)

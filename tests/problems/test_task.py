@@ -90,7 +90,7 @@ def test_budgets_against_the_planned_horizon_need_no_records():
         return hs.output_perturbation(noise=float(horizon), sampling=hs.Fresh(1))
 
     one, two, three = (
-        hs.planned(make, p, GRAPH, [3, 5]).epsilon
+        hs.budget_by_horizon(make, p, GRAPH, [3, 5]).epsilon
         for p in (CONVEX, CONVEX.task, without_records(CONVEX))
     )
     np.testing.assert_array_equal(one, two)

@@ -13,7 +13,7 @@ import pytest
 import hearsay as hs
 from hearsay._parts import Keys
 from hearsay.base import Algorithm, Message, Noise, Private, State
-from hearsay.deploy.plan import require_deployable
+from hearsay.deploy.deployment import require_deployable
 from hearsay.graphs.pairs import edges, slots
 from hearsay.privacy.recursion import Release
 from hearsay.problems.sampling.samplers import Cyclic, Sampling

@@ -68,7 +68,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Network(Loss):
+class NeuralLoss(Loss):
     """The loss of a neural network, with every record's gradient clipped.
 
     Args:

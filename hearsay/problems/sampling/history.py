@@ -97,7 +97,7 @@ class History(Sampling):
         return Arrived(arrivals.head_start, arrivals.per_step)
 
     def pattern(self, held: float, arrivals: Arrivals) -> participation.Participation:
-        return participation.History()
+        return participation.FromArrival()
 
     def exposure(self, change: float, held: float, arrivals: Arrivals) -> Schedule:
         change = require.positive("change", change)

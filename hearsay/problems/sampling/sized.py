@@ -242,7 +242,7 @@ class Cyclic(Sized):
                 f"per_step must be at most the agent's {held:g} records to go round them, got"
                 f" {size}"
             )
-        return participation.Cyclic(max(1, int(held) // size))
+        return participation.Periodic(max(1, int(held) // size))
 
 
 @dataclass(frozen=True)

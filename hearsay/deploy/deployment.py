@@ -33,7 +33,7 @@ _DELTA = 1e-5
 
 
 @dataclass(frozen=True)
-class Plan:
+class Deployment:
     algorithm: Algorithm
     task: Task
     graph: Graph
@@ -44,9 +44,9 @@ class Plan:
     rows: np.ndarray  # a hash of each of them (records.py)
 
 
-def planned(
+def deployment(
     network: Network, agent: int | None, data: Path | None = None, *, rehearsed: bool = False
-) -> Plan:
+) -> Deployment:
     """The plan of that agent; None: of all of them, with nobody's records.
 
     `rehearsed`: the noise will be the simulator's.
@@ -88,7 +88,7 @@ def planned(
         steps, why = (shorter, reason) if shorter < steps else (steps, why)
     certificate = budget.certificate(algorithm, task, graph, steps, delta, rehearsed=rehearsed)
     certificate = replace(certificate, names=tuple(network.names))
-    return Plan(algorithm, task, graph, steps, why, certificate, records, rows)
+    return Deployment(algorithm, task, graph, steps, why, certificate, records, rows)
 
 
 def require_deployable(algorithm: Algorithm, graph: Graph) -> None:
