@@ -55,6 +55,7 @@ def installed(site, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(site)
     monkeypatch.setenv("HEARSAY_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
+    sys.modules.pop("plain_gossip", None)
     yield tmp_path
     sys.modules.pop("plain_gossip", None)
 

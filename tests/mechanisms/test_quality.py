@@ -24,7 +24,8 @@ from hearsay.mechanisms.factorized.kinds import FACTORIZATIONS, factorization
 from hearsay.mechanisms.factorized.stream import noise_stream
 from hearsay.simulation import keys
 
-ALGORITHMS = list(hs.REGISTRY)
+# A public coin is everybody's: its key is not an agent's own.
+ALGORITHMS = [name for name in hs.REGISTRY if hs.REGISTRY[name]().keys == ("own",)]
 FEDERATED = ("correlated-federated", "federated-independent", "federated-noiseless")
 SAMPLERS = list(MECHANISMS)
 LAWS = {"laplace": stats.laplace, "gaussian": stats.norm, "ternary": stats.uniform}
