@@ -7,6 +7,8 @@ from __future__ import annotations
 import numpy as np
 
 CASES = {
+    "tests/audit/test_checking.py::test_planted_faults_are_caught": 8,
+    "tests/test_contract.py::test_declared_magnitudes_are_those_of_the_update": 6,
     "tests/algorithms/test_correlated_federated.py::test_the_model_carries_the_stream_noise": 3,
     "tests/algorithms/test_gradient_tracking.py"
     "::test_no_transcript_moves_a_message_further_than_certified": 4,

@@ -5,6 +5,7 @@ and what it would say of code that keeps the numbers it was given.
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from benchmarks import number_search
 from hearsay import _validate as require
@@ -28,6 +29,7 @@ def test_a_short_search_finds_nothing():
     assert found == "attack within the certificate" and ratio > 0.1
 
 
+@pytest.mark.slow
 def test_it_finds_numbers_that_are_kept_as_given(monkeypatch):
     """As it was before: the fields of a dataclass are checked, and stay what they were."""
 

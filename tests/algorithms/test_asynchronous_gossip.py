@@ -144,6 +144,7 @@ def test_the_price_of_rounding_knows_the_weights_of_an_awake_edge():
     assert rounded(hs.adp2sgd(), problem().task, graph, 0, 1.0).weight < 0.01
 
 
+@pytest.mark.slow
 def test_audits_find_nothing_beyond_the_certificate():
     """If the certificate holds, this fails with probability 1e-3 at most; the seed is fixed."""
     graph = hs.graphs.ring(3, weight=0.3)

@@ -163,6 +163,7 @@ def scalars():
     return holding(Squared(1.0, 0.1, 1.0, 1.0), *uniform(3, 12, 1), Ball(50.0))
 
 
+@pytest.mark.slow
 def test_an_audit_follows_the_phases():
     """Runs of the whole network: if the certificate holds, this fails with probability 1e-3 at
     most; the seed is fixed.

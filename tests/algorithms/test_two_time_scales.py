@@ -138,6 +138,7 @@ def test_a_dry_stream_stops_cleanly_and_says_when():
         )
 
 
+@pytest.mark.slow
 def test_sizes_past_the_data_use_all_of_it():
     """Deterministic once the batch is everything:
     cyclic, subset and resample then agree step by step.

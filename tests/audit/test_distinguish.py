@@ -142,6 +142,7 @@ def test_likelihood_ratios_are_exact(kind):
         assert abs(ratio.mean() - 1) < 5 * ratio.std() / math.sqrt(len(ratio))
 
 
+@pytest.mark.slow
 def test_chances_of_ternary_values_and_rounding_cells_add_up_to_one():
     """Over all that can be sent, for values of either sign and beyond the threshold;
     a rounded value lies in the cell that its coin says.

@@ -104,6 +104,7 @@ def test_a_folder_of_a_run_alone_does_not_import_its_algorithm(installed):
             call("run", *words)
 
 
+@pytest.mark.slow
 def test_it_is_audited(installed):
     audit = ["audit", "plain-gossip", *SMALL, "--steps", "2", "--epsilon", "2", "--agent", "0"]
     said = call(*audit, "--only", "search", "--out", "audit")

@@ -188,6 +188,7 @@ def test_bad_options_name_their_argument(options, message):
         gradient_sum(value, params, *batch(), **options)
 
 
+@pytest.mark.slow
 def test_what_is_added_up_is_what_was_measured():
     """Gradients computed again, with weights on them, may be others:
     here by a layer whose rule for reverse mode is not linear, and by roundings of bfloat16.
