@@ -292,6 +292,7 @@ PARENTS = {
     "AveragedGradient",
     "NoisyAverage",
     "NoisyGradient",
+    "Tracking",
     "Factorization",
     "LinearLoss",
     "Sampling",

@@ -4,14 +4,19 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from scipy import sparse
 
+from hearsay import _validate as require
 from hearsay.graphs.graph import Graph
 
 
+@lru_cache(maxsize=8)
 def edges(graph: Graph) -> np.ndarray:
-    """(edge, 2): the smaller and the larger agent of each pair.
+    """(edge, 2): the smaller and the larger agent of each pair. A deployed agent asks in every
+    round, so it is worked out once for a graph.
 
     Args:
       graph: who hears whom.
@@ -23,7 +28,7 @@ def edges(graph: Graph) -> np.ndarray:
     """
     either = sparse.triu(graph.weights + graph.weights.T, k=1).tocoo()
     pairs = np.stack([either.row, either.col], axis=1).astype(np.int32)
-    return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+    return require.kept(pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))])
 
 
 def slots(graph: Graph) -> np.ndarray:
