@@ -15,10 +15,10 @@ from hearsay.certification.certifying import (
     certify,
     deployed,
 )
-from hearsay.certification.describing import accounts, best_account, describe
+from hearsay.certification.describing import accounts, amplified, best_account, describe
 from hearsay.certification.spending import (
     allowance,
-    as_epsilon,
+    epsilon_after,
     messages_within,
     spent_after,
     unit,
@@ -28,13 +28,14 @@ __all__ = [
     "HorizonBudgets",
     "accounts",
     "allowance",
-    "as_epsilon",
+    "amplified",
     "best_account",
     "budget_by_horizon",
     "calibrate",
     "certify",
     "deployed",
     "describe",
+    "epsilon_after",
     "messages_within",
     "spent_after",
     "unit",

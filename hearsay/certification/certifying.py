@@ -57,7 +57,9 @@ def certify(
     algorithm.check(graph, problem)
     horizon = require.horizon("horizon", horizon)
     delta = _checked_delta(algorithm, delta)
-    described = [describe(algorithm, problem, graph, i, horizon) for i in range(graph.agents)]
+    described = [
+        describe(algorithm, problem, graph, i, horizon, delta) for i in range(graph.agents)
+    ]
     return _certificate(algorithm, problem, graph, horizon, delta, described)
 
 
@@ -84,7 +86,7 @@ def deployed(
     described, runs = [], 0 < messages < math.inf
     heard = message_bound(algorithm, problem, graph, messages) if runs else 0.0
     for agent in range(graph.agents):
-        plain, found = describe(algorithm, problem, graph, agent, messages)
+        plain, found = describe(algorithm, problem, graph, agent, messages, delta)
         float64 = rounded(algorithm, problem, graph, agent, heard) if runs else None
         both = (*plain.further, *further)
         described.append((replace(plain, further=both, float64=float64), found))
@@ -92,12 +94,18 @@ def deployed(
 
 
 def describe_deployed(
-    algorithm: Algorithm, problem: Task, graph: Graph, agent: int, messages: int
+    algorithm: Algorithm,
+    problem: Task,
+    graph: Graph,
+    agent: int,
+    messages: int,
+    delta: float | None = None,
 ) -> Description:
     """What one agent's budget in a deployed run follows from."""
     problem = public(problem)
     messages = require.count("messages", messages)
-    plain, _ = describe(algorithm, problem, graph, agent, messages)
+    delta = require.optional(require.fraction)("delta", delta)
+    plain, _ = describe(algorithm, problem, graph, agent, messages, delta)
     heard = message_bound(algorithm, problem, graph, messages)
     return replace(plain, float64=rounded(algorithm, problem, graph, agent, heard))
 
@@ -136,8 +144,8 @@ def calibrate(
     delta = require.optional(require.fraction)("delta", delta)
     factors = []
     for agent, target in enumerate(targets):
-        account, _ = best_account(algorithm, problem, graph, agent, horizon)
-        factors.append(noise_factor(account, target, horizon, delta))
+        account, _ = best_account(algorithm, problem, graph, agent, horizon, delta)
+        factors.append(account.factor(target, horizon, delta))
     found = algorithm.with_noise(factors)
     for agent, factor in enumerate(factors):
         _require_scaled(algorithm, found, agent, factor)
@@ -153,20 +161,6 @@ def _require_scaled(before: Algorithm, after: Algorithm, agent: int, factor: flo
                 f"the noise of {old.name} must grow with the fields of {after.name} that are"
                 " annotated as Noise for a budget to be met, and does not: annotate its scale so"
             )
-
-
-def noise_factor(
-    account: Account, epsilon: float, horizon: float, delta: float | None = None
-) -> float:
-    """The factor by which the noise scale must grow (or may shrink) for the account to cost at
-    most `epsilon`: never on the wrong side.
-    """
-    epsilon = require.positive("epsilon", epsilon)
-    delta = require.optional(require.fraction)("delta", delta)
-    now = account.cost(horizon)
-    if not math.isfinite(now.value):
-        raise ValueError(f"no amount of noise on this schedule gives a finite budget: {now.reason}")
-    return account.mechanism.factor(now.value, epsilon, delta) if now.value else 1.0
 
 
 class HorizonBudgets(NamedTuple):

@@ -34,20 +34,30 @@ _ENDLESS = Assumption(
 
 
 @lru_cache(maxsize=4096)
-def _cost(account: Account, horizon: float) -> Bound:
-    return account.cost(horizon)
+def account_cost(account: Account, horizon: float, delta: float | None = None) -> Bound:
+    return account.cost(horizon, delta)
+
+
+@lru_cache(maxsize=4096)
+def _epsilon(account: Account, horizon: float, delta: float | None) -> float:
+    """What a reader looks at first."""
+    found = account.certified(horizon, delta)
+    return found.epsilon if found.epsilon_at_delta is None else found.epsilon_at_delta
 
 
 @lru_cache(maxsize=1024)
-def account_spent(account: Account, messages: tuple[int, ...]) -> np.ndarray:
-    """Budget used after those numbers of messages, in the account's own unit."""
-    return account.spent(messages)
+def account_spent(
+    account: Account, messages: tuple[int, ...], delta: float | None = None
+) -> np.ndarray:
+    """Budget used after those numbers of messages, in the account's own number."""
+    return account.spent(messages, delta)
 
 
 def accounts(
     algorithm: Algorithm, problem: Task, graph: Graph, agent: int, *, endless: bool = False
 ) -> tuple[Account, ...]:
-    """Every true bound we have on this agent's messages; the certificate takes the smallest.
+    """Every true bound on this agent's messages that holds whichever batches are drawn; the
+    certificate takes the smallest, or one of `amplified`.
 
     Args:
       endless: the stream keeps delivering new records, instead of the records at hand.
@@ -58,23 +68,50 @@ def accounts(
     return own if own is not None else tuple(_recursions(algorithm, problem, graph, agent, endless))
 
 
+def amplified(algorithm: Algorithm, problem: Task, graph: Graph, agent: int) -> tuple[Account, ...]:
+    """Bounds that rest on batches being secret; none where the algorithm or the sampler has no such
+    proof.
+    """
+    problem, agent = public(problem), _of(graph, agent)
+    return ()
+
+
 def best_account(
-    algorithm: Algorithm, problem: Task, graph: Graph, agent: int, horizon: float
+    algorithm: Algorithm,
+    problem: Task,
+    graph: Graph,
+    agent: int,
+    horizon: float,
+    delta: float | None = None,
 ) -> tuple[Account, Bound]:
-    """The account with the smallest bound, and that bound."""
+    """The account with the smallest bound, and that bound in the account's own number."""
     problem = public(problem)
     horizon = require.horizon("horizon", horizon)
+    delta = require.optional(require.fraction)("delta", delta)
     known = accounts(algorithm, problem, graph, agent, endless=math.isinf(horizon))
-    return min(((a, _cost(a, horizon)) for a in known), key=lambda pair: pair[1].value)
+    best = min(
+        ((a, account_cost(a, horizon, delta)) for a in known), key=lambda pair: pair[1].value
+    )
+    # Numbers of different proofs have different meanings: what is read is compared.
+    for account in amplified(algorithm, problem, graph, agent):
+        if _epsilon(account, horizon, delta) <= _epsilon(best[0], horizon, delta):
+            best = account, account_cost(account, horizon, delta)
+    return best
 
 
 def describe(
-    algorithm: Algorithm, problem: Task, graph: Graph, agent: int, horizon: float
+    algorithm: Algorithm,
+    problem: Task,
+    graph: Graph,
+    agent: int,
+    horizon: float,
+    delta: float | None = None,
 ) -> tuple[Description, Bound]:
-    """What the agent's budget over that horizon follows from, and that budget in the mechanism's
-    own number.
+    """What the agent's budget over that horizon follows from, and that budget in the account's own
+    number.
     """
-    account, found = best_account(algorithm, problem, graph, agent, horizon)
+    delta = require.optional(require.fraction)("delta", delta)
+    account, found = best_account(algorithm, problem, graph, agent, horizon, delta)
     known = standing(algorithm)
     said = (Assumption("declared", known.declared),) if known.declared else ()
     description = Description(

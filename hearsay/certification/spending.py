@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
 from hearsay import _validate as require
 from hearsay.base import Algorithm
-from hearsay.certification.describing import account_spent, accounts, best_account
+from hearsay.certification.describing import account_cost, account_spent, accounts, amplified
 from hearsay.graphs import Graph
-from hearsay.privacy.account import most_messages
+from hearsay.privacy.account import Account, most_messages
 from hearsay.problems.task import Task, public
 
 
@@ -21,8 +22,9 @@ def spent_after(
     messages: Sequence[int],
     agents: Sequence[int] | None = None,
 ) -> np.ndarray:
-    """Budget used after those numbers of messages, shape (len(messages), agents):
-    pure epsilon for Laplace noise, rho for Gaussian noise, delta for ternary messages.
+    """Budget used after those numbers of messages whichever batches are drawn, shape
+    (len(messages), agents): pure epsilon for Laplace noise, rho for Gaussian noise, delta for
+    ternary messages.
     """
     problem = public(problem)
     wanted, curves = require.each(require.natural)("messages", messages), []
@@ -46,11 +48,25 @@ def unit(algorithm: Algorithm) -> str:
     return algorithm.law.unit
 
 
-def as_epsilon(algorithm: Algorithm, spent: np.ndarray, delta: float | None) -> np.ndarray:
-    """`spent_after` in the unit that people read (`unit`): epsilon, at delta for Gaussian noise;
-    delta itself for ternary messages.
+def epsilon_after(
+    algorithm: Algorithm,
+    problem: Task,
+    graph: Graph,
+    messages: Sequence[int],
+    delta: float | None = None,
+) -> np.ndarray:
+    """Budget used after those numbers of messages as people read it (`unit`), shape
+    (len(messages), agents): epsilon, at delta for Gaussian noise; delta for ternary messages.
     """
-    return algorithm.law.epsilons(spent, delta)
+    problem = public(problem)
+    wanted = require.each(require.natural)("messages", messages)
+    delta = require.optional(require.fraction)("delta", delta)
+    spent = algorithm.law.epsilons(spent_after(algorithm, problem, graph, wanted), delta)
+    for agent in range(graph.agents):
+        for account in amplified(algorithm, problem, graph, agent):
+            found = account.readable(account_spent(account, wanted, delta), delta)
+            spent[:, agent] = np.minimum(spent[:, agent], found)
+    return spent
 
 
 def allowance(algorithm: Algorithm, budget: Sequence[float], delta: float | None) -> list[float]:
@@ -78,28 +94,35 @@ def messages_within(
     horizon = require.natural("horizon", horizon)
     delta = require.optional(require.fraction)("delta", delta)
     within = allowance(algorithm, require.per_agent("budget", budget, graph.agents), delta)
-    each = {limit: algorithm.law.number(limit, delta) for limit in set(within)}
-    limits = np.array([each[limit] for limit in within], dtype=float)
+    proofs = [
+        (*accounts(algorithm, problem, graph, i), *amplified(algorithm, problem, graph, i))
+        for i in range(graph.agents)
+    ]
+    limits = [[_within(one, within[i], delta) for one in known] for i, known in enumerate(proofs)]
 
-    def affordable(messages: int) -> bool:
-        return bool(np.all(spent_after(algorithm, problem, graph, [messages])[0] <= limits))
+    def over(messages: int, certified: bool) -> np.ndarray:
+        """Which agents would have spent too much, by every proof there is."""
+        found = []
+        for known, most in zip(proofs, limits, strict=True):
+            each = (
+                account_cost(a, messages, delta).value
+                if certified
+                else float(account_spent(a, (messages,), delta)[0])
+                for a in known
+            )
+            found.append(not any(e <= limit for e, limit in zip(each, most, strict=True)))
+        return np.array(found)
 
-    low = most_messages(affordable, horizon)
+    low = most_messages(lambda messages: not over(messages, False).any(), horizon)
     # A certificate sums in another order: where the two differ in their last digits, it is the
     # certificate that must be within the budget.
-    while low and np.any(_certified(algorithm, problem, graph, low) > limits):
+    while low and over(low, True).any():
         low -= 1
     if low == horizon:
         return horizon, 0
-    over = np.maximum(
-        spent_after(algorithm, problem, graph, [low + 1])[0],
-        _certified(algorithm, problem, graph, low + 1),
-    )
-    return low, int(np.argmax(over > limits))
+    return low, int(np.argmax(over(low + 1, False) | over(low + 1, True)))
 
 
-def _certified(algorithm: Algorithm, problem: Task, graph: Graph, messages: int) -> np.ndarray:
-    """What the certificate of so many messages says of every agent, in the accounts' own unit."""
-    return np.array(
-        [best_account(algorithm, problem, graph, i, messages)[1].value for i in range(graph.agents)]
-    )
+@lru_cache(maxsize=4096)
+def _within(account: Account, limit: float, delta: float | None) -> float:
+    return account.within(limit, delta)

@@ -90,8 +90,9 @@ def curve(plan: Deployment, agent: int) -> np.ndarray:
 
     Never less than the truth, never falling.
     """
-    arguments = (plan.algorithm, plan.task, plan.graph, agent, plan.messages)
-    return spending(describe_deployed(*arguments), plan.messages, plan.certificate.delta)
+    delta = plan.certificate.delta
+    arguments = (plan.algorithm, plan.task, plan.graph, agent, plan.messages, delta)
+    return spending(describe_deployed(*arguments), plan.messages, delta)
 
 
 def numbers(plan: Deployment) -> int:

@@ -1,15 +1,19 @@
 """What every proof of a budget answers: the account of one agent's messages.
 
 An account is data (coefficients, facts, noise: all that is in its fields) with the questions that
-a certificate, a calibration, a running total, an audit and a verifier ask of it. There are two
+a certificate, a calibration, a running total, an audit and a verifier ask of it. There are three
 kinds of proof, and each is a class of its own:
 
     RecursionAccount   every message has its own noise (recursion_account.py, recursion.py)
     FactorizedAccount  all messages together are one Gaussian mechanism (factorized.py)
+    SampledAccount     a record is in a message by a secret coin (sampled.py)
 
-A new proof is a third class. Nobody asks which one it has.
+A new proof is a fourth class. Nobody asks which one it has.
 
-All numbers are in the unit of the account's mechanism: pure epsilon, rho or delta.
+`cost` and `spent` are in the account's own number: that of its mechanism (pure epsilon, rho or
+delta), or epsilon at a delta where a proof has nothing simpler. `readable`, `within` and `factor`
+turn it into what people read, and back; `certified` and `spending` are what a certificate says of
+a whole run and of every message of a deployed one.
 """
 
 from __future__ import annotations
@@ -85,6 +89,21 @@ class Effort(NamedTuple):
     searched: bool = False
 
 
+class Numbers(NamedTuple):
+    """The numbers of an agent's budget, as the fields of AgentBudget."""
+
+    epsilon: float
+    rho: float | None = None
+    delta: float | None = None
+    epsilon_at_delta: float | None = None
+    reason: str = ""
+
+
+# Converting a budget to epsilon takes a millisecond: longer runs convert every so many messages and
+# round up in between.
+_EXACT = 2000
+
+
 class Account(ABC):
     """What one agent's messages cost, by one proof. Accounts are frozen dataclasses."""
 
@@ -95,15 +114,19 @@ class Account(ABC):
     assumptions: tuple[Assumption, ...]
 
     @abstractmethod
-    def cost(self, horizon: float) -> Bound:
-        """Of the messages 0 .. horizon-1, or of all that ever come with horizon = inf."""
+    def cost(self, horizon: float, delta: float | None = None) -> Bound:
+        """Of the messages 0 .. horizon-1, or of all that ever come with horizon = inf.
+
+        Args:
+          delta: of the certificate; most proofs do without.
+        """
 
     @abstractmethod
     def effort(self, horizon: float) -> Effort:
         """What `cost` takes over that horizon: for who has the account from somebody else."""
 
     @abstractmethod
-    def spent(self, messages: Sequence[int]) -> np.ndarray:
+    def spent(self, messages: Sequence[int], delta: float | None = None) -> np.ndarray:
         """Used up after those numbers of messages; it never falls with their number."""
 
     @abstractmethod
@@ -156,6 +179,89 @@ class Account(ABC):
           fields: the names of the message fields.
         """
 
+    # How the account's number is read, and found again.
+
+    def readable(self, spent: np.ndarray, delta: float | None) -> np.ndarray:
+        """The account's numbers in the mechanism's `unit`: epsilon, or delta."""
+        return self.mechanism.epsilons(spent, delta)
+
+    def within(self, limit: float, delta: float | None) -> float:
+        """The largest of the account's numbers that reads as at most `limit`, in the unit."""
+        return self.mechanism.number(limit, delta)
+
+    def factor(self, epsilon: float, horizon: float, delta: float | None = None) -> float:
+        """By how much the scale of all noise must grow, or may shrink, for the messages to cost at
+        most `epsilon`: never on the wrong side.
+        """
+        epsilon = require.positive("epsilon", epsilon)
+        delta = require.optional(require.fraction)("delta", delta)
+        now = self.cost(horizon, delta)
+        if not math.isfinite(now.value):
+            raise ValueError(
+                f"no amount of noise on this schedule gives a finite budget: {now.reason}"
+            )
+        return self.mechanism.factor(now.value, epsilon, delta) if now.value else 1.0
+
+    def certified(
+        self, horizon: float, delta: float | None, float64: Float64 | None = None
+    ) -> Numbers:
+        """What a certificate over that horizon says.
+
+        Args:
+          horizon: the number of messages, or inf.
+          delta: of the certificate: Gaussian noise needs one, Laplace noise may have one.
+          float64: what bounds the rounding of a deployed run; None: noise and arithmetic are ideal.
+        """
+        horizon = require.horizon("horizon", horizon)
+        delta = require.optional(require.fraction)("delta", delta)
+        found = self.cost(horizon, delta)
+        read = self.mechanism.budget(found.value, delta)
+        at_delta = None if delta is None else self.epsilon_at_delta(found, horizon, delta)
+        reason = found.reason or read.reason
+        ideal = Numbers(read.epsilon, read.rho, read.delta, at_delta, reason)
+        if float64 is None or horizon == 0 or reason or not math.isfinite(read.epsilon):
+            return ideal
+        if math.isinf(horizon):
+            require.fail("horizon", "a number of messages for a deployed run", horizon)
+        return self._deployed(ideal, found, int(horizon), delta, float64)
+
+    def _deployed(
+        self, ideal: Numbers, found: Bound, messages: int, delta: float | None, float64: Float64
+    ) -> Numbers:
+        """The same with what the lattice and the arithmetic cost."""
+        law, more = self.mechanism, self.rounding_errors(float64, messages)
+        number = self._rounded(found.value, float(law.together(more)), messages, float64)
+        read = law.budget(number, delta, messages * self.numbers)
+        at_delta = ideal.epsilon_at_delta
+        if at_delta is not None and delta is not None:
+            each = self.message_costs(messages)
+            composed = None
+            if each is not None:
+                composed = law.composed(each + more[None, :], delta, self.numbers)
+            at_delta = read.epsilon if composed is None else min(read.epsilon, composed)
+        return Numbers(read.epsilon, read.rho, read.delta, at_delta, read.reason)
+
+    def spending(self, messages: int, delta: float | None, float64: Float64) -> np.ndarray:
+        """What an agent of a deployed run has spent after each message, in the unit.
+
+        Never less than the truth, never falling.
+        """
+        messages = require.natural("messages", messages)
+        delta = require.optional(require.fraction)("delta", delta)
+        counts, law = np.arange(1, messages + 1), self.mechanism
+        ideal = self.spent(counts.tolist(), delta)
+        total = law.cumulative(self.rounding_errors(float64, messages))
+        marks, spent = marked(messages, _EXACT), []
+        for m in marks.tolist():
+            number = self._rounded(float(ideal[m - 1]), float(total[m - 1]), m, float64)
+            spent.append(law.epsilon(number, delta, m * self.numbers))
+        return np.maximum.accumulate(np.array(spent))[np.searchsorted(marks, counts)]
+
+    def _rounded(self, ideal: float, more: float, messages: int, float64: Float64) -> float:
+        if not (math.isfinite(ideal) and math.isfinite(more)):
+            return math.inf
+        return self.rounded(ideal, more, messages, float64)
+
     def epsilon_at_delta(self, found: Bound, horizon: float, delta: float) -> float | None:
         """epsilon at delta, where the mechanism has one beside its pure epsilon.
 
@@ -177,6 +283,13 @@ class Account(ABC):
         tail = max(0.0, found.value - float(each.sum(axis=1).max())) if endless else 0.0
         composed = self.mechanism.composed(each, delta)
         return found.value if composed is None else min(found.value, composed + tail)
+
+
+def marked(messages: int, most: int) -> np.ndarray:
+    """At most about `most` of the numbers 1 .. messages, the last one among them."""
+    messages, most = require.natural("messages", messages), require.count("most", most)
+    every, counts = -(-messages // most), np.arange(1, messages + 1)
+    return np.unique(np.append(counts[every - 1 :: every], messages)) if messages else counts
 
 
 def most_messages(affordable: Callable[[int], bool], most: int) -> int:

@@ -10,15 +10,13 @@ that runs: whoever has the description can compute every number of the certifica
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay.privacy.account import Account, Assumption, Bound
+from hearsay.privacy.account import Account, Assumption, Numbers
 from hearsay.privacy.float64 import Float64
 
 UNCHECKED = Assumption(
@@ -29,11 +27,6 @@ UNCHECKED = Assumption(
 REHEARSED = Assumption(
     "declared", "NOT PRIVATE: the noise comes from a seed, and can be subtracted by who knows it"
 )
-
-# Converting a budget to epsilon takes a millisecond: longer runs convert every so many messages and
-# round up in between.
-_EXACT = 2000
-
 
 # What an adversary may see, and how the other agents may behave, in words. Another proof may need
 # another entry: what is not listed here cannot be certified.
@@ -128,16 +121,6 @@ class Description:
         return (*self.account.assumptions, *self.further)
 
 
-class Numbers(NamedTuple):
-    """The numbers of an agent's budget, as the fields of AgentBudget."""
-
-    epsilon: float
-    rho: float | None = None
-    delta: float | None = None
-    epsilon_at_delta: float | None = None
-    reason: str = ""
-
-
 def numbers(description: Description, horizon: float, delta: float | None) -> Numbers:
     """What a certificate over that horizon says of an agent.
 
@@ -152,36 +135,7 @@ def numbers(description: Description, horizon: float, delta: float | None) -> Nu
 
 @lru_cache(maxsize=4096)
 def _numbers(description: Description, horizon: float, delta: float | None) -> Numbers:
-    account, law = description.account, description.account.mechanism
-    found = account.cost(horizon)
-    read = law.budget(found.value, delta)
-    at_delta = None if delta is None else account.epsilon_at_delta(found, horizon, delta)
-    reason = found.reason or read.reason
-    ideal = Numbers(read.epsilon, read.rho, read.delta, at_delta, reason)
-    if description.float64 is None or horizon == 0 or reason or not math.isfinite(read.epsilon):
-        return ideal
-    if math.isinf(horizon):
-        require.fail("horizon", "a number of messages for a deployed run", horizon)
-    return _deployed(description, ideal, found, int(horizon), delta)
-
-
-def _deployed(
-    description: Description, ideal: Numbers, found: Bound, messages: int, delta: float | None
-) -> Numbers:
-    """The same with what the lattice and the arithmetic cost."""
-    account, law, float64 = description.account, description.account.mechanism, description.float64
-    assert float64 is not None
-    more = account.rounding_errors(float64, messages)
-    number = _rounded(description, found.value, float(law.together(more)), messages)
-    read = law.budget(number, delta, messages * account.numbers)
-    at_delta = ideal.epsilon_at_delta
-    if at_delta is not None and delta is not None:
-        each = account.message_costs(messages)
-        composed = None
-        if each is not None:
-            composed = law.composed(each + more[None, :], delta, account.numbers)
-        at_delta = read.epsilon if composed is None else min(read.epsilon, composed)
-    return Numbers(read.epsilon, read.rho, read.delta, at_delta, read.reason)
+    return description.account.certified(horizon, delta, description.float64)
 
 
 def spending(description: Description, messages: int, delta: float | None) -> np.ndarray:
@@ -189,25 +143,6 @@ def spending(description: Description, messages: int, delta: float | None) -> np
 
     Never less than the truth, never falling.
     """
-    messages = require.natural("messages", messages)
-    delta = require.optional(require.fraction)("delta", delta)
-    account, law = description.account, description.account.mechanism
     require.instance("float64", description.float64, Float64, "given for a deployed run")
     assert description.float64 is not None
-    counts = np.arange(1, messages + 1)
-    ideal = account.spent(counts.tolist())
-    total = law.cumulative(account.rounding_errors(description.float64, messages))
-    every = -(-messages // _EXACT)
-    marks = np.unique(np.append(counts[every - 1 :: every], messages)) if messages else counts
-    spent = []
-    for m in marks.tolist():
-        number = _rounded(description, float(ideal[m - 1]), float(total[m - 1]), m)
-        spent.append(law.epsilon(number, delta, m * account.numbers))
-    return np.maximum.accumulate(np.array(spent))[np.searchsorted(marks, counts)]
-
-
-def _rounded(description: Description, ideal: float, more: float, messages: int) -> float:
-    assert description.float64 is not None
-    if not (math.isfinite(ideal) and math.isfinite(more)):
-        return math.inf
-    return description.account.rounded(ideal, more, messages, description.float64)
+    return description.account.spending(messages, delta, description.float64)

@@ -88,8 +88,9 @@ class FactorizedAccount(Account):
     def scaled(self, factor: float) -> FactorizedAccount:
         return replace(self, scale=self.scale * factor)
 
-    def cost(self, horizon: float) -> Bound:
+    def cost(self, horizon: float, delta: float | None = None) -> Bound:
         horizon = require.horizon("horizon", horizon)
+        require.optional(require.fraction)("delta", delta)
         if horizon > self.rounds:
             return Bound(math.inf, reason=f"the noise is planned for {self.rounds} rounds")
         return Bound(self.rho * OUTWARD if horizon > 0 else 0.0, int(horizon))
@@ -98,8 +99,9 @@ class FactorizedAccount(Account):
         size = self.factors.size
         return Effort(size, size, self.dimension, self.factors.searched)
 
-    def spent(self, messages: Sequence[int]) -> np.ndarray:
+    def spent(self, messages: Sequence[int], delta: float | None = None) -> np.ndarray:
         sent = np.asarray(require.each(require.natural)("messages", messages), dtype=int)
+        require.optional(require.fraction)("delta", delta)
         # No noise was planned for later ones.
         return np.where(sent == 0, 0.0, np.where(sent > self.rounds, np.inf, self.rho * OUTWARD))
 

@@ -85,8 +85,9 @@ class RecursionAccount(Account):
         scaled = (replace(r, scale=r.scale.scaled(factor)) for r in self.releases)
         return replace(self, releases=tuple(scaled))
 
-    def cost(self, horizon: float) -> Bound:
+    def cost(self, horizon: float, delta: float | None = None) -> Bound:
         horizon = require.horizon("horizon", horizon)
+        require.optional(require.fraction)("delta", delta)
         if self.void and horizon > 0:
             return Bound(math.inf, reason=self.void)
         if math.isinf(horizon):
@@ -146,11 +147,12 @@ class RecursionAccount(Account):
             curve[step] = total.max()
         return curve * OUTWARD
 
-    def spent(self, messages: Sequence[int]) -> np.ndarray:
+    def spent(self, messages: Sequence[int], delta: float | None = None) -> np.ndarray:
         """`curve` after the given numbers of messages only: prices find each of them without
         following every pattern.
         """
         horizons = require.each(require.natural)("messages", messages)
+        require.optional(require.fraction)("delta", delta)
         longest = max(horizons, default=0)
         if self.void:
             return np.where(np.asarray(horizons) > 0, np.inf, 0.0)

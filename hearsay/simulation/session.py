@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hearsay.base import Algorithm
-from hearsay.certification import as_epsilon, spent_after
+from hearsay.certification import epsilon_after
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
 from hearsay.simulation.memory import halved
@@ -183,9 +183,7 @@ class Session:
 
     def epsilon(self, steps: list[int]) -> np.ndarray:
         """What every agent has spent when those numbers of steps are done, (time, agent)."""
-        return as_epsilon(
-            self.algorithm, spent_after(self.algorithm, self.problem, self.graph, steps), self.delta
-        )
+        return epsilon_after(self.algorithm, self.problem, self.graph, steps, self.delta)
 
     def arrays(self, fingerprint: str) -> dict[str, np.ndarray]:
         return {

@@ -15,11 +15,11 @@ import pytest
 
 import hearsay as hs
 from hearsay.algorithms import LdpOnline
-from hearsay.certification import accounts, as_epsilon, certify, spent_after, unit
+from hearsay.certification import accounts, certify, epsilon_after, spent_after, unit
 from hearsay.deploy import budget
 from hearsay.deploy.deployment import Deployment, deployment
 from hearsay.deploy.settings import Network, read
-from hearsay.privacy import RecursionAccount, description, float64
+from hearsay.privacy import RecursionAccount, account, description, float64
 from hearsay.privacy.certificate import Lifetime
 from hearsay.privacy.verification import verify, verify_text
 
@@ -234,10 +234,9 @@ def test_the_curve_ends_at_the_certificate_and_never_falls(name, policy):
         assert curve.shape == (plan.messages,)
         assert np.all(np.diff(curve) >= 0)
         assert curve[-1] == pytest.approx(shown(plan.certificate)[agent], rel=1e-12)
-        spent = spent_after(plan.algorithm, plan.task, plan.graph, counts.tolist(), agents=[agent])[
-            :, 0
+        ideal = epsilon_after(plan.algorithm, plan.task, plan.graph, counts.tolist(), DELTA)[
+            :, agent
         ]
-        ideal = as_epsilon(plan.algorithm, spent, DELTA)
         assert np.all(curve >= ideal)
         np.testing.assert_allclose(curve, ideal, rtol=1e-6, atol=1e-8)
 
@@ -285,7 +284,7 @@ def test_long_runs_are_rounded_up_between_marks(monkeypatch):
 def test_rounding_up_holds_for_every_mechanism(name, monkeypatch):
     plan = plan_of(name, steps=23)
     exact = budget.curve(plan, 0)
-    monkeypatch.setattr(description, "_EXACT", 7)
+    monkeypatch.setattr(account, "_EXACT", 7)
     coarse = budget.curve(plan, 0)
     assert coarse.shape == exact.shape
     assert np.all(coarse >= exact)
@@ -556,12 +555,12 @@ def test_skipping_for_ever_has_no_certificate(mechanism):
 
 def test_the_leak_lies_between_hearing_all_and_hearing_nobody():
     plan = lossy(LOSSY, steps=5)
-    for agent, account in enumerate(
+    for agent, known in enumerate(
         accounts(plan.algorithm, plan.task, plan.graph, i)[0] for i in range(3)
     ):
-        assert isinstance(account, RecursionAccount)
-        least, k = account.recursion.least, np.arange(5)
+        assert isinstance(known, RecursionAccount)
+        least, k = known.recursion.least, np.arange(5)
         assert least is not None
         np.testing.assert_array_equal(least(k), 0.0)
         row = plan.graph.weights.toarray()[agent].sum()
-        np.testing.assert_allclose(account.recursion.leak(k), 0.3 * (k + 1.0) ** -1.5 * row)
+        np.testing.assert_allclose(known.recursion.leak(k), 0.3 * (k + 1.0) ** -1.5 * row)

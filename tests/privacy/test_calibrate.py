@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hearsay.certification.certifying import noise_factor
 from hearsay.mechanisms import MECHANISMS
 from hearsay.mechanisms.convert import gaussian_epsilon
 from hearsay.privacy import Every, Once, Periodic, Recursion, RecursionAccount, Release
@@ -41,7 +40,7 @@ def accounts(draw):
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(accounts(), st.floats(1e-3, 1e3), st.integers(1, 300))
 def test_laplace_meets_the_budget_and_wastes_nothing(account, epsilon, horizon):
-    scaled = account.scaled(noise_factor(account, epsilon, horizon))
+    scaled = account.scaled(account.factor(epsilon, horizon))
     assert epsilon * (1 - 1e-9) <= scaled.cost(horizon).value <= epsilon
 
 
@@ -54,7 +53,7 @@ def test_gaussian_meets_the_budget_and_wastes_little(epsilon, delta, pattern):
     )
     releases = (Release("x", PowerLaw(0.2, 0.1), fresh=1.0),)
     account = RecursionAccount(rec, releases, pattern, 10, "gaussian")
-    scaled = account.scaled(noise_factor(account, epsilon, 60, delta))
+    scaled = account.scaled(account.factor(epsilon, 60, delta))
     assert epsilon * (1 - 1e-3) <= gaussian_epsilon(scaled.cost(60).value, delta) <= epsilon
 
 
@@ -65,7 +64,7 @@ def test_an_infinite_horizon_is_met_too(epsilon, pattern):
         PowerLaw(0.6, -0.6), PowerLaw(0.5, -0.8), Share(1.0, PowerLaw(1, 1)), (0.01, 1.0)
     )
     account = RecursionAccount(rec, (Release("x", PowerLaw(0.3, 0.2)),), pattern, 5)
-    factor = noise_factor(account, epsilon, math.inf)
+    factor = account.factor(epsilon, math.inf)
     scaled = account.scaled(factor)
     assert epsilon * (1 - 1e-4) <= scaled.cost(math.inf).value <= epsilon
     assert scaled.cost(20_000).value <= epsilon
@@ -82,14 +81,14 @@ def test_what_cannot_be_calibrated_is_refused():
     rec = Recursion(Constant(0.0), Constant(0.1), Constant(1.0), (0.0, 1.0))
     account = RecursionAccount(rec, (Release("x", Constant(1.0)),), Every(), 1)
     with pytest.raises(ValueError, match="finite budget: nothing makes the agent forget"):
-        noise_factor(account, 1.0, math.inf)
+        account.factor(1.0, math.inf)
     with pytest.raises(ValueError, match="messages carry no noise"):
-        noise_factor(account.scaled(0.0), 1.0, 10)
+        account.scaled(0.0).factor(1.0, 10)
     with pytest.raises(ValueError, match="epsilon must be positive, got 0"):
-        noise_factor(account, 0.0, 10)
+        account.factor(0.0, 10)
     gaussian = RecursionAccount(rec, account.releases, Every(), 1, "gaussian")
     with pytest.raises(ValueError, match="delta must be given"):
-        noise_factor(gaussian, 1.0, 10)
+        gaussian.factor(1.0, 10)
     with pytest.raises(ValueError, match="horizon must be at least 0, got -1"):
         account.cost(-1)
 
@@ -98,7 +97,7 @@ def test_nothing_spent_needs_no_noise():
     rec = Recursion(Constant(0.5), Constant(0.1), Constant(1.0), (0.0, 1.0))
     account = RecursionAccount(rec, (Release("x", Constant(1.0)),), Every(), 1)
     assert account.cost(1).value == 0  # message 0 says nothing about the data
-    assert noise_factor(account, 0.1, 1) == 1.0
+    assert account.factor(0.1, 1) == 1.0
 
 
 def test_budgets_scale_as_they_should():
@@ -113,7 +112,7 @@ def test_budgets_scale_as_they_should():
 def test_a_tiny_epsilon_is_met():
     rec = Recursion(Constant(0.5), Constant(0.1), Constant(1.0), (0.0, 1.0))
     account = RecursionAccount(rec, (Release("x", Constant(1.0)),), Every(), 1, "gaussian")
-    scaled = account.scaled(noise_factor(account, 1e-9, 10, 1e-12))
+    scaled = account.scaled(account.factor(1e-9, 10, 1e-12))
     assert gaussian_epsilon(scaled.cost(10).value, 1e-12) <= 1e-9 + 1e-11
 
 
