@@ -30,7 +30,7 @@ class Gaussian(Mechanism):
     """Noise of zero-concentrated privacy rho, read as an epsilon at a delta."""
 
     name = "gaussian"
-    needs_delta = at_delta = True
+    needs_delta = at_delta = amplifies = True
     additive = False
 
     def draw(self, key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
@@ -102,6 +102,28 @@ class Gaussian(Mechanism):
         if delta is None:
             raise ValueError("delta must be given to calibrate Gaussian noise")
         return math.sqrt(number / self.number(epsilon, delta)) * (1 + 1e-12)
+
+    def sampled_loss(self, shift: float, rate: float, cell: float) -> Any:
+        from dp_accounting.pld import privacy_loss_distribution as pld
+
+        return pld.from_gaussian_mechanism(
+            1 / shift, value_discretization_interval=cell, sampling_prob=rate
+        )
+
+    def widest_loss(self, shift: float) -> float:
+        """The library leaves out noise beyond about ten standard deviations."""
+        return shift * shift / 2 + 10 * shift
+
+    def subset_epsilon(
+        self, shifts: tuple[tuple[float, int], ...], held: int, size: int, delta: float
+    ) -> float:
+        import dp_accounting as dp
+
+        accountant = dp.rdp.RdpAccountant(neighboring_relation=dp.NeighboringRelation.REPLACE_ONE)
+        for shift, count in shifts:
+            event = dp.GaussianDpEvent(1 / shift)
+            accountant.compose(dp.SampledWithoutReplacementDpEvent(held, size, event), count)
+        return float(accountant.get_epsilon(delta))
 
     def rounded(self, ideal: float, more: float, numbers: int) -> float:
         return rounding.gaussian((math.sqrt(2 * ideal) + more) ** 2 / 2, numbers)

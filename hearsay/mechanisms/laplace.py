@@ -13,6 +13,7 @@ cost less than that sum (mechanisms/convert.py).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ class Laplace(Mechanism):
     """Noise of pure epsilon."""
 
     name = "laplace"
-    composes = True
+    composes = amplifies = True
 
     def draw(self, key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:
         """Standard Laplace samples (b = 1)."""
@@ -53,6 +54,35 @@ class Laplace(Mechanism):
     def factor(self, number: float, epsilon: float, delta: float | None) -> float:
         """Pure epsilon is proportional to 1 / scale."""
         return float(number / epsilon * (1 + 1e-12))
+
+    def sampled_loss(self, shift: float, rate: float, cell: float) -> Any:
+        from dp_accounting.pld import privacy_loss_distribution as pld
+
+        return pld.from_laplace_mechanism(
+            1 / shift, value_discretization_interval=cell, sampling_prob=rate
+        )
+
+    def subset_epsilon(
+        self, shifts: tuple[tuple[float, int], ...], held: int, size: int, delta: float
+    ) -> float:
+        """Each message costs a pure epsilon that is amplified; randomized response dominates it."""
+        from dp_accounting.pld import common
+        from dp_accounting.pld import privacy_loss_distribution as pld
+
+        each = [(math.log1p(size / held * math.expm1(min(s, 700.0))), n) for s, n in shifts]
+        pure = sum(epsilon * n for epsilon, n in each)
+        # Rounding up must be small beside what one message costs.
+        cell = max(min(1e-4, min(e for e, _ in each) / 100), pure / 2**21)
+        composed = pld.identity(value_discretization_interval=cell)
+        try:
+            for epsilon, count in each:
+                one = pld.from_privacy_parameters(
+                    common.DifferentialPrivacyParameters(epsilon, 0.0), cell
+                )
+                composed = composed.compose(one.self_compose(count) if count > 1 else one)
+            return min(pure, float(composed.get_epsilon_for_delta(delta)))
+        except (ValueError, OverflowError):
+            return pure
 
     def rounded(self, ideal: float, more: float, numbers: int) -> float:
         return rounding.laplace(ideal + more, numbers)

@@ -66,6 +66,8 @@ class Mechanism(ABC):
     adds_noise: ClassVar[bool] = True
     # From what each message costs there follows a smaller epsilon at a delta (`composed`).
     composes: ClassVar[bool] = False
+    # Secret batches make messages cost less (`sampled_loss`).
+    amplifies: ClassVar[bool] = False
 
     # Drawing.
 
@@ -144,6 +146,26 @@ class Mechanism(ABC):
     @abstractmethod
     def factor(self, number: float, epsilon: float, delta: float | None) -> float:
         """By how much noise must grow for an account of `number` to cost at most `epsilon`."""
+
+    # Secret batches (mechanisms/amplification.py).
+
+    def sampled_loss(self, shift: float, rate: float, cell: float) -> Any:
+        """The privacy loss distribution of one message whose value moves by `shift` noise scales,
+        in the law's norm, where a record is in its batch with probability `rate`.
+        """
+        raise ValueError(f"{self.name} messages have no privacy loss distribution")
+
+    def widest_loss(self, shift: float) -> float:
+        """No loss of such a message is larger, but with a negligible probability."""
+        return shift
+
+    def subset_epsilon(
+        self, shifts: tuple[tuple[float, int], ...], held: int, size: int, delta: float
+    ) -> float:
+        """epsilon at delta of messages that use `size` of `held` records, without replacement:
+        (shift of a replaced record, how many messages).
+        """
+        raise ValueError(f"{self.name} messages have no privacy loss distribution")
 
     # Noise on a lattice.
 

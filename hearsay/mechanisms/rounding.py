@@ -167,7 +167,7 @@ def gaussian_epsilon(rho: float, delta: float, numbers: int) -> float:
     if not (math.isfinite(rho) and spare > 0):
         return math.inf
     plain = (rho + 2 * math.sqrt(rho * math.log(1 / spare))) * _UP
-    return _with_slack(lambda left: convert.gaussian_epsilon(rho, left), delta, numbers, plain)
+    return with_slack(lambda left: convert.gaussian_epsilon(rho, left), delta, numbers, plain)
 
 
 def laplace_epsilon(parameters: np.ndarray, delta: float, numbers: int) -> float:
@@ -181,12 +181,12 @@ def laplace_epsilon(parameters: np.ndarray, delta: float, numbers: int) -> float
     pure = float(np.sum(rounded, axis=1).max(initial=0.0)) * OUTWARD
     if not math.isfinite(pure):
         return math.inf
-    return _with_slack(
+    return with_slack(
         lambda left: convert.laplace_epsilon(rounded, left), delta, rounded.shape[1] * numbers, pure
     )
 
 
-def _with_slack(
+def with_slack(
     curve: Callable[[float], float], delta: float, numbers: int, otherwise: float
 ) -> float:
     """The smaller of `otherwise` and a true epsilon from the curve of continuous noise.

@@ -149,6 +149,17 @@ class Account(ABC):
         """The same with the scale of all noise multiplied by `factor`."""
 
     @property
+    def memory(self) -> bool:
+        """A message may tell of records that only earlier steps have used."""
+        return True
+
+    def largest_shifts(self, messages: int) -> np.ndarray:
+        """How far each message moves whose own step uses the record, over the scale of its noise,
+        in the norm of the law; for accounts without `memory`.
+        """
+        raise ValueError("a shift of one message by itself needs an account without memory")
+
+    @property
     @abstractmethod
     def numbers(self) -> int:
         """How many numbers with noise a message has."""

@@ -182,13 +182,19 @@ def _families() -> dict[Any, dict[str, type]]:
     from hearsay.privacy.factorized import FactorizedAccount
     from hearsay.privacy.participation import PATTERNS, Participation
     from hearsay.privacy.recursion_account import RecursionAccount
+    from hearsay.privacy.sampled import PoissonAccount, SubsetAccount
     from hearsay.schedules import SCHEDULES, Schedule
 
     return {
         Schedule: dict(SCHEDULES),
         Participation: dict(PATTERNS),
         Factorization: dict(FACTORIZATIONS),
-        Account: {"recursion": RecursionAccount, "factorized": FactorizedAccount},
+        Account: {
+            "recursion": RecursionAccount,
+            "factorized": FactorizedAccount,
+            "poisson": PoissonAccount,
+            "subset": SubsetAccount,
+        },
     }
 
 

@@ -81,6 +81,18 @@ class RecursionAccount(Account):
     def numbers(self) -> int:
         return self.dimension * len(self.releases)
 
+    @property
+    def memory(self) -> bool:
+        return bool(self.void) or any(release.state for release in self.releases)
+
+    def largest_shifts(self, messages: int) -> np.ndarray:
+        k, law = np.arange(require.natural("messages", messages)), self.mechanism
+        if self.memory:
+            return super().largest_shifts(messages)
+        exposure, stretch = self.recursion.exposure(k), law.stretch(self.counted_dimension)
+        each = [stretch * r.fresh * exposure * _inverse(r.scale(k)) for r in self.releases]
+        return law.together(np.stack(each), axis=0)
+
     def scaled(self, factor: float) -> RecursionAccount:
         scaled = (replace(r, scale=r.scale.scaled(factor)) for r in self.releases)
         return replace(self, releases=tuple(scaled))

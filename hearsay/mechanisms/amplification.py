@@ -1,0 +1,161 @@
+"""From secret batches to (epsilon, delta): what messages cost when a record is in each of them by a
+secret coin.
+
+**Poisson.** Given the messages so far, and the coins of all other records, a message is the noise
+around one of two points: m where the record's coin has not fallen, m + u where it has, |u| at most
+the shift. Where the record is empty (zero-out) both are m. So the pair to tell apart is N(m)
+against (1 - q) N(m) + q N(m + u), and for other laws alike; both directions are composed, each by
+itself, and the worse one counts. A pair of laws that is harder to tell apart stays so after mixing:
+a test of level a has power at most (1 - q) a + q (1 - f(a)) against the mixture, f the trade-off
+function of the pair itself. So a message of d numbers is dominated by one number with the whole
+shift, as without sampling (convert.py), and a shift that is rounded up is safe. Privacy loss
+distributions, on a grid that rounds losses up, are those of the dp-accounting library.
+
+**Subset.** A batch of m of N records without replacement, one record replaced: Renyi divergences of
+Gaussian noise by Wang, Balle and Kasiviswanathan 2019, Theorem 27 (dp-accounting). In pure epsilon
+a message costs log(1 + m/N (e^epsilon - 1)) (Balle, Barthe and Gaboardi 2018, Theorem 9), and what
+costs pure epsilon is dominated by randomized response, which is composed. An empty record is a
+record like any other in this argument, so that both adjacencies are covered by the shift of a
+replacement, which must cover an empty one too.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hearsay import _validate as require
+from hearsay.mechanisms.convert import OUTWARD
+
+if TYPE_CHECKING:
+    from hearsay.mechanisms.mechanism import Mechanism
+
+# The grid of losses, unless the losses are so large that it would have more than _CELLS of them.
+_CELL, _CELLS = 1e-4, 2**22
+# Shifts that differ by less are taken as the largest of them; otherwise they are rounded up to a
+# grid of so many.
+_ALIKE, _GROUPS = 1 + 1e-7, 64
+
+
+class Losses:
+    """What messages of one law with secret batches lose together: a privacy loss distribution.
+
+    Args:
+      law: of the noise.
+      shifts: of the messages, over the scale of their noise, in the law's norm.
+      rate: how likely a record is in a batch.
+    """
+
+    def __init__(self, law: Mechanism, shifts: np.ndarray, rate: float) -> None:
+        self.rate = require.fraction("rate", rate)
+        shifts = require.array("shifts", shifts)
+        self.known = bool(np.all(np.isfinite(shifts)) and np.all(shifts >= 0))
+        self._composed = _composed(law, _grouped(shifts), self.rate) if self.known else None
+
+    def epsilon(self, delta: float) -> float:
+        """epsilon at delta; infinite where none is known."""
+        if delta <= 0 or self._composed is None:
+            return math.inf
+        return max(0.0, float(self._composed.get_epsilon_for_delta(delta))) * OUTWARD
+
+
+def replaced(curve: Any, delta: float) -> float:
+    """epsilon at delta for records that are replaced, from the curve epsilon(delta) for records
+    that are emptied.
+
+    A record is emptied, then filled: (2 e, (1 + exp(e)) d) where (e, d) holds for each half. The
+    least e with e = curve(delta / (1 + exp(e))) is approached from below; what is returned has been
+    checked.
+    """
+    delta, found = require.fraction("delta", delta), 0.0
+    for _ in range(200):
+        if found > 300:
+            break
+        least = curve(delta / (1 + math.exp(found)))
+        if not math.isfinite(least):
+            break
+        if least <= found:
+            return 2 * found
+        # A little more than asked for, so that it ends.
+        found = least + 1e-7 * (1 + least)
+    return math.inf
+
+
+def subset_epsilon(law: Mechanism, shifts: np.ndarray, held: int, size: int, delta: float) -> float:
+    """epsilon at delta for batches of `size` of `held` records, without replacement; `shifts` are
+    those of a replaced record that is in the batch.
+    """
+    held, size = require.count("held", held), require.count("size", size)
+    delta = require.fraction("delta", delta)
+    shifts = require.array("shifts", shifts)
+    if not (np.all(np.isfinite(shifts)) and np.all(shifts >= 0)):
+        return math.inf
+    return law.subset_epsilon(_grouped(shifts), held, size, delta) * OUTWARD
+
+
+def amplified_pure(pure: np.ndarray, rate: float) -> np.ndarray:
+    """What messages of that pure epsilon cost, in pure epsilon, where a record is in each with
+    probability `rate`.
+    """
+    rate = require.fraction("rate", rate)
+    with np.errstate(over="ignore"):
+        return np.minimum(require.array("pure", pure), np.log1p(rate * np.expm1(pure)))
+
+
+def _grouped(shifts: np.ndarray) -> tuple[tuple[float, int], ...]:
+    """(shift, how many messages have it), rounded up to few different ones."""
+    positive = shifts[shifts > 0]
+    if not len(positive):
+        return ()
+    top, low = float(positive.max()), float(positive.min())
+    if top <= low * _ALIKE:
+        return ((top, len(positive)),)
+    distinct = np.unique(positive)
+    if len(distinct) > _GROUPS:
+        step = math.log(top / low) / _GROUPS
+        # From the top down, so that none exceeds it by rounding.
+        places = np.floor(np.log(top / positive) / step * (1 - 1e-12))
+        positive = np.maximum(positive, top * np.exp(-places * step))
+    values, counts = np.unique(positive, return_counts=True)
+    return tuple(zip(values.tolist(), counts.tolist(), strict=True))
+
+
+@lru_cache(maxsize=256)
+def _composed(law: Mechanism, groups: tuple[tuple[float, int], ...], rate: float) -> Any:
+    """All messages together; None where the library cannot hold them."""
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    cell = _cell(law, groups, rate)
+    if not math.isfinite(cell):
+        return None
+    composed = pld.identity(value_discretization_interval=cell)
+    try:
+        for shift, count in groups:
+            one = _single(law, shift, rate, cell)
+            many = one.self_compose(count) if count > 1 else one
+            composed = many if composed is None or len(groups) == 1 else composed.compose(many)
+    except (ValueError, OverflowError, MemoryError):
+        return None
+    return composed
+
+
+@lru_cache(maxsize=64)
+def _single(law: Mechanism, shift: float, rate: float, cell: float) -> Any:
+    return law.sampled_loss(shift, rate, cell)
+
+
+def _cell(law: Mechanism, groups: tuple[tuple[float, int], ...], rate: float) -> float:
+    """The grid's width: `_CELL`, or more where all messages together spread over too many."""
+    mean = deviation = widest = 0.0
+    for shift, count in groups:
+        reach = law.widest_loss(shift)
+        # Of the sampled loss: a share `rate` of it is as large as without sampling.
+        often = rate if rate * reach < 1 else 1.0
+        mean += count * often * min(reach, shift * shift + shift)
+        deviation += count * often * min(reach, shift * shift + shift) ** 2
+        widest = max(widest, reach)
+    spread = widest + mean + 12 * math.sqrt(deviation)
+    return max(_CELL, 2 * spread / _CELLS)
