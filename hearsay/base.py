@@ -59,7 +59,7 @@ from hearsay.mechanisms import MECHANISMS, Mechanism
 from hearsay.mechanisms.factorized.kinds import Factorization
 from hearsay.mechanisms.factorized.stream import COINS, draw_rounds, stream_key
 from hearsay.privacy.account import Account, Assumption
-from hearsay.privacy.description import Adjacency, Adversary
+from hearsay.privacy.description import Adversary
 from hearsay.privacy.float64 import Magnitudes
 from hearsay.privacy.recursion import Release
 from hearsay.problems.losses.domains import Domain
@@ -115,10 +115,8 @@ class Algorithm(ABC):
     keys: ClassVar[tuple[str, ...]] = ("own",)
     # False: the gradient is taken at a point that the transcript determines.
     gradient_at_state: ClassVar[bool] = True
-    # Whom its budgets protect against, what they protect, and what they rest on beside the facts
-    # of the problem.
+    # Whom its budgets protect against, and what they rest on beside the facts of the problem.
     adversary: ClassVar[Adversary] = Adversary()
-    adjacency: ClassVar[Adjacency] = Adjacency()
     assumptions: ClassVar[tuple[Assumption, ...]] = ()
     # Why no configuration has a budget, whatever its noise.
     uncertified: ClassVar[str] = ""

@@ -7,7 +7,8 @@
     [algorithm]  name = "ldp-online", ..., or that of an installed package, and the fields of that
                  algorithm; sampling = "fresh", ..., with sample_size = "(k+1)^1.1" where it takes
                  one
-    [privacy]    epsilon (calibrate the noise to it), delta, budget (stop before it is exceeded)
+    [privacy]    epsilon (calibrate the noise to it), delta, budget (stop before it is exceeded),
+                 adjacency ("replace" or "zero-out"; [problem] may say it as well)
     [run]        steps, seeds, every, precision, device
 
 The known keys of a table are read off the function that it feeds, so a new algorithm or builder
@@ -31,13 +32,14 @@ from hearsay.algorithms import outside
 from hearsay.base import Algorithm
 from hearsay.certification import calibrate
 from hearsay.graphs import BUILDERS, Graph, edges
+from hearsay.privacy.adjacency import RELATIONS
 from hearsay.problems import PROBLEMS, TASKS, Problem, Task
 from hearsay.problems.data.holdings import Facts
 from hearsay.problems.sampling.samplers import SAMPLERS, Fresh, Sampling, Sized
 from hearsay.schedules import Schedule
 
 RUN_KEYS = ("steps", "seeds", "every", "precision", "device")
-PRIVACY_KEYS = ("epsilon", "delta", "budget")
+PRIVACY_KEYS = ("epsilon", "delta", "budget", "adjacency")
 TABLES = ("problem", "graph", "algorithm", "privacy", "run")
 USUAL = "ldp-online"
 
@@ -71,6 +73,13 @@ class Config:
             key: _RULES[key](key, value) if key in _RULES else value
             for key, value in self.run.items()
         }
+        # One place for it, whichever table says it: certificates take it from the problem.
+        adjacency = privacy.pop("adjacency", None)
+        said = self.problem.get("adjacency", adjacency)
+        if adjacency is not None and said != adjacency:
+            require.fail("adjacency in [privacy]", f"{said!r}, as [problem] has it", adjacency)
+        if adjacency is not None:
+            object.__setattr__(self, "problem", {**self.problem, "adjacency": adjacency})
         object.__setattr__(self, "privacy", privacy)
         object.__setattr__(self, "run", run)
 
@@ -123,6 +132,10 @@ def _one_or_several(name: str, value: Any) -> float | list[float]:
     )
 
 
+def _adjacency(name: str, value: Any) -> str:
+    return require.one_of(name, value, RELATIONS)
+
+
 def _seeds(name: str, value: Any) -> int | list[int]:
     """How many seeds, or a list of them."""
     return (
@@ -143,6 +156,7 @@ _RULES: dict[str, require.Rule] = {
     "epsilon": _one_or_several,
     "budget": _one_or_several,
     "delta": require.fraction,
+    "adjacency": _adjacency,
     "steps": require.count,
     "seeds": _seeds,
     "every": require.optional(require.count),

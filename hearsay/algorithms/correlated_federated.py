@@ -27,6 +27,13 @@ l = max(|1 - eta mu|, |1 - eta L|) each:
     S = (2 B / tau) sum_{s < tau} |1 - eta r|^s,  2 B if r = 0
         with a per-record clip B and a regulariser r alone: every later local step may differ
 
+Under zero-out adjacency C_t is the longest gradient at step t, and the clip alone gives
+S = (B / tau) |1 - eta r|^(tau-1) + (2 B / tau) sum_{s < tau - 1} |1 - eta r|^s, so
+B (2 tau - 1) / tau if r = 0: emptying the record moves one step by B, and from then on the two
+models differ, so the gradients of all other records may differ by 2 B. (An empty record's step is
+the regulariser's alone. Of all steps t the first is the worst: one more step after it multiplies
+by |1 - eta r| and adds 2 B, in place of beginning with B.)
+
 All messages together are one Gaussian mechanism, rho = S^2 max_P |C 1_P|^2 / 2 V^2
 (privacy/factorized.py). The paper takes S = 2 B_g / tau for any loss and converts rho by
 epsilon = rho + 2 sqrt(rho log(1/delta)); that is `paper_epsilon`.
@@ -59,6 +66,7 @@ from hearsay.base import (
 from hearsay.graphs import Graph
 from hearsay.mechanisms.factorized.kinds import FACTORIZATIONS, Factorization, factorization
 from hearsay.privacy.account import Assumption
+from hearsay.privacy.adjacency import REPLACE
 from hearsay.privacy.factorized import FactorizedAccount
 from hearsay.privacy.recursion import Release
 from hearsay.problems.losses.domains import Domain
@@ -232,6 +240,9 @@ class CorrelatedFederated(Algorithm):
         if problem.loss.clip is not None:
             shrink = abs(1 - rate * problem.loss.regulariser)
             worst = 2 * problem.loss.clip / tau * sum(shrink**s for s in range(tau))
+            if problem.adjacency != REPLACE:
+                # The changed record's own step moves by B, not 2 B; it is the first.
+                worst -= problem.loss.clip / tau * shrink ** (tau - 1)
             found.append(
                 (
                     worst,
@@ -251,8 +262,7 @@ class CorrelatedFederated(Algorithm):
         for t in range(tau):
             change = problem.change
             if isinstance(loss, LinearLoss):
-                unclipped = loss.unclipped_change(reach)
-                change = unclipped if loss.clip is None else min(unclipped, 2 * loss.clip)
+                change = loss.change_within(reach, problem.adjacency)
                 reach = stretch * reach + rate * loss.unclipped_change(0.0) / 2
             found = max(found, change * stretch ** (tau - 1 - t))
         return found
@@ -314,5 +324,6 @@ class CorrelatedFederated(Algorithm):
         level = float(self.noise_for(agent)(0))
         if delta is None or level == 0 or horizon == 0:
             return None
-        rho = (problem.change / self.local_steps * self.factors.sensitivity / level) ** 2 / 2
+        change = problem.change_under(REPLACE)
+        rho = (change / self.local_steps * self.factors.sensitivity / level) ** 2 / 2
         return rho + 2 * math.sqrt(rho * math.log(1 / delta))

@@ -27,6 +27,7 @@ from hearsay.algorithms.averaging import AveragedGradient
 from hearsay.algorithms.noisy_gradient import Pending
 from hearsay.base import Inbox, Magnitudes, Message, Noise
 from hearsay.graphs import Graph
+from hearsay.privacy.adjacency import REPLACE
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.sampling.samplers import Cyclic, Sampling
 from hearsay.problems.task import Task
@@ -100,7 +101,7 @@ class GradientPerturbation(AveragedGradient):
         if not self.in_paper:
             return None
         k = np.arange(1, horizon + 1)
-        share = problem.change / self.sampling.sizes(k, problem.arrivals)
+        share = problem.change_under(REPLACE) / self.sampling.sizes(k, problem.arrivals)
         # The paper's C is about l1; ours is about l2 unless the problem says otherwise.
         factor = 1.0 if problem.norm == "l1" else math.sqrt(problem.dimension)
         with np.errstate(divide="ignore"):

@@ -40,6 +40,7 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.base import Algorithm, Inbox, Magnitudes, Message, Noise, Private, State
 from hearsay.graphs import Graph
+from hearsay.privacy.adjacency import REPLACE
 from hearsay.privacy.recursion import Release, forward
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.sampling.samplers import History, Sampling
@@ -142,4 +143,4 @@ class LdpOnline(Algorithm):
         with np.errstate(divide="ignore", over="ignore"):
             total = np.sum(tau / self.noise_for(agent)(k[1:]))
         factor = np.sqrt(problem.dimension) if problem.norm == "l2" else 1.0
-        return float(factor * problem.change * total)
+        return float(factor * problem.change_under(REPLACE) * total)

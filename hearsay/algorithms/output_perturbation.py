@@ -32,6 +32,7 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.base import Algorithm, Inbox, Magnitudes, Message, Noise, Private, State
 from hearsay.graphs import Graph
+from hearsay.privacy.adjacency import REPLACE
 from hearsay.privacy.recursion import Release, forward
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.sampling.samplers import Cyclic, Sampling
@@ -127,7 +128,8 @@ class OutputPerturbation(Algorithm):
         if not self.in_paper:
             return None
         k = np.arange(horizon)
-        jump = self.step(k) * problem.change / self.sampling.sizes(k, problem.arrivals)
+        change = problem.change_under(REPLACE)
+        jump = self.step(k) * change / self.sampling.sizes(k, problem.arrivals)
         phi = forward(1 - self.coupling(k), jump)[:-1]
         # The right Delta_k less its last term, which Lemma 1 leaves out (except at k = 1, where it
         # is all there is).

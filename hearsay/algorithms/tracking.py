@@ -16,6 +16,7 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.base import Algorithm, Noise, Private
 from hearsay.graphs import Graph
+from hearsay.privacy.adjacency import REPLACE
 from hearsay.privacy.recursion import Release, forward
 from hearsay.problems.sampling.samplers import Cyclic, Sampling
 from hearsay.problems.task import Task
@@ -89,7 +90,7 @@ def lemmas_2_and_3(
     if not algorithm.in_paper or horizon == 0:
         return None
     k = np.arange(horizon)
-    exposure = problem.change / algorithm.sampling.sizes(k, problem.arrivals)
+    exposure = problem.change_under(REPLACE) / algorithm.sampling.sizes(k, problem.arrivals)
     keeps = np.abs(
         1 - algorithm.tracking(k) * float(np.asarray(graph.pushed.sum(axis=1)).ravel()[agent])
     )

@@ -179,7 +179,7 @@ class _Counted(Loss):
     ) -> tuple[jax.Array, jax.Array]:
         raise NotImplementedError
 
-    def change(self, domain: Domain, dimension: int) -> float:
+    def change(self, domain: Domain, dimension: int, adjacency: str = "replace") -> float:
         raise NotImplementedError
 
 

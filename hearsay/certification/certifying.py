@@ -17,6 +17,7 @@ from hearsay.base import Algorithm
 from hearsay.certification.describing import best_account, describe, message_bound, rounded
 from hearsay.graphs import Graph
 from hearsay.privacy.account import Account, Assumption, Bound
+from hearsay.privacy.adjacency import REPLACE
 from hearsay.privacy.certificate import AgentBudget, Certificate
 from hearsay.privacy.description import Description, numbers
 from hearsay.problems.task import Task, public
@@ -29,6 +30,7 @@ def certify(
     horizon: float,
     *,
     delta: float | None = None,
+    adjacency: str | None = None,
 ) -> Certificate:
     """The budget of every agent for the messages 0 .. horizon-1, or without end with horizon = inf.
 
@@ -42,6 +44,7 @@ def certify(
       horizon: the number of messages, or math.inf.
       delta: adds the (usually much smaller) epsilon at that delta for Laplace noise, and is needed
         for Gaussian noise.
+      adjacency: "replace" or "zero-out" instead of the problem's own.
 
     Example:
       >>> import hearsay as hs
@@ -54,6 +57,7 @@ def certify(
         "algorithm", algorithm, Algorithm, "an algorithm such as hearsay.ldp_online(...)"
     )
     problem = public(problem)
+    problem = problem if adjacency is None else problem.under(adjacency)
     algorithm.check(graph, problem)
     horizon = require.horizon("horizon", horizon)
     delta = _checked_delta(algorithm, delta)
@@ -235,7 +239,9 @@ def _certificate(
     for agent, (description, found) in enumerate(described):
         place = places.setdefault(description, len(places))
         paper = None
-        if not (math.isinf(horizon) or math.isinf(problem.change)):
+        # The papers' formulas are about replaced records: beside another number they would mislead.
+        comparable = problem.adjacency == REPLACE
+        if comparable and not (math.isinf(horizon) or math.isinf(problem.change)):
             paper = algorithm.paper_epsilon(graph, agent, problem, int(horizon), delta)
         got, account = numbers(description, horizon, delta), description.account
         budgets.append(

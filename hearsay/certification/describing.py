@@ -19,6 +19,7 @@ from hearsay.graphs import Graph
 from hearsay.graphs.channels import channel
 from hearsay.privacy import float64
 from hearsay.privacy.account import Account, Assumption, Bound
+from hearsay.privacy.adjacency import Adjacency
 from hearsay.privacy.description import Description
 from hearsay.privacy.float64 import Float64
 from hearsay.privacy.participation import FromArrival, Participation
@@ -119,7 +120,7 @@ def describe(
         (*algorithm.assumptions, *said),
         checked=known.checked,
         adversary=algorithm.adversary,
-        adjacency=algorithm.adjacency,
+        adjacency=Adjacency(problem.adjacency),
     )
     return description, found
 
@@ -217,8 +218,9 @@ def _recursions(
         )
     if problem.loss.clip is not None and algorithm.gradient_at_state:
         # No curvature of the data: from its first use on the record may move every later
-        # gradient by the full clip range. The regulariser is not clipped; it is the same in
-        # both runs and moves the states by its own, exactly known curvature.
+        # gradient by the full clip range, under zero-out too: once the states differ, so may the
+        # gradients of all OTHER records, by 2 B each. The regulariser is not clipped; it is the
+        # same in both runs and moves the states by its own, exactly known curvature.
         known = problem.loss.regulariser
         worst = Recursion(*shared, Constant(2 * problem.loss.clip), (known, known), least)
         facts = problem.privacy_assumptions(curvature=False) + stream

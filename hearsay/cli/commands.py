@@ -114,28 +114,41 @@ def certify(
     horizon: Annotated[str, typer.Option(help="Number of messages, or inf.")] = "inf",
     json: Annotated[bool, Flag("--json", help="Print JSON instead of text.")] = False,
     theory: Annotated[bool, typer.Option(help="Also print the paper's conditions.")] = True,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help=(
+                "Folder to write certificate.json to (with --adjacency both:"
+                " certificate-replace.json and certificate-zero-out.json)."
+            )
+        ),
+    ] = None,
 ) -> None:
     """Print the privacy certificate of a configuration, before anything is sent.
 
-    Exit code 3: the budget is infinite.
+    With --adjacency both it prints the certificate of the same run under either adjacency. Exit
+    code 3: the budget is infinite.
     """
-    from hearsay import certify as library_certify
     from hearsay.certification import calibrate
+    from hearsay.cli.certify import certificates, printed, written
 
     messages = _horizon(horizon)
     target = config.privacy.get("epsilon")
+    config, adjacencies = _adjacencies(config)
     algorithm, problem, graph = _build(config.without("privacy", "epsilon"))
     if target is not None:
         algorithm = calibrate(algorithm, problem, graph, messages, target, delta=config.delta)
-    certificate = library_certify(algorithm, problem, graph, messages, delta=config.delta)
-    print(certificate.to_json() if json else certificate)
+    found = certificates(algorithm, problem, graph, messages, config.delta, adjacencies)
+    print(printed(found, json=json))
+    if out is not None:
+        written(found, out)
     if not json:
         console.print(f"\n{algorithm_line(algorithm)}", soft_wrap=True, highlight=False)
     if theory and not json:
         from hearsay.algorithms.theory.findings import findings
 
         theory_table(findings(algorithm, graph, problem))
-    if not certificate.finite:
+    if not all(certificate.finite for certificate in found.values()):
         raise typer.Exit(3)
 
 
@@ -522,6 +535,20 @@ def _typed(config: Any) -> str:
 
     name = config.algorithm.get("name")
     return f"{name} " if outside.is_place(name) else ""
+
+
+def _adjacencies(config: Any) -> tuple[Any, tuple[str, ...]]:
+    """(the configuration, what to certify it under); of two neither is the problem's own."""
+    if config.problem.get("adjacency") != "both":
+        return config, ()
+    if "epsilon" in config.privacy:
+        raise ValueError(
+            "--adjacency must be replace or zero-out where --epsilon chooses the noise, got both:"
+            " give the noise (--noise) for both numbers of the same run"
+        )
+    from hearsay.privacy.adjacency import RELATIONS
+
+    return config.without("problem", "adjacency"), tuple(RELATIONS)
 
 
 def _horizon(text: str) -> Any:

@@ -114,6 +114,15 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
         float,
         "Also give epsilon at this delta (needed for Gaussian noise).",
     ),
+    "adjacency": (
+        "problem",
+        "adjacency",
+        str,
+        (
+            "What certificates protect: replace (one record is replaced by any other) or zero-out"
+            " (by an empty one, as in Opacus' epsilon); certify also takes both."
+        ),
+    ),
     "steps": ("run", "steps", int, "Rounds of exchange."),
     "seeds": ("run", "seeds", int, "Noise seeds to run side by side."),
     "device": ("run", "device", str, "cpu or gpu: where to compute (default: the best there is)."),

@@ -20,6 +20,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from hearsay.privacy.adjacency import ZERO_OUT
 from hearsay.privacy.certificate import few
 from hearsay.privacy.certificate import show as show_epsilon
 
@@ -74,7 +75,9 @@ def summary(runs: dict[str, Any]) -> None:
 def _largest(certificate: Any) -> str:
     """The largest epsilon, and at which delta where it is not pure."""
     top = show_epsilon(max(certificate.epsilon))
-    return top if certificate.slack is None else f"{top} (δ = {certificate.slack:.3g})"
+    said = [] if certificate.slack is None else [f"δ = {certificate.slack:.3g}"]
+    said += [certificate.adjacency] if ZERO_OUT in certificate.adjacency else []
+    return f"{top} ({', '.join(said)})" if said else top
 
 
 def theory_table(findings: list[Any]) -> None:
@@ -234,6 +237,7 @@ def spent_table(found: dict[str, dict[str, Any]]) -> Table:
             messages = "no ledger" if run["messages"] is None else f"{run['messages']}"
             messages += "" if run["of"] is None or run["messages"] is None else f" of {run['of']}"
             at = f" at δ = {run['delta']:.3g}" if run["delta"] else ""
+            at += f" ({ZERO_OUT})" if run["adjacency"] == ZERO_OUT else ""
             counted = (
                 "[yellow]not entered[/yellow]"
                 if run["counted"] is None
@@ -251,6 +255,7 @@ def spent_table(found: dict[str, dict[str, Any]]) -> Table:
             )
         if facts["total"] is not None:
             at = f" at δ = {facts['delta']:.3g}" if facts["delta"] else ""
+            at += f" ({ZERO_OUT})" if facts["adjacency"] == ZERO_OUT else ""
             table.add_row(
                 name,
                 "[bold]all[/bold]",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hearsay.mechanisms import MECHANISMS
+from hearsay.privacy.adjacency import REPLACE
 from hearsay.privacy.certificate import Certificate, show_horizon
 from hearsay.privacy.verification import Verdict, verify_text
 from hearsay.privacy.words import printable
@@ -32,6 +33,7 @@ def _lines(certificate: Certificate | None, verdict: Verdict) -> list[str]:
             f"  {certificate.algorithm}, {show_horizon(certificate.horizon)},"
             f" {many:,} agent{'' if many == 1 else 's'}, {certificate.mechanism} {law.noun}"
             + (", deployed" if certificate.deployed else "")
+            + ("" if certificate.adjacency == REPLACE else f", {certificate.adjacency} adjacency")
         )
     lines += [f"  WRONG    {text}" for text in verdict.wrong[:_MOST]]
     if len(verdict.wrong) > _MOST:

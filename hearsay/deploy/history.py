@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hearsay.deploy import lifetime
@@ -17,6 +17,7 @@ from hearsay.deploy.deployment import Deployment, deployment
 from hearsay.deploy.rows import LedgerError, Overview
 from hearsay.deploy.settings import Member, Network, load
 from hearsay.deploy.spending import examined
+from hearsay.privacy.adjacency import REPLACE
 
 # Another processor may round the last digits of a budget otherwise.
 _ROUNDING = 1e-9
@@ -38,6 +39,7 @@ class AgentHistory:
       rehearsed: its noise came from a seed.
       total: what the records have spent in all runs on this host, and the delta of that; None
         where there is no budget file.
+      adjacency: what `total` is about (`lifetime.adjacency_of`).
     """
 
     name: str
@@ -50,6 +52,7 @@ class AgentHistory:
     instance: str = ""
     rehearsed: bool = False
     total: tuple[float, float] | None = None
+    adjacency: str = REPLACE
 
     @property
     def messages(self) -> int:
@@ -99,13 +102,14 @@ def read(config: Path, allowed: Sequence[str] = ()) -> History:
 
 
 def _agent(member: Member, network: Network, wrong: list[str]) -> AgentHistory:
-    total = None
+    total, under = None, REPLACE
     try:
         if member.spent.exists():
-            total = lifetime.worst(lifetime.read(member.spent))
+            book = lifetime.read(member.spent)
+            total, under = lifetime.worst(book), lifetime.adjacency_of(book)
     except LedgerError as error:
         wrong.append(str(error))
-    missing = AgentHistory(member.name, total=total)
+    missing = AgentHistory(member.name, total=total, adjacency=under)
     if not member.ledger.exists():
         return missing
     try:
@@ -122,10 +126,10 @@ def _agent(member: Member, network: Network, wrong: list[str]) -> AgentHistory:
             " with the file that its agents had"
         )
         return missing
-    return _told(member.name, ledger, total)
+    return replace(_told(member.name, ledger), total=total, adjacency=under)
 
 
-def _told(name: str, ledger: Overview, total: tuple[float, float] | None) -> AgentHistory:
+def _told(name: str, ledger: Overview) -> AgentHistory:
     rows, about = ledger.rows, ledger.about
     # A row says whom the agent did without in the round before its message.
     skipped = [(row.round - 1, who) for row in rows for who in json.loads(row.notes)["skipped"]]
@@ -139,5 +143,4 @@ def _told(name: str, ledger: Overview, total: tuple[float, float] | None) -> Age
         str(about["version"]),
         str(about["instance"]),
         about.get("noise") != "lattice",
-        total,
     )

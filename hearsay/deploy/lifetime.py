@@ -20,6 +20,14 @@ they confirm no guess.
 add up. Gaussian: rho adds up, and is converted at this run's delta (mechanisms/rounding.py).
 Ternary: deltas add up. Kinds together: epsilons and deltas add up.
 
+**Adjacency** (privacy/adjacency.py). Runs under replace and under zero-out are counted in one of
+the two, that of the run that is about to begin. What zero-out runs cost under replace follows by
+way of the empty record: 4 rho for Gaussian noise (twice the shift), else (2 epsilon,
+(1 + e^epsilon) delta). A run under replace costs no more under zero-out: clips and bounds on
+records hold for an empty one too (a gradient of 0 is shorter than any clip, and features of 0 are
+admissible). A declared change says nothing of an empty record: under zero-out such a run counts as
+infinite.
+
 **The file**: a line of JSON and the fingerprints, with a checksum over all, replaced as a whole
 under a lock. One that is damaged is refused. One that is deleted forgets: that it is not is
 declared as well.
@@ -46,6 +54,7 @@ import numpy as np
 from hearsay._files import write_atomically
 from hearsay.deploy import mark
 from hearsay.deploy.rows import LedgerError, LedgerUnavailable
+from hearsay.privacy.adjacency import REPLACE, ZERO_OUT, implied
 from hearsay.privacy.certificate import Lifetime, few, show
 
 if TYPE_CHECKING:
@@ -56,6 +65,7 @@ log = logging.getLogger("hearsay.agent")
 _KIND = b"hearsay budget 1\n"
 _UP = 1 + 2.0**-50  # more than adding up loses
 _HASH = 32
+DECLARED = "declared"  # of a run under replace whose change of a gradient is somebody's word
 
 
 class Spent(NamedTuple):
@@ -71,6 +81,7 @@ class Spent(NamedTuple):
     rho: float | None = None
     numbers: int = 0
     records: int = -1
+    adjacency: str = REPLACE  # what its numbers are about; `DECLARED`: replace, by declaration
 
 
 class Book(NamedTuple):
@@ -141,12 +152,27 @@ def _locked(path: Path) -> Iterator[None]:
         ) from error
 
 
-def compose(runs: Sequence[Spent], delta: float | None) -> tuple[float, float]:
-    """(epsilon, delta) of the runs together, Gaussian ones at that delta,
+def counted_under(run: Spent, adjacency: str) -> Spent:
+    """The run with what it costs under that adjacency."""
+    if adjacency == ZERO_OUT:
+        return run._replace(epsilon=math.inf, rho=None) if run.adjacency == DECLARED else run
+    if run.adjacency != ZERO_OUT:
+        return run
+    if run.rho is not None:
+        return run._replace(rho=4 * run.rho)
+    epsilon, delta = implied(run.epsilon, run.delta)
+    return run._replace(epsilon=epsilon, delta=delta)
+
+
+def compose(
+    runs: Sequence[Spent], delta: float | None, adjacency: str = REPLACE
+) -> tuple[float, float]:
+    """(epsilon, delta) of the runs together under that adjacency, Gaussian ones at that delta,
     or at the smallest of their own.
     """
     from hearsay.mechanisms import rounding
 
+    runs = [counted_under(run, adjacency) for run in runs]
     gaussian = [run for run in runs if run.rho is not None]
     other = [run for run in runs if run.rho is None]
     epsilon, slack = math.fsum(run.epsilon for run in other), math.fsum(run.delta for run in other)
@@ -167,8 +193,10 @@ def planned_spending(
 
     found, certificate = plan.certificate.budgets[agent], plan.certificate
     rest = (instance, run, time.time(), plan.messages)
+    adjacency = DECLARED if plan.task.declared else plan.task.adjacency
     if rehearsed or not math.isfinite(found.epsilon):
-        return Spent(*rest, "rehearsal" if rehearsed else certificate.mechanism, math.inf, 0.0)
+        kind = "rehearsal" if rehearsed else certificate.mechanism
+        return Spent(*rest, kind, math.inf, 0.0, adjacency=adjacency)
     if found.rho is not None and certificate.delta is not None:
         return Spent(
             *rest,
@@ -177,12 +205,14 @@ def planned_spending(
             certificate.delta,
             found.rho,
             budget.numbers(plan),
+            adjacency=adjacency,
         )
-    return Spent(*rest, certificate.mechanism, found.epsilon, found.delta or 0.0)
+    delta = found.delta or 0.0
+    return Spent(*rest, certificate.mechanism, found.epsilon, delta, adjacency=adjacency)
 
 
 def together(book: Book, own: Spent, own_set: np.ndarray, delta: float | None) -> Lifetime:
-    """What the records of this run have spent in others and with this one."""
+    """What the records of this run have spent in others and with this one, under its adjacency."""
     # A ledger that was copied before its first message has the instance of the other, but
     # never its run.
     others = [run for run in book.runs if (run.instance, run.run) != (own.instance, own.run)]
@@ -193,26 +223,36 @@ def together(book: Book, own: Spent, own_set: np.ndarray, delta: float | None) -
     shared = np.array([inside[run.records] for run in others], bool).reshape(
         len(others), len(own_set)
     )
-    worst = Lifetime(0.0, *compose([own], delta))
+    under = ZERO_OUT if own.adjacency == ZERO_OUT else REPLACE
+    worst = Lifetime(0.0, *compose([own], delta, under))
     most = worst.delta
     for pattern in np.unique(shared, axis=1).T if others else ():
         before = [run for run, there in zip(others, pattern, strict=True) if there]
-        total, slack = compose([*before, own], delta)
+        total, slack = compose([*before, own], delta, under)
         most = max(most, slack)
         if (total, slack) > (worst.total, worst.delta):
             worst = Lifetime(
-                compose(before, delta)[0], total, slack, tuple(run.run for run in before)
+                compose(before, delta, under)[0], total, slack, tuple(run.run for run in before)
             )
     return replace(worst, delta=most, records=int(shared.any(axis=0).sum()))
 
 
+def adjacency_of(book: Book) -> str:
+    """What its totals are about: zero-out where all its runs are, else replace."""
+    alike = book.runs and all(run.adjacency == ZERO_OUT for run in book.runs)
+    return ZERO_OUT if alike else REPLACE
+
+
 def worst(book: Book) -> tuple[float, float]:
-    """(epsilon, delta) that no record has passed, Gaussian runs at the smallest delta of theirs."""
+    """(epsilon, delta) that no record has passed, under `adjacency_of` it; Gaussian runs at the
+    smallest delta of theirs.
+    """
+    under = adjacency_of(book)
     every = np.unique(np.concatenate(book.sets)) if book.sets else np.empty(0, np.uint64)
     shared = np.array([np.isin(every, book.sets[run.records]) for run in book.runs], bool)
     patterns = list(np.unique(shared, axis=1).T) if book.runs else list[np.ndarray]()
     totals = [
-        compose([run for run, there in zip(book.runs, one, strict=True) if there], None)
+        compose([run for run, there in zip(book.runs, one, strict=True) if there], None, under)
         for one in patterns
     ]
     return max((epsilon for epsilon, _ in totals), default=0.0), max(
@@ -229,7 +269,9 @@ def _same(run: Spent, own: Spent) -> bool:
         math.isclose(a or 0.0, b or 0.0, rel_tol=1e-8)
         for a, b in ((run.epsilon, own.epsilon), (run.delta, own.delta), (run.rho, own.rho))
     )
-    facts = ((one.instance, one.run, one.mechanism, one.numbers) for one in (run, own))
+    facts = (
+        (one.instance, one.run, one.mechanism, one.numbers, one.adjacency) for one in (run, own)
+    )
     return numbers and len(set(facts)) == 1
 
 
@@ -315,9 +357,10 @@ class Account:
         size = max(found.total, found.delta)
         if limit is None or size <= limit:
             return ""
+        under = f" (under {ZERO_OUT} adjacency)" if self._own.adjacency == ZERO_OUT else ""
         return (
             f"lifetime in [privacy] must be at least {show(size)} for this run of {self._name}, got"
-            f" {limit:g}: {found}. Use other records, or a smaller epsilon ({self._path})"
+            f" {limit:g}{under}: {found}. Use other records, or a smaller epsilon ({self._path})"
         )
 
     def certified(self, plan: Deployment, agent: int) -> Deployment:

@@ -62,7 +62,8 @@ def spent(folders: list[Path]) -> tuple[dict[str, dict[str, Any]], list[str]]:
             book = books.get(name)
             runs = _runs(book.runs if book else [], ledgers.get(name, []))
             total, delta = lifetime.worst(book) if book else (None, None)
-            found[name] = {"runs": runs, "total": total, "delta": delta}
+            under = lifetime.adjacency_of(book) if book else None
+            found[name] = {"runs": runs, "total": total, "delta": delta, "adjacency": under}
     return found, wrong
 
 
@@ -80,6 +81,7 @@ def _runs(entered: list[lifetime.Spent], ledgers: list[Overview]) -> list[dict[s
             "of": run.messages,
             "counted": run.epsilon,
             "delta": run.delta,
+            "adjacency": run.adjacency,
             "began": run.at,
         }
         rows.append({**counted, "mechanism": run.mechanism, **_measured(ledger)})
@@ -89,6 +91,7 @@ def _runs(entered: list[lifetime.Spent], ledgers: list[Overview]) -> list[dict[s
             "of": None,
             "counted": None,
             "delta": None,
+            "adjacency": None,
             "began": ledger.rows[0].at,
         }
         rows.append({**about, "mechanism": None, **_measured(ledger)})

@@ -18,6 +18,7 @@ from hearsay import _validate as require
 from hearsay.mechanisms import MECHANISMS
 from hearsay.privacy import codec
 from hearsay.privacy.account import Assumption
+from hearsay.privacy.adjacency import REPLACE
 from hearsay.privacy.description import Adjacency, Adversary, Description
 from hearsay.privacy.words import Row, name, wrapped
 from hearsay.privacy.words import few as few
@@ -196,6 +197,11 @@ class Certificate:
     def adversaries(self) -> str:
         """Whom it protects against."""
         return few([d.adversary for d in self.descriptions] or [Adversary()], "; ")
+
+    @property
+    def adjacency(self) -> str:
+        """The relation that all its numbers are about: "replace" or "zero-out"."""
+        return few([d.adjacency.relation for d in self.descriptions] or [REPLACE], ", ")
 
     @property
     def adjacencies(self) -> str:

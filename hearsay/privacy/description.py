@@ -17,6 +17,7 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.privacy.account import Account, Assumption, Numbers
+from hearsay.privacy.adjacency import Adjacency as Adjacency
 from hearsay.privacy.float64 import Float64
 
 UNCHECKED = Assumption(
@@ -69,26 +70,6 @@ class Adversary:
         """What a reader must believe that the strongest adversary would not need."""
         seen = () if self.sees == EVERYTHING else (f"nobody sees more than {self.sees}",)
         return seen if self.others == "arbitrary" else (*seen, OTHERS[self.others])
-
-
-@dataclass(frozen=True)
-class Adjacency:
-    """Which two data sets a budget makes hard to tell apart.
-
-    Args:
-      relation: "replace": one record of one agent is replaced by any other admissible record.
-    """
-
-    relation: str = "replace"
-
-    def __post_init__(self) -> None:
-        require.one_of("relation", self.relation, ["replace"])
-
-    def __str__(self) -> str:
-        return (
-            "two data sets of one agent that differ in one record (replaced by any other"
-            " admissible record)"
-        )
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ Fix the transcript. The agent's private state is then a deterministic function o
     s(k+1) = a_k s(k) - step_k G_k(s(k)) + (terms that depend on the transcript only),
     a_k = 1 - leak_k,
 
-with G_k the mean gradient of step k's batch. Replacing one record moves G_k by at most c_k (the
-exposure) at a fixed point when the record is in the batch, and by nothing otherwise. If the
+with G_k the mean gradient of step k's batch. Changing one record (adjacency.py: replacing it, or
+emptying it) moves G_k by at most c_k (the exposure) at a fixed point when the record is in the
+batch, and by nothing otherwise. If the
 Hessians of the batch loss have their eigenvalues in the curvature interval [mu, L], the l2 distance
 Phi of the two states obeys
 
@@ -14,7 +15,17 @@ Phi of the two states obeys
     l_k = max(|a_k - step_k mu|, |a_k - step_k L|),    Phi(0) = 0
 
 because a mean-value Hessian H maps the difference by a_k I - step_k H, whose eigenvalues lie
-between those two ends. A projection onto a convex set only shrinks Phi. A release with Laplace
+between those two ends: with D and D' the two data sets and s, s' their states,
+
+    G_D(s) - G_D'(s') = [G_D(s) - G_D(s')] + [G_D(s') - G_D'(s')] = H_D (s - s') + (at most c_k)
+
+Only the Hessians of D are used, and either data set may be D. Under zero-out D is the one that HAS
+the record: its batch is a mean over real records, so [mu, L] holds for H_D as it does under
+replace. Of D' it need not: an empty record has no curvature but the regulariser's, and where the
+records themselves are strongly convex (mu above the regulariser's) a batch with an empty one has a
+smaller mu. The regulariser is outside the records, so it stays in H_D, and cancels in c_k.
+
+A projection onto a convex set only shrinks Phi. A release with Laplace
 noise of scale b_k whose value moves by at most `state` Phi(k) + `fresh` c_k [used at k] in l2, so
 sqrt(d) times that in l1, costs sqrt(d) (state Phi(k) + fresh c_k [used]) / b_k of pure epsilon.
 

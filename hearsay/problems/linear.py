@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from hearsay import _validate as require
+from hearsay.privacy.adjacency import REPLACE
 from hearsay.problems.data import datasets
 from hearsay.problems.data.datasets import Dataset
 from hearsay.problems.data.holdings import Facts, Holdings, deal, gather, one_each, served, sets_of
@@ -46,6 +47,7 @@ def logistic(
     test: tuple[Any, Any] | None = None,
     data_dir: str | None = None,
     seed: int = 0,
+    adjacency: str = REPLACE,
 ) -> Problem:
     """l2-regularised logistic regression.
 
@@ -65,6 +67,8 @@ def logistic(
         bring; without any there are no test metrics.
       data_dir: folder of raw files, for the named sets that need one.
       seed: of the partition, the test set and the sampling.
+      adjacency: what certificates protect, "replace" (one record is replaced by any other) or
+        "zero-out" (by an empty one; privacy/adjacency.py).
 
     Example:
       Two hospitals, of which one has three times as many patients:
@@ -89,6 +93,7 @@ def logistic(
         clip=clip,
         approximate=approximate,
         seed=seed,
+        adjacency=adjacency,
     )
     return holding(task, *held[1:])
 
@@ -103,6 +108,7 @@ def logistic_task(
     clip: float | None = None,
     approximate: bool = False,
     seed: int = 0,
+    adjacency: str = REPLACE,
 ) -> Task:
     """What is public of `logistic` on such data; arguments as there."""
     domain, loss = Ball(radius), Logistic(data.feature_bound, ridge, 1.0, clip)
@@ -111,7 +117,7 @@ def logistic_task(
         if require.flag("approximate", approximate)
         else loss
     )
-    return _task(data, chosen, domain, Arrivals(per_step, head_start), seed)
+    return _task(data, chosen, domain, Arrivals(per_step, head_start), seed, adjacency)
 
 
 def ridge(
@@ -131,6 +137,7 @@ def ridge(
     test: tuple[Any, Any] | None = None,
     data_dir: str | None = None,
     seed: int = 0,
+    adjacency: str = REPLACE,
 ) -> Problem:
     """Ridge regression, by default on a stream of linear measurements.
 
@@ -152,6 +159,8 @@ def ridge(
         bring; without any there are no test metrics.
       data_dir: folder of raw files, for the named sets that need one.
       seed: of the stream, the partition, the test set and the sampling.
+      adjacency: what certificates protect, "replace" (one record is replaced by any other) or
+        "zero-out" (by an empty one; privacy/adjacency.py).
 
     Example:
       >>> import hearsay as hs
@@ -176,6 +185,7 @@ def ridge(
         radius=radius,
         clip=clip,
         seed=seed,
+        adjacency=adjacency,
     )
     return holding(task, *held[1:])
 
@@ -189,13 +199,17 @@ def ridge_task(
     radius: float = 5.0,
     clip: float | None = None,
     seed: int = 0,
+    adjacency: str = REPLACE,
 ) -> Task:
     """What is public of `ridge` on such data; arguments as there."""
     loss = Squared(data.feature_bound, ridge, data.label_bound, clip)
-    return _task(data, loss, Ball(radius), Arrivals(per_step, head_start), seed)
+    arrivals = Arrivals(per_step, head_start)
+    return _task(data, loss, Ball(radius), arrivals, seed, adjacency)
 
 
-def _task(data: Facts, loss: Loss, domain: Ball, arrivals: Arrivals, seed: int) -> Task:
+def _task(
+    data: Facts, loss: Loss, domain: Ball, arrivals: Arrivals, seed: int, adjacency: str
+) -> Task:
     served(arrivals, data.counts)
     return Task(
         data.name,
@@ -207,6 +221,7 @@ def _task(data: Facts, loss: Loss, domain: Ball, arrivals: Arrivals, seed: int) 
         data.classification,
         data.assumptions,
         seed,
+        adjacency=adjacency,
     )
 
 

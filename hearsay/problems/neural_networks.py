@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from hearsay import _validate as require
+from hearsay.privacy.adjacency import REPLACE
 from hearsay.problems.data.holdings import Facts, Holdings, deal, gather, one_each, served, sets_of
 from hearsay.problems.data.images import Images, in_order, load_images
 from hearsay.problems.losses.domains import Ball, Box, Domain
@@ -42,6 +43,7 @@ def neural(
     compute: str = "tf32",
     data_dir: str | None = None,
     seed: int = 0,
+    adjacency: str = REPLACE,
 ) -> Problem:
     """A neural network on images (or records of any shape), with cross-entropy loss.
 
@@ -70,6 +72,8 @@ def neural(
       compute: see neural_loss.py.
       data_dir: folder of raw files, for the named sets that need one.
       seed: of the model's start, the partition and the sampling.
+      adjacency: what certificates protect, "replace" (one record is replaced by any other) or
+        "zero-out" (by an empty one; privacy/adjacency.py).
 
     Example:
       >>> import hearsay as hs
@@ -110,6 +114,7 @@ def neural(
         microbatch=microbatch,
         compute=compute,
         seed=seed,
+        adjacency=adjacency,
     )
     return holding(task, held.records, held.test_features, held.test_labels.astype(np.float64))
 
@@ -127,6 +132,7 @@ def neural_task(
     microbatch: int | None = None,
     compute: str = "tf32",
     seed: int = 0,
+    adjacency: str = REPLACE,
 ) -> Task:
     """What is public of `neural` on such data; arguments as there."""
     built, start = _model(model, data, seed)
@@ -149,6 +155,7 @@ def neural_task(
         seed=seed,
         start=start,
         bytes=data.bytes,
+        adjacency=adjacency,
     )
 
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from hearsay import _validate as require
+from hearsay.privacy.adjacency import REPLACE
 from hearsay.privacy.recursion import Assumption
 from hearsay.problems.data import datasets
 from hearsay.problems.data.stream import Stream
@@ -41,6 +42,7 @@ def estimation(
     feature_bound: float | None = None,
     radius: float = 1e5,
     seed: int = 0,
+    adjacency: str = REPLACE,
 ) -> Problem:
     """Distributed parameter estimation (paper P3, section V).
 
@@ -61,6 +63,8 @@ def estimation(
         interval.
       radius: of the set that models are projected onto.
       seed: of the stream.
+      adjacency: what certificates protect, "replace" or, with a clip, "zero-out"
+        (privacy/adjacency.py).
 
     Example:
       >>> import hearsay as hs
@@ -118,4 +122,5 @@ def estimation(
         start=np.array(_FIRST),
         declared=None if clip is not None else Declared(0.2 if change is None else change, frozen),
         smoothness=(float(values[0]), float(values[-1])),
+        adjacency=adjacency,
     )

@@ -23,6 +23,7 @@ from __future__ import annotations
 import numpy as np
 
 from hearsay import _validate as require
+from hearsay.privacy.adjacency import REPLACE
 from hearsay.privacy.recursion import Assumption
 from hearsay.problems.data import datasets
 from hearsay.problems.data.records import Records
@@ -48,6 +49,7 @@ def synthetic(
     per_step: int = 1,
     head_start: int = 0,
     seed: int = 0,
+    adjacency: str = REPLACE,
 ) -> Problem:
     """Logistic regression on synthetic(alpha, beta): every learner has a distribution of its own.
 
@@ -67,6 +69,8 @@ def synthetic(
       per_step: records that reach each agent per step.
       head_start: records that each agent holds before step 0.
       seed: of the draws and of the sampling.
+      adjacency: what certificates protect, "replace" (one record is replaced by any other) or
+        "zero-out" (by an empty one; privacy/adjacency.py).
 
     Example:
       >>> import hearsay as hs
@@ -104,6 +108,7 @@ def synthetic(
         records=Records(_shortened(features, bound), labels, counts),
         test_features=_shortened(test_features, bound).reshape(-1, dimension),
         test_labels=test_labels.ravel(),
+        adjacency=adjacency,
     )
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import jax.numpy as jnp
 import numpy as np
 
 from hearsay import _validate as require
+from hearsay.privacy.adjacency import RELATIONS, REPLACE
 from hearsay.privacy.recursion import Assumption
 from hearsay.problems.losses.domains import Box, Domain
 from hearsay.problems.losses.linear import LinearLoss, Logistic
@@ -62,6 +63,9 @@ class Task:
       smoothness: [mu, L] of every agent's objective where it is known to be narrower than the
         loss's curvature interval: theory may use it, certificates must not.
       bytes: features are bytes, which a model reads as v / 255.
+      adjacency: what certificates protect: "replace" (one record is replaced by any other) or
+        "zero-out" (by an empty one, whose gradient is 0; privacy/adjacency.py). It changes no
+        trajectory.
 
     Example:
       The certificate of data that one has not seen, one agent having three times as many records:
@@ -88,6 +92,7 @@ class Task:
     declared: Declared | None = None
     smoothness: tuple[float, float] = (math.nan, math.nan)
     bytes: bool = False
+    adjacency: str = REPLACE
 
     def __post_init__(self) -> None:
         if math.isnan(self.smoothness[0]):
@@ -111,6 +116,14 @@ class Task:
             )
         if self.norm == "l1" and not isinstance(self.domain, Box):
             require.fail("domain", "a Box where gradients are clipped in l1", self.domain)
+        require.one_of("adjacency", self.adjacency, RELATIONS)
+        if self.declared and self.adjacency != REPLACE:
+            require.fail(
+                "adjacency",
+                "replace where the change of a gradient is declared: it says how far two records'"
+                " gradients differ, and nothing of how long one is (give a clip instead)",
+                self.adjacency,
+            )
         if self.declared and self.loss.clip is not None:
             require.fail(
                 "clip",
@@ -185,18 +198,40 @@ class Task:
         digest.update(self.loss.program(self.shape, np.dtype(np.uint8 if self.bytes else float)))
         return digest.hexdigest()
 
+    def under(self, adjacency: str) -> Self:
+        """The same with that adjacency; every run stays as it is, certificates speak of it.
+
+        Args:
+          adjacency: "replace" or "zero-out".
+
+        Example:
+          >>> import hearsay as hs
+          >>> task = hs.problems.ridge(agents=2, records=50).task
+          >>> task.change, task.under("zero-out").change
+          (15.6, 12.8)
+        """
+        return self if adjacency == self.adjacency else replace(self, adjacency=adjacency)
+
     @property
     def change(self) -> float:
-        """C: how far one record's gradient moves, at most, when the record is replaced."""
+        """C: how far one record's gradient moves, at most, when the record is replaced, or emptied
+        under zero-out adjacency.
+        """
+        return self.change_under(self.adjacency)
+
+    def change_under(self, adjacency: str) -> float:
+        """C under that adjacency, whichever the task's own is."""
+        require.one_of("adjacency", adjacency, RELATIONS)
         if self.declared:
-            return self.declared.change
+            return self.declared.change if adjacency == REPLACE else math.inf
         if isinstance(self.loss, LinearLoss):
             self.loss.require_range(
                 self.domain.reach(self.dimension), float(jnp.finfo(self.dtype).max)
             )
         # A loss may be anybody's: what it says is held to what a sensitivity can be.
+        arguments = {} if adjacency == REPLACE else {"adjacency": adjacency}
         return require.positive_or_infinite(
-            "the loss's change", self.loss.change(self.domain, self.dimension)
+            "the loss's change", self.loss.change(self.domain, self.dimension, **arguments)
         )
 
     @property
@@ -243,26 +278,24 @@ class Task:
                         "nothing is known of the records' gradients: they are not clipped",
                     ),
                 )
-            clipped = (
-                f"every record's gradient is clipped to {loss.norm} norm {loss.clip:g}, so one"
-                f" record changes it by at most {2 * loss.clip:g}"
-            )
-            return (*self.assumptions, *facts, Assumption("enforced", clipped))
+            return (*self.assumptions, *facts, Assumption("enforced", self._clipped(curvature)))
         kind = (
             f"curvature interval [{low:.4g}, {high:.4g}] of the {type(loss).__name__} loss from |a|"
             f" <= {loss.feature_bound:.4g}"
         )
         facts.append(Assumption("derived", kind))
-        if loss.clip is not None and 2 * loss.clip <= self.change * (1 + 1e-12):
+        emptied = self.adjacency != REPLACE
+        if loss.clip is not None and (2 - emptied) * loss.clip <= self.change * (1 + 1e-12):
+            who = "emptying one record" if emptied else "one record"
             text = (
-                f"every record's gradient is clipped to l2 norm {loss.clip:g}, so one record"
+                f"every record's gradient is clipped to l2 norm {loss.clip:g}, so {who}"
                 f" changes it by at most {self.change:.4g}"
             )
             facts.append(Assumption("enforced", text))
         else:
-            reason = "features and label both replaced" + (
-                "" if isinstance(loss, Logistic) else f", over the {self.domain}"
-            )
+            reason = (
+                "its gradient's own length" if emptied else "features and label both replaced"
+            ) + ("" if isinstance(loss, Logistic) else f", over the {self.domain}")
             facts.append(
                 Assumption(
                     "derived",
@@ -270,6 +303,20 @@ class Task:
                 )
             )
         return (*self.assumptions, *facts)
+
+    def _clipped(self, at_one_point: bool) -> str:
+        """What the clip alone says, of gradients at one point or at two states."""
+        clip = self.loss.clip
+        assert clip is not None
+        text = f"every record's gradient is clipped to {self.loss.norm} norm {clip:g}, so"
+        if self.adjacency == REPLACE:
+            return f"{text} one record changes it by at most {2 * clip:g}"
+        if at_one_point:
+            return f"{text} emptying one record changes it by at most {clip:g}"
+        return (
+            f"{text} every record's gradient changes by at most {2 * clip:g} once the states"
+            " differ, the emptied one or not"
+        )
 
 
 def public(problem: Any) -> Task:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 
+from hearsay.privacy.adjacency import REPLACE
 from hearsay.privacy.certificate import Certificate, show, show_horizon
 from hearsay.report.numbers import largest, quantity
 from hearsay.report.page import Table
@@ -64,9 +65,10 @@ def _meaning(cert: Certificate) -> str:
     factor = show(math.exp(worst)) if worst <= _WEAK else f"exp({top})"
     slack = f", up to a slack of delta = {_slack(cert.slack)}" if cert.slack else ""
     whose = "any agent" if of == "every agent" else f"{of}, the least protected,"
+    empty = "" if cert.adjacency == REPLACE else " being there or empty"
     return (
         "In other words: all messages together can multiply anyone's odds about one record of"
-        f" {whose} by at most {factor}{slack}."
+        f" {whose}{empty} by at most {factor}{slack}."
     )
 
 

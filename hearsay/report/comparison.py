@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
+from hearsay.privacy.adjacency import REPLACE
 from hearsay.privacy.certificate import PAPER, show, show_horizon
 from hearsay.report import plots
 from hearsay.report.numbers import count, largest, quantity
@@ -106,7 +107,9 @@ def _largest(run: Run) -> Cell:
         if any(w.startswith("NOT a guarantee") for w in cert.warnings)
         else ""
     )
-    return Cell(top, f"{of}{at}{void}")
+    # Beside numbers under replace one under zero-out must say what it is.
+    under = "" if cert.adjacency == REPLACE else f"; {cert.adjacency} adjacency"
+    return Cell(top, f"{of}{at}{under}{void}")
 
 
 def _paper(run: Run) -> float | None:

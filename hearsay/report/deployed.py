@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 
 from hearsay._files import write_atomically
 from hearsay.certification import unit
+from hearsay.privacy.adjacency import REPLACE
 from hearsay.privacy.certificate import few, show
 from hearsay.report import plots
 from hearsay.report.certificate import certificate_section
@@ -231,7 +232,8 @@ def _total(agent: AgentHistory) -> str | None:
     if agent.total is None:
         return None
     epsilon, delta = agent.total
-    return show(epsilon) + (f" at delta = {quantity(delta)}" if delta else "")
+    under = "" if agent.adjacency == REPLACE else f" ({agent.adjacency})"
+    return show(epsilon) + (f" at delta = {quantity(delta)}" if delta else "") + under
 
 
 def _pictures(history: History) -> list[Picture]:

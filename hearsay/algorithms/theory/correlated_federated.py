@@ -323,7 +323,7 @@ def correlated_federated(
 
 def _unclipped(problem: Task) -> float:
     """The longest gradient of the data without the clip."""
-    return problem.linear.unclipped_change(problem.domain.reach(problem.dimension)) / 2
+    return problem.linear.unclipped_longest(problem.domain.reach(problem.dimension))
 
 
 def _sensitivity(algorithm: CorrelatedFederated, smoothness: float) -> list[Finding]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hearsay import _validate as require
 from hearsay.algorithms.theory.findings import Finding, below
 from hearsay.graphs import Graph
+from hearsay.privacy.adjacency import REPLACE
 from hearsay.problems.task import Task
 from hearsay.schedules import Constant, PowerLaw
 
@@ -139,10 +140,9 @@ def _convex(
     largest = problem.smoothness[1]
     # Variance of a random vector in a set of diameter C is at most C^2/2; gradients are at most C
     # plus the regulariser's reach.
-    spread = problem.change**2 / 2
-    bound = (
-        problem.change + problem.loss.regulariser * problem.domain.reach(problem.dimension)
-    ) ** 2
+    change = problem.change_under(REPLACE)
+    spread = change**2 / 2
+    bound = (change + problem.loss.regulariser * problem.domain.reach(problem.dimension)) ** 2
     weight = 2 * (largest**2 + spread + bound)
     found = [
         below("Theorem 2, exponents", (1 + 2 * u) / 3, v, "(1 + 2u)/3 against v"),

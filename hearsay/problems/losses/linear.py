@@ -4,22 +4,28 @@ A record is (a, b): features of l2 norm at most `feature_bound` = Ba, and a labe
 m = a.theta, the data part of a record's gradient is residual(m, b) a, and
 
     logistic      softplus(m) - b m,  b in {0, 1}   + r/2 |theta|^2
-                  curvature [r, Ba^2/4 + r]         change  2 Ba
+                  curvature [r, Ba^2/4 + r]         change  2 Ba                  longest  Ba
     squared       (m - b)^2,          |b| <= Bb     + r |theta|^2
-                  curvature [2r, 2 Ba^2 + 2r]       change  2 Ba^2 R + 4 Ba Bb
+                  curvature [2r, 2 Ba^2 + 2r]       change  2 Ba^2 R + 4 Ba Bb    2 Ba (Ba R + Bb)
     half squared  (m - b)^2 / 2,      |b| <= Bb     + r/2 |theta|^2
-                  curvature [r, Ba^2 + r]           change  Ba^2 R + 2 Ba Bb
+                  curvature [r, Ba^2 + r]           change  Ba^2 R + 2 Ba Bb      Ba (Ba R + Bb)
     polynomial    c0 + m/2 + s/2 m^2 - b m          + r/2 |theta|^2
-                  curvature [r, s Ba^2 + r]         change  s Ba^2 R + Ba
+                  curvature [r, s Ba^2 + r]         change  s Ba^2 R + Ba         Ba (s Ba R + 1/2)
 
 `change` bounds how far one record's gradient can move when the record is replaced, over a domain
 that reaches to norm R: |residual| <= 1 for the logistic loss; for the quadratic ones a a' - c c'
 has spectral norm at most Ba^2 and the terms linear in the features differ by at most 2 Ba Bb (times
 2), or Ba. The regulariser does not depend on the record and cancels.
 
+`longest` bounds the gradient itself, Ba times the largest residual: how far it moves when the
+record is emptied (zero-out adjacency). It is no half of the change: squared, Ba = Bb = 1, R = 5 has
+change 14 and longest 12. An empty record is one without features (a = 0 has gradient 0), so
+emptying a record is one way of replacing it, and `longest` is never above `change`.
+
 With `clip` = B every record's gradient (its data part) is scaled down to norm B, so change <= 2 B
-whatever the data. The clip acts on the scalar residual, whose clipped value still does not decrease
-in the margin and has the same slope bound: convexity and the curvature interval stay.
+and longest <= B whatever the data. The clip acts on the scalar residual, whose clipped value still
+does not decrease in the margin and has the same slope bound: convexity and the curvature interval
+stay.
 
 The polynomial loss is the logistic one with softplus(m) - m/2 = log(2 cosh(m/2)) replaced by its
 Chebyshev interpolant of degree 2 on |m| <= Ba R. Its gradients need only two statistics of the
@@ -38,6 +44,7 @@ import jax
 import numpy as np
 
 from hearsay import _validate as require
+from hearsay.privacy.adjacency import REPLACE
 from hearsay.problems.losses.domains import FAR, Domain, namespace
 from hearsay.problems.losses.loss import Loss
 
@@ -76,7 +83,14 @@ class LinearLoss(Loss):
         """The data part of each record's loss."""
 
     @abstractmethod
-    def unclipped_change(self, reach: float) -> float: ...
+    def unclipped_change(self, reach: float) -> float:
+        """How far a gradient moves when its record is replaced, over models of norm up to that."""
+
+    def unclipped_longest(self, reach: float) -> float:
+        """The longest gradient of a record, over models of norm up to that; the change, which
+        covers replacing a record by one without features, unless a loss knows better.
+        """
+        return self.unclipped_change(reach)
 
     @property
     def label_range(self) -> tuple[float, float]:
@@ -138,9 +152,16 @@ class LinearLoss(Loss):
         margin = features @ params
         return self.values(margin, labels), (self.predict(margin) == labels).astype(params.dtype)
 
-    def change(self, domain: Domain, dimension: int) -> float:
-        unclipped = self.unclipped_change(domain.reach(dimension))
-        return unclipped if self.clip is None else min(unclipped, 2 * self.clip)
+    def change(self, domain: Domain, dimension: int, adjacency: str = REPLACE) -> float:
+        return self.change_within(domain.reach(dimension), adjacency)
+
+    def change_within(self, reach: float, adjacency: str = REPLACE) -> float:
+        """`change` over models of norm up to that."""
+        if adjacency == REPLACE:
+            unclipped, most = self.unclipped_change(reach), 2
+        else:
+            unclipped, most = self.unclipped_longest(reach), 1
+        return unclipped if self.clip is None else min(unclipped, most * self.clip)
 
     def gradient_sum(
         self, params: jax.Array, features: jax.Array, labels: jax.Array, weights: jax.Array
@@ -201,6 +222,9 @@ class Logistic(LinearLoss):
     def unclipped_change(self, reach: float) -> float:
         return 2 * self.feature_bound
 
+    def unclipped_longest(self, reach: float) -> float:
+        return self.feature_bound
+
 
 @dataclass(frozen=True)
 class Squared(LinearLoss):
@@ -229,6 +253,9 @@ class Squared(LinearLoss):
 
     def unclipped_change(self, reach: float) -> float:
         return 2 * self.feature_bound**2 * reach + 4 * self.feature_bound * self.label_bound
+
+    def unclipped_longest(self, reach: float) -> float:
+        return 2 * self.feature_bound * (self.feature_bound * reach + self.label_bound)
 
     def affine(self) -> float | None:
         return 2.0 if self.clip is None else None
@@ -260,6 +287,9 @@ class HalfSquared(LinearLoss):
 
     def unclipped_change(self, reach: float) -> float:
         return self.feature_bound**2 * reach + 2 * self.feature_bound * self.label_bound
+
+    def unclipped_longest(self, reach: float) -> float:
+        return self.feature_bound * (self.feature_bound * reach + self.label_bound)
 
     def affine(self) -> float | None:
         return 1.0 if self.clip is None else None
@@ -334,6 +364,9 @@ class PolynomialLogistic(LinearLoss):
 
     def unclipped_change(self, reach: float) -> float:
         return self.coefficients[1] * self.feature_bound**2 * reach + self.feature_bound
+
+    def unclipped_longest(self, reach: float) -> float:
+        return self.feature_bound * (self.coefficients[1] * self.feature_bound * reach + 0.5)
 
     def affine(self) -> float | None:
         return self.coefficients[1]

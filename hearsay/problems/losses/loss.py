@@ -8,6 +8,7 @@ from typing import ClassVar
 import jax
 import numpy as np
 
+from hearsay.privacy.adjacency import REPLACE
 from hearsay.problems.losses.domains import Domain
 
 
@@ -63,8 +64,10 @@ class Loss(ABC):
         return None
 
     @abstractmethod
-    def change(self, domain: Domain, dimension: int) -> float:
-        """How far one record's gradient moves, at most, when the record is replaced."""
+    def change(self, domain: Domain, dimension: int, adjacency: str = REPLACE) -> float:
+        """How far one record's gradient moves, at most: when the record is replaced, or (zero-out)
+        when it is emptied, which is the longest gradient that a record has.
+        """
 
     @property
     def note(self) -> str:

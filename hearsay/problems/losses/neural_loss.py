@@ -9,6 +9,7 @@ brings every record's gradient (all parameters together) down to that l2 or l1 n
 is added up:
 
     |g| <= B for every record,  so replacing one record changes a gradient by at most 2 B,
+                                and emptying it (zero-out adjacency) by at most B,
                                 wherever it is taken
 
 An l1 clip costs Laplace noise no factor sqrt(d); an l2 clip does.
@@ -30,6 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hearsay import _validate as require
+from hearsay.privacy.adjacency import REPLACE
 from hearsay.problems.losses import per_record
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.losses.loss import Loss
@@ -178,8 +180,10 @@ class NeuralLoss(Loss):
     def curvature(self) -> tuple[float, float]:
         return -math.inf, math.inf
 
-    def change(self, domain: Domain, dimension: int) -> float:
-        return math.inf if self.clip is None else 2 * self.clip
+    def change(self, domain: Domain, dimension: int, adjacency: str = REPLACE) -> float:
+        if self.clip is None:
+            return math.inf
+        return 2 * self.clip if adjacency == REPLACE else self.clip
 
     @property
     def note(self) -> str:
