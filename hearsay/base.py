@@ -115,6 +115,10 @@ class Algorithm(ABC):
     keys: ClassVar[tuple[str, ...]] = ("own",)
     # False: the gradient is taken at a point that the transcript determines.
     gradient_at_state: ClassVar[bool] = True
+    # True: besides, nothing private is carried on, so that every message is a function of the
+    # transcript and of its own step's batch. Secret batches then cost less
+    # (privacy/sampled.py).
+    amplifies: ClassVar[bool] = False
     # Whom its budgets protect against, and what they rest on beside the facts of the problem.
     adversary: ClassVar[Adversary] = Adversary()
     assumptions: ClassVar[tuple[Assumption, ...]] = ()

@@ -74,6 +74,7 @@ class AsynchronousGossip(NoisyGradient):
 
     channels: ClassVar[dict[str, str]] = {"params": "waking"}
     coins: ClassVar[tuple[str, ...]] = ("edge", "asleep")
+    amplifies: ClassVar[bool] = True
     keys: ClassVar[tuple[str, ...]] = ("own", "public")
     inexact: ClassVar[str] = "agents with more neighbours wake more often, and so count for more"
     assumptions: ClassVar[tuple[Assumption, ...]] = (

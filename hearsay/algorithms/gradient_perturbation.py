@@ -60,6 +60,7 @@ class GradientPerturbation(AveragedGradient):
     """
 
     paper_mechanisms: ClassVar[tuple[str, ...]] = ("laplace",)
+    amplifies: ClassVar[bool] = True
 
     name: str = "gradient-perturbation"
     step: Schedule = PowerLaw(0.5, -0.8)

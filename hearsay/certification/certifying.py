@@ -149,11 +149,17 @@ def calibrate(
     factors = []
     for agent, target in enumerate(targets):
         account, _ = best_account(algorithm, problem, graph, agent, horizon, delta)
-        factors.append(account.factor(target, horizon, delta))
+        factors.append(_factor(account, target, horizon, delta))
     found = algorithm.with_noise(factors)
     for agent, factor in enumerate(factors):
         _require_scaled(algorithm, found, agent, factor)
     return found
+
+
+@lru_cache(maxsize=1024)
+def _factor(account: Account, target: float, horizon: float, delta: float | None) -> float:
+    """A search, for some accounts: agents with the same one share it."""
+    return account.factor(target, horizon, delta)
 
 
 def _require_scaled(before: Algorithm, after: Algorithm, agent: int, factor: float) -> None:

@@ -23,12 +23,13 @@ from hearsay.privacy.adjacency import Adjacency
 from hearsay.privacy.description import Description
 from hearsay.privacy.float64 import Float64
 from hearsay.privacy.participation import FromArrival, Participation
-from hearsay.privacy.recursion import Recursion
+from hearsay.privacy.recursion import MEMORYLESS, Recursion
 from hearsay.privacy.recursion_account import RecursionAccount
 from hearsay.problems.losses.linear import LinearLoss
 from hearsay.problems.task import Task, public
 from hearsay.schedules import Constant
 
+_PUBLIC_POINT = "gradient at a public point"
 _ENDLESS = Assumption(
     "declared", "the stream never ends: every step brings each agent its new records"
 )
@@ -74,7 +75,32 @@ def amplified(algorithm: Algorithm, problem: Task, graph: Graph, agent: int) -> 
     proof.
     """
     problem, agent = public(problem), _of(graph, agent)
-    return ()
+    if not algorithm.amplifies or algorithm.factors is not None or not algorithm.law.amplifies:
+        return ()
+    if algorithm.gradient_at_state or algorithm.leak(float(graph.row_sums[agent])) != MEMORYLESS:
+        raise ValueError(
+            f"amplifies of {algorithm.name} must be False: its gradients are taken at a private"
+            " point, or it carries a private state on, and secret batches do not help there"
+        )
+    held, law = float(problem.counts[agent]), algorithm.law
+
+    def charged(change: float) -> RecursionAccount:
+        exposure = algorithm.sampling.exposure(change, held, problem.arrivals)
+        return RecursionAccount(
+            Recursion(MEMORYLESS, algorithm.step_size, exposure, (0.0, 0.0)),
+            algorithm.releases(agent, (0.0, 0.0)),
+            algorithm.sampling.pattern(held, problem.arrivals),
+            problem.dimension,
+            law,
+            _PUBLIC_POINT,
+            problem.privacy_assumptions(),
+            algorithm.uncertified,
+            problem.norm,
+        )
+
+    if not math.isfinite(problem.change):
+        return ()
+    return algorithm.sampling.amplified(charged, problem, held)
 
 
 def best_account(
@@ -173,7 +199,7 @@ def _recursions(
     if graph.lossy and (unheard := algorithm.leak(0.0)) != shared[0]:
         least = unheard
     stream = (_ENDLESS,) if endless and math.isfinite(held) else ()
-    curvature, basis = (0.0, 0.0), "gradient at a public point"
+    curvature, basis = (0.0, 0.0), _PUBLIC_POINT
     reacts = algorithm.gradient_at_state and not problem.frozen
     if reacts:
         curvature = problem.loss.curvature

@@ -22,7 +22,7 @@ from hearsay.privacy.account import Account, Assumption, Bound, Effort, law_of
 from hearsay.privacy.float64 import Float64
 from hearsay.privacy.horizon import UNBOUNDED, infinite
 from hearsay.privacy.participation import Participation
-from hearsay.privacy.recursion import Recursion, Release, backward, forward
+from hearsay.privacy.recursion import MEMORYLESS, Recursion, Release, backward, forward
 
 # A table of more costs than this is not made.
 _TABLE = 2**24
@@ -83,14 +83,27 @@ class RecursionAccount(Account):
 
     @property
     def memory(self) -> bool:
-        return bool(self.void) or any(release.state for release in self.releases)
+        """A message shows the gradient of its own step, or what the step before it has made of the
+        state and nothing from earlier on (a state that is forgotten at once); never both.
+        """
+        rec, shows_state = self.recursion, any(release.state for release in self.releases)
+        forgets = rec.leak == MEMORYLESS and rec.least is None and rec.curvature == (0.0, 0.0)
+        both = shows_state and any(release.fresh for release in self.releases)
+        return bool(self.void) or both or (shows_state and not forgets)
 
     def largest_shifts(self, messages: int) -> np.ndarray:
-        k, law = np.arange(require.natural("messages", messages)), self.mechanism
+        messages, law = require.natural("messages", messages), self.mechanism
         if self.memory:
             return super().largest_shifts(messages)
-        exposure, stretch = self.recursion.exposure(k), law.stretch(self.counted_dimension)
-        each = [stretch * r.fresh * exposure * _inverse(r.scale(k)) for r in self.releases]
+        k, stretch = np.arange(messages), law.stretch(self.counted_dimension)
+        _, jump, exposure = self.recursion.coefficients(messages)
+        moved = np.append(0.0, jump)[:messages]
+        each = [
+            stretch
+            * ((r.state * moved if r.state else 0.0) + r.fresh * exposure)
+            * _inverse(r.scale(k))
+            for r in self.releases
+        ]
         return law.together(np.stack(each), axis=0)
 
     def scaled(self, factor: float) -> RecursionAccount:

@@ -62,6 +62,7 @@ class Adp2sgd(NoisyGradient):
     channels: ClassVar[dict[str, str]] = {"params": "coupling", "awake": "coupling"}
     message: ClassVar[type] = Message
     coins: ClassVar[tuple[str, ...]] = ("awake",)
+    amplifies: ClassVar[bool] = True
 
     name: str = "adp2sgd"
     activity: float = 0.5

@@ -43,6 +43,7 @@ class Pdop(NoisyAverage):
     """
 
     gradient_at_state: ClassVar[bool] = False
+    amplifies: ClassVar[bool] = True
 
     name: str = "pdop"
     step: Schedule = Geometric(0.5, 0.97)

@@ -72,6 +72,7 @@ class SdmDsgd(NoisyGradient):
     """
 
     coins: ClassVar[tuple[str, ...]] = ("kept",)
+    amplifies: ClassVar[bool] = True
 
     name: str = "sdm-dsgd"
     keep: float = 0.5

@@ -13,7 +13,7 @@ is that of noisy gradients (noisy_gradient.py): a weight scales gradient and noi
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -50,6 +50,8 @@ class WeightedErm(AveragedGradient):
       >>> hs.weighted_erm(weights=(1, 1, 4)).shares(3)
       array([0.5, 0.5, 2. ])
     """
+
+    amplifies: ClassVar[bool] = True
 
     name: str = "weighted-erm"
     weights: tuple[float, ...] | None = None

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.privacy import participation
+from hearsay.privacy.account import Account
 from hearsay.problems.data.stream import Stream
 from hearsay.problems.losses.loss import Loss
 from hearsay.problems.sampling.batches import (
@@ -83,6 +85,22 @@ class Sampling(ABC):
 
     @abstractmethod
     def pattern(self, held: float, arrivals: Arrivals) -> participation.Participation: ...
+
+    def amplified(
+        self,
+        charged: Callable[[float], Account],
+        task: Any,
+        held: float,
+    ) -> tuple[Account, ...]:
+        """Accounts that rest on its batches being secret; none unless a sampler has a proof.
+
+        Args:
+          charged: from the change of a record's gradient to the account of a record that is in
+            every batch, messages having no memory.
+          task: what is public: the changes of a gradient, and what happens to a record.
+          held: how many records the agent has.
+        """
+        return ()
 
     @abstractmethod
     def exposure(self, change: float, held: float, arrivals: Arrivals) -> Schedule:

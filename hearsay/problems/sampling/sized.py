@@ -17,6 +17,9 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.privacy import participation
+from hearsay.privacy.account import Account
+from hearsay.privacy.adjacency import REPLACE
+from hearsay.privacy.sampled import SubsetAccount
 from hearsay.problems.data.stream import Stream
 from hearsay.problems.losses.loss import Loss
 from hearsay.problems.sampling.batches import (
@@ -266,6 +269,17 @@ class Subset(Sized):
 
     def pattern(self, held: float, arrivals: Arrivals) -> participation.Participation:
         return participation.Every()
+
+    def amplified(
+        self, charged: Callable[[float], Account], task: Any, held: float
+    ) -> tuple[Account, ...]:
+        size = self.constant(task.arrivals)
+        if size is None or math.isinf(held) or size >= held:
+            return ()
+        # The other records of a batch differ too where the record is not in it, so that what counts
+        # is a replaced one, whatever happens to the record itself (mechanisms/amplification.py).
+        change = max(task.change, task.change_under(REPLACE))
+        return (SubsetAccount(charged(change), int(held), size),)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,260 @@
+"""Secret batches: the fast accounts against dp-accounting called directly, against exact integrals,
+and against what must not be claimed.
+"""
+
+import json
+import math
+
+import dp_accounting as dp
+import numpy as np
+import pytest
+from dp_accounting.pld import PLDAccountant
+from scipy import optimize, stats
+
+from hearsay.mechanisms.amplification import replaced
+from hearsay.privacy import codec
+from hearsay.privacy.account import Account
+from hearsay.privacy.participation import Every
+from hearsay.privacy.recursion import MEMORYLESS, Recursion, Release
+from hearsay.privacy.recursion_account import RecursionAccount
+from hearsay.privacy.sampled import PoissonAccount, SubsetAccount, overflow
+from hearsay.schedules import Constant, PowerLaw
+
+DELTA = 1e-5
+
+
+def full(scale, law="gaussian", change=1.0, dimension=1, step=1.0):
+    """Messages whose own step moves them by `change`, under noise of that scale."""
+    recursion = Recursion(MEMORYLESS, Constant(step), Constant(change), (0.0, 0.0))
+    release = Release("params", scale, state=0.0, fresh=1.0, delay=1)
+    return RecursionAccount(recursion, (release,), Every(), dimension, law)
+
+
+def poisson(z, rate=0.05, held=3000, slots=None, law="gaussian", relation="zero-out", dimension=1):
+    return PoissonAccount(
+        full(Constant(z), law, dimension=dimension), held, rate, slots or held, relation
+    )
+
+
+@pytest.mark.parametrize(
+    ("messages", "rate", "epsilon", "z"),
+    [(400, 0.05, 1, 3.875), (400, 0.05, 3, 1.621), (600, 0.1, 1, 9.233), (600, 0.1, 3, 3.534)],
+)
+def test_the_noise_of_the_design(messages, rate, epsilon, z):
+    """TOGETHER, section 2, whose figures are rounded up."""
+    found = poisson(1.0, rate).factor(epsilon, messages, DELTA)
+    assert found == pytest.approx(z, rel=1e-3)
+    assert poisson(found, rate).cost(messages, DELTA).value <= epsilon
+    assert poisson(found * (1 - 1e-4), rate).cost(messages, DELTA).value > epsilon
+
+
+def test_the_same_as_the_library_called_directly():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        z, rate = float(rng.uniform(1.2, 8)), float(rng.uniform(0.002, 0.12))
+        messages, delta = int(rng.integers(1, 1000)), float(10 ** rng.uniform(-8, -3))
+        accountant = PLDAccountant()
+        event = dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(z))
+        accountant.compose(event, messages)
+        found = poisson(z, rate).cost(messages, delta).value
+        assert found == pytest.approx(accountant.get_epsilon(delta), rel=1e-6, abs=1e-6)
+
+
+def test_subsets_are_the_librarys():
+    rng = np.random.default_rng(1)
+    for _ in range(5):
+        z, held = float(rng.uniform(1, 8)), int(rng.integers(100, 3000))
+        size, messages = int(rng.integers(1, held // 4)), int(rng.integers(1, 800))
+        accountant = dp.rdp.RdpAccountant(neighboring_relation=dp.NeighboringRelation.REPLACE_ONE)
+        event = dp.SampledWithoutReplacementDpEvent(held, size, dp.GaussianDpEvent(z))
+        accountant.compose(event, messages)
+        found = SubsetAccount(full(Constant(z)), held, size).cost(messages, DELTA).value
+        assert found == pytest.approx(accountant.get_epsilon(DELTA), rel=1e-6)
+
+
+# Fine enough for nine digits of a trapezoid sum of these densities.
+X = np.linspace(-40.0, 41.0, 400_001)
+
+
+def exact_delta(first, second, epsilon):
+    """The integral of (first - e^epsilon second)^+, on a grid."""
+    return float(np.trapezoid(np.maximum(first - math.exp(epsilon) * second, 0.0), X))
+
+
+def exact_epsilon(pairs, delta):
+    worst = 0.0
+    for p, q in pairs:
+        if exact_delta(p, q, 0.0) > delta:
+            over = lambda e, p=p, q=q: exact_delta(p, q, e) - delta  # noqa: E731
+            worst = max(worst, optimize.brentq(over, 0.0, 60.0, xtol=1e-9))
+    return worst
+
+
+@pytest.mark.parametrize("law", ["gaussian", "laplace"])
+@pytest.mark.parametrize("rate", [0.02, 0.3, 0.9])
+def test_one_message_against_the_exact_likelihood_ratio(law, rate):
+    density = {"gaussian": stats.norm, "laplace": stats.laplace}[law].pdf
+    for z, delta in [(0.5, 1e-3), (1.0, 1e-5), (2.0, 1e-4)]:
+        still, moved = density(X / z) / z, density((X - 1) / z) / z
+        mixed = (1 - rate) * still + rate * moved
+        exact = exact_epsilon([(still, mixed), (mixed, still)], delta)
+        found = poisson(z, rate, law=law).certified(1, delta)
+        got = found.epsilon if law == "gaussian" else found.epsilon_at_delta
+        assert got >= exact * (1 - 1e-5)
+        assert exact >= 0.9 * got
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.5])
+def test_a_replaced_record_against_the_exact_likelihood_ratio(rate):
+    """Two records that pull in opposite directions."""
+    for z, delta in [(1.0, 1e-5), (2.0, 1e-3)]:
+        still = stats.norm.pdf(X / z) / z
+        one, other = (
+            (1 - rate) * still + rate * stats.norm.pdf((X - u) / z) / z for u in (1.0, -1.0)
+        )
+        got = poisson(z, rate, relation="replace").cost(1, delta).value
+        assert exact_epsilon([(one, other)], delta) <= got
+
+
+def test_two_messages_against_a_double_integral():
+    """Coins of their own: the product of the mixtures, on a fine grid."""
+    z, rate, x = 1.0, 0.2, np.linspace(-12, 13, 2001)
+    still, moved = stats.norm.pdf(x / z) / z, stats.norm.pdf((x - 1) / z) / z
+    mixed = (1 - rate) * still + rate * moved
+    cell = (x[1] - x[0]) ** 2
+    for epsilon in (0.5, 1.0, 2.0):
+        p, q = np.outer(mixed, mixed), np.outer(still, still)
+        exact = max(
+            float(np.sum(np.maximum(a - math.exp(epsilon) * b, 0)) * cell)
+            for a, b in ((p, q), (q, p))
+        )
+        assert poisson(z, rate).cost(2, exact).value == pytest.approx(epsilon, rel=2e-3)
+        # A coin that is shared by both messages is another mixture, and costs more.
+        both = (1 - rate) * q + rate * np.outer(moved, moved)
+        shared = float(np.sum(np.maximum(both - math.exp(epsilon) * q, 0)) * cell)
+        assert shared > 1.3 * exact
+
+
+def test_noise_that_is_taken_back_is_not_amplified():
+    """C = [[1, 0], [1, 1]], rate 0.1, mu = 1: ten times the delta of the product at epsilon 5. So
+    there is no amplified account for factorized noise.
+    """
+    rate, x = 0.1, np.linspace(-9, 12, 1401)
+    cell = (x[1] - x[0]) ** 2
+    grid = lambda a, b: np.outer(stats.norm.pdf(x - a), stats.norm.pdf(x - b))  # noqa: E731
+    # C g + z: both used (1, 2), the first (1, 1), the second (0, 1), none (0, 0).
+    column = math.sqrt(2)
+    mixed = (
+        (1 - rate) ** 2 * grid(0, 0)
+        + rate * (1 - rate) * (grid(1, 1) + grid(0, 1))
+        + rate**2 * grid(1, 2)
+    )
+    true = float(np.sum(np.maximum(mixed - math.exp(4) * grid(0, 0), 0)) * cell)
+    scales = np.array([column, 1.0])
+    from hearsay.mechanisms import MECHANISMS
+    from hearsay.mechanisms.amplification import Losses
+
+    claimed = Losses(MECHANISMS["gaussian"], scales, rate)._composed.get_delta_for_epsilon(4.0)
+    assert true > 3 * claimed
+
+
+def test_slots_are_counted_into_delta():
+    assert overflow(3000, 0.05, 220) == pytest.approx(2.14e-8, rel=0.01)
+    direct = sum(stats.binom.pmf(k, 2999, 0.05) for k in range(220, 3000))
+    assert direct <= overflow(3000, 0.05, 220) <= direct * (1 + 1e-5)
+    assert overflow(3000, 0.05, 3000) == 0.0
+    roomy, tight = poisson(3.875), poisson(3.875, slots=220)
+    left = DELTA - 400 * overflow(3000, 0.05, 220)
+    assert (
+        tight.cost(400, DELTA).value == roomy.cost(400, left).value > roomy.cost(400, DELTA).value
+    )
+    none = poisson(3.875, slots=200).cost(400, DELTA)
+    assert math.isinf(none.value) and "slot" in none.reason
+    with pytest.raises(ValueError, match="slot"):
+        poisson(3.875, slots=200).factor(1.0, 400, DELTA)
+
+
+def test_pure_epsilon_of_laplace_messages():
+    found = poisson(2.0, 0.1, law="laplace").certified(3, None)
+    assert found.epsilon == pytest.approx(3 * math.log(1 + 0.1 * (math.exp(0.5) - 1)), rel=1e-8)
+    # Where records may find no slot, what is certain is the cost of a record in every batch.
+    dropped = poisson(2.0, 0.1, held=100, slots=30, law="laplace").certified(3, None)
+    assert dropped.epsilon == pytest.approx(1.5, rel=1e-8)
+    twice = poisson(2.0, 0.1, law="laplace", relation="replace").certified(3, None)
+    assert twice.epsilon == pytest.approx(2 * found.epsilon, rel=1e-8)
+    subset = SubsetAccount(full(Constant(2.0), "laplace"), 100, 10).certified(3, DELTA)
+    assert subset.epsilon == pytest.approx(found.epsilon, rel=1e-8)
+    assert subset.epsilon_at_delta <= subset.epsilon
+
+
+def test_a_message_of_many_numbers_counts_in_the_norm_of_its_law():
+    one = poisson(4.0, law="laplace").certified(50, DELTA)
+    many = poisson(12.0, law="laplace", dimension=9).certified(50, DELTA)
+    assert many.epsilon == pytest.approx(one.epsilon, rel=1e-9)
+    assert many.epsilon_at_delta == pytest.approx(one.epsilon_at_delta, rel=1e-9)
+    assert poisson(4.0, dimension=9).cost(50, DELTA) == poisson(4.0).cost(50, DELTA)
+
+
+def test_noise_that_grows_is_grouped_and_never_cheaper():
+    account = PoissonAccount(full(PowerLaw(1.5, 0.2)), 3000, 0.05, 3000)
+    found = account.cost(80, DELTA).value
+    shifts = account.shifts(80)
+    accountant = PLDAccountant()
+    for shift in shifts:
+        accountant.compose(dp.PoissonSampledDpEvent(0.05, dp.GaussianDpEvent(1 / float(shift))))
+    exact = accountant.get_epsilon(DELTA)
+    assert exact * (1 - 1e-9) <= found <= exact * 1.02
+
+
+def test_what_is_spent_never_falls_and_ends_at_the_certificate():
+    account = poisson(2.0)
+    spent = account.spent(list(range(0, 121)), DELTA)
+    assert spent[0] == 0 and np.all(np.diff(spent) >= 0)
+    assert spent[-1] == account.cost(120, DELTA).value
+    for k in (1, 7, 60, 119):
+        assert spent[k] >= account.cost(k, DELTA).value
+
+
+def test_never_more_than_a_record_in_every_batch():
+    """The mixture is no easier to tell apart than what it is mixed from."""
+    for z in (0.8, 3.0):
+        whole = full(Constant(z))
+        epsilon = whole.certified(20, DELTA).epsilon
+        assert poisson(z, rate=0.999).cost(20, DELTA).value <= epsilon * 1.001
+        assert poisson(z, rate=0.2).cost(20, DELTA).value < epsilon
+
+
+def test_replaced_returns_what_it_has_checked():
+    curve = lambda delta: math.log(1 / delta) / 10  # noqa: E731
+    found = replaced(curve, 1e-5)
+    assert curve(1e-5 / (1 + math.exp(found / 2))) <= found / 2
+    assert math.isinf(replaced(lambda delta: math.inf, 1e-5))
+
+
+def test_as_data_and_back():
+    for account in (poisson(2.0, slots=300), SubsetAccount(full(Constant(2.0)), 50, 5)):
+        data = json.loads(json.dumps(codec.encode(account)))
+        assert codec.decode(Account, data, "account") == account
+
+
+def test_what_is_refused():
+    reacts = RecursionAccount(
+        Recursion(Constant(0.1), Constant(1.0), Constant(1.0), (0.0, 0.0)),
+        (Release("params", Constant(1.0)),),
+        Every(),
+        1,
+        "gaussian",
+    )
+    with pytest.raises(ValueError, match="nothing private"):
+        PoissonAccount(reacts, 100, 0.1, 100)
+    with pytest.raises(ValueError, match="laplace or gaussian"):
+        PoissonAccount(full(Constant(1.0), "ternary"), 100, 0.1, 100)
+    for bad in (0.0, -0.1, 1.5, math.nan):
+        with pytest.raises(ValueError, match="chance"):
+            poisson(1.0, bad)
+    with pytest.raises(ValueError, match="at most the 5 records"):
+        SubsetAccount(full(Constant(1.0)), 5, 6)
+    with pytest.raises(ValueError, match="delta must be given"):
+        poisson(1.0).cost(10)
+    assert math.isinf(poisson(1.0).cost(math.inf, DELTA).value)
+    assert math.isinf(poisson(0.0).cost(10, DELTA).value)
