@@ -32,10 +32,10 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import betainc
 
 from hearsay import _validate as require
 from hearsay.privacy import participation
+from hearsay.privacy.sampled import overflow
 from hearsay.problems.data.records import Records
 from hearsay.problems.data.stream import Stream
 from hearsay.problems.losses.loss import Loss
@@ -46,8 +46,6 @@ from hearsay.schedules import Constant, Schedule
 # How likely the others may fill all slots in a step, unless the user sets a cap.
 OVERFLOW = 1e-12
 _WORDS = 2**32  # what a coin's bits can be
-# betainc is right to about 1e-13 of its value.
-_ROUND_UP = 1 + 1e-9
 
 
 @dataclass(frozen=True)
@@ -161,12 +159,11 @@ class Poisson(Sampling):
         return held
 
     def warnings(self, held: np.ndarray) -> list[str]:
-        expected = self.rate * float(np.min(held))
-        if expected >= 1:
-            return []
         return [
-            f"most batches are empty: with a rate of {self.rate:g} an agent with"
-            f" {np.min(held):g} records draws {expected:.2g} of them on average"
+            f"most batches are empty: a rate of {self.rate:.4g} takes {self.rate * count:.3g} of the"
+            f" {count:,} records on average"
+            for count in sorted(set(held.tolist()))
+            if self.rate * count < 1
         ]
 
     def _held(self, held: float) -> int:
@@ -177,13 +174,6 @@ class Poisson(Sampling):
     def __str__(self) -> str:
         most = "" if self.cap is None else f", at most {self.cap} records"
         return f"poisson with rate {self.rate:g}{most}"
-
-
-def overflow(held: int, rate: float, cap: int) -> float:
-    """P(Binomial(held - 1, rate) >= cap), rounded up: the other records fill all slots."""
-    if cap >= held:
-        return 0.0
-    return min(1.0, float(betainc(cap, held - cap, rate)) * _ROUND_UP)
 
 
 @lru_cache(maxsize=1024)
