@@ -160,8 +160,8 @@ class Poisson(Sampling):
 
     def warnings(self, held: np.ndarray) -> list[str]:
         return [
-            f"most batches are empty: a rate of {self.rate:.4g} takes {self.rate * count:.3g} of the"
-            f" {count:,} records on average"
+            f"most batches are empty: a rate of {self.rate:.4g} takes {self.rate * count:.3g} of"
+            f" the {count:,} records on average"
             for count in sorted(set(held.tolist()))
             if self.rate * count < 1
         ]
