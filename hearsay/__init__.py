@@ -16,7 +16,7 @@ from hearsay.algorithms.registry import VERBS
 from hearsay.base import Algorithm
 from hearsay.certification import budget_by_horizon, calibrate, certify
 from hearsay.privacy.certificate import Certificate
-from hearsay.problems.sampling.samplers import Cyclic, Fresh, History, Resample, Subset
+from hearsay.problems.sampling.samplers import Cyclic, Fresh, History, Poisson, Resample, Subset
 from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize
 from hearsay.simulation.result import Run
 from hearsay.simulation.simulating import simulate
@@ -47,6 +47,7 @@ __all__ = [
     "Fresh",
     "Geometric",
     "History",
+    "Poisson",
     "PowerLaw",
     "Resample",
     "Run",

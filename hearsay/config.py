@@ -6,7 +6,7 @@
                  with edges = [[0, 1, 0.3], ...] for any other
     [algorithm]  name = "ldp-online", ..., or that of an installed package, and the fields of that
                  algorithm; sampling = "fresh", ..., with sample_size = "(k+1)^1.1" where it takes
-                 one
+                 one; sampling = "poisson" with sample_rate = 0.05 and perhaps sample_cap = 800
     [privacy]    epsilon (calibrate the noise to it), delta, budget (stop before it is exceeded),
                  adjacency ("replace" or "zero-out"; [problem] may say it as well)
     [run]        steps, seeds, every, precision, device
@@ -35,13 +35,19 @@ from hearsay.graphs import BUILDERS, Graph, edges
 from hearsay.privacy.adjacency import RELATIONS
 from hearsay.problems import PROBLEMS, TASKS, Problem, Task
 from hearsay.problems.data.holdings import Facts
-from hearsay.problems.sampling.samplers import SAMPLERS, Fresh, Sampling, Sized
+from hearsay.problems.sampling.samplers import SAMPLERS, Fresh, History, Poisson, Sampling, Sized
 from hearsay.schedules import Schedule
 
 RUN_KEYS = ("steps", "seeds", "every", "precision", "device")
 PRIVACY_KEYS = ("epsilon", "delta", "budget", "adjacency")
 TABLES = ("problem", "graph", "algorithm", "privacy", "run")
 USUAL = "ldp-online"
+# Keys of [algorithm] that belong to its sampler, and the samplers that take them.
+_SAMPLING_KEYS: dict[str, type] = {
+    "sample_size": Sized,
+    "sample_rate": Poisson,
+    "sample_cap": Poisson,
+}
 
 
 @dataclass(frozen=True)
@@ -247,33 +253,43 @@ def named_algorithm(keys: dict[str, Any], steps: int, allowed: Sequence[str] = (
     # Noise that is planned for a number of rounds: those of the run.
     if "horizon" in inspect.signature(build).parameters:
         keys.setdefault("horizon", steps)
-    if "sampling" in keys or "sample_size" in keys:
+    written = {key: keys.pop(key, None) for key in ("sampling", *_SAMPLING_KEYS)}
+    if written := {key: value for key, value in written.items() if value is not None}:
         default: Sampling = _call("[algorithm]", build, {}).sampling
-        keys["sampling"] = _sampling(
-            default, keys.pop("sampling", None), keys.pop("sample_size", None)
-        )
+        keys["sampling"] = _sampling(default, **written)
     return outside.settled("name in [algorithm]", name, _call("[algorithm]", build, keys))
 
 
-def _sampling(default: Sampling, kind: Any, size: Any) -> Sampling:
+def _sampling(default: Sampling, sampling: Any = None, **given: Any) -> Sampling:
     """The sampler of that kind; sizes that are not given stay what the algorithm's
     own sampler has.
     """
-    if isinstance(kind, Sampling) and size is None:
-        return kind
+    if isinstance(sampling, Sampling) and not given:
+        return sampling
     chosen = (
         type(default)
-        if kind is None
-        else SAMPLERS[require.one_of("sampling in [algorithm]", kind, SAMPLERS)]
+        if sampling is None
+        else SAMPLERS[require.one_of("sampling in [algorithm]", sampling, SAMPLERS)]
     )
-    if not issubclass(chosen, Sized):
-        if size is not None:
+    for key in given:
+        if not issubclass(chosen, kind := _SAMPLING_KEYS[key]):
+            why = "it uses all records that have arrived"
+            if issubclass(chosen, Poisson):
+                why = "a record is in a batch by a coin of its own; give sample_rate"
+            elif kind is Poisson:
+                why = "only sampling = 'poisson' throws coins"
+            name = "a history" if chosen is History else chosen.__name__.lower()
+            raise ValueError(f"{key} in [algorithm] must be left out with {name}: {why}")
+    if issubclass(chosen, Poisson):
+        if "sample_rate" not in given:
             raise ValueError(
-                "sample_size in [algorithm] must be left out with a history: it uses all records"
-                " that have arrived"
+                "sample_rate in [algorithm] must be given with sampling = 'poisson': the"
+                " probability with which a record is in a batch, such as 0.05"
             )
+        return chosen(given["sample_rate"], given.get("sample_cap"))
+    if not issubclass(chosen, Sized):
         return chosen()
-    return chosen(size if size is not None else getattr(default, "size", None))
+    return chosen(given.get("sample_size", getattr(default, "size", None)))
 
 
 def _call(table: str, function: Callable[..., Any], keys: Mapping[str, Any]) -> Any:

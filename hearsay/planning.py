@@ -43,7 +43,7 @@ from hearsay.certification import calibrate, certify
 from hearsay.config import Config
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import Certificate
-from hearsay.problems.sampling.samplers import SAMPLERS, Sized
+from hearsay.problems.sampling.samplers import SAMPLERS, Poisson, Sized
 from hearsay.problems.task import Task, public
 from hearsay.schedules import Constant, PowerLaw, SampleSize, Schedule
 
@@ -351,8 +351,9 @@ def _records(algorithm: Algorithm, problem: Task, horizon: float) -> float:
     """Records that an agent's gradients use over the horizon, counted each time."""
     if math.isinf(horizon):
         return math.inf
-    sizes = algorithm.sampling.sizes(np.arange(int(horizon)), problem.arrivals)
-    return float(np.sum(np.minimum(sizes, problem.counts.max())))
+    most = float(problem.counts.max())
+    sizes = algorithm.sampling.sizes(np.arange(int(horizon)), most, problem.arrivals)
+    return float(np.sum(np.minimum(sizes, most)))
 
 
 def _growth(algorithm: Algorithm) -> float:
@@ -379,6 +380,9 @@ def as_table(algorithm: Algorithm) -> dict[str, Any]:
             table["sampling"] = next(name for name, kind in SAMPLERS.items() if type(value) is kind)
             if getattr(value, "size", None) is not None:
                 table["sample_size"] = value.size.to_dict()
+            if isinstance(value, Poisson):
+                table["sample_rate"] = value.rate
+                table |= {} if value.cap is None else {"sample_cap": value.cap}
         elif isinstance(value, tuple) and not isinstance(value[0], Schedule):
             table[key] = list(value)
         elif isinstance(value, tuple):

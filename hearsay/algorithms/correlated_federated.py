@@ -72,7 +72,7 @@ from hearsay.privacy.recursion import Release
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.losses.linear import LinearLoss
 from hearsay.problems.sampling.batches import BLOCK
-from hearsay.problems.sampling.samplers import Fresh, Sampling, Subset
+from hearsay.problems.sampling.samplers import Fresh, Poisson, Sampling, Subset
 from hearsay.problems.task import Task
 from hearsay.schedules import Constant, SampleSize, Schedule
 
@@ -181,6 +181,14 @@ class CorrelatedFederated(Algorithm):
     def local_steps(self) -> int:
         """tau."""
         size = self.sampling.in_order
+        if isinstance(self.sampling, Poisson):
+            require.fail(
+                "sampling",
+                f"fresh, cyclic or subset for {self.name}, whose batch is its local steps, one"
+                " record each: a Poisson batch has another number of records in every round, which"
+                " would be as many steps and show in the message",
+                str(self.sampling),
+            )
         if size is None:
             require.fail(
                 "sampling",

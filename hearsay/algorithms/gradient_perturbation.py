@@ -102,7 +102,8 @@ class GradientPerturbation(AveragedGradient):
         if not self.in_paper:
             return None
         k = np.arange(1, horizon + 1)
-        share = problem.change_under(REPLACE) / self.sampling.sizes(k, problem.arrivals)
+        sizes = self.sampling.sizes(k, float(problem.counts[agent]), problem.arrivals)
+        share = problem.change_under(REPLACE) / sizes
         # The paper's C is about l1; ours is about l2 unless the problem says otherwise.
         factor = 1.0 if problem.norm == "l1" else math.sqrt(problem.dimension)
         with np.errstate(divide="ignore"):

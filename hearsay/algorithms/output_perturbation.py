@@ -128,8 +128,8 @@ class OutputPerturbation(Algorithm):
         if not self.in_paper:
             return None
         k = np.arange(horizon)
-        change = problem.change_under(REPLACE)
-        jump = self.step(k) * change / self.sampling.sizes(k, problem.arrivals)
+        sizes = self.sampling.sizes(k, float(problem.counts[agent]), problem.arrivals)
+        jump = self.step(k) * problem.change_under(REPLACE) / sizes
         phi = forward(1 - self.coupling(k), jump)[:-1]
         # The right Delta_k less its last term, which Lemma 1 leaves out (except at k = 1, where it
         # is all there is).

@@ -90,7 +90,8 @@ def lemmas_2_and_3(
     if not algorithm.in_paper or horizon == 0:
         return None
     k = np.arange(horizon)
-    exposure = problem.change_under(REPLACE) / algorithm.sampling.sizes(k, problem.arrivals)
+    sizes = algorithm.sampling.sizes(k, float(problem.counts[agent]), problem.arrivals)
+    exposure = problem.change_under(REPLACE) / sizes
     keeps = np.abs(
         1 - algorithm.tracking(k) * float(np.asarray(graph.pushed.sum(axis=1)).ravel()[agent])
     )

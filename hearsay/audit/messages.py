@@ -66,10 +66,17 @@ def scene(algorithm: Algorithm, problem: Task, graph: Graph, agent: int, steps: 
         jax.tree.map(lambda r: jnp.asarray(r[:, agent], dtype), algorithm.rates(k, graph.agents)),
         Window(windows.start[:, agent], windows.size[:, agent], windows.blocks),
         tuple(mixer(graph, kind, dtype).own[agent] for kind in algorithm.channels.values()),
-        keys.sampling_keys(problem.seed, graph.agents)[agent],
+        batch_key(algorithm, problem, agent),
         problem.domain.project(jnp.asarray(problem.first_models[agent], dtype)),
         algorithm.constants(dtype),
     )  # fmt: skip
+
+
+def batch_key(algorithm: Algorithm, problem: Task, agent: int, seed: int = 0) -> jax.Array:
+    """What the agent's batches are drawn from in a simulation with that noise seed."""
+    if not algorithm.sampling.per_seed:
+        return keys.sampling_keys(problem.seed, problem.agents)[agent]
+    return keys.coin_keys(keys.noise_keys(jnp.asarray([seed]), problem.agents))[0, agent]
 
 
 def with_noise_draws(algorithm: Algorithm, draws: Any, value: float) -> Any:

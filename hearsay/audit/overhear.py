@@ -34,8 +34,9 @@ class Public(NamedTuple):
 
     def size(self, agent: int, step: int) -> int:
         """How many records are in that agent's batch of that step."""
-        sizes = self.algorithm.sampling.sizes(np.array([step]), self.task.arrivals)
-        return int(min(sizes[0], self.task.counts[agent]))
+        held = self.task.counts[agent]
+        sizes = self.algorithm.sampling.sizes(np.array([step]), float(held), self.task.arrivals)
+        return int(min(sizes[0], held))
 
     @property
     def rounds(self) -> float:
@@ -67,6 +68,8 @@ def unfollowed(algorithm: Algorithm, graph: Graph) -> str:
     """Why those who replay overheard messages with the graph's own weights cannot follow this
     algorithm, if so.
     """
+    if algorithm.sampling.per_seed:
+        return "one whose batches have a public size"
     if type(algorithm).coin is not Algorithm.coin:
         return "one whose weights are the same in every round"
     return "one with a single exchange per round" if len(algorithm.relays(graph)) else ""

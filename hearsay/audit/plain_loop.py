@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hearsay.audit.contract import AGENTS, ONE, STEPS, Broken, NotDone, Subject
+from hearsay.audit.messages import batch_key
 from hearsay.base import Inbox, noise_fields
 from hearsay.graphs import from_weights
 from hearsay.graphs.channels import channel
@@ -82,7 +83,8 @@ def _by_hand(one: Subject) -> list[Any]:
     law, dtype = algorithm.sampling, problem.dtype
     every = keys.of(algorithm.keys, one.graph, jnp.asarray([_SEED]))
     noise = [jax.tree.map(lambda x, i=i: x[0, i], every).given for i in range(AGENTS)]
-    drawn_from, constants = keys.sampling_keys(problem.seed, AGENTS), algorithm.constants(dtype)
+    drawn_from = [batch_key(algorithm, problem, i, _SEED) for i in range(AGENTS)]
+    constants = algorithm.constants(dtype)
     records = [jax.tree.map(lambda x, i=i: x[i], problem.device_records) for i in range(AGENTS)]
     start = jnp.asarray(problem.first_models, dtype)
     states = [algorithm.init(problem.domain.project(start[i])) for i in range(AGENTS)]

@@ -267,6 +267,7 @@ def _certificate(
             )
         )
         warnings += account.warnings(horizon)
+    warnings += algorithm.sampling.warnings(problem.counts)
     if problem.frozen and algorithm.gradient_at_state:
         warnings.append(_FROZEN)
     if not math.isinf(horizon):

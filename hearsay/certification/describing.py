@@ -160,24 +160,28 @@ def rounded(algorithm: Algorithm, problem: Task, graph: Graph, agent: int, heard
     agent = _of(graph, agent)
     weight = graph.row_sums[agent] + graph.handed_out[agent] + graph.pushed.sum(axis=1)[agent]
     weight = max(weight, *(channel(name).weight for name in algorithm.channels.values()))
+    held = float(problem.counts[agent])
+    load = algorithm.sampling.load(held, problem.arrivals)
     return Float64(
         algorithm.magnitudes(agent, graph.agents),
         heard,
         _reach(problem),
-        _gradient(problem),
-        problem.loss.curvature,
+        _gradient(problem, load),
+        _curvature(problem, load),
         float(weight),
-        algorithm.sampling.size_law(problem.arrivals),
-        float(problem.counts[agent]),
+        algorithm.sampling.terms(held, problem.arrivals),
+        held,
     )
 
 
 def message_bound(algorithm: Algorithm, problem: Task, graph: Graph, messages: int) -> float:
     """No honest agent sends a model, gradient or tracker beyond it in so many messages."""
     reach, messages = _reach(problem), require.count("messages", messages)
+    held, arrivals = problem.counts.tolist(), problem.arrivals
+    load = max(algorithm.sampling.load(count, arrivals) for count in set(held))
     return float64.message_bound(
         reach,
-        _gradient(problem) if gradients_bounded(problem) else reach,
+        _gradient(problem, load) if gradients_bounded(problem) else reach,
         _noise(algorithm, graph, messages),
         algorithm.magnitudes(0, graph.agents).resolution,
         graph.agents,
@@ -194,6 +198,7 @@ def _recursions(
     algorithm: Algorithm, problem: Task, graph: Graph, agent: int, endless: bool
 ) -> list[RecursionAccount]:
     held, arrivals = float(problem.counts[agent]), problem.arrivals
+    load = algorithm.sampling.load(held, arrivals)
     endless = endless and algorithm.sampling.grows
     shared, least = (algorithm.leak(float(graph.row_sums[agent])), algorithm.step_size), None
     if graph.lossy and (unheard := algorithm.leak(0.0)) != shared[0]:
@@ -202,7 +207,7 @@ def _recursions(
     curvature, basis = (0.0, 0.0), _PUBLIC_POINT
     reacts = algorithm.gradient_at_state and not problem.frozen
     if reacts:
-        curvature = problem.loss.curvature
+        curvature = _curvature(problem, load)
         basis = f"curvature interval [{curvature[0]:.4g}, {curvature[1]:.4g}]"
     elif algorithm.gradient_at_state:
         basis = "gradients declared not to react to the state"
@@ -248,7 +253,8 @@ def _recursions(
         # gradients of all OTHER records, by 2 B each. The regulariser is not clipped; it is the
         # same in both runs and moves the states by its own, exactly known curvature.
         known = problem.loss.regulariser
-        worst = Recursion(*shared, Constant(2 * problem.loss.clip), (known, known), least)
+        moved = Constant(2 * problem.loss.clip * load[1])
+        worst = Recursion(*shared, moved, (known, known), least)
         facts = problem.privacy_assumptions(curvature=False) + stream
         basis = f"clip bound {problem.loss.clip:g}"
         add(worst, FromArrival(), problem.norm)
@@ -267,8 +273,24 @@ def _of(graph: Graph, agent: int) -> int:
     return agent
 
 
-def _gradient(problem: Task) -> float:
-    """No mean gradient, nor the mean of the sizes of its terms, is larger in any coordinate."""
+def _curvature(problem: Task, load: tuple[float, float]) -> tuple[float, float]:
+    """An interval that holds all eigenvalues of the Hessian of a batch whose weights sum to
+    between load[0] and load[1].
+    """
+    low, high = problem.loss.curvature
+    if load == (1.0, 1.0) or not math.isfinite(high - low):
+        return low, high
+    known = problem.loss.regulariser
+    return (
+        known + min(part * (low - known) for part in load),
+        known + max(part * (high - known) for part in load),
+    )
+
+
+def _gradient(problem: Task, load: tuple[float, float]) -> float:
+    """No mean gradient, nor the mean of the sizes of its terms, is larger in any coordinate, for
+    batches whose weights sum to at most load[1].
+    """
     if not gradients_bounded(problem):
         return 0.0
     loss, known = problem.loss, []
@@ -276,7 +298,7 @@ def _gradient(problem: Task) -> float:
         known.append(loss.clip)
     if isinstance(loss, LinearLoss):
         known.append(loss.unclipped_change(_reach(problem)))
-    return min(known) + abs(loss.regulariser) * _reach(problem)
+    return load[1] * min(known) + abs(loss.regulariser) * _reach(problem)
 
 
 def _reach(problem: Task) -> float:

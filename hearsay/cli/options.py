@@ -95,12 +95,23 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
             " (delta at epsilon 0)."
         ),
     ),
-    "sampling": ("algorithm", "sampling", str, "history, fresh, cyclic, subset, resample."),
+    "sampling": (
+        "algorithm",
+        "sampling",
+        str,
+        "history, fresh, cyclic, subset, poisson, resample.",
+    ),
     "sample_size": (
         "algorithm",
         "sample_size",
         str,
         'Records per step and agent: a number or a law such as "(k+1)^1.1".',
+    ),
+    "sample_rate": (
+        "algorithm",
+        "sample_rate",
+        float,
+        "Poisson sampling: the probability with which a record is in a batch.",
     ),
     "epsilon": (
         "privacy",

@@ -15,6 +15,7 @@ sampling number and the noise of the latter. The numbers are in data/p2.toml.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -46,7 +47,7 @@ Curves = dict[str, dict[str, HorizonBudgets]]
 
 def size(algorithm: Algorithm) -> int:
     """Records per step."""
-    return int(algorithm.sampling.sizes(np.zeros(1), Arrivals())[0])
+    return int(algorithm.sampling.sizes(np.zeros(1), math.inf, Arrivals())[0])
 
 
 def s1(

@@ -162,7 +162,7 @@ def equal_budgets(experiment: Experiment, problem: Problem, graph: Graph, steps:
         }
         best, _ = swept(experiment, ready, problem, graph, steps, reference)
         run = experiment.run(best, problem, graph, steps=steps, every=steps, reference=reference)
-        records = float(np.sum(best.sampling.sizes(np.arange(steps), problem.arrivals)))
+        records = float(np.sum(best.sampling.sizes(np.arange(steps), math.inf, problem.arrivals)))
         rows.append(
             [
                 name,

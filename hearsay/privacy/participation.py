@@ -4,6 +4,7 @@ The budget is additive in the uses of a record (see recursion.py): if w(l) is th
 at step l, a pattern costs the largest sum of prices over the sets of steps it allows.
 
     Every            at every step                       sum_l w(l)
+    Sampled(q)       at any step, by a secret coin       sum_l w(l)  (unless amplified: sampled.py)
     FromArrival      from its arrival on, at every step  sum_l w(l)  (the worst arrival is step 0)
     Once             at one step                         max_l w(l)
     Periodic(T)      every T-th step from some offset    max_o sum_j w(o + j T)
@@ -107,6 +108,21 @@ class FromArrival(Every):
 
     def __str__(self) -> str:
         return "history (from its arrival on a record is in every gradient)"
+
+
+@dataclass(frozen=True)
+class Sampled(Every):
+    """At every step with probability `rate`, by coins that nobody sees: charged in full it is
+    `Every`.
+    """
+
+    rate: float
+
+    def __post_init__(self) -> None:
+        require.settle(self, rate=require.share)
+
+    def __str__(self) -> str:
+        return f"poisson (a record is in each batch with probability {self.rate:g}, secretly)"
 
 
 @dataclass(frozen=True)
@@ -227,5 +243,5 @@ def _rolled(pattern: Rolling, horizon: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 PATTERNS: dict[str, type[Participation]] = {
-    kind.__name__: kind for kind in (Every, FromArrival, Once, Periodic, Rolling)
+    kind.__name__: kind for kind in (Every, Sampled, FromArrival, Once, Periodic, Rolling)
 }

@@ -16,7 +16,15 @@ from hearsay.problems.losses.neural_loss import Model, NeuralLoss, from_function
 from hearsay.problems.neural_networks import neural, neural_task
 from hearsay.problems.parameter_estimation import estimation
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling.samplers import SAMPLERS, Cyclic, Fresh, History, Resample, Subset
+from hearsay.problems.sampling.samplers import (
+    SAMPLERS,
+    Cyclic,
+    Fresh,
+    History,
+    Poisson,
+    Resample,
+    Subset,
+)
 from hearsay.problems.synthetic_learners import synthetic
 from hearsay.problems.task import Declared, Task
 
@@ -52,6 +60,7 @@ __all__ = [
     "Logistic",
     "Model",
     "NeuralLoss",
+    "Poisson",
     "PolynomialLogistic",
     "Problem",
     "Records",

@@ -124,6 +124,9 @@ def trajectory(
 ) -> tuple[Carry, Any]:
     """(the carry after the given steps, what the tap saw: (step, seed, ...), or None)."""
     algorithm, params = program.algorithm, carry.readout[0, 0]
+    per_seed, batch_keys = algorithm.sampling.per_seed, setting.sampling_keys
+    if per_seed:
+        batch_keys = keys.coin_keys(setting.noise_keys.own)
 
     def draw_block(steps: jax.Array) -> Any:
         """(step, seed, agent, ...) of randomness."""
@@ -136,7 +139,11 @@ def trajectory(
     def one_step(carry: Carry, row: tuple[Inputs, Any]) -> tuple[Carry, Any]:
         now, draws = row
         states, sampler, seen = _all_seeds(
-            partial(exchange, program, setting, now, tap), carry, draws, program.loss.unrolled
+            partial(exchange, program, setting, now, tap),
+            carry,
+            draws,
+            (batch_keys, per_seed),
+            program.loss.unrolled,
         )
         readout = carry.readout
         if algorithm.average:
@@ -155,18 +162,23 @@ def trajectory(
 
 
 def _all_seeds(
-    one_round: Callable, carry: Carry, draws: Any, unrolled: bool
+    one_round: Callable, carry: Carry, draws: Any, batch_keys: tuple[Any, bool], unrolled: bool
 ) -> tuple[Any, Any, Any]:
-    """Nothing about the data depends on the seed, so the sampler's state comes back without a
-    seed axis.
+    """The sampler's state comes back without a seed axis: it does not depend on the seed. Nor does
+    a batch, unless the keys it is drawn from have such an axis (the flag beside them).
     """
+    own, per_seed = batch_keys
     if not unrolled:
-        return jax.vmap(one_round, in_axes=(0, 0, None), out_axes=(0, None, 0))(
-            carry.states, draws, carry.sampler
+        axes = (0, 0, None, 0 if per_seed else None)
+        return jax.vmap(one_round, in_axes=axes, out_axes=(0, None, 0))(
+            carry.states, draws, carry.sampler, own
         )
     count = len(jax.tree.leaves(carry.states)[0])
-    each = (pick((carry.states, draws), seed) for seed in range(count))
-    seeds = [one_round(states, noise, carry.sampler) for states, noise in each]
+    each = ((*pick((carry.states, draws), seed), seed) for seed in range(count))
+    seeds = [
+        one_round(states, noise, carry.sampler, own[seed] if per_seed else own)
+        for states, noise, seed in each
+    ]
     states, seen = (stacked([found[part] for found in seeds]) for part in (0, 2))
     return states, seeds[0][1], seen
 
@@ -179,6 +191,7 @@ def exchange(
     states: Any,
     draws: Any,
     sampler: Any,
+    batch_keys: jax.Array,
 ) -> tuple[Any, Any, Any]:
     """One round of one seed: everybody sends, everybody hears, everybody updates.
 
@@ -188,7 +201,7 @@ def exchange(
     algorithm, (step, rates, window) = program.algorithm, now
     form = partial(program.batch, step, window.blocks)
     each = all_agents(program, len(setting.records))
-    data = (sampler, setting.records, window.start, window.size, setting.sampling_keys)
+    data = (sampler, setting.records, window.start, window.size, batch_keys)
 
     def send(draws: Any, state: Any, data: tuple, rates: Any) -> tuple[Any, Any]:
         return algorithm.send(draws, state, form(*data)[0], rates)

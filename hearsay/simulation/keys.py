@@ -25,6 +25,9 @@ from hearsay.graphs import Graph
 from hearsay.graphs.pairs import edges, slots
 
 _NOISE, _SAMPLING, _START, _PAIRS, _PUBLIC = range(5)
+# Noise keys are folded with steps, below 2^31, and from 2^32 downwards with the streams of
+# correlated noise (mechanisms/factorized/stream.py): far from both.
+_COINS = 3 * 2**30
 
 
 def of(kinds: Sequence[str], graph: Graph, seeds: jax.Array) -> Keys:
@@ -107,6 +110,14 @@ def sampling_keys(seed: int, agents: int) -> jax.Array:
     """
     run = jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), _SAMPLING)
     return jax.vmap(lambda agent: jax.random.fold_in(run, agent))(jnp.arange(agents))
+
+
+def coin_keys(own: jax.Array) -> jax.Array:
+    """For every noise key one for the coins of secret batches, of which each seed has its own
+    (`Sampling.per_seed`); `at` gives the key of one step.
+    """
+    one = partial(jax.random.fold_in, data=_COINS)
+    return jax.vmap(one)(own.ravel()).reshape(own.shape)
 
 
 def public_key(words: str) -> jax.Array:

@@ -14,7 +14,6 @@ from hearsay.graphs import Graph
 from hearsay.problems.losses import per_record
 from hearsay.problems.losses.neural_loss import NeuralLoss
 from hearsay.problems.problem import Problem
-from hearsay.problems.sampling.samplers import Sized
 
 # Of the free memory, for the gradients of a microbatch: the compiler keeps more than an
 # estimate sees.
@@ -45,12 +44,7 @@ def free_bytes() -> int:
 
 def widest(algorithm: Algorithm, problem: Problem) -> int:
     """The most records that one gradient is computed from at once."""
-    most = int(min(problem.arrivals.block, problem.most))
-    return (
-        min(most, algorithm.sampling.width(problem.arrivals))
-        if isinstance(algorithm.sampling, Sized)
-        else most
-    )
+    return algorithm.sampling.width(problem.most, problem.arrivals)
 
 
 def record_bytes(problem: Problem) -> int:

@@ -20,7 +20,7 @@ import numpy as np
 from hearsay.base import Algorithm, noise_rates, schedule_fields
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.losses.loss import Loss
-from hearsay.problems.sampling.samplers import Arrivals, Window
+from hearsay.problems.sampling.samplers import Arrivals, Coins, Window
 from hearsay.problems.task import Task
 from hearsay.schedules import Constant
 from hearsay.simulation import keys
@@ -64,12 +64,14 @@ class Program:
         records: Any,
         start: jax.Array,
         size: jax.Array,
-        key: jax.Array,
+        key: jax.Array | Coins,
     ) -> tuple[Any, Any]:
         """(one agent's batch of that step, the sampler's next state)."""
         window = Window(start, size, blocks)
+        # Coins are those of one step; a key serves all.
+        own = key if isinstance(key, Coins) else keys.at(key, step)
         return self.algorithm.sampling.batch(
-            sampler, self.loss, records, step, window, self.arrivals, keys.at(key, step)
+            sampler, self.loss, records, step, window, self.arrivals, own
         )
 
     def averaged(self, average: jax.Array, state: Any, step: jax.Array) -> jax.Array:

@@ -197,7 +197,7 @@ def test_p3_settings(digits):
     np.testing.assert_allclose(scheme.step(k), 0.01 / (k + 2.0) ** 0.76)
     np.testing.assert_allclose(scheme.coupling(k), 0.01 / (k + 2.0) ** 0.51)
     np.testing.assert_allclose(scheme.noise(k), (k + 2.0) ** 0.01)
-    np.testing.assert_allclose(scheme.sampling.sizes(k, None), np.ceil((k + 2.0) ** 1.4))
+    np.testing.assert_allclose(scheme.sampling.sizes(k, np.inf, None), np.ceil((k + 2.0) ** 1.4))
     assert isinstance(scheme.sampling, Resample)
     assert (float(other.step(7)), other.sampling, other.noise) == (
         0.01,

@@ -51,7 +51,7 @@ from hearsay.algorithms.theory.tracking_constants import (
     step_limits,
 )
 from hearsay.graphs import Graph
-from hearsay.problems.sampling.samplers import Fresh, Resample, Sampling, Subset
+from hearsay.problems.sampling.samplers import Fresh, Poisson, Resample, Sampling, Subset
 from hearsay.problems.task import Task
 from hearsay.schedules import Constant, PowerLaw, Schedule
 
@@ -200,6 +200,8 @@ def _draws(sampling: Sampling) -> Finding:
         type(sampling).__name__,
     )
     biased = "brings records back in a fixed order: given the past, a gradient is biased"
+    if isinstance(sampling, Poisson):
+        biased = "draws batches whose size varies: their variance is not that of a mean"
     how = "draws the records of a step anew" if anew else biased
     return Finding("Assumption 2 (ii)", anew, f"{name} {how}")
 

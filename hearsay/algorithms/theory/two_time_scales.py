@@ -28,7 +28,7 @@ from hearsay.algorithms.theory.exponents import (
 from hearsay.algorithms.theory.findings import Finding, below
 from hearsay.algorithms.theory.onset import first_step
 from hearsay.graphs import Graph
-from hearsay.problems.sampling.samplers import Fresh, Resample, Sampling, Sized, Subset
+from hearsay.problems.sampling.samplers import Fresh, Poisson, Resample, Sampling, Sized, Subset
 from hearsay.problems.task import Task
 from hearsay.schedules import Constant, PowerLaw, SampleSize, Schedule
 
@@ -92,7 +92,8 @@ class Laws(NamedTuple):
 
 def _laws(algorithm: OutputPerturbation | GradientPerturbation, problem: Task) -> Laws | None:
     sampling, scales = algorithm.sampling, algorithm.noise
-    history = PowerLaw(1.0, 1.0)  # it grows by as much at every step
+    # A history grows by as much at every step; a Poisson batch stays as large, on average.
+    history = Constant(1.0) if isinstance(sampling, Poisson) else PowerLaw(1.0, 1.0)
     size = (sampling.size if isinstance(sampling, Sized) else history) or Constant(
         float(problem.arrivals.per_step)
     )
@@ -149,7 +150,12 @@ def _draws(sampling: Sampling, problem: Task) -> Finding:
     whole = finite and not (
         isinstance(sampling, Sized) and sampling.constant(problem.arrivals) is not None
     )
-    if anew:
+    if isinstance(sampling, Poisson):
+        detail = (
+            "a Poisson batch's gradient is unbiased (but for records over its cap), and its"
+            " variance does not vanish where the records agree: the theorems bound that of a mean"
+        )
+    elif anew:
         detail = (
             "a step's records are drawn anew, from the stream or from the local data set (whose"
             " mean is then the objective)"
@@ -164,7 +170,8 @@ def _draws(sampling: Sampling, problem: Task) -> Finding:
             f"{type(sampling).__name__} brings records back in a fixed order: given the past, a"
             " gradient is biased"
         )
-    return Finding("Assumption 2", anew or whole, detail)
+    holds = not isinstance(sampling, Poisson) and (anew or whole)
+    return Finding("Assumption 2", holds, detail)
 
 
 def _graph(graph: Graph) -> list[Finding]:

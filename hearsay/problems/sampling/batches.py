@@ -1,5 +1,6 @@
 """An agent's records, and batches of them: small pytrees with `gradient(params)`, the mean gradient
-plus the regulariser's (`AbstractBatch`).
+plus the regulariser's (`AbstractBatch`). The weights of a batch sum to one, except for Poisson
+batches (poisson.py).
 
     Batch        a few records with weights
     Prefix       the first records of a stream, however many, in blocks (a history)
@@ -69,7 +70,7 @@ class AbstractBatch(eqx.Module):
 
 
 class Batch(AbstractBatch):
-    """Records with weights that sum to one."""
+    """Records with weights."""
 
     features: jax.Array
     labels: jax.Array
@@ -152,7 +153,7 @@ class Statistics(AbstractBatch):
 
 class Blocks(AbstractBatch):
     """A batch of any size in blocks of one width: `take(block)` gives features,
-    labels and weights that sum to one over all blocks.
+    labels and weights.
     """
 
     take: Any

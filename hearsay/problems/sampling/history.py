@@ -20,7 +20,7 @@ from hearsay.problems.sampling.batches import (
     Window,
     two_moments,
 )
-from hearsay.problems.sampling.sampler import Arrivals, Sampling
+from hearsay.problems.sampling.sampler import Arrivals, Coins, Sampling
 from hearsay.schedules import Arrived, PowerLaw, Schedule, Share
 
 
@@ -70,7 +70,7 @@ class History(Sampling):
         step: jax.Array,
         window: Window,
         arrivals: Arrivals,
-        key: jax.Array,
+        key: jax.Array | Coins,
     ) -> tuple[Any, Any]:
         assert isinstance(records, Records)
         limit = arrivals.head_start + (step + 1) * arrivals.per_step
@@ -93,7 +93,7 @@ class History(Sampling):
         nothing = np.zeros((len(steps), len(held)), np.int32)
         return Window(nothing, nothing, nothing[:, 0])
 
-    def size_law(self, arrivals: Arrivals) -> Schedule:
+    def size_law(self, held: float, arrivals: Arrivals) -> Schedule:
         return Arrived(arrivals.head_start, arrivals.per_step)
 
     def pattern(self, held: float, arrivals: Arrivals) -> participation.Participation:

@@ -8,7 +8,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
@@ -46,11 +46,26 @@ class Arrivals:
         return np.minimum(self.head_start + (step + 1) * self.per_step, held)
 
 
+class Coins(NamedTuple):
+    """What decides a secret batch, drawn by a deployed agent's operating system: in place of a key.
+
+    Args:
+      values: as `Sampling.draw` gives them, on the device.
+    """
+
+    values: Any
+
+
 @dataclass(frozen=True)
 class Sampling(ABC):
     grows: ClassVar[bool] = False  # over an infinite horizon, new records must keep arriving
     needs_data_set: ClassVar[bool] = False  # cannot serve from an endless stream
     distinct: ClassVar[bool] = False  # no record is in a batch twice
+    # Which records share a batch is secret: nobody learns of it, and deployed agents draw it from
+    # their operating system.
+    secret: ClassVar[bool] = False
+    # Every noise seed of a simulation has batches of its own.
+    per_seed: ClassVar[bool] = False
 
     def prepare(self, loss: Loss, records: Records | Stream, arrivals: Arrivals) -> Any:
         """The sampler's own state for one agent; nothing unless a sampler needs one."""
@@ -65,9 +80,18 @@ class Sampling(ABC):
         step: jax.Array,
         window: Window,
         arrivals: Arrivals,
-        key: jax.Array,
+        key: jax.Array | Coins,
     ) -> tuple[Any, Any]:
         """(batch of this step, next state), for one agent."""
+
+    def draw(self, words: Callable[[int], np.ndarray], records: Records) -> Coins:
+        """What decides the batch of one step of an agent with those records.
+
+        Args:
+          words: gives so many uniform 64-bit numbers that nobody can guess.
+          records: the agent's; only how many there are matters.
+        """
+        raise TypeError(f"the batches of {type(self).__name__} are not secret")
 
     @abstractmethod
     def windows(self, steps: np.ndarray, held: np.ndarray, arrivals: Arrivals) -> Window:
@@ -76,12 +100,20 @@ class Sampling(ABC):
         """
 
     @abstractmethod
-    def size_law(self, arrivals: Arrivals) -> Schedule:
-        """Records per step, where the agents have as many."""
+    def size_law(self, held: float, arrivals: Arrivals) -> Schedule:
+        """Records per step of an agent that holds so many, before it runs out of them."""
 
-    def sizes(self, steps: np.ndarray, arrivals: Arrivals) -> np.ndarray:
+    def sizes(self, steps: np.ndarray, held: float, arrivals: Arrivals) -> np.ndarray:
         """`size_law` at those steps."""
-        return self.size_law(arrivals)(np.asarray(steps))
+        return self.size_law(held, arrivals)(np.asarray(steps))
+
+    def terms(self, held: float, arrivals: Arrivals) -> Schedule:
+        """How many records' gradients a step adds up, at most; more than `held` count as that."""
+        return self.size_law(held, arrivals)
+
+    def width(self, rows: int, arrivals: Arrivals) -> int:
+        """The most records that a gradient is computed from at once."""
+        return min(arrivals.block, rows)
 
     @abstractmethod
     def pattern(self, held: float, arrivals: Arrivals) -> participation.Participation: ...
@@ -108,6 +140,22 @@ class Sampling(ABC):
         the stream never ends.
         """
 
+    def load(self, held: float, arrivals: Arrivals) -> tuple[float, float]:
+        """The smallest and the largest sum of a batch's weights: 1, where a batch is a mean."""
+        return 1.0, 1.0
+
+    def inclusion(self, held: float, arrivals: Arrivals) -> float | None:
+        """The probability with which a record is in a step's batch, the same at every step; None
+        where batches are not random, or not secret.
+        """
+        return None
+
+    def overflow(self, held: float, arrivals: Arrivals) -> float:
+        """The probability that a step leaves out records because its batch is full, whatever any
+        single record's coin says.
+        """
+        return 0.0
+
     @abstractmethod
     def arrived(self, step: int, held: np.ndarray, arrivals: Arrivals) -> np.ndarray:
         """How many records each agent can have learnt from once step `step` has begun:
@@ -125,6 +173,10 @@ class Sampling(ABC):
                 "sampling must be fresh, subset or resample on an endless stream, got"
                 f" {type(self).__name__.lower()}: it needs a data set to go through"
             )
+
+    def warnings(self, held: np.ndarray) -> list[str]:
+        """What a certificate for agents with so many records should point out."""
+        return []
 
     @property
     def in_order(self) -> int | None:

@@ -29,7 +29,7 @@ from hearsay.problems.sampling.batches import (
     Records,
     Window,
 )
-from hearsay.problems.sampling.sampler import Arrivals, Sampling
+from hearsay.problems.sampling.sampler import Arrivals, Coins, Sampling
 from hearsay.schedules import Constant, PowerLaw, SampleSize, Schedule, Share, sample_size
 
 # Up to so many parameters, two moments of a batch are cheaper than its records (they
@@ -50,9 +50,7 @@ class Sized(Sampling):
             object.__setattr__(self, "size", sample_size("size", self.size))
 
     @abstractmethod
-    def rows(
-        self, records: Records, window: Window, key: jax.Array
-    ) -> Callable[[jax.Array], jax.Array]:
+    def rows(self, records: Records, window: Window, key: Any) -> Callable[[jax.Array], jax.Array]:
         """The function from places 0, 1, ... of a batch to rows;
         what it gives for a place past the size does not matter.
         """
@@ -65,9 +63,9 @@ class Sized(Sampling):
         step: jax.Array,
         window: Window,
         arrivals: Arrivals,
-        key: jax.Array,
+        key: Any,
     ) -> tuple[Any, Any]:
-        width, dtype = self.width(arrivals), records.dtype
+        width, dtype = self._width(arrivals), records.dtype
         find = None if isinstance(records, Stream) else self.rows(records, window, key)
 
         def take(index: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -89,7 +87,7 @@ class Sized(Sampling):
             return blocks.statistics(records.dimension, dtype), state
         return blocks, state
 
-    def size_law(self, arrivals: Arrivals) -> Schedule:
+    def size_law(self, held: float, arrivals: Arrivals) -> Schedule:
         return Constant(float(arrivals.per_step)) if self.size is None else self.size
 
     def constant(self, arrivals: Arrivals) -> int | None:
@@ -108,7 +106,10 @@ class Sized(Sampling):
         constant = self.constant(arrivals)
         return math.inf if constant is None else constant
 
-    def width(self, arrivals: Arrivals) -> int:
+    def width(self, rows: int, arrivals: Arrivals) -> int:
+        return min(rows, self._width(arrivals))
+
+    def _width(self, arrivals: Arrivals) -> int:
         """Records per block: a property of the sampler, not of the run,
         so that longer runs draw the same records.
         """
@@ -128,12 +129,12 @@ class Sized(Sampling):
         return replace(self, size=PowerLaw(1.0, 1.0))
 
     def windows(self, steps: np.ndarray, held: np.ndarray, arrivals: Arrivals) -> Window:
-        sizes = np.minimum(self.sizes(steps, arrivals)[:, None], held[None, :])
+        sizes = np.minimum(self.sizes(steps, math.inf, arrivals)[:, None], held[None, :])
         if sizes.max() >= 2**31:
             require.fail(
                 "size", "below 2^31 records a step", f"{sizes.max():g} by step {steps[-1]}"
             )
-        blocks = -(-sizes.max(axis=1) // self.width(arrivals))
+        blocks = -(-sizes.max(axis=1) // self._width(arrivals))
         return Window(
             *(a.astype(np.int32) for a in (self.starts(steps, held, arrivals), sizes, blocks))
         )
@@ -165,9 +166,7 @@ class Fresh(Sized):
     distinct: ClassVar[bool] = True
     grows: ClassVar[bool] = True
 
-    def rows(
-        self, records: Records, window: Window, key: jax.Array
-    ) -> Callable[[jax.Array], jax.Array]:
+    def rows(self, records: Records, window: Window, key: Any) -> Callable[[jax.Array], jax.Array]:
         return lambda place: window.start + place
 
     def starts(self, steps: np.ndarray, held: np.ndarray, arrivals: Arrivals) -> np.ndarray:
@@ -220,9 +219,7 @@ class Cyclic(Sized):
     distinct: ClassVar[bool] = True
     needs_data_set: ClassVar[bool] = True
 
-    def rows(
-        self, records: Records, window: Window, key: jax.Array
-    ) -> Callable[[jax.Array], jax.Array]:
+    def rows(self, records: Records, window: Window, key: Any) -> Callable[[jax.Array], jax.Array]:
         return lambda place: (window.start + place) % records.held
 
     def starts(self, steps: np.ndarray, held: np.ndarray, arrivals: Arrivals) -> np.ndarray:
@@ -250,22 +247,41 @@ class Cyclic(Sized):
 
 @dataclass(frozen=True)
 class Subset(Sized):
-    """A new random subset at every step; the same for all noise seeds of a run.
+    """A new random subset at every step, secret: which records share a batch is nobody's business.
+
+    In a simulation it is the same for all noise seeds of a run; a deployed agent takes it from its
+    operating system.
 
     Args:
       size: as for `Fresh`.
     """
 
     distinct: ClassVar[bool] = True
+    secret: ClassVar[bool] = True
 
-    def rows(
-        self, records: Records, window: Window, key: jax.Array
-    ) -> Callable[[jax.Array], jax.Array]:
+    def rows(self, records: Records, window: Window, key: Any) -> Callable[[jax.Array], jax.Array]:
         most = records.labels.shape[0]
-        order = jnp.argsort(
-            jnp.where(jnp.arange(most) < records.held, jax.random.uniform(key, (most,)), 2.0)
+        order = (
+            key.values
+            if isinstance(key, Coins)
+            else jnp.argsort(
+                jnp.where(jnp.arange(most) < records.held, jax.random.uniform(key, (most,)), 2.0)
+            )
         )
-        return lambda place: order[jnp.minimum(place, most - 1)]
+        return lambda place: order[jnp.minimum(place, order.shape[0] - 1)]
+
+    def draw(self, words: Callable[[int], np.ndarray], records: Records) -> Coins:
+        held = int(records.held)
+        # Equal numbers would leave their order to the sort: without them all orders are as likely.
+        while len(np.unique(drawn := words(held))) < held:
+            continue
+        return Coins(np.argsort(drawn).astype(np.int32))
+
+    def inclusion(self, held: float, arrivals: Arrivals) -> float | None:
+        held = require.positive_or_infinite("held", held)
+        if (size := self.constant(arrivals)) is None or math.isinf(held):
+            return None
+        return min(1.0, size / held)
 
     def pattern(self, held: float, arrivals: Arrivals) -> participation.Participation:
         return participation.Every()
@@ -292,9 +308,7 @@ class Resample(Sized):
       size: as for `Fresh`.
     """
 
-    def rows(
-        self, records: Records, window: Window, key: jax.Array
-    ) -> Callable[[jax.Array], jax.Array]:
+    def rows(self, records: Records, window: Window, key: Any) -> Callable[[jax.Array], jax.Array]:
         def find(place: jax.Array) -> jax.Array:
             # A key for every place, so that the width of a block does not matter.
             drawn = jax.vmap(
