@@ -268,6 +268,8 @@ def _certificate(
         )
         warnings += account.warnings(horizon)
     warnings += algorithm.sampling.warnings(problem.counts)
+    if algorithm.sampling.secret and not all(d.account.amplified for d, _ in described):
+        warnings += _charged_in_full(algorithm, problem, math.isinf(horizon))
     if problem.frozen and algorithm.gradient_at_state:
         warnings.append(_FROZEN)
     if not math.isinf(horizon):
@@ -302,6 +304,27 @@ _FROZEN = (
     " P3's adjacency), while this algorithm takes them at states that the record has moved; give"
     " the problem a feature_bound instead of frozen for one that is"
 )
+
+
+def _charged_in_full(algorithm: Algorithm, problem: Task, endless: bool) -> list[str]:
+    """Why secret batches do not make it cheaper, where they do not."""
+    held, arrivals = problem.counts.tolist(), problem.arrivals
+    chances = [algorithm.sampling.inclusion(count, arrivals) for count in held]
+    if all(chance is None or chance >= 1 for chance in chances):
+        return []
+    why = "a record in every batch costs no more here"
+    if endless:
+        why = "that is proved for a number of messages only"
+    elif not algorithm.law.amplifies:
+        why = f"{algorithm.law.name} messages have no proof"
+    elif algorithm.factors is not None:
+        why = "noise that later messages take back is private and carried on"
+    elif not algorithm.amplifies:
+        why = (
+            f"{algorithm.name} takes its gradients at a private point, or carries a private state"
+            " on"
+        )
+    return [f"batches are secret and charged as if a record were in every one: {why}"]
 
 
 def _stream_too_short(algorithm: Algorithm, problem: Task, messages: int) -> list[str]:

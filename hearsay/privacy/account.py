@@ -22,7 +22,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -106,6 +106,9 @@ _EXACT = 2000
 
 class Account(ABC):
     """What one agent's messages cost, by one proof. Accounts are frozen dataclasses."""
+
+    # It rests on batches being secret.
+    amplified: ClassVar[bool] = False
 
     mechanism: Mechanism
     basis: str

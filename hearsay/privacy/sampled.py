@@ -24,6 +24,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from scipy import optimize, stats
@@ -50,6 +51,8 @@ class SampledAccount(Account):
       full: the cost of a record that is in every batch; its exposure is that of a record in one.
       held: how many records the agent has, which is public.
     """
+
+    amplified: ClassVar[bool] = True
 
     full: Account
     held: int
@@ -278,13 +281,7 @@ class SampledAccount(Account):
         )
 
     def warnings(self, horizon: float) -> list[str]:
-        expected = self.rate * self.held
-        if expected >= 1:
-            return []
-        return [
-            f"most batches are empty: a rate of {self.rate:.4g} takes {expected:.3g} of the"
-            f" {self.held:,} records on average"
-        ]
+        return self.full.warnings(horizon)
 
     def rounding_errors(self, float64: Float64, messages: int) -> np.ndarray:
         return self.full.rounding_errors(float64, messages)

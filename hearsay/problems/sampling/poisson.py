@@ -35,7 +35,9 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.privacy import participation
-from hearsay.privacy.sampled import overflow
+from hearsay.privacy.account import Account
+from hearsay.privacy.adjacency import ZERO_OUT
+from hearsay.privacy.sampled import PoissonAccount, overflow
 from hearsay.problems.data.records import Records
 from hearsay.problems.data.stream import Stream
 from hearsay.problems.losses.loss import Loss
@@ -148,6 +150,16 @@ class Poisson(Sampling):
 
     def exposure(self, change: float, held: float, arrivals: Arrivals) -> Schedule:
         return Constant(require.positive("change", change) / (self.rate * self._held(held)))
+
+    def amplified(
+        self, charged: Callable[[float], Account], task: Any, held: float
+    ) -> tuple[Account, ...]:
+        change = task.change_under(ZERO_OUT)
+        if self.rate >= 1 or not math.isfinite(change):
+            return ()
+        count = self._held(held)
+        account = charged(change)
+        return (PoissonAccount(account, count, self.rate, self.slots(held), task.adjacency),)
 
     def inclusion(self, held: float, arrivals: Arrivals) -> float:
         return self.rate
