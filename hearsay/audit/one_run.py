@@ -2,9 +2,10 @@
 are too dear (neural networks).
 
 Each of m records of one agent is one of two, by a fair coin: itself, or the same features under
-another label. Changing a coin replaces one record, so the certificate limits how often anybody can
-guess coins from what the agent sends (bounds.py; Steinke, Nasr and Jagielski 2023). The guesser
-here sees messages only. From message k on, it expects the model
+another label (under zero-out adjacency: itself, or empty). Changing a coin replaces (or empties)
+one record, so the certificate limits how often anybody can guess coins from what the agent sends
+(bounds.py; Steinke, Nasr and Jagielski 2023). The guesser here sees messages only. From message k
+on, it expects the model
 
     m(k+1) = update of m(k), with what was heard
              and the mean of both gradients of every canary in the batch
@@ -31,12 +32,14 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.audit.bounds import one_run_epsilon
+from hearsay.audit.empty import EMPTY, with_empty
 from hearsay.audit.messages import bare, membership, scene
 from hearsay.audit.overhear import overhear, unfollowed
 from hearsay.base import Algorithm, Inbox
 from hearsay.certification import certify
 from hearsay.graphs import Graph
 from hearsay.graphs.channels import mixer
+from hearsay.privacy.adjacency import ZERO_OUT
 from hearsay.problems.data.records import Records, as_features
 from hearsay.problems.losses.loss import Loss
 from hearsay.problems.problem import Problem
@@ -114,20 +117,17 @@ def one_run(
     rng = np.random.default_rng([seed, *b"canaries"])
     coins = rng.integers(0, 2, len(used)).astype(bool)
     classes = int(problem.labels.max()) + 1
-    both = np.stack(
-        [
-            problem.labels[agent, used],
-            (problem.labels[agent, used] + rng.integers(1, classes, len(used))) % classes,
-        ]
-    )
-    labels = problem.labels.copy()
+    itself = problem.labels[agent, used]
+    other, known = (itself + rng.integers(1, classes, len(used))) % classes, problem
+    if problem.adjacency == ZERO_OUT:
+        other, known = np.full(len(used), EMPTY), replace(problem, loss=with_empty(problem.loss))
+    both, labels = np.stack([itself, other]), problem.labels.copy()
     labels[agent, used] = np.where(coins, both[0], both[1])
     records = Records(problem.features, labels, problem.counts)
-    relabelled = replace(problem, records=records)
-    heard = overhear(algorithm, relabelled, graph, steps, seed)
+    heard = overhear(algorithm, replace(known, records=records), graph, steps, seed)
     scores = _scores(
         algorithm,
-        problem,
+        known,
         graph,
         agent,
         heard,

@@ -5,6 +5,8 @@ is long and the other's points the other way, where its features have equal coor
 l2 length G is then sqrt(d) G in l1, what Laplace noise is paid for), at the step where a use is
 costliest; and beside other records that pull the two states together as little as possible. Which
 of these matters depends on the algorithm: a pilot decides (distinguish.py), `search` goes further.
+
+Under zero-out adjacency the other record is empty: for a linear model, one without features.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from hearsay.audit.messages import bare, membership
 from hearsay.base import Algorithm
 from hearsay.certification import accounts
 from hearsay.graphs import Graph
+from hearsay.privacy.adjacency import ZERO_OUT
 from hearsay.problems.losses.linear import HalfSquared, LinearLoss, Squared
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Records
@@ -71,6 +74,8 @@ def candidates(
         "opposite features": ((1, top), (-1, top)),
         "one without features": ((1, low), (0, low)),
     }
+    if problem.adjacency == ZERO_OUT:
+        kinds = {f"emptied, label {b:g}": ((1, b), (0, b)) for b in (low, top)}
     found = []
     for held, records in beside.items():
         for line, direction in list(lines.items())[: 1 if d == 1 else None]:

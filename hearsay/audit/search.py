@@ -9,7 +9,8 @@ what it heard). From structured and random starts the gap of one message,
                       over  (state Phi(k) + fresh c_k [used]) / b_k     (privacy/recursion.py)
 
 climbs along the signs of its differences, and records are put back into their admissible set
-(features in the ball of the loss's bound, labels in their range) after every step. Each start has a
+(features in the ball of the loss's bound, labels in their range) after every step. Under zero-out
+adjacency the other record is empty, which is one without features, and stays so. Each start has a
 message of its own to push; one start in every kind pushes the whole budget (l1 gaps over scales, or
 half the squares of l2 ones for Gaussian noise). A ratio above 1 disproves the certificate, whatever
 the reason: a wrong coefficient, too little noise, a record used too often. A ratio near 1 says that
@@ -47,6 +48,7 @@ from hearsay.audit.pairs import costliest_row, label_range
 from hearsay.base import Algorithm
 from hearsay.certification import spent_after
 from hearsay.graphs import Graph
+from hearsay.privacy.adjacency import ZERO_OUT
 from hearsay.problems.losses.domains import shortened
 from hearsay.problems.losses.linear import LinearLoss
 from hearsay.problems.sampling.samplers import Records
@@ -204,6 +206,7 @@ def _starts(
         (kind <= 1)[:, None], 0.5 * (low + top), rng.choice([low, top], (count, rows))
     )
     turn = np.select([kind == 1, (kind == 3) | (kind == 4)], [-1.0, 0.0], 1.0)[:, None]
+    turn = 0.0 * turn if problem.adjacency == ZERO_OUT else turn
     other_label = np.where((kind == 1) | (kind == 4), top, low)
     wide = np.select([kind <= 2, kind <= 4], [0.01, 1.0], rng.uniform(size=count))
     reach = min(problem.domain.reach(d), 10.0) * wide[:, None, None]
@@ -235,7 +238,8 @@ def _ranges(algorithm: Algorithm, problem: Task, begin: Variables) -> Variables:
         jnp.full_like(part[0], size)
         for part, size in zip(begin.transcript.sent, steps, strict=True)
     )
-    sizes = (loss.feature_bound, top - low, loss.feature_bound, top - low)
+    free = 0.0 if problem.adjacency == ZERO_OUT else 1.0  # the record in the place of one of them
+    sizes = (loss.feature_bound, top - low, free * loss.feature_bound, free * (top - low))
     records = [jnp.full_like(part[0], size) for part, size in zip(begin[:4], sizes, strict=True)]
     return Variables(records[0], records[1], records[2], records[3], Transcript(walk, walk))
 

@@ -1,5 +1,5 @@
 """An algorithm's certificate held against adversaries on several small problems, graphs and
-samplers: random ones (brute force), and ones that climb (search.py).
+samplers, under either adjacency: random ones (brute force), and ones that climb (search.py).
 
 Small on purpose: with one number per message and clipped gradients the bounds are nearly reached by
 algorithms whose coefficients are right, so a coefficient that is too small by a few percent shows.
@@ -36,6 +36,7 @@ from hearsay.audit.search import over, search
 from hearsay.base import Algorithm, noise_fields
 from hearsay.certification import calibrate, certify, spent_after
 from hearsay.graphs import Graph, complete, ring, star
+from hearsay.privacy.adjacency import REPLACE, ZERO_OUT
 from hearsay.problems import Ball, Logistic, Problem, Squared
 from hearsay.problems.data.records import Records as Held
 from hearsay.problems.losses.linear import LinearLoss
@@ -66,6 +67,7 @@ class Case(NamedTuple):
       samplers: the first that the algorithm takes.
       pace: its steps are multiplied by it. With small steps two states keep the distance that the
         leak leaves them, whatever the curvature: a wrong leak shows.
+      adjacency: what the certificate is about.
     """
 
     words: str
@@ -75,6 +77,7 @@ class Case(NamedTuple):
     graph: Graph
     samplers: tuple[Sampling, ...]
     pace: float = 1.0
+    adjacency: str = REPLACE
 
 
 _CLIPPED = Squared(1.0, 0.1, label_bound=1.0, clip=1.0)
@@ -98,6 +101,10 @@ def cases() -> list[Case]:
              star(4), _EVERY),
         Case("3 numbers, logistic, records in turn, ring", Logistic(2.0, 0.05), 3, 4.0,
              ring(3, weight=0.2), _TURNS),
+        Case("1 number, clipped, records used once, a record emptied, ring", _CLIPPED, 1, 50.0,
+             ring(3, weight=0.3), _ONCE, 0.05, ZERO_OUT),
+        Case("1 number, not clipped, every record in every step, a record emptied, star", _FREE, 1,
+             4.0, star(4), _EVERY, 1.0, ZERO_OUT),
     ]  # fmt: skip
 
 
@@ -279,6 +286,7 @@ def _problem(case: Case) -> Problem:
         test_features=features[0],
         test_labels=labels[0],
         classification=False,
+        adjacency=case.adjacency,
     )
 
 
