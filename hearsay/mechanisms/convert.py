@@ -46,10 +46,10 @@ OUTWARD = 1 + 1e-9
 # Parameters are rounded up to a grid of this ratio so that equal ones compose in one step; it costs
 # at most this much of epsilon. A finer grid is used where it has few enough numbers.
 _BUCKET = 1.01
-_FINER, _FEW = (1.0002, 1.001, 1.003), 128
-# The weakest mechanisms, together at most this share of the sum, are added as one pure-epsilon
+_FINER, _FEW, _MANY = (1.0002, 1.001, 1.003), 128, 4096
+# The weakest mechanisms, together at most this share of a first bound, are added as one pure-epsilon
 # event instead of being composed.
-_SPARE = 5e-4
+_SPARE = 1e-3
 # The mass of losses that each composition may count as infinite ones instead of keeping them.
 _TRUNCATED = 1e-15
 # Rows are dropped that exceed another one by no more than this, and that one is raised by it.
@@ -77,10 +77,13 @@ def laplace_epsilon(parameters: np.ndarray, delta: float) -> float:
     if pure == 0 or not math.isfinite(pure):
         return pure
     if len(parameters) == 1:
-        values, counts = _buckets(parameters[0])
-        return min(pure, _renyi(values, counts, delta), _by_losses(parameters[0], delta))
+        rows, counts = parameters[:, parameters[0] > 0], np.ones(1)
+        values, counts = (rows, counts) if rows.size <= _MANY else _buckets(rows[0])
+        known = min(pure, _renyi(values, counts, delta))
+        return min(known, _by_losses(rows[0], delta, _SPARE * known))
     rows = _undominated(parameters)
-    return min(pure, _renyi(rows, np.ones(1), delta), _worst(rows, delta))
+    known = min(pure, _renyi(rows, np.ones(1), delta))
+    return min(known, _worst(rows, delta, _SPARE * known))
 
 
 def gaussian_epsilon(rho: float, delta: float) -> float:
@@ -126,14 +129,14 @@ def _undominated(parameters: np.ndarray) -> np.ndarray:
     return np.concatenate([np.stack(kept), rows])
 
 
-def _worst(rows: np.ndarray, delta: float) -> float:
+def _worst(rows: np.ndarray, delta: float, spare: float) -> float:
     """By loss distributions: above the epsilon of every row, and close to the largest of them."""
-    strongest = _by_losses(rows[np.argmax(np.sum(rows**2, axis=1))], delta)
+    strongest = _by_losses(rows[np.argmax(np.sum(rows**2, axis=1))], delta, spare)
     if len(rows) == 1:
         return strongest
 
     def bounded(group: np.ndarray) -> tuple[float, np.ndarray]:
-        return _by_losses(group.max(axis=0), delta), group
+        return _by_losses(group.max(axis=0), delta, spare), group
 
     groups, composed = [bounded(rows)], 2
     while True:
@@ -151,10 +154,14 @@ def _worst(rows: np.ndarray, delta: float) -> float:
         composed += 2
 
 
-def _by_losses(row: np.ndarray, delta: float) -> float:
-    """epsilon of one composition, its weakest mechanisms added as a pure one."""
+def _by_losses(row: np.ndarray, delta: float, spare: float) -> float:
+    """epsilon of one composition, by loss distributions.
+
+    Args:
+      spare: the weakest mechanisms, together at most this much, are added as a pure one.
+    """
     row = np.sort(row)
-    weak = int(np.searchsorted(np.cumsum(row), _SPARE * float(np.sum(row))))
+    weak = int(np.searchsorted(np.cumsum(row), min(spare, float(row[-1]) / 2)))
     return _loss_distribution(row[weak:], delta) + float(np.sum(row[:weak]))
 
 
@@ -175,11 +182,14 @@ def _renyi(values: np.ndarray, counts: np.ndarray, delta: float) -> float:
 
 
 def _buckets(parameters: np.ndarray, ratio: float = _BUCKET) -> tuple[np.ndarray, np.ndarray]:
-    """Parameters rounded up to the grid, with how often each occurs; zeros are left out."""
+    """Parameters rounded up to a grid of that ratio below the largest of them, with how often each
+    occurs; zeros are left out.
+    """
+    top = float(np.max(parameters))
     exponents, counts = np.unique(
-        np.ceil(np.log(parameters[parameters > 0]) / math.log(ratio)), return_counts=True
+        np.ceil(np.log(parameters[parameters > 0] / top) / math.log(ratio)), return_counts=True
     )
-    return ratio**exponents, counts
+    return top * ratio**exponents, counts
 
 
 def _loss_distribution(parameters: np.ndarray, delta: float) -> float:
