@@ -47,8 +47,8 @@ OUTWARD = 1 + 1e-9
 # at most this much of epsilon. A finer grid is used where it has few enough numbers.
 _BUCKET = 1.01
 _FINER, _FEW, _MANY = (1.0002, 1.001, 1.003), 128, 4096
-# The weakest mechanisms, together at most this share of a first bound, are added as one pure-epsilon
-# event instead of being composed.
+# The weakest mechanisms, together at most this share of a first bound, are added as one pure
+# epsilon instead of being composed.
 _SPARE = 1e-3
 # The mass of losses that each composition may count as infinite ones instead of keeping them.
 _TRUNCATED = 1e-15
@@ -122,7 +122,7 @@ def _undominated(parameters: np.ndarray) -> np.ndarray:
     """
     rows = np.sort(parameters, axis=1)[:, ::-1]
     rows = rows[:, : int(np.max(np.count_nonzero(rows, axis=1)))]
-    rows, kept = rows[np.argsort(-rows.sum(axis=1), kind="stable")], []
+    rows, kept = rows[np.argsort(-rows.sum(axis=1), kind="stable")], list[np.ndarray]()
     while len(rows) and len(kept) < _COMPARED:
         kept.append(rows[0] * (1 + _EQUAL))
         rows = rows[~np.all(rows <= kept[-1], axis=1)]
