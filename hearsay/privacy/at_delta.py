@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hearsay.privacy.account import Account, Bound
 
 # How close to the target the search comes, from below, and with how many compositions at most.
-_CLOSE, _TRIES = 1e-4, 16
+_CLOSE, _TRIES = 2e-5, 16
 
 
 @lru_cache(maxsize=1024)
