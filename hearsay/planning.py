@@ -100,7 +100,7 @@ def plan(
 
     Args:
       horizon: number of messages, or infinity.
-      delta: needed for Gaussian noise.
+      delta: at which `epsilon` holds; needed for Gaussian noise, and None for a pure epsilon.
       exponents: choose the exponents of step, coupling, noise and sample size too (ldp-online,
         output-perturbation, gradient-perturbation).
       samples: the most records that an agent may use over the horizon; over an infinite one, go by

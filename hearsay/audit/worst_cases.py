@@ -193,8 +193,9 @@ def calibration(one: Subject) -> str:
                 " is its scale a field annotated Noise?"
             )
     horizon, asked = _STEPS, 2.0
-    ready = calibrate(algorithm, problem, graph, horizon, asked, delta=_DELTA)
-    got = certify(ready, problem, graph, horizon, delta=_DELTA)
+    delta = _DELTA if algorithm.law.needs_delta else None
+    ready = calibrate(algorithm, problem, graph, horizon, asked, delta=delta)
+    got = certify(ready, problem, graph, horizon, delta=delta)
     if algorithm.law.unit == "delta":
         worst = max(b.delta or math.inf for b in got.budgets)
         if not worst <= _DELTA:

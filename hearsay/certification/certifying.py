@@ -131,7 +131,9 @@ def calibrate(
       graph: who hears whom.
       horizon: the number of messages, or math.inf.
       epsilon: what each agent's budget is at most: one number, or one per agent.
-      delta: as for `certify`.
+      delta: at which `epsilon` holds; needed for Gaussian noise. Laplace noise without one meets
+        `epsilon` as a pure one, and with one as `epsilon_at_delta` of its certificate, which takes
+        less noise.
 
     Example:
       >>> import hearsay as hs

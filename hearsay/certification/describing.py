@@ -41,8 +41,8 @@ def account_cost(account: Account, horizon: float, delta: float | None = None) -
 
 
 @lru_cache(maxsize=4096)
-def _epsilon(account: Account, horizon: float, delta: float | None) -> float:
-    """What a reader looks at first."""
+def account_epsilon(account: Account, horizon: float, delta: float | None) -> float:
+    """What a target or a budget is compared with: at delta where one is given."""
     found = account.certified(horizon, delta)
     return found.epsilon if found.epsilon_at_delta is None else found.epsilon_at_delta
 
@@ -121,7 +121,7 @@ def best_account(
     )
     # Numbers of different proofs have different meanings: what is read is compared.
     for account in amplified(algorithm, problem, graph, agent):
-        if _epsilon(account, horizon, delta) <= _epsilon(best[0], horizon, delta):
+        if account_epsilon(account, horizon, delta) <= account_epsilon(best[0], horizon, delta):
             best = account, account_cost(account, horizon, delta)
     return best
 

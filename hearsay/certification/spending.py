@@ -9,7 +9,14 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.base import Algorithm
-from hearsay.certification.describing import account_cost, account_spent, accounts, amplified
+from hearsay.certification.describing import (
+    account_cost,
+    account_epsilon,
+    account_spent,
+    accounts,
+    amplified,
+    best_account,
+)
 from hearsay.graphs import Graph
 from hearsay.privacy.account import Account, most_messages
 from hearsay.problems.task import Task, public
@@ -71,7 +78,7 @@ def epsilon_after(
 
 def allowance(algorithm: Algorithm, budget: Sequence[float], delta: float | None) -> list[float]:
     """What every agent may spend, in the algorithm's `unit`, so that its certificate is within its
-    budget: an epsilon, at delta for Gaussian noise.
+    budget: an epsilon, at delta where one is given.
 
     Ternary messages keep to every epsilon as long as their delta stays below 1. How much of it may
     be used up is for the user to say, so `delta` must be given, and no agent's own may exceed it.
@@ -79,6 +86,12 @@ def allowance(algorithm: Algorithm, budget: Sequence[float], delta: float | None
     limits = list(require.each(require.positive)("budget", budget))
     delta = require.optional(require.fraction)("delta", delta)
     return [algorithm.law.allowance(limit, delta) for limit in limits]
+
+
+def limit_in_words(algorithm: Algorithm, limit: float, delta: float | None) -> str:
+    """What an agent may spend: an `allowance`, with the delta that tells it from a pure epsilon."""
+    at = f" at delta = {delta:g}" if delta is not None and algorithm.law.composes else ""
+    return f"{unit(algorithm)} = {require.positive('limit', limit):g}{at}"
 
 
 def messages_within(
@@ -102,7 +115,7 @@ def messages_within(
 
     def over(messages: int, certified: bool) -> np.ndarray:
         """Which agents would have spent too much, by every proof there is."""
-        found = []
+        found = list[bool]()
         for known, most in zip(proofs, limits, strict=True):
             each = (
                 account_cost(a, messages, delta).value
@@ -111,6 +124,11 @@ def messages_within(
                 for a in known
             )
             found.append(not any(e <= limit for e, limit in zip(each, most, strict=True)))
+        if delta is not None and algorithm.law.composes:
+            # Pure epsilon is too much; the certificate's epsilon at delta may not be.
+            for agent in np.flatnonzero(found):
+                best, _ = best_account(algorithm, problem, graph, int(agent), messages, delta)
+                found[agent] = not account_epsilon(best, messages, delta) <= within[agent]
         return np.array(found)
 
     low = most_messages(lambda messages: not over(messages, False).any(), horizon)

@@ -117,13 +117,13 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
         "privacy",
         "epsilon",
         float,
-        "Choose the noise so that every agent spends at most this.",
+        "Choose the noise so that every agent spends at most this (at --delta, where given).",
     ),
     "delta": (
         "privacy",
         "delta",
         float,
-        "Also give epsilon at this delta (needed for Gaussian noise).",
+        "Give epsilon at this delta, for targets too (needed for Gaussian noise).",
     ),
     "adjacency": (
         "problem",

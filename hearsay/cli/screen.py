@@ -73,9 +73,14 @@ def summary(runs: dict[str, Any]) -> None:
 
 
 def _largest(certificate: Any) -> str:
-    """The largest epsilon, and at which delta where it is not pure."""
+    """The largest epsilon, and at which delta where it is not pure; beside a pure one, that at the
+    certificate's delta.
+    """
     top = show_epsilon(max(certificate.epsilon))
     said = [] if certificate.slack is None else [f"δ = {certificate.slack:.3g}"]
+    if certificate.compared:
+        beside = show_epsilon(max(b.compared for b in certificate.budgets))
+        said.append(f"{beside} at δ = {certificate.delta:.3g}")
     said += [certificate.adjacency] if ZERO_OUT in certificate.adjacency else []
     return f"{top} ({', '.join(said)})" if said else top
 

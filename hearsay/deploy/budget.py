@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hearsay.base import Algorithm
-from hearsay.certification import allowance, deployed, unit
+from hearsay.certification import allowance, deployed, limit_in_words
 from hearsay.certification.certifying import describe_deployed
 from hearsay.certification.describing import best_account, gradients_bounded
 from hearsay.graphs import Graph
@@ -102,7 +102,9 @@ def numbers(plan: Deployment) -> int:
 
 
 def sizes(found: Certificate) -> list[float]:
-    """Per agent, the number that a target or a limit is about, in the unit of `curve`."""
+    """Per agent, what the whole run costs in the unit of `curve`: pure epsilon for Laplace noise,
+    also where a target or a limit is about epsilon at delta (`AgentBudget.compared`).
+    """
     return [b.epsilon if b.delta is None else b.delta for b in found.budgets]
 
 
@@ -117,18 +119,19 @@ def within(
     """How many messages every agent can send within its budget (as `allowance` reads it), and who
     binds.
     """
-    limits, what = allowance(algorithm, budget, delta), unit(algorithm)
+    limits = allowance(algorithm, budget, delta)
 
     def affordable(messages: int) -> bool:
-        spent = sizes(certificate(algorithm, problem, graph, messages, delta))
-        return all(s <= limit for s, limit in zip(spent, limits, strict=True))
+        found = certificate(algorithm, problem, graph, messages, delta)
+        return all(b.compared <= limit for b, limit in zip(found.budgets, limits, strict=True))
 
     low = most_messages(affordable, messages)
-    spent = sizes(certificate(algorithm, problem, graph, low + 1, delta))
+    spent = [b.compared for b in certificate(algorithm, problem, graph, low + 1, delta).budgets]
     agent = int(np.argmax(np.array(spent) - np.array(limits)))
+    most = limit_in_words(algorithm, limits[agent], delta)
     if low == 0:
         raise ValueError(
-            f"nothing can be sent: agent {agent} may spend {what} = {limits[agent]:g}, and its"
+            f"nothing can be sent: agent {agent} may spend {most}, and its"
             f" first message costs {spent[agent]:.4g}"
         )
-    return low, f"agent {agent} may spend {what} = {limits[agent]:g}: message {low} would exceed it"
+    return low, f"agent {agent} may spend {most}: message {low} would exceed it"

@@ -132,7 +132,8 @@ def _calibrated(
     aims, most = list(targets), delta
     for attempt in range(12):
         found = calibrate(algorithm, task, graph, steps, aims, delta=most)
-        spent = budget.sizes(budget.certificate(found, task, graph, steps, delta))
+        certified = budget.certificate(found, task, graph, steps, delta)
+        spent = [b.compared for b in certified.budgets]
         over = [max(0.0, got - limit) for got, limit in zip(spent, limits, strict=True)]
         if not any(over):
             return found

@@ -184,7 +184,8 @@ def better(
     """
     tried = []
     for candidate in experiment.each(stage, candidates):
-        ready = calibrate(candidate, problem, graph, steps, epsilon, delta=DELTA)
+        delta = DELTA if candidate.law.needs_delta else None
+        ready = calibrate(candidate, problem, graph, steps, epsilon, delta=delta)
         tried.append(run(experiment, ready, problem, graph, steps))
     return max(tried, key=lambda found: np.nan_to_num(found.final("accuracy")[0], nan=0.0))
 

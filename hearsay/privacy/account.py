@@ -28,6 +28,7 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.mechanisms import MECHANISMS, Mechanism
+from hearsay.privacy import at_delta
 from hearsay.privacy.participation import Participation
 
 if TYPE_CHECKING:
@@ -206,6 +207,8 @@ class Account(ABC):
     def factor(self, epsilon: float, horizon: float, delta: float | None = None) -> float:
         """By how much the scale of all noise must grow, or may shrink, for the messages to cost at
         most `epsilon`: never on the wrong side.
+
+        Where a delta is given, `epsilon` is one at that delta, whatever the law.
         """
         epsilon = require.positive("epsilon", epsilon)
         delta = require.optional(require.fraction)("delta", delta)
@@ -214,7 +217,12 @@ class Account(ABC):
             raise ValueError(
                 f"no amount of noise on this schedule gives a finite budget: {now.reason}"
             )
-        return self.mechanism.factor(now.value, epsilon, delta) if now.value else 1.0
+        if now.value == 0:
+            return 1.0
+        found = self.mechanism.factor(now.value, epsilon, delta)
+        if delta is None or not self.mechanism.composes:
+            return found
+        return at_delta.factor(self, epsilon, horizon, delta, found)
 
     def certified(
         self, horizon: float, delta: float | None, float64: Float64 | None = None
@@ -279,24 +287,10 @@ class Account(ABC):
     def epsilon_at_delta(self, found: Bound, horizon: float, delta: float) -> float | None:
         """epsilon at delta, where the mechanism has one beside its pure epsilon.
 
-        Over an infinite horizon the messages from N on cost at most `tail` of pure epsilon
-        together (the certified total less what the first N cost), and composing an (epsilon, delta)
-        mechanism with a pure one adds their epsilons and leaves delta as it is.
+        Args:
+          found: the cost over that horizon.
         """
-        if not self.mechanism.composes or not math.isfinite(found.value):
-            return None
-        endless = math.isinf(horizon)
-        steps = found.summed_to if endless else int(horizon)
-        # Over an infinite horizon the table below holds only what is spent by step N; for a pattern
-        # that may start later that proves nothing.
-        each = None
-        if steps > 0 and not (endless and not self.pattern.every):
-            each = self.message_costs(steps)
-        if each is None:
-            return found.value
-        tail = max(0.0, found.value - float(each.sum(axis=1).max())) if endless else 0.0
-        composed = self.mechanism.composed(each, delta)
-        return found.value if composed is None else min(found.value, composed + tail)
+        return at_delta.epsilon(self, found, horizon, delta)
 
 
 def marked(messages: int, most: int) -> np.ndarray:

@@ -115,6 +115,15 @@ class AgentBudget:
             require.fail("delta", "at most 1", self.delta)
         require.settle(self, paper_epsilon=require.optional(_formula))
 
+    @property
+    def compared(self) -> float:
+        """What a target or a budget is compared with: epsilon at the certificate's delta where it
+        has one, or pure epsilon, or the agent's own delta.
+        """
+        if self.epsilon_at_delta is not None:
+            return self.epsilon_at_delta
+        return self.epsilon if self.delta is None else self.delta
+
 
 class Column(NamedTuple):
     """A column of the table of budgets: its heading in text and on a page,
@@ -250,6 +259,16 @@ class Certificate:
         return few([b.basis for b in self.budgets], "; ")
 
     @property
+    def compared(self) -> str:
+        """Which of two epsilons a target or a budget is about; "" where there is one only."""
+        if all(b.epsilon_at_delta is None for b in self.budgets):
+            return ""
+        return (
+            f"epsilon at delta = {self.delta!r} is what a target or a budget at this delta is"
+            " compared with, and what noise is calibrated to; epsilon is pure (delta = 0)"
+        )
+
+    @property
     def not_covered(self) -> str:
         return NOT_COVERED + ("" if self.deployed else FLOATING)
 
@@ -344,6 +363,7 @@ class Certificate:
             )
             lines.append(Row(f"  {whose:>{wide}}{numbers}  {cells[-1]}"))
         lines += [f"  {rest}"] if rest else []
+        lines += [f"  {self.compared}"] if self.compared else []
         known = [b for b in self.budgets if b.lifetime is not None]
         lines += [f"  lifetime  {name(b.agent, self.names)}: {b.lifetime}" for b in known[:20]]
         lines += ["", f"  pattern   {self.patterns}", f"  bound by  {self.bases}", "", "  rests on"]

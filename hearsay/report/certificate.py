@@ -28,6 +28,7 @@ def certificate_section(cert: Certificate) -> dict[str, object]:
             "Budget of every agent, rounded up", heads, [[whose, *cells] for whose, cells in rows]
         ),
         "rest": rest,
+        "compared": cert.compared[:1].upper() + cert.compared[1:],
         "assumptions": [(a, cert.who(agents)) for a, agents in cert.shared_assumptions()],
         "not_covered": cert.not_covered[0].upper() + cert.not_covered[1:],
     }

@@ -12,7 +12,7 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.base import Algorithm
-from hearsay.certification import allowance, certify, messages_within, unit
+from hearsay.certification import allowance, certify, limit_in_words, messages_within
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import Certificate
 from hearsay.problems.problem import Problem, require_records
@@ -90,7 +90,7 @@ def allowed_steps(
         within, agent = messages_within(algorithm, problem, graph, allowed, limits, delta)
         if within < allowed:
             allowed = within
-            most = f"{unit(algorithm)} = {allowance(algorithm, limits, delta)[agent]:g}"
+            most = limit_in_words(algorithm, allowance(algorithm, limits, delta)[agent], delta)
             stopped = (
                 f"agent {agent} may spend {most}: message {within} would exceed it and was not sent"
             )

@@ -69,8 +69,8 @@ def simulate(
       seeds: how many noise seeds to run side by side (0, 1, ...), or a list of them. The data
         stream is the same for all.
       every: steps between two measurements (default: about 100 measurements).
-      budget: epsilon that no agent may exceed (at `delta` for Gaussian noise), one number or
-        one per agent: the run ends before the first message that would. Ternary messages have
+      budget: epsilon that no agent may exceed (at `delta` where one is given), one number or one
+        per agent: the run ends before the first message that would. Ternary messages have
         epsilon = 0 at a delta that grows: with a budget they end before it exceeds `delta`.
       delta: also certify epsilon at this delta (needed for Gaussian noise, and for a budget of
         ternary messages).

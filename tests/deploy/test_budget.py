@@ -92,6 +92,11 @@ def ideal_of(plan: Deployment, messages: float | None = None) -> hs.Certificate:
     )
 
 
+def compared(certificate: Certificate) -> np.ndarray:
+    """What a target or a limit is compared with."""
+    return np.array([b.compared for b in certificate.budgets])
+
+
 def shown(certificate: hs.Certificate) -> np.ndarray:
     """In the unit of `curve`: epsilon, or delta for ternary messages."""
     return np.array([b.epsilon if b.delta is None else b.delta for b in certificate.budgets])
@@ -297,9 +302,9 @@ def test_rounding_up_holds_for_every_mechanism(name, monkeypatch):
 @pytest.mark.parametrize("share", [0.15, 0.5, 0.93])
 def test_within_finds_the_last_message_that_all_can_afford(name, share):
     plan = plan_of(name)
-    whole = shown(plan.certificate)
+    whole = compared(plan.certificate)
     arguments = (plan.algorithm, plan.task, plan.graph)
-    first = shown(budget.certificate(*arguments, 1, DELTA))
+    first = compared(budget.certificate(*arguments, 1, DELTA))
     limits = (first + np.array([share, 0.95, 2.0]) * (whole - first)).tolist()
     asked, delta = limits, DELTA
     # An epsilon of 0 at the delta that is spent: the limit is the delta that is given, the
@@ -309,16 +314,14 @@ def test_within_finds_the_last_message_that_all_can_afford(name, share):
         asked, limits = [2.0] * 3, [delta] * 3
     found, why = budget.within(*arguments, 20, asked, delta)
     assert 1 <= found < 20
-    assert np.all(shown(budget.certificate(*arguments, found, DELTA)) <= limits)
-    over = shown(budget.certificate(*arguments, found + 1, DELTA)) > limits
+    assert np.all(compared(budget.certificate(*arguments, found, DELTA)) <= limits)
+    over = compared(budget.certificate(*arguments, found + 1, DELTA)) > limits
     binding = int(np.argmax(over))
     assert over.any()
     if over.sum() == 1:
-        assert (
-            why
-            == f"agent {binding} may spend {unit(plan.algorithm)} = {limits[binding]:g}: message"
-            f" {found} would exceed it"
-        )
+        most = f"{unit(plan.algorithm)} = {limits[binding]:g}"
+        most += f" at delta = {DELTA:g}" if plan.algorithm.law.name == "laplace" else ""
+        assert why == f"agent {binding} may spend {most}: message {found} would exceed it"
 
 
 def test_within_a_generous_budget_everything_can_be_sent():
@@ -333,7 +336,8 @@ def test_nothing_can_be_sent():
     plan = plan_of("gradient perturbation")
     with pytest.raises(
         ValueError,
-        match="nothing can be sent: agent 1 may spend epsilon = 1e-06, and its first message costs",
+        match="nothing can be sent: agent 1 may spend epsilon = 1e-06 at delta = 1e-05, and its"
+        " first message costs",
     ):
         budget.within(plan.algorithm, plan.task, plan.graph, 20, [10.0, 1e-6, 10.0], DELTA)
     # All rounds are one mechanism: the first message costs as much as all of them.
@@ -372,9 +376,16 @@ def test_noise_is_calibrated_so_that_rounding_is_paid_for(name, policy):
     targets = [1.0, 2.0, 3.0] if name != "factorized" else [2.0] * 3
     table = {**ALGORITHMS[name], "noise": 1.0}
     plan = deployment(network(table, {"epsilon": targets, "delta": DELTA}, policy=policy), None)
-    for got, target in zip(plan.certificate.epsilon, targets, strict=True):
+    for got, target in zip(compared(plan.certificate), targets, strict=True):
         assert got <= target
         assert got == pytest.approx(target, rel=1e-4)
+    # Without a delta the target of Laplace noise is a pure epsilon.
+    if plan.algorithm.law.composes:
+        assert all(
+            pure > target for pure, target in zip(plan.certificate.epsilon, targets, strict=True)
+        )
+        pure = deployment(network(table, {"epsilon": targets}, policy=policy), None).certificate
+        assert pure.epsilon == pytest.approx(targets, rel=1e-4) and pure.delta is None
 
 
 # Messages that may be skipped.
