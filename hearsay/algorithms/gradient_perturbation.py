@@ -117,7 +117,7 @@ class GradientPerturbation(AveragedGradient):
         require_planned("correlation", self.correlation, self.width)
         if self.horizon is None:
             require.fail("horizon", "given with a correlation: the rounds it is planned for", None)
-        if self.mechanism != "gaussian":
+        if not self.law.at_delta:
             require.fail("mechanism", "gaussian with a correlation", self.mechanism)
         require_constant(noise=self.noise)
 
