@@ -36,6 +36,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from hearsay import _validate as require
@@ -113,6 +114,9 @@ class Algorithm(ABC):
     # The kinds of key that `draw` needs: "own", and, where it says so, "pairs" (one for each
     # neighbour) and "public" (one for all).
     keys: ClassVar[tuple[str, ...]] = ("own",)
+    # Message k carries the noise of step k - delay. It is 1 where a step's noisy gradient is sent
+    # with the next message, so that the first message is public and has no noise.
+    delay: ClassVar[int] = 0
     # False: the gradient is taken at a point that the transcript determines.
     gradient_at_state: ClassVar[bool] = True
     # True: besides, nothing private is carried on, so that every message is a function of the
@@ -229,7 +233,7 @@ class Algorithm(ABC):
 
     def draws(self, key: Any, steps: jax.Array, params: jax.Array, constants: Any) -> Any:
         """`draw` for several steps in a row, with a leading axis. Noise that is correlated over
-        rounds (`factors`) takes the place of a field's own.
+        rounds (`factors`) takes the place of a field's own: message k has row k - `delay` of it.
         """
         keys = key if isinstance(key, Keys) else Keys(key)
         factored = self.factors is not None
@@ -237,13 +241,20 @@ class Algorithm(ABC):
         found = jax.vmap(lambda step: self.draw(coins.at(step).given, params))(steps)
         if not factored:
             return found
-        shape, dtype = params.shape, params.dtype
         noise = {
-            name: draw_rounds(constants, stream_key(keys.own, field), steps, shape, dtype)
+            name: self._rows(constants, stream_key(keys.own, field), steps, params)
             for field, name in enumerate(self.channels)
             if name not in self.coins
         }
         return found._replace(**noise)
+
+    def _rows(self, constants: Any, key: Any, steps: jax.Array, params: jax.Array) -> jax.Array:
+        """The correlated noise of those messages; none before the first row."""
+        if not self.delay:
+            return draw_rounds(constants, key, steps, params.shape, params.dtype)
+        rows = steps - self.delay
+        drawn = draw_rounds(constants, key, jnp.maximum(rows, 0), params.shape, params.dtype)
+        return jnp.where((rows >= 0).reshape(-1, *(1 for _ in params.shape)), drawn, 0)
 
     def constants(self, dtype: Any) -> Any:
         """Arrays that `draws` needs and that are too large to compile in."""

@@ -251,7 +251,8 @@ def named_algorithm(keys: dict[str, Any], steps: int, allowed: Sequence[str] = (
     name = keys.pop("name", USUAL)
     build = algorithm_builder(name, allowed)
     # Noise that is planned for a number of rounds: those of the run.
-    if "horizon" in inspect.signature(build).parameters:
+    taken = inspect.signature(build).parameters
+    if "horizon" in taken and ("correlation" not in taken or keys.get("correlation") is not None):
         keys.setdefault("horizon", steps)
     written = {key: keys.pop(key, None) for key in ("sampling", *_SAMPLING_KEYS)}
     if written := {key: value for key, value in written.items() if value is not None}:

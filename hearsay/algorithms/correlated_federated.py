@@ -54,6 +54,7 @@ import jax
 import numpy as np
 
 from hearsay import _validate as require
+from hearsay.algorithms.correlation import planned, require_constant, require_planned
 from hearsay.base import (
     Algorithm,
     Inbox,
@@ -64,7 +65,7 @@ from hearsay.base import (
     per_agent_rates,
 )
 from hearsay.graphs import Graph
-from hearsay.mechanisms.factorized.kinds import FACTORIZATIONS, Factorization, factorization
+from hearsay.mechanisms.factorized.kinds import Factorization
 from hearsay.privacy.account import Assumption
 from hearsay.privacy.adjacency import REPLACE
 from hearsay.privacy.factorized import FactorizedAccount
@@ -149,29 +150,12 @@ class CorrelatedFederated(Algorithm):
             horizon=require.count,
             width=require.optional(require.count),
         )
-        require.one_of("factorization", self.factorization, FACTORIZATIONS)
-        if self.width is not None and self.factorization not in ("banded", "blt"):
-            require.fail(
-                "width",
-                f"left out for {self.factorization}: only banded and blt have one",
-                self.width,
-            )
-        levels = self.noise if isinstance(self.noise, tuple) else (self.noise,)
-        for name, law in (("step", self.step), *(("noise", level) for level in levels)):
-            if not isinstance(law, Constant):
-                require.fail(
-                    name, "a constant: the factorization shapes the noise over time", str(law)
-                )
+        require_planned("factorization", self.factorization, self.width)
+        require_constant(step=self.step, noise=self.noise)
 
     @cached_property
     def factors(self) -> Factorization:  # type: ignore[override]
-        if self.factorization == "banded":
-            return factorization("banded", self.horizon, bands=min(self.horizon, self.width or 16))
-        return factorization(
-            self.factorization,
-            self.horizon,
-            **({"buffers": self.width or 4} if self.factorization == "blt" else {}),
-        )
+        return planned(self.factorization, self.horizon, self.width)
 
     @property
     def rounds(self) -> float:

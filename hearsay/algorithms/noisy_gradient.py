@@ -43,6 +43,7 @@ class NoisyGradient(Algorithm):
 
     channels: ClassVar[dict[str, str]] = {"params": "mixing"}
     gradient_at_state: ClassVar[bool] = False
+    delay: ClassVar[int] = 1
 
     def init(self, params: jax.Array) -> Any:
         return Pending(params, jnp.zeros((), params.dtype))
@@ -54,7 +55,7 @@ class NoisyGradient(Algorithm):
         return MEMORYLESS
 
     def releases(self, agent: int, curvature: tuple[float, float]) -> tuple[Release, ...]:
-        return (Release("params", self.noise_for(agent), state=0.0, fresh=1.0, delay=1),)
+        return (Release("params", self.noise_for(agent), state=0.0, fresh=1.0, delay=self.delay),)
 
     def magnitudes(self, agent: int, agents: int) -> Magnitudes:
         return Magnitudes(

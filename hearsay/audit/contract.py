@@ -237,6 +237,9 @@ def _repeated(algorithm: Algorithm) -> str:
                 values = np.asarray(getattr(drawn, name), float)
                 found += [(f"{name} of round {k}", seed, row) for k, row in enumerate(values)]
     related = algorithm.factors is not None
+    if related:
+        # Messages before the first row of it have none.
+        found = [one for one in found if np.any(one[2] != 0)]
     for (a, one, x), (b, two, y) in combinations(found, 2):
         if related and one == two:
             continue

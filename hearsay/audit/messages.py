@@ -153,12 +153,14 @@ def bare(algorithm: Algorithm) -> Algorithm:
 @require.plain_arguments
 def whitener(algorithm: Algorithm, steps: int) -> np.ndarray:
     """The matrix (time, time) that makes noise of the steps independent, of variance 1:
-    the inverse Cholesky factor of its covariance D D'.
+    the inverse Cholesky factor of its covariance D D'. Messages before the first row of D have no
+    noise, and are left alone.
     """
-    if algorithm.factors is None:
-        return np.eye(steps)
-    rows = algorithm.factors.increments(0, steps)
-    return np.linalg.inv(np.linalg.cholesky(rows @ rows.T))
+    found, late = np.eye(steps), algorithm.delay
+    if algorithm.factors is not None and steps > late:
+        rows = algorithm.factors.increments(0, steps - late)
+        found[late:, late:] = np.linalg.inv(np.linalg.cholesky(rows @ rows.T))
+    return found
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,10 @@ def standard(claimed: Algorithm, field: Field, seed: int = 0) -> np.ndarray:
         x = np.where(loud, (field.sent - field.value) / field.scale, np.nan)
     if claimed.factors is None:
         return x
-    return np.einsum("st,rtad->rsad", whitener(claimed, x.shape[1]), x)
+    # What carries no noise (the first message, where noise comes with the next one) counts as 0 in
+    # what the others are made of.
+    white = np.einsum("st,rtad->rsad", whitener(claimed, x.shape[1]), np.where(loud, x, 0.0))
+    return np.where(loud, white, np.nan)
 
 
 def _within(law: Mechanism, low: np.ndarray, high: np.ndarray, seed: int) -> np.ndarray:

@@ -104,9 +104,10 @@ def _object(kind: type, data: Any, path: str) -> Any:
         if key not in known:
             _refuse(f"{path}.{key}", f"one of the keys {', '.join(known)}", key)
     # A description is all there or it is damaged; what earlier versions wrote may have fewer keys.
-    earlier = getattr(kind, "earlier_versions", False)
+    earlier, later = getattr(kind, "earlier_versions", False), getattr(kind, "later", ())
     for key, field in known.items():
-        if key not in data and (field.default is MISSING or not earlier):
+        optional = (earlier or key in later) and field.default is not MISSING
+        if key not in data and not optional:
             raise ValueError(f"{path}.{key} must be given, and is missing")
     inner = {}
     for key, one in data.items():

@@ -33,6 +33,9 @@ A tracker's drift is z(k+1) = (1 - beta c) z(k) + beta (heard - c (g + noise)) w
 so |z(k+1)| <= |z(k)| + beta_k w H: D_k is the sum. It is the same in both runs, and rounds alike;
 it only makes other numbers round more coarsely.
 
+Where a step's noisy gradient is sent and the noise is correlated over time, off_k over the step
+size moves row k of G, and goes into C e of rounding.py.
+
 P4's update (x - z) / (eta tau) is off by u l^tau (16 (R + tau eta G) / eta + P) per coordinate and
 run, in every round: it goes into C e of rounding.py.
 
@@ -177,19 +180,9 @@ def shifts(
     epsilon for Laplace noise, |shift| / sigma for Gaussian, delta for ternary.
     """
     messages, d = require.natural("messages", messages), require.count("dimension", dimension)
-    k, gradient = np.arange(messages), float64.gradient
-    known = float64.magnitudes
-    step, reach = known.step(k), float64.reach
-    drift = np.append(0.0, np.cumsum(known.tracking(k) * float64.weight * float64.heard))[:-1]
-    size = (
-        reach
-        + np.maximum(1.0, known.coupling(k)) * (2 * float64.weight + 1) * (float64.heard + reach)
-        + step * (gradient + drift)
-    )
-    batch = np.minimum(float64.batch(k), float64.held)
-    products = (3 * batch + d + 64) * (gradient + float64.bend)
-    off = 2 * _U * (math.sqrt(d) * (_OPERATIONS * size + step * products) + 2 * (d + 16) * reach)
-    tracker = 2 * math.sqrt(d) * _U * (_OPERATIONS * (gradient + drift) + products)
+    k, known = np.arange(messages), float64.magnitudes
+    step = known.step(k)
+    off, tracker = _off(float64, d, k)
     phi = forward(recursion.contraction(k), off)[:-1]
     norm, found = mechanism.stretch(d), []
     for release in releases:
@@ -208,6 +201,31 @@ def shifts(
             moved = np.where((own == 0) & (step == 0), 0.0, off / own)
             found.append(norm * np.append(0.0, moved)[:-1])
     return mechanism.together(np.stack(found), axis=0)
+
+
+def step_errors(float64: Float64, dimension: int, rounds: int) -> np.ndarray:
+    """By how much, in l2, two runs' gradients of each step may differ because of rounding, where a
+    step's noisy gradient is sent with the next message: off_k over the step size.
+    """
+    d, k = require.count("dimension", dimension), np.arange(require.count("rounds", rounds))
+    return _off(float64, d, k)[0] / float64.magnitudes.step(k)
+
+
+def _off(float64: Float64, d: int, k: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(off_k, the same of a tracker) at the steps k = 0, 1, ..."""
+    gradient, known = float64.gradient, float64.magnitudes
+    step, reach = known.step(k), float64.reach
+    drift = np.append(0.0, np.cumsum(known.tracking(k) * float64.weight * float64.heard))[:-1]
+    size = (
+        reach
+        + np.maximum(1.0, known.coupling(k)) * (2 * float64.weight + 1) * (float64.heard + reach)
+        + step * (gradient + drift)
+    )
+    batch = np.minimum(float64.batch(k), float64.held)
+    products = (3 * batch + d + 64) * (gradient + float64.bend)
+    off = 2 * _U * (math.sqrt(d) * (_OPERATIONS * size + step * products) + 2 * (d + 16) * reach)
+    tracker = 2 * math.sqrt(d) * _U * (_OPERATIONS * (gradient + drift) + products)
+    return off, tracker
 
 
 def update_error(float64: Float64, dimension: int) -> float:

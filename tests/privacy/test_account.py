@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import hearsay
+from hearsay.mechanisms.convert import OUTWARD
 from hearsay.mechanisms.factorized.kinds import factorization
 from hearsay.privacy import (
     Account,
@@ -43,6 +44,7 @@ def accounts() -> list[Account]:
         factors = factorization(kind, 30, **more).written()
         found.append(FactorizedAccount(factors, 0.4, 9.0, Once(), 3, "a clip"))
         found.append(FactorizedAccount(factors, 0.4, 9.0, Periodic(5), 3, "a clip", (), 5))
+        found.append(FactorizedAccount(factors, 0.4, 9.0, Every(), 3, "a clip", (), 1, delay=1))
     return found
 
 
@@ -73,6 +75,35 @@ def test_noise_that_was_planned_for_so_many_rounds():
     assert account.cost(9).reason == "the noise is planned for 8 rounds"
     assert account.cost(math.inf).value == math.inf
     np.testing.assert_array_equal(np.isinf(account.spent([0, 8, 9])), [False, False, True])
+
+
+def test_the_first_rounds_cost_their_leading_block():
+    """And all rounds what they cost before there were leading blocks, to the last bit."""
+    for separation, pattern in ((None, Once()), (5, Periodic(5))):
+        factors = factorization("toeplitz", 30)
+        account = FactorizedAccount(factors, 0.4, 9.0, pattern, 3, "a clip", (), separation)
+        column = factors.sensitivity
+        if separation:
+            column = factors.sensitivity_repeated(separation, 6)
+        assert account.cost(30).value == (0.4 * column / 9.0) ** 2 / 2 * OUTWARD
+        first = factorization("toeplitz", 12)
+        shorter = FactorizedAccount(first, 0.4, 9.0, pattern, 3, "a clip", (), separation)
+        assert account.cost(12).value == pytest.approx(shorter.cost(12).value, rel=1e-12)
+        assert account.dominated_by(account.cost(12), 12) == (
+            "one mechanism for the first 12 of 30 rounds"
+        )
+
+
+def test_descriptions_of_earlier_versions_have_no_delay():
+    account = FactorizedAccount(factorization("tree", 8), 1.0, 2.0, Once(), 3, "a clip")
+    written = codec.encode(account)
+    assert written.pop("delay") == 0
+    assert codec.decode(Account, written, "account") == account
+    del written["separation"]
+    with pytest.raises(ValueError, match="account.separation must be given, and is missing"):
+        codec.decode(Account, written, "account")
+    with pytest.raises(ValueError, match="delay must be 0 or 1, got 2"):
+        FactorizedAccount(factorization("tree", 8), 1.0, 2.0, Once(), 3, "a clip", delay=2)
 
 
 def test_a_separation_is_what_the_pattern_keeps():

@@ -12,6 +12,7 @@ import pytest
 from scipy import optimize
 
 from hearsay.mechanisms.factorized import fit as fit
+from hearsay.mechanisms.factorized import leading
 from hearsay.mechanisms.factorized.kinds import (
     FACTORIZATIONS,
     Banded,
@@ -232,6 +233,81 @@ def test_repeated_sensitivity_against_every_pattern(rounds, separation):
         assert claimed <= true * 1.15
 
 
+@pytest.mark.parametrize("rounds", [1, 2, 5, 8, 11])
+@pytest.mark.parametrize("separation", [1, 2, 3, 4, 10**12])
+def test_leading_blocks_against_every_pattern(rounds, separation):
+    """Of the dense matrix: the rows that are complete after t rounds, and the first t columns."""
+    for case in every(rounds):
+        claimed = case.leading(separation, range(rounds + 1))
+        assert claimed[0] == 0 and np.all(np.diff(claimed) >= 0)
+        np.testing.assert_array_equal(case.leading(separation, [rounds, 1]), claimed[[-1, 1]])
+        uses = -(-rounds // min(separation, rounds))
+        whole = case.sensitivity_repeated(separation, uses)
+        assert claimed[-1] == pytest.approx(whole, rel=1e-12)
+        for t in range(1, rounds + 1):
+            rows = 2 * t - t.bit_count() if case.name == "tree" else t
+            block = case.encoder()[:rows, :t]
+            gram = np.abs(block.T @ block)
+            true = max(gram[np.ix_(p, p)].sum() for p in patterns(t, separation, t)) ** 0.5
+            assert true * (1 - 1e-12) <= claimed[t] <= true * 1.15
+            tight = case.name in ("identity", "toeplitz", "blt", "banded") or separation >= t
+            tight |= case.name == "tree" and separation in (1, 2, 4) and t % separation == 0
+            if tight:
+                assert claimed[t] == pytest.approx(true, rel=1e-12)
+
+
+def test_leading_blocks_of_matrices_with_negative_entries_never_fall():
+    """|C|'|C| bounds every pattern there, in whatever directions the uses go."""
+    rng = np.random.default_rng(0)
+    encoder = np.tril(rng.normal(size=(7, 7)))
+    for separation in (1, 2, 7):
+        claimed = leading.dense(encoder, separation, np.arange(8))
+        assert np.all(np.diff(claimed) >= 0)
+        for t in range(1, 8):
+            gram = np.abs(encoder[:t, :t].T @ encoder[:t, :t])
+            true = max(gram[np.ix_(p, p)].sum() for p in patterns(t, separation, t)) ** 0.5
+            assert claimed[t] >= true * (1 - 1e-12)
+
+
+REPEATED = {
+    ("identity", "max"): 63.32,
+    ("tree", "max"): 46.69,
+    ("toeplitz", "max"): 27.52,
+    ("blt", "max"): 27.52,
+    ("banded", "max"): 18.12,
+    ("banded", "mean"): 17.97,
+    ("blt", "mean"): 25.16,
+}
+
+
+@pytest.mark.parametrize(("kind", "objective"), REPEATED)
+def test_golden_table_for_four_hundred_rounds_and_twenty_uses(kind, objective):
+    """Sensitivity times root-mean-square error, uses 20 rounds apart; all t of the leading block
+    lead up to it.
+    """
+    options = {"bands": 20} if kind == "banded" else {}
+    if kind in ("banded", "blt"):
+        options["objective"] = objective
+    case = factorization(kind, 400, **options)
+    found = case.sensitivity_repeated(20, 20) * case.error()
+    assert round(found, 2) == REPEATED[kind, objective]
+    assert case.leading(20, [400])[0] * case.error() == pytest.approx(found, rel=1e-12)
+
+
+def test_golden_leading_blocks():
+    """All rows of the first t columns would be 1.724, 2.950 and 6.188."""
+    found = Toeplitz(400).leading(20, [1, 21, 100])
+    np.testing.assert_allclose(found, [1.000, 1.812, 4.818], atol=5e-4)
+
+
+def test_leading_blocks_of_long_horizons_need_no_matrix():
+    began = time.perf_counter()
+    for kind in (Identity, Toeplitz, Tree):
+        curve = kind(100_000).leading(1000, np.arange(0, 100_001, 1000))
+        assert np.all(np.diff(curve) > 0)
+    assert time.perf_counter() - began < 1.0
+
+
 @pytest.mark.parametrize("separation", [1, 2, 5])
 @pytest.mark.parametrize("uses", [1, 2, 4])
 def test_heaviest_pattern_against_every_pattern(separation, uses):
@@ -241,6 +317,8 @@ def test_heaviest_pattern_against_every_pattern(separation, uses):
         for c in range(4)
     ]
     np.testing.assert_allclose(fit.heaviest(values, separation, uses), best, rtol=1e-12)
+    all_of_them = fit.heaviest(values, separation, 9)
+    np.testing.assert_allclose(fit.heaviest_of_all(values, separation), all_of_them, rtol=1e-12)
 
 
 def test_long_horizons_need_no_matrix():
@@ -283,6 +361,8 @@ def test_rounds_past_the_horizon_are_refused(case):
     for start, stop in ((0, 8), (7, 8), (3, 3), (5, 2)):
         with pytest.raises(ValueError, match="none past the horizon of 7"):
             case.increments(start, stop)
+    with pytest.raises(ValueError, match="counts must be at most the 7 rounds, got 8"):
+        case.leading(2, [3, 8])
     with pytest.raises(ValueError, match="separation must be at least 1"):
         case.sensitivity_repeated(0, 1)
     with pytest.raises(ValueError, match="participations must be at least 1"):

@@ -54,7 +54,7 @@ def test_no_certificate_is_above_its_budget(name, mechanism):
         assert np.all(spent(algorithm, steps, delta) <= limits), "nor is what it is counted in"
         if steps == STEPS:
             assert why is None
-        else:
+        elif "ran dry" not in why:
             assert np.any(spent(algorithm, steps + 1, delta) > limits * (1 - 1e-5)), (
                 "no message is held back without need"
             )

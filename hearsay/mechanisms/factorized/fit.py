@@ -162,6 +162,15 @@ def heaviest(values: np.ndarray, separation: int, uses: int) -> np.ndarray:
     return best[0]
 
 
+def heaviest_of_all(values: np.ndarray, separation: int) -> np.ndarray:
+    """The same with as many rounds as there is room for: one pass, from the last round back."""
+    rounds = len(values)
+    best = np.zeros((rounds + separation, *values.shape[1:]))
+    for j in range(rounds - 1, -1, -1):
+        best[j] = np.maximum(best[j + 1], values[j] + best[j + separation])
+    return best[0]
+
+
 def _minimise(
     loss: Callable[[np.ndarray], tuple[float, np.ndarray]], start: np.ndarray
 ) -> np.ndarray:

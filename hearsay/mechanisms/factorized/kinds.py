@@ -13,6 +13,7 @@ of two prefix sums, so round r adds the noise D[r] xi with D[r] = B[r] - B[r-1],
     encoder C (W x R)     sensitivity            max column norm of C: a record is used in one round
                           sensitivity_repeated   max_P ||C 1_P||: in at most k rounds, any two at
                                                  least b apart
+                          leading                the same of the first t rounds (leading.py)
     decoder B (R x W)     error                  ||B||_F / sqrt(R): root-mean-square error of the
                                                  prefix sums per coordinate, for V = 1
     increments D (R x W)  B = A D, and D = C^-1 where C is square
@@ -38,6 +39,7 @@ below is one on that. The adaptive choice of g is covered (Denisov et al. 2022, 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -47,6 +49,7 @@ from scipy import linalg, signal
 
 from hearsay import _validate as require
 from hearsay.mechanisms.factorized import fit as fit
+from hearsay.mechanisms.factorized import leading
 
 if TYPE_CHECKING:
     from hearsay.mechanisms.factorized import stream
@@ -92,6 +95,19 @@ class Factorization(ABC):
 
     @abstractmethod
     def sensitivity_repeated(self, separation: int, participations: int) -> float: ...
+
+    def leading(self, separation: int, counts: Sequence[int] | np.ndarray) -> np.ndarray:
+        """max_P ||C_t 1_P|| for the first t rounds alone, t = counts: C_t is the leading block of
+        C, P lies within it, any two uses at least `separation` apart. It never falls with t.
+        """
+        separation, _ = self._uses(separation, self.rounds)
+        found = np.asarray(require.each(require.natural)("counts", counts), dtype=np.int64)
+        if np.any(found > self.rounds):
+            require.fail("counts", f"at most the {self.rounds} rounds", int(found.max()))
+        return self._leading(separation, found)
+
+    @abstractmethod
+    def _leading(self, separation: int, counts: np.ndarray) -> np.ndarray: ...
 
     @abstractmethod
     def error(self) -> float: ...
@@ -200,6 +216,9 @@ class _LowerToeplitz(Factorization):
         sums = np.cumsum(padded, axis=0)
         sums[uses:] -= sums[:-uses].copy()
         return float(np.linalg.norm(sums.ravel()[: self.rounds]))
+
+    def _leading(self, separation: int, counts: np.ndarray) -> np.ndarray:
+        return leading.toeplitz(self.encoder_coefficients(), separation, counts)
 
     def error(self) -> float:
         """Entry r of the first column of B occurs R - r times."""
@@ -400,6 +419,9 @@ class Dense(Factorization):
         company = fit.heaviest(gram, separation, uses)
         return float(np.sqrt(fit.heaviest(company, separation, uses)))
 
+    def _leading(self, separation: int, counts: np.ndarray) -> np.ndarray:
+        return leading.dense(self.encoder(), separation, counts)
+
     def error(self) -> float:
         return float(np.linalg.norm(self.decoder()) / np.sqrt(self.rounds))
 
@@ -485,6 +507,9 @@ class Tree(Factorization):
             full = min(nodes, uses // most)
             total += full * most**2 + (uses % most) ** 2 * (full < nodes)
         return float(np.sqrt(total))
+
+    def _leading(self, separation: int, counts: np.ndarray) -> np.ndarray:
+        return leading.tree(separation, counts)
 
     def error(self) -> float:
         return float(np.sqrt(np.mean(np.bitwise_count(np.arange(1, self.rounds + 1)))))
