@@ -5,11 +5,14 @@ Every number is first brought within what an honest agent could have sent (priva
 keeps rounding errors, which are counted, small. Neighbours are then weighed and added up in the
 order of their numbers, so that the result does not depend on who came first. Who was not heard is
 left out together with its weight (graphs/channels.py).
+
+With averaging the same goes for every exchange of a round, and `relayed` is what an agent makes of
+one for the next. The clip is then that of relays (graphs/relaying.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -77,6 +80,27 @@ class Listener:
             )
         kind = self._message
         return kind(**sent), Inbox(kind(**total), kind(**own))
+
+    def relayed(
+        self, weights: Sequence[float], sent: Any, inbox: Inbox, before: Fields | None
+    ) -> Fields:
+        """What the agent passes on next (simulation/engine.py, `relay`): a function of messages as
+        they were sent and heard, and of public weights, which nothing private enters.
+
+        Args:
+          weights: of the average and of what was passed on before it (`Algorithm.relays`).
+          sent, inbox: of this phase, as the call gave them.
+          before: what the agent sent in the phase before; None where its weight is 0.
+        """
+        now, back = (self._dtype.type(weight) for weight in weights)
+        found = {}
+        for field, values in sent._asdict().items():
+            own = getattr(inbox.own, field) * values
+            found[field] = now * (getattr(inbox.total, field) + own)
+            if back:
+                assert before is not None
+                found[field] -= back * within(before[field], *self._ranges[field])
+        return found
 
     def _total(
         self, field: str, like: np.ndarray, row: dict[int, float], heard: Mapping[int, Fields]
