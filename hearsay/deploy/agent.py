@@ -278,7 +278,7 @@ class Agent:
                 relay, before = self._relay(number, sent, heard, before), sent
                 self.mailbox.begin(number + 1)
                 continue
-            carry = self._update(number, carry, sent, heard)
+            carry, before = self._update(number, carry, sent, heard), None
             self.mailbox.begin(number + 1)
             step = self.phases.round(number)
             if time.monotonic() - told > _WORD or step + 1 == self.total:

@@ -15,12 +15,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from hearsay.base import Algorithm, Inbox
 from hearsay.deploy.mailbox import Fields
 from hearsay.graphs import Graph
 from hearsay.graphs.channels import channel
+from hearsay.simulation import engine
+
+_passed_on = jax.jit(engine.passed_on)
 
 
 class Listener:
@@ -84,23 +88,21 @@ class Listener:
     def relayed(
         self, weights: Sequence[float], sent: Any, inbox: Inbox, before: Fields | None
     ) -> Fields:
-        """What the agent passes on next (simulation/engine.py, `relay`): a function of messages as
-        they were sent and heard, and of public weights, which nothing private enters.
+        """What the agent passes on next, as in a simulation (`engine.passed_on`): a function of
+        messages as they were sent and heard, and of public weights. Nothing private enters.
 
         Args:
           weights: of the average and of what was passed on before it (`Algorithm.relays`).
           sent, inbox: of this phase, as the call gave them.
           before: what the agent sent in the phase before; None where its weight is 0.
         """
-        now, back = (self._dtype.type(weight) for weight in weights)
-        found = {}
-        for field, values in sent._asdict().items():
-            own = getattr(inbox.own, field) * values
-            found[field] = now * (getattr(inbox.total, field) + own)
-            if back:
-                assert before is not None
-                found[field] -= back * within(before[field], *self._ranges[field])
-        return found
+        old = sent
+        if before is not None:
+            old = self._message(
+                **{field: within(before[field], *self._ranges[field]) for field in before}
+            )
+        found = _passed_on(np.asarray(weights, self._dtype), sent, old, inbox)
+        return {field: np.asarray(values) for field, values in found._asdict().items()}
 
     def _total(
         self, field: str, like: np.ndarray, row: dict[int, float], heard: Mapping[int, Fields]
