@@ -19,6 +19,7 @@ from hearsay.deploy.links import Peer
 from hearsay.deploy.mailbox import Mailbox
 from hearsay.deploy.messages import Format
 from hearsay.deploy.neighbours import Neighbours
+from hearsay.deploy.phases import Phases
 from hearsay.deploy.settings import load
 from tests.deploy.networks import SECONDS, wait_for, write
 
@@ -285,3 +286,27 @@ def test_the_end_is_told_and_heard(world):
     thread.join(SECONDS)
     assert not thread.is_alive()
     assert json.dumps(alice.waiting_for)
+
+
+def test_every_phase_of_a_round_has_its_usual_time(world):
+    """A relay comes at once, a gradient takes its time: neither makes the other's question early
+    or late.
+    """
+    alice, _, mailbox = world()
+    alice._phases, alice._usual = Phases(2), [0.0, 0.0]
+    for step in range(8):
+        going = Round(alice, step)
+        if not step % 2:
+            wait_for(lambda: set(alice.waiting_for) == set(HEARS))
+            time.sleep(0.05)
+        for name in HEARS:
+            mailbox.put(name, str(step), message(name, step))
+        going.result()
+        mailbox.begin(step + 1)
+    assert alice._usual[0] > 2 * alice._usual[1]
+
+
+def test_a_deadline_names_the_relay(world):
+    alice, _, _ = world(deadline=0.1)
+    alice._phases, alice._usual = Phases(3), [0.0] * 3
+    assert "no message 4 (round 1, relay 1 of 2) from bob" in str(Round(alice, 4).result())

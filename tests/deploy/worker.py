@@ -4,9 +4,9 @@ Processes are forked from a server that has imported everything once, so that th
 
 `hold` keeps a process from publishing the message of that round, for as long as it lives: a file
 tells that it is there. `kills` lets a process kill itself (SIGKILL, nothing is flushed or closed)
-at given points of given exchanges (rounds, without averaging), each once: what has been used up is kept in a file. `witness` is a
-file to which every payload is written, as a hash, just before it is handed to the network, with how
-and when: what left, whatever happened then.
+at given points of given exchanges (rounds, where there are no relays), each once: what has been
+used up is kept in a file. `witness` is a file to which every payload is written, as a hash, just
+before it is handed to the network, with how and when: what left, whatever happened then.
 """
 
 from __future__ import annotations
