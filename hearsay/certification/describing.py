@@ -17,6 +17,7 @@ from hearsay.base import Algorithm, noise_rates
 from hearsay.certification.stamps import standing
 from hearsay.graphs import Graph
 from hearsay.graphs.channels import channel
+from hearsay.graphs.relaying import growth
 from hearsay.privacy import float64
 from hearsay.privacy.account import Account, Assumption, Bound
 from hearsay.privacy.adjacency import Adjacency
@@ -175,11 +176,14 @@ def rounded(algorithm: Algorithm, problem: Task, graph: Graph, agent: int, heard
 
 
 def message_bound(algorithm: Algorithm, problem: Task, graph: Graph, messages: int) -> float:
-    """No honest agent sends a model, gradient or tracker beyond it in so many messages."""
+    """No honest agent sends a model, gradient or tracker beyond it in so many messages, nor passes
+    on more while everybody else is honest.
+    """
     reach, messages = _reach(problem), require.count("messages", messages)
     held, arrivals = problem.counts.tolist(), problem.arrivals
     load = max(algorithm.sampling.load(count, arrivals) for count in set(held))
-    return float64.message_bound(
+    relayed = growth(graph, algorithm.channels.values(), algorithm.relays(graph))
+    return relayed * float64.message_bound(
         reach,
         _gradient(problem, load) if gradients_bounded(problem) else reach,
         _noise(algorithm, graph, messages),

@@ -196,8 +196,10 @@ def check_network(config: NetConfig, allow: Allow = None) -> None:
     found = load(config, allow or ())
     plan = deployment(found, None)
     print(plan.certificate)
+    relays = plan.phases.relays
+    passed = f", each passed on {relays} times (averaging)" if relays else ""
     console.print(
-        f"\n{plan.messages} messages of {', '.join(found.names)}; configuration"
+        f"\n{plan.messages} messages of {', '.join(found.names)}{passed}; configuration"
         f" {found.digest[:16]}",
         soft_wrap=True,
     )

@@ -207,7 +207,7 @@ def network_table(
         if facts is None:
             table.add_row(name, "-", "-", "[yellow]not reached[/yellow]", "", "", *more)
             continue
-        done = "[green]done[/green]" if facts["done"] else f"{facts['round']} of {facts['of']}"
+        done = "[green]done[/green]" if facts["done"] else _progress(facts)
         peers = (
             f"{len({*facts['alive']} & {*facts['hears']})} of {len(facts['hears'])}"
             if here
@@ -223,6 +223,12 @@ def network_table(
             name, done, spent, peers, ", ".join(facts["waiting_for"]), str(dropped or ""), *more
         )
     return table
+
+
+def _progress(facts: dict[str, Any]) -> str:
+    """The round; and which of its relays, where messages are passed on."""
+    relay = f", relay {facts['relay']} of {facts['relays']}" if facts.get("relay") else ""
+    return f"{facts['round']} of {facts['of']}{relay}"
 
 
 def spent_table(found: dict[str, dict[str, Any]]) -> Table:

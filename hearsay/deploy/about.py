@@ -30,8 +30,8 @@ class About:
             )
         if changed:
             with transaction(self._db):
-                self._db.execute("DELETE FROM about WHERE key IN ('records', 'plan')")
-                note(self._db, changed)
+                self._db.execute("DELETE FROM about WHERE key IN ('records', 'plan', 'phases')")
+                note(self._db, given)
 
     def pin(self, what: str, content: bytes, hint: str, *, begun: bool) -> None:
         # Keyed: a plain fingerprint would confirm a guess of the records.

@@ -5,10 +5,13 @@
     publish                                                            (transport.py)
     wait for the neighbours' messages of round k;
     ask for those that were lost                                       (mailbox.py, neighbours.py)
+    with averaging: make a relay of them, write it to the ledger,
+    publish it, wait for the neighbours' relays; m times               (inbox.py, phases.py)
     update; k + 1
 
 A process that dies anywhere in this is started again with the same command. It finds its last
-message in the ledger, sends the same bytes, and goes on from there.
+message in the ledger, sends the same bytes, and goes on from there. In the middle of a round, too:
+a relay needs the message before it and no noise, batch or gradient.
 
 **Before any noise is added** every neighbour must have answered: that it holds the same
 configuration (by hash; the first difference is named), that it takes this process for the agent and
@@ -38,23 +41,26 @@ import re
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hearsay._interrupts import stopping
 from hearsay._version import VERSION
+from hearsay.base import Inbox
 from hearsay.certification import unit
 from hearsay.certification.describing import message_bound
 from hearsay.deploy import budget, greeting
 from hearsay.deploy.deployment import Deployment, deployment
 from hearsay.deploy.host import Refused, harden_process
 from hearsay.deploy.inbox import Listener
-from hearsay.deploy.ledger import Ledger
+from hearsay.deploy.ledger import Ledger, LedgerError
 from hearsay.deploy.lifetime import Account
 from hearsay.deploy.mailbox import Fields, Mailbox, let_go
 from hearsay.deploy.messages import Format
 from hearsay.deploy.neighbours import Neighbours
 from hearsay.deploy.privatize import REHEARSAL, Lattice, Rehearsal
+from hearsay.deploy.rows import TREAT
 from hearsay.deploy.settings import SCHEMA, Network
 from hearsay.deploy.steps import CARRIED, Steps
 from hearsay.deploy.transport import Transport
@@ -88,7 +94,8 @@ class Agent:
         algorithm, task, graph = self.plan.algorithm, self.plan.task, self.plan.graph
         if (records := self.plan.records) is None:
             raise ValueError(f"plan must be agent {name}'s own, with its records, got nobody's")
-        self.total = self.plan.messages
+        self.total, self._relays = self.plan.messages, algorithm.relays(graph)
+        self.phases = self.plan.phases
         self.spent = budget.curve(self.plan, self.number)
         certificate = self.plan.certificate
         if not np.isfinite(certificate.budgets[self.number].epsilon) and not no_privacy:
@@ -137,18 +144,24 @@ class Agent:
     def run(self) -> np.ndarray:
         harden_process()
         about = {"run": self.network.run, "agent": self.name, "configuration": self.network.digest}
+        about |= self.phases.about
         about["noise"] = "lattice" if self._rehearsal is None else f"seed {self._rehearsal}"
         with Ledger(self.member.ledger, about) as self.ledger, stopping(self._stop):
             self._pin()
             log.info("%s", self.account.lifetime)
             if self._rehearsal is None:
                 self.noise: Lattice | Rehearsal = Lattice(
-                    self.steps, self.ledger.secrets(), f"{self.network.run} {self.network.digest}"
+                    self.steps, self._secrets(), f"{self.network.run} {self.network.digest}"
                 )
             else:
                 log.warning(REHEARSAL.format(seed=self._rehearsal))
                 self.noise = Rehearsal(self.steps, self._rehearsal)
             return self._run()
+
+    def _secrets(self) -> dict[int, bytes]:
+        """Those of the noise, by the round of their gradient: a relay has none."""
+        found = self.ledger.secrets().items()
+        return {self.phases.round(number): secret for number, secret in found}
 
     def _pin(self) -> None:
         """Records and plan must be those that the ledger was begun with:
@@ -183,7 +196,11 @@ class Agent:
         carry, entry = self.steps.start(), self.ledger.last()
         self._instances.update(self.ledger.met())
         self.mailbox = Mailbox(
-            self.format, self.hears, self.total, self.ledger.heard(), self._instances
+            self.format,
+            self.hears,
+            self.phases.first(self.total),
+            self.ledger.heard(),
+            self._instances,
         )
         if entry is not None:
             self._enter()
@@ -204,7 +221,13 @@ class Agent:
             on_link=self.mailbox.wake,
         )
         self.neighbours = Neighbours(
-            self.network, self.name, self.transport, self.mailbox, self._stop, self.format.largest
+            self.network,
+            self.name,
+            self.transport,
+            self.mailbox,
+            self._stop,
+            self.format.largest,
+            self.phases,
         )
         self.subscribed = self.transport.subscribed()
         with self.transport:
@@ -215,12 +238,19 @@ class Agent:
                 ", ".join(self.hears) or "nobody",
             )
             if entry is not None:
-                word = "done before" if entry.done else f"goes on from message {entry.round}"
+                name = self.phases.name(entry.round)
+                word = "done before" if entry.done else f"goes on from message {name}"
                 log.info("the ledger has %d messages: %s", entry.round + 1, word)
             self._greet(-1 if entry is None else entry.round)
             if not self._done:
                 carry = self._rounds(carry, entry.payload if entry is not None else None)
-            log.info("done: %d messages sent, spent %s", self.total, budget.show(self.spent[-1]))
+            passed = f" and {self.total * self.phases.relays} relays" * (self.phases.relays > 0)
+            log.info(
+                "done: %d messages%s sent, spent %s",
+                self.total,
+                passed,
+                budget.show(self.spent[-1]),
+            )
             self.neighbours.part()
         return self.steps.predict(carry)
 
@@ -229,25 +259,28 @@ class Agent:
         or from the beginning.
         """
         told, skipped = time.monotonic(), list[str]()
-        for step in range(self._round, self.total):
-            self._round = step
+        relay, before = dict[str, np.ndarray](), None
+        for number in range(self._round, self.phases.first(self.total)):
+            self._round = number
             self.neighbours.require_running()
             self._require_single(self.mailbox.twofold)
             if unsent is None:
-                message, carry = self.noise.message(step, carry)
-                sent = {name: np.asarray(value) for name, value in message._asdict().items()}
-                payload = self.format.encode(self.name, step, sent, self.ledger.instance)
-                self._commit(step, payload, skipped, carry)
+                payload, sent, carry = self._say(number, carry, relay, skipped)
             else:
-                payload, unsent = unsent, None
-                sent = self.format.decode(payload, self.name, step, self.ledger.instance)
-            self._publish(step, payload)
-            heard, skipped = self.neighbours.gather(step)
+                payload, unsent, before = unsent, None, self._before(number)
+                sent = self.format.decode(payload, self.name, number, self.ledger.instance)
+            self._publish(number, payload)
+            heard, skipped = self.neighbours.gather(number)
             if set(self.heard_by) <= set(self.hears) - set(skipped):
-                # Who has sent its message of this round needs none of earlier ones any more.
-                self._settled = step
-            carry = self._update(step, carry, sent, heard)
-            self.mailbox.begin(step + 1)
+                # Who has sent its message of this exchange needs none of earlier ones any more.
+                self._settled = number
+            if not self.phases.ends(number):
+                relay, before = self._relay(number, sent, heard, before), sent
+                self.mailbox.begin(number + 1)
+                continue
+            carry, before = self._update(number, carry, sent, heard), None
+            self.mailbox.begin(number + 1)
+            step = self.phases.round(number)
             if time.monotonic() - told > _WORD or step + 1 == self.total:
                 told = time.monotonic()
                 log.info(
@@ -255,25 +288,42 @@ class Agent:
                 )
                 self.neighbours.watch_certificate()
                 self._tidy()
-        self.ledger.finish(self.total - 1, flatten(carry, CARRIED))
+        self.ledger.finish(self._round, flatten(carry, CARRIED))
         self._done = True
         return carry
 
-    def _commit(self, step: int, payload: bytes, skipped: list[str], carry: Carry) -> None:
-        if step == 0:
+    def _say(
+        self, number: int, carry: Carry, relay: Fields, skipped: list[str]
+    ) -> tuple[bytes, Fields, Carry]:
+        """(what goes out in that exchange and is on disk, the same in numbers, the state after)."""
+        if not self.phases.phase(number):
+            message, carry = self.noise.message(self.phases.round(number), carry)
+            sent = {name: np.asarray(value) for name, value in message._asdict().items()}
+        else:
+            sent = relay
+        payload = self.format.encode(self.name, number, sent, self.ledger.instance)
+        self._commit(number, payload, skipped, carry)
+        if self.phases.relays:
+            # What is passed on may depend on what was sent and on nothing else, not even on the
+            # sign of a zero.
+            sent = self.format.decode(payload, self.name, number, self.ledger.instance)
+        return payload, sent, carry
+
+    def _commit(self, number: int, payload: bytes, skipped: list[str], carry: Carry) -> None:
+        if number == 0:
             self._enter()
         notes = {"skipped": skipped, "heard": self.mailbox.heard}
-        secret = self.noise.secret(step)
+        step, relay = self.phases.round(number), self.phases.phase(number) > 0
         self.ledger.commit(
-            step,
+            number,
             payload,
             float(self.spent[step]),
             notes,
-            flatten(carry, CARRIED),
-            secret,
+            None if relay else flatten(carry, CARRIED),
+            b"" if relay else self.noise.secret(step),
             self._settled,
         )
-        self._committed = step + 1
+        self._committed = number + 1
         if (
             self.network.policy == "skip"
             and (left := self.ledger.bound(self.network.keep)) is not None
@@ -283,20 +333,46 @@ class Agent:
                 "discarded the messages before %d, which somebody may still lack: %s", left, why
             )
 
-    def _publish(self, step: int, payload: bytes) -> None:
-        self._last = step, payload
-        self.transport.publish(step, payload)
+    def _publish(self, number: int, payload: bytes) -> None:
+        self._last = number, payload
+        self.transport.publish(number, payload)
 
-    def _update(self, step: int, carry: Carry, sent: Fields, heard: dict[str, Fields]) -> Carry:
+    def _update(self, number: int, carry: Carry, sent: Fields, heard: dict[str, Fields]) -> Carry:
+        step = self.phases.round(number)
+        return self.steps.update(step, carry, *self._inbox(step, sent, heard))
+
+    def _relay(
+        self, number: int, sent: Fields, heard: dict[str, Fields], before: Fields | None
+    ) -> Fields:
+        """What is passed on in the next exchange."""
+        own, inbox = self._inbox(self.phases.round(number), sent, heard)
+        return self._listen.relayed(self._relays[self.phases.phase(number)], own, inbox, before)
+
+    def _inbox(self, step: int, sent: Fields, heard: dict[str, Fields]) -> tuple[Any, Inbox]:
         numbered = {self._numbers[name]: fields for name, fields in heard.items()}
-        return self.steps.update(step, carry, *self._listen(sent, numbered, self.noise.coin(step)))
+        return self._listen(sent, numbered, self.noise.coin(step))
+
+    def _before(self, number: int) -> Fields | None:
+        """What the agent sent in the exchange before the ledger's last, where the next relay needs
+        it.
+        """
+        phase = self.phases.phase(number)
+        if phase == 0 or self.phases.ends(number) or not self._relays[phase][1]:
+            return None
+        payload = self.ledger.message(number - 1)
+        if payload is None:
+            raise LedgerError(
+                f"{self.member.ledger} lacks message {number - 1}, which the next relay follows"
+                f" from. {TREAT}"
+            )
+        return self.format.decode(payload, self.name, number - 1, self.ledger.instance)
 
     def _greet(self, last: int) -> None:
         """With no message left to send there is nothing to ask.
 
         Under "skip", once the run has begun, whoever is away is not waited for.
         """
-        if last < self.total - 1:
+        if last < self.phases.first(self.total) - 1:
             optional = self.network.policy == "skip" and last >= 0
             self.neighbours.greet(lambda name, answer: self._agrees(name, answer, last), optional)
 
@@ -332,7 +408,8 @@ class Agent:
                 reached.append(int(json.loads(answer or b"{}")["round"]))
             except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
                 return
-        self.ledger.forget(min([*reached, self._round]))
+        # In the last phase of a round, when no relay follows from the message before it.
+        self.ledger.forget(min([*map(self.phases.first, reached), self._round]))
 
     def _outbox(self, step: int) -> bytes | None:
         last = self._last
@@ -347,18 +424,18 @@ class Agent:
             return self.neighbours.hear_done(what.removeprefix("done/"))
         if what != "hello":
             return None
-        step, sent = self._round, self._committed
-        status = {
+        number, sent, phases = self._round, self._committed, self.phases
+        status: dict[str, Any] = {
             "schema": SCHEMA,
             "version": VERSION,
             "agent": self.name,
             "config": self.network.digest,
             "public": self.network.public,
-            "round": self.total if self._done else step,
+            "round": self.total if self._done else phases.round(number),
             "of": self.total,
             "done": self._done,
             "private": self.noise.private,
-            "spent": float(self.spent[sent - 1]) if sent else 0.0,
+            "spent": float(self.spent[phases.round(sent - 1)]) if sent else 0.0,
             "unit": unit(self.plan.algorithm),
             "delta": self.plan.certificate.slack,
             "instance": self.ledger.instance,
@@ -370,6 +447,8 @@ class Agent:
             "hears": self.hears,
             "subscribed": self.transport.subscribed(),
         }
+        if phases.relays:
+            status |= {"relay": phases.phase(number), "relays": phases.relays}
         return json.dumps(status).encode()
 
     def _require_single(self, twofold: set[str]) -> None:

@@ -65,6 +65,14 @@ _SKIP = (
     ),
     Assumption("declared", "which messages arrive in time does not depend on the records"),
 )
+_RELAYED = (
+    Assumption(
+        "enforced",
+        "what is passed on after a message (averaging) is a function of messages as they were sent"
+        " and heard, and of public weights, never of the agent's state: it costs nothing, its"
+        " rounding included, and the budget counts a round's one message",
+    ),
+)
 _REHEARSED = "NOT PRIVATE: this is a rehearsal, its noise comes from a seed"
 
 
@@ -79,6 +87,7 @@ def certificate(
 ) -> Certificate:
     """Every agent's budget for so many messages."""
     facts = (*((REHEARSED,) if rehearsed else _NOISE), *_LEDGER, *(_SKIP if graph.lossy else ()))
+    facts += _RELAYED if len(algorithm.relays(graph)) else ()
     facts += () if gradients_bounded(problem) else (_UNCOUNTED,)
     found = deployed(algorithm, problem, graph, messages, delta, facts)
     warnings = (*found.warnings, *([_REHEARSED] if rehearsed else []))

@@ -19,6 +19,7 @@ from hearsay.base import Algorithm
 from hearsay.certification import allowance, calibrate
 from hearsay.config import build_algorithm, build_graph
 from hearsay.deploy import budget
+from hearsay.deploy.phases import Phases
 from hearsay.deploy.records import own as own_records
 from hearsay.deploy.settings import Network
 from hearsay.graphs import Graph
@@ -42,6 +43,11 @@ class Deployment:
     certificate: Certificate
     records: Records | Stream | None  # the agent's own
     rows: np.ndarray  # a hash of each of them (records.py)
+
+    @property
+    def phases(self) -> Phases:
+        """The exchanges of a round: the message, and the relays of averaging."""
+        return Phases(1 + len(self.algorithm.relays(self.graph)))
 
 
 def deployment(
@@ -92,16 +98,23 @@ def deployment(
 
 
 def require_deployable(algorithm: Algorithm, graph: Graph) -> None:
-    """Agents as processes have no secrets in common yet, and exchange one message per round."""
+    """Agents as processes have no secrets in common yet; and what averaging needs of weights."""
     if "pairs" in algorithm.keys:
         raise ValueError(
             f"name in [algorithm] must be an algorithm without keys of pairs, got {algorithm.name}:"
             " deployed agents cannot agree on secrets yet; simulate it instead"
         )
-    if phases := len(algorithm.relays(graph)):
+    relays = algorithm.relays(graph)
+    if graph.lossy and relays[:, 1].any():
         raise ValueError(
-            f"averaging in [algorithm] must be 0 in a deployed run, got {phases}: deployed agents"
-            " exchange one message per round; simulate it instead"
+            'chebyshev in [algorithm] must be false with policy = "skip", got true: its weights'
+            " are for one matrix, and drive agents apart when messages are missing; average"
+            ' without it, or with policy = "wait"'
+        )
+    if len(relays) and type(algorithm).coin is not Algorithm.coin:
+        raise ValueError(
+            f"relays of {algorithm.name} must be none in a deployed run, got {len(relays)}: its"
+            " weights follow from a coin, and no bound on what is passed on is known"
         )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hearsay.deploy import lifetime
+from hearsay.deploy import lifetime, phases
 from hearsay.deploy.budget import sizes
 from hearsay.deploy.deployment import Deployment, deployment
 from hearsay.deploy.rows import LedgerError, Overview
@@ -30,16 +30,17 @@ class AgentHistory:
     Args:
       name: the agent's name.
       done: it has come to the end.
-      at: when each message was written down, in seconds since 1970.
+      at: when each message was written down, in seconds since 1970; relays are not among them.
       spent: what had been spent with each message.
-      skipped: (round, neighbour) for every time that the agent went on without one.
-      sent: bytes of all messages.
+      skipped: (round, neighbour) for every round in which the agent went on without one.
+      sent: bytes of all messages and relays.
       version: the hearsay that began the ledger.
       instance: what tells this ledger from any other.
       rehearsed: its noise came from a seed.
       total: what the records have spent in all runs on this host, and the delta of that; None
         where there is no budget file.
       adjacency: what `total` is about (`lifetime.adjacency_of`).
+      relays: how often the agent passed messages on (averaging).
     """
 
     name: str
@@ -53,6 +54,7 @@ class AgentHistory:
     rehearsed: bool = False
     total: tuple[float, float] | None = None
     adjacency: str = REPLACE
+    relays: int = 0
 
     @property
     def messages(self) -> int:
@@ -131,16 +133,23 @@ def _agent(member: Member, network: Network, wrong: list[str]) -> AgentHistory:
 
 def _told(name: str, ledger: Overview) -> AgentHistory:
     rows, about = ledger.rows, ledger.about
-    # A row says whom the agent did without in the round before its message.
-    skipped = [(row.round - 1, who) for row in rows for who in json.loads(row.notes)["skipped"]]
+    exchanges = phases.of_ledger(about)
+    messages = rows[:: exchanges.count]
+    # A row says whom the agent did without in the exchange before its message.
+    skipped = dict.fromkeys(
+        (exchanges.round(row.round - 1), who)
+        for row in rows
+        for who in json.loads(row.notes)["skipped"]
+    )
     return AgentHistory(
         name,
         ledger.done,
-        tuple(row.at for row in rows),
-        tuple(row.epsilon for row in rows),
+        tuple(row.at for row in messages),
+        tuple(row.epsilon for row in messages),
         tuple(skipped),
         sum(row.size for row in rows),
         str(about["version"]),
         str(about["instance"]),
         about.get("noise") != "lattice",
+        relays=len(rows) - len(messages),
     )

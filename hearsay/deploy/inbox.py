@@ -5,19 +5,26 @@ Every number is first brought within what an honest agent could have sent (priva
 keeps rounding errors, which are counted, small. Neighbours are then weighed and added up in the
 order of their numbers, so that the result does not depend on who came first. Who was not heard is
 left out together with its weight (graphs/channels.py).
+
+With averaging the same goes for every exchange of a round, and `relayed` is what an agent makes of
+one for the next. The clip is then that of relays (graphs/relaying.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from hearsay.base import Algorithm, Inbox
 from hearsay.deploy.mailbox import Fields
 from hearsay.graphs import Graph
 from hearsay.graphs.channels import channel
+from hearsay.simulation import engine
+
+_passed_on = jax.jit(engine.passed_on)
 
 
 class Listener:
@@ -77,6 +84,25 @@ class Listener:
             )
         kind = self._message
         return kind(**sent), Inbox(kind(**total), kind(**own))
+
+    def relayed(
+        self, weights: Sequence[float], sent: Any, inbox: Inbox, before: Fields | None
+    ) -> Fields:
+        """What the agent passes on next, as in a simulation (`engine.passed_on`): a function of
+        messages as they were sent and heard, and of public weights. Nothing private enters.
+
+        Args:
+          weights: of the average and of what was passed on before it (`Algorithm.relays`).
+          sent, inbox: of this phase, as the call gave them.
+          before: what the agent sent in the phase before; None where its weight is 0.
+        """
+        old = sent
+        if before is not None:
+            old = self._message(
+                **{field: within(before[field], *self._ranges[field]) for field in before}
+            )
+        found = _passed_on(np.asarray(weights, self._dtype), sent, old, inbox)
+        return {field: np.asarray(values) for field, values in found._asdict().items()}
 
     def _total(
         self, field: str, like: np.ndarray, row: dict[int, float], heard: Mapping[int, Fields]

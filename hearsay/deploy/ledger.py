@@ -195,13 +195,14 @@ class Ledger:
         payload: bytes,
         epsilon: float,
         notes: dict[str, Any],
-        arrays: dict[str, np.ndarray],
+        arrays: dict[str, np.ndarray] | None,
         secret: bytes = b"",
         settled: int = 0,
     ) -> None:
         """The message of a round with the state after it, on disk when this returns.
 
-        A round is written once.
+        A round is written once. Without `arrays` the state stays what it was: a relay is made of
+        messages (phases.py).
 
         Messages before `settled` are with everybody who hears them: large ones are discarded, and
         their files are written over, which is far faster than making new ones.
@@ -255,7 +256,13 @@ class Ledger:
             self._require_alone()
             self._state_at, _ = self._store(round, True, arrays)
 
-    def _store(self, round: int, done: bool, arrays: dict[str, np.ndarray]) -> tuple[str, bytes]:
+    def _store(
+        self, round: int, done: bool, arrays: dict[str, np.ndarray] | None
+    ) -> tuple[str, bytes]:
+        if arrays is None:
+            same = (round, int(done), self._state, self._state_at)
+            self._db.execute("UPDATE state SET round = ?, seal = ?", (round, seal(NO_SEAL, *same)))
+            return self._state_at, self._state
         parts = pack(arrays)
         blob, place = self._put("state-1" if self._state_at == "state-0" else "state-0", parts)
         row = (round, int(done), checksum(*parts), place)

@@ -7,8 +7,9 @@ asked for only
 - when its sender's link was made anew since the last one was heard: what was under way
   then is lost,
 - when a later round of the same sender has been heard,
-- when it has not come in four times the time that rounds have taken here, and not before a second
-  (but by half the deadline); then after twice that time, and so on.
+- when it has not come in four times the time that rounds have taken here (exchanges of the same
+  phase, where a round has several), and not before a second (but by half the deadline); then after
+  twice that time, and so on.
 
 A question is a few bytes, but its answer is the whole message: on a slow line a question too many
 costs a round. No message is asked for twice at a time, and a question has no time limit of its own:
@@ -33,6 +34,7 @@ from functools import partial
 from hearsay.deploy.diagnosis import Diagnosis, Expiry
 from hearsay.deploy.host import Stopped
 from hearsay.deploy.mailbox import Fields, Mailbox
+from hearsay.deploy.phases import Phases
 from hearsay.deploy.settings import Network
 from hearsay.deploy.transport import Transport
 
@@ -51,6 +53,7 @@ _WORD = 10.0  # seconds between two words in the log; the first comes after half
 # Seconds without a link after which one who said that it is done has left, and not only
 # lost its link.
 _GONE = 2.0
+_ONE = Phases()
 _DIAL = 2.0  # seconds before the endpoint of one who is not connected is dialled
 
 
@@ -68,6 +71,7 @@ class Neighbours:
         mailbox: Mailbox,
         stop: threading.Event,
         message_bytes: int,
+        phases: Phases = _ONE,
     ) -> None:
         self.network, self.name, self.transport, self.mailbox = network, name, transport, mailbox
         self.waiting_for, self._told = list[str](), set[str]()
@@ -80,7 +84,9 @@ class Neighbours:
         credentials = network.members[network.index(name)].credentials
         self.diagnosis = Diagnosis(transport.me, peers, credentials)
         self._expiry = Expiry(name, None if credentials is None else credentials.certificate)
-        self._usual, self._without = message_bytes / _SLOW, list[str]()
+        # How long exchanges take here, by their phase: a relay waits for nobody's gradient.
+        self._phases, self._usual = phases, [message_bytes / _SLOW] * phases.count
+        self._without = list[str]()
         # How often each had come when it was last known to lack nothing.
         self._linked: dict[str, int] = {}
         self._lock, self._open = threading.Lock(), set[tuple[str, str]]()
@@ -125,14 +131,15 @@ class Neighbours:
 
     def _greeted(self, answers: dict[str, bytes], name: str, asked: float, answer: bytes) -> None:
         # A message 0 may be a whole round trip behind ours: its sender had to be answered first.
-        self._usual = max(self._usual, time.monotonic() - asked)
+        self._usual[0] = max(self._usual[0], time.monotonic() - asked)
         answers[name] = answer
 
     def gather(self, step: int) -> tuple[dict[str, Fields], list[str]]:
-        """The neighbours' messages of that round, and who is left out."""
+        """The neighbours' messages of that exchange, and who is left out."""
+        phase = self._phases.phase(step)
         # Nobody stops at a deadline without having asked, however long one slow neighbour has made
         # rounds last.
-        first = max(_ASK, min(4 * self._usual, self.network.deadline / 2))
+        first = max(_ASK, min(4 * self._usual[phase], self.network.deadline / 2))
         clock, parted, pause = _Clock(self), False, 0.0
         pace, overtaken = _Pace(first, 2 * first), set[str]()
         while missing := self.mailbox.wait(step, pause, worth := self._worth_waiting_for(step)):
@@ -149,8 +156,8 @@ class Neighbours:
             if clock.word(gone):
                 away = " (not connected)" if gone else ""
                 log.info(
-                    "waiting for message %d of %s%s%s",
-                    step,
+                    "waiting for message %s of %s%s%s",
+                    self._phases.name(step),
                     ", ".join(missing),
                     away,
                     self._reasons(gone),
@@ -160,10 +167,14 @@ class Neighbours:
             if self.network.policy == "skip":
                 pause = min(pause, max(_BREATH, self.network.patience - clock.passed))
         if missing != self._without:
-            log.info("from round %d on without %s", step, ", ".join(missing) or "nobody")
+            log.info(
+                "from message %s on without %s",
+                self._phases.name(step),
+                ", ".join(missing) or "nobody",
+            )
         self.waiting_for, self._without = [], missing
         if not missing and not parted:
-            self._usual += (clock.passed - self._usual) / _SMOOTH
+            self._usual[phase] += (clock.passed - self._usual[phase]) / _SMOOTH
         return self.mailbox.take(step), missing
 
     def _ask_for(self, step: int, names: set[str], pace: _Pace, overtaken: set[str]) -> None:
@@ -255,7 +266,8 @@ class Neighbours:
             for name in missing
         )
         return (
-            f"no message {step} from {who} within {self.network.deadline:g} s{self._reasons(gone)}."
+            f"no message {self._phases.name(step)} from {who} within {self.network.deadline:g}"
+            f" s{self._reasons(gone)}."
             " Nothing is lost: when they are back, start this agent again with the same command (a"
             ' longer deadline in [network] waits longer; policy = "skip" does without them)'
         )

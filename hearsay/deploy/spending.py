@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hearsay.deploy import lifetime, mark
-from hearsay.deploy.rows import LedgerError, Overview, overview
+from hearsay.deploy import lifetime, mark, phases
+from hearsay.deploy.rows import LedgerError, Overview, Row, overview
 
 
 def places(given: Path) -> list[Path]:
@@ -98,10 +98,15 @@ def _runs(entered: list[lifetime.Spent], ledgers: list[Overview]) -> list[dict[s
     return sorted(rows, key=lambda row: row["began"])
 
 
+def _messages(ledger: Overview, last: Row) -> int:
+    """Those that cost something: relays do not count."""
+    return phases.of_ledger(ledger.about).round(last.round) + 1
+
+
 def _measured(ledger: Overview | None) -> dict[str, Any]:
     last = ledger.rows[-1] if ledger is not None and ledger.rows else None
     return {
-        "messages": None if last is None else last.round + 1,
+        "messages": None if last is None or ledger is None else _messages(ledger, last),
         "spent": None if last is None else last.epsilon,
         "last": None if last is None else last.at,
         "done": bool(ledger and ledger.done),

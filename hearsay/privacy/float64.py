@@ -9,7 +9,9 @@ cancel later. So
 1. everything that is heard (and the agent's own message, which is as public) is clipped
    to |value| <= H before it is used. That is post-processing of the transcript and costs nothing;
    no honest agent sends more, H = 2 R + 16 n G + 128 sqrt(K) b, with R the domain's reach, G a
-   bound on gradients, b the largest noise scale.
+   bound on gradients, b the largest noise scale. Where messages are passed on (averaging), H is
+   what relays of such messages can reach (graphs/relaying.py). A relay itself is made of public
+   numbers: its rounding is the same in both runs and costs nothing.
 2. The rounding is counted. With u = 2^-53 all intermediate results of one update lie below
 
        M_k = R + max(1, coupling_k) (2 w + 1) (H + R) + step_k (G + D_k),

@@ -48,7 +48,7 @@ def deployed_report(history: History, folder: str | Path) -> Path:
         title=f"{plan.algorithm.name}, run {network.run}",
         about=(
             f"{count(plan.graph.agents, 'agent')} on a {plan.graph.name} graph,"
-            f" {count(plan.messages, 'message')} from each,"
+            f" {count(plan.messages, 'message')} from each,{_passed_on(history)}"
             f" {plan.certificate.mechanism.capitalize()} noise"
         ),
         headline=_headline(history),
@@ -155,7 +155,8 @@ def _headline(history: History) -> list[tuple[str, str, str]]:
         (
             "Messages",
             f"{sent:,}",
-            f"of {plan.messages * len(here):,} that the agents on this host will send",
+            f"of {plan.messages * len(here):,} that the agents on this host will send"
+            + _relays(history),
         ),
     ]
     if not here:
@@ -268,7 +269,7 @@ def _skips(history: History) -> dict[str, object]:
     skipped(history, ax)
     more = f" The {_PAIRS} most frequent of {len(pairs)} pairs." if len(pairs) > _PAIRS else ""
     rows = [
-        [name, other, len(rounds), _ranges(rounds), _when(_times(history, name)[rounds[-1] + 1])]
+        [name, other, len(rounds), _ranges(rounds), _when(_after(history, name, rounds[-1]))]
         for (name, other), rounds in pairs.items()
     ]
     header = ["agent", "went on without", "times", "rounds", "last time"]
@@ -278,8 +279,26 @@ def _skips(history: History) -> dict[str, object]:
     }
 
 
-def _times(history: History, name: str) -> tuple[float, ...]:
-    return next(agent.at for agent in history.agents if agent.name == name)
+def _after(history: History, name: str, round: int) -> float:
+    """When the agent's next message was written down; that of the round where there is none, as
+    when a neighbour was silent in a relay.
+    """
+    at = next(agent.at for agent in history.agents if agent.name == name)
+    return at[min(round + 1, len(at) - 1)]
+
+
+def _passed_on(history: History) -> str:
+    relays = history.plan.phases.relays
+    return f" each passed on {count(relays, 'time')} (averaging)," if relays else ""
+
+
+def _relays(history: History) -> str:
+    """What was passed on, in words; nothing in a run without averaging."""
+    relays = history.plan.phases.relays
+    if not relays:
+        return ""
+    passed = sum(agent.relays for agent in history.here)
+    return f"; {passed:,} relays of {relays * history.plan.messages * len(history.here):,} beside"
 
 
 def _ranges(rounds: list[int]) -> str:

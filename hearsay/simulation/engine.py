@@ -243,23 +243,30 @@ def relay(setting: Setting, sent: Any, inbox: Inbox, coin: Any = None) -> tuple[
     if not len(setting.relays):
         return sent, inbox
 
-    def one(weights: jax.Array, now: Any, before: Any, inbox: Inbox) -> Any:
-        """One agent's next value, of every message field."""
-        return jax.tree.map(
-            lambda v, old, total, own: weights[0] * (total + own * v) - weights[1] * old,
-            now,
-            before,
-            inbox.total,
-            inbox.own,
-        )
-
     def phase(carry: tuple, weights: jax.Array) -> tuple[tuple, None]:
         now, before, inbox = carry
-        after = jax.vmap(one, in_axes=(None, 0, 0, 0))(weights, now, before, inbox)
+        after = jax.vmap(passed_on, in_axes=(None, 0, 0, 0))(weights, now, before, inbox)
         return (after, now, heard(setting.mixers, after, coin)), None
 
     (last, _, inbox), _ = jax.lax.scan(phase, (sent, sent, inbox), setting.relays)
     return last, inbox
+
+
+def passed_on(weights: jax.Array, now: Any, before: Any, inbox: Inbox) -> Any:
+    """What one agent makes of a phase for the next: deployed agents call it too.
+
+    Args:
+      weights: of the average, and of what was sent in the phase before.
+      now, before: what the agent sent in this phase and in the one before it.
+      inbox: what it heard.
+    """
+    return jax.tree.map(
+        lambda v, old, total, own: weights[0] * (total + own * v) - weights[1] * old,
+        now,
+        before,
+        inbox.total,
+        inbox.own,
+    )
 
 
 class PerAgent(list):

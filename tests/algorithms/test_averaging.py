@@ -136,7 +136,7 @@ def test_without_averaging_nothing_is_added_to_a_program():
     assert not replace(algorithm, averaging=2).theory(RING, problem())
 
 
-def test_wrong_options_are_refused():
+def test_wrong_options_are_refused(monkeypatch):
     with pytest.raises(ValueError, match="averaging must be"):
         hs.gradient_perturbation(averaging=-1)
     with pytest.raises(ValueError, match="averaging must be at least 1 with chebyshev, got 0"):
@@ -148,9 +148,14 @@ def test_wrong_options_are_refused():
     hs.certify(plain, problem(4), one_way, 5, delta=1e-5)
     with pytest.raises(ValueError, match="weights must be symmetric"):
         hs.certify(replace(plain, chebyshev=True), problem(4), one_way, 5, delta=1e-5)
-    with pytest.raises(ValueError, match="averaging in .algorithm. must be 0 in a deployed run"):
+    sharp, lossy = replace(plain, chebyshev=True), replace(RING, lossy=True)
+    for allowed in ((plain, RING), (plain, lossy), (sharp, RING)):
+        require_deployable(*allowed)
+    with pytest.raises(ValueError, match=r"chebyshev in .algorithm. must be false with policy"):
+        require_deployable(sharp, lossy)
+    monkeypatch.setattr(type(plain), "coin", lambda self, draws: draws.edge, raising=False)
+    with pytest.raises(ValueError, match="relays of weighted-erm must be none in a deployed run"):
         require_deployable(plain, RING)
-    require_deployable(hs.weighted_erm(), RING)
 
 
 GRAPH = hs.graphs.ring(3, weight=0.3)

@@ -59,10 +59,12 @@ def check_ledgers(path, witness) -> None:
         curve = budget.curve(plan, number)
         about = {"run": network.run, "agent": member.name, "configuration": network.digest}
         with Ledger(member.ledger, about) as ledger:
-            history = ledger.history()
-            assert [row[0] for row in history] == list(range(plan.messages))
-            np.testing.assert_array_equal([row[1] for row in history], curve)
-            for step in range(plan.messages):
+            history, exchanges = ledger.history(), plan.phases.first(plan.messages)
+            assert [row[0] for row in history] == list(range(exchanges))
+            # A relay costs nothing.
+            spent = np.repeat(curve, plan.phases.count)
+            np.testing.assert_array_equal([row[1] for row in history], spent)
+            for step in range(exchanges):
                 payload = ledger.message(step)
                 kept = (
                     left[member.name, step]
@@ -72,10 +74,14 @@ def check_ledgers(path, witness) -> None:
                 assert left[member.name, step] == kept and len(kept) == 1, (member.name, step)
 
 
-def chaos(tmp_path, seed, *, names=THREE, steps=STEPS, each=2, random_kills=0, **options):
+def chaos(
+    tmp_path, seed, *, names=THREE, steps=STEPS, each=2, random_kills=0, kills=None, settings=None,
+    **options,
+):  # fmt: skip
     rng = random.Random(f"chaos {seed} {each}")
-    path, witness = write(tmp_path, names=names, run_table={"steps": steps}), tmp_path / "witness"
-    kills = planned_kills(rng, names, steps, each)
+    path = write(tmp_path, names=names, run_table={"steps": steps}, **(settings or {}))
+    witness = tmp_path / "witness"
+    kills = kills or planned_kills(rng, names, steps, each)
     with Processes(
         [path], seed=seed, names=names, kills=kills, witness=str(witness), **options
     ) as fleet:
@@ -121,6 +127,44 @@ def test_real_noise_is_never_drawn_twice_for_a_message_that_left(tmp_path):
     bring them back. Messages and states in files, as large ones are.
     """
     chaos(tmp_path, seed=None, names=NAMES[:2], each=3, large=64)
+
+
+AVERAGED = {
+    "graph": {"kind": "ring", "weight": 0.25},
+    "algorithm": {
+        "name": "gradient-perturbation",
+        "sampling": "cyclic",
+        "sample_size": 3,
+        "averaging": 2,
+        "chebyshev": True,
+    },
+}
+# Every kind of moment in all exchanges of one round, and in the first of the next.
+PLACES = (3, 4, 5, 6)
+MOMENTS = [(number, point) for point in POINTS for number in PLACES]
+
+
+@pytest.mark.parametrize(
+    ("seed", "large", "moments"),
+    [
+        # Six of them, each of another kind.
+        (3, None, list(zip(itertools.cycle(PLACES), POINTS, strict=False))),
+        pytest.param(3, None, MOMENTS, marks=pytest.mark.slow),
+        pytest.param(None, 64, MOMENTS, marks=pytest.mark.slow),
+    ],
+    ids=["six", "all", "all, real noise, in files"],
+)
+def test_a_kill_in_any_exchange_of_a_round_changes_nothing(tmp_path, seed, large, moments):
+    """A relay is made again from messages, or sent again as it was; no gradient, no batch and no
+    noise is.
+    """
+    assert len({point for _, point in moments}) == len(POINTS)
+    kills = {name: moments[number::3] for number, name in enumerate(THREE)}
+    path = chaos(
+        tmp_path / "chaos", seed, steps=4, kills=kills, large=large, settings=AVERAGED
+    )  # fmt: skip
+    if seed is not None:
+        np.testing.assert_array_equal(models(path), calm(tmp_path, THREE, 4, **AVERAGED))
 
 
 @pytest.mark.slow

@@ -86,6 +86,33 @@ def test_every_algorithm_deployed_equals_simulated(name, tmp_path):
     )
 
 
+@pytest.mark.parametrize("chebyshev", [False, True], ids=["plain", "chebyshev"])
+def test_averaging_rounds_deployed_equal_simulated_ones_to_the_last_bit(chebyshev, tmp_path):
+    """With weights of 1/4 a sum of three terms is the same in any order of two."""
+    algorithm = {
+        "name": "gradient-perturbation",
+        "sampling": "cyclic",
+        "sample_size": 3,
+        "step": 0.125,
+        "coupling": 0.5,
+    }
+    more = {"averaging": 2, "chebyshev": chebyshev}
+    path, once = (
+        write(
+            tmp_path,
+            run=run,
+            file=f"{run}.toml",
+            graph={"kind": "ring", "weight": 0.25},
+            algorithm=algorithm | options,
+        )
+        for run, options in (("averaged", more), ("once", {}))
+    )
+    agents = run_threads(load(path), SEED)
+    deployed = np.stack([agents[n].model for n in NAMES])
+    np.testing.assert_array_equal(deployed, simulated(path))
+    assert np.abs(deployed - simulated(once)).max() > 1e-3, "averaging must have done something"
+
+
 @pytest.mark.parametrize(
     "names",
     [

@@ -7,6 +7,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -128,3 +129,52 @@ def test_what_is_in_range_is_not_copied():
     assert within(values, -1.0, 1.0) is values
     assert within(np.array([np.nan, 3.0]), -1.0, 1.0)[1] == 1.0
     assert within(np.empty(0), -1.0, 1.0).size == 0
+
+
+class Model(NamedTuple):
+    params: np.ndarray
+
+
+AVERAGED = hs.gradient_perturbation(averaging=3, chebyshev=True)
+RING = hs.graphs.ring(AGENTS, weight=0.25)
+
+
+def passed_on(values: np.ndarray) -> np.ndarray:
+    """(phase, agent, coordinate): what deployed agents make of those messages."""
+    listeners = [
+        Listener(AVERAGED, RING, i, LIMIT, Model, np.float64) for i in range(AGENTS)
+    ]  # fmt: skip
+    now, before, found = values, [None] * AGENTS, []
+    for weights in AVERAGED.relays(RING):
+        fields = [{"params": row} for row in now]
+        after = []
+        for i, listen in enumerate(listeners):
+            heard = {j: fields[j] for j in listen.hears}
+            after.append(listen.relayed(weights, *listen(fields[i], heard), before[i])["params"])
+        now, before = np.array(after), fields
+        found.append(now)
+    return np.array(found)
+
+
+def test_relays_are_the_engines_to_the_last_bit():
+    """Any numbers: with weights of 1/4 a sum has one order only."""
+    values = np.random.default_rng(3).normal(size=(AGENTS, DIMENSION))
+    problem = hs.problems.ridge(agents=AGENTS, records=2, dimension=DIMENSION)
+    setting = engine.surroundings(AVERAGED, problem, RING, [0])
+    for phases, found in enumerate(passed_on(values), start=1):
+        short = setting._replace(relays=setting.relays[:phases])
+        sent = Model(jnp.asarray(values))
+        last, _ = jax.jit(engine.relay)(short, sent, engine.heard(setting.mixers, sent))
+        np.testing.assert_array_equal(found, last.params)
+
+
+def test_what_is_passed_on_is_made_of_clipped_numbers():
+    """A neighbour that sends huge numbers moves relays as far as one that sends the largest
+    honest ones: in every phase, and for what was sent before, too.
+    """
+    values = np.random.default_rng(3).normal(size=(AGENTS, DIMENSION))
+    values[1] = 1e300
+    clipped = values.copy()
+    clipped[1] = LIMIT
+    np.testing.assert_array_equal(passed_on(values), passed_on(clipped))
+    assert np.abs(passed_on(values)).max() <= 3 * LIMIT

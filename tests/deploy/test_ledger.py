@@ -81,6 +81,25 @@ def test_an_empty_ledger(path):
         assert ledger.size() == 0
 
 
+@pytest.mark.parametrize("large", [2**18, 16], ids=["in the database", "in files"])
+def test_a_message_without_a_state_leaves_the_state_as_it_was(path, large, monkeypatch):
+    """A relay: on disk like every message, with the state of the one before it."""
+    monkeypatch.setattr(module, "_LARGE", large)
+    with Ledger(path, ABOUT) as ledger:
+        commit(ledger, 0, 1)
+        for round in (2, 3):
+            ledger.commit(round, payload(round), 1.0, {"skipped": []}, None, settled=round - 1)
+    for _ in range(2):
+        with Ledger(path, ABOUT) as ledger:
+            entry = ledger.last()
+            assert entry is not None and (entry.round, entry.done) == (3, False)
+            assert entry.payload == payload(3) and ledger.message(2) == payload(2)
+            np.testing.assert_array_equal(entry.arrays["params"], arrays(1)["params"])
+    with Ledger(path, ABOUT) as ledger:
+        commit(ledger, 4)
+        assert_stands_at(ledger, 4)
+
+
 @pytest.mark.parametrize("reopened", [False, True])
 def test_what_was_committed_is_there(path, reopened):
     ledger = Ledger(path, ABOUT)

@@ -19,6 +19,7 @@ from hearsay.deploy.links import Peer
 from hearsay.deploy.mailbox import Mailbox
 from hearsay.deploy.messages import Format
 from hearsay.deploy.neighbours import Neighbours
+from hearsay.deploy.phases import Phases
 from hearsay.deploy.settings import load
 from tests.deploy.networks import SECONDS, wait_for, write
 
@@ -150,7 +151,7 @@ def test_a_link_that_was_made_anew_is_a_reason_to_ask_at_once(world):
 
 def test_time_is_a_reason_to_ask_everybody_at_once(world):
     alice, line, _ = world(ask=0.01)
-    alice._usual = 0.0
+    alice._usual = [0.0]
     going = Round(alice, 0)
     for turn in range(3):
         wait_for(lambda turn=turn: len(line.asked) == 2 * (turn + 1))
@@ -184,7 +185,7 @@ def test_the_first_question_waits_for_four_times_what_rounds_take(world):
             mailbox.put(name, str(step), message(name, step))
         going.result()
         mailbox.begin(step + 1)
-        usual.append(alice._usual)
+        usual.append(alice._usual[0])
     assert usual[-1] > 0.015, "a smoothed time"
 
 
@@ -193,7 +194,7 @@ def test_nobody_stops_at_a_deadline_without_having_asked(world):
     asked for what was lost.
     """
     alice, line, _ = world(ask=0.01, deadline=4.0)
-    alice._usual = 1000.0
+    alice._usual = [1000.0]
     going = Round(alice, 0)
     wait_for(lambda: len(line.asked) == 2)
     for name in HEARS:
@@ -212,7 +213,7 @@ def test_an_instance_that_would_crowd_out_what_this_agent_says_is_refused(length
 
 def test_who_was_away_says_nothing_of_how_long_messages_take(world):
     alice, line, mailbox = world()
-    before = alice._usual
+    before = alice._usual[0]
     line.here.discard("bob")
     going = Round(alice, 0)
     wait_for(lambda: alice.waiting_for)
@@ -220,7 +221,7 @@ def test_who_was_away_says_nothing_of_how_long_messages_take(world):
     line.come_back("bob")
     mailbox.put("bob", "0", message("bob", 0))
     going.result()
-    assert alice._usual == before
+    assert alice._usual[0] == before
 
 
 def test_under_skip_a_liar_costs_patience_and_no_more(world):
@@ -285,3 +286,27 @@ def test_the_end_is_told_and_heard(world):
     thread.join(SECONDS)
     assert not thread.is_alive()
     assert json.dumps(alice.waiting_for)
+
+
+def test_every_phase_of_a_round_has_its_usual_time(world):
+    """A relay comes at once, a gradient takes its time: neither makes the other's question early
+    or late.
+    """
+    alice, _, mailbox = world()
+    alice._phases, alice._usual = Phases(2), [0.0, 0.0]
+    for step in range(8):
+        going = Round(alice, step)
+        if not step % 2:
+            wait_for(lambda: set(alice.waiting_for) == set(HEARS))
+            time.sleep(0.05)
+        for name in HEARS:
+            mailbox.put(name, str(step), message(name, step))
+        going.result()
+        mailbox.begin(step + 1)
+    assert alice._usual[0] > 2 * alice._usual[1]
+
+
+def test_a_deadline_names_the_relay(world):
+    alice, _, _ = world(deadline=0.1)
+    alice._phases, alice._usual = Phases(3), [0.0] * 3
+    assert "no message 4 (round 1, relay 1 of 2) from bob" in str(Round(alice, 4).result())

@@ -4,9 +4,9 @@ Processes are forked from a server that has imported everything once, so that th
 
 `hold` keeps a process from publishing the message of that round, for as long as it lives: a file
 tells that it is there. `kills` lets a process kill itself (SIGKILL, nothing is flushed or closed)
-at given points of given rounds, each once: what has been used up is kept in a file. `witness` is a
-file to which every payload is written, as a hash, just before it is handed to the network, with how
-and when: what left, whatever happened then.
+at given points of given exchanges (rounds, where there are no relays), each once: what has been
+used up is kept in a file. `witness` is a file to which every payload is written, as a hash, just
+before it is handed to the network, with how and when: what left, whatever happened then.
 """
 
 from __future__ import annotations
@@ -106,6 +106,7 @@ def _arm(kills: Sequence[tuple[int, str]], used: Path) -> None:
     wrap(Agent, "_commit", before="before ledger", after="after ledger")
     wrap(Agent, "_publish", after="after publish")
     wrap(Agent, "_update", after="after update")
+    wrap(Agent, "_relay", after="after update")
     wrap(Ledger, "_store", after="in ledger")  # after the statements, before COMMIT
     wrap(Mailbox, "wait", after="waiting")
 
