@@ -46,6 +46,27 @@ def test_build_reads_every_table():
     assert set(graph.weights.data) == {0.25}
 
 
+def test_adjacency_is_the_problems_whichever_table_says_it(tmp_path):
+    for table in ("problem", "privacy"):
+        given = Config(problem=SMALL).merged({table: {"adjacency": "zero-out"}})
+        _, problem, _ = build(given)
+        assert problem.adjacency == "zero-out"
+        assert load(write(tmp_path, dump(given))) == given
+        laid_over = given.merged({"problem": {"adjacency": "replace"}})
+        assert build(laid_over)[1].adjacency == "replace"
+    with pytest.raises(ValueError, match=r"adjacency in \[privacy\] must be one of replace, zero"):
+        Config(privacy={"adjacency": "both"})
+
+
+def test_noise_for_a_target_is_less_under_zero_out():
+    algorithm = {"name": "gradient-perturbation"}
+    one, other = (
+        build(Config({**SMALL, "clip": 1.0, "adjacency": kind}, {}, algorithm, {"epsilon": 1.0}))[0]
+        for kind in ("replace", "zero-out")
+    )
+    assert float(other.noise_for(0)(0)) == pytest.approx(0.5 * float(one.noise_for(0)(0)))
+
+
 def test_the_noise_is_calibrated_to_a_target():
     config = Config(problem=SMALL, privacy={"epsilon": [1.0, 2.0, 3.0]}, run={"steps": 15})
     algorithm, problem, graph = build(config)

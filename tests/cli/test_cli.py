@@ -59,6 +59,44 @@ def call(*words: str, code: int = 0):
     return result
 
 
+def test_certify_prints_and_writes_both_adjacencies(tmp_path):
+    words = ["certify", "gradient-perturbation", *PROBLEM, "--clip", "1", "--noise", "2"]
+    words += ["--horizon", "5", "--no-theory"]
+    shown = call(*words, "--adjacency", "both", "--out", tmp_path).output
+    assert "The same run under both adjacencies, epsilon:" in shown
+    files = [tmp_path / f"certificate-{one}.json" for one in ("replace", "zero-out")]
+    found = [json.loads(file.read_text()) for file in files]
+    assert [one["descriptions"][0]["adjacency"]["relation"] for one in found] == [
+        "replace", "zero-out",
+    ]  # fmt: skip
+    ratio = found[0]["budgets"][0]["epsilon"] / found[1]["budgets"][0]["epsilon"]
+    assert ratio == pytest.approx(2.0), "a clipped gradient at a public point, Laplace noise"
+    call("verify", *files)
+    whole = json.loads(call(*words, "--adjacency", "both", "--json").output)
+    assert list(whole) == ["replace", "zero-out"] and [*whole.values()] == found
+    single = call(*words, "--adjacency", "zero-out", "--json", "--out", tmp_path).output
+    assert json.loads(single) == found[1]
+    assert json.loads((tmp_path / "certificate.json").read_text()) == found[1]
+
+
+def test_both_adjacencies_are_for_certify_with_noise_that_is_given():
+    for words in (["run", *TINY], ["plan", *PROBLEM, "--epsilon", "1"]):
+        with pytest.raises(ValueError, match="adjacency must be one of replace, zero-out, got"):
+            call(*words, "--adjacency", "both")
+    with pytest.raises(ValueError, match="--adjacency must be replace or zero-out where --epsilon"):
+        call("certify", *PROBLEM, "--epsilon", "1", "--adjacency", "both")
+
+
+def test_a_run_under_zero_out_says_so_and_keeps_it(tmp_path):
+    shown = call("run", *TINY, "--adjacency", "zero-out", "--out", tmp_path / "one").output
+    assert "(zero-out)" in shown and "empty record" in shown
+    assert 'adjacency = "zero-out"' in (tmp_path / "one" / "config.toml").read_text()
+    page = (tmp_path / "one" / "report.html").read_text()
+    assert "(2 epsilon, (1 + e^epsilon) delta)" in page and "being there or empty" in page
+    again = call("certify", "--config", tmp_path / "one" / "config.toml", "--horizon", "12").output
+    assert "empty record" in again
+
+
 def plain(text: str) -> str:
     """Without colours, boxes and line breaks."""
     return re.sub(r"[\s│╭╮╰╯─┃━]+", " ", re.sub(r"\x1b\[[0-9;]*m", "", text))

@@ -98,6 +98,67 @@ def test_budgets_of_several_kinds_add_up():
     assert compose([GAUSSIAN, PURE._replace(epsilon=math.inf)], 1e-5)[0] == math.inf
 
 
+def emptied(run: Spent) -> Spent:
+    return run._replace(adjacency="zero-out")
+
+
+def test_runs_under_zero_out_count_more_under_replace():
+    """Twice the shift for Gaussian noise, (2 epsilon, (1 + e^epsilon) delta) for all else."""
+    assert compose([emptied(PURE)], None) == (4.0, 0.0)
+    assert compose([emptied(PURE)], None, "zero-out") == (2.0, 0.0)
+    doubled = convert.gaussian_epsilon(4 * RHO, 1e-5)
+    assert compose([emptied(GAUSSIAN)], 1e-5)[0] == pytest.approx(doubled, rel=1e-5)
+    assert compose([emptied(GAUSSIAN)], 1e-5, "zero-out") == compose([GAUSSIAN], 1e-5)
+    assert compose([emptied(TERNARY)], None) == (0.0, pytest.approx(0.6))
+    mixed = PURE._replace(delta=1e-6)
+    assert compose([emptied(mixed)], None) == (4.0, pytest.approx((1 + math.e**2) * 1e-6))
+    several = compose([GAUSSIAN, emptied(GAUSSIAN)], 1e-5)[0]
+    assert several == pytest.approx(convert.gaussian_epsilon(5 * RHO, 1e-5), rel=1e-5)
+    assert compose([emptied(PURE._replace(epsilon=math.inf))], None)[0] == math.inf
+
+
+def test_runs_under_replace_count_the_same_under_zero_out_unless_declared():
+    assert compose([PURE, emptied(PURE)], None, "zero-out") == (pytest.approx(4.0), 0.0)
+    declared = GAUSSIAN._replace(adjacency=lifetime.DECLARED)
+    assert compose([declared], 1e-5) == compose([GAUSSIAN], 1e-5)
+    assert compose([declared], 1e-5, "zero-out")[0] == math.inf
+
+
+def test_totals_of_a_book_say_what_they_are_about():
+    rows = np.array([1], np.uint64)
+    here = [run._replace(records=0) for run in (PURE, emptied(PURE))]
+    alike, mixed = (lifetime.Book(b"k" * 32, runs, [rows]) for runs in (here[1:], here))
+    assert (lifetime.adjacency_of(alike), lifetime.worst(alike)[0]) == ("zero-out", 2.0)
+    assert lifetime.adjacency_of(mixed) == "replace"
+    assert lifetime.worst(mixed)[0] == pytest.approx(6.0)
+    assert lifetime.adjacency_of(lifetime.Book(b"k" * 32, [], [])) == "replace"
+
+
+def test_a_second_run_under_the_other_adjacency_is_counted_in_its_own(tmp_path, plan):
+    """The same plan, whose numbers are said to be about emptied records."""
+    task = plan.task.under("zero-out")
+    other = replace(plan, task=task)
+    account(tmp_path, other, "one").enter("first")
+    rho = plan.certificate.budgets[0].rho
+    second = account(tmp_path, plan, "two")
+    assert second.lifetime.total == pytest.approx(convert.gaussian_epsilon(5 * rho, 1e-5), rel=1e-5)
+    third = account(tmp_path, other, "three", limit=100.0)
+    assert third.lifetime.total == pytest.approx(convert.gaussian_epsilon(2 * rho, 1e-5), rel=1e-5)
+    with pytest.raises(ValueError, match=r"got 2\.5 \(under zero-out adjacency\): spent before"):
+        account(tmp_path, other, "four", limit=2.5)
+    table, wrong = spending.spent([tmp_path / "state"])
+    assert not wrong and table["alice"]["adjacency"] == "zero-out"
+    assert [run["adjacency"] for run in table["alice"]["runs"]] == ["zero-out"]
+
+
+def test_a_book_of_an_earlier_version_is_about_replaced_records(tmp_path, plan):
+    account(tmp_path, plan, "one").enter("first")
+    path = tmp_path / "state" / "alice.budget"
+    book = lifetime.read(path)
+    lifetime._write(path, book._replace(runs=[tuple(run)[:-1] for run in book.runs]))
+    assert [run.adjacency for run in lifetime.read(path).runs] == ["replace"]
+
+
 def test_the_largest_epsilon_and_the_largest_delta_may_be_of_different_records(tmp_path, plan):
     """A delta must not vanish because another record has spent more epsilon without one."""
     one, two = np.array([1], np.uint64), np.array([2], np.uint64)

@@ -412,6 +412,7 @@ SHARED = {
     "noise": changed("algorithm", "noise", to=3.0),
     "a weight": changed("graph", "edges", to=[[0, 1, 0.25], [1, 2, 0.2]]),
     "an edge": changed("graph", "edges", to=[[0, 1, 0.25], [1, 2, 0.25], [0, 2, 0.25]]),
+    "adjacency": changed("privacy", "adjacency", to="zero-out"),
     "epsilon": changed("privacy", "epsilon", to=5.5),
     "delta": changed("privacy", "delta", to=1e-6),
     "budget": changed("privacy", "budget", to=5.5),
@@ -427,6 +428,18 @@ def test_the_hash_changes_with_what_all_must_agree_on(what):
     ours, theirs = read(tables(), HERE), read(SHARED[what], HERE)
     assert ours.digest != theirs.digest
     assert difference(ours.public, theirs.public) != "nothing"
+
+
+def test_adjacency_may_stand_in_either_table_and_is_the_problems():
+    either = [changed(table, "adjacency", to="zero-out") for table in ("privacy", "problem")]
+    one, other = (read(given, HERE) for given in either)
+    assert one.digest == other.digest
+    assert one.config.problem["adjacency"] == "zero-out" and "adjacency" not in one.config.privacy
+    twice = changed("problem", "adjacency", to="replace", base=either[0])
+    with pytest.raises(
+        ValueError, match=r"adjacency in \[privacy\] must be 'replace', as \[problem\] has it"
+    ):
+        read(twice, HERE)
 
 
 def test_the_hash_changes_with_how_many_records_anybody_has():
