@@ -1,5 +1,6 @@
 """The rounds of one agent.
 
+    draw the coins of round k's batch where it is secret               (coins.py)
     prepare the message of round k, add its noise                      (steps.py, privatize.py)
     write message, state and budget to the ledger, wait for the disk   (ledger.py)
     publish                                                            (transport.py)
@@ -10,8 +11,8 @@
     update; k + 1
 
 A process that dies anywhere in this is started again with the same command. It finds its last
-message in the ledger, sends the same bytes, and goes on from there. In the middle of a round, too:
-a relay needs the message before it and no noise, batch or gradient.
+message in the ledger, sends the same bytes, and goes on from there, with the same batch. In the
+middle of a round, too: a relay needs the message before it and no noise, batch or gradient.
 
 **Before any noise is added** every neighbour must have answered: that it holds the same
 configuration (by hash; the first difference is named), that it takes this process for the agent and
@@ -205,6 +206,8 @@ class Agent:
         if entry is not None:
             self._enter()
             carry = unflatten(entry.arrays, carry, CARRIED, "ledger")
+            if not entry.done:
+                self.steps.batches.restore(self.phases.round(entry.round), entry.arrays)
             self._round, self._committed, self._done = entry.round, entry.round + 1, entry.done
             self.mailbox.begin(entry.round)
         peers = {member.name: member.peer for member in self.network.members}
@@ -319,7 +322,7 @@ class Agent:
             payload,
             float(self.spent[step]),
             notes,
-            None if relay else flatten(carry, CARRIED),
+            None if relay else flatten(carry, CARRIED) | self.steps.batches.kept(step),
             b"" if relay else self.noise.secret(step),
             self._settled,
         )

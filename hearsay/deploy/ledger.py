@@ -4,7 +4,8 @@ message leaves.
     rounds  one row per message: its bytes, the secret of its noise where later rounds take that
             back (correlated noise), what the agent has spent with it, when, whom it did without
             before it and whom it had heard (notes)
-    state   the agent's private state as of the last row of `rounds`, from which the run goes on
+    state   the agent's private state as of the last row of `rounds`, from which the run goes on,
+            with the coins of that round's batch where it is secret (coins.py)
     about   run, agent, configuration, a fingerprint of the records; `instance`, which tells this
             ledger from any other of the same agent
 

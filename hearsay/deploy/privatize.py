@@ -7,9 +7,9 @@ correlated over rounds has a stream of its own for every field. No seed of anybo
 whose scale is 0 is public by the algorithm's own account (the common starting point, coordinates
 that are not sent) and goes as it is; one that the account counts with noise is refused without it.
 
-`Rehearsal` draws the simulator's noise from the simulator's keys, so that a deployed run can be
-held against a simulated one. Anybody who knows the seed can subtract the noise: it protects nobody,
-and says so.
+`Rehearsal` draws the simulator's noise and batches from the simulator's keys, so that a deployed
+run can be held against a simulated one. Anybody who knows the seed can subtract the noise: it
+protects nobody, and says so.
 """
 
 from __future__ import annotations
@@ -143,12 +143,13 @@ class Lattice:
 
 
 class Rehearsal:
-    """The noise of `simulate` with that seed."""
+    """The noise and the batches of `simulate` with that seed."""
 
     private = False
 
     def __init__(self, steps: Steps, seed: int) -> None:
         self._steps = steps
+        steps.rehearsed(seed)
         self._key = steps.keys(seed).given
         self._constants = steps.algorithm.constants(steps.dtype)
 

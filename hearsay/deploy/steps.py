@@ -1,9 +1,10 @@
 """An algorithm's functions compiled for one agent: what simulation/engine.py does for all
 agents at once.
 
-The same functions of the same algorithm files, with the same batches; a round is `prepare`, noise
-(privatize.py), `finish`, and, when the neighbours have been heard, `update`. In a rehearsal (noise
-from a seed) `send` draws the simulator's noise from the simulator's keys.
+The same functions of the same algorithm files, with the same batches, unless these are secret
+(coins.py); a round is `prepare`, noise (privatize.py), `finish`, and, when the neighbours have been
+heard, `update`. In a rehearsal (noise from a seed) `send` draws the simulator's noise, and batches
+are drawn, from the simulator's keys.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hearsay.base import Algorithm, Inbox, Keys
+from hearsay.deploy.coins import Secret, Seeded
 from hearsay.graphs import Graph
 from hearsay.problems.data.records import Records
 from hearsay.problems.data.stream import Stream
@@ -34,7 +36,7 @@ class Now(NamedTuple):
     step: Any
     rates: Any
     window: Window
-    key: jax.Array
+    key: Any
 
 
 class Steps:
@@ -51,7 +53,9 @@ class Steps:
         self.algorithm, self.task, self.agent, self.graph = algorithm, task, agent, graph
         self.dtype, self.program = task.dtype, program(algorithm, task)
         self.records = records.placed(self.dtype)
-        self.sampling_key = keys.sampling_keys(task.seed, task.agents)[agent]
+        self.batches: Secret | Seeded = Seeded(keys.sampling_keys(task.seed, task.agents)[agent])
+        if algorithm.sampling.secret and isinstance(records, Records):
+            self.batches = Secret(algorithm.sampling, records)
         self._block: tuple[int, Any] = (-1, None)
 
     def start(self) -> Carry:
@@ -75,6 +79,13 @@ class Steps:
         """The agent's keys in a simulation with that seed."""
         every = keys.of(self.algorithm.keys, self.graph, jnp.asarray([seed]))
         return engine.pick(every, (0, self.agent))
+
+    def rehearsed(self, seed: int) -> None:
+        """From now on with the batches of a simulation with that seed, which are not secret."""
+        own = keys.sampling_keys(self.task.seed, self.task.agents)[self.agent]
+        if self.algorithm.sampling.per_seed:
+            own = keys.coin_keys(self.keys(seed).own)
+        self.batches = Seeded(own)
 
     def coin(self, step: int, key: Any) -> Any:
         """The public coin of that step, where weights follow from one."""
@@ -115,7 +126,7 @@ class Steps:
         now = engine.pick(self._block[1], step - first)
         start, size, blocks = now.windows
         window = Window(start[self.agent], size[self.agent], blocks)
-        return Now(now.steps, now.rates, window, self.sampling_key)
+        return Now(now.steps, now.rates, window, self.batches.at(step))
 
 
 def _batch(program: Program, carry: Carry, records: Any, now: Now) -> tuple[Any, Any]:

@@ -16,6 +16,11 @@ from tests.deploy.networks import NAMES, Processes, models, run_threads, write
 
 SEED, STEPS = 3, 12
 FEDERATED = ("correlated-federated", "federated-independent", "federated-noiseless")
+SECRET = {
+    "poisson": {"sampling": "poisson", "sample_rate": 0.2},
+    "poisson with a cap": {"sampling": "poisson", "sample_rate": 0.6, "sample_cap": 20},
+    "subset": {"sampling": "subset", "sample_size": 3},
+}
 FOUR_PAPERS = {
     "ldp-online": {},
     "gradient-tracking": {"graph": {"kind": "five-agents", "weight": 0.4}},
@@ -113,6 +118,33 @@ def test_averaging_rounds_deployed_equal_simulated_ones_to_the_last_bit(chebyshe
     assert np.abs(deployed - simulated(once)).max() > 1e-3, "averaging must have done something"
 
 
+@pytest.mark.parametrize("sampler", SECRET)
+@pytest.mark.parametrize("name", ["gradient-perturbation", "gradient-tracking"])
+def test_secret_batches_rehearsed_are_the_simulators(name, sampler, tmp_path):
+    """Methods that use the batch of a round after its message, and before it. Agents hold from 9 to
+    60 records.
+    """
+    counts = np.array([60, 37, 21, 60, 9])
+    full = hs.problems.ridge(agents=5, records=60, dimension=4, radius=3.0)
+    path = from_files(
+        tmp_path,
+        full,
+        counts,
+        algorithm={"name": name, "noise": 0.5, **SECRET[sampler]},
+        graph={"kind": "five-agents", "weight": 0.4} if "tracking" in name else {"kind": "ring"},
+        privacy={},
+    )
+    agents = run_threads(load(path), SEED)
+    plan = agents["alice"].plan
+    held = full.records._replace(held=counts)
+    problem = replace(full, counts=counts, records=held)
+    options = {"steps": plan.messages, "seeds": [SEED], "reference": False, "regret": False}
+    run = hs.simulate(plan.algorithm, problem, plan.graph, **options)
+    deployed = np.stack([agents[n].model for n in NAMES])
+    np.testing.assert_allclose(deployed, run.models[0], rtol=0, atol=1e-6)
+    assert np.abs(deployed).max() > 1e-3
+
+
 @pytest.mark.parametrize(
     "names",
     [
@@ -150,24 +182,29 @@ def hears(plan, i: int, j: int) -> bool:
     return both[i, j] > 0
 
 
-def test_records_from_files_are_the_simulators_records(tmp_path):
-    problem = hs.problems.ridge(agents=5, records=60, dimension=4, radius=3.0)
+def from_files(folder, problem, counts, **tables):
+    """A network whose agents read the first so many of their records from files."""
     for i, name in enumerate(NAMES):
-        held = problem.counts[i]
         np.savez(
-            tmp_path / f"{name}.npz",
-            features=problem.features[i, :held],
-            labels=problem.labels[i, :held],
+            folder / f"{name}.npz",
+            features=problem.features[i, : counts[i]],
+            labels=problem.labels[i, : counts[i]],
         )
     bounds = {"feature_bound": problem.loss.feature_bound, "label_bound": problem.loss.label_bound}
-    path = write(
-        tmp_path,
+    return write(
+        folder,
         problem={"loss": "ridge", "dimension": 4, "radius": 3.0, **bounds},
         agents={
             name: {"data": f"{name}.npz", "records": int(held)}
-            for name, held in zip(NAMES, problem.counts, strict=True)
+            for name, held in zip(NAMES, counts, strict=True)
         },
+        **tables,
     )
+
+
+def test_records_from_files_are_the_simulators_records(tmp_path):
+    problem = hs.problems.ridge(agents=5, records=60, dimension=4, radius=3.0)
+    path = from_files(tmp_path, problem, problem.counts)
     agents = run_threads(load(path), SEED)
     plan = agents["alice"].plan
     run = hs.simulate(plan.algorithm, problem, plan.graph, steps=plan.messages, seeds=[SEED])

@@ -29,6 +29,15 @@ SETTINGS = {
     "gradient-perturbation": {
         "algorithm": {"name": "gradient-perturbation", "sampling": "cyclic", "sample_size": 2}
     },
+    "secret batches": {
+        "algorithm": {
+            "name": "gradient-perturbation",
+            "sampling": "poisson",
+            "sample_rate": 0.2,
+            "noise": 1.0,
+        },
+        "privacy": {},
+    },
     "correlated-federated": {
         "algorithm": {"name": "correlated-federated", "sampling": "cyclic", "sample_size": 2}
     },
