@@ -75,7 +75,7 @@ def taken(name: str) -> set[str]:
 
 def planned(name: str) -> bool:
     """Its noise is planned for a number of rounds, and constant."""
-    return "horizon" in taken(name)
+    return hs.REGISTRY[name]().rounds < math.inf
 
 
 def noisy(name: str) -> bool:

@@ -210,11 +210,20 @@ ACCOUNT = accounts(hs.ldp_online(), PROBLEM, GRAPH, 0)[0]
 FACTORIZED = FactorizedAccount(
     kinds.factorization("toeplitz", 5), 0.3, 2.0, participation.Periodic(2), 3, "basis", (), 2
 )
+CORRELATED = hs.gradient_perturbation(
+    correlation="banded",
+    width=3,
+    horizon=6,
+    noise=1.0,
+    mechanism="gaussian",
+    sampling=hs.Cyclic(2),
+)
 ONLINE = hs.federated_independent(horizon=4, sampling=hs.Fresh(2), noise=1.0)
 BUDGET = AgentBudget(0, 1.0, "basis", "pattern", "dominated", 2.0, 0.5, 0.1, delta=0.1)
 EXAMPLES = [
     *(cls() for cls in hs.REGISTRY.values()),
     hs.correlated_federated(factorization="banded", width=3),
+    CORRELATED,
     hs.weighted_erm(weights=(1.0, 2.0)),
     hs.Constant(0.3),
     hs.PowerLaw(0.3, -0.7, 2.0),
@@ -419,6 +428,11 @@ CALLS = {
         "float64": describing.rounded(hs.ldp_online(), PROBLEM, GRAPH, 0, 3.0),
         "dimension": 3,
     },
+    float64.step_errors: {
+        "float64": describing.rounded(hs.ldp_online(), PROBLEM, GRAPH, 0, 3.0),
+        "dimension": 3,
+        "rounds": 8,
+    },
     rounding.laplace: {"epsilon": 0.5, "numbers": 8},
     rounding.gaussian: {"rho": 0.5, "numbers": 8},
     rounding.ternary: {"delta": 0.1, "numbers": 8},
@@ -580,6 +594,8 @@ INTERNAL = {
     "hearsay.mechanisms.factorized.stream",
     "hearsay.mechanisms.words",
     "hearsay.mechanisms.factorized.fit",
+    "hearsay.mechanisms.factorized.leading",
+    "hearsay.algorithms.correlation",
     "hearsay.problems.losses.layers",
     "hearsay.problems.losses.models",
     "hearsay.problems.losses.per_record",

@@ -249,7 +249,7 @@ def _worlds(algorithm: Algorithm, thorough: bool) -> Iterator[tuple[Case, Algori
         raise NotDone("it takes no noise and claims no budget")
     if algorithm.uncertified:
         raise NotDone(f"it claims no budget: {algorithm.uncertified}")
-    if "horizon" in algorithm.__dataclass_fields__:
+    if math.isfinite(algorithm.rounds) and "horizon" in algorithm.__dataclass_fields__:
         algorithm = replace(algorithm, horizon=_STEPS)  # type: ignore[call-arg]
     taken, why = 0, ""
     for case in cases():

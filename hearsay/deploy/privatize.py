@@ -57,9 +57,7 @@ class Lattice:
             coins = coins._replace(public=place._replace(key=keys.public_key(run)))
         self._coins = coins.given
         self._streams: dict[str, FactorizedNoise] = {}
-        self._certified = {
-            r.name: r.scale for r in algorithm.releases(steps.agent, (0.0, 0.0)) if not r.delay
-        }
+        self._releases = {r.name: r for r in algorithm.releases(steps.agent, (0.0, 0.0))}
 
     def message(self, step: int, carry: Carry) -> tuple[Any, Carry]:
         """(what may leave, the state after it)."""
@@ -91,7 +89,8 @@ class Lattice:
         if not np.any(scale > 0):
             return value
         if self._steps.algorithm.factors is not None:
-            return self._stream(name, scale, value.size).privatize(value, step)
+            row = step - self._steps.algorithm.delay
+            return self._stream(step, name, scale, value.size).privatize(value, row)
         # A scale that was rounded to the run's precision may be slightly below the certified one.
         law, scale = self._steps.algorithm.law, scale * (1 + self._margin)
         if scale.ndim == 0:
@@ -111,22 +110,34 @@ class Lattice:
         """By how much, relatively, a scale may be off in the run's precision."""
         return 8 * float(jnp.finfo(self._steps.dtype).eps)
 
-    def _require_enough(self, step: int, name: str, scale: np.ndarray) -> None:
-        """A message with less noise than its account counts must not leave. Noise that an earlier
-        step made (a release with a delay) is held to its account by audits.
+    def _counted(self, step: int, name: str) -> float:
+        """The scale that the account counts for that message. Noise of its own that an earlier step
+        made (a release with a delay) is held to its account by audits.
         """
-        certified = float(self._certified[name](step)) if name in self._certified else 0.0
+        release, algorithm = self._releases.get(name), self._steps.algorithm
+        if release is None or step < release.delay:
+            return 0.0
+        if not release.delay:
+            return float(release.scale(step))
+        if algorithm.factors is None:
+            return 0.0
+        row = step - release.delay
+        return float(algorithm.step_size(row)) * float(release.scale(row))
+
+    def _require_enough(self, step: int, name: str, scale: np.ndarray) -> None:
+        """A message with less noise than its account counts must not leave."""
+        certified = self._counted(step, name)
         if not np.all(scale >= certified * (1 - self._margin)):
             raise ValueError(
                 f"the scale of the {self._kind}noise of {name} must be at least the certified"
                 f" {certified!r} in round {step}, got {float(np.min(scale))!r}"
             )
 
-    def _stream(self, name: str, scale: np.ndarray, size: int) -> FactorizedNoise:
+    def _stream(self, step: int, name: str, scale: np.ndarray, size: int) -> FactorizedNoise:
         """The noise of that field, of the scale that was certified: later rounds take it back, so
-        that it has one scale for all of them.
+        that it has one scale for all of them, but for the public step size of each.
         """
-        certified = float(self._certified[name](0)) if name in self._certified else 0.0
+        certified = self._counted(step, name)
         if not np.all(np.abs(scale - certified) <= self._margin * certified):
             raise ValueError(
                 f"the scale of the correlated noise of {name} must be the certified"
@@ -135,9 +146,17 @@ class Lattice:
         if name not in self._streams:
             algorithm = self._steps.algorithm
             assert algorithm.factors is not None
-            number = list(algorithm.channels).index(name)
+            number, late = list(algorithm.channels).index(name), algorithm.delay
+            level = float(self._releases[name].scale(0))
+            # The ledger keeps a row's secret with the message that carries it. The step size that
+            # multiplies a gradient was rounded to the run's precision.
             self._streams[name] = FactorizedNoise(
-                algorithm.factors, self._draw, certified, size, stream=number
+                algorithm.factors,
+                lambda row: self._draw(row + late),
+                level * (1 + self._margin) if late else level,
+                size,
+                stream=number,
+                weights=algorithm.step_size if late else None,
             )
         return self._streams[name]
 

@@ -54,6 +54,16 @@ which `curve_slack` has room for. The tree leaves out nodes that no prefix sum u
 square too, with fewer rows of C than the ideal budget counts. That D is C^-1 to float64 precision
 only is covered, as for the ideal budget, by the factor OUTWARD.
 
+**Rounds with factors of their own.** Where round r sends a_r times that, a_r > 0 and public
+(gradient perturbation sends F + a_r (G_r + noise), F a function of earlier messages, which takes
+the part of a G_r that is the same under both data sets), N_r = [a_r G_r / g_r] + [a_r S_r / g_r] +
+eta_r with g_r = grid(|D_rr| a_r V) and V xi_r = g_r eta_r / (a_r D_rr). Divide by a_r: g_r times
+the shift of round r is a_r D_rr Delta_r, so that it is |Delta_r| / V scales again, and e_r is at
+most 2 g_r / a_r <= 2^-35 |D_rr| V but for the float64 errors, as above. These are m_r - 1 sums,
+one product D_rw xi_w, one product a_w D_ww, one quotient by it and one product a_r S_r (products
+with g are exact: it is a power of two): m_r + 3 roundings, for which m_r + 4 are counted. So the
+bound does not depend on a_r.
+
 References: Smith and Thakurta, Fully adaptive composition for Gaussian differential privacy, 2022.
 Feldman and Zrnic, Individual privacy accounting via a Renyi filter, NeurIPS 2021. Canonne, Kamath
 and Steinke, The discrete Gaussian for differential privacy, NeurIPS 2020.

@@ -30,6 +30,7 @@ def steps_of(scales: dict[str, float], certified: dict[str, float] = SCALES) -> 
     """
     algorithm = SimpleNamespace(
         factors=factorization("toeplitz", ROUNDS),
+        delay=0,
         law=MECHANISMS["gaussian"],
         channels={"params": "mixing", "tracker": "pushing"},
         keys=("own",),

@@ -22,6 +22,7 @@ from hearsay.mechanisms import lattice, rounding
 from hearsay.mechanisms.factorized import lattice as factorized_lattice
 from hearsay.mechanisms.factorized.kinds import Dense, Factorization, factorization
 from hearsay.mechanisms.factorized.lattice import FactorizedNoise
+from hearsay.schedules import PowerLaw, Schedule
 
 SECRET = bytes(range(32))
 KINDS = [
@@ -54,9 +55,10 @@ def made(
     scale: float,
     size: int,
     secret: bytes = SECRET,
+    weights: Schedule | None = None,
 ):
     with pytest.warns(UserWarning, match="NOT PRIVATE"):
-        return kind(factors, secret, scale, size, private=False)
+        return kind(factors, secret, scale, size, weights=weights, private=False)
 
 
 def square(factors: Factorization) -> np.ndarray:
@@ -88,14 +90,18 @@ def test_rows_are_those_of_the_factorization(name, options, rounds):
     np.testing.assert_allclose(others, below.sum(axis=1), rtol=1e-12)
 
 
+@pytest.mark.parametrize("weights", [None, PowerLaw(0.3, -0.7)], ids=["plain", "weighted"])
 @pytest.mark.parametrize(("name", "options"), KINDS)
-def test_messages_equal_the_oracle(name, options):
+def test_messages_equal_the_oracle(name, options, weights):
     """In fractions from the drawn eta: equal where the exact S is not within 2^-10 steps of an
     edge, and one step off at most elsewhere.
     """
     rng, rounds, size, scale = np.random.default_rng(0), 9, 6, 0.37
     factors = factorization(name, rounds, **options)
-    noise, d = made(FactorizedNoise, factors, scale, size), square(factors)
+    noise, d = made(FactorizedNoise, factors, scale, size, weights=weights), square(factors)
+    # A round is multiplied by its weight, and what it took from an earlier one was by that one's.
+    each = np.ones(rounds) if weights is None else weights(np.arange(rounds))
+    d = each[:, None] * d
     value = rng.normal(size=(rounds, size)) * 3
     for r in range(rounds):
         sent = noise.privatize(value[r], r)
@@ -219,14 +225,28 @@ class SmallNoise(Injected):
         return super()._deviation(round) / 2
 
 
-def losses(kind, factors, values, neighbour, scale: float, reach: float):
+class ForgetsWeight(Injected):
+    """Planted fault: noise that is not multiplied by what its round is multiplied by."""
+
+    def _deviation(self, round):
+        return super()._deviation(round) / self._weights[round]
+
+
+class WeighsOnce(Injected):
+    """Planted fault: what is taken back is that of rounds without weights."""
+
+    def _past(self, round):
+        return super()._past(round) * self._weights[round]
+
+
+def losses(kind, factors, values, neighbour, scale: float, reach: float, weights=None):
     """(weight, squared shifts over t^2 summed, log-likelihood ratio) of every transcript of a
     mechanism of one number, by enumerating the noise.
 
     `values` and `neighbour` map (round, messages so far) to G_r, as an adversary would choose it
     who sees the messages.
     """
-    here, there = (made(kind, factors, scale, 1) for _ in range(2))
+    here, there = (made(kind, factors, scale, 1, weights=weights) for _ in range(2))
     rounds, energy, ratio = factors.rounds, 0.0, 0.0
     grids = [here._grid(r) for r in range(rounds)]
     deviations = [here._deviation(r) / g for r, g in enumerate(grids)]
@@ -240,9 +260,9 @@ def losses(kind, factors, values, neighbour, scale: float, reach: float):
     here.size = there.size = eta.shape[1]
     here.eta, there.eta, sent = list(eta), [np.zeros_like(row) for row in eta], []
     for r in range(rounds):
-        message = here.privatize(values(r, sent), r)
+        message = here.privatize(here._weights[r] * values(r, sent), r)
         # With eta' = 0: the point that the neighbour's noise is added to.
-        shifted = there.privatize(neighbour(r, sent), r)
+        shifted = there.privatize(there._weights[r] * neighbour(r, sent), r)
         there.eta[r] = np.rint((message - shifted) / grids[r]).astype(np.int64)
         there._kept.pop(r, None)
         energy = energy + (there.eta[r] - eta[r]) ** 2 / deviations[r] ** 2
@@ -270,19 +290,21 @@ def adversary(moved: int | None, by: float):
 SIZE = [0]
 
 
-def worst(kind, factors: Factorization, bits: int, monkeypatch, reach: float = 4.0) -> float:
+def worst(
+    kind, factors: Factorization, bits: int, monkeypatch, reach: float = 4.0, weights=None
+) -> float:
     """Largest sum of squared shifts over its bound, over all transcripts and moved rounds;
     the curve and Renyi divergences are checked on the way.
     """
     monkeypatch.setattr(lattice, "GRID_BITS", bits)
     monkeypatch.setattr(rounding, "GRID_BITS", bits)
     by, scale, found = 0.8, 1.0, 0.0
-    probe = made(kind, factors, scale, 1)
+    probe = made(kind, factors, scale, 1, weights=weights)
     SIZE[0] = math.prod(
         2 * int(reach * probe._deviation(r) / probe._grid(r)) + 1 for r in range(factors.rounds)
     )
     for moved in (*range(factors.rounds), None):
-        weight, energy, ratio = losses(kind, factors, *adversary(moved, by), scale, reach)
+        weight, energy, ratio = losses(kind, factors, *adversary(moved, by), scale, reach, weights)
         column = (
             factors.sensitivity
             if moved is not None
@@ -321,6 +343,20 @@ def test_every_transcript_costs_at_most_what_the_account_says(name, options, bit
         )
         <= 1
     )
+
+
+@pytest.mark.parametrize(("name", "options"), KINDS)
+def test_rounds_with_weights_cost_no_more(name, options, monkeypatch):
+    """Step sizes that fall: the bound of the account knows nothing of them."""
+    factors, weights = factorization(name, 3, **options), PowerLaw(0.7, -0.8)
+    assert 0.1 < worst(Injected, factors, 1, monkeypatch, 4.0, weights) <= 1
+
+
+@pytest.mark.parametrize("kind", [ForgetsWeight, WeighsOnce])
+def test_noise_without_the_weight_of_its_round_costs_more(kind, monkeypatch):
+    factors, weights = factorization("toeplitz", 2), PowerLaw(1.5, -0.4)
+    assert 0.85 < worst(Injected, factors, 6, monkeypatch, 1.0, weights) <= 1
+    assert worst(kind, factors, 6, monkeypatch, 1.0, weights) > 1.02
 
 
 def test_the_diagonal_may_be_of_either_sign(monkeypatch):

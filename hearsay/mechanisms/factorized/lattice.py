@@ -14,6 +14,10 @@ saturated at 2^61 steps and so is what is sent, but xi is not: it is the noise t
 is what the proof lets an adversary see. S is saturated at 2^60 steps (2^23 scales): that is part of
 an event of probability 2^-180 per number, which the account allows for.
 
+Where a round's message is multiplied by a public number a_r (gradient perturbation: the step size
+that multiplies its gradient), G_r and S_r are multiplied by it, g_r = grid(|D_rr| a_r V), and
+V xi_w = g_w eta_w / (a_w D_ww).
+
 The proof and what all rounds cost together are in mechanisms/rounding.py (`factorized`): sqrt(2
 rho) of the ideal noise grows by at most about 2^-35 sqrt(d) |C 1|. S_r is summed term by term in
 float64, in a fixed order: for the same D it is the same on every machine, and after a restart.
@@ -31,6 +35,7 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.mechanisms.factorized.kinds import Factorization
 from hearsay.mechanisms.lattice import SATURATION, Key, discrete_gaussian, grid, quantize
+from hearsay.schedules import Schedule
 
 _KEPT_BYTES = 2**29  # past noise beyond this is drawn again each time it is needed
 
@@ -44,7 +49,7 @@ class FactorizedNoise:
     an old ledger was put back is independent of what had left; with one for all, two messages of
     a round would differ by just the difference of their values. scale: V. size: how many numbers a
     message has. stream: which of the message's fields it is for; every field has noise of its own
-    from the same secrets.
+    from the same secrets. weights: a_r, by which the message of each round is multiplied; None: 1.
 
     **One value per round.** The noise of a round is the same whenever it is asked for, because
     later rounds must take back just that noise, also after a crash. Two different values sent with
@@ -66,6 +71,7 @@ class FactorizedNoise:
         size: int,
         *,
         stream: int = 0,
+        weights: Schedule | None = None,
         private: bool = True,
     ) -> None:
         require.instance(
@@ -85,10 +91,16 @@ class FactorizedNoise:
         # Stream 0 is written without its number, as in runs that began before there were others.
         if require.count("stream", stream, least=0):
             words += f"stream {stream} "
+        rounds = np.arange(factorization.rounds)
+        self._weights = np.ones(len(rounds))
+        if weights is not None:
+            words += f"times {weights!r} "
+            self._weights = np.asarray(weights(rounds), np.float64)
         self._plan = words.encode()
         self._secret = secret
         self._diagonal = factorization.rows().diagonal
-        for end in (np.abs(self._diagonal).min(), np.abs(self._diagonal).max()):
+        sizes = np.abs(self._diagonal) * self._weights
+        for end in (sizes.min(), sizes.max()):
             # Refuses a scale that is too small or too large now rather than in a later round.
             grid(float(end) * self.scale)
         self._kept: dict[int, np.ndarray] = {}
@@ -114,6 +126,7 @@ class FactorizedNoise:
         back = np.zeros(self.size)
         for w, coefficient in zip(past.tolist(), coefficients.tolist(), strict=True):
             back += coefficient * self._past(w)
+        back *= self._weights[round]
         back = np.clip(np.rint(back / step), -SATURATION / 2, SATURATION / 2).astype(np.int64)
         fresh = self._draw(round)  # |steps| + |back| + |fresh| <= 2^61 + 2^60 + 2^62: no overflow
         self._keep(round, fresh)
@@ -132,7 +145,7 @@ class FactorizedNoise:
         return grid(self._deviation(round))
 
     def _deviation(self, round: int) -> float:
-        return abs(float(self._diagonal[round])) * self.scale
+        return abs(float(self._diagonal[round])) * float(self._weights[round]) * self.scale
 
     def _draw(self, round: int) -> np.ndarray:
         """eta, in grid steps."""
@@ -148,7 +161,7 @@ class FactorizedNoise:
         return self._keep(round, self._draw(round)) if known is None else known
 
     def _keep(self, round: int, fresh: np.ndarray) -> np.ndarray:
-        noise = fresh * self._grid(round) / float(self._diagonal[round])
+        noise = fresh * self._grid(round) / float(self._diagonal[round] * self._weights[round])
         if (len(self._kept) + 1) * noise.nbytes <= _KEPT_BYTES:
             self._kept[round] = noise
         return noise
