@@ -158,6 +158,26 @@ class RecursionAccount(Account):
             )
             return np.sqrt(self.counted_dimension) * out
 
+    def single_costs(self, horizon: int, terminal: float = 0.0) -> np.ndarray:
+        """rho of one use, at each of the steps 0 .. horizon-1 (horizon.py), for Gaussian noise.
+
+        Args:
+          terminal: q2(horizon), what later messages cost.
+        """
+        horizon = require.natural("horizon", horizon)
+        terminal = require.nonnegative_or_infinite("terminal", terminal)
+        k = np.arange(horizon)
+        contraction, jump, exposure = self.recursion.coefficients(horizon)
+        with np.errstate(over="ignore", invalid="ignore"):
+            inverse = [_inverse(release.scale(k)) for release in self.releases]
+            pairs = list(zip(self.releases, inverse, strict=True))
+            through = sum((r.state * inv) ** 2 / 2 for r, inv in pairs if r.state)
+            fresh = sum((r.fresh * inv) ** 2 / 2 for r, inv in pairs if r.fresh)
+            source = np.broadcast_to(np.asarray(through, dtype=float), (horizon,))
+            ahead = backward(contraction**2, source, terminal)[1:]
+            moved = np.where(jump == 0, 0.0, jump**2 * ahead)
+            return moved + np.where(exposure == 0, 0.0, exposure**2 * fresh)
+
     def curve(self, horizon: int) -> np.ndarray:
         """Used up after each message, shape (horizon,), never decreasing."""
         horizon = require.natural("horizon", horizon)
@@ -199,6 +219,10 @@ class RecursionAccount(Account):
         if not math.isfinite(found.value) or found.value == 0:
             return ""
         steps = found.summed_to if math.isinf(horizon) else int(horizon)
+        if not self.mechanism.additive and self.pattern.single and math.isinf(horizon):
+            # One use at a time: to follow each of them through all messages would take hours.
+            each = self.single_costs(steps)
+            return f"the use of a record at step {int(np.argmax(each)):,} (rho {np.max(each):.3g})"
         if not self.mechanism.additive:
             curve = self.curve(steps)
             half = int(np.searchsorted(curve, 0.5 * curve[-1]))

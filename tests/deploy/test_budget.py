@@ -92,7 +92,7 @@ def ideal_of(plan: Deployment, messages: float | None = None) -> hs.Certificate:
     )
 
 
-def compared(certificate: Certificate) -> np.ndarray:
+def compared(certificate: hs.Certificate) -> np.ndarray:
     """What a target or a limit is compared with."""
     return np.array([b.compared for b in certificate.budgets])
 

@@ -12,8 +12,9 @@ from scipy.integrate import quad
 from scipy.special import zeta
 
 from hearsay.privacy import Every, Once, Periodic, Recursion, RecursionAccount, Release
-from hearsay.privacy.horizon import _at, _NoBound, _stateful_tail, _Tail, _TryLater, infinite
+from hearsay.privacy.horizon import _at, _stateful_tail, infinite
 from hearsay.privacy.recursion import MEMORYLESS
+from hearsay.privacy.tails import NoBound, Tail, TryLater
 from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize, Share
 
 ENDLESS = Share(1.0, PowerLaw(1.0, 1.0))  # one record among k + 1
@@ -177,7 +178,7 @@ def test_the_integral_of_the_tail_lies_above_the_true_one(rates):
     """The integral of x^-1.9 / D(x) in the variable log x,
     where 1/D bends by a factor of several.
     """
-    tail = _Tail(
+    tail = Tail(
         50.0, rates, jump=(1.0, 1.8), exposure=(1.0, 1.0), through=(1.0, 0.1), fresh=(0.0, 0.0)
     )
     first, integral = _stateful_tail(tail, 1.0, once=False)
@@ -309,9 +310,9 @@ def test_the_bound_is_true_wherever_the_sum_stops(seed):
         for n in (1, 5, 30, 200, 2000):
             try:
                 found = _at(this, n)
-            except _TryLater:
+            except TryLater:
                 continue
-            except _NoBound:
+            except NoBound:
                 break
             long_sum = finite(this, 2**16) if long_sum is None else long_sum
             assert found.value >= long_sum * (1 + 9e-10), (n, this)
@@ -327,7 +328,7 @@ def test_gaussian_bounds_are_true_wherever_the_sum_stops(seed):
         for n in (1, 20, 500):
             try:
                 found = _at(this, n)
-            except (_TryLater, _NoBound):
+            except (TryLater, NoBound):
                 continue
             assert found.value >= finite(this, 2**15) * (1 + 9e-10), (n, this)
             checked += 1
@@ -469,7 +470,7 @@ def test_a_negative_leak_is_no_help():
     )
     try:
         found = _at(this, 20)
-    except _TryLater:
+    except TryLater:
         found = infinite(this)
     assert found.value >= finite(this, 2**18)
 
