@@ -17,6 +17,7 @@ from hearsay.base import Algorithm
 from hearsay.certification import budget_by_horizon, calibrate, certify
 from hearsay.privacy.certificate import Certificate
 from hearsay.problems.sampling.samplers import Cyclic, Fresh, History, Poisson, Resample, Subset
+from hearsay.release.model import ReleasedModel, load_release
 from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize
 from hearsay.simulation.result import Run
 from hearsay.simulation.simulating import simulate
@@ -49,6 +50,7 @@ __all__ = [
     "History",
     "Poisson",
     "PowerLaw",
+    "ReleasedModel",
     "Resample",
     "Run",
     "SampleSize",
@@ -59,6 +61,7 @@ __all__ = [
     "certify",
     "check_algorithm",
     "graphs",
+    "load_release",
     "budget_by_horizon",
     "problems",
     "scheme_s1",

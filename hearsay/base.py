@@ -11,8 +11,8 @@ own process. A file writes
     magnitudes(agent, agents)                     how large its numbers get: needed to deploy it
 
 and has the rest from here: a state that is the model, one draw of noise per message field, rates
-from the fields that are annotated as schedules. `finish`, `draw`, `draws`, `rates`, `init` and
-`predict` are for those that need more.
+from the fields that are annotated as schedules. `finish`, `draw`, `draws`, `rates`, `init`,
+`predict` and `shown` are for those that need more.
 
 `send(draws, state, batch, rates)` is the one place where noise goes in, between `prepare` and
 `finish`: a simulation adds the draws in floating point, a deployed agent the noise of a lattice
@@ -126,6 +126,8 @@ class Algorithm(ABC):
     # Whom its budgets protect against, and what they rest on beside the facts of the problem.
     adversary: ClassVar[Adversary] = Adversary()
     assumptions: ClassVar[tuple[Assumption, ...]] = ()
+    # What an agent's messages show is made of everybody's: its neighbours' would add nothing.
+    shows_all: ClassVar[bool] = False
     # Why no configuration has a budget, whatever its noise.
     uncertified: ClassVar[str] = ""
     # Why agents do not arrive at the optimum even without noise, if they do not.
@@ -199,6 +201,29 @@ class Algorithm(ABC):
     def predict(self, state: Any) -> jax.Array:
         """The model that an agent reads out for itself; it never leaves the agent."""
         return state.params
+
+    def shown(self, model: Any, sent: Any, inbox: Inbox, rates: Any, domain: Domain) -> jax.Array:
+        """The model that an agent's messages show once a round is over: what it may release, and
+        what averages over rounds are taken of (release/readouts.py).
+
+        It must be a function of `sent` and `inbox` (what `update` gets: bytes that have left, and
+        bytes that were heard), of public numbers and of what was shown before; there is no state
+        among its arguments, because nothing private may enter.
+
+        Args:
+          model: what was shown before; None where this method is the one here, which needs none.
+        """
+        return sent.params
+
+    @property
+    def shows(self) -> bool:
+        """Its messages show a model: a field `params`, or a `shown` of its own."""
+        return "params" in self.channels or self.remembers
+
+    @property
+    def remembers(self) -> bool:
+        """What a round shows may depend on what was shown before it."""
+        return type(self).shown is not Algorithm.shown
 
     def rates(self, steps: np.ndarray, agents: int) -> Any:
         """A NamedTuple of arrays (time, agent), float64, of which `prepare` and `update` receive

@@ -107,6 +107,12 @@ class AsynchronousGossip(NoisyGradient):
         silent = jnp.where(draws.asleep > 0, 0.0, noised.params)
         return Message(silent), state._replace(asleep=draws.asleep)
 
+    def shown(
+        self, model: Any, sent: Message, inbox: Inbox, rates: Any, domain: Domain
+    ) -> jax.Array:
+        """What was sent when the agent was last awake: a message of zeros is silence."""
+        return jnp.where(jnp.any(sent.params != 0), sent.params, model)
+
     def update(
         self, state: Pending, sent: Message, inbox: Inbox, batch: Any, rates: Any, domain: Domain
     ) -> Pending:

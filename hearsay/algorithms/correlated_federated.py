@@ -121,6 +121,7 @@ class CorrelatedFederated(Algorithm):
     channels: ClassVar[dict[str, str]] = {"update": "average"}
     message: ClassVar[type] = Message
     gradient_at_state: ClassVar[bool] = False
+    shows_all: ClassVar[bool] = True
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "federated-independent": {"factorization": "identity", "width": None},
         "federated-noiseless": {
@@ -196,6 +197,13 @@ class CorrelatedFederated(Algorithm):
     ) -> State:
         mean = inbox.total.update + inbox.own.update * sent.update
         return State(domain.project(state.params - rates.server * mean))  # line 15
+
+    def shown(
+        self, model: Any, sent: Message, inbox: Inbox, rates: Rates, domain: Domain
+    ) -> jax.Array:
+        """x(r+1): line 15 again, from the same messages and a start that everybody knows."""
+        mean = inbox.total.update + inbox.own.update * sent.update
+        return domain.project(model - rates.server * mean)
 
     def rates(self, steps: np.ndarray, agents: int) -> Rates:
         shape, local = (len(steps), agents), self.step(steps)[:, None]

@@ -630,11 +630,21 @@ def _run(config: Any, out: Path, resume: bool, overwrite: bool, no_privacy: bool
     if result.stopped:
         console.print(f"Stopped early: {result.stopped}", style="yellow", soft_wrap=True)
     console.print(f"Report: {report}", soft_wrap=True)
+    _released(result, out / "released")
     if result.interrupted:
         console.print(
             f"Continue with: hearsay run {_typed(config)}--resume --out {out}", soft_wrap=True
         )
         raise typer.Exit(130)
+
+
+def _released(result: Any, folder: Path) -> None:
+    """Save the model that may be published, and say what it is; nothing where there is none."""
+    if not result.releasable:
+        return
+    model = result.release(folder=folder)
+    console.print(f"\n{model}", soft_wrap=True, highlight=False, markup=False)
+    console.print(f"Released model: {folder}", soft_wrap=True)
 
 
 def main() -> None:

@@ -60,7 +60,14 @@ def progress_bar(unit: str = "epsilon") -> Iterator[Callable[..., None]]:
 def summary(runs: dict[str, Any]) -> None:
     """One row per run: the final numbers beside the budgets."""
     first = next(iter(runs.values()))
-    wanted = ("accuracy", "accuracy_worst", "test_error", "tracking_error")
+    wanted = (
+        "accuracy",
+        "accuracy_worst",
+        "released_accuracy",
+        "test_error",
+        "released_error",
+        "tracking_error",
+    )
     shown = [metric for metric in wanted if metric in first.metrics]
     table = Table(title="After the last step (mean ± standard deviation over seeds)")
     table.add_column("algorithm")

@@ -9,6 +9,7 @@ against each other.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -44,3 +45,41 @@ def pack(
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # so that the numbers are aligned
     return [len(text).to_bytes(8, "little") + text, *parts]
+
+
+def unpack(content: bytes, what: str) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """(arrays, metadata) of a file that `pack` could have written; ValueError for anything else.
+
+    Args:
+      what: what error messages call the file.
+    """
+    damaged = f"{what} must be a whole safetensors file, got"
+    size = int.from_bytes(content[:8], "little")
+    if len(content) < 8 or size > len(content) - 8:
+        raise ValueError(f"{damaged} {len(content)} bytes that end within its header")
+    try:
+        header = json.loads(content[8 : 8 + size])
+        metadata = header.pop("__metadata__", {})
+        known = {
+            name: (KINDS[one["dtype"]], tuple(map(int, one["shape"])), *one["data_offsets"])
+            for name, one in header.items()
+        }
+    except (ValueError, RecursionError, AttributeError, KeyError, TypeError):
+        raise ValueError(f"{damaged} one whose header cannot be read") from None
+    if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
+        raise ValueError(f"{damaged} one whose metadata are not text")
+    body, found, place = memoryview(content)[8 + size :], {}, 0
+    for name, (kind, shape, begin, end) in sorted(known.items(), key=lambda item: item[1][2:]):
+        if min(shape, default=0) < 0 or begin != place or end - begin != _bytes(kind, shape):
+            raise ValueError(f"{damaged} one whose array {name!r} lies elsewhere than it says")
+        if end > len(body):
+            raise ValueError(f"{damaged} {len(content)} bytes that end within {name!r}")
+        found[name] = np.frombuffer(body[begin:end], kind).reshape(shape).copy()
+        place = end
+    if place != len(body):
+        raise ValueError(f"{damaged} one with {len(body) - place} bytes after its end")
+    return found, metadata
+
+
+def _bytes(kind: np.dtype, shape: tuple[int, ...]) -> int:
+    return math.prod(shape) * kind.itemsize

@@ -51,6 +51,8 @@ LABELS = {
     "accuracy_worst": "test accuracy of the worst agent",
     "test_error": "mean squared test error",
     "train_accuracy": "training accuracy",
+    "released_accuracy": "accuracy of the released model",
+    "released_error": "error of the released model",
     "test_loss": "test loss",
 }
 _LINES = 12  # more labelled lines than this cannot be told apart

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 NAME = "report.html"
 CURVES = (
     "accuracy",
+    "released_accuracy",
     "train_accuracy",
     "test_error",
+    "released_error",
     "test_loss",
     "tracking_error",
     "regret",
@@ -38,6 +40,11 @@ CURVES = (
     "consensus_error",
     "mean_model_error",
 )
+
+RELEASED = {
+    "released_accuracy": "Released model's accuracy",
+    "released_error": "Released model's error",
+}
 
 
 def run_report(run: Run, folder: Path) -> Path:
@@ -67,7 +74,11 @@ def run_report(run: Run, folder: Path) -> Path:
 
 def final(run: Run, metric: str) -> str:
     """A metric at the end, as mean ± standard deviation over the seeds."""
-    return spread(*run.final(metric), len(run.seeds), percent=metric.startswith("accuracy"))
+    return spread(
+        *run.final(metric),
+        len(run.seeds),
+        percent=metric.startswith(("accuracy", "released_accuracy")),
+    )
 
 
 def _headline(run: Run) -> list[tuple[str, str, str]]:
@@ -79,6 +90,10 @@ def _headline(run: Run) -> list[tuple[str, str, str]]:
         tiles.append(("Test accuracy", final(run, "accuracy"), worst))
     elif "test_error" in run.metrics:
         tiles.append(("Test error", final(run, "test_error"), f"mean squared; {seeds}"))
+    for metric, title in RELEASED.items():
+        if metric in run.metrics:
+            what = f"{run.readouts[0].of_rounds(int(run.steps[-1]))} of all agents: free"
+            tiles.append((title, final(run, metric), what))
     if plots.measured(run, "tracking_error"):
         what = "squared distance to the running optimum"
         tiles.append(("Tracking error", final(run, "tracking_error"), what))

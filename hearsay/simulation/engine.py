@@ -28,6 +28,7 @@ from hearsay.graphs.channels import mixer
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Window
 from hearsay.problems.task import Task
+from hearsay.release.readouts import ReadOut, averaged, round_weights, shown
 from hearsay.simulation import keys
 from hearsay.simulation.program import Carry, Program, held_rates
 
@@ -56,6 +57,8 @@ class Inputs(NamedTuple):
     steps: Any
     rates: Any
     windows: Window
+    # Of averages of messages, (step, 2, slot); () where there are none.
+    weights: Any = ()
 
 
 class Round(NamedTuple):
@@ -138,7 +141,7 @@ def trajectory(
 
     def one_step(carry: Carry, row: tuple[Inputs, Any]) -> tuple[Carry, Any]:
         now, draws = row
-        states, sampler, seen = _all_seeds(
+        states, sampler, seen, shown = _all_seeds(
             partial(exchange, program, setting, now, tap),
             carry,
             draws,
@@ -149,7 +152,8 @@ def trajectory(
         if algorithm.average:
             merge = jax.vmap(jax.vmap(program.averaged, in_axes=(0, 0, None)), in_axes=(0, 0, None))
             readout = merge(readout, states, now.steps)
-        return Carry(states, readout, sampler), seen
+        kept = averaged(carry.kept, shown, now.weights)
+        return Carry(states, readout, sampler, kept), seen
 
     def one_block(carry: Carry, inputs: Inputs) -> tuple[Carry, Any]:
         return jax.lax.scan(one_step, carry, (inputs, draw_block(inputs.steps)))
@@ -163,24 +167,24 @@ def trajectory(
 
 def _all_seeds(
     one_round: Callable, carry: Carry, draws: Any, batch_keys: tuple[Any, bool], unrolled: bool
-) -> tuple[Any, Any, Any]:
+) -> tuple[Any, Any, Any, Any]:
     """The sampler's state comes back without a seed axis: it does not depend on the seed. Nor does
     a batch, unless the keys it is drawn from have such an axis (the flag beside them).
     """
     own, per_seed = batch_keys
     if not unrolled:
-        axes = (0, 0, None, 0 if per_seed else None)
-        return jax.vmap(one_round, in_axes=axes, out_axes=(0, None, 0))(
-            carry.states, draws, carry.sampler, own
+        axes = (0, 0, None, 0 if per_seed else None, 0)
+        return jax.vmap(one_round, in_axes=axes, out_axes=(0, None, 0, 0))(
+            carry.states, draws, carry.sampler, own, carry.kept
         )
     count = len(jax.tree.leaves(carry.states)[0])
-    each = ((*pick((carry.states, draws), seed), seed) for seed in range(count))
+    each = ((*pick((carry.states, draws, carry.kept), seed), seed) for seed in range(count))
     seeds = [
-        one_round(states, noise, carry.sampler, own[seed] if per_seed else own)
-        for states, noise, seed in each
+        one_round(states, noise, carry.sampler, own[seed] if per_seed else own, kept)
+        for states, noise, kept, seed in each
     ]
-    states, seen = (stacked([found[part] for found in seeds]) for part in (0, 2))
-    return states, seeds[0][1], seen
+    states, seen, shown = (stacked([found[part] for found in seeds]) for part in (0, 2, 3))
+    return states, seeds[0][1], seen, shown
 
 
 def exchange(
@@ -192,13 +196,14 @@ def exchange(
     draws: Any,
     sampler: Any,
     batch_keys: jax.Array,
-) -> tuple[Any, Any, Any]:
+    kept: Any = (),
+) -> tuple[Any, Any, Any, Any]:
     """One round of one seed: everybody sends, everybody hears, everybody updates.
 
     The batch is formed where it is used, inside the loop over agents: what does not differ between
     agents (the step) stays a scalar there. The compiler shares the work between the places.
     """
-    algorithm, (step, rates, window) = program.algorithm, now
+    algorithm, (step, rates, window, _) = program.algorithm, now
     form = partial(program.batch, step, window.blocks)
     each = all_agents(program, len(setting.records))
     data = (sampler, setting.records, window.start, window.size, batch_keys)
@@ -222,7 +227,7 @@ def exchange(
     seen = None
     if tap is not None:
         seen = tap(Round(program, step, rates, states, draws, sent, inbox, by_agent, last))
-    return after, sampler, seen
+    return after, sampler, seen, shown(algorithm, program.domain, kept, last, inbox, rates)
 
 
 def heard(mixers: Sequence[Any], sent: Any, coin: Any = None) -> Inbox:
@@ -331,12 +336,16 @@ def placed(problem: Problem) -> Any:
     )
 
 
-def inputs(algorithm: Algorithm, problem: Task, steps: np.ndarray) -> Inputs:
-    """Rates and windows of those steps, as the run's precision holds them."""
+def inputs(
+    algorithm: Algorithm, problem: Task, steps: np.ndarray, readouts: Sequence[ReadOut] = ()
+) -> Inputs:
+    """Rates and windows of those steps, as the run's precision holds them, and the weights of
+    averages of their messages.
+    """
     steps = np.asarray(steps, np.int32)
     rates = held_rates(algorithm, steps, problem.agents, problem.dtype)
     windows = algorithm.sampling.windows(steps, problem.counts, problem.arrivals)
-    return Inputs(steps, rates, windows)
+    return Inputs(steps, rates, windows, round_weights(readouts, steps, problem.dtype))
 
 
 def start(

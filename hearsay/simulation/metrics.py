@@ -16,6 +16,7 @@ from hearsay.problems.losses.linear import LinearLoss
 from hearsay.problems.losses.loss import Loss
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Records
+from hearsay.release.readouts import everybodys
 from hearsay.simulation.engine import full_precision
 from hearsay.simulation.optimum import risk
 
@@ -35,6 +36,7 @@ class Measured(NamedTuple):
     accuracy: jax.Array
     train_accuracy: jax.Array
     test_loss: jax.Array
+    released_accuracy: jax.Array
 
 
 @partial(jax.jit, static_argnames=("loss", "classification", "with_regret"))
@@ -52,8 +54,11 @@ def measure(
     loss: Loss,
     classification: bool,
     with_regret: bool = True,
+    kept: tuple[jax.Array, jax.Array] | None = None,
 ) -> Measured:
-    """All metrics of the models (seed, agent, d) at one step."""
+    """All metrics of the models (seed, agent, d) at one step, and of what may be released: the
+    slots and shares of an average of messages.
+    """
     seen = models[:, watched]
     error = jnp.sum((seen - best[None, None]) ** 2, axis=-1)
     mean = models.mean(axis=1)
@@ -63,19 +68,25 @@ def measure(
         if with_regret
         else jnp.full_like(error, jnp.nan)
     )
-    margin = jnp.einsum("md,sad->sam", test_features, seen)
-    labels = test_labels[None, None]
     assert isinstance(loss, LinearLoss)
-    hit = (loss.predict(margin) == labels) if classification else (margin - labels) ** 2
+
+    def tested(margin: jax.Array, labels: jax.Array) -> jax.Array:
+        hit = (loss.predict(margin) == labels) if classification else (margin - labels) ** 2
+        return jnp.mean(hit.astype(models.dtype), axis=-1)
+
+    margin = jnp.einsum("md,sad->sam", test_features, seen)
     nothing = jnp.full_like(error, jnp.nan)
     return Measured(
         error,
         regret,
         jnp.sqrt(jnp.sum((mean - best[None]) ** 2, axis=-1)),
         _disagreement(models),
-        jnp.mean(hit.astype(models.dtype), axis=-1),
+        tested(margin, test_labels[None, None]),
         nothing,
         nothing,
+        nothing[:, 0]
+        if kept is None
+        else tested(jnp.einsum("md,sd->sm", test_features, everybodys(*kept)), test_labels[None]),
     )
 
 
@@ -85,11 +96,18 @@ def _disagreement(models: jax.Array) -> jax.Array:
 
 @partial(jax.jit, static_argnames=("loss",))
 def measure_neural(
-    models: jax.Array, watched: jax.Array, test: tuple, train: tuple, *, loss: Loss
+    models: jax.Array,
+    watched: jax.Array,
+    test: tuple,
+    train: tuple,
+    kept: tuple[jax.Array, jax.Array] | None = None,
+    *,
+    loss: Loss,
 ) -> Measured:
     """The metrics of neural networks: there is no best model to compare with.
 
-    `test` and `train` are blocks of (features, labels, weights), see `blocked`.
+    `test` and `train` are blocks of (features, labels, weights), see `blocked`; `kept` as for
+    `measure`.
     """
 
     def average(params: jax.Array, blocks: tuple) -> jax.Array:
@@ -108,6 +126,9 @@ def measure_neural(
     trained = jax.lax.map(lambda params: average(params, train), seen.reshape(-1, seen.shape[-1]))
     value, hit = (column.reshape(seen.shape[:2]) for column in tested.T)
     nothing = jnp.full_like(value, jnp.nan)
+    free = nothing[:, 0]
+    if kept is not None:
+        free = jax.lax.map(lambda params: average(params, test)[1], everybodys(*kept))
     return Measured(
         nothing,
         nothing,
@@ -116,6 +137,7 @@ def measure_neural(
         hit,
         trained[:, 1].reshape(seen.shape[:2]),
         value,
+        free,
     )
 
 

@@ -31,11 +31,14 @@ class Carry(NamedTuple):
 
     Leading axes: (seed, agent) for states and read-out and (agent,) for the sampler in a
     simulation; none for a deployed agent, which keeps a read-out only where it is an average.
+    `kept` is what a simulation carries of averages of messages (release/readouts.py), () where
+    nobody asked for any; a deployed agent has those beside its carry, which is private.
     """
 
     states: Any
     readout: Any
     sampler: Any
+    kept: Any = ()
 
 
 @dataclass(frozen=True)

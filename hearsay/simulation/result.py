@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,10 @@ from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import Certificate
 from hearsay.problems.problem import Problem
+from hearsay.release.readouts import ReadOut
+
+if TYPE_CHECKING:
+    from hearsay.release.model import ReleasedModel
 
 METRICS = {
     "tracking_error": (
@@ -32,6 +36,14 @@ METRICS = {
     "accuracy_worst": "accuracy on the test set of the worst agent",
     "test_error": "mean squared error on the test set, mean over agents",
     "test_loss": "loss on the test set, mean over agents",
+    "released_accuracy": (
+        "accuracy on the test set of the model that may be released: an average of messages, over"
+        " rounds and agents"
+    ),
+    "released_error": (
+        "mean squared error on the test set of the model that may be released: an average of"
+        " messages, over rounds and agents"
+    ),
 }
 
 
@@ -51,6 +63,8 @@ class Run:
       models: (seed, agent, dimension), at the end.
       stopped: why it ended early; None if it did not.
       seconds: how long it took.
+      readouts: the averages of messages that it kept.
+      averages: what each of them found, by name: (seed, agent, dimension).
     """
 
     algorithm: Algorithm
@@ -64,6 +78,8 @@ class Run:
     models: np.ndarray
     stopped: str | None
     seconds: float
+    readouts: tuple[ReadOut, ...] = ()
+    averages: dict[str, np.ndarray] = field(default_factory=dict)
 
     @cached_property
     def metrics(self) -> dict[str, np.ndarray]:
@@ -76,7 +92,7 @@ class Run:
             tested = {**means, "accuracy_worst": self.raw["accuracy"].min(axis=2)}
             if not self.tested:
                 tested = {"train_accuracy": means["train_accuracy"]}
-            return {**tested, "consensus_error": self.raw["consensus_error"]}
+            return {**tested, "consensus_error": self.raw["consensus_error"], **self._released}
         regret = self.raw["regret"].mean(axis=2)
         widths = np.diff(self.steps)[:, None]
         summed = np.cumsum(
@@ -93,8 +109,24 @@ class Run:
         if not self.tested:
             return out
         if self.problem.classification:
-            return {**out, "accuracy": score.mean(axis=2), "accuracy_worst": score.min(axis=2)}
-        return {**out, "test_error": score.mean(axis=2)}
+            own = {"accuracy": score.mean(axis=2), "accuracy_worst": score.min(axis=2)}
+        else:
+            own = {"test_error": score.mean(axis=2)}
+        return {**out, **own, **self._released}
+
+    @property
+    def _released(self) -> dict[str, np.ndarray]:
+        """How good the model is that may be released, where the run kept one and has a test set."""
+        if not self.averages or not self.tested:
+            return {}
+        name = "released_accuracy" if self.problem.classification else "released_error"
+        return {name: self.raw["released_accuracy"]}
+
+    @property
+    def releasable(self) -> bool:
+        """It kept averages of messages, and they are numbers."""
+        found = self.averages.values()
+        return bool(found) and all(bool(np.all(np.isfinite(one))) for one in found)
 
     @property
     def interrupted(self) -> bool:
@@ -172,6 +204,40 @@ class Run:
         }.items():
             write_atomically(path / name, content)
         return path
+
+    def release(
+        self,
+        kind: str | ReadOut | None = None,
+        of: str | int = "all",
+        *,
+        neighbours: bool = True,
+        seed: int | None = None,
+        folder: str | os.PathLike | None = None,
+    ) -> ReleasedModel:
+        """The model that may be published: an average of messages, which costs nothing beyond the
+        certificate (release/readouts.py).
+
+        Args:
+          kind: which of the averages that the run kept (`simulate(release=...)`): "tail" unless
+            told otherwise.
+          of: "all" agents, or the number of one.
+          neighbours: of one agent: also of those that it hears, each with the same weight.
+          seed: of the noise; the run's first unless given.
+          folder: where to save it.
+
+        Example:
+          >>> import hearsay as hs
+          >>> problem, graph = hs.problems.ridge(agents=3, records=60), hs.graphs.ring(3)
+          >>> run = hs.simulate(hs.dsgd(noise=0.1), problem, graph, steps=20)
+          >>> run.release().average_of
+          'the mean of messages 8 to 19 of all 3 agents'
+        """
+        from hearsay.release.of_run import released
+
+        found = released(self, kind, of, neighbours, seed)
+        if folder is not None:
+            found.save(folder)
+        return found
 
     def plot(self, metric: str = "tracking_error", ax: Any = None) -> Any:
         """Draw a metric over time with its band over seeds; returns the matplotlib axes."""

@@ -14,6 +14,7 @@ import numpy as np
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
+from hearsay.release.readouts import ReadOut, begin
 from hearsay.simulation import engine
 from hearsay.simulation.program import program
 
@@ -24,6 +25,7 @@ class Rounds:
     Args:
       seeds: of the noise; the data stream is the same for all.
       spread: standard deviation of the agents' random start.
+      readouts: averages of messages to carry along; dropped where messages show no model.
     """
 
     def __init__(
@@ -33,11 +35,14 @@ class Rounds:
         graph: Graph,
         seeds: Sequence[int],
         spread: float = 0.0,
+        readouts: Sequence[ReadOut] = (),
     ) -> None:
         self.algorithm, self.seeds, self.step = algorithm, list(seeds), 0
+        self.readouts = tuple(readouts) if algorithm.shows else ()
         self.on(problem)
         self.setting = engine.surroundings(algorithm, problem, graph, self.seeds)
-        self.carry = engine.start(self.program, problem, self.setting, self.seeds, spread)
+        carry = engine.start(self.program, problem, self.setting, self.seeds, spread)
+        self.carry = carry._replace(kept=begin(self.readouts, carry.readout, algorithm.remembers))
 
     def on(self, problem: Problem) -> None:
         """Go on with that problem: the same records, computed in smaller parts."""
@@ -51,7 +56,8 @@ class Rounds:
     def advance(self, count: int, tap: engine.Tap | None = None) -> Any:
         """Run so many more rounds; what the tap saw in them, (round, seed, ...)."""
         problem, seen = self.problem, None
-        inputs = engine.inputs(self.algorithm, problem, np.arange(self.step, self.step + count))
+        steps = np.arange(self.step, self.step + count)
+        inputs = engine.inputs(self.algorithm, problem, steps, self.readouts)
         block = engine.block_length(
             count, len(self.seeds), problem.agents, problem.dimension, problem.dtype.itemsize
         )

@@ -5,7 +5,7 @@ and how both go into a checkpoint.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -16,6 +16,7 @@ from hearsay.base import Algorithm
 from hearsay.certification import epsilon_after
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
+from hearsay.release.readouts import ReadOut, read
 from hearsay.simulation.memory import halved
 from hearsay.simulation.metrics import (
     Measured,
@@ -41,6 +42,7 @@ class Session:
       spread: standard deviation of the agents' random start.
       delta: at which budgets are shown.
       tell: called with a line of text when something had to be changed to fit.
+      readouts: averages of messages to carry along; the first one is measured, over all agents.
     """
 
     def __init__(
@@ -54,11 +56,12 @@ class Session:
         spread: float = 0.0,
         delta: float | None = None,
         tell: Callable[[str], None] = lambda text: None,
+        readouts: Sequence[ReadOut] = (),
     ):
         self.algorithm, self.graph = algorithm, graph
         self.regret, self.delta, self.tell = regret, delta, tell
         self.dtype = problem.dtype
-        self.rounds = Rounds(algorithm, problem, graph, seeds, spread)
+        self.rounds = Rounds(algorithm, problem, graph, seeds, spread, readouts)
         convex = problem.loss.convex
         found = Reference(problem) if reference is True and convex else reference
         self.reference = found if isinstance(found, Reference) and convex else None
@@ -144,7 +147,13 @@ class Session:
         if not self.problem.loss.convex:
             self.at.append(self.step)
             self.measured.append(
-                measure_neural(self.models, self.watched, *self.test, loss=self.problem.loss)
+                measure_neural(
+                    self.models,
+                    self.watched,
+                    *self.test,
+                    self._kept(),
+                    loss=self.problem.loss,
+                )
             )
             return
         arrived = self.arrived(self.step)
@@ -164,8 +173,23 @@ class Session:
                 loss=self.problem.loss,
                 classification=self.problem.classification,
                 with_regret=self.regret,
+                kept=self._kept(),
             )
         )
+
+    def _kept(self) -> tuple[jax.Array, np.ndarray] | None:
+        """The slots of all read-outs, and the shares of the first one's in what it reads out."""
+        if not self.rounds.readouts:
+            return None
+        mix = self.rounds.readouts[0].mix(self.step)
+        return self.carry.kept.slots, np.asarray(mix, self.dtype)
+
+    def released(self) -> dict[str, np.ndarray]:
+        """What every read-out has found, by name: (seed, agent, d)."""
+        if not self.step or not self.rounds.readouts:
+            return {}
+        slots = np.asarray(self.carry.kept.slots)
+        return read(self.rounds.readouts, slots, self.step, axis=1)
 
     def arrived(self, step: int) -> np.ndarray:
         return self.algorithm.sampling.arrived(step, self.problem.counts, self.problem.arrivals)

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +28,7 @@ from hearsay._version import VERSION
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
+from hearsay.release.readouts import USUAL, as_readouts
 from hearsay.simulation import checkpoint
 from hearsay.simulation.memory import fitted, summary
 from hearsay.simulation.optimum import Reference
@@ -50,6 +52,7 @@ def simulate(
     reference: Reference | bool = True,
     regret: bool = True,
     spread: float = 0.0,
+    release: Any = USUAL,
     folder: str | os.PathLike | None = None,
     resume: bool = False,
     progress: Progress | None = None,
@@ -78,6 +81,9 @@ def simulate(
         shares it between runs.
       regret: measure regret too (it costs agents x all records at every measured step).
       spread: standard deviation of the agents' random start; 0 starts everybody at the origin.
+      release: the averages of messages to keep for `Run.release`: some of "tail", "exponential",
+        "mean", "last", or read-outs of release/readouts.py with options of their own. The first
+        one, over all agents, is measured beside the agents' own models. None or () keeps nothing.
       folder: where checkpoints go.
       resume: continue from the checkpoint in the folder.
       progress: called with (steps done, steps to do, largest budget spent in the unit of
@@ -101,6 +107,7 @@ def simulate(
         reference=reference,
         regret=regret,
         spread=spread,
+        release=release,
         folder=folder,
         resume=resume,
         progress=progress,
@@ -117,6 +124,7 @@ def fulfil(
     reference: Reference | bool = True,
     regret: bool = True,
     spread: float = 0.0,
+    release: Any = USUAL,
     folder: str | os.PathLike | None = None,
     resume: bool = False,
     progress: Progress | None = None,
@@ -128,6 +136,7 @@ def fulfil(
     every = max(1, math.ceil(steps / 100)) if every is None else require.count("every", every)
     checkpoint_seconds = require.nonnegative("checkpoint_seconds", checkpoint_seconds)
     spread = require.nonnegative("spread", spread)
+    readouts = as_readouts("release", release)
     if resume and folder is None:
         raise ValueError("folder must be given to resume a run")
     home = None if folder is None else Path(folder)
@@ -137,12 +146,22 @@ def fulfil(
         problem = fitted(p.algorithm, p.problem)
         tell(summary(p.algorithm, problem, p.graph, len(seed_list)))
         session = Session(
-            p.algorithm, problem, p.graph, seed_list, reference, regret, spread, p.delta, tell
+            p.algorithm,
+            problem,
+            p.graph,
+            seed_list,
+            reference,
+            regret,
+            spread,
+            p.delta,
+            tell,
+            readouts,
         )
         session.allowed = p.allowed
         keeper = None
         if home is not None:
-            mark = fingerprint(p.algorithm, problem, p.graph, (seed_list, every, spread))
+            start = (seed_list, every, spread, readouts)
+            mark = fingerprint(p.algorithm, problem, p.graph, start)
             keeper = _Keeper(home, mark, checkpoint_seconds)
         began = time.perf_counter()
         with stopping() as interrupts:
@@ -161,6 +180,8 @@ def fulfil(
             np.asarray(session.models),
             stopped,
             time.perf_counter() - began,
+            session.rounds.readouts,
+            session.released(),
         )
 
 

@@ -85,6 +85,12 @@ class Adp2sgd(NoisyGradient):
         # would go out.
         return Message(jnp.where(awake > 0, noised.params, 0.0), awake), state
 
+    def shown(
+        self, model: Any, sent: Message, inbox: Inbox, rates: Any, domain: Domain
+    ) -> jax.Array:
+        """What was sent when the agent was last awake."""
+        return jnp.where(sent.awake > 0, sent.params, model)
+
     def update(
         self, state: Pending, sent: Message, inbox: Inbox, batch: Any, rates: Any, domain: Domain
     ) -> Pending:

@@ -1,0 +1,3 @@
+"""What may be published of a run: averages of messages (readouts.py), and the model with its
+certificate that one of them becomes (model.py, stored.py).
+"""
