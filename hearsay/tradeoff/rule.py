@@ -37,6 +37,7 @@ A neural network has neither R nor L: its settings are those of `neural_setting`
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -47,7 +48,7 @@ from hearsay.algorithms.gradient_perturbation import GradientPerturbation
 from hearsay.certification import calibrate
 from hearsay.graphs import Graph
 from hearsay.problems.losses.linear import LinearLoss, Logistic
-from hearsay.problems.sampling.samplers import Arrivals, History, Sampling
+from hearsay.problems.sampling.samplers import Arrivals, History, Poisson, Sampling
 from hearsay.problems.task import Task
 from hearsay.schedules import Constant
 
@@ -175,9 +176,7 @@ def _chebyshev_left(modulus: float, rounds: int) -> float:
 
 def batches(rate: float) -> Sampling:
     """The sampler of a share `rate` of the records."""
-    if rate == 1:
-        return History("full")
-    raise NotImplementedError
+    return History("full") if rate == 1 else Poisson(rate)
 
 
 def noisy_gradient(chosen: Setting) -> GradientPerturbation:
@@ -203,7 +202,9 @@ def _rounds(rate: float) -> list[int]:
     return [2**power for power in range(4, 1 + int(math.log2(MOST)))]
 
 
-def _noise_law(task: Task, graph: Graph, rate: float, epsilon: float, delta: float):
+def _noise_law(
+    task: Task, graph: Graph, rate: float, epsilon: float, delta: float
+) -> Callable[[int], float]:
     """Noise of each number of rounds: the root mean square over agents of what a certificate
     asks for.
     """
