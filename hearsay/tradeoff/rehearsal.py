@@ -1,8 +1,8 @@
 """Which of several settings: a trial on made-up records, of which everything is public.
 
 The records have the public facts of the task (how many each agent holds, how many features, of
-which norm at most) and nothing else of it: features whose principal axes carry variances 1, 1/4,
-1/9, ... (those of measured data are correlated, too) and labels of a logistic model with random
+which norm at most) and nothing else of it: features whose principal axes carry variances 1, 1/2,
+1/3, ... (those of measured data are correlated, too) and labels of a logistic model with random
 weights. Whatever is chosen on them is a function of the Task.
 """
 
@@ -22,7 +22,7 @@ from hearsay.problems.task import Task
 from hearsay.tradeoff.measuring import measured
 from hearsay.tradeoff.series import Candidate
 
-_MARGIN = 5.0  # the standard deviation of a made-up record's margin
+_MARGIN = 3.0  # the standard deviation of a made-up record's margin
 _TESTED = 1000
 _SEEDS = 4
 
@@ -70,7 +70,7 @@ def made_up(task: Task) -> Problem:
     rng = np.random.default_rng([*b"rehearsal"])
     total, columns = int(task.counts.sum()), task.shape[0]
     axes = np.linalg.qr(rng.standard_normal((columns, columns)))[0]
-    spread = 1.0 / np.arange(1, columns + 1)
+    spread = 1.0 / np.sqrt(np.arange(1, columns + 1))
     features = (rng.standard_normal((total + _TESTED, columns)) * spread) @ axes.T
     # A little below the bound, whatever rounding does.
     size = task.linear.feature_bound * (1 - 1e-9)

@@ -31,7 +31,7 @@ from hearsay.problems.problem import Problem, holding
 from hearsay.problems.sampling.samplers import Cyclic
 from hearsay.problems.task import Task
 from hearsay.schedules import Constant, SampleSize
-from hearsay.tradeoff.rule import Setting, batches, noisy_gradient, setting
+from hearsay.tradeoff.rule import CHUNK, Setting, batches, noisy_gradient, setting
 
 
 @dataclass(frozen=True)
@@ -110,17 +110,23 @@ def without_noise(task: Task, graph: Graph, epsilon: float, delta: float) -> tup
 def around(
     make: Callable[[Task, Graph, Setting, float], Algorithm],
     travels: tuple[float, ...] = (1.0, 0.3),
-    couplings: tuple[float, ...] = (0.98, 0.5),
+    shares: tuple[float, ...] = (0.6, 0.3),
+    rounds: float = 1.0,
+    of: str = "coupling",
 ) -> Candidates:
-    """Settings around the rule's: some of its travel, and agents that listen more or less."""
+    """Settings around the rule's: a share of its rounds, some of its travel (the sum of all steps),
+    and how much agents listen to others (or what else `of` says).
+    """
 
     def candidates(task: Task, graph: Graph, epsilon: float, delta: float) -> tuple[Candidate, ...]:
         chosen, found = setting(task, graph, epsilon, delta), []
+        fewer = CHUNK * max(1, round(rounds * chosen.rounds / CHUNK))
         for travel in travels:
-            for coupling in couplings:
-                some = replace(chosen, step=travel * chosen.step)
-                algorithm = make(task, graph, some, coupling)
-                words = f"{some.rounds} rounds of step {some.step:.3g}, coupling {coupling:g}"
+            for share in shares:
+                step = travel * chosen.step * chosen.rounds / fewer
+                some = replace(chosen, rounds=fewer, step=step)
+                algorithm = make(task, graph, some, share)
+                words = f"{some.rounds} rounds of step {some.step:.3g}, {of} {share:g}"
                 found.append(Candidate(algorithm, some.rounds, words))
         return tuple(found)
 
@@ -182,7 +188,7 @@ ALL = (
         "gradient-tracking",
         "P2, gradient tracking",
         on_the_network,
-        around(gradient_tracking, (0.3, 0.1)),
+        around(gradient_tracking, (0.03, 0.01), (0.3, 0.1), rounds=0.25),
     ),
     Series(
         "output-perturbation",
@@ -194,7 +200,7 @@ ALL = (
         "correlated-federated",
         "P4, federated with correlated noise",
         on_the_network,
-        around(correlated_federated, couplings=(1.0, 0.25)),
+        around(correlated_federated, (1.0,), (1.0, 0.5, 0.25, 0.125), of="share of records"),
     ),
     Series("secret-batches", "gradient perturbation, secret batches", on_the_network, by_the_rule),
     Series("central", "central, a trusted server", at_a_server, by_the_rule),
