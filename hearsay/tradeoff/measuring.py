@@ -11,8 +11,10 @@ from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import Certificate
 from hearsay.problems.problem import Problem
+from hearsay.release import predicting
+from hearsay.release.readouts import Tail
 from hearsay.simulation.simulating import simulate
-from hearsay.tradeoff.rule import CHUNK
+from hearsay.tradeoff.rule import CHUNK, TAIL
 
 
 class Measured(NamedTuple):
@@ -34,7 +36,13 @@ def measured(
     delta: float,
     together: bool = True,
 ) -> Measured:
-    """Run it and test it; KeyboardInterrupt where the user has ended it."""
+    """Run it and test it; KeyboardInterrupt where the user has ended it.
+
+    Args:
+      together: the released model averages everybody's messages; otherwise each agent releases the
+        average of its own, and the accuracy is the mean over agents.
+    """
+    kept = (Tail(TAIL),)
     run = simulate(
         algorithm,
         problem,
@@ -45,8 +53,16 @@ def measured(
         delta=delta,
         reference=False,
         regret=False,
+        release=kept,
     )
     if run.interrupted:
         raise KeyboardInterrupt
     own = run.metrics["accuracy"][-1]
-    return Measured(own, own, run.certificate)
+    if together:
+        return Measured(run.metrics["released_accuracy"][-1], own, run.certificate)
+    predictor, labels = predicting.of(problem.task), problem.test_labels
+    right = [
+        [np.mean(predictor.predict(one, problem.test_features) == labels) for one in agents]
+        for agents in run.averages[kept[0].name]
+    ]
+    return Measured(np.mean(right, axis=1), own, run.certificate)

@@ -181,6 +181,20 @@ def correlated_federated(task: Task, graph: Graph, chosen: Setting, part: float)
     )
 
 
+def correlated(task: Task, graph: Graph, chosen: Setting, part: float) -> Algorithm:
+    """Gradient perturbation on cyclic batches of that part of the records, with banded noise as
+    wide as the cycle.
+    """
+    size = max(1, int(part * task.counts.min()))
+    return replace(
+        noisy_gradient(replace(chosen, rate=1.0)),
+        sampling=Cyclic(SampleSize(Constant(float(size)))),
+        correlation="banded",
+        width=min(chosen.rounds, max(2, round(1 / part))),
+        horizon=chosen.rounds,
+    )
+
+
 ALL = (
     Series("alone", "alone", alone, by_the_rule, together=False),
     Series("ldp-online", "P1, locally private online learning", on_the_network, around(ldp_online)),
@@ -203,6 +217,12 @@ ALL = (
         around(correlated_federated, (1.0,), (1.0, 0.5, 0.25, 0.125), of="share of records"),
     ),
     Series("secret-batches", "gradient perturbation, secret batches", on_the_network, by_the_rule),
+    Series(
+        "correlated-noise",
+        "gradient perturbation, correlated noise",
+        on_the_network,
+        around(correlated, (1.0, 0.5), (0.5, 0.125), of="batches of a share"),
+    ),
     Series("central", "central, a trusted server", at_a_server, by_the_rule),
     Series("no-noise", "no noise, no privacy", on_the_network, without_noise, private=False),
 )
