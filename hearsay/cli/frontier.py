@@ -51,3 +51,27 @@ def run_frontier(
         console.print(f"{found.found} points were there from before.")
     console.print(f"Report: {report}", soft_wrap=True)
     return found.missing
+
+
+def run_demo(folder: Path) -> tuple[str, ...]:
+    """The demonstration; returns the points that an interruption has left out."""
+    from hearsay.experiments import demo
+
+    missing = run_frontier(
+        demo.CONFIG,
+        folder,
+        epsilons=demo.EPSILONS,
+        delta=demo.CONFIG.privacy["delta"],
+        splits=demo.SPLITS,
+        seeds=demo.SEEDS,
+        series=demo.SERIES,
+    )
+    if not missing:
+        console.print(str(demo.release(folder / "released")), soft_wrap=True, highlight=False)
+        console.print(f"Released model: {folder / 'released'}", soft_wrap=True)
+        console.print(
+            "The papers' methods in the same picture: hearsay frontier breast-cancer",
+            soft_wrap=True,
+            highlight=False,
+        )
+    return missing

@@ -13,6 +13,7 @@ from hearsay.privacy.certificate import Certificate
 from hearsay.problems.problem import Problem
 from hearsay.release import predicting
 from hearsay.release.readouts import Tail
+from hearsay.simulation.result import Run
 from hearsay.simulation.simulating import simulate
 from hearsay.tradeoff.rule import CHUNK, TAIL
 
@@ -27,22 +28,17 @@ class Measured(NamedTuple):
     certificate: Certificate
 
 
-def measured(
+def trained(
     algorithm: Algorithm,
     problem: Problem,
     graph: Graph,
     rounds: int,
     seeds: Sequence[int],
     delta: float,
-    together: bool = True,
-) -> Measured:
-    """Run it and test it; KeyboardInterrupt where the user has ended it.
-
-    Args:
-      together: the released model averages everybody's messages; otherwise each agent releases the
-        average of its own, and the accuracy is the mean over agents.
+) -> Run:
+    """The run, with the average of messages that the rule releases; KeyboardInterrupt where the
+    user has ended it.
     """
-    kept = (Tail(TAIL),)
     run = simulate(
         algorithm,
         problem,
@@ -53,16 +49,31 @@ def measured(
         delta=delta,
         reference=False,
         regret=False,
-        release=kept,
+        release=(Tail(TAIL),),
     )
     if run.interrupted:
         raise KeyboardInterrupt
+    return run
+
+
+def measured(run: Run, together: bool = True) -> Measured:
+    """What the run's models are worth on its test set.
+
+    Args:
+      run: as `trained` leaves it.
+      together: the released model averages everybody's messages; otherwise each agent releases the
+        average of its own, and the accuracy is the mean over agents.
+    """
     own = run.metrics["accuracy"][-1]
     if together:
         return Measured(run.metrics["released_accuracy"][-1], own, run.certificate)
-    predictor, labels = predicting.of(problem.task), problem.test_labels
+    problem, (kept,) = run.problem, run.readouts
+    predictor = predicting.of(problem.task)
     right = [
-        [np.mean(predictor.predict(one, problem.test_features) == labels) for one in agents]
-        for agents in run.averages[kept[0].name]
+        [
+            np.mean(predictor.predict(one, problem.test_features) == problem.test_labels)
+            for one in agents
+        ]
+        for agents in run.averages[kept.name]
     ]
     return Measured(np.mean(right, axis=1), own, run.certificate)

@@ -22,8 +22,8 @@ from hearsay._version import VERSION
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
 from hearsay.tradeoff import rule
-from hearsay.tradeoff.measuring import measured
-from hearsay.tradeoff.rehearsal import chosen
+from hearsay.tradeoff.measuring import measured, trained
+from hearsay.tradeoff.rehearsal import planned
 from hearsay.tradeoff.series import Series
 
 FOLDER, NAME = "points", "point.json"
@@ -83,25 +83,19 @@ def measure(
     mark: str,
 ) -> tuple[Point, list[str]]:
     """(the point, its certificates as JSON)."""
-    planned: dict[str, Any] = {}
+    plans: dict[str, Any] = {}
     released, own, certificates, spent, words = [], [], dict[str, None](), 0.0, dict[str, None]()
     for number, problem in enumerate(problems):
         placed, heard = series.stand(problem, graph)
+        # Splits that hold the same numbers of records have the same settings.
         public = repr(placed.counts.tolist())
-        if public not in planned:
-            task = placed.task
-            candidates = series.candidates(task, heard, epsilon, delta)
-            planned[public] = (
-                chosen(candidates, task, heard, epsilon, delta, series.together)
-                if series.private
-                else (candidates[0], candidates[0].algorithm)
-            )
-        candidate, algorithm = planned[public]
+        if public not in plans:
+            plans[public] = planned(series, placed.task, heard, epsilon, delta)
+        candidate, algorithm = plans[public]
         # No two splits share their noise.
         own_seeds = [number * len(seeds) + seed for seed in seeds]
-        found = measured(
-            algorithm, placed, heard, candidate.rounds, own_seeds, delta, series.together
-        )
+        run = trained(algorithm, placed, heard, candidate.rounds, own_seeds, delta)
+        found = measured(run, series.together)
         released.append(found.released.tolist())
         own.append(found.own.tolist())
         spent = max(spent, *found.certificate.epsilon)

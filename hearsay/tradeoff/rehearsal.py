@@ -8,8 +8,6 @@ weights. Whatever is chosen on them is a function of the Task.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from hearsay.base import Algorithm
@@ -19,27 +17,32 @@ from hearsay.problems.data.records import padded
 from hearsay.problems.losses.linear import LinearLoss
 from hearsay.problems.problem import Problem, holding
 from hearsay.problems.task import Task
-from hearsay.tradeoff.measuring import measured
-from hearsay.tradeoff.series import Candidate
+from hearsay.tradeoff.measuring import measured, trained
+from hearsay.tradeoff.series import Candidate, Series
 
 _MARGIN = 3.0  # the standard deviation of a made-up record's margin
 _TESTED = 1000
 _SEEDS = 4
 
 
-def chosen(
-    candidates: Sequence[Candidate],
-    task: Task,
-    graph: Graph,
-    epsilon: float,
-    delta: float,
-    together: bool = True,
+def planned(
+    series: Series, task: Task, graph: Graph, epsilon: float, delta: float
 ) -> tuple[Candidate, Algorithm]:
-    """The candidate that does best on made-up records, with its noise calibrated on the task.
+    """The setting of a series, and its algorithm with the noise calibrated on the task.
 
-    Where there is one only, or the model is no linear one (made-up images would say nothing), it is
-    the first.
+    Of several settings the one that does best on made-up records. Where the model is no linear one
+    made-up images would say nothing: there it is the first.
+
+    Args:
+      series: as it stands on that task and graph.
+      task: what is public of the problem.
+      graph: who hears whom.
+      epsilon: what each agent may spend.
+      delta: at which.
     """
+    candidates = series.candidates(task, graph, epsilon, delta)
+    if not series.private:
+        return candidates[0], candidates[0].algorithm
     ready = [
         (one, calibrate(one.algorithm, task, graph, one.rounds, epsilon, delta=delta))
         for one in (candidates if isinstance(task.loss, LinearLoss) else candidates[:1])
@@ -47,11 +50,12 @@ def chosen(
     if len(ready) == 1:
         return ready[0]
     trial = made_up(task)
-    scores = [
-        measured(algorithm, trial, graph, one.rounds, range(_SEEDS), delta, together).released
+    runs = [
+        trained(algorithm, trial, graph, one.rounds, range(_SEEDS), delta)
         for one, algorithm in ready
     ]
-    return ready[int(np.argmax([score.mean() for score in scores]))]
+    scores = [measured(run, series.together).released.mean() for run in runs]
+    return ready[int(np.argmax(scores))]
 
 
 def made_up(task: Task) -> Problem:
