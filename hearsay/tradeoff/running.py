@@ -17,6 +17,7 @@ from hearsay._files import held, write_atomically
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import show
 from hearsay.problems.problem import Problem, require_records
+from hearsay.problems.task import Task
 from hearsay.tradeoff.points import Point, guessing, marked, measure, place, read, write
 from hearsay.tradeoff.rule import prepared
 from hearsay.tradeoff.series import SERIES, Series
@@ -248,7 +249,9 @@ def _point(
 def _splits(problem: Any, splits: int, adjacency: str) -> list[Problem]:
     if isinstance(problem, Problem) and splits > 1:
         require.fail("splits", "1 for one problem (give a function of the seed instead)", splits)
-    made = [problem] if isinstance(problem, Problem) else [problem(seed=s) for s in range(splits)]
+    if isinstance(problem, Task):
+        require_records(problem)
+    made = [problem] if isinstance(problem, Task) else [problem(seed=s) for s in range(splits)]
     return [prepared(_classifying(one).under(adjacency)) for one in made]
 
 
