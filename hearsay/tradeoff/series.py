@@ -202,7 +202,7 @@ ALL = (
         "gradient-tracking",
         "P2, gradient tracking",
         on_the_network,
-        around(gradient_tracking, (0.03, 0.01), (0.3, 0.1), rounds=0.25),
+        around(gradient_tracking, (0.3, 0.1), (0.3, 0.1), rounds=0.25),
     ),
     Series(
         "output-perturbation",
@@ -221,7 +221,7 @@ ALL = (
         "correlated-noise",
         "gradient perturbation, correlated noise",
         on_the_network,
-        around(correlated, (1.0, 0.5), (0.5, 0.125), of="batches of a share"),
+        around(correlated, (1.0,), (0.5, 0.25, 0.125, 0.0625), of="batches of a share"),
     ),
     Series("central", "central, a trusted server", at_a_server, by_the_rule),
     Series("no-noise", "no noise, no privacy", on_the_network, without_noise, private=False),
