@@ -28,7 +28,7 @@ NAME = "report.html"
 
 def frontier_report(found: Frontier, folder: str | Path) -> Path:
     """Write report.html into the folder; returns its path."""
-    figure, ax = new_figure(7.2, 4.4)
+    figure, ax = new_figure(7.2, 4.8)
     accuracy_against_epsilon(found, ax)
     shown = (
         "Test accuracy of the released model. Lines: mean over splits and noise seeds. Bands: one"
@@ -101,7 +101,8 @@ def accuracy_against_epsilon(found: Frontier, ax: Axes | None = None) -> Axes:
         plain_ticks(ax, percent=True)
         ax.set_xticks(found.epsilons, [f"{e:g}" for e in found.epsilons])
         if drawn:
-            ax.legend(loc="lower right", fontsize=7.5)
+            # Lines may be anywhere: beside them.
+            ax.figure.legend(loc="outside lower center", ncols=2, fontsize=8)
     return ax
 
 

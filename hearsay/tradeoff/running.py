@@ -96,7 +96,7 @@ class Frontier:
         return (
             f"{self.problem}: {self.agents} agents with {each} records each, {self.graph},"
             f" delta = {self.delta:g}, {self.adjacency}; accuracy of the released model, mean ±"
-            f" standard deviation over {splits} splits and {seeds} noise seeds"
+            f" standard deviation over {_many(splits, 'split')} and {_many(seeds, 'noise seed')}"
         )
 
     def to_csv(self) -> str:
@@ -269,6 +269,10 @@ def _classifying(problem: Any) -> Problem:
     if not len(problem.test_labels):
         require.fail("problem", "one with records to test on", problem.name)
     return problem
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _csv(rows: list[list[Any]]) -> str:

@@ -28,10 +28,10 @@ from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.problems.data.records import padded
 from hearsay.problems.problem import Problem, holding
-from hearsay.problems.sampling.samplers import Cyclic
+from hearsay.problems.sampling.samplers import Cyclic, History, Sampling
 from hearsay.problems.task import Task
 from hearsay.schedules import Constant, SampleSize
-from hearsay.tradeoff.rule import CHUNK, Setting, batches, noisy_gradient, setting
+from hearsay.tradeoff.rule import CHUNK, Setting, noisy_gradient, setting
 
 
 @dataclass(frozen=True)
@@ -133,13 +133,20 @@ def around(
     return candidates
 
 
+def _round_the_records(task: Task, share: float) -> Sampling:
+    """So many at a time, one after the other: secret coins would save these methods nothing."""
+    if share == 1:
+        return History("full")
+    return Cyclic(SampleSize(Constant(float(max(1, int(share * task.counts.min()))))))
+
+
 def ldp_online(task: Task, graph: Graph, chosen: Setting, coupling: float) -> Algorithm:
     return LdpOnline(
         step=Constant(chosen.step),
         coupling=Constant(coupling / float(graph.row_sums.max())),
         noise=Constant(1.0),
         mechanism="gaussian",
-        sampling=batches(chosen.rate),
+        sampling=_round_the_records(task, chosen.rate),
     )
 
 
@@ -150,7 +157,7 @@ def gradient_tracking(task: Task, graph: Graph, chosen: Setting, coupling: float
         tracking=Constant(coupling / float(graph.handed_out.max())),
         noise=Constant(1.0),
         mechanism="gaussian",
-        sampling=batches(chosen.rate),
+        sampling=_round_the_records(task, chosen.rate),
     )
 
 
@@ -160,13 +167,14 @@ def output_perturbation(task: Task, graph: Graph, chosen: Setting, coupling: flo
         coupling=Constant(coupling),
         noise=Constant(1.0),
         mechanism="gaussian",
-        sampling=batches(chosen.rate),
+        sampling=_round_the_records(task, chosen.rate),
     )
 
 
 def correlated_federated(task: Task, graph: Graph, chosen: Setting, part: float) -> Algorithm:
     """`part` of the records of the agent that has the fewest are the local steps of a round."""
-    local = max(1, min(int(part * task.counts.min()), task.arrivals.block))
+    share = min(part, chosen.rate)
+    local = max(1, min(int(share * task.counts.min()), task.arrivals.block))
     smooth = task.loss.curvature[1]
     # A round moves the model by the rule's step; its local steps by a fraction of that.
     rate = min(chosen.step, 1 / smooth if np.isfinite(smooth) else chosen.step) / local
@@ -185,12 +193,12 @@ def correlated(task: Task, graph: Graph, chosen: Setting, part: float) -> Algori
     """Gradient perturbation on cyclic batches of that part of the records, with banded noise as
     wide as the cycle.
     """
-    size = max(1, int(part * task.counts.min()))
+    share = min(part, chosen.rate)
     return replace(
         noisy_gradient(replace(chosen, rate=1.0)),
-        sampling=Cyclic(SampleSize(Constant(float(size)))),
+        sampling=_round_the_records(task, share),
         correlation="banded",
-        width=min(chosen.rounds, max(2, round(1 / part))),
+        width=min(chosen.rounds, max(2, round(1 / share))),
         horizon=chosen.rounds,
     )
 
