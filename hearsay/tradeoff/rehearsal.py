@@ -68,7 +68,7 @@ def made_up(task: Task) -> Problem:
       >>> import hearsay as hs
       >>> from hearsay.tradeoff.rehearsal import made_up
       >>> made_up(hs.problems.logistic("digits").task).counts.tolist()
-      [288, 288, 287, 287, 287]
+      [288, 288, 288, 287, 287]
     """
     task = task.task
     rng = np.random.default_rng([*b"rehearsal"])

@@ -120,6 +120,8 @@ def test_too_much_work_takes_secret_batches(monkeypatch):
     monkeypatch.setattr(rule, "WORK", 91 * 4)
     monkeypatch.setattr(rule, "MOST", 16)
     monkeypatch.setattr(rule, "RATES", (1.0, 0.2))
+    # An account of its own for every number of rounds takes seconds.
+    monkeypatch.setattr(rule, "_noise_law", lambda *_: lambda rounds: 0.05 * math.sqrt(rounds))
     found = setting(facts(agents=1), nobody(1), 4.0, DELTA)
     assert (found.rate, found.rounds) == (0.2, 16)
     assert noisy_gradient(found).sampling == hs.Poisson(0.2)
