@@ -152,7 +152,7 @@ def test_a_second_run_under_the_other_adjacency_is_counted_in_its_own(tmp_path, 
 
 
 def test_a_plan_under_zero_out_has_its_own_noise_and_says_so(tmp_path, plan):
-    """Half the change of a logistic gradient, so half the noise; in the hash that all must share."""
+    """Half the change of a logistic gradient, so half the noise; in the hash that all share."""
     privacy = {"epsilon": 2.0, "delta": 1e-5, "adjacency": "zero-out"}
     network = load(files(tmp_path, privacy=privacy))
     found = deployment(network, 0)
