@@ -245,6 +245,19 @@ def test_records_in_every_step_are_charged_in_every_step_and_it_says_so():
     assert "as if a record were in the batch of every round" in certificate.budgets[0].basis
 
 
+@pytest.mark.parametrize("sampling", [hs.Poisson(0.25), hs.Subset(3)], ids=str)
+def test_secret_batches_are_not_amplified_with_correlated_noise(sampling):
+    """C = [[1, 0], [1, 1]] has a counterexample to amplified rounds; the certificate says so."""
+    problem = setting()
+    found = hs.certify(method(sampling=sampling), problem, RING, 8, delta=DELTA)
+    assert any("noise that later messages take back is private" in text for text in found.warnings)
+    column = method(sampling=sampling).factors.sensitivity_repeated(1, 8)
+    moved = problem.change / 3
+    assert found.budgets[0].rho == pytest.approx((moved * column / 0.7) ** 2 / 2, rel=1e-8)
+    alone = hs.certify(method(None, sampling=sampling), problem, RING, 8, delta=DELTA)
+    assert alone.epsilon[0] < found.epsilon[0] and not alone.warnings
+
+
 def test_bad_input_is_named():
     problem = setting()
     with pytest.raises(ValueError, match="correlation must be one of .*did you mean 'toeplitz'"):
