@@ -106,6 +106,14 @@ def test_descriptions_of_earlier_versions_have_no_delay():
         FactorizedAccount(factorization("tree", 8), 1.0, 2.0, Once(), 3, "a clip", delay=2)
 
 
+def test_why_a_factorized_budget_is_infinite():
+    """And before the first message nothing is spent, whatever follows."""
+    for moved, scale, reason in ((1.0, 0.0, "messages carry no noise"), (math.inf, 2.0, "a clip")):
+        account = FactorizedAccount(factorization("tree", 8), moved, scale, Once(), 3, "a clip")
+        np.testing.assert_array_equal(account.spent([0, 1, 8]), [0, np.inf, np.inf])
+        assert account.cost(3).reason.endswith(reason) and account.cost(0).reason == ""
+
+
 def test_a_separation_is_what_the_pattern_keeps():
     tree = factorization("tree", 8)
     with pytest.raises(ValueError, match="separation must be given where a record is used again"):
