@@ -24,7 +24,7 @@ from hearsay.privacy import (
     codec,
 )
 from hearsay.privacy.account import most_messages
-from hearsay.privacy.participation import PATTERNS, Rolling
+from hearsay.privacy.participation import PATTERNS, Rolling, Sampled
 from hearsay.schedules import Constant, PowerLaw, Share
 
 RECURSION = Recursion(
@@ -128,7 +128,11 @@ def test_most_messages_is_the_last_that_is_affordable(last: int):
 
 def test_patterns_answer_for_themselves():
     """The three answers against the sets of uses that a pattern allows."""
-    examples = {"Periodic": Periodic(3), "Rolling": Rolling(Constant(2.0), 5)}
+    examples = {
+        "Periodic": Periodic(3),
+        "Rolling": Rolling(Constant(2.0), 5),
+        "Sampled": Sampled(0.3),
+    }
     for name, kind in PATTERNS.items():
         pattern = examples.get(name) or kind()
         uses = pattern.uses(12)
