@@ -136,8 +136,11 @@ def test_most_messages_is_the_last_that_is_affordable(last: int):
 
 def test_patterns_answer_for_themselves():
     """The three answers against the sets of uses that a pattern allows."""
-    examples = {"Periodic": Periodic(3), "Rolling": Rolling(Constant(2.0), 5)}
-    examples |= {"Sampled": Sampled(0.5)}
+    examples = {
+        "Periodic": Periodic(3),
+        "Rolling": Rolling(Constant(2.0), 5),
+        "Sampled": Sampled(0.3),
+    }
     for name, kind in PATTERNS.items():
         pattern = examples.get(name) or kind()
         uses = pattern.uses(12)
