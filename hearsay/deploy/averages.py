@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hearsay._tensors import pack, unpack
 from hearsay.base import Algorithm, Inbox
-from hearsay.deploy.tensors import pack, unpack
 from hearsay.release.readouts import Exponential, ReadOut, Tail, read
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay._files import write_atomically
+from hearsay._tensors import pack, unpack
 from hearsay._version import VERSION
-from hearsay.deploy.tensors import pack, unpack
 from hearsay.privacy.certificate import Certificate, show
 from hearsay.release.predicting import Predictor, predictor
 

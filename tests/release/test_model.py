@@ -14,9 +14,9 @@ import pytest
 from safetensors import safe_open
 
 import hearsay as hs
+from hearsay._tensors import pack, unpack
 from hearsay.algorithms.baselines.noisy_average import NoisyAverage
 from hearsay.base import Private, State
-from hearsay.deploy.tensors import pack, unpack
 from hearsay.privacy.recursion import Release
 from hearsay.release.model import CERTIFICATE, MODEL, ReleasedModel
 
