@@ -9,7 +9,7 @@ Needs the extra `network`.
     budget.py      the certificate of a deployed run
     steps.py       the algorithm's functions, compiled for one agent
     privatize.py   noise on a lattice, from the operating system's random numbers
-    messages.py    what a message looks like, and what is not one (_tensors.py: arrays as bytes)
+    messages.py    what a message looks like, and what is not one (as bytes: release/tensors.py)
     ledger.py      what must survive anything: state, outgoing bytes and budget, on disk before a
                    message leaves (rows.py, about.py: its tables, blobs.py: its large files,
                    checksums.py)

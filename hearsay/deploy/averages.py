@@ -32,9 +32,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hearsay._tensors import pack, unpack
 from hearsay.base import Algorithm, Inbox
 from hearsay.release.readouts import Exponential, ReadOut, Tail, read
+from hearsay.release.tensors import pack, unpack
 
 if TYPE_CHECKING:
     from hearsay.deploy.inbox import Listener

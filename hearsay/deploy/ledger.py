@@ -45,7 +45,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from safetensors.numpy import load
 
-from hearsay._tensors import pack
 from hearsay._version import VERSION
 from hearsay.deploy import mark
 from hearsay.deploy.about import About, note
@@ -64,6 +63,7 @@ from hearsay.deploy.rows import (
     verified,
 )
 from hearsay.deploy.rows import LedgerUnavailable as LedgerUnavailable
+from hearsay.release.tensors import pack
 
 _LARGE = 2**18  # bytes: from here on in a file
 _KEPT = "(payload IS NOT NULL OR place != '')"

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from hearsay._tensors import KINDS, pack
 from hearsay.deploy.settings import SCHEMA
+from hearsay.release.tensors import KINDS, pack
 
 HEADER = 4096  # bytes: more than any header of ours has
 
