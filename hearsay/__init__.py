@@ -26,18 +26,21 @@ globals().update({VERBS[name]: build for name, build in REGISTRY.items()})
 
 if TYPE_CHECKING:
     from hearsay.audit.checking import check_algorithm
+    from hearsay.tradeoff import frontier
 
     def __getattr__(name: str) -> Callable[..., Algorithm]: ...
 
 else:
 
     def __getattr__(name: str) -> Any:
-        """Auditing is imported when it is asked for."""
-        if name != "check_algorithm":
+        """Auditing and the frontier are imported when they are asked for."""
+        if name == "check_algorithm":
+            from hearsay.audit.checking import check_algorithm as found
+        elif name == "frontier":
+            from hearsay.tradeoff import frontier as found
+        else:
             raise AttributeError(f"module 'hearsay' has no attribute {name!r}")
-        from hearsay.audit.checking import check_algorithm
-
-        return check_algorithm
+        return found
 
 
 __all__ = [
@@ -60,6 +63,7 @@ __all__ = [
     "calibrate",
     "certify",
     "check_algorithm",
+    "frontier",
     "graphs",
     "load_release",
     "budget_by_horizon",

@@ -66,11 +66,20 @@ def test_the_first_signal_asks_and_the_second_one_ends(number):
 
 @pytest.mark.parametrize(
     "words",
-    [["certify"], ["plan"], ["run"], ["attack"], ["compare", "dsgd", "dola"], ["demo"]],
+    [
+        ["certify"],
+        ["plan"],
+        ["run"],
+        ["attack"],
+        ["compare", "dsgd", "dola"],
+        ["frontier", "digits"],
+        ["demo"],
+    ],
     ids=lambda w: w[0],
 )
 def test_an_interrupted_command_says_how_to_start_it_again(words, tmp_path, monkeypatch):
     monkeypatch.setattr(config, "build", stop)
+    monkeypatch.setattr(config, "build_problem", stop)
     options = {
         "certify": [],
         "plan": ["--epsilon", "1", "--out", str(tmp_path / "x" / "plan.toml")],
@@ -239,12 +248,14 @@ def test_a_kept_attack_is_the_attack_itself(tmp_path, monkeypatch):
         ["attack"],
         ["audit"],
         ["reproduce", "p1-mushrooms"],
+        ["frontier", "digits"],
         ["demo"],
     ],
     ids=lambda w: w[0],
 )
 def test_two_commands_do_not_share_a_folder(words, tmp_path, monkeypatch):
-    monkeypatch.setattr(config, "build", lambda *_: pytest.fail("the second command has begun"))
+    for name in ("build", "build_problem"):
+        monkeypatch.setattr(config, name, lambda *_: pytest.fail("the second command has begun"))
     monkeypatch.setitem(
         EXPERIMENTS, "p1-mushrooms", lambda *_, **__: pytest.fail("the second command has begun")
     )

@@ -19,7 +19,7 @@ import typer
 
 from hearsay.cli import folders, network
 from hearsay.cli.folders import claim, interrupted, require_writable
-from hearsay.cli.options import NAMES, configurable, word
+from hearsay.cli.options import CHOSEN_BY_RULE, NAMES, configurable, word
 from hearsay.cli.screen import (
     algorithm_line,
     attack_table,
@@ -313,6 +313,56 @@ def compare(
 
 
 @app.command()
+@configurable(*CHOSEN_BY_RULE)
+def frontier(
+    problem: Annotated[
+        str,
+        typer.Argument(
+            help=(
+                "The data: digits, breast-cancer, mushrooms (logistic regression); mnist, cifar10"
+                " (neural networks)."
+            )
+        ),
+    ],
+    config: Any,
+    epsilon: Annotated[
+        str, typer.Option(help="What every agent may spend: several numbers, e.g. 1,2,4.")
+    ] = "1,2,4",
+    delta: Annotated[float, typer.Option(help="At which epsilon holds.")] = 1e-5,
+    splits: Annotated[
+        int, typer.Option(help="How many times records are dealt out anew, and others tested on.")
+    ] = 5,
+    seeds: Annotated[int, typer.Option(help="Noise seeds for each split.")] = 4,
+    series: Annotated[
+        str | None,
+        typer.Option(help="Some rows of the table only, e.g. alone,secret-batches,central."),
+    ] = None,
+    out: Out = None,
+) -> None:
+    """Accuracy against epsilon: every agent alone, all together with nobody trusted, a trusted
+    server. Settings come from a rule that sees no private data; every point has its certificate.
+
+    Under zero-out adjacency unless --adjacency says otherwise. Ctrl-C keeps the points that are
+    finished; the same command with the same --out goes on.
+    """
+    from hearsay.cli.frontier import run_frontier
+
+    folder = out or Path("out") / f"frontier-{problem}"
+    claim(folder)
+    missing = run_frontier(
+        config.merged({"problem": {"data": problem}}),
+        folder,
+        epsilons=[word(part) for part in epsilon.split(",")],
+        delta=delta,
+        splits=splits,
+        seeds=seeds,
+        series=series.split(",") if series else None,
+    )
+    if missing:
+        interrupted("The points that are finished are kept and will not be run again.")
+
+
+@app.command()
 @configurable("seeds")
 def attack(
     config: Any,
@@ -507,13 +557,16 @@ def data(
 
 @app.command()
 def demo(out: Out = Path("out/demo")) -> None:
-    """Five hospitals in a ring learn from private records, each with a budget of its own:
-    well under a minute.
+    """Five hospitals in a ring learn together what none may show to the others: what that buys at
+    epsilon = 1, 2 and 4, and the model that may be published. A minute or two.
     """
-    from hearsay.experiments.demo import CONFIG
+    from hearsay.cli.frontier import run_demo
 
     with folders.command():
-        _run(CONFIG, out or Path("out/demo"), resume=False, overwrite=True, no_privacy=False)
+        folder = out or Path("out/demo")
+        claim(folder)
+        if run_demo(folder):
+            interrupted("The points that are finished are kept and will not be run again.")
 
 
 def _build(config: Any) -> tuple[Any, Any, Any]:

@@ -151,6 +151,25 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
     "device": ("run", "device", str, "cpu or gpu: where to compute (default: the best there is)."),
 }
 
+# What hearsay frontier chooses itself, or takes in another form.
+CHOSEN_BY_RULE = (
+    "algorithm",
+    "data",
+    "per_step",
+    "head_start",
+    "step",
+    "coupling",
+    "noise",
+    "mechanism",
+    "sampling",
+    "sample_size",
+    "sample_rate",
+    "epsilon",
+    "delta",
+    "steps",
+    "seeds",
+)
+
 
 def _parameter(name: str, kind: Any, info: Any) -> inspect.Parameter:
     keyword = inspect.Parameter.KEYWORD_ONLY
@@ -220,7 +239,7 @@ def _configuration(words: dict[str, Any]) -> Config:
         tables[table][key] = (
             word(value) if name in ("weight", "clip") and value is not None else value
         )
-    if (words["noise"] or "").lower() == "none":
+    if (words.get("noise") or "").lower() == "none":
         tables["algorithm"]["noise"] = 0.0
     tables["algorithm"]["name"] = words.get("algorithm")
     for setting in words["settings"] or []:

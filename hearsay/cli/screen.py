@@ -32,8 +32,8 @@ _SIGNS = {"epsilon": "ε", "delta": "δ"}
 
 @contextmanager
 def progress_bar(unit: str = "epsilon") -> Iterator[Callable[..., None]]:
-    """show(name, done, total[, spent]): one bar per name, with the time left and the largest budget
-    spent so far, in its unit.
+    """show(name, done, total[, spent, note]): one bar per name, with the time left and the largest
+    budget spent so far, in its unit, or else a note.
     """
     columns = (
         TextColumn("{task.description:>12}"),
@@ -48,10 +48,12 @@ def progress_bar(unit: str = "epsilon") -> Iterator[Callable[..., None]]:
     with Progress(*columns, console=errors) as progress:
         tasks: dict[str, Any] = {}
 
-        def show(name: str, done: int, total: int | None, spent: float | None = None) -> None:
+        def show(
+            name: str, done: int, total: int | None, spent: float | None = None, note: str = ""
+        ) -> None:
             if name not in tasks:
                 tasks[name] = progress.add_task(name, total=total, spent="")
-            text = "" if spent is None else f"spent {sign} {show_epsilon(spent)}"
+            text = note if spent is None else f"spent {sign} {show_epsilon(spent)}"
             progress.update(tasks[name], completed=done, total=total, spent=text)
 
         yield show
@@ -146,6 +148,18 @@ def attack_table(sweep: Any) -> None:
             f"{seconds:.1f} s",
         )
     table.add_row("a blind guess", f"{sweep.blind:.4f}", f"{sweep.blind**2:.4f}", "", "")
+    console.print(table)
+
+
+def frontier_table(found: Any) -> None:
+    """One row per series, one column per epsilon."""
+    table = Table(title=found.title)
+    table.add_column("")
+    for epsilon in found.epsilons:
+        table.add_column(f"ε = {epsilon:g}", justify="right")
+    for _, label, points in found.rows:
+        cells = ["-" if p is None else f"{p.mean:.3f} ± {p.deviation:.3f}" for p in points]
+        table.add_row(label, *cells)
     console.print(table)
 
 

@@ -278,7 +278,13 @@ def test_an_infinite_budget_is_refused_unless_asked_for(tmp_path, monkeypatch, c
 
 @pytest.mark.parametrize(
     "words",
-    [["run", *TINY], ["compare", "dsgd", "dola", *TINY], ["reproduce", "p1-mushrooms"], ["demo"]],
+    [
+        ["run", *TINY],
+        ["compare", "dsgd", "dola", *TINY],
+        ["reproduce", "p1-mushrooms"],
+        ["frontier", "digits"],
+        ["demo"],
+    ],
     ids=lambda words: words[0],
 )
 def test_a_folder_that_cannot_be_written_fails_before_any_computation(
@@ -286,7 +292,8 @@ def test_a_folder_that_cannot_be_written_fails_before_any_computation(
 ):
     (tmp_path / "file").write_text("not a folder")
     nothing_may_run(monkeypatch)
-    monkeypatch.setattr(config, "build", lambda *_: pytest.fail("the problem was built"))
+    for name in ("build", "build_problem"):
+        monkeypatch.setattr(config, name, lambda *_: pytest.fail("the problem was built"))
     out = tmp_path / "file" / "run"
     message = error_of(monkeypatch, capsys, *words, "--out", out)
     assert message == f"error: cannot write to {out}: {out.parent} is not a folder"
@@ -484,7 +491,7 @@ def test_help_names_everything_that_can_be_chosen():
     for name in (*EXPERIMENTS, "small", "paper"):
         assert name in text, f"reproduce --help does not mention {name}"
     first = plain(call("--help").output)
-    for command in ("run", "certify", "compare", "reproduce", "data", "demo"):
+    for command in ("run", "certify", "compare", "frontier", "reproduce", "data", "demo"):
         assert command in first
     assert "hearsay demo" in first
 

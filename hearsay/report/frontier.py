@@ -1,0 +1,142 @@
+"""The report of a frontier (templates/frontier.html): accuracy against epsilon for every series."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from matplotlib.axes import Axes
+
+from hearsay.privacy.certificate import show
+from hearsay.report.numbers import count
+from hearsay.report.page import Cell, Table, picture, write
+from hearsay.report.plot_style import (
+    SOFT,
+    axes_or_new,
+    line_style,
+    new_figure,
+    plain_ticks,
+    styled,
+)
+
+if TYPE_CHECKING:
+    from hearsay.tradeoff.points import Point
+    from hearsay.tradeoff.running import Frontier
+
+NAME = "report.html"
+
+
+def frontier_report(found: Frontier, folder: str | Path) -> Path:
+    """Write report.html into the folder; returns its path."""
+    figure, ax = new_figure(7.2, 4.8)
+    accuracy_against_epsilon(found, ax)
+    shown = (
+        "Test accuracy of the released model. Lines: mean over splits and noise seeds. Bands: one"
+        " standard deviation. Grey: what does not depend on epsilon."
+    )
+    return write(
+        Path(folder) / NAME,
+        "frontier.html",
+        title=f"What joining buys on {found.problem}",
+        about=found.title,
+        missing=", ".join(found.missing),
+        verdict=verdict(found),
+        picture=picture("frontier", figure, shown),
+        accuracies=_accuracies(found),
+        details=_details(found),
+    )
+
+
+def verdict(found: Frontier) -> str:
+    """What an agent gains by joining, in a sentence; "" where one of the two is missing."""
+    parts = []
+    for epsilon in found.epsilons:
+        pair = [_point(found, key, epsilon) for key in ("alone", "secret-batches", "central")]
+        if pair[0] is None or pair[1] is None:
+            continue
+        server = "" if pair[2] is None else f" (a trusted server: {pair[2].mean:.3f})"
+        parts.append(
+            f"at epsilon = {epsilon:g} alone {pair[0].mean:.3f}, together"
+            f" {pair[1].mean:.3f}{server}"
+        )
+    return f"Accuracy {'; '.join(parts)}." if parts else ""
+
+
+def accuracy_against_epsilon(found: Frontier, ax: Axes | None = None) -> Axes:
+    """A line with a band for every series; a grey line where epsilon does not matter."""
+    ax = axes_or_new(ax)
+    drawn = 0
+    with styled():
+        for _, label, row in found.rows:
+            points = [p for p in row if p is not None]
+            if points and points[0].epsilon is None:
+                ax.axhline(points[0].mean, color=SOFT, linewidth=1, linestyle=":")
+                ax.annotate(
+                    label,
+                    (1, points[0].mean),
+                    xycoords=("axes fraction", "data"),
+                    ha="right",
+                    va="bottom",
+                    color=SOFT,
+                    fontsize=8,
+                )
+                continue
+            style = line_style(drawn)
+            drawn += 1
+            at = [p.epsilon for p in points if p.epsilon is not None]
+            ax.plot(at, [p.mean for p in points], marker="o", markersize=3.5, label=label, **style)
+            ax.fill_between(
+                at,
+                [p.mean - p.deviation for p in points],
+                [p.mean + p.deviation for p in points],
+                color=style["color"],
+                alpha=0.08,
+                linewidth=0,
+            )
+        ax.set_xscale("log")
+        ax.set_xticks(found.epsilons)
+        ax.minorticks_off()
+        ax.set_xlabel(f"epsilon of every agent, at delta = {found.delta:g} ({found.adjacency})")
+        ax.set_ylabel("test accuracy")
+        plain_ticks(ax, percent=True)
+        ax.set_xticks(found.epsilons, [f"{e:g}" for e in found.epsilons])
+        if drawn:
+            # Lines may be anywhere: beside them.
+            ax.figure.legend(loc="outside lower center", ncols=2, fontsize=8)
+    return ax
+
+
+def _accuracies(found: Frontier) -> Table:
+    rows = [
+        [label, *(None if p is None else f"{p.mean:.3f} ± {p.deviation:.3f}" for p in points)]
+        for _, label, points in found.rows
+    ]
+    header = ["", *(f"epsilon = {e:g}" for e in found.epsilons)]
+    return Table("Accuracy of the released model: mean ± standard deviation", header, rows)
+
+
+def _details(found: Frontier) -> Table:
+    rows = [
+        [
+            p.label,
+            "–" if p.epsilon is None else f"{p.epsilon:g}",
+            Cell(show(p.spent), "" if p.series == "guessing" else _folder(p)),
+            f"{p.own_mean:.3f}",
+            count(p.values.size, "run"),
+            p.settings,
+        ]
+        for p in found.points
+    ]
+    header = ["series", "epsilon asked for", "certified", "agents' own models", "", "settings"]
+    return Table("Every point, with its certificate and its settings", header, rows)
+
+
+def _folder(point: Point) -> str:
+    name = point.series if point.epsilon is None else f"{point.series}-{point.epsilon:g}"
+    return f"points/{name}/certificate.json"
+
+
+def _point(found: Frontier, series: str, epsilon: float) -> Point | None:
+    return next(
+        (p for p in found.points if p.series == series and p.epsilon in (epsilon, None)), None
+    )

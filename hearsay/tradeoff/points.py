@@ -1,0 +1,164 @@
+"""What one series measures at one epsilon, and the folder in which it is kept.
+
+points/SERIES-EPSILON/point.json          accuracies, settings, and a mark of all it depends on
+points/SERIES-EPSILON/certificate.json    what it cost (several where splits differ in public
+                                          facts: certificate-2.json, ...)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hearsay._files import write_atomically
+from hearsay._version import VERSION
+from hearsay.graphs import Graph
+from hearsay.problems.problem import Problem
+from hearsay.tradeoff import rule
+from hearsay.tradeoff.measuring import measured, trained
+from hearsay.tradeoff.rehearsal import planned
+from hearsay.tradeoff.series import Series
+
+FOLDER, NAME = "points", "point.json"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One series at one epsilon.
+
+    Args:
+      series: its key.
+      label: what readers see.
+      epsilon: what every agent may spend; None where a series has one point for all.
+      spent: the largest certified epsilon, infinite without noise, 0 for a guess.
+      settings: what the rule chose, in words.
+      released: accuracy of the released model, one row per split and one number per seed.
+      own: of the agents' own models (mean over agents), likewise.
+      mark: two points with the same one are the same.
+    """
+
+    series: str
+    label: str
+    epsilon: float | None
+    spent: float
+    settings: str
+    released: list[list[float]]
+    own: list[list[float]]
+    mark: str = ""
+
+    @property
+    def values(self) -> np.ndarray:
+        """(split, seed)."""
+        return np.array(self.released)
+
+    @property
+    def mean(self) -> float:
+        return float(self.values.mean())
+
+    @property
+    def deviation(self) -> float:
+        """Over all splits and seeds."""
+        values = self.values
+        return float(values.std(ddof=1)) if values.size > 1 else 0.0
+
+    @property
+    def own_mean(self) -> float:
+        return float(np.mean(self.own))
+
+
+def measure(
+    series: Series,
+    epsilon: float,
+    problems: Sequence[Problem],
+    graph: Graph,
+    seeds: Sequence[int],
+    delta: float,
+    mark: str,
+) -> tuple[Point, list[str]]:
+    """(the point, its certificates as JSON)."""
+    plans: dict[str, Any] = {}
+    released, own, certificates, spent, words = [], [], dict[str, None](), 0.0, dict[str, None]()
+    for number, problem in enumerate(problems):
+        placed, heard = series.stand(problem, graph)
+        # Splits that hold the same numbers of records have the same settings.
+        public = repr(placed.counts.tolist())
+        if public not in plans:
+            plans[public] = planned(series, placed.task, heard, epsilon, delta)
+        candidate, algorithm = plans[public]
+        # No two splits share their noise.
+        own_seeds = [number * len(seeds) + seed for seed in seeds]
+        run = trained(algorithm, placed, heard, candidate.rounds, own_seeds, delta)
+        found = measured(run, series.together)
+        released.append(found.released.tolist())
+        own.append(found.own.tolist())
+        spent = max(spent, *found.certificate.epsilon)
+        certificates[found.certificate.to_json()] = None
+        words[candidate.words] = None
+    at = epsilon if series.private else None
+    point = Point(series.key, series.label, at, spent, "; ".join(words), released, own, mark)
+    return point, list(certificates)
+
+
+def guessing(problems: Sequence[Problem]) -> Point:
+    """Always naming the label that is commoner in the test set."""
+    best = [
+        [float(np.unique(p.test_labels, return_counts=True)[1].max() / len(p.test_labels))]
+        for p in problems
+    ]
+    return Point("guessing", "guessing", None, 0.0, "always the commoner label", best, best)
+
+
+def marked(
+    series: Series,
+    epsilon: float,
+    problems: Sequence[Problem],
+    graph: Graph,
+    seeds: Sequence[int],
+    delta: float,
+) -> str:
+    """A fingerprint of all that a point depends on."""
+    constants = (rule.DISTANCE, rule.TAIL, rule.MOST, rule.WORK, rule.AGREED)
+    at = epsilon if series.private else math.inf
+    known = (VERSION, series.key, at, delta, list(seeds), graph.digest(), constants)
+    digest = hashlib.sha256(repr(known).encode())
+    for problem in problems:
+        digest.update(f"{problem.adjacency} {problem.task.digest()}".encode())
+        digest.update(problem.records.digest().encode())
+        for array in (problem.test_features, problem.test_labels):
+            digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def place(folder: Path, series: Series, epsilon: float) -> Path:
+    return folder / FOLDER / (f"{series.key}-{epsilon:g}" if series.private else series.key)
+
+
+def write(home: Path, point: Point, certificates: Sequence[str]) -> None:
+    """The certificates first: a point is there once they are."""
+    home.mkdir(parents=True, exist_ok=True)
+    for number, text in enumerate(certificates):
+        name = "certificate.json" if number == 0 else f"certificate-{number + 1}.json"
+        write_atomically(home / name, text.encode())
+    write_atomically(home / NAME, json.dumps(asdict(point), indent=1).encode())
+
+
+def read(home: Path, mark: str) -> Point | None:
+    """The point that was kept there, if it is this one and whole."""
+    path = home / NAME
+    if not path.exists():
+        return None
+    try:
+        found = Point(**json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"{path} must be a point that hearsay frontier wrote, got {error}: remove it to run"
+            " it again"
+        ) from error
+    return found if found.mark == mark and (home / "certificate.json").exists() else None

@@ -1,0 +1,223 @@
+"""Settings of noisy gradient descent from public facts only: nobody looks at a record.
+
+With n agents whose messages are averaged, a model of d numbers and noise of standard deviation
+b(T) per number on each agent's mean gradient, T steps of size a <= 1 / L on a convex loss of
+smoothness L leave an expected excess loss of at most (Zinkevich 2003, averaged models)
+
+    R^2 / (2 a T)  +  a / 2 (d b(T)^2 / n + v)
+
+where R is how far the best model lies from the start, and v the variance of drawing a batch
+instead of all records, at most (1 - q) B^2 / (q N n) for a gradient clipped to B, a share q of N
+records. The noise b(T) is what the certificate asks for at (epsilon, delta): it grows like
+sqrt(T), so that with all records in every step the bound depends on the travel a T alone: it is
+least at
+
+    a T = R / sqrt(d b(1)^2 / n)
+
+and the fewest steps that reach it have a = 1 / L. More steps cost nothing but time, larger ones
+are not stable. Where all records in every step would be too much work, the batch is a share q of
+them, and b(T) is calibrated for each T and q that is tried.
+
+**What is assumed, and not known**: R = 10 / (bound on a record's features). It was chosen on the
+digits data and on made-up records (docs/frontier.md), and is the same for everybody: for one agent
+alone, for the network, for a trusted server.
+
+**The clip.** The logistic loss has gradients of norm at most Ba, its bound on features, but at the
+start all of them have at most Ba / 2. Clipping there leaves the first step as it is, cuts off what
+badly misclassified records say later (the loss stays convex and as smooth), and halves the noise.
+
+**Read-out.** The released model is the mean of the last messages: `TAIL` of them at least. A mean
+carries less noise; one that begins early carries models that have not travelled far.
+
+**Averaging rounds** cost nothing: as many as bring disagreement down to a tenth.
+
+A neural network has neither R nor L: its settings are those of `neural_setting`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+
+from hearsay.algorithms.averaging import chebyshev_weights
+from hearsay.algorithms.gradient_perturbation import GradientPerturbation
+from hearsay.certification import calibrate
+from hearsay.graphs import Graph
+from hearsay.problems.losses.linear import LinearLoss, Logistic
+from hearsay.problems.sampling.samplers import Arrivals, History, Poisson, Sampling
+from hearsay.problems.task import Task
+from hearsay.schedules import Constant
+
+DISTANCE = 10.0  # R, of features of norm at most 1
+TAIL = 0.25
+# Rounds are a multiple of it: runs that differ in their number share compiled programs.
+CHUNK = 8
+MOST = 512  # rounds
+WORK = 1e8  # record gradients per agent
+RATES = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
+AGREED, MOST_EXCHANGES = 0.1, 20
+_PROBE = 64
+
+AnyTask = TypeVar("AnyTask", bound=Task)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the rule chooses.
+
+    Args:
+      rounds: messages of each agent.
+      step: the size of a step.
+      rate: the share of its records that an agent takes into a step.
+      averaging: exchanges after each message.
+      chebyshev: with weights that bring agents together faster.
+      tail: the share of messages that the released model averages, at least.
+    """
+
+    rounds: int
+    step: float
+    rate: float = 1.0
+    averaging: int = 0
+    chebyshev: bool = False
+    tail: float = TAIL
+
+    def __str__(self) -> str:
+        share = "all records" if self.rate == 1 else f"a share {self.rate:g} of the records"
+        exchanges = f", {self.averaging} averaging rounds" if self.averaging else ""
+        return f"{self.rounds} rounds of step {self.step:.3g} with {share}{exchanges}"
+
+
+def prepared(problem: AnyTask) -> AnyTask:
+    """The same problem with all records there from the start and, where nothing is said of it, the
+    rule's clip.
+    """
+    loss, arrivals = problem.loss, problem.arrivals
+    if isinstance(loss, Logistic) and loss.clip is None and math.isfinite(loss.feature_bound):
+        loss = replace(loss, clip=loss.feature_bound / 2)
+    here = Arrivals(arrivals.per_step, problem.most, arrivals.block)
+    return replace(problem, loss=loss, arrivals=here)
+
+
+def setting(task: Task, graph: Graph, epsilon: float, delta: float) -> Setting:
+    """The rule's choice for agents that learn over that graph; without edges each learns alone.
+
+    Args:
+      task: what is public of the problem, as `prepared` leaves it.
+      graph: who hears whom.
+      epsilon: what each agent may spend; infinite for no noise at all.
+      delta: at which.
+
+    Example:
+      >>> import hearsay as hs
+      >>> from hearsay.tradeoff.rule import prepared, setting
+      >>> task = prepared(hs.problems.logistic("digits", ridge=0.0).task)
+      >>> setting(task, hs.graphs.ring(5), 2.0, 1e-5).rate
+      1.0
+    """
+    task = task.task
+    exchanges, faster = averaging_rounds(graph)
+    if not isinstance(task.loss, LinearLoss):
+        return replace(neural_setting(task), averaging=exchanges, chebyshev=faster)
+    together = graph.agents if graph.edges else 1
+    curved, reach = task.loss.curvature[1], DISTANCE / task.loss.feature_bound
+    if math.isinf(epsilon):
+        return Setting(MOST, 1 / curved, 1.0, exchanges, faster)
+    found: list[tuple[float, Setting]] = []
+    for rate in RATES:
+        law = _noise_law(task, graph, rate, epsilon, delta)
+        for rounds in _rounds(rate):
+            if rounds * rate * task.counts.max() > WORK and rate > RATES[-1]:
+                break
+            drawn = (1 / rate - 1) * task.change**2 / float(task.counts.min())
+            level = (task.dimension * law(rounds) ** 2 + drawn) / together
+            step = min(1 / curved, reach / math.sqrt(rounds * level))
+            bound = reach**2 / (2 * step * rounds) + step * level / 2
+            found.append((bound, Setting(rounds, step, rate, exchanges, faster)))
+        if any(one.rate == rate and one.rounds == _rounds(rate)[-1] for _, one in found):
+            # Fewer records than this give more noise at the same number of rounds.
+            break
+    least = min(bound for bound, _ in found)
+    return next(one for bound, one in found if bound <= 1.01 * least)
+
+
+def neural_setting(task: Task) -> Setting:
+    """For neural networks, whose bound nobody knows: as many steps as usual for DP-SGD, a share of
+    the records in each, and a step that moves the model by about the same whatever the clip.
+    """
+    clip = task.loss.clip or 1.0
+    return Setting(400, 0.5 / clip, max(0.05, min(1.0, 50 / float(task.counts.min()))))
+
+
+def averaging_rounds(graph: Graph) -> tuple[int, bool]:
+    """(how many exchanges bring disagreement down to a tenth, whether Chebyshev's weights help)."""
+    if not graph.edges:
+        return 0, False
+    modulus, faster = graph.second_singular_value, graph.symmetric
+    if modulus <= AGREED:
+        return 0, False
+    for rounds in range(1, MOST_EXCHANGES):
+        left = _chebyshev_left(modulus, rounds) if faster else modulus**rounds
+        if left <= AGREED:
+            return rounds, faster
+    return MOST_EXCHANGES, faster
+
+
+def _chebyshev_left(modulus: float, rounds: int) -> float:
+    """1 / T_rounds(1 / modulus), as the weights bring it about."""
+    before, now = 1.0, 1.0
+    for own, earlier in chebyshev_weights(modulus, rounds):
+        before, now = now, own * modulus * now - earlier * before
+    return abs(now)
+
+
+def batches(rate: float) -> Sampling:
+    """The sampler of a share `rate` of the records."""
+    return History("full") if rate == 1 else Poisson(rate)
+
+
+def noisy_gradient(chosen: Setting) -> GradientPerturbation:
+    """Gradient perturbation with those settings; its noise is to be calibrated."""
+    return GradientPerturbation(
+        step=Constant(chosen.step),
+        # The largest that it takes: an agent goes on from what everybody has said.
+        coupling=Constant(0.999),
+        noise=Constant(1.0),
+        mechanism="gaussian",
+        sampling=batches(chosen.rate),
+        averaging=chosen.averaging,
+        chebyshev=chosen.chebyshev,
+    )
+
+
+def _rounds(rate: float) -> list[int]:
+    """All that are tried: many where the noise is known in closed form, few where each takes an
+    account of its own.
+    """
+    if rate == 1:
+        return list(range(CHUNK, MOST + 1, CHUNK))
+    return [2**power for power in range(4, 1 + int(math.log2(MOST)))]
+
+
+def _noise_law(
+    task: Task, graph: Graph, rate: float, epsilon: float, delta: float
+) -> Callable[[int], float]:
+    """Noise of each number of rounds: the root mean square over agents of what a certificate
+    asks for.
+    """
+
+    def of(rounds: int) -> float:
+        asked = calibrate(
+            noisy_gradient(Setting(rounds, 1.0, rate)), task, graph, rounds, epsilon, delta=delta
+        )
+        levels = [float(asked.noise_for(agent)(0)) for agent in range(graph.agents)]
+        return float(np.sqrt(np.mean(np.square(levels))))
+
+    if rate < 1:
+        return of
+    # All records in every round: what independent Gaussian noise costs adds up.
+    probed = of(_PROBE)
+    return lambda rounds: probed * math.sqrt(rounds / _PROBE)

@@ -1,0 +1,265 @@
+"""The frontier: every row is there, every point has a certificate, nothing is run twice."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import importlib
+import io
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import hearsay as hs
+from hearsay.cli import commands
+from hearsay.privacy.verification import verify_text
+from hearsay.tradeoff import points, rehearsal
+from hearsay.tradeoff.measuring import Measured
+from hearsay.tradeoff.points import Point
+from hearsay.tradeoff.series import SERIES, Candidate, alone, at_a_server
+
+running = importlib.import_module("hearsay.tradeoff.running")
+EPSILONS = (0.5, 8.0)
+
+
+def records(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 2, count)
+    return rng.normal(size=(count, 2)) + 2.0 * labels[:, None], labels
+
+
+def small(seed: int = 0) -> hs.problems.Problem:
+    sets = [records(20, 10 * seed + agent) for agent in range(3)]
+    return hs.problems.logistic(
+        sets, feature_bound=3.0, ridge=0.0, test=records(60, 99 + seed), seed=seed
+    )
+
+
+def measured(tmp_path, **options):
+    options = {"series": ["alone", "secret-batches"], "seeds": 2, "splits": 2, **options}
+    return hs.frontier(small, hs.graphs.ring, EPSILONS, folder=tmp_path, **options)
+
+
+def certificates(folder) -> list[tuple[float, str]]:
+    """(the epsilon that was asked for, the text) of every point that has one."""
+    found = []
+    for path in sorted(folder.glob("points/*/certificate*.json")):
+        point = json.loads((path.parent / "point.json").read_text())
+        if point["epsilon"] is not None:
+            found.append((point["epsilon"], path.read_text(encoding="utf-8")))
+    return found
+
+
+def hold(folder, expected: int) -> None:
+    found = certificates(folder)
+    assert len(found) == expected
+    for asked, text in found:
+        certificate, verdict = verify_text(text)
+        assert verdict.holds, verdict
+        assert max(certificate.epsilon) <= asked and certificate.slack == 1e-5
+        assert min(certificate.epsilon) > 0.99 * asked, "the budget is used"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("frontier")
+    return measured(folder), folder
+
+
+def test_every_row_and_column_is_there(whole):
+    found, folder = whole
+    assert [key for key, _, _ in found.rows] == ["guessing", "alone", "secret-batches"]
+    for _, _, row in found.rows:
+        assert len(row) == 2 and all(0 <= point.mean <= 1 for point in row)
+    assert found.at("alone", 8.0).values.shape == (2, 2)
+    # Records that are this far apart can be told from each other at a large budget.
+    assert found.at("secret-batches", 8.0).mean > found.at("guessing").mean + 0.2
+    found.report(folder)
+    rows = list(csv.DictReader(io.StringIO((folder / "frontier.csv").read_text())))
+    assert [row["series"] for row in rows] == ["guessing", *["alone"] * 2, *["secret-batches"] * 2]
+    assert len((folder / "runs.csv").read_text().splitlines()) == 1 + 2 + 4 * 4
+    page = (folder / "report.html").read_text()
+    assert "all records" in page and "points/alone-8/certificate.json" in page
+    assert str(found) == (folder / "frontier.txt").read_text().rstrip("\n")
+
+
+def test_every_certificate_holds_and_is_within_its_epsilon(whole):
+    hold(whole[1], 4)
+
+
+def test_the_same_noise_is_never_used_for_two_splits(whole):
+    released = whole[0].at("alone", 0.5).released
+    assert released[0] != released[1]
+
+
+@pytest.mark.slow
+def test_all_series_and_their_certificates(tmp_path):
+    found = measured(tmp_path, series=None, splits=1)
+    assert [key for key, _, _ in found.rows] == ["guessing", *SERIES]
+    hold(tmp_path, 2 * (len(SERIES) - 1))
+    assert found.at("no-noise").spent == np.inf
+    assert (tmp_path / "points" / "no-noise" / "certificate.json").exists()
+
+
+def fake(series, epsilon, problems, graph, seeds, delta, mark):
+    """A point that costs no computing."""
+    values = [[0.5 + 0.1 * epsilon] * len(seeds) for _ in problems]
+    at = epsilon if series.private else None
+    return Point(series.key, series.label, at, epsilon, "made up", values, values, mark), ["{}"]
+
+
+def test_an_interrupted_frontier_goes_on_where_it_ended(tmp_path, monkeypatch):
+    calls = []
+
+    def third_is_cut(series, epsilon, *rest):
+        calls.append((series.key, epsilon))
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return fake(series, epsilon, *rest)
+
+    monkeypatch.setattr(running, "measure", third_is_cut)
+    first = measured(tmp_path)
+    assert first.missing == ("secret-batches at 0.5", "secret-batches at 8")
+    assert "Interrupted" in first.report(tmp_path).read_text()
+    second = measured(tmp_path)
+    assert not second.missing and second.found == 2
+    assert calls[3:] == [("secret-batches", 0.5), ("secret-batches", 8.0)]
+    assert "Interrupted" not in second.report(tmp_path).read_text()
+    assert measured(tmp_path).found == 4 and len(calls) == 5
+
+
+def test_points_of_another_frontier_are_not_taken_for_this_one(tmp_path, monkeypatch):
+    calls = []
+
+    def counted(*rest):
+        calls.append(rest)
+        return fake(*rest)
+
+    monkeypatch.setattr(running, "measure", counted)
+    measured(tmp_path)
+    for options in ({"seeds": 3}, {"delta": 1e-6}, {"adjacency": "replace"}):
+        assert measured(tmp_path, **options).found == 0
+    (tmp_path / "points" / "alone-8" / "certificate.json").unlink()
+    calls.clear()
+    measured(tmp_path, adjacency="replace")
+    assert [(one[0].key, one[1]) for one in calls] == [("alone", 8.0)], "a point has a certificate"
+
+
+def test_a_damaged_point_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "measure", fake)
+    measured(tmp_path)
+    path = tmp_path / "points" / "alone-8" / "point.json"
+    path.write_text(path.read_text()[:40])
+    with pytest.raises(ValueError, match="alone-8/point.json must be a point that hearsay"):
+        measured(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epsilons": [0.0]}, "epsilons.* must be positive, got 0"),
+        ({"epsilons": [1.0, -2.0]}, "epsilons.* must be positive, got -2"),
+        ({"epsilons": []}, "epsilons must be at least one number"),
+        ({"series": ["allone"]}, "series must be one of .*alone.*, got 'allone'"),
+        ({"delta": 1.0}, "delta must be"),
+        ({"seeds": 0}, "seeds must be"),
+        ({"adjacency": "remove"}, "adjacency must be one of"),
+        ({"problem": small(), "splits": 2}, "splits must be 1 for one problem"),
+        ({"graph": hs.graphs.ring(4)}, "the graph has 4 agents and the problem has 3"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_runs(options, message, monkeypatch):
+    monkeypatch.setattr(running, "measure", lambda *_: pytest.fail("a point was measured"))
+    given = {"problem": small, "graph": hs.graphs.ring, "epsilons": [1.0], **options}
+    with pytest.raises(ValueError, match=message):
+        hs.frontier(**given)
+
+
+def test_problems_without_accuracy_are_refused():
+    graph = hs.graphs.ring(2)
+    with pytest.raises(ValueError, match="a classification problem.*hearsay compare shows errors"):
+        hs.frontier(hs.problems.ridge(agents=2, records=9, dimension=2), graph)
+    with pytest.raises(ValueError, match="records to test on"):
+        hs.frontier(hs.problems.logistic([records(9, 0)] * 2, feature_bound=1.0), graph)
+    with pytest.raises(TypeError, match="problem must be a problem with records"):
+        hs.frontier(small().task, hs.graphs.ring(3))
+
+
+def test_a_server_has_all_records_and_alone_has_no_neighbour():
+    problem, graph = small(), hs.graphs.ring(3)
+    merged, server = at_a_server(problem, graph)
+    assert merged.counts.tolist() == [60] and server.agents == 1
+    assert np.array_equal(merged.features[0], problem.features.reshape(-1, 2))
+    assert np.array_equal(merged.labels[0], problem.labels.ravel())
+    assert alone(problem, graph)[1].edges == 0
+
+
+def test_a_rehearsal_takes_what_does_best_on_made_up_records(monkeypatch):
+    problem, graph = small(), hs.graphs.ring(3)
+    tried = []
+
+    def trained(algorithm, trial, *rest):
+        assert not np.array_equal(trial.labels, problem.labels)
+        tried.append(float(algorithm.step(0)))
+        return tried[-1]
+
+    def score(run, together):
+        return Measured(np.array([1 - abs(run - 0.2)]), np.zeros(1), None)
+
+    monkeypatch.setattr(rehearsal, "trained", trained)
+    monkeypatch.setattr(rehearsal, "measured", score)
+    candidates = tuple(
+        Candidate(hs.dsgd(step=step, noise=1.0, mechanism="gaussian"), 4, f"{step}")
+        for step in (0.1, 0.2, 0.4)
+    )
+    series = running.Series("one", "one", None, lambda *_: candidates)
+    found, algorithm = rehearsal.planned(series, problem.task, graph, 2.0, 1e-5)
+    assert tried == [0.1, 0.2, 0.4] and found.words == "0.2"
+    spent = hs.certify(algorithm, problem, graph, 4, delta=1e-5).epsilon
+    assert max(spent) <= 2.0
+
+
+def invoke(*words: str):
+    return CliRunner().invoke(commands.app, [str(word) for word in words])
+
+
+def test_the_command_writes_a_table_and_a_page_and_says_what_is_left(tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "measure", fake)
+    words = ["frontier", "breast-cancer", "--epsilon", "1,2", "--splits", "1", "--out", tmp_path]
+    result = invoke(*words, "--series", "alone,secret-batches,central")
+    assert result.exit_code == 0, result.output
+    said = "at epsilon = 2 alone 0.700, together 0.700 (a trusted server: 0.700)"
+    assert said in result.output.replace("\n", " ")
+    assert "5 agents with 91 records each" in (tmp_path / "frontier.txt").read_text()
+    assert len(list(tmp_path.glob("points/*/point.json"))) == 6
+    monkeypatch.setattr(running, "measure", functools.partial(stop))
+    again = invoke(*words, "--series", "alone,correlated-noise")
+    assert again.exit_code == 130 and "will not be run again" in again.output
+    assert "To start it again: hearsay" in again.output
+
+
+def stop(*_):
+    raise KeyboardInterrupt
+
+
+def test_the_command_names_what_is_wrong(tmp_path):
+    out = ["--out", tmp_path]
+    for words, message in (
+        (["frontier", "iris"], "data set must be one of"),
+        (["frontier", "digits", "--epsilon", "0"], "must be positive, got 0"),
+        (["frontier", "digits", "--epsilon", "1,x"], "must be a number, got 'x'"),
+        (["frontier", "digits", "--loss", "ridge", "--adjacency", "none"], "adjacency must be"),
+    ):
+        result = invoke(*words, *out)
+        assert result.exit_code != 0 and message in str(result.exception), result.exception
+
+
+def test_a_point_says_what_its_values_are():
+    point = Point("a", "A", 1.0, 0.9, "", [[0.5, 0.7], [0.6, 0.8]], [[0.1, 0.2], [0.3, 0.4]])
+    assert point.mean == pytest.approx(0.65) and point.own_mean == pytest.approx(0.25)
+    assert point.deviation == pytest.approx(np.std([0.5, 0.7, 0.6, 0.8], ddof=1))
+    assert points.guessing([small()]).mean == pytest.approx(
+        max(np.mean(small().test_labels), 1 - np.mean(small().test_labels))
+    )
