@@ -164,12 +164,14 @@ def compare(old: Path, new: Path, with_texts: bool) -> int:
             print(f"NOTE: other {name}, so that last bits may differ: {value!r}, now {other!r}")
     parts = (one["only"], two["only"])
     before, after = (_chosen(recording["cases"], *parts) for recording in (one, two))
-    numbers, texts, worst = 0, 0, (0.0, "nothing")
+    numbers, texts, worst, news = 0, 0, (0.0, "nothing"), set[str]()
     for key in sorted(before.keys() & after.keys()):
         a, b = before[key], after[key]
         for name in sorted(a["numbers"].keys() | b["numbers"].keys()):
             was, now = a["numbers"].get(name, "missing"), b["numbers"].get(name, "missing")
-            if was != now:
+            if name not in a["numbers"]:
+                news.add(name)
+            elif was != now:
                 # A digest says nothing about a size; the numbers beside it do.
                 digest = "sha256" in name
                 relative, text = (0.0, "other bytes") if digest else gap(was, now)
@@ -185,6 +187,8 @@ def compare(old: Path, new: Path, with_texts: bool) -> int:
     lost, added = sorted(before.keys() - after.keys()), sorted(after.keys() - before.keys())
     for what, keys in (("LOST", lost), ("ADDED", added)):
         print("".join(f"{what} {key}\n" for key in keys), end="")
+    if news:
+        print(f"NEW numbers, which the old recording does not have: {', '.join(sorted(news))}")
     together = len(before.keys() & after.keys())
     print(f"{together} cases in both, {len(lost)} lost, {len(added)} added")
     print(f"{numbers} numbers differ, most (relatively, {worst[0]:.3g}) {worst[1]}")

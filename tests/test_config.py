@@ -118,6 +118,26 @@ def test_the_noise_is_calibrated_to_a_target():
             r"sampling in \[algorithm\] .* did you mean 'fresh'",
         ),
         (
+            {"problem": SMALL, "algorithm": {"sampling": "poisson"}},
+            r"sample_rate in \[algorithm\] must be given with sampling = 'poisson'",
+        ),
+        (
+            {"problem": SMALL, "algorithm": {"sampling": "poisson", "sample_size": 5}},
+            r"sample_size in \[algorithm\] must be left out with poisson: .* give sample_rate",
+        ),
+        (
+            {"problem": SMALL, "algorithm": {"sampling": "cyclic", "sample_rate": 0.1}},
+            r"sample_rate in \[algorithm\] must be left out with cyclic: only .*poisson",
+        ),
+        (
+            {"problem": SMALL, "algorithm": {"sampling": "history", "sample_size": 5}},
+            r"sample_size in \[algorithm\] must be left out with a history: it uses all records",
+        ),
+        (
+            {"problem": SMALL, "algorithm": {"sampling": "poisson", "sample_rate": 1.5}},
+            "rate must be above 0 and at most 1, got 1.5",
+        ),
+        (
             {"problem": SMALL, "graph": {"agents": 4}},
             "the graph has 4 agents and the problem has 3",
         ),

@@ -22,18 +22,43 @@ certificate does not depend on m. That needs an update in which nothing of the a
 elsewhere than `sent` and `inbox`: gradient perturbation and weighted ERM. SDM-DSGD would be sound
 too, but passing whole models on defeats its sparse messages; A(DP)2SGD and asynchronous gossip have
 weights of their own in every round, who sleeps must not pass on, and they are left as they are.
+
+**Momentum from messages** is free for the same reason. With u_i(k) the point from which a step goes
+on (the agent's own message, moved towards those that it heard) and `momentum` = m, the heavy ball
+
+    x_i(k+1) = Proj[ u_i(k) + m (u_i(k) - u_i(k-1)) - alpha_k g_i(k) ] - alpha_k n_i(k)
+
+keeps u_i(k-1) from round to round, and nothing else. It is a function of messages as sent and heard
+and of public numbers, so that everything but g_i(k) is on the transcript: a record moves message
+k + 1 by alpha_k c_k under noise of scale alpha_k b_k, as without momentum, and no later message but
+through the transcript. Certificates do not depend on m, amplified ones included. (A momentum of the
+agent's own gradients, before their noise, would be a private state: that is not what this is.)
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay.algorithms.noisy_gradient import NoisyGradient
+from hearsay.algorithms.noisy_gradient import NoisyGradient, Pending
+from hearsay.base import Inbox, Magnitudes, Message
 from hearsay.graphs import Graph
+from hearsay.problems.losses.domains import Domain
 from hearsay.problems.task import Task
+
+
+class Moving(NamedTuple):
+    """The next message before its noise and the noise scale that it will get, which are private,
+    and the point that the last step went on from, which follows from messages.
+    """
+
+    params: jax.Array
+    scale: jax.Array
+    before: jax.Array
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,16 +68,50 @@ class AveragedGradient(NoisyGradient):
     Args:
       averaging: m, how many exchanges follow the message of a gradient.
       chebyshev: with Chebyshev's weights; the graph must be symmetric.
+      momentum: m, how much of the last move is made again; 0 is none.
     """
 
     averaging: int = 0
     chebyshev: bool = False
+    momentum: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require.settle(self, averaging=require.natural, chebyshev=require.flag)
+        require.settle(
+            self, averaging=require.natural, chebyshev=require.flag, momentum=require.nonnegative
+        )
+        if self.momentum >= 1:
+            require.fail("momentum", "below 1", self.momentum)
         if self.chebyshev and not self.averaging:
             require.fail("averaging", "at least 1 with chebyshev", self.averaging)
+
+    def init(self, params: jax.Array) -> Any:
+        plain = super().init(params)
+        return Moving(plain.params, plain.scale, params) if self.momentum else plain
+
+    def stepped(
+        self, state: Any, sent: Message, inbox: Inbox, batch: Any, rates: Any, domain: Domain
+    ) -> Any:
+        """The next state: towards what was heard, on with the momentum, down the gradient at the
+        agent's own message.
+        """
+        # Where the gradient's bound holds; a large ball never acts.
+        own = domain.project(sent.params)
+        heard = inbox.total.params + inbox.own.params * sent.params
+        point = own + rates.coupling * (heard - own)
+        scale = rates.step * rates.noise
+        if not self.momentum:
+            return Pending(domain.project(point - rates.step * batch.gradient(own)), scale)
+        further = point + self.momentum * (point - state.before)
+        return Moving(domain.project(further - rates.step * batch.gradient(own)), scale, point)
+
+    def magnitudes(self, agent: int, agents: int) -> Magnitudes:
+        if self.momentum:
+            raise ValueError(
+                f"momentum must be 0 in a deployed run, got {self.momentum:g}: what rounding costs"
+                " with it is not counted yet; simulate it instead"
+            )
+        return super().magnitudes(agent, agents)
 
     def relays(self, graph: Graph) -> np.ndarray:
         if not self.chebyshev:

@@ -74,6 +74,7 @@ class GradientPerturbation(AveragedGradient):
       average: read out a running average of the models.
       averaging: how many more exchanges follow each message; they cost no privacy (averaging.py).
       chebyshev: with weights that bring agents together faster.
+      momentum: of messages, which costs no privacy either (averaging.py).
       correlation: how Gaussian noise is correlated over time: "toeplitz", "tree", "dense", "blt",
         "banded" or "identity" (independent); None: every step's noise is its own.
       width: the bands of "banded" (16; as many as steps between two uses of a record is a good
@@ -135,11 +136,7 @@ class GradientPerturbation(AveragedGradient):
     def update(
         self, state: Pending, sent: Message, inbox: Inbox, batch: Any, rates: Any, domain: Domain
     ) -> Pending:
-        # Where the gradient's bound holds; a large ball never acts.
-        own = domain.project(sent.params)
-        heard = inbox.total.params + inbox.own.params * sent.params
-        moved = own + rates.coupling * (heard - own) - rates.step * batch.gradient(own)
-        return Pending(domain.project(moved), rates.step * rates.noise)
+        return self.stepped(state, sent, inbox, batch, rates, domain)
 
     def own_accounts(
         self, graph: Graph, agent: int, problem: Task
@@ -202,7 +199,7 @@ class GradientPerturbation(AveragedGradient):
         from hearsay.algorithms.theory.gradient_perturbation import gradient_perturbation
 
         # The paper's theorems are about one exchange per gradient, and independent noise.
-        if self.averaging or self.correlation:
+        if self.averaging or self.correlation or self.momentum:
             return []
         return gradient_perturbation(self, graph, problem)
 

@@ -72,6 +72,7 @@ def scene(algorithm: Algorithm, problem: Task, graph: Graph, agent: int, steps: 
     )  # fmt: skip
 
 
+@require.plain_arguments
 def batch_key(algorithm: Algorithm, problem: Task, agent: int, seed: int = 0) -> jax.Array:
     """What the agent's batches are drawn from in a simulation with that noise seed."""
     if not algorithm.sampling.per_seed:

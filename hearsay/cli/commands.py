@@ -187,7 +187,7 @@ def check_algorithm(
         list[str] | None, Flag("--set", help="An option of it, as option=value; repeatable.")
     ] = None,
     quick: Annotated[
-        bool, Flag("--quick", help="One small problem instead of five; nothing is noted.")
+        bool, Flag("--quick", help="One small problem instead of eight; nothing is noted.")
     ] = False,
 ) -> None:
     """Hold an algorithm against the contract, and its certificate against adversaries.

@@ -382,6 +382,50 @@ def report(
         raise typer.Exit(6)
 
 
+@network.command()
+def release(
+    config: NetConfig,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            help=(
+                "One agent's model, with those that it heard (default: the mean of all agents that"
+                " have run on this host)."
+            )
+        ),
+    ] = None,
+    kind: Annotated[str, typer.Option(help="The average: tail or exponential.")] = "tail",
+    own: Annotated[
+        bool, typer.Option("--own", help="With --name: of its own messages alone.")
+    ] = False,
+    rehearsal: Annotated[
+        bool,
+        typer.Option(
+            "--rehearsal", help="Also of a run with --simulate-noise, marked as NOT PRIVATE."
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the model (default: out/release-RUN).")
+    ] = None,
+    allow: Allow = None,
+) -> None:
+    """Write the model that may be published, with its certificate: an average of messages that
+    were sent and heard, which costs nothing more.
+
+    Read from averages beside the ledgers, while agents run or after; nothing private is read.
+    """
+    _require_extra()
+    from hearsay.deploy.releasing import release as released
+    from hearsay.deploy.settings import load
+
+    model = released(config, name, kind=kind, own=own, rehearsal=rehearsal, allowed=allow or ())
+    folder = out or Path("out") / f"release-{load(config, allow or ()).run}"
+    require_writable(folder)
+    model.save(folder)
+    console.print(f"{model}", soft_wrap=True, highlight=False, markup=False)
+    console.print(f"Released model: {folder}", soft_wrap=True)
+
+
 def _ended(error: Exception) -> typer.Exit:
     """Say in the log why an agent ends; with which exit code."""
     from hearsay.deploy.host import Refused, Stopped

@@ -113,6 +113,18 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
         float,
         "Poisson sampling: the probability with which a record is in a batch.",
     ),
+    "correlation": (
+        "algorithm",
+        "correlation",
+        str,
+        "gradient-perturbation: noise correlated over time (banded, toeplitz, blt, tree, dense).",
+    ),
+    "width": (
+        "algorithm",
+        "width",
+        int,
+        "The bands or buffers of correlated noise.",
+    ),
     "epsilon": (
         "privacy",
         "epsilon",

@@ -9,7 +9,7 @@ Needs the extra `network`.
     budget.py      the certificate of a deployed run
     steps.py       the algorithm's functions, compiled for one agent
     privatize.py   noise on a lattice, from the operating system's random numbers
-    messages.py    what a message looks like, and what is not one; tensors.py: arrays as bytes
+    messages.py    what a message looks like, and what is not one (as bytes: release/tensors.py)
     ledger.py      what must survive anything: state, outgoing bytes and budget, on disk before a
                    message leaves (rows.py, about.py: its tables, blobs.py: its large files,
                    checksums.py)
@@ -25,4 +25,6 @@ Needs the extra `network`.
     agent.py       the rounds of one agent; host.py: an agent as a process
     launch.py      all agents of a network as processes of one machine
     history.py     what a run did, from its ledgers
+    averages.py    averages of what an agent has sent and heard, beside its ledger; releasing.py:
+                   the model that may be published, from them
 """

@@ -51,7 +51,7 @@ from hearsay._version import VERSION
 from hearsay.base import Inbox
 from hearsay.certification import unit
 from hearsay.certification.describing import message_bound
-from hearsay.deploy import budget, greeting
+from hearsay.deploy import averages, budget, greeting
 from hearsay.deploy.deployment import Deployment, deployment
 from hearsay.deploy.host import Refused, harden_process
 from hearsay.deploy.inbox import Listener
@@ -129,6 +129,7 @@ class Agent:
         self.format = Format(
             network.run, network.digest, shapes, np.dtype(self.steps.dtype).newbyteorder("<")
         )
+        self._averages = averages.Averages(self.member, self.steps, self._listen)
         self._stop, self._instances = threading.Event(), dict[str, str]()
         self._round, self._committed, self._done, self._settled = 0, 0, False, 0
         self._last: tuple[int, bytes] | None = None
@@ -202,6 +203,16 @@ class Agent:
             self.phases.first(self.total),
             self.ledger.heard(),
             self._instances,
+        )
+        self._averages.begin(
+            {
+                "run": self.network.run,
+                "configuration": self.network.digest,
+                "agent": self.name,
+                "instance": self.ledger.instance,
+                "noise": "lattice" if self._rehearsal is None else f"seed {self._rehearsal}",
+            },
+            0 if entry is None else self.phases.round(entry.round) + entry.done,
         )
         if entry is not None:
             self._enter()
@@ -342,7 +353,9 @@ class Agent:
 
     def _update(self, number: int, carry: Carry, sent: Fields, heard: dict[str, Fields]) -> Carry:
         step = self.phases.round(number)
-        return self.steps.update(step, carry, *self._inbox(step, sent, heard))
+        own, inbox = self._inbox(step, sent, heard)
+        self._averages.add(step, own, inbox, self._numbered(heard))
+        return self.steps.update(step, carry, own, inbox)
 
     def _relay(
         self, number: int, sent: Fields, heard: dict[str, Fields], before: Fields | None
@@ -352,8 +365,10 @@ class Agent:
         return self._listen.relayed(self._relays[self.phases.phase(number)], own, inbox, before)
 
     def _inbox(self, step: int, sent: Fields, heard: dict[str, Fields]) -> tuple[Any, Inbox]:
-        numbered = {self._numbers[name]: fields for name, fields in heard.items()}
-        return self._listen(sent, numbered, self.noise.coin(step))
+        return self._listen(sent, self._numbered(heard), self.noise.coin(step))
+
+    def _numbered(self, heard: dict[str, Fields]) -> dict[int, Fields]:
+        return {self._numbers[name]: fields for name, fields in heard.items()}
 
     def _before(self, number: int) -> Fields | None:
         """What the agent sent in the exchange before the ledger's last, where the next relay needs

@@ -85,6 +85,16 @@ class Listener:
         kind = self._message
         return kind(**sent), Inbox(kind(**total), kind(**own))
 
+    def together(self, sent: Any, heard: Mapping[int, Fields]) -> np.ndarray:
+        """The mean of the agent's own model and of those that it heard, each with the same weight:
+        of messages, as the call gave and took them.
+        """
+        found = np.array(sent.params, self._dtype)
+        numbers = sorted(j for j in self.weights["params"] if j in heard)
+        for j in numbers:
+            found += within(heard[j]["params"], *self._ranges["params"])
+        return found / self._dtype.type(1 + len(numbers))
+
     def relayed(
         self, weights: Sequence[float], sent: Any, inbox: Inbox, before: Fields | None
     ) -> Fields:

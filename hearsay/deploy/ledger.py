@@ -63,7 +63,7 @@ from hearsay.deploy.rows import (
     verified,
 )
 from hearsay.deploy.rows import LedgerUnavailable as LedgerUnavailable
-from hearsay.deploy.tensors import pack
+from hearsay.release.tensors import pack
 
 _LARGE = 2**18  # bytes: from here on in a file
 _KEPT = "(payload IS NOT NULL OR place != '')"

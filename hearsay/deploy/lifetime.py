@@ -207,7 +207,9 @@ def planned_spending(
             budget.numbers(plan),
             adjacency=adjacency,
         )
-    delta = found.delta or 0.0
+    # Amplified Gaussian noise has no rho, and its epsilon holds at the certificate's delta.
+    at = certificate.delta if plan.algorithm.law.at_delta else 0.0
+    delta = (at if found.delta is None else found.delta) or 0.0
     return Spent(*rest, certificate.mechanism, found.epsilon, delta, adjacency=adjacency)
 
 

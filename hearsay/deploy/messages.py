@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from hearsay.deploy.settings import SCHEMA
-from hearsay.deploy.tensors import KINDS, pack
+from hearsay.release.tensors import KINDS, pack
 
 HEADER = 4096  # bytes: more than any header of ours has
 

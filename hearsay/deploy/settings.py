@@ -71,6 +71,11 @@ class Member:
         return self.state / f"{self.name}.ledger"
 
     @property
+    def averages(self) -> Path:
+        """Averages of what it has sent and heard: nothing private (averages.py)."""
+        return self.state / f"{self.name}.averages"
+
+    @property
     def spent(self) -> Path:
         """What its records have spent in all runs: beside the runs' folders."""
         return self.state.parent / f"{self.name}.budget"

@@ -110,6 +110,13 @@ class Steps:
     def update(self, step: int, carry: Carry, sent: Any, inbox: Inbox) -> Carry:
         return _update(carry, sent, inbox, self.records, self._now(step), program=self.program)
 
+    def shown(self, step: int, model: Any, sent: Any, inbox: Inbox) -> np.ndarray:
+        """The model that the agent's messages show after that step: no state enters."""
+        if not self.algorithm.remembers:
+            return np.asarray(sent.params)
+        rates = self._now(step).rates
+        return np.asarray(_shown(model, sent, inbox, rates, program=self.program))
+
     def predict(self, carry: Carry) -> np.ndarray:
         return np.asarray(
             carry.readout if self.algorithm.average else self.algorithm.predict(carry.states)
@@ -147,6 +154,12 @@ def _prepare(carry: Carry, records: Any, now: Now, *, program: Program) -> tuple
     batch, _ = _batch(program, carry, records, now)
     fields, state = program.algorithm.prepare(carry.states, batch, now.rates)
     return fields, carry._replace(states=state)
+
+
+@partial(jax.jit, static_argnames="program")
+@engine.full_precision
+def _shown(model: Any, sent: Any, inbox: Inbox, rates: Any, *, program: Program) -> jax.Array:
+    return program.algorithm.shown(model, sent, inbox, rates, program.domain)
 
 
 @partial(jax.jit, static_argnames="program")

@@ -236,7 +236,7 @@ def _losses(value: float, cell: float) -> pld_pmf.PLDPmf:
     epsilon = np.arange(-most, most + 1) * cell
     # sup_S P(S) - e^epsilon Q(S): everything is surer than e^-value.
     inner = -np.expm1((np.minimum(epsilon, value) - value) / 2)
-    deltas = np.where(epsilon < -value, -np.expm1(epsilon), inner)
+    deltas = np.where(epsilon < -value, -np.expm1(np.minimum(epsilon, 0.0)), inner)
     return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
         cell, -most, most, deltas
     ).to_dense_pmf()

@@ -68,7 +68,8 @@ def _search(cost: Callable[[float], float], target: float, most: float) -> float
     """
 
     def excess(log: float) -> float:
-        return math.log(max(cost(math.exp(log)), 1e-12 * target) / target)
+        # At a large delta the cost may be 0: what is far from the target counts as not too far.
+        return math.log(max(cost(math.exp(log)) / target, 0.2))
 
     high = math.log(most)
     above = excess(high)

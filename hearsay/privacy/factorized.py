@@ -37,6 +37,8 @@ from hearsay.privacy.account import Account, Assumption, Bound, Effort, law_of
 from hearsay.privacy.float64 import Float64
 from hearsay.privacy.participation import Participation
 
+_UNBOUNDED = "no bound on how far a record moves a message is known: give the problem a clip"
+
 
 @dataclass(frozen=True)
 class FactorizedAccount(Account):
@@ -99,9 +101,11 @@ class FactorizedAccount(Account):
         return float(self._rho(_column(self.factors, self.separation)))
 
     def _rho(self, column: np.ndarray | float) -> np.ndarray:
-        ratio = self.moved * np.asarray(column) / self.scale if self.scale > 0 else math.inf
-        # A power would raise where this becomes infinite.
-        return np.asarray(ratio * ratio / 2)
+        # Nothing has moved before the first message, however far a record may move one.
+        with np.errstate(invalid="ignore", over="ignore"):
+            ratio = self.moved * np.asarray(column) / self.scale if self.scale > 0 else math.inf
+            # A power would raise where this becomes infinite.
+            return np.asarray(ratio * ratio / 2)
 
     @property
     def numbers(self) -> int:
@@ -115,7 +119,10 @@ class FactorizedAccount(Account):
         require.optional(require.fraction)("delta", delta)
         if horizon > self.rounds:
             return Bound(math.inf, reason=f"the noise is planned for {self.rounds} rounds")
-        return Bound(float(self.spent([int(horizon)])[0]), int(horizon))
+        value, reason = float(self.spent([int(horizon)])[0]), ""
+        if math.isinf(value):
+            reason = "messages carry no noise" if self.scale == 0 else _UNBOUNDED
+        return Bound(value, int(horizon), reason=reason)
 
     def effort(self, horizon: float) -> Effort:
         size = self.factors.size

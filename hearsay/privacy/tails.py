@@ -9,8 +9,8 @@ value over the steps between two ends lies at one of them. From N on a step that
 Where that is below 1 it is 1 - kappa for good. The end at 0 must be in it: a curvature that holds
 two states together while |a| >= 1 fades with the step.
 
-**Squares.** For one use and Gaussian noise the same constants are needed of squares. With l_k <=
-1 - D(x), D >= 0 and D falling, l_k^2 <= 1 - D(x) (2 - D(x)) <= 1 - (2 - D(X)) D(x): the same powers,
+**Squares.** For one use and Gaussian noise the same constants are needed of squares. Where l_k <=
+1 - D(x) with D >= 0 falling, l_k^2 <= 1 - D(x) (2 - D(x)) <= 1 - (2 - D(X)) D(x): the same powers,
 and coefficients that are larger by 2 - D(X).
 """
 

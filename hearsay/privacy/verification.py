@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hearsay.mechanisms import MECHANISMS
 from hearsay.privacy.certificate import AgentBudget, Certificate, examined, show_horizon
 from hearsay.privacy.description import REHEARSED, UNCHECKED, Description, numbers
 
@@ -79,7 +80,8 @@ def verify(certificate: Certificate) -> Verdict:
     notes, count, above = list[str](), 0, dict[str, list[int]]()
     for budget in certificate.budgets:
         who = f"agent {budget.agent}"
-        wrong += [f"{who}: {text}" for text in _lifetime(budget, certificate.delta)]
+        at = certificate.delta if MECHANISMS[certificate.mechanism].at_delta else 0.0
+        wrong += [f"{who}: {text}" for text in _lifetime(budget, at)]
         if budget.description is None:
             continue
         description = certificate.descriptions[budget.description]
@@ -206,7 +208,7 @@ def _lifetime(budget: AgentBudget, delta: float | None) -> Iterator[str]:
         yield f"lifetime.before must be at most the total of {known.total!r}, got {known.before!r}"
     if known.total < budget.epsilon:
         yield f"lifetime.total must be at least this run's {budget.epsilon!r}, got {known.total!r}"
-    own = budget.delta if budget.delta is not None else delta if budget.rho is not None else 0.0
+    own = delta if budget.delta is None else budget.delta
     if math.isfinite(known.total) and known.delta < (own or 0.0):
         yield f"lifetime.delta must be at least this run's {own!r}, got {known.delta!r}"
     if not known.runs and known.before > 0:

@@ -8,6 +8,7 @@ agent has a Task, made from net.toml, and its own records beside it.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import math
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -230,6 +231,12 @@ class Task:
             )
         # A loss may be anybody's: what it says is held to what a sensitivity can be.
         arguments = {} if adjacency == REPLACE else {"adjacency": adjacency}
+        if arguments and "adjacency" not in inspect.signature(self.loss.change).parameters:
+            require.fail(
+                "the loss's change",
+                f"a method that takes an adjacency, for certificates under {adjacency}",
+                f"that of {type(self.loss).__name__}, which does not",
+            )
         return require.positive_or_infinite(
             "the loss's change", self.loss.change(self.domain, self.dimension, **arguments)
         )

@@ -29,9 +29,9 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay._files import write_atomically
 from hearsay._version import VERSION
-from hearsay.deploy.tensors import pack, unpack
 from hearsay.privacy.certificate import Certificate, show
 from hearsay.release.predicting import Predictor, predictor
+from hearsay.release.tensors import pack, unpack
 
 MODEL, CERTIFICATE = "model.safetensors", "certificate.json"
 FORMAT = "hearsay released model 1"

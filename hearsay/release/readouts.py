@@ -57,8 +57,8 @@ class ReadOut(ABC):
         return np.ones(1)
 
     @abstractmethod
-    def of_rounds(self, rounds: int) -> str:
-        """Which of so many rounds it averages, in words."""
+    def of_rounds(self, rounds: int, first: int = 0) -> str:
+        """Which of so many rounds it averages, in words; `first` is the number of the first."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,8 @@ class Last(ReadOut):
     def weights(self, steps: np.ndarray) -> np.ndarray:
         return np.tile([[[0.0], [1.0]]], (len(steps), 1, 1))
 
-    def of_rounds(self, rounds: int) -> str:
-        return f"message {rounds - 1}"
+    def of_rounds(self, rounds: int, first: int = 0) -> str:
+        return f"message {first + rounds - 1}"
 
 
 @dataclass(frozen=True)
@@ -94,8 +94,8 @@ class Mean(ReadOut):
         add = 1.0 / (np.asarray(steps, float) + 1)
         return np.stack([1 - add, add], axis=1)[..., None]
 
-    def of_rounds(self, rounds: int) -> str:
-        return f"the mean of messages 0 to {rounds - 1}"
+    def of_rounds(self, rounds: int, first: int = 0) -> str:
+        return f"the mean of messages {first} to {first + rounds - 1}"
 
 
 @dataclass(frozen=True)
@@ -121,10 +121,10 @@ class Exponential(ReadOut):
         before, after = (-np.expm1((steps + n) * math.log(self.decay)) for n in (0.0, 1.0))
         return np.stack([self.decay * before / after, (1 - self.decay) / after], axis=1)[..., None]
 
-    def of_rounds(self, rounds: int) -> str:
+    def of_rounds(self, rounds: int, first: int = 0) -> str:
         return (
-            f"messages 0 to {rounds - 1} with weights that fall by {self.decay:g} per round from"
-            " the last one"
+            f"messages {first} to {first + rounds - 1} with weights that fall by {self.decay:g} per"
+            " round from the last one"
         )
 
 
@@ -183,8 +183,8 @@ class Tail(ReadOut):
         found[1 - block % 2] = present - before
         return found / found.sum()
 
-    def of_rounds(self, rounds: int) -> str:
-        return f"the mean of messages {self._kept(rounds)[2]} to {rounds - 1}"
+    def of_rounds(self, rounds: int, first: int = 0) -> str:
+        return f"the mean of messages {first + self._kept(rounds)[2]} to {first + rounds - 1}"
 
 
 READOUTS: dict[str, type[ReadOut]] = {kind.name: kind for kind in (Tail, Exponential, Mean, Last)}

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import hearsay as hs
 from hearsay import _files, config
 from hearsay.algorithms import REGISTRY
 from hearsay.cli import commands, options, screen
@@ -48,6 +49,7 @@ FILES = {
     "models.npz",
     "checkpoint.npz",
     "report.html",
+    "released",
 }
 
 
@@ -148,6 +150,10 @@ def test_run_leaves_a_complete_folder(finished):
     assert (folder / "report.html").read_text().lstrip().lower().startswith("<!doctype html>")
     assert "Privacy certificate: ldp-online, 12 messages, laplace noise" in output
     assert "report.html" in output
+    model = hs.load_release(folder / "released")
+    assert model.average_of == "the mean of messages 4 to 11 of all 3 agents"
+    assert float(rows[-2]["released_error"]) == pytest.approx(model.accuracy)
+    assert "Released model: ldp-online" in output
 
 
 def test_a_run_is_repeated_exactly_by_its_own_config(finished, tmp_path):

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import hearsay as hs
+from hearsay.certification.describing import accounts
 from hearsay.deploy.agent import Agent
 from hearsay.deploy.coins import Secret
 from hearsay.deploy.history import read
@@ -257,3 +258,26 @@ def test_nothing_tells_how_many_records_were_drawn(tmp_path, monkeypatch, caplog
         for word in (0, 2**32 - 1)
     )
     assert full != none, "the comparison must see an agent that logs it"
+
+
+def test_a_deployed_certificate_rests_on_secret_batches(tmp_path):
+    """What is calibrated and certified is what runs: with as much noise, batches that are charged
+    in full cost more than twice as much.
+    """
+    folder, noise = tmp_path / "secret", {"mechanism": "gaussian", "noise": 1.0}
+    path = write(
+        folder,
+        names=TWO,
+        graph={"kind": "complete"},
+        algorithm={**POISSON, **noise},
+        privacy={"epsilon": 2.0, "delta": 1e-5, "adjacency": "zero-out"},
+        run_table={"steps": 4},
+    )
+    agents = run_threads(load(path), None)
+    certificate = agents["alice"].plan.certificate
+    assert "secret batches" in certificate.budgets[0].basis
+    assert 1.9 < certificate.budgets[0].epsilon <= 2.0
+    assert isinstance(agents["alice"].steps.batches, Secret)
+    plan = agents["alice"].plan
+    full = accounts(plan.algorithm, plan.task, plan.graph, 0)[0]
+    assert full.certified(4, 1e-5).epsilon > 2 * certificate.budgets[0].epsilon

@@ -61,7 +61,10 @@ def talk(
     return np.stack(sent)
 
 
-@pytest.mark.parametrize("kind", ["toeplitz", "tree", "banded", "dense", "blt"])
+@pytest.mark.parametrize(
+    "kind",
+    ["tree", *(pytest.param(k, marks=pytest.mark.slow) for k in ("toeplitz", "banded", "dense"))],
+)
 def test_message_k_plus_1_carries_row_k_times_its_step(kind):
     """What is added to the public part, over alpha_k V, has the covariance D D': made independent,
     3,000 numbers are normal (p below 1e-6: the rate of false alarms per kind).
@@ -83,7 +86,7 @@ def test_message_k_plus_1_carries_row_k_times_its_step(kind):
         assert stats.kstest(wrong.ravel(), "norm").pvalue < 1e-9
 
 
-@pytest.mark.parametrize("restart", [1, 2, 5])
+@pytest.mark.parametrize("restart", [2, pytest.param(5, marks=pytest.mark.slow)])
 def test_a_restart_takes_back_the_noise_that_was_sent(restart):
     secrets: dict[int, bytes] = {}
     algorithm, problem = method("tree"), without_gradients()
@@ -130,7 +133,7 @@ def halved(certificate):
     return replace(certificate, budgets=tuple(less))
 
 
-@pytest.mark.parametrize("kind", ["banded", "tree"])
+@pytest.mark.parametrize("kind", ["banded", pytest.param("tree", marks=pytest.mark.slow)])
 def test_rehearsed_agents_send_what_the_simulator_sends(kind, tmp_path):
     table = {"name": "gradient-perturbation", "correlation": kind, "mechanism": "gaussian"}
     table |= {"noise": 1.0, "sampling": "cyclic", "sample_size": 5}

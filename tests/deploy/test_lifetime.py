@@ -151,6 +151,31 @@ def test_a_second_run_under_the_other_adjacency_is_counted_in_its_own(tmp_path, 
     assert [run["adjacency"] for run in table["alice"]["runs"]] == ["zero-out"]
 
 
+def test_a_plan_under_zero_out_has_its_own_noise_and_says_so(tmp_path, plan):
+    """Half the change of a logistic gradient, so half the noise; in the hash that all share."""
+    privacy = {"epsilon": 2.0, "delta": 1e-5, "adjacency": "zero-out"}
+    network = load(files(tmp_path, privacy=privacy))
+    found = deployment(network, 0)
+    assert found.certificate.adjacency == "zero-out" and found.task.adjacency == "zero-out"
+    assert max(found.certificate.epsilon) <= 2.0
+    scales = [float(one.algorithm.noise_for(0)(0)) for one in (found, plan)]
+    assert scales[0] == pytest.approx(scales[1] / 2, rel=1e-4)
+    assert network.digest != load(files(tmp_path / "other")).digest
+    spent = lifetime.planned_spending(found, 0, "one", "instance", rehearsed=False)
+    assert spent.adjacency == "zero-out"
+
+
+def test_secret_batches_are_entered_with_the_delta_that_their_epsilon_holds_at(tmp_path):
+    """They have no rho: without its delta the epsilon would read as a pure one."""
+    algorithm = {"name": "gradient-perturbation", "mechanism": "gaussian"}
+    algorithm |= {"sampling": "poisson", "sample_rate": 0.3}
+    found = deployment(load(files(tmp_path, algorithm=algorithm)), 0)
+    spent = lifetime.planned_spending(found, 0, "one", "instance", rehearsed=False)
+    assert found.certificate.budgets[0].rho is None
+    assert (spent.rho, spent.delta) == (None, 1e-5)
+    assert compose([spent, spent], 1e-5)[1] == pytest.approx(2e-5)
+
+
 def test_a_book_of_an_earlier_version_is_about_replaced_records(tmp_path, plan):
     account(tmp_path, plan, "one").enter("first")
     path = tmp_path / "state" / "alice.budget"

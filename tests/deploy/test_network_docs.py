@@ -356,7 +356,7 @@ def test_what_a_radius_costs(tmp_path):
 
 def test_pages_have_what_is_tested():
     assert not blocks("operations.md", "sh") and not blocks("operations.md", "python")
-    assert len(commands("network.md")) == 13 and len(blocks("network.md", "toml")) == 5
+    assert len(commands("network.md")) == 13 and len(blocks("network.md", "toml")) == 6
 
 
 def known() -> dict[tuple[str, ...], set[str]]:
@@ -462,7 +462,7 @@ def test_which_keys_are_the_same_everywhere():
         )
 
 
-@pytest.mark.parametrize("index", range(5))
+@pytest.mark.parametrize("index", range(6))
 def test_every_net_toml_is_accepted_and_has_a_finite_budget(index):
     """Pieces of a net.toml replace those tables of the whole one."""
     whole, *pieces = (tomllib.loads(block) for block in blocks("network.md", "toml"))

@@ -241,6 +241,52 @@ def test_a_relay_that_lacks_the_message_before_it_is_refused(tmp_path):
             raise fleet.join("alice")
 
 
+DRAWN = {
+    "secret batches": {"sampling": "poisson", "sample_rate": 0.3},
+    "correlated noise": {
+        "sampling": "cyclic",
+        "sample_size": 3,
+        "mechanism": "gaussian",
+        "correlation": "toeplitz",
+        "horizon": ROUNDS,
+    },
+}
+
+
+@pytest.mark.parametrize("what", DRAWN)
+def test_what_a_round_has_drawn_is_there_after_a_stop_in_a_relay(what, tmp_path):
+    """The coins of its batch, which the update after the relays uses; noise that later rounds take
+    back, which is kept by round and not by exchange.
+    """
+    common = {"name": "gradient-perturbation", "noise": 1.0, "averaging": 2, "chebyshev": True}
+    path = write(
+        tmp_path,
+        names=NAMES[:2],
+        graph={"kind": "complete"},
+        algorithm={**common, **DRAWN[what]},
+        privacy={"delta": 1e-5},
+        run_table={"steps": ROUNDS},
+    )
+
+    def drawn(agent: Agent) -> bytes:
+        if what == "correlated noise":
+            return agent.noise.secret(1)
+        return np.asarray(agent.steps.batches.at(1).values).tobytes()
+
+    gates, found = (Gate(4), Gate(5)), []
+    with Threads(load(path), None) as fleet:
+        fleet.start("bob")
+        for gate in gates:
+            alice = fleet.start("alice", gate)
+            with gate:
+                found.append(drawn(alice))
+                alice._stop.set()
+            fleet.join("alice")
+        fleet.start("alice")
+        fleet.models()
+    assert found[0] == found[1] and len(found[0]) >= 32
+
+
 def test_a_run_with_one_exchange_is_written_and_told_as_before(tmp_path):
     """No new word on the wire, in the ledger or in the certificate."""
     path = written(tmp_path, NAMES[:2], averaging=0, chebyshev=False)

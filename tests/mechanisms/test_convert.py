@@ -13,6 +13,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
+from hearsay.mechanisms import convert
 from hearsay.mechanisms.convert import _buckets, gaussian_epsilon, laplace_epsilon
 
 
@@ -124,6 +125,95 @@ def test_the_worst_pattern_counts():
             1.0 + 2 * math.log1p(-delta),
         ]
         assert max(exact) * (1 - 1e-12) <= together <= 1.0
+
+
+def patterns(kind: str) -> np.ndarray:
+    """What each message costs under each pattern of uses, all multiples of 0.01."""
+    prices = np.round(0.4 * np.arange(1.0, 61.0) ** -0.5, 2)
+    if kind == "cyclic":
+        return np.where(np.arange(60) % 6 == np.arange(6)[:, None], prices, 0.0)
+    if kind == "carried on":
+        # A use shows in three messages, weaker each time.
+        shown = [np.roll(0.2 / 2**age * np.eye(30), age, axis=1) for age in range(2)]
+        return np.round(sum(shown), 2)
+    rng = np.random.default_rng(4)
+    return np.round(rng.random((8, 12)) ** 2 * 0.4, 2)
+
+
+@pytest.mark.parametrize("kind", ["cyclic", "carried on", "at random"])
+@pytest.mark.parametrize("delta", [1e-6, 1e-3, 0.05])
+def test_several_patterns_on_a_grid(kind, delta):
+    """Every pattern by convolution, rounded down and up: the worst is between the two."""
+    rows = patterns(kind)
+    each = [[float(v) for v in row if v > 0] for row in rows]
+    low, high = (
+        max(grid_epsilon(row, delta, 0.01 / 4, up) for row in each) for up in (False, True)
+    )
+    found = laplace_epsilon(rows, delta)
+    assert low <= found <= 1.03 * high + 1e-3
+    assert found <= convert._renyi(rows, np.ones(1), delta) * (1 + 2e-9)
+
+
+def test_many_patterns_gain_much_over_renyi_composition():
+    prices = np.full(2000, 0.05)
+    rows = np.where(np.arange(2000) % 20 == np.arange(20)[:, None], prices, 0.0)
+    one = laplace_epsilon(np.full(100, 0.05), 1e-5)
+    found, renyi = laplace_epsilon(rows, 1e-5), convert._renyi(rows, np.ones(1), 1e-5)
+    assert one <= found <= one * (1 + 1e-6)
+    assert found < 0.93 * renyi
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_that_are_kept_lie_above_all_that_were_given(seed):
+    rng = np.random.default_rng(seed)
+    rows = rng.random((40, 9)) * (rng.random((40, 9)) < 0.6) * rng.choice([1, 0.1], (40, 1))
+    kept = convert._undominated(rows)
+    width = kept.shape[1]
+    for row in np.sort(rows, axis=1)[:, ::-1]:
+        assert np.all(row[width:] == 0)
+        assert np.any(np.all(row[:width] <= kept, axis=1))
+    assert len(kept) < len(rows)
+
+
+def test_however_many_patterns_the_work_is_bounded(monkeypatch):
+    composed, single = [], convert._loss_distribution
+    monkeypatch.setattr(
+        convert, "_loss_distribution", lambda row, d: (composed.append(1), single(row, d))[1]
+    )
+    rng = np.random.default_rng(0)
+    rows = 0.1 * rng.random((400, 60)) ** 3
+    found = laplace_epsilon(rows, 1e-5)
+    assert 2 <= len(composed) <= convert._COMPOSED
+    monkeypatch.undo()
+    assert max(laplace_epsilon(row, 1e-5) for row in rows[:40]) <= found
+    assert found <= convert._renyi(rows, np.ones(1), 1e-5) * (1 + 2e-9)
+
+
+@pytest.mark.slow
+def test_several_patterns_in_a_thousand_random_tables():
+    rng = np.random.default_rng(1)
+    for _ in range(1000):
+        count, steps = int(rng.integers(2, 7)), int(rng.integers(1, 9))
+        rows = rng.integers(0, 40, (count, steps)) * 0.01 * (rng.random((count, steps)) < 0.7)
+        each = [[float(v) for v in row if v > 0] for row in rows]
+        delta = float(10 ** rng.uniform(-8, -1))
+        low = max((grid_epsilon(row, delta, 0.005, False) for row in each if row), default=0.0)
+        assert low <= laplace_epsilon(rows, delta) <= rows.sum(axis=1).max()
+
+
+def test_loss_distributions_agree_with_the_library_in_all():
+    """Ours composes the library's grids with larger cells; its own composition with small ones
+    is close.
+    """
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    for values in ([0.3] * 5, [0.05] * 40, [0.5, 0.1, 0.1, 0.05]):
+        whole = None
+        for value in values:
+            one = pld.from_laplace_mechanism(1 / value, value_discretization_interval=1e-4)
+            whole = one if whole is None else whole.compose(one)
+        theirs = whole.get_epsilon_for_delta(1e-5)
+        assert laplace_epsilon(np.array(values), 1e-5) == pytest.approx(theirs, rel=2e-3)
 
 
 def test_weak_mechanisms_are_added_and_not_dropped():

@@ -24,7 +24,7 @@ from hearsay.privacy import (
     codec,
 )
 from hearsay.privacy.account import most_messages
-from hearsay.privacy.participation import PATTERNS, Rolling
+from hearsay.privacy.participation import PATTERNS, Rolling, Sampled
 from hearsay.schedules import Constant, PowerLaw, Share
 
 RECURSION = Recursion(
@@ -106,6 +106,14 @@ def test_descriptions_of_earlier_versions_have_no_delay():
         FactorizedAccount(factorization("tree", 8), 1.0, 2.0, Once(), 3, "a clip", delay=2)
 
 
+def test_why_a_factorized_budget_is_infinite():
+    """And before the first message nothing is spent, whatever follows."""
+    for moved, scale, reason in ((1.0, 0.0, "messages carry no noise"), (math.inf, 2.0, "a clip")):
+        account = FactorizedAccount(factorization("tree", 8), moved, scale, Once(), 3, "a clip")
+        np.testing.assert_array_equal(account.spent([0, 1, 8]), [0, np.inf, np.inf])
+        assert account.cost(3).reason.endswith(reason) and account.cost(0).reason == ""
+
+
 def test_a_separation_is_what_the_pattern_keeps():
     tree = factorization("tree", 8)
     with pytest.raises(ValueError, match="separation must be given where a record is used again"):
@@ -128,7 +136,11 @@ def test_most_messages_is_the_last_that_is_affordable(last: int):
 
 def test_patterns_answer_for_themselves():
     """The three answers against the sets of uses that a pattern allows."""
-    examples = {"Periodic": Periodic(3), "Rolling": Rolling(Constant(2.0), 5)}
+    examples = {
+        "Periodic": Periodic(3),
+        "Rolling": Rolling(Constant(2.0), 5),
+        "Sampled": Sampled(0.3),
+    }
     for name, kind in PATTERNS.items():
         pattern = examples.get(name) or kind()
         uses = pattern.uses(12)

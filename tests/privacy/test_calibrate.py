@@ -11,6 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import hearsay as hs
+from hearsay.certification import accounts as accounts_of
+from hearsay.certification import messages_within
 from hearsay.mechanisms import MECHANISMS
 from hearsay.mechanisms.convert import gaussian_epsilon
 from hearsay.privacy import Every, Once, Periodic, Recursion, RecursionAccount, Release
@@ -124,3 +127,67 @@ def test_no_smaller_rho_passes_the_budget():
     assert all(
         gaussian_epsilon(found * (1 - u), 1e-8) <= epsilon for u in np.logspace(-16, -8, 200)
     )
+
+
+# Laplace noise at a delta.
+
+
+def at_delta(account, horizon, delta):
+    return account.epsilon_at_delta(account.cost(horizon), horizon, delta)
+
+
+@pytest.mark.parametrize("epsilon, delta", [(0.2, 1e-6), (6.0, 1e-3), (0.01, 0.1)])
+@pytest.mark.parametrize("pattern", [Every(), Once(), Periodic(7)], ids=str)
+def test_laplace_noise_meets_epsilon_at_delta_and_wastes_little(epsilon, delta, pattern):
+    rec = Recursion(PowerLaw(0.5, -0.6), Constant(0.3), Constant(0.2), (0.0, 1.0))
+    releases = (Release("x", PowerLaw(0.2, 0.1), fresh=1.0),)
+    account = RecursionAccount(rec, releases, pattern, 10)
+    factor = account.factor(epsilon, 40, delta)
+    assert factor <= account.factor(epsilon, 40)
+    assert epsilon * (1 - 1e-4) <= at_delta(account.scaled(factor), 40, delta) <= epsilon
+    assert at_delta(account.scaled(factor * 0.999), 40, delta) > epsilon
+
+
+def test_laplace_noise_at_delta_over_an_infinite_horizon():
+    rec = Recursion(Constant(0.5), PowerLaw(0.5, -0.8), Share(1.0, PowerLaw(1, 1)), (0.01, 1.0))
+    releases = (Release("x", PowerLaw(0.3, 0.2)),)
+    account = RecursionAccount(rec, releases, Every(), 5)
+    scaled = account.scaled(account.factor(1.0, math.inf, 1e-5))
+    assert 1 - 1e-3 <= at_delta(scaled, math.inf, 1e-5) <= 1.0 < scaled.cost(math.inf).value
+    assert at_delta(scaled, 5000, 1e-5) <= 1.0
+    # One use may come after every step that is summed: the pure bound is all there is.
+    once = RecursionAccount(rec, releases, Once(), 5)
+    assert once.factor(1.0, math.inf, 1e-5) == once.factor(1.0, math.inf)
+
+
+def test_without_a_delta_laplace_noise_is_calibrated_to_pure_epsilon_to_the_last_bit():
+    rec = Recursion(Constant(0.5), Constant(0.1), Constant(1.0), (0.0, 1.0))
+    account = RecursionAccount(rec, (Release("x", Constant(1.0)),), Every(), 9)
+    assert account.factor(2.0, 50) == account.cost(50).value / 2.0 * (1 + 1e-12)
+    assert account.factor(2.0, 1, 1e-5) == 1.0
+
+
+@pytest.mark.parametrize("batches, ratio", [(hs.Subset(100), 5.39), (hs.Cyclic(100), 1.28)])
+def test_how_much_noise_pure_epsilon_would_waste(batches, ratio):
+    """400 messages at (1, 1e-5), whichever batches are drawn."""
+    task, graph = hs.problems.ridge(agents=2, records=2000).task, hs.graphs.ring(2)
+    algorithm = hs.gradient_perturbation(sampling=batches, noise=1.0)
+    account = accounts_of(algorithm, task, graph, 0)[0]
+    found = account.factor(1.0, 400) / account.factor(1.0, 400, 1e-5)
+    assert found == pytest.approx(ratio, abs=0.01)
+
+
+@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+def test_a_budget_at_delta_ends_where_its_certificate_does(law):
+    """The largest number of messages whose certificate is within the budget, found one by one."""
+    task, graph = hs.problems.ridge(agents=2, records=200).task, hs.graphs.ring(2)
+    algorithm = hs.gradient_perturbation(sampling=hs.Cyclic(20), noise=8.0, mechanism=law)
+    costs = [
+        [b.compared for b in hs.certify(algorithm, task, graph, n, delta=1e-5).budgets]
+        for n in range(1, 41)
+    ]
+    limits = [0.9 * costs[-1][0], 0.6 * costs[-1][1]]
+    fits = [all(c <= m for c, m in zip(cost, limits, strict=True)) for cost in costs]
+    most = fits.index(False)
+    assert 5 < most < 35 and not any(fits[most:])
+    assert messages_within(algorithm, task, graph, 40, limits, 1e-5) == (most, 1)

@@ -487,3 +487,193 @@ def test_a_gaussian_explosion_has_a_reason():
     with np.errstate(all="ignore"):
         found = infinite(this)
     assert found.value == math.inf and found.reason
+
+
+# One use, Gaussian noise: a fresh stream.
+
+
+def one_use(this: RecursionAccount, step: int, horizon: int) -> float:
+    """rho of a use at that step: what it moves the state by, message after message."""
+    contraction, jump, exposure = this.recursion.coefficients(horizon)
+    phi, fresh = np.zeros(horizon), np.zeros(horizon)
+    fresh[step] = exposure[step]
+    if step + 1 < horizon:
+        phi[step + 1 :] = jump[step] * np.append(1.0, np.cumprod(contraction[step + 1 : -1]))
+    k = np.arange(horizon)
+    moved = ((r.state * phi + r.fresh * fresh) / r.scale(k) for r in this.releases)
+    return float(sum(np.sum(each**2) for each in moved)) / 2
+
+
+def test_what_one_use_costs_is_what_running_it_forward_gives():
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        this = fresh_stream(rng)
+        each = this.single_costs(60)
+        np.testing.assert_allclose(
+            each, [one_use(this, step, 60) for step in range(60)], rtol=1e-12
+        )
+        assert this.cost(60).value == pytest.approx(each.max(), rel=2e-9)
+
+
+def fresh_stream(rng: np.random.Generator) -> RecursionAccount:
+    this = random_account(rng)
+    return RecursionAccount(this.recursion, this.releases, Once(), 1, "gaussian")
+
+
+def single_uses(this: RecursionAccount, horizon: int) -> float:
+    steps = {*range(12), *np.geomspace(12, horizon - 1, 12).astype(int).tolist()}
+    return max(one_use(this, step, horizon) for step in steps)
+
+
+def holds_wherever_the_sum_stops(this: RecursionAccount, horizon: int) -> int:
+    """How many of the bounds there are; each of them lies above the cost of every single use."""
+    checked, true = 0, None
+    for n in (1, 5, 30, 300):
+        try:
+            found = _at(this, n)
+        except TryLater:
+            continue
+        except NoBound:
+            break
+        true = single_uses(this, horizon) if true is None else true
+        assert found.value >= true * (1 + 9e-10), (n, this)
+        checked += 1
+    return checked
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_one_gaussian_use_is_bounded_wherever_the_sum_stops(seed):
+    rng, checked = np.random.default_rng(seed), 0
+    for _ in range(60):
+        checked += holds_wherever_the_sum_stops(fresh_stream(rng), 1200)
+    assert checked > 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 110))
+def test_one_gaussian_use_is_bounded_in_thousands_of_configurations(seed):
+    rng = np.random.default_rng(seed)
+    assert sum(holds_wherever_the_sum_stops(fresh_stream(rng), 6000) for _ in range(300)) > 500
+
+
+@pytest.mark.parametrize("leak, curvature", [(0.3, (0.0, 0.5)), (1.4, (0.0, 1.0)), (0.0, (1, 2))])
+def test_one_use_of_constant_coefficients_is_a_geometric_series(leak, curvature):
+    this = account(
+        Constant(leak), Constant(0.1), Constant(2.0), curvature, Constant(3.0),
+        pattern=Once(), mechanism="gaussian",
+    )  # fmt: skip
+    ratio = max(abs(1 - leak - 0.1 * curved) for curved in curvature)
+    true = (0.1 * 2.0 / 3.0) ** 2 / 2 / (1 - ratio**2)
+    assert true * (1 + 9e-10) <= infinite(this).value <= true * (1 + 2e-9)
+    # Every step at once has no finite sum.
+    assert infinite(RecursionAccount(this.recursion, this.releases, Every(), 1, "gaussian")).reason
+
+
+def test_one_use_is_close_to_the_costliest_one():
+    for this in (
+        account(
+            PowerLaw(0.5, -0.6), PowerLaw(0.5, -0.9), Constant(0.3), (0.0, 1.0), PowerLaw(1, 0.05),
+            pattern=Once(), mechanism="gaussian",
+        ),
+        account(
+            PowerLaw(0.6, -0.5), PowerLaw(0.5, -0.7), PowerLaw(1.0, -0.2), (-0.1, 1.0),
+            PowerLaw(1, 0.1), PowerLaw(2, 0.3, 9.0),
+            pattern=Once(), mechanism="gaussian", state=0.5, fresh=1.0,
+        ),
+    ):  # fmt: skip
+        found, true = infinite(this), single_uses(this, 20_000)
+        assert true * (1 + 9e-10) <= found.value <= true * 1.02
+        assert "the use of a record at step" in this.dominated_by(found, math.inf)
+
+
+def test_one_use_that_grows_with_time_is_infinite():
+    this = account(
+        Constant(0.5), PowerLaw(0.3, -0.1), Constant(1.0), (0.0, 0.0), PowerLaw(1, -0.3),
+        pattern=Once(), mechanism="gaussian",
+    )  # fmt: skip
+    assert infinite(this).value == math.inf and "grows with time" in infinite(this).reason
+
+
+# A constant leak above 1.
+
+
+def overshooting(rng: np.random.Generator) -> RecursionAccount:
+    this = random_account(rng)
+    mu = float(rng.choice([0.0, 0.3, -0.5, -1.5]))
+    level = rng.random() < 0.3
+    step = Constant(float(rng.uniform(0.05, 0.9))) if level else this.recursion.step
+    recursion = Recursion(
+        Constant(float(rng.uniform(1.01, 2.2))), step, this.recursion.exposure,
+        (mu, mu + float(rng.choice([0.0, 1.0]))),
+    )  # fmt: skip
+    return RecursionAccount(recursion, this.releases, this.pattern, 1)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_leak_above_one_is_bounded_wherever_the_sum_stops(seed):
+    rng, checked = np.random.default_rng(seed), 0
+    for _ in range(150):
+        this, true = overshooting(rng), None
+        for n in (1, 5, 30, 300):
+            try:
+                found = _at(this, n)
+            except TryLater:
+                continue
+            except NoBound:
+                break
+            true = finite(this, 2**14) if true is None else true
+            assert found.value >= true * (1 + 9e-10), (n, this)
+            checked += 1
+    assert checked > 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(50, 60))
+def test_a_leak_above_one_in_thousands_of_configurations(seed):
+    rng = np.random.default_rng(seed)
+    for _ in range(300):
+        this = overshooting(rng)
+        with np.errstate(all="ignore"):
+            found = infinite(this).value
+            assert found >= finite(this, 2**15) * (1 + 9e-10) or math.isinf(found), this
+
+
+def test_a_leak_above_one_forgets_as_fast_as_its_mirror_image():
+    """|a| = 0.3 on either side of 0, and no curvature: the same number."""
+    over, under = (
+        account(
+            Constant(leak), PowerLaw(0.5, -0.9), Constant(0.1), (0.0, 0.0), PowerLaw(1, 0.4)
+        )
+        for leak in (1.3, 0.7)
+    )  # fmt: skip
+    found = infinite(over)
+    assert found.value == pytest.approx(infinite(under).value, rel=1e-6)
+    assert finite(over, 10 * found.summed_to) * (1 + 9e-10) <= found.value
+
+
+@pytest.mark.parametrize(
+    "leak, step, curvature",
+    [
+        # |a| < 1 at the end, and the step is too large for ever, or for the first 10^6 steps.
+        (1.5, Constant(1.0), (0.0, 1.0)),
+        (1.5, PowerLaw(30.0, -0.01), (0.0, 1.0)),
+        # Held together by a curvature that fades.
+        (2.5, PowerLaw(1.5, -0.01), (-1.0, -1.0)),
+        (2.0, PowerLaw(1.0, -0.5), (-0.5, -0.5)),
+    ],
+)
+def test_a_leak_above_one_that_does_not_contract_for_good_is_infinite(leak, step, curvature):
+    for mechanism, pattern in (("laplace", Every()), ("gaussian", Every()), ("gaussian", Once())):
+        this = account(
+            Constant(leak), step, PowerLaw(1.0, -3.0), curvature, Constant(1.0),
+            pattern=pattern, mechanism=mechanism,
+        )  # fmt: skip
+        with np.errstate(all="ignore"):
+            assert infinite(this).value == math.inf
+
+
+def test_a_leak_above_one_held_by_a_constant_step_is_finite():
+    """a = -1.5 and a curvature of -1 with a step of 1: l = 0.5 at every step."""
+    this = account(Constant(2.5), Constant(1.0), PowerLaw(1.0, -2.0), (-1.0, -1.0), Constant(1.0))
+    found = infinite(this).value
+    assert zeta(2.0) / 0.5 * (1 + 9e-10) <= found <= zeta(2.0) / 0.5 * (1 + 1e-5)

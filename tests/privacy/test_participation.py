@@ -7,7 +7,7 @@ import pytest
 
 from hearsay.mechanisms.convert import OUTWARD
 from hearsay.privacy import Every, FromArrival, Once, Periodic, Recursion, RecursionAccount, Release
-from hearsay.privacy.participation import Rolling
+from hearsay.privacy.participation import Rolling, Sampled
 from hearsay.privacy.recursion import forward
 from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize, Share
 
@@ -52,6 +52,7 @@ ROLLING = [
 ]
 PATTERNS = [
     Every(),
+    Sampled(0.2),
     FromArrival(),
     Once(),
     Periodic(1),

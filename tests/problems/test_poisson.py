@@ -14,6 +14,9 @@ import numpy as np
 import pytest
 
 import hearsay as hs
+from hearsay.certification.describing import accounts
+from hearsay.config import named_algorithm
+from hearsay.planning import as_table
 from hearsay.privacy.participation import PATTERNS, Every, Sampled
 from hearsay.privacy.sampled import overflow
 from hearsay.problems.data.records import Records
@@ -356,3 +359,37 @@ def test_a_subsets_order_has_no_ties():
     assert asked == [3, 3]
     with pytest.raises(TypeError, match="the batches of Cyclic are not secret"):
         hs.Cyclic().draw(words, held)
+
+
+@pytest.mark.parametrize("clip", [None, 0.3])
+def test_methods_with_a_private_state_are_certified_for_the_heaviest_batch(clip):
+    """All coins fall: the data's gradients of two states differ by 1 / rate times what a mean's do.
+    The certified interval and clip bound are just that, and those of a mean would be too small.
+    """
+    loss = Squared(1.0, 0.1, label_bound=1.0, clip=clip)
+    task = replace(PROBLEM.task, loss=loss, counts=np.array([4, 4, 4]))
+    sampling = Poisson(0.25)
+    known = accounts(hs.dsgd(sampling=sampling), task, hs.graphs.ring(3), 0)
+    records = Records(jnp.eye(2)[jnp.zeros(4, int)], jnp.zeros(4), jnp.asarray(4, jnp.int32))
+    window = Window(jnp.asarray(0), jnp.asarray(4), jnp.asarray(1))
+    coins = Coins(jnp.zeros(4, jnp.uint32))
+    batch, _ = sampling.batch((), loss, records, jnp.asarray(0), window, Arrivals(), coins)
+    near, far = (jnp.array([x, 0.0]) for x in (-1.0, 1.0))
+    moved = float(jnp.linalg.norm(batch.gradient(far) - batch.gradient(near)))
+    low, high = known[0].recursion.curvature
+    if clip is None:
+        assert moved / 2 == pytest.approx(high)
+        assert moved / 2 > 3 * loss.curvature[1]
+        assert low == pytest.approx(loss.regulariser)
+        return
+    bound = float(known[1].recursion.exposure(0)) + 2 * loss.regulariser
+    assert moved == pytest.approx(bound)
+    assert moved > 2 * (2 * clip + 2 * loss.regulariser)
+
+
+@pytest.mark.parametrize("sampling", [Poisson(0.05), Poisson(0.2, cap=30)], ids=str)
+def test_a_table_of_the_configuration_builds_the_same_sampler(sampling):
+    algorithm = hs.gradient_perturbation(sampling=sampling)
+    table = as_table(algorithm)
+    assert table["sampling"] == "poisson"
+    assert named_algorithm(table, steps=10) == algorithm

@@ -126,6 +126,17 @@ def test_a_loss_of_ones_own_is_bounded_by_its_change_unless_it_says_more():
     assert loss.change(Ball(5.0), 2, "zero-out") == loss.change(Ball(5.0), 2)
 
 
+def test_a_loss_that_knows_no_adjacency_is_certified_under_replace_alone():
+    class Earlier(Squared):
+        def change(self, domain, dimension):
+            return 3.0
+
+    problem = holding(Earlier(1.0, 0.0, 1.0), *uniform(2, 4))
+    assert problem.change == 3.0
+    with pytest.raises(ValueError, match="the loss's change must be a method that takes an adj"):
+        _ = problem.under("zero-out").change
+
+
 def test_a_task_takes_its_change_from_its_adjacency():
     problem = hs.problems.ridge(agents=2, records=20, dimension=2)
     other = problem.under("zero-out")

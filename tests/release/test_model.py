@@ -16,9 +16,9 @@ from safetensors import safe_open
 import hearsay as hs
 from hearsay.algorithms.baselines.noisy_average import NoisyAverage
 from hearsay.base import Private, State
-from hearsay.deploy.tensors import pack, unpack
 from hearsay.privacy.recursion import Release
 from hearsay.release.model import CERTIFICATE, MODEL, ReleasedModel
+from hearsay.release.tensors import pack, unpack
 
 GRAPH = hs.graphs.star(4)
 PROBLEM = hs.problems.logistic("breast-cancer", agents=4, ridge=0.02)

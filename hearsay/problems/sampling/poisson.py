@@ -92,25 +92,28 @@ class Poisson(Sampling):
     ) -> tuple[Any, Any]:
         assert isinstance(records, Records)
         rows, dtype = records.labels.shape[0], records.dtype
-        width = self.width(rows, arrivals)
+        width, slots = self.width(rows, arrivals), self.slots(rows)
         words = key.values if isinstance(key, Coins) else jax.random.bits(key, (rows,), jnp.uint32)
         fell = (words <= np.uint32(math.floor(self.rate * _WORDS) - 1)) & (
             jnp.arange(rows) < records.held
         )
         # How many coins have fallen up to each row: the j-th slot's record is where it reaches j.
         count = jnp.cumsum(fell, dtype=jnp.int32)
+        # As many comparisons whatever fell, and no loop: a GPU would wait for each of its rounds.
+        found = jnp.searchsorted(
+            count, jnp.arange(1, slots + 1, dtype=jnp.int32), method="scan_unrolled"
+        )
         share = 1 / (self.rate * records.held.astype(dtype))
 
         def take(index: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
             place = index * width + jnp.arange(width, dtype=jnp.int32)
-            # As many comparisons whatever fell.
-            found = jnp.searchsorted(count, place + 1)
-            filled = (found < rows) & (place < window.size)
-            row = jnp.where(filled, found, place % rows)
+            drawn = found[jnp.minimum(place, slots - 1)]
+            filled = (drawn < rows) & (place < window.size)
+            row = jnp.where(filled, drawn, place % rows)
             weights = jnp.where(filled, share, 0).astype(dtype)
             return records.features[row], records.labels[row], weights
 
-        if width >= self.slots(rows):
+        if width >= slots:
             return Batch(*take(jnp.asarray(0, jnp.int32)), loss), state
         return Blocks(take, window.blocks, loss), state
 

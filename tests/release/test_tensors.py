@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save
 
-from hearsay.deploy.tensors import KINDS, pack
+from hearsay.release.tensors import KINDS, pack
 
 
 @pytest.mark.parametrize("kind", KINDS)
