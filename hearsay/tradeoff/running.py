@@ -240,7 +240,12 @@ def _point(
     before = None if where is None else read(where, mark)
     if before is not None:
         return before, True
-    point, certificates = measure(series, epsilon, problems, graph, seeds, delta, mark)
+    try:
+        point, certificates = measure(series, epsilon, problems, graph, seeds, delta, mark)
+    except ValueError as error:
+        raise ValueError(
+            f"{series.key} cannot be measured here: {error} (name the other series to leave it out)"
+        ) from error
     if where is not None:
         write(where, point, certificates)
     return point, False
