@@ -51,7 +51,7 @@ def verdict(found: Frontier) -> str:
     """What an agent gains by joining, in a sentence; "" where one of the two is missing."""
     parts = []
     for epsilon in found.epsilons:
-        pair = [_point(found, key, epsilon) for key in ("alone", "secret-batches", "central")]
+        pair = [found.point(key, epsilon) for key in ("alone", "secret-batches", "central")]
         if pair[0] is None or pair[1] is None:
             continue
         server = "" if pair[2] is None else f" (a trusted server: {pair[2].mean:.3f})"
@@ -134,9 +134,3 @@ def _details(found: Frontier) -> Table:
 def _folder(point: Point) -> str:
     name = point.series if point.epsilon is None else f"{point.series}-{point.epsilon:g}"
     return f"points/{name}/certificate.json"
-
-
-def _point(found: Frontier, series: str, epsilon: float) -> Point | None:
-    return next(
-        (p for p in found.points if p.series == series and p.epsilon in (epsilon, None)), None
-    )

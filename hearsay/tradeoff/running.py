@@ -55,9 +55,8 @@ class Frontier:
 
     def at(self, series: str, epsilon: float | None = None) -> Point:
         """The point of a series; its only one where it has one for all."""
-        for point in self.points:
-            if point.series == series and point.epsilon in (epsilon, None):
-                return point
+        if (found := self.point(series, epsilon)) is not None:
+            return found
         known = ", ".join(dict.fromkeys(point.series for point in self.points))
         raise ValueError(
             f"series must be one of {known} with a point at epsilon = {epsilon}, got {series!r}"
@@ -69,9 +68,10 @@ class Frontier:
         where a series has one for all.
         """
         found = dict.fromkeys((point.series, point.label) for point in self.points)
-        return [(key, label, [self._at(key, e) for e in self.epsilons]) for key, label in found]
+        return [(key, label, [self.point(key, e) for e in self.epsilons]) for key, label in found]
 
-    def _at(self, series: str, epsilon: float) -> Point | None:
+    def point(self, series: str, epsilon: float | None = None) -> Point | None:
+        """As `at`, or None where there is none."""
         return next(
             (p for p in self.points if p.series == series and p.epsilon in (epsilon, None)), None
         )
@@ -182,7 +182,7 @@ def frontier(
       ['guessing', 'central']
     """
     wanted = [SERIES[require.one_of("series", key, SERIES)] for key in series or SERIES]
-    spend = tuple(dict.fromkeys(require.each(require.positive)("epsilons", epsilons)))
+    spend = tuple(sorted(set(require.each(require.positive)("epsilons", epsilons))))
     if not spend:
         require.fail("epsilons", "at least one number", epsilons)
     delta, seeds = require.fraction("delta", delta), require.count("seeds", seeds)

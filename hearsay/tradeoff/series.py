@@ -224,7 +224,12 @@ ALL = (
         on_the_network,
         around(correlated_federated, (1.0,), (1.0, 0.5, 0.25, 0.125), of="share of records"),
     ),
-    Series("secret-batches", "gradient perturbation, secret batches", on_the_network, by_the_rule),
+    Series(
+        "secret-batches",
+        "gradient perturbation, secret or full batches",
+        on_the_network,
+        by_the_rule,
+    ),
     Series(
         "correlated-noise",
         "gradient perturbation, correlated noise",
