@@ -49,6 +49,7 @@ from hearsay.problems.data import datasets, images, partition
 from hearsay.problems.data.holdings import Facts
 from hearsay.problems.losses import domains, linear, per_record
 from hearsay.problems.sampling import samplers
+from hearsay.release.readouts import Exponential, Tail
 from hearsay.schedules import Arrived, Product, Quotient, Schedule, Share
 from hearsay.simulation import regret
 from hearsay.simulation.promise import promise
@@ -233,6 +234,8 @@ EXAMPLES = [
     Quotient(hs.Constant(0.3), hs.Constant(4.0)),
     hs.gradient_perturbation().magnitudes(0, 3),
     hs.SampleSize(hs.Constant(3.0)),
+    Tail(0.3),
+    Exponential(0.9),
     hs.Fresh(2),
     hs.Cyclic(2),
     hs.Subset(2),
@@ -282,6 +285,8 @@ EXAMPLES = [
 # of the above.
 RESULTS = {
     "Promise",
+    "ReleasedModel",
+    "Stored",
     "AgentAudit",
     "Audit",
     "Claim",

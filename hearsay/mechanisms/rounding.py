@@ -197,18 +197,32 @@ def laplace_epsilon(parameters: np.ndarray, delta: float, numbers: int) -> float
 
 
 def with_slack(
-    curve: Callable[[float], float], delta: float, numbers: int, otherwise: float
+    curve: Callable[[float], float],
+    delta: float,
+    numbers: int,
+    otherwise: float,
+    distance: float = 0.0,
 ) -> float:
     """The smaller of `otherwise` and a true epsilon from the curve of continuous noise.
 
     Put a share of delta aside for the slack. The curve holds at the epsilon that it gives for the
     rest, where the share is large enough for the slack at that very epsilon.
+
+    Args:
+      curve: from a delta to an epsilon.
+      delta: of the certificate.
+      numbers: how many numbers are sent.
+      otherwise: an epsilon that holds anyhow.
+      distance: in total variation, between the messages and those that the curve is about.
     """
-    for share in (1e-6, 1e-3, 0.5):
+    for share in (1e-6, 1e-3, 0.5) if distance == 0 else (1e-6, 1e-3, 1e-2, 0.1, 0.5):
         epsilon = curve(delta * (1 - share))
         if not math.isfinite(epsilon):
             break
-        if numbers == 0 or curve_slack(numbers, epsilon) <= delta * share * (1 - 1e-9):
+        apart = (1 + math.exp(min(epsilon, 700.0))) * distance
+        if curve_slack(max(numbers, 1), epsilon) * (numbers > 0) + apart <= delta * share * (
+            1 - 1e-9
+        ):
             return min(epsilon, otherwise)
     return otherwise
 

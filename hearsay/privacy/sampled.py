@@ -194,32 +194,46 @@ class SampledAccount(Account):
         )
 
     def _certified_deployed(self, messages: int, delta: float | None, float64: Float64) -> Numbers:
-        """With what the lattice and the arithmetic shift every message by, if the record is in it:
+        """With what the lattice and the arithmetic shift every message by, if the record is in it;
         where it is not, the two runs compute the same numbers.
+
+        `_rearranged` is for what the argument takes to be equal and is not, quite.
         """
         whole = self.full.certified(messages, delta, float64)
         if not math.isfinite(whole.epsilon):
             return Numbers(whole.epsilon, reason=whole.reason)
-        shifts = self._shifts_deployed(messages, float64)
+        errors = self._errors(messages, float64)
+        shifts = (self.shifts(messages) + errors) * OUTWARD
+        moved = self._rearranged(errors)
         if self.mechanism.at_delta:
             assert delta is not None
-            return Numbers(self._epsilon_deployed(shifts, delta, whole.epsilon))
-        pure = min(self._pure(shifts) * OUTWARD, whole.epsilon)
+            return Numbers(self._epsilon_deployed(shifts, delta, whole.epsilon, moved))
+        # Twice, for the likelihood ratio's two ends; a coin does not make it rarer for certain.
+        more = 2 * float(np.sum(errors)) if moved else 0.0
+        pure = min((self._pure(shifts) + more) * OUTWARD, whole.epsilon)
         if delta is None:
             return Numbers(pure)
         otherwise = pure if whole.epsilon_at_delta is None else min(pure, whole.epsilon_at_delta)
-        found = self._epsilon_deployed(shifts, delta, otherwise)
+        found = self._epsilon_deployed(shifts, delta, otherwise, moved)
         return Numbers(pure, epsilon_at_delta=found)
 
-    def _shifts_deployed(self, messages: int, float64: Float64) -> np.ndarray:
+    def _errors(self, messages: int, float64: Float64) -> np.ndarray:
+        """What rounding moves each message by, at most, over the scale of its noise, in the norm of
+        the law.
+        """
         root = math.sqrt(self.numbers) * self.mechanism.stretch(self.numbers)
-        more = self.rounding_errors(float64, messages) + root * 2.0**-rounding.GRID_BITS
-        return (self.shifts(messages) + more) * OUTWARD
+        return self.rounding_errors(float64, messages) + root * 2.0**-rounding.GRID_BITS
 
-    def _epsilon_deployed(self, shifts: np.ndarray, delta: float, otherwise: float) -> float:
-        return rounding.with_slack(
-            lambda left: self._epsilon(shifts, left), delta, len(shifts) * self.numbers, otherwise
-        )
+    def _rearranged(self, errors: np.ndarray) -> float:
+        """How far, in total variation, messages are from those of the argument."""
+        return 0.0
+
+    def _epsilon_deployed(
+        self, shifts: np.ndarray, delta: float, otherwise: float, distance: float
+    ) -> float:
+        numbers = len(shifts) * self.numbers
+        curve = lambda left: self._epsilon(shifts, left)  # noqa: E731
+        return rounding.with_slack(curve, delta, numbers, otherwise, distance)
 
     def spending(self, messages: int, delta: float | None, float64: Float64) -> np.ndarray:
         messages = require.natural("messages", messages)
@@ -342,6 +356,15 @@ class PoissonAccount(SampledAccount):
             return losses.epsilon(left - dropped)
 
         return emptied(delta) if self.relation == "zero-out" else replaced(emptied, delta)
+
+    def _rearranged(self, errors: np.ndarray) -> float:
+        """A coin that falls moves other records to other slots, also where the record is empty, and
+        a sum in another order may be rounded otherwise: the point around which the noise lies then
+        is not m but up to an error away from it. Two such laws are at most half of that shift apart
+        in total variation (a Gaussian or Laplace law and its shift), with probability `rate` in
+        each message. In their place the argument has the same point twice.
+        """
+        return self.chance * float(np.sum(errors)) / 2
 
     def _pure(self, shifts: np.ndarray) -> float:
         """Where records may be dropped nothing is amplified for certain."""

@@ -74,6 +74,7 @@ def chosen(algorithm: Algorithm, graph: Graph, of: Any, neighbours: bool) -> tup
     ), f"agent {agent} and the {len(heard)} agent{several} that it hears"
 
 
+@require.plain_arguments
 def hears(algorithm: Algorithm, graph: Graph, agent: int) -> list[int]:
     """Those whose models an agent hears."""
     field = "params" if "params" in algorithm.channels else next(iter(algorithm.channels))

@@ -267,12 +267,14 @@ def averaged(kept: Any, shown: jax.Array, weights: jax.Array) -> Any:
     return Kept(shown if remembers else (), keep * kept.slots + add * shown[:, None])
 
 
+@require.plain_arguments
 def shares(readouts: Sequence[ReadOut], which: str, rounds: int) -> np.ndarray:
     """Of all slots in what that one reads out after so many rounds."""
     parts = [one.mix(rounds) * (one.name == which) for one in readouts]
     return np.concatenate(parts)
 
 
+@require.plain_arguments
 def read(
     readouts: Sequence[ReadOut], slots: np.ndarray, rounds: int, axis: int
 ) -> dict[str, np.ndarray]:

@@ -102,9 +102,9 @@ def summary(algorithm: Algorithm, problem: Problem, graph: Graph, seeds: int = 1
         at_once = min(
             problem.loss.microbatch or widest(algorithm, problem), widest(algorithm, problem)
         )
-        # States, messages, noise and the updated states of every seed, and the gradients of
-        # a microbatch.
-        needed = data + 4 * seeds * state + at_once * record_bytes(problem)
+        # States, messages, noise, the updated states and two averages of messages of every seed,
+        # and the gradients of a microbatch.
+        needed = data + 6 * seeds * state + at_once * record_bytes(problem)
         text += (
             f", about {_size(needed)} in all with the gradients of {at_once} records at once (free:"
             f" {_size(free_bytes())})"

@@ -11,6 +11,7 @@ import pytest
 from dp_accounting.pld import PLDAccountant
 from scipy import optimize, stats
 
+from hearsay.mechanisms import rounding
 from hearsay.mechanisms.amplification import replaced
 from hearsay.privacy import codec
 from hearsay.privacy.account import Account
@@ -258,3 +259,27 @@ def test_what_is_refused():
         poisson(1.0).cost(10)
     assert math.isinf(poisson(1.0).cost(math.inf, DELTA).value)
     assert math.isinf(poisson(0.0).cost(10, DELTA).value)
+
+
+def test_sums_in_another_order_are_counted_in_deployed_runs():
+    """A coin moves other records to other slots: the two points of the mixture differ by what
+    rounding does, which costs (1 + e^epsilon) of the distance in total variation.
+    """
+    account = poisson(2.0, dimension=4)
+    errors = np.full(50, 1e-7)
+    distance = account._rearranged(errors)
+    assert distance == pytest.approx(0.05 * 50 * 1e-7 / 2)
+    # The laws are no further apart than that.
+    for law in (stats.norm, stats.laplace):
+        apart = np.trapezoid(np.abs(law.pdf(X) - law.pdf(X - 1e-3)), X) / 2
+        assert apart <= 1e-3 / 2
+    curve = lambda left: account.cost(50, left).value  # noqa: E731
+    whole = account.full.certified(50, DELTA).epsilon
+    found = rounding.with_slack(curve, DELTA, 200, whole, distance)
+    aside = (1 + math.exp(found)) * distance + rounding.curve_slack(200, found)
+    assert found >= curve(DELTA - aside)
+    assert found > rounding.with_slack(curve, DELTA, 200, whole)
+    # Where delta has no room for it, a record in every batch is what is certain.
+    assert rounding.with_slack(curve, DELTA, 200, whole, 1e-5) == whole
+    subset = SubsetAccount(full(Constant(2.0)), 100, 5)
+    assert subset._rearranged(errors) == 0.0, "a subset's order is random whoever is in it"
