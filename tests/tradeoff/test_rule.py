@@ -130,3 +130,19 @@ def test_too_much_work_takes_secret_batches(monkeypatch):
 def test_without_a_budget_there_is_nothing_to_weigh():
     found = setting(facts(), hs.graphs.ring(5), math.inf, DELTA)
     assert (found.rounds, found.step) == (rule.MOST, 4.0)
+
+
+def test_the_step_of_a_neural_network_follows_the_noise(monkeypatch):
+    """The steps that were best on MNIST (5 x 12,000 records, clip 1): about 2 on the network at
+    epsilon = 1, 1 alone, 4 at a server.
+    """
+    task = hs.problems.neural("digits", model="mlp", agents=5).task
+    for graph, noise, step in (
+        (hs.graphs.complete(5), 0.00646, 1.9),
+        (nobody(5), 0.00646, 0.85),
+        (nobody(1), 0.00129, 4.0),
+    ):
+        monkeypatch.setattr(rule, "_noise_law", lambda *_, b=noise: lambda rounds: b)
+        found = rule.neural_setting(task, graph, 1.0, DELTA)
+        assert found.step == pytest.approx(step, rel=0.01) and found.rounds == 400
+    assert rule.neural_setting(task, nobody(1), math.inf, DELTA).step == 4.0
