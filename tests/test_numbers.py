@@ -42,6 +42,7 @@ from hearsay.privacy import (
     description,
     float64,
     participation,
+    sampled,
 )
 from hearsay.privacy.certificate import AgentBudget, Lifetime
 from hearsay.problems import task
@@ -208,6 +209,7 @@ FACTS = Facts("custom", (2,), PROBLEM.counts, 2.0, 1.0)
 IMAGE_FACTS = Facts("custom", (4, 4, 1), PROBLEM.counts, classes=2, bytes=True)
 NETWORK = problems.neural(IMAGES, model="mlp", agents=3)
 ACCOUNT = accounts(hs.ldp_online(), PROBLEM, GRAPH, 0)[0]
+MEMORYLESS_ACCOUNT = accounts(hs.gradient_perturbation(), PROBLEM, GRAPH, 0)[0]
 FACTORIZED = FactorizedAccount(
     kinds.factorization("toeplitz", 5), 0.3, 2.0, participation.Periodic(2), 3, "basis", (), 2
 )
@@ -275,6 +277,8 @@ EXAMPLES = [
     participation.Periodic(3),
     participation.Rolling(hs.Constant(2.0), 9),
     ACCOUNT,
+    sampled.PoissonAccount(MEMORYLESS_ACCOUNT, 20, 0.3, 9),
+    sampled.SubsetAccount(MEMORYLESS_ACCOUNT, 20, 3),
     ACCOUNT.recursion,
     ACCOUNT.releases[0],
     BUDGET,
@@ -304,6 +308,7 @@ RESULTS = {
     "Test",
 }
 PARENTS = {
+    "SampledAccount",
     "Algorithm",
     "AveragedGradient",
     "NoisyAverage",
