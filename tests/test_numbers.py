@@ -288,6 +288,10 @@ EXAMPLES = [
 # What functions return and nobody gives; a model that is traced, and the abstract parents
 # of the above.
 RESULTS = {
+    "Candidate",
+    "Frontier",
+    "Point",
+    "Setting",
     "Promise",
     "ReleasedModel",
     "Stored",
@@ -613,6 +617,12 @@ INTERNAL = {
     "hearsay.base",
     "hearsay._parts",
     "hearsay.simulation.program",
+    # What `frontier` hands on.
+    "hearsay.tradeoff.measuring",
+    "hearsay.tradeoff.points",
+    "hearsay.tradeoff.rehearsal",
+    "hearsay.tradeoff.rule",
+    "hearsay.tradeoff.series",
 }
 ALSO_INTERNAL = {
     # What `simulate` hands on, and what a configuration has read.

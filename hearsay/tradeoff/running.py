@@ -143,6 +143,7 @@ class Frontier:
         return frontier_report(self, home)
 
 
+@require.plain_arguments
 def frontier(
     problem: Problem | Callable[..., Problem],
     graph: Graph | Callable[[int], Graph],
