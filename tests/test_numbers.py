@@ -33,12 +33,13 @@ from hearsay import graphs, problems
 from hearsay.algorithms.averaging import chebyshev_weights
 from hearsay.certification import accounts, certifying, describing
 from hearsay.config import Config
-from hearsay.mechanisms import convert, lattice, rounding
+from hearsay.mechanisms import MECHANISMS, amplification, convert, lattice, rounding
 from hearsay.mechanisms.factorized import kinds
 from hearsay.planning import plan
 from hearsay.privacy import (
     FactorizedAccount,
     account,
+    adjacency,
     description,
     float64,
     participation,
@@ -312,6 +313,7 @@ RESULTS = {
     "Test",
 }
 PARENTS = {
+    "WithEmpty",
     "SampledAccount",
     "Algorithm",
     "AveragedGradient",
@@ -422,6 +424,25 @@ CALLS = {
     lattice.rounding_sensitivity: {"grid": 0.5, "dimension": 3, "norm": "l2"},
     convert.laplace_epsilon: {"parameters": np.full((2, 3), 0.1), "delta": 0.1},
     convert.gaussian_epsilon: {"rho": 0.5, "delta": 0.1},
+    certificates.limit_in_words: {"algorithm": hs.ldp_online(), "limit": 0.5, "delta": 0.1},
+    amplification.amplified_pure: {"pure": np.full(3, 0.3), "rate": 0.1},
+    amplification.subset_epsilon: {
+        "law": MECHANISMS["gaussian"],
+        "shifts": np.full(3, 0.3),
+        "held": 20,
+        "size": 3,
+        "delta": 0.1,
+    },
+    amplification.replaced: {"curve": lambda delta: -math.log(delta) / 9, "delta": 0.1},
+    adjacency.implied: {"epsilon": 0.5, "delta": 0.1},
+    sampled.overflow: {"held": 20, "rate": 0.3, "slots": 9},
+    rounding.with_slack: {
+        "curve": lambda delta: -math.log(delta) / 9,
+        "delta": 0.1,
+        "numbers": 5,
+        "otherwise": 3.0,
+        "distance": 0.001,
+    },
     kinds.factorization: {"name": "tree", "rounds": 6},
     ACCOUNT.prices: {"horizon": 8, "terminal": 0.5},
     ACCOUNT.curve: {"horizon": 8},
@@ -609,6 +630,7 @@ INTERNAL = {
     "hearsay.mechanisms.words",
     "hearsay.mechanisms.factorized.fit",
     "hearsay.mechanisms.factorized.leading",
+    "hearsay.privacy.tails",
     "hearsay.algorithms.correlation",
     "hearsay.problems.losses.layers",
     "hearsay.problems.losses.models",

@@ -90,6 +90,7 @@ def allowance(algorithm: Algorithm, budget: Sequence[float], delta: float | None
 
 def limit_in_words(algorithm: Algorithm, limit: float, delta: float | None) -> str:
     """What an agent may spend: an `allowance`, with the delta that tells it from a pure epsilon."""
+    delta = require.optional(require.fraction)("delta", delta)
     at = f" at delta = {delta:g}" if delta is not None and algorithm.law.composes else ""
     return f"{unit(algorithm)} = {require.positive('limit', limit):g}{at}"
 

@@ -89,6 +89,8 @@ def subset_epsilon(law: Mechanism, shifts: np.ndarray, held: int, size: int, del
     those of a replaced record that is in the batch.
     """
     held, size = require.count("held", held), require.count("size", size)
+    if size > held:
+        require.fail("size", f"at most the {held} records held", size)
     delta = require.fraction("delta", delta)
     shifts = require.array("shifts", shifts)
     if not (np.all(np.isfinite(shifts)) and np.all(shifts >= 0)):

@@ -215,14 +215,16 @@ def with_slack(
       otherwise: an epsilon that holds anyhow.
       distance: in total variation, between the messages and those that the curve is about.
     """
+    delta = require.fraction("delta", delta)
+    distance = require.nonnegative("distance", distance)
+    otherwise, numbers = require.nonnegative_or_infinite("otherwise", otherwise), _numbers(numbers)
     for share in (1e-6, 1e-3, 0.5) if distance == 0 else (1e-6, 1e-3, 1e-2, 0.1, 0.5):
         epsilon = curve(delta * (1 - share))
         if not math.isfinite(epsilon):
             break
         apart = (1 + math.exp(min(epsilon, 700.0))) * distance
-        if curve_slack(max(numbers, 1), epsilon) * (numbers > 0) + apart <= delta * share * (
-            1 - 1e-9
-        ):
+        slack = curve_slack(numbers, epsilon) if numbers else 0.0
+        if slack + apart <= delta * share * (1 - 1e-9):
             return min(epsilon, otherwise)
     return otherwise
 

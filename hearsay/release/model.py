@@ -141,6 +141,15 @@ def load_release(path: str | os.PathLike, model: Any = None) -> ReleasedModel:
       path: the folder, or the model.safetensors in it.
       model: the Model of a network that hearsay cannot build by name (hearsay.problems.from_module
         and from_function give one); needed to predict with it only.
+
+    Example:
+      >>> import tempfile
+      >>> import hearsay as hs
+      >>> problem, graph = hs.problems.ridge(agents=3, records=60), hs.graphs.ring(3)
+      >>> run = hs.simulate(hs.dsgd(noise=0.1), problem, graph, steps=20)
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     run.release(folder=folder).params.tolist() == hs.load_release(folder).params.tolist()
+      True
     """
     file = Path(path)
     file = file / MODEL if file.is_dir() else file
