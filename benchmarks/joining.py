@@ -1,7 +1,9 @@
 """Joining on MNIST: agents with 12,000 records each, a convolutional network, all others hostile.
 
     python -m benchmarks.joining --out FOLDER [--epsilon 1 3] [--methods secret correlated ...]
-        [--steps 0.5 1] [--seeds 3] [--rounds 400] [--agents 5] [--rate 0.05] [--seconds 500]
+        [--steps 2 "5*(k+1)^-0.2"] [--seeds 3] [--first-seed 0] [--rounds 400] [--agents 5]
+        [--rate 0.05] [--seconds 500]
+    python -m benchmarks.joining --show FOLDER        a table of what is there
 
     secret      gradient-perturbation with Poisson batches and an averaging round, everybody hears
                 everybody
@@ -101,7 +103,7 @@ def run(method: str, step: str, epsilon: float | None, arguments: Any) -> dict[s
         task,
         graph,
         steps=arguments.rounds,
-        seeds=range(arguments.seeds),
+        seeds=range(arguments.first_seed, arguments.first_seed + arguments.seeds),
         delta=DELTA,
         every=arguments.rounds,
         release=READ_OUTS,
@@ -116,6 +118,7 @@ def run(method: str, step: str, epsilon: float | None, arguments: Any) -> dict[s
         "epsilon": epsilon,
         "certified": max(found.certificate.epsilon),
         "noise": str(ready.noise),
+        "first_seed": arguments.first_seed,
         "step": step,
         "clip": arguments.clip,
         "rate": arguments.rate,
@@ -130,9 +133,30 @@ def run(method: str, step: str, epsilon: float | None, arguments: Any) -> dict[s
     }
 
 
+def show(folder: Path) -> None:
+    """One line per run: test accuracy of each read-out, mean and range over seeds."""
+    print(
+        "method      epsilon  certified  seeds   rate  clip  step              read-out"
+        "                 released (least to most)  agents' own"
+    )
+    for line in (folder / "joining.jsonl").read_text().splitlines():
+        one = json.loads(line)
+        first = one["first_seed"]
+        for kind, each in one["released_each"].items():
+            epsilon = "-" if one["epsilon"] is None else f"{one['epsilon']:g}"
+            print(
+                f"{one['method']:<11} {epsilon:>7}  {one['certified']:>9.6f}"
+                f"  {first}-{first + len(each) - 1:<5} {one['rate']:<5g} {one['clip']:<5g}"
+                f" {one['step']:<17} {kind:<24} {np.mean(each):.4f}"
+                f" ({min(each):.4f} to {max(each):.4f})  {one['own'][0]:.4f}"
+            )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--show", type=Path)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 3.0])
     parser.add_argument("--methods", nargs="+", default=["secret", "correlated"])
     parser.add_argument("--steps", nargs="+", default=["2"], help="numbers or schedules")
@@ -144,6 +168,9 @@ def main() -> None:
     parser.add_argument("--clip", type=float, default=1.0)
     parser.add_argument("--seconds", type=float, default=500)
     arguments = parser.parse_args()
+    if arguments.show:
+        show(arguments.show)
+        return
     arguments.out.mkdir(parents=True, exist_ok=True)
     began, longest = time.perf_counter(), 0.0
     with (arguments.out / "joining.jsonl").open("a") as file:

@@ -14,7 +14,14 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.base import Algorithm
-from hearsay.certification.describing import best_account, describe, message_bound, rounded
+from hearsay.certification.describing import (
+    account_cost,
+    amplified,
+    best_account,
+    describe,
+    message_bound,
+    rounded,
+)
 from hearsay.graphs import Graph
 from hearsay.privacy.account import Account, Assumption, Bound
 from hearsay.privacy.adjacency import REPLACE
@@ -271,7 +278,7 @@ def _certificate(
         warnings += account.warnings(horizon)
     warnings += algorithm.sampling.warnings(problem.counts)
     if algorithm.sampling.secret and not all(d.account.amplified for d, _ in described):
-        warnings += _charged_in_full(algorithm, problem, math.isinf(horizon))
+        warnings += _charged_in_full(algorithm, problem, graph, horizon, delta)
     if problem.frozen and algorithm.gradient_at_state:
         warnings.append(_FROZEN)
     if not math.isinf(horizon):
@@ -308,16 +315,15 @@ _FROZEN = (
 )
 
 
-def _charged_in_full(algorithm: Algorithm, problem: Task, endless: bool) -> list[str]:
+def _charged_in_full(
+    algorithm: Algorithm, problem: Task, graph: Graph, horizon: float, delta: float | None
+) -> list[str]:
     """Why secret batches do not make it cheaper, where they do not."""
-    held, arrivals = problem.counts.tolist(), problem.arrivals
-    chances = [algorithm.sampling.inclusion(count, arrivals) for count in held]
+    arrivals = problem.arrivals
+    chances = [algorithm.sampling.inclusion(held, arrivals) for held in problem.counts.tolist()]
     if all(chance is None or chance >= 1 for chance in chances):
         return []
-    why = "a record in every batch costs no more here"
-    if endless:
-        why = "that is proved for a number of messages only"
-    elif not algorithm.law.amplifies:
+    if not algorithm.law.amplifies:
         why = f"{algorithm.law.name} messages have no proof"
     elif algorithm.factors is not None:
         why = "noise that later messages take back is private and carried on"
@@ -326,6 +332,10 @@ def _charged_in_full(algorithm: Algorithm, problem: Task, endless: bool) -> list
             f"{algorithm.name} takes its gradients at a private point, or carries a private state"
             " on"
         )
+    else:
+        known = (amplified(algorithm, problem, graph, i) for i in range(graph.agents))
+        reasons = [account_cost(a, horizon, delta).reason for each in known for a in each]
+        why = next(filter(None, reasons), "that costs no more here")
     return [f"batches are secret and charged as if a record were in every one: {why}"]
 
 
