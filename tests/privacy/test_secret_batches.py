@@ -41,7 +41,7 @@ def test_noise_is_read_off_the_certificate():
     held = float(TASK.counts[0])
     algorithm = hs.gradient_perturbation(**PLAIN, sampling=hs.Poisson(0.05))
     found = calibrate(algorithm, TASK, GRAPH, 400, 1.0, delta=DELTA)
-    assert float(found.noise(0)) * 0.05 * held / 0.5 == pytest.approx(3.8745, rel=1e-4)
+    assert float(found.noise_for(0)(0)) * 0.05 * held / 0.5 == pytest.approx(3.8745, rel=1e-4)
     certificate = certify(found, TASK, GRAPH, 400, delta=DELTA)
     assert max(certificate.epsilon) <= 1.0
     assert not certificate.warnings
