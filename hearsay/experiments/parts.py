@@ -96,7 +96,10 @@ def complete(run: Run) -> Run:
 
 
 def simulate(algorithm: Algorithm, problem: Problem, graph: Graph, **options: Any) -> Run:
-    """hearsay.simulate, unless this very run is already there."""
+    """hearsay.simulate, unless this very run is already there. The papers release no averages of
+    messages, so none are kept.
+    """
+    options = {"release": (), **options}
     asked = {**options, "reference": bool(options.get("reference", True))}
     return _kept(
         fingerprint(algorithm, problem, graph, tuple(sorted(asked.items()))),
