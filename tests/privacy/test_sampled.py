@@ -305,3 +305,14 @@ def test_a_description_is_about_what_its_proof_is_about():
     sampled = replace(full(Constant(2.0)), pattern=Sampled(0.2))
     with pytest.raises(ValueError, match=r"chance must be that of the pattern, 0\.2"):
         PoissonAccount(sampled, 100, 0.1, 100)
+
+
+@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+@pytest.mark.parametrize("sampling", [hs.Subset(3), hs.Poisson(0.3)])
+def test_a_first_message_that_shows_nothing_costs_nothing(law, sampling):
+    task, graph = hs.problems.ridge(agents=2, records=20).task, hs.graphs.ring(2)
+    algorithm = hs.pdop(mechanism=law, sampling=sampling)
+    assert hs.certify(algorithm, task, graph, 1, delta=DELTA).epsilon == [0.0, 0.0]
+    # Without end, why a record in every batch has no budget is said.
+    endless = hs.certify(algorithm, task, graph, math.inf, delta=DELTA)
+    assert "secret" not in endless.budgets[0].reason
