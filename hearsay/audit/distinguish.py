@@ -34,6 +34,7 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.audit import bounds
+from hearsay.audit.batches import secretly
 from hearsay.audit.likelihood import SCORES, runner
 from hearsay.audit.pairs import Pair, candidates
 from hearsay.base import Algorithm
@@ -130,10 +131,15 @@ def distinguish(
             problem.name,
         )
     algorithm.check(graph, problem.task)
-    budget = certify(
+    certificate = certify(
         certified or algorithm, problem, graph, require.count("steps", steps), delta=delta
-    ).budgets[agent]
-    run = runner(algorithm, problem, graph, agent, steps, runs // 2)
+    )
+    budget = certificate.budgets[agent]
+    assert budget.description is not None
+    amplified = certificate.descriptions[budget.description].account.amplified
+    # Batches differ from run to run where the certificate rests on that.
+    audited = secretly(algorithm) if amplified else algorithm
+    run = runner(audited, problem, graph, agent, steps, runs // 2)
     options = candidates(algorithm, problem, graph, agent, steps, seed) if pair is None else []
     before = 2 * _PILOT * len(options)
     if pair is None:
@@ -157,7 +163,8 @@ def distinguish(
         )
         for side, records in enumerate((first, second))
     ]
-    wanted = _claimed(budget, delta)
+    at_delta = delta if algorithm.law.at_delta else None
+    wanted = _claimed(budget, delta, at_delta is not None)
     shown = [
         bounds.strongest(scores[0], scores[1], measure, error / len(wanted))
         for _, measure, _ in wanted
@@ -174,13 +181,17 @@ def distinguish(
     )
     # All runs: it is a picture, not a bound.
     curve = bounds.trade_off(scores[0][:, shown[0].score], scores[1][:, shown[0].score])
-    return AgentAudit(agent, claims, 1 - error, runs, words, curve, _limit(budget))
+    return AgentAudit(agent, claims, 1 - error, runs, words, curve, _limit(budget, at_delta))
 
 
 def _claimed(
-    budget: AgentBudget, delta: float | None
+    budget: AgentBudget, delta: float | None, at_delta: bool
 ) -> list[tuple[str, Callable[..., Any], float]]:
-    """Every number of a certificate, with the measure that a test can hold against it."""
+    """Every number of a certificate, with the measure that a test can hold against it.
+
+    Args:
+      at_delta: its epsilon holds at delta; else it is pure.
+    """
     at, named = (
         partial(bounds.epsilon_shown, delta=delta or 0.0),
         f"epsilon at delta={delta or 0:g}",
@@ -189,6 +200,9 @@ def _claimed(
         return [("delta", bounds.delta_shown, budget.delta)]
     if budget.rho is not None:
         return [(named, at, budget.epsilon), ("mu", bounds.mu_shown, math.sqrt(2 * budget.rho))]
+    if at_delta:
+        # Of secret batches, which have no rho.
+        return [(named, at, budget.epsilon)]
     pure: list[tuple[str, Callable[..., Any], float]] = [
         ("epsilon", bounds.epsilon_shown, budget.epsilon)
     ]
@@ -197,13 +211,13 @@ def _claimed(
     )
 
 
-def _limit(budget: AgentBudget) -> Callable[[np.ndarray], np.ndarray]:
+def _limit(budget: AgentBudget, at_delta: float | None) -> Callable[[np.ndarray], np.ndarray]:
     """The certified trade-off: the lowest false negative rate for each false positive rate."""
     if budget.rho is not None:
         return partial(bounds.gaussian_curve, math.sqrt(2 * budget.rho))
     if budget.delta is not None:
         return partial(bounds.pure_curve, 0.0, delta=budget.delta)
-    return partial(bounds.pure_curve, budget.epsilon)
+    return partial(bounds.pure_curve, budget.epsilon, delta=at_delta or 0.0)
 
 
 def _mean_separation(run: Callable[..., np.ndarray], pair: Pair, seed: int) -> float:

@@ -78,7 +78,9 @@ def amplified(algorithm: Algorithm, problem: Task, graph: Graph, agent: int) -> 
     problem, agent = public(problem), _of(graph, agent)
     if not algorithm.amplifies or algorithm.factors is not None or not algorithm.law.amplifies:
         return ()
-    if algorithm.gradient_at_state or algorithm.leak(float(graph.row_sums[agent])) != MEMORYLESS:
+    # Any neighbour may be left out where messages get lost.
+    heard = {float(graph.row_sums[agent]), *((0.0,) if graph.lossy else ())}
+    if algorithm.gradient_at_state or any(algorithm.leak(one) != MEMORYLESS for one in heard):
         raise ValueError(
             f"amplifies of {algorithm.name} must be False: its gradients are taken at a private"
             " point, or it carries a private state on, and secret batches do not help there"
@@ -122,7 +124,9 @@ def best_account(
     )
     # Numbers of different proofs have different meanings: what is read is compared.
     for account in amplified(algorithm, problem, graph, agent):
-        if account_epsilon(account, horizon, delta) <= account_epsilon(best[0], horizon, delta):
+        found = account_epsilon(account, horizon, delta)
+        # Where neither is finite, why a record in every batch has no budget is what helps.
+        if math.isfinite(found) and found <= account_epsilon(best[0], horizon, delta):
             best = account, account_cost(account, horizon, delta)
     return best
 

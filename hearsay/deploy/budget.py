@@ -106,7 +106,9 @@ def curve(plan: Deployment, agent: int) -> np.ndarray:
 
 def numbers(plan: Deployment) -> int:
     """How many numbers with noise a run sends."""
-    account, _ = best_account(plan.algorithm, plan.task, plan.graph, 0, plan.messages)
+    account, _ = best_account(
+        plan.algorithm, plan.task, plan.graph, 0, plan.messages, plan.certificate.delta
+    )
     return plan.messages * account.numbers
 
 

@@ -69,6 +69,8 @@ class Laplace(Mechanism):
         from dp_accounting.pld import common
         from dp_accounting.pld import privacy_loss_distribution as pld
 
+        if not shifts:
+            return 0.0
         each = [(math.log1p(size / held * math.expm1(min(s, 700.0))), n) for s, n in shifts]
         pure = sum(epsilon * n for epsilon, n in each)
         # Rounding up must be small beside what one message costs.

@@ -110,6 +110,8 @@ class Account(ABC):
 
     # It rests on batches being secret.
     amplified: ClassVar[bool] = False
+    # The adjacency that it is about, where that is a part of the proof itself.
+    relation: str | None = None
 
     mechanism: Mechanism
     basis: str

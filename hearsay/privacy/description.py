@@ -95,6 +95,10 @@ class Description:
 
     def __post_init__(self) -> None:
         require.settle(self, checked=require.flag)
+        if self.account.relation not in (None, self.adjacency.relation):
+            require.fail(
+                "adjacency", f"the proof's, {self.account.relation}", self.adjacency.relation
+            )
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:

@@ -34,8 +34,9 @@ from hearsay.mechanisms import Gaussian, Mechanism, rounding
 from hearsay.mechanisms.amplification import Losses, amplified_pure, replaced, subset_epsilon
 from hearsay.mechanisms.convert import OUTWARD
 from hearsay.privacy.account import Account, Assumption, Bound, Effort, Numbers, marked
+from hearsay.privacy.adjacency import RELATIONS, ZERO_OUT
 from hearsay.privacy.float64 import Float64
-from hearsay.privacy.participation import Participation
+from hearsay.privacy.participation import Participation, Sampled
 
 # A composition takes a tenth of a second: what is spent in between is rounded up.
 _EXACT = 24
@@ -63,6 +64,8 @@ class SampledAccount(Account):
             require.fail("mechanism", "laplace or gaussian", self.full.mechanism.name)
         if self.full.memory:
             require.fail("full", "an account of messages that carry nothing private on", "one")
+        if not self.full.pattern.every:
+            require.fail("pattern", "that of a record in every batch", str(self.full.pattern))
 
     # What it costs.
 
@@ -84,6 +87,11 @@ class SampledAccount(Account):
     def secrecy(self) -> Assumption:
         """What it rests on beside what `full` does."""
 
+    @property
+    def whole(self) -> Account:
+        """The cost of what happens to the record, were it in every batch."""
+        return self.full
+
     def shifts(self, messages: int) -> np.ndarray:
         """How far each message moves if the record is in its batch, over the scale of its noise, in
         the norm of the law.
@@ -98,7 +106,7 @@ class SampledAccount(Account):
             return Bound(0.0)
         if math.isinf(horizon):
             return Bound(math.inf, reason="secret batches are certified for a number of messages")
-        whole = self.full.cost(horizon)
+        whole = self.whole.cost(horizon)
         if not math.isfinite(whole.value):
             return whole
         shifts = self.shifts(int(horizon))
@@ -199,7 +207,7 @@ class SampledAccount(Account):
 
         `_rearranged` is for what the argument takes to be equal and is not, quite.
         """
-        whole = self.full.certified(messages, delta, float64)
+        whole = self.whole.certified(messages, delta, float64)
         if not math.isfinite(whole.epsilon):
             return Numbers(whole.epsilon, reason=whole.reason)
         errors = self._errors(messages, float64)
@@ -282,7 +290,7 @@ class SampledAccount(Account):
         return found._replace(numbers=max(found.numbers, self.held))
 
     def message_costs(self, horizon: int) -> np.ndarray | None:
-        return self.full.message_costs(horizon)
+        return self.whole.message_costs(horizon)
 
     def dominated_by(self, found: Bound, horizon: float) -> str:
         if not math.isfinite(found.value) or found.value == 0:
@@ -304,7 +312,7 @@ class SampledAccount(Account):
         return self.full.rounded(ideal, more, messages, float64)
 
     def limits(self, fields: Sequence[str], steps: int) -> np.ndarray:
-        return self.full.limits(fields, steps)
+        return self.whole.limits(fields, steps)
 
     def told(self, weights: np.ndarray, step: int, fields: Sequence[str]) -> np.ndarray:
         return self.full.told(weights, step, fields)
@@ -323,16 +331,24 @@ class PoissonAccount(SampledAccount):
 
     chance: float
     slots: int
-    relation: str = "zero-out"
+    relation: str = ZERO_OUT
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require.settle(self, chance=require.share, slots=require.count)
-        require.one_of("relation", self.relation, ["zero-out", "replace"])
+        require.one_of("relation", self.relation, RELATIONS)
+        pattern = self.full.pattern
+        if isinstance(pattern, Sampled) and pattern.rate != self.chance:
+            require.fail("chance", f"that of the pattern, {pattern.rate!r}", self.chance)
 
     @property
     def rate(self) -> float:
         return self.chance
+
+    @property
+    def whole(self) -> Account:
+        """A record that is emptied and filled again moves a message by up to twice as much."""
+        return self.full if self.relation == ZERO_OUT else self.full.scaled(0.5)
 
     @property
     def overflow(self) -> float:
@@ -355,7 +371,7 @@ class PoissonAccount(SampledAccount):
         def emptied(left: float) -> float:
             return losses.epsilon(left - dropped)
 
-        return emptied(delta) if self.relation == "zero-out" else replaced(emptied, delta)
+        return emptied(delta) if self.relation == ZERO_OUT else replaced(emptied, delta)
 
     def _rearranged(self, errors: np.ndarray) -> float:
         """A coin that falls moves other records to other slots, also where the record is empty, and
@@ -370,8 +386,9 @@ class PoissonAccount(SampledAccount):
         """Where records may be dropped nothing is amplified for certain."""
         if self.mechanism.at_delta:
             return math.inf
-        each = shifts if self.overflow > 0 else amplified_pure(shifts, self.chance)
-        halves = 1 if self.relation == "zero-out" else 2
+        # Not where the chance of it is 0: one that is too small for a number is there all the same.
+        each = shifts if self.slots < self.held else amplified_pure(shifts, self.chance)
+        halves = 1 if self.relation == ZERO_OUT else 2
         return halves * float(np.sum(each)) * OUTWARD
 
 

@@ -19,6 +19,7 @@ from scipy import stats
 
 import hearsay as hs
 from hearsay.audit import bounds, whole
+from hearsay.audit.batches import openly
 from hearsay.audit.distinguish import AgentAudit, Claim, distinguish
 from hearsay.audit.likelihood import log_likelihood, runner
 from hearsay.audit.one_run import one_run
@@ -29,6 +30,7 @@ from hearsay.problems import Ball, Squared
 from hearsay.problems.problem import Problem
 from hearsay.report.audit import audit_report
 from hearsay.report.audit_findings import runs_words, verdicts
+from hearsay.simulation import keys
 from hearsay.simulation.keys import noise_keys
 from tests.factories import holding, uniform
 
@@ -408,3 +410,45 @@ def test_one_run_tells_canaries_apart_without_noise_and_not_beyond_the_certifica
     assert found[None].lower > 2.5
     assert found[30.0].lower > 1.0  # a louder budget shows
     assert math.isinf(found[None].certified)
+
+
+def known_row(problem: Problem) -> tuple:
+    """Two data sets of agent 0 that differ in the record of its first batch of one record, which
+    the task's seed tells.
+    """
+    key = keys.at(keys.sampling_keys(problem.seed, problem.agents)[0], jnp.asarray(0))
+    row = int(jnp.argsort(jax.random.uniform(key, (HELD,)))[0])
+    own = problem.records.of(0).placed(problem.dtype)
+    features = own.features.at[row].set(1.0)
+    return tuple(
+        own._replace(features=features, labels=own.labels.at[row].set(label))
+        for label in (1.0, -1.0)
+    )
+
+
+@pytest.mark.parametrize(("law", "noise", "delta"), [("laplace", 1.0, None), ("gaussian", 2, 0.01)])
+def test_subsets_that_a_certificate_takes_as_secret_are_drawn_anew_in_every_run(law, noise, delta):
+    """On the subset that the task's seed gives, the record tells far more than the certificate
+    says. False alarms: one in a thousand.
+    """
+    problem = problem_of()
+    algorithm = hs.gradient_perturbation(
+        noise=noise, mechanism=law, step="0.1", sampling=hs.Subset(1)
+    )
+    arguments = {"pair": known_row(problem), "steps": 2, "runs": 4000, "delta": delta}
+    found = distinguish(algorithm, problem, GRAPH, **arguments)
+    assert found.holds
+    assert [claim.what for claim in found.claims] == [
+        "epsilon" if delta is None else "epsilon at delta=0.01"
+    ]
+    known = distinguish(openly(algorithm), problem, GRAPH, **arguments)
+    assert known.holds and known.lower > found.certified
+
+
+def test_secret_batches_of_gaussian_noise_are_held_to_an_epsilon_at_delta():
+    """Which has no rho, and is not a pure epsilon: the certified trade-off begins at 1 - delta."""
+    algorithm = hs.gradient_perturbation(noise=1.0, mechanism="gaussian", sampling=hs.Poisson(0.5))
+    problem = problem_of().under("zero-out")
+    found = distinguish(algorithm, problem, GRAPH, steps=2, runs=500, delta=0.1)
+    assert found.claims[0].what == "epsilon at delta=0.1"
+    assert found.allowed(np.zeros(1))[0] == pytest.approx(0.9)

@@ -176,6 +176,18 @@ def test_secret_batches_are_entered_with_the_delta_that_their_epsilon_holds_at(t
     assert compose([spent, spent], 1e-5)[1] == pytest.approx(2e-5)
 
 
+def test_secret_batches_that_are_charged_in_full_are_entered_with_their_rho(tmp_path):
+    """A rate at which a record in every batch costs no more than a secret one, replaced."""
+    algorithm = {"name": "gradient-perturbation", "mechanism": "gaussian"}
+    algorithm |= {"sampling": "poisson", "sample_rate": 0.98}
+    problem = {"loss": "ridge", "dimension": 3, "feature_bound": 1.0, "radius": 10.0}
+    tables = {"algorithm": algorithm, "problem": {**problem, "label_bound": 1.0}}
+    found = deployment(load(files(tmp_path, **tables)), 0)
+    assert found.certificate.budgets[0].rho is not None
+    spent = lifetime.planned_spending(found, 0, "one", "instance", rehearsed=False)
+    assert (spent.rho, spent.numbers) == (found.certificate.budgets[0].rho, 5 * 3)
+
+
 def test_a_book_of_an_earlier_version_is_about_replaced_records(tmp_path, plan):
     account(tmp_path, plan, "one").enter("first")
     path = tmp_path / "state" / "alice.budget"
