@@ -61,7 +61,7 @@ def unpack(content: bytes, what: str) -> tuple[dict[str, np.ndarray], dict[str, 
     try:
         header = json.loads(content[8 : 8 + size])
         metadata = header.pop("__metadata__", {})
-        known = {
+        known: dict[str, tuple[np.dtype, tuple[int, ...], tuple[int, ...]]] = {
             name: (KINDS[one["dtype"]], _whole(one["shape"]), _whole(one["data_offsets"], 2))
             for name, one in header.items()
         }
