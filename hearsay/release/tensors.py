@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-KINDS = {
+KINDS: dict[str, np.dtype] = {
     "F64": np.dtype("<f8"),
     "F32": np.dtype("<f4"),
     "I64": np.dtype("<i8"),
