@@ -38,7 +38,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import threading
 import time
 from pathlib import Path
@@ -175,14 +174,9 @@ class Agent:
             self.ledger.pin(
                 "records", content, "put them back as they were, or begin a run with a new name"
             )
-        # To nine digits: another processor may round the last ones otherwise.
-        numbers = re.compile(r"[0-9]+\.[0-9]+(e[-+]?[0-9]+)?")
-        plan = numbers.sub(
-            lambda found: f"{float(found[0]):.9g}", repr((self.plan.algorithm, self.total))
-        ).encode()
         self.ledger.pin(
             "plan",
-            plan,
+            self.plan.words,
             "another version works it out otherwise; finish with the version that began it",
         )
 
@@ -211,6 +205,7 @@ class Agent:
                 "agent": self.name,
                 "instance": self.ledger.instance,
                 "noise": "lattice" if self._rehearsal is None else f"seed {self._rehearsal}",
+                "plan": self.plan.fingerprint,
             },
             0 if entry is None else self.phases.round(entry.round) + entry.done,
         )
@@ -401,6 +396,9 @@ class Agent:
         if theirs.config != self.network.digest:
             self._stop.wait(_LISTEN)
             raise Refused(greeting.disagreement(name, self.network.public, theirs.public))
+        if theirs.private != self.noise.private:
+            self._stop.wait(_LISTEN)
+            raise Refused(greeting.rehearsal(name, theirs.private))
         if name not in self._instances:
             self._instances[name] = self.ledger.meet(name, theirs.instance)
         known_as = theirs.instances.get(self.name)

@@ -64,7 +64,7 @@ class Stored:
     """What is in the file.
 
     Args:
-      about: run, configuration, agent, instance, noise.
+      about: run, configuration, agent, instance, noise, and a fingerprint of the plan.
       first: the round that the averages begin with.
       rounds: how many rounds are in them.
       arrays: (slot, d) for each scope, and the last model that was shown, where it is needed.

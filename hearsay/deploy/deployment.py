@@ -7,6 +7,8 @@ and their hashes, are the agent's own.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,20 @@ class Deployment:
     def phases(self) -> Phases:
         """The exchanges of a round: the message, and the relays of averaging."""
         return Phases(1 + len(self.algorithm.relays(self.graph)))
+
+    @property
+    def words(self) -> bytes:
+        """What must stay as it is from the first message to a release: the algorithm with its
+        noise, and how many messages there are.
+        """
+        # To nine digits: another processor may round the last ones otherwise.
+        numbers = re.compile(r"[0-9]+\.[0-9]+(e[-+]?[0-9]+)?")
+        plan = repr((self.algorithm, self.messages))
+        return numbers.sub(lambda found: f"{float(found[0]):.9g}", plan).encode()
+
+    @property
+    def fingerprint(self) -> str:
+        return hashlib.sha256(self.words).hexdigest()
 
 
 def deployment(

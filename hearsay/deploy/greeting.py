@@ -1,9 +1,10 @@
 """What neighbours tell each other before any noise is added, and what is wrong with it, in words.
 
 Every agent answers "hello" with its configuration, its `instance` (the random name of its ledger),
-the instances that it has met, and the last round that it has heard of each. From that a process
-learns that all agree, that its neighbours take it for the agent and nobody else, and that they have
-heard nothing from it that it does not know of.
+the instances that it has met, the last round that it has heard of each, and whether its noise is
+real. From that a process learns that all agree, that its neighbours take it for the agent and
+nobody else, that they have heard nothing from it that it does not know of, and that not one of
+them rehearses while another does not.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Hello(NamedTuple):
     instance: str
     instances: dict[str, str]
     heard: dict[str, int]
+    private: bool
 
 
 def read(name: str, answer: bytes) -> Hello | None:
@@ -45,6 +47,7 @@ def read(name: str, answer: bytes) -> Hello | None:
             not texts
             or len(found.instance) > _LONGEST
             or not all(type(step) is int for step in found.heard.values())
+            or not isinstance(found.private, bool)
         ):
             raise TypeError
         return found
@@ -56,6 +59,17 @@ def read(name: str, answer: bytes) -> Hello | None:
 def disagreement(name: str, ours: Mapping[str, Any], theirs: Any) -> str:
     what = difference(ours, theirs) if isinstance(theirs, dict) else "it does not say in what"
     return f"{name} has another configuration: {what}. Nothing was sent"
+
+
+def rehearsal(name: str, theirs: bool) -> str:
+    """Why agents of which only one adds real noise must not run together."""
+    who = "this process" if theirs else name
+    return (
+        f"{who} adds noise from a seed (--simulate-noise), and"
+        f" {name if theirs else 'this process'} adds real noise: what they send together is not"
+        " private, and would be released as if it were. Start all of them with --simulate-noise, or"
+        " none. Nothing was sent"
+    )
 
 
 def impostor(me: str, mine: str, known_as: str | None, name: str, met: str, instance: str) -> str:

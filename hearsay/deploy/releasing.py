@@ -61,6 +61,13 @@ def release(
         )
     plan = deployment(network, None, rehearsed=rehearsed)
     require_shown(plan.algorithm)
+    for who, one in here.items():
+        if one.about.get("plan") != plan.fingerprint:
+            raise ValueError(
+                f"the plan of run {network.run} must be the one that {who} has run by, got another:"
+                " this version works out other noise from net.toml, and its certificate would not"
+                " be that of the run. Release with the version that ran it"
+            )
     alone = name is not None and not own
     found = {who: _read(who, one, readout, alone) for who, one in here.items()}
     return ReleasedModel(

@@ -161,16 +161,28 @@ def load_release(path: str | os.PathLike, model: Any = None) -> ReleasedModel:
     params = arrays["params"]
     if facts.pop("digest", "") != _digest(facts, params):
         raise ValueError(f"{file} is damaged: it is not as it was written (its digest)")
+    if params.ndim != 1 or params.dtype.kind != "f":
+        require.fail(f"params of {file}", "one vector of floating-point numbers", params.shape)
+    # A file may come from anybody: nothing of it is believed before it fits the numbers.
+    try:
+        warnings, said = json.loads(facts["warnings"]), json.loads(facts["model"])
+        accuracy = float(facts["accuracy"]) if facts["accuracy"] else None
+        average_of, kind = facts["average_of"], facts["kind"]
+        algorithm, problem, digest = facts["algorithm"], facts["problem"], facts["certificate"]
+    except (KeyError, ValueError, RecursionError) as error:
+        raise ValueError(f"{file} must be a whole {FORMAT}, got {error}") from None
+    if not isinstance(warnings, list) or not all(isinstance(text, str) for text in warnings):
+        require.fail(f"warnings of {file}", "a list of texts", warnings)
     return ReleasedModel(
         params,
-        facts["average_of"],
-        facts["kind"],
-        facts["algorithm"],
-        facts["problem"],
-        predictor(json.loads(facts["model"]), model),
-        _certificate(file.with_name(CERTIFICATE), facts["certificate"]),
-        tuple(json.loads(facts["warnings"])),
-        float(facts["accuracy"]) if facts["accuracy"] else None,
+        average_of,
+        kind,
+        algorithm,
+        problem,
+        predictor(said, len(params), model),
+        _certificate(file.with_name(CERTIFICATE), digest),
+        tuple(warnings),
+        accuracy,
     )
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -87,23 +89,53 @@ def of(task: Task) -> Predictor:
     return Predictor({**facts, "named": ours}, loss.model)
 
 
-def predictor(facts: dict[str, Any], model: Any = None) -> Predictor:
-    """From what a file says.
+def predictor(facts: Any, size: int, model: Any = None) -> Predictor:
+    """From what a file says, which may be anybody's: nothing is built before it fits the numbers
+    that are there.
 
     Args:
+      facts: as `Predictor.facts`.
+      size: how many numbers the model has.
       model: the network, where it is none of hearsay's own.
     """
+    require.instance("model of the released model", facts, dict, "facts by name")
     require.one_of("loss of the released model", facts.get("loss"), [*_LINEAR, "NeuralLoss"])
+    shape = require.each(require.count)("shape of the released model", facts.get("shape"))
+    require.flag("classification of the released model", facts.get("classification"))
     if facts["loss"] in _LINEAR:
+        if shape != (size,):
+            require.fail("shape of the released model", f"({size},), as its numbers", shape)
         return Predictor(facts)
-    found = _ours(facts) if facts.get("named") and model is None else model
+    if facts.get("parameters") != size:
+        require.fail(
+            "parameters of the released model", f"{size:,}, as its numbers", facts.get("parameters")
+        )
+    require.instance("compute of the released model", facts.get("compute"), str, "a text")
+    found = _fitting(facts, size) if facts.get("named") and model is None else model
     # from_module gives a model with its first parameters.
     found = found[0] if isinstance(found, tuple) else found
     if found is not None:
         require.instance("model", found, Model, "a Model (hearsay.problems.from_module makes one)")
-        if found.size != facts["parameters"]:
-            require.fail("model", f"of {facts['parameters']:,} parameters", f"{found.size:,}")
+        if found.size != size:
+            require.fail("model", f"of {size:,} parameters", f"{found.size:,}")
     return Predictor(facts, found)
+
+
+def _fitting(facts: dict[str, Any], size: int) -> Model:
+    """A network of hearsay's own that has so many parameters, counted before any memory is asked
+    for: a few bytes of a file can name one of any size.
+    """
+    build = MODELS[require.one_of("model of the released model", facts.get("model"), MODELS)]
+    classes = require.count("classes of the released model", facts.get("classes"))
+    shape = tuple(facts["shape"])
+    try:
+        made = eqx.filter_eval_shape(build, jax.random.key(0), shape, classes)
+    except (TypeError, OverflowError) as error:
+        require.fail("shape of the released model", "one of a network", (shape, str(error)))
+    many = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(made) if hasattr(leaf, "shape"))
+    if many != size:
+        require.fail("model", f"of {size:,} parameters", f"{many:,}")
+    return _ours(facts)
 
 
 def _ours(facts: dict[str, Any]) -> Model:

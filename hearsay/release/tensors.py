@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-KINDS = {
+KINDS: dict[str, np.dtype] = {
     "F64": np.dtype("<f8"),
     "F32": np.dtype("<f4"),
     "I64": np.dtype("<i8"),
@@ -60,8 +61,8 @@ def unpack(content: bytes, what: str) -> tuple[dict[str, np.ndarray], dict[str, 
     try:
         header = json.loads(content[8 : 8 + size])
         metadata = header.pop("__metadata__", {})
-        known = {
-            name: (KINDS[one["dtype"]], tuple(map(int, one["shape"])), *one["data_offsets"])
+        known: dict[str, tuple[np.dtype, tuple[int, ...], tuple[int, ...]]] = {
+            name: (KINDS[one["dtype"]], _whole(one["shape"]), _whole(one["data_offsets"], 2))
             for name, one in header.items()
         }
     except (ValueError, RecursionError, AttributeError, KeyError, TypeError):
@@ -69,7 +70,7 @@ def unpack(content: bytes, what: str) -> tuple[dict[str, np.ndarray], dict[str, 
     if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
         raise ValueError(f"{damaged} one whose metadata are not text")
     body, found, place = memoryview(content)[8 + size :], {}, 0
-    for name, (kind, shape, begin, end) in sorted(known.items(), key=lambda item: item[1][2:]):
+    for name, (kind, shape, (begin, end)) in sorted(known.items(), key=lambda item: item[1][2]):
         if min(shape, default=0) < 0 or begin != place or end - begin != _bytes(kind, shape):
             raise ValueError(f"{damaged} one whose array {name!r} lies elsewhere than it says")
         if end > len(body):
@@ -79,6 +80,13 @@ def unpack(content: bytes, what: str) -> tuple[dict[str, np.ndarray], dict[str, 
     if place != len(body):
         raise ValueError(f"{damaged} one with {len(body) - place} bytes after its end")
     return found, metadata
+
+
+def _whole(numbers: Any, many: int | None = None) -> tuple[int, ...]:
+    """A list of whole numbers, of that length if one is given."""
+    if not all(type(one) is int for one in numbers) or len(numbers) != (many or len(numbers)):
+        raise ValueError
+    return tuple(numbers)
 
 
 def _bytes(kind: np.dtype, shape: tuple[int, ...]) -> int:

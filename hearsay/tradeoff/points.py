@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +87,8 @@ def measure(
     released, own, certificates, spent, words = [], [], dict[str, None](), 0.0, dict[str, None]()
     for number, problem in enumerate(problems):
         placed, heard = series.stand(problem, graph)
-        # Splits that hold the same numbers of records have the same settings.
-        public = repr(placed.counts.tolist())
+        # Splits with the same public facts have the same settings.
+        public = replace(placed.task, seed=0).digest()
         if public not in plans:
             plans[public] = planned(series, placed.task, heard, epsilon, delta)
         candidate, algorithm = plans[public]
@@ -99,6 +99,11 @@ def measure(
         released.append(found.released.tolist())
         own.append(found.own.tolist())
         spent = max(spent, *found.certificate.epsilon)
+        if series.private and not spent <= epsilon:
+            raise RuntimeError(
+                f"{series.key} must spend at most {epsilon:g}, and its certificate says {spent:g}:"
+                " nothing was kept of it; please report this"
+            )
         certificates[found.certificate.to_json()] = None
         words[candidate.words] = None
     at = epsilon if series.private else None

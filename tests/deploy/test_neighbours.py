@@ -207,7 +207,14 @@ def test_an_instance_that_would_crowd_out_what_this_agent_says_is_refused(length
     """It is kept for good and told to all neighbours,
     who hear no answer of more than a megabyte.
     """
-    answer = {"config": "c", "public": {}, "instance": "a" * length, "instances": {}, "heard": {}}
+    answer = {
+        "config": "c",
+        "public": {},
+        "instance": "a" * length,
+        "instances": {},
+        "heard": {},
+        "private": True,
+    }
     assert (greeting.read("mallory", json.dumps(answer).encode()) is not None) == (length == 32)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from typer.testing import CliRunner
 import hearsay as hs
 from hearsay.cli.commands import app
 from hearsay.config import build_problem
-from hearsay.deploy import averages
+from hearsay.deploy import averages, releasing
 from hearsay.deploy.deployment import deployment
+from hearsay.deploy.host import Refused
 from hearsay.deploy.releasing import release
 from hearsay.deploy.settings import load
 from tests.deploy.networks import Gate, Threads, run_threads, wait_for, write
@@ -148,3 +150,34 @@ def test_averages_that_are_lost_begin_anew(tmp_path: Path) -> None:
     assert found.average_of == "the mean of messages 4 to 5 of alice"
     both = release(path, rehearsal=True).average_of
     assert both == "the mean of messages 4 to 5 of alice; the mean of messages 2 to 5 of bob"
+
+
+def test_a_certificate_is_that_of_the_plan_that_ran(tmp_path: Path, monkeypatch) -> None:
+    """Another version may work out other noise from the same net.toml."""
+    path = write(tmp_path, names=NAMES[:2], run_table={"steps": 3})
+    with Threads(load(path), None) as fleet:
+        fleet.start_all()
+        fleet.models()
+    assert release(path).private
+
+    def newer(*args: Any, **options: Any) -> Any:
+        plan = deployment(*args, **options)
+        return replace(plan, algorithm=plan.algorithm.with_noise([2.0, 2.0]))
+
+    monkeypatch.setattr(releasing, "deployment", newer)
+    with pytest.raises(ValueError, match="must be the one that alice has run by, got another"):
+        release(path)
+
+
+def test_agents_that_rehearse_and_agents_that_do_not_refuse_each_other(tmp_path: Path) -> None:
+    # Their models together would be released as private ones.
+    path = write(tmp_path, names=NAMES[:2], run_table={"steps": 3})
+    network = load(path)
+    with Threads(network, None) as private, Threads(network, SEED) as rehearsed:
+        private.start("alice")
+        rehearsed.start("bob")
+        ends = private.join("alice"), rehearsed.join("bob")
+    assert all(isinstance(end, Refused) for end in ends), ends
+    assert str(ends[0]).startswith("bob adds noise from a seed (--simulate-noise), and this")
+    assert str(ends[1]).startswith("this process adds noise from a seed")
+    assert not network.members[0].averages.exists()

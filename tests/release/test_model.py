@@ -17,7 +17,7 @@ import hearsay as hs
 from hearsay.algorithms.baselines.noisy_average import NoisyAverage
 from hearsay.base import Private, State
 from hearsay.privacy.recursion import Release
-from hearsay.release.model import CERTIFICATE, MODEL, ReleasedModel
+from hearsay.release.model import CERTIFICATE, MODEL, ReleasedModel, _digest
 from hearsay.release.tensors import pack, unpack
 
 GRAPH = hs.graphs.star(4)
@@ -239,3 +239,55 @@ def test_numbers_that_are_none_are_refused(run: hs.Run) -> None:
             good.predictor,
             good.certificate,
         )
+
+
+def forged(folder: Path, changes: dict[str, Any], params: np.ndarray | None = None) -> None:
+    """The model of that folder with other facts, and the digest that belongs to them."""
+    arrays, facts = unpack((folder / MODEL).read_bytes(), "it")
+    params = arrays["params"] if params is None else params
+    facts = {key: text for key, text in (facts | changes).items() if text is not None}
+    facts["digest"] = _digest({k: v for k, v in facts.items() if k != "digest"}, params)
+    (folder / MODEL).write_bytes(b"".join(pack({"params": params}, facts)))
+
+
+def network(**changes: Any) -> str:
+    known = {"loss": "NeuralLoss", "model": "mlp", "shape": [8], "classification": True}
+    return json.dumps({**known, "compute": "tf32", "named": True, "classes": 2, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"average_of": None}, "must be a whole hearsay released model 1, got 'average_of'"),
+        ({"certificate": None}, "must be a whole hearsay released model 1, got 'certificate'"),
+        ({"model": "nothing"}, "must be a whole hearsay released model 1, got Expecting value"),
+        ({"accuracy": "high"}, "must be a whole hearsay released model 1, got could not convert"),
+        ({"warnings": "5"}, "warnings of .* must be a list of texts, got 5"),
+        ({"warnings": '"NOT PRIVATE"'}, "warnings of .* must be a list of texts"),
+        ({"model": "[]"}, "model of the released model must be facts by name"),
+        ({"model": '{"loss": "Logistic"}'}, "shape of the released model"),
+        (
+            {"model": '{"loss": "Logistic", "shape": [7], "classification": true}'},
+            r"shape of the released model must be \(30,\), as its numbers",
+        ),
+        ({"model": network()}, "parameters of the released model must be 30"),
+        ({"model": network(parameters=30)}, "model must be of 30 parameters, got '9,538'"),
+        # More than any memory holds.
+        ({"model": network(parameters=30, classes=10**12)}, "model must be of 30 parameters"),
+        ({"model": network(parameters=30, shape=[10**9])}, "model must be of 30 parameters"),
+        ({"model": network(parameters=30, model="../x")}, "model of the released model must be"),
+    ],
+)
+def test_a_file_from_anybody_is_refused_in_words(run, tmp_path, changes, text) -> None:
+    run.release(folder=tmp_path)
+    forged(tmp_path, changes)
+    with pytest.raises((ValueError, TypeError), match=text):
+        hs.load_release(tmp_path)
+
+
+@pytest.mark.parametrize("params", [np.zeros((2, 2)), np.zeros(30, np.int64), np.ones(30, bool)])
+def test_parameters_are_one_vector_of_numbers(run, tmp_path, params) -> None:
+    run.release(folder=tmp_path)
+    forged(tmp_path, {}, params)
+    with pytest.raises(ValueError, match="must be one vector of floating-point numbers"):
+        hs.load_release(tmp_path)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from safetensors.numpy import load, save
 
-from hearsay.release.tensors import KINDS, pack
+from hearsay.release.tensors import KINDS, pack, unpack
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -45,3 +47,20 @@ def test_the_other_way_round():
     )
     assert len(theirs) == len(ours)
     assert theirs[-24:] == ours[-24:]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        {"dtype": "F64", "shape": [1], "data_offsets": [0.0, 8.0]},
+        {"dtype": "F64", "shape": [1], "data_offsets": ["0", "8"]},
+        {"dtype": "F64", "shape": [1], "data_offsets": [0, 8, 8]},
+        {"dtype": "F64", "shape": [1.0], "data_offsets": [0, 8]},
+        {"dtype": "F64", "shape": [True], "data_offsets": [0, 8]},
+        {"dtype": "F64", "shape": ["1"], "data_offsets": [0, 8]},
+    ],
+)
+def test_places_are_whole_numbers(array):
+    text = json.dumps({"x": array}).encode()
+    with pytest.raises(ValueError, match="it must be a whole safetensors file, got one whose"):
+        unpack(len(text).to_bytes(8, "little") + text + bytes(8), "it")

@@ -294,3 +294,30 @@ def test_a_point_says_what_its_values_are():
     assert points.guessing([small()]).mean == pytest.approx(
         max(np.mean(small().test_labels), 1 - np.mean(small().test_labels))
     )
+
+
+def bounded_by(seed: int = 0) -> hs.problems.Problem:
+    """Splits with the same numbers of records and another bound on their features."""
+    sets = [records(20, 10 * seed + agent) for agent in range(3)]
+    return hs.problems.logistic(
+        sets, feature_bound=1.0 + 2 * seed, ridge=0.0, test=records(60, 99), seed=seed
+    )
+
+
+def test_splits_that_differ_in_public_facts_are_calibrated_one_by_one(tmp_path):
+    # With the first split's noise the second would cost 3.4 where 1 was asked for.
+    hs.frontier(
+        bounded_by, hs.graphs.ring, [1.0], splits=2, seeds=1, series=["central"], folder=tmp_path
+    )
+    hold(tmp_path, 2)
+
+
+def test_a_point_that_costs_more_than_it_says_is_refused(monkeypatch):
+    real = points.planned
+
+    def careless(series, task, graph, epsilon, delta):
+        return real(series, task, graph, 2 * epsilon, delta)
+
+    monkeypatch.setattr(points, "planned", careless)
+    with pytest.raises(RuntimeError, match="central must spend at most 1, and its certificate"):
+        hs.frontier(small(), hs.graphs.ring(3), [1.0], seeds=1, series=["central"])
