@@ -5,8 +5,9 @@ that, so nobody may be able to guess them: every round has 32 bytes of the opera
 which SHAKE-128 makes into as many numbers as there are records (mechanisms/lattice.py `Key`). The
 bytes of a round go into the ledger with its message, as part of the state, before the message
 leaves. An agent that is started again finds them there: a round whose message may have left has one
-batch. They are written over in the next round, so that a ledger that is stolen later does not tell
-which records were in earlier batches.
+batch. The next round's take their place. That erases nothing: SQLite's log and free pages, or the
+other one of two state files, may hold those of earlier rounds, as they hold earlier states before
+their noise, until something else is written there. Whoever gets the ledger's files is not covered.
 
 Neither which records are in a batch nor how many is told to anybody: not in messages, logs, status
 or reports. Every round works on the same number of slots, with as many random numbers and as many

@@ -125,7 +125,8 @@ def _grouped(shifts: np.ndarray) -> tuple[tuple[float, int], ...]:
     return tuple(zip(values.tolist(), counts.tolist(), strict=True))
 
 
-@lru_cache(maxsize=256)
+# Few: one of them may take 100 MB.
+@lru_cache(maxsize=16)
 def _composed(law: Mechanism, groups: tuple[tuple[float, int], ...], rate: float) -> Any:
     """All messages together; None where the library cannot hold them."""
     from dp_accounting.pld import privacy_loss_distribution as pld

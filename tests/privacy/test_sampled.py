@@ -341,3 +341,17 @@ def test_a_first_message_that_shows_nothing_costs_nothing(law, sampling):
     # Without end, why a record in every batch has no budget is said.
     endless = hs.certify(algorithm, task, graph, math.inf, delta=DELTA)
     assert "secret" not in endless.budgets[0].reason
+
+
+@pytest.mark.parametrize("cap", [None, 12])
+def test_calibrated_noise_does_not_depend_on_the_noise_that_it_began_with(cap):
+    """With little noise a replaced record costs less by the proof that charges it in full; with few
+    slots that is the only one.
+    """
+    task, graph = hs.problems.ridge(agents=2, records=200).task, hs.graphs.ring(2)
+    algorithm = hs.gradient_perturbation(
+        noise=1e-3, mechanism="gaussian", sampling=hs.Poisson(0.05, cap)
+    )
+    found = hs.calibrate(algorithm, task, graph, 2, 1.0, delta=DELTA)
+    epsilon = hs.certify(found, task, graph, 2, delta=DELTA).epsilon
+    assert all(1 - 1e-4 < one <= 1 for one in epsilon)
