@@ -107,7 +107,8 @@ class ReleasedModel:
         if self.accuracy is not None:
             what = "accuracy" if self.predictor.classification else "test error"
             lines.append(f"  {what:<10}  {self.accuracy:.4g}")
-        lines += [f"  epsilon     at most {top} for any agent", f"  free        {self.why}"]
+        lines += [f"  epsilon     at most {top} for any agent ({self.certificate.adjacency})"]
+        lines += [f"  free        {self.why}"]
         return "\n".join([*lines, *(f"  warning     {text}" for text in self.warnings)])
 
     def save(self, folder: str | os.PathLike) -> Path:

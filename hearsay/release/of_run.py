@@ -35,8 +35,19 @@ def released(run: Run, kind: Any, of: Any, neighbours: bool, seed: int | None) -
         run.problem.name,
         predictor,
         run.certificate,
-        (f"{SIMULATED}: this one is {run.seeds[place]}",),
+        _warnings(run, place),
         _accuracy(run, predictor, params),
+    )
+
+
+def _warnings(run: Run, place: int) -> tuple[str, ...]:
+    seeded = f"{SIMULATED}: this one is {run.seeds[place]}"
+    if len(run.seeds) == 1:
+        return (seeded,)
+    return (
+        seeded,
+        f"the certificate is that of one noise seed, and the run has {len(run.seeds)}: the models"
+        " of several seeds together cost as much as so many runs; publish one",
     )
 
 

@@ -378,3 +378,26 @@ def test_agents_share_descriptions():
     assert len(different.descriptions) == 4
     only = different.of(2)
     assert only.descriptions == (different.descriptions[2],) and verify(only).holds
+
+
+def test_a_budget_under_zero_out_is_not_one_under_replace():
+    """Secret batches have a proof for each: the account's must be what the description says."""
+    algorithm = hs.gradient_perturbation(mechanism="gaussian", noise=0.3, sampling=hs.Poisson(0.1))
+    problem = hs.problems.logistic("breast-cancer", agents=2)
+    wide, narrow = (
+        json.loads(
+            certify(
+                algorithm, problem, hs.graphs.ring(2), 200, delta=1e-5, adjacency=adjacency
+            ).to_json()
+        )
+        for adjacency in ("replace", "zero-out")
+    )
+    for budget, cheaper in zip(wide["budgets"], narrow["budgets"], strict=True):
+        assert cheaper["epsilon"] < 0.6 * budget["epsilon"]
+        budget["epsilon"] = cheaper["epsilon"]
+    for description in wide["descriptions"]:
+        description["account"]["relation"] = "zero-out"
+    del wide["digest"]
+    _, verdict = verify_text(json.dumps(wide))
+    assert not verdict.holds
+    assert "adjacency must be the proof's, zero-out, got 'replace'" in verdict.wrong[0]

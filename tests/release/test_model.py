@@ -291,3 +291,10 @@ def test_parameters_are_one_vector_of_numbers(run, tmp_path, params) -> None:
     forged(tmp_path, {}, params)
     with pytest.raises(ValueError, match="must be one vector of floating-point numbers"):
         hs.load_release(tmp_path)
+
+
+def test_several_seeds_are_several_runs(run: hs.Run) -> None:
+    """Their models together would show more than one certificate counts."""
+    assert any("has 2: the models of several seeds" in text for text in run.release().warnings)
+    one = hs.simulate(run.algorithm, PROBLEM, GRAPH, steps=4, seeds=[3], delta=1e-5)
+    assert len(one.release().warnings) == 1
