@@ -40,6 +40,7 @@ from hearsay.privacy.participation import Participation, Sampled
 
 # A composition takes a tenth of a second: what is spent in between is rounded up.
 _EXACT = 24
+_COMPOSED = 2**12  # operations, about, for each message of a composition
 # How exactly noise is calibrated.
 _CALIBRATED = 1e-6
 
@@ -288,7 +289,11 @@ class SampledAccount(Account):
 
     def effort(self, horizon: float) -> Effort:
         found = self.full.effort(horizon)
-        return found._replace(numbers=max(found.numbers, self.held))
+        # Every message goes through a composition.
+        worked = _COMPOSED * (0 if math.isinf(horizon) else int(horizon))
+        return found._replace(
+            numbers=max(found.numbers, self.held), operations=max(found.operations, worked)
+        )
 
     def message_costs(self, horizon: int) -> np.ndarray | None:
         return self.whole.message_costs(horizon)

@@ -24,6 +24,7 @@ from hearsay.privacy.participation import Every, Once, Sampled
 from hearsay.privacy.recursion import MEMORYLESS, Recursion, Release
 from hearsay.privacy.recursion_account import RecursionAccount
 from hearsay.privacy.sampled import PoissonAccount, SubsetAccount, overflow
+from hearsay.privacy.verification import _too_much
 from hearsay.schedules import Constant, PowerLaw
 
 DELTA = 1e-5
@@ -355,3 +356,9 @@ def test_calibrated_noise_does_not_depend_on_the_noise_that_it_began_with(cap):
     found = hs.calibrate(algorithm, task, graph, 2, 1.0, delta=DELTA)
     epsilon = hs.certify(found, task, graph, 2, delta=DELTA).epsilon
     assert all(1 - 1e-4 < one <= 1 for one in epsilon)
+
+
+def test_a_file_that_would_take_minutes_is_not_computed_again():
+    description = Description(poisson(2.0), adjacency=Adjacency("zero-out"))
+    assert not _too_much(description, 2**20)
+    assert "messages times" in _too_much(description, 2**23)
