@@ -34,7 +34,6 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.audit import bounds
-from hearsay.audit.batches import secretly
 from hearsay.audit.likelihood import SCORES, runner
 from hearsay.audit.pairs import Pair, candidates
 from hearsay.base import Algorithm
@@ -135,11 +134,8 @@ def distinguish(
         certified or algorithm, problem, graph, require.count("steps", steps), delta=delta
     )
     budget = certificate.budgets[agent]
-    assert budget.description is not None
-    amplified = certificate.descriptions[budget.description].account.amplified
-    # Batches differ from run to run where the certificate rests on that.
-    audited = secretly(algorithm) if amplified else algorithm
-    run = runner(audited, problem, graph, agent, steps, runs // 2)
+    secret = certificate.descriptions[budget.description or 0].account.amplified
+    run = runner(algorithm, problem, graph, agent, steps, runs // 2, secret=secret)
     options = candidates(algorithm, problem, graph, agent, steps, seed) if pair is None else []
     before = 2 * _PILOT * len(options)
     if pair is None:
