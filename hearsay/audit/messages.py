@@ -58,7 +58,10 @@ class Scene(NamedTuple):
 
 
 @require.plain_arguments
-def scene(algorithm: Algorithm, problem: Task, graph: Graph, agent: int, steps: int) -> Scene:
+def scene(
+    algorithm: Algorithm, problem: Task, graph: Graph, agent: int, steps: int, seed: int = 0
+) -> Scene:
+    """What anybody knows of that agent, and its secret batches in a run with that noise seed."""
     k, dtype = np.arange(steps), problem.dtype
     windows = algorithm.sampling.windows(k, problem.counts, problem.arrivals)
     return Scene(
@@ -66,7 +69,7 @@ def scene(algorithm: Algorithm, problem: Task, graph: Graph, agent: int, steps: 
         jax.tree.map(lambda r: jnp.asarray(r[:, agent], dtype), algorithm.rates(k, graph.agents)),
         Window(windows.start[:, agent], windows.size[:, agent], windows.blocks),
         tuple(mixer(graph, kind, dtype).own[agent] for kind in algorithm.channels.values()),
-        batch_key(algorithm, problem, agent),
+        batch_key(algorithm, problem, agent, seed),
         problem.domain.project(jnp.asarray(problem.first_models[agent], dtype)),
         algorithm.constants(dtype),
     )  # fmt: skip
@@ -217,10 +220,12 @@ class _Counted(Loss):
 
 @require.plain_arguments
 def membership(
-    algorithm: Algorithm, problem: Task, graph: Graph, agent: int, steps: int
+    algorithm: Algorithm, problem: Task, graph: Graph, agent: int, steps: int, seed: int = 0
 ) -> np.ndarray:
-    """(time, row): the weight of every record in every batch, as the sampler really forms them."""
-    public = scene(algorithm, problem, graph, agent, steps)
+    """(time, row): the weight of every record in every batch, as the sampler really forms them in a
+    run with that noise seed.
+    """
+    public = scene(algorithm, problem, graph, agent, steps, seed)
     numbers = jnp.arange(problem.most, dtype=problem.dtype)
     records = Records(
         numbers[:, None], jnp.zeros_like(numbers), jnp.asarray(problem.counts[agent], jnp.int32)

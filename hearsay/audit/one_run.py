@@ -108,7 +108,7 @@ def one_run(
             "a classification with a data set: a canary is a record under another label",
             problem.name,
         )
-    weights = membership(algorithm, problem, graph, agent, require.count("steps", steps))
+    weights = membership(algorithm, problem, graph, agent, require.count("steps", steps), seed)
     used = np.flatnonzero(weights[:-1].any(axis=0))[: require.count("canaries", canaries)]
     if len(used) == 0:
         require.fail("steps", "at least 2, so that a message shows what a record did", steps)
