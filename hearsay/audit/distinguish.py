@@ -9,6 +9,8 @@ agent's messages k,
 
     L = sum_k log p(sent_k | m_k(D)) - log p(sent_k | m_k(D'))
 
+(for secret batches with mixtures in the place of p, likelihood.py)
+
 with p the density of the noise that the code adds (its scale is measured, not read off a schedule),
 the chance of a ternary value, or that of a rounding cell. Noise that is correlated over time is
 made independent first (`whitener`). By Neyman and Pearson no other test is stronger. A second score
@@ -134,8 +136,9 @@ def distinguish(
         certified or algorithm, problem, graph, require.count("steps", steps), delta=delta
     )
     budget = certificate.budgets[agent]
-    secret = certificate.descriptions[budget.description or 0].account.amplified
-    run = runner(algorithm, problem, graph, agent, steps, runs // 2, secret=secret)
+    run = runner(
+        algorithm, problem, graph, agent, steps, runs // 2, secret=certificate.amplified(agent)
+    )
     options = candidates(algorithm, problem, graph, agent, steps, seed) if pair is None else []
     before = 2 * _PILOT * len(options)
     if pair is None:

@@ -232,17 +232,15 @@ def mixed_log_likelihood(
         """log p of every message."""
         one = jnp.eye(1)
 
-        def message(*parts: tuple) -> jax.Array:
+        def message(sent: tuple, values: tuple, scales: tuple) -> jax.Array:
             found = jnp.zeros(())
-            for field in zip(*parts, strict=True):
-                found += algorithm.law.log_density(*(part[None] for part in field), one)
+            for said, value, scale in zip(sent, values, scales, strict=True):
+                found += algorithm.law.log_density(said[None], value[None], scale[None], one)
             return found
 
         return jax.vmap(message)(sent, values, scales)
 
-    return jnp.sum(
-        jnp.logaddexp(jnp.log1p(-chance) + each(*out), jnp.log(chance) + each(*inside))
-    )
+    return jnp.sum(jnp.logaddexp(jnp.log1p(-chance) + each(*out), jnp.log(chance) + each(*inside)))
 
 
 def _nearest(

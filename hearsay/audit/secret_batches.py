@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -57,8 +56,8 @@ _EXACT = 1e-9
 _STEPS, _AGENT, _HELD, _TRANSCRIPTS = 5, 1, 8, 20
 
 
-@dataclass(frozen=True)
-class Coins:
+@dataclass(frozen=True, eq=False)
+class Thrown:
     """What throwing one coin at a time showed.
 
     Args:
@@ -105,7 +104,7 @@ def _listed(places: np.ndarray) -> str:
 @require.plain_arguments
 def throw(
     algorithm: Algorithm, problem: Problem, graph: Graph, *, agent: int = 0, steps: int = _STEPS
-) -> Coins:
+) -> Thrown:
     """One coin of one record thrown by hand in each of the steps, along random transcripts.
 
     Args:
@@ -148,7 +147,7 @@ def throw(
     # A subset has another record in the place of one that it leaves out.
     kept = isinstance(known[0], PoissonAccount)
     empty = float(found[emptied, 1].max(initial=0.0)) if kept else 0.0
-    return Coins(np.asarray(moved), float(found.max()), empty)
+    return Thrown(np.asarray(moved), float(found.max()), empty)
 
 
 @partial(jax.jit, static_argnames="program")
@@ -221,7 +220,8 @@ def claimed(one: Subject, thorough: bool = True) -> str:
         seen = throw(found, problem, graph, agent=_AGENT)
         if not seen.holds:
             raise Broken(
-                f"it declares amplifies = True, and must not ({sampling}, {adjacency}): {seen.words}"
+                f"it declares amplifies = True, and must not: {seen.words} ({sampling}, a record is"
+                f" changed by {adjacency})"
             )
         if not seen.moved.any():
             raise Broken("no coin ever moved a message: throwing them shows nothing")
@@ -229,7 +229,7 @@ def claimed(one: Subject, thorough: bool = True) -> str:
     return f"{tried} samplers and adjacencies; largest move of a coin / allowed {worst:.4f}"
 
 
-def small(adjacency: str, **options: Any) -> Problem:
+def small(adjacency: str) -> Problem:
     """Scalar ridge regression of four agents."""
     rng = np.random.default_rng(0)
     features = rng.uniform(-1, 1, (4, _HELD, 1))
@@ -246,7 +246,6 @@ def small(adjacency: str, **options: Any) -> Problem:
         test_labels=labels[0],
         classification=False,
         adjacency=adjacency,
-        **options,
     )
 
 
