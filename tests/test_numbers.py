@@ -311,6 +311,7 @@ RESULTS = {
     "Searched",
     "Sweep",
     "Test",
+    "Thrown",
 }
 PARENTS = {
     "WithEmpty",

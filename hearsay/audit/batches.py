@@ -1,33 +1,26 @@
-"""Who knows the batches of an audited run.
+"""An algorithm whose batches somebody knows.
 
-In a simulation the subsets of `Subset` come from the task's seed, which is public, and are the same
-for all noise seeds: runs of one problem can be compared. A deployed agent draws them from its
-operating system, and a certificate may rest on that. So an audit of many runs draws them anew in
-each (`secretly`), and one whose guesser knows who is in a batch is held against a certificate that
-does not rest on it (`openly`). Batches of other samplers are what they are in a run.
+The canaries of one run (one_run.py) are guessed by somebody who knows which of them are in a batch.
+Such a guesser is held against a certificate that does not rest on secrecy (`openly`); many runs
+(likelihood.py) are scored without that knowledge.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 from hearsay.base import Algorithm
 from hearsay.privacy.account import Account
+from hearsay.problems.sampling.poisson import Poisson
+from hearsay.problems.sampling.sampler import Sampling
 from hearsay.problems.sampling.sized import Subset
 
 
 @dataclass(frozen=True)
-class _Anew(Subset):
-    """Every noise seed has subsets of its own."""
-
-    per_seed: ClassVar[bool] = True
-
-
-@dataclass(frozen=True)
-class _Known(Subset):
-    """The same subsets, which somebody knows."""
+class _Known(Sampling):
+    """The same batches, which somebody knows."""
 
     secret: ClassVar[bool] = False
 
@@ -37,18 +30,24 @@ class _Known(Subset):
         return ()
 
 
-def secretly(algorithm: Algorithm) -> Algorithm:
-    """The algorithm whose secret batches are drawn anew with every noise seed."""
-    return _with(algorithm, _Anew)
+@dataclass(frozen=True)
+class _KnownSubset(_Known, Subset):
+    pass
+
+
+@dataclass(frozen=True)
+class _KnownPoisson(_Known, Poisson):
+    pass
+
+
+_KINDS: dict[type[Sampling], type[_Known]] = {Subset: _KnownSubset, Poisson: _KnownPoisson}
 
 
 def openly(algorithm: Algorithm) -> Algorithm:
     """The algorithm on the same batches, with a certificate that does not rest on their secrecy."""
-    return _with(algorithm, _Known)
-
-
-def _with(algorithm: Algorithm, kind: type[Subset]) -> Algorithm:
     sampling = algorithm.sampling
-    if type(sampling) is not Subset:
+    kind = _KINDS.get(type(sampling))
+    if kind is None:
         return algorithm
-    return replace(algorithm, sampling=kind(sampling.size))  # type: ignore[call-arg]
+    options = {field.name: getattr(sampling, field.name) for field in fields(sampling)}
+    return replace(algorithm, sampling=kind(**options))

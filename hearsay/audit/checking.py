@@ -19,7 +19,7 @@ import jax
 
 from hearsay import _validate as require
 from hearsay.algorithms import outside
-from hearsay.audit import contract, plain_loop, worst_cases
+from hearsay.audit import contract, plain_loop, secret_batches, worst_cases
 from hearsay.audit.contract import Broken, NotDone
 from hearsay.base import Algorithm
 from hearsay.certification import stamps
@@ -116,11 +116,13 @@ _CHECKS: dict[str, tuple[str, Callable[..., str]]] = {
     "noise": ("the noise has the law, scale and independence that the certificate counts",
               worst_cases.noise),
     "calibration": ("noise for a budget meets it", worst_cases.calibration),
+    "secret batches": ("where it claims that they cost less, every coin has a message of its own",
+                       secret_batches.claimed),
     "brute force": ("random adversaries stay within the certificate", worst_cases.brute_force),
     "search": ("adversaries that climb stay within the certificate", worst_cases.climbing),
 }  # fmt: skip
 CHECKS = tuple(_CHECKS)
-_SIZED = ("noise", "brute force", "search")
+_SIZED = ("noise", "secret batches", "brute force", "search")
 
 
 def check_algorithm(

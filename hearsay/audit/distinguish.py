@@ -9,6 +9,8 @@ agent's messages k,
 
     L = sum_k log p(sent_k | m_k(D)) - log p(sent_k | m_k(D'))
 
+(for secret batches with mixtures in the place of p, likelihood.py)
+
 with p the density of the noise that the code adds (its scale is measured, not read off a schedule),
 the chance of a ternary value, or that of a rounding cell. Noise that is correlated over time is
 made independent first (`whitener`). By Neyman and Pearson no other test is stronger. A second score
@@ -34,7 +36,6 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.audit import bounds
-from hearsay.audit.batches import secretly
 from hearsay.audit.likelihood import SCORES, runner
 from hearsay.audit.pairs import Pair, candidates
 from hearsay.base import Algorithm
@@ -135,11 +136,9 @@ def distinguish(
         certified or algorithm, problem, graph, require.count("steps", steps), delta=delta
     )
     budget = certificate.budgets[agent]
-    assert budget.description is not None
-    amplified = certificate.descriptions[budget.description].account.amplified
-    # Batches differ from run to run where the certificate rests on that.
-    audited = secretly(algorithm) if amplified else algorithm
-    run = runner(audited, problem, graph, agent, steps, runs // 2)
+    run = runner(
+        algorithm, problem, graph, agent, steps, runs // 2, secret=certificate.amplified(agent)
+    )
     options = candidates(algorithm, problem, graph, agent, steps, seed) if pair is None else []
     before = 2 * _PILOT * len(options)
     if pair is None:

@@ -151,7 +151,10 @@ def reconstruct(
     _check_effort(restarts, iterations)
     kind = kind_of(problem)
     algorithm.check(graph, problem.task)
-    if rule := unfollowed(algorithm, graph):
+    rule = unfollowed(algorithm, graph)
+    if algorithm.sampling.per_seed:
+        rule = "one whose batches have a public size"
+    if rule:
         require.fail("algorithm", rule, algorithm.name)
     known = Public(algorithm, problem.task, graph)
     _check_target(known, agent, step)

@@ -5,6 +5,16 @@ The rounds are the engine's own, with the keys of a simulation; its tap hands ou
 agent sent and heard. Its messages before noise are then worked out under both data sets
 (messages.py), and two scores of the run follow: the log-likelihood ratio, and a search for noise
 that was used twice (see distinguish.py).
+
+**Secret batches** (`Poisson`, `Subset`) are drawn anew in every run. Where a certificate counts on
+their secrecy, the auditor knows the coins of all other records (for a subset, their order), and not
+the coin of the record in question. Message k is then a mixture: with v_out its value without the
+record, v_in(D) with it, and q the chance that it is in a batch,
+
+    p(sent_k | D) = (1 - q) p(sent_k | v_out) + q p(sent_k | v_in(D))
+
+and, messages having no memory, the likelihood is the product over k. Where a certificate holds
+whichever batches are drawn, the auditor knows all coins of a run.
 """
 
 from __future__ import annotations
@@ -22,6 +32,7 @@ from hearsay.audit.messages import (
     Scene,
     Transcript,
     bare,
+    decided,
     follow,
     scene,
     whitener,
@@ -48,21 +59,37 @@ class Setup(NamedTuple):
     centre: jax.Array
     scene: Scene
     white: jax.Array
+    # The chance that a record is in a batch, if the auditor does not know whether it is.
+    chance: jax.Array | None
 
 
 def runner(
-    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int, each: int
+    algorithm: Algorithm,
+    problem: Problem,
+    graph: Graph,
+    agent: int,
+    steps: int,
+    each: int,
+    *,
+    secret: bool = False,
 ) -> Callable[..., np.ndarray]:
     """run(held, first, second, seed, side, runs):
     scores (run, kind) of runs in which the agent holds `held`.
+
+    Args:
+      secret: the certificate counts on secret batches, so that the auditor does not know which of
+        them hold the record in question.
     """
     plain, agents = bare(algorithm), graph.agents
+    held = float(problem.counts[agent])
+    chance = algorithm.sampling.inclusion(held, problem.arrivals) if secret else None
     setup = Setup(
         engine.surroundings(algorithm, problem, graph, [0]),
         engine.inputs(algorithm, problem, np.arange(steps)),
         jnp.asarray(problem.first_models, problem.dtype),
         scene(plain, problem, graph, agent, steps),
         jnp.asarray(whitener(plain, steps)),
+        None if chance is None else jnp.asarray(chance, problem.dtype),
     )
     fits = max(1, _BYTES // (8 * steps * agents * problem.dimension * 8))
     chunk = min(_CHUNK, fits, each)
@@ -116,6 +143,11 @@ def scores(
     algorithm, setting = real.algorithm, setup.setting
     records = jax.tree.map(lambda all_, one: all_.at[agent].set(one), setting.records, held)
     own = keys.seeded(setting.noise_keys, setup.centre.shape[0], seeds)
+    drawn, axis = setup.scene.key, None
+    if algorithm.sampling.secret:
+        coins = keys.coin_keys(own.own)
+        setting = setting._replace(sampling_keys=coins)
+        drawn, axis = coins[:, agent], 0
     points = jnp.broadcast_to(setup.centre, (len(seeds), *setup.centre.shape))
     phases = len(setting.relays)
 
@@ -133,15 +165,37 @@ def scores(
         tap=tap,
     )
 
-    def one(transcript: Transcript, draws: Any) -> jax.Array:
+    def one(transcript: Transcript, draws: Any, key: jax.Array) -> jax.Array:
         mine = jax.tree.map(lambda x: x[:, agent], draws)
-        known = [follow(plain, setup.scene, data, transcript, mine) for data in (first, second)]
-        ratio = log_likelihood(algorithm, transcript.sent, *known[0], mine, setup.white)
-        ratio -= log_likelihood(algorithm, transcript.sent, *known[1], mine, setup.white)
+        here = setup.scene._replace(key=key)
+        if setup.chance is None:
+            known = [follow(plain, here, data, transcript, mine) for data in (first, second)]
+            each = [
+                log_likelihood(algorithm, transcript.sent, *part, mine, setup.white)
+                for part in known
+            ]
+        else:
+            row = changed_row(first, second)
+            # Beside the record both data sets are the same.
+            sides = ((first, False), (first, True), (second, True))
+            out, *known = [
+                follow(plain, here, data, transcript, mine, decided(plain, here, data, row, inside))
+                for data, inside in sides
+            ]
+            each = [
+                mixed_log_likelihood(algorithm, transcript.sent, out, part, setup.chance)
+                for part in known
+            ]
         near = [_nearest(algorithm, transcript.sent, *part, draws, agent) for part in known]
-        return jnp.stack([ratio, jnp.log(near[1]) - jnp.log(near[0])])
+        return jnp.stack([each[0] - each[1], jnp.log(near[1]) - jnp.log(near[0])])
 
-    return jax.vmap(one, in_axes=1)(Transcript(*said), draws)
+    return jax.vmap(one, in_axes=(1, 1, axis))(Transcript(*said), draws, drawn)
+
+
+def changed_row(first: Records, second: Records) -> jax.Array:
+    """The row in which two data sets differ."""
+    features = (first.features != second.features).reshape(len(first.labels), -1).any(axis=1)
+    return jnp.argmax(features | (first.labels != second.labels))
 
 
 def log_likelihood(
@@ -157,6 +211,36 @@ def log_likelihood(
     for field in zip(sent, values, scales, strict=True):
         total += algorithm.law.log_density(*field, white)
     return total
+
+
+def mixed_log_likelihood(
+    algorithm: Algorithm,
+    sent: tuple,
+    out: tuple[tuple, tuple],
+    inside: tuple[tuple, tuple],
+    chance: jax.Array,
+) -> jax.Array:
+    """log p of all that the agent sent, up to what does not depend on its data, where a secret coin
+    decides of every message whether the record is in it.
+
+    Args:
+      out, inside: (values, scales) of the messages without and with the record.
+      chance: of the coin.
+    """
+
+    def each(values: tuple, scales: tuple) -> jax.Array:
+        """log p of every message."""
+        one = jnp.eye(1)
+
+        def message(sent: tuple, values: tuple, scales: tuple) -> jax.Array:
+            found = jnp.zeros(())
+            for said, value, scale in zip(sent, values, scales, strict=True):
+                found += algorithm.law.log_density(said[None], value[None], scale[None], one)
+            return found
+
+        return jax.vmap(message)(sent, values, scales)
+
+    return jnp.sum(jnp.logaddexp(jnp.log1p(-chance) + each(*out), jnp.log(chance) + each(*inside)))
 
 
 def _nearest(

@@ -24,7 +24,7 @@ from hearsay.graphs.channels import mixer
 from hearsay.mechanisms import Laplace
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.losses.loss import Loss
-from hearsay.problems.sampling.samplers import Arrivals, Records, Sampling, Window
+from hearsay.problems.sampling.samplers import Arrivals, Coins, Records, Sampling, Window
 from hearsay.problems.task import Task
 from hearsay.schedules import Constant
 from hearsay.simulation import keys
@@ -58,7 +58,10 @@ class Scene(NamedTuple):
 
 
 @require.plain_arguments
-def scene(algorithm: Algorithm, problem: Task, graph: Graph, agent: int, steps: int) -> Scene:
+def scene(
+    algorithm: Algorithm, problem: Task, graph: Graph, agent: int, steps: int, seed: int = 0
+) -> Scene:
+    """What anybody knows of that agent, and its secret batches in a run with that noise seed."""
     k, dtype = np.arange(steps), problem.dtype
     windows = algorithm.sampling.windows(k, problem.counts, problem.arrivals)
     return Scene(
@@ -66,7 +69,7 @@ def scene(algorithm: Algorithm, problem: Task, graph: Graph, agent: int, steps: 
         jax.tree.map(lambda r: jnp.asarray(r[:, agent], dtype), algorithm.rates(k, graph.agents)),
         Window(windows.start[:, agent], windows.size[:, agent], windows.blocks),
         tuple(mixer(graph, kind, dtype).own[agent] for kind in algorithm.channels.values()),
-        batch_key(algorithm, problem, agent),
+        batch_key(algorithm, problem, agent, seed),
         problem.domain.project(jnp.asarray(problem.first_models[agent], dtype)),
         algorithm.constants(dtype),
     )  # fmt: skip
@@ -101,21 +104,28 @@ def silent_draws(algorithm: Algorithm, scene: Scene) -> Any:
 
 
 def follow(
-    program: Program, scene: Scene, records: Records, transcript: Transcript, draws: Any
+    program: Program,
+    scene: Scene,
+    records: Records,
+    transcript: Transcript,
+    draws: Any,
+    coins: Coins | None = None,
 ) -> tuple[tuple, tuple]:
     """(messages before noise, their noise scales), per field an array (time, ...), along
     one transcript.
 
     A message is value + scale draw, so draws of 0 and 1 find both, whatever the algorithm does with
-    them: what is measured is the code that runs.
+    them: what is measured is the code that runs. Batches are those of the scene's key, or of the
+    given coins, which have an axis of time.
     """
     algorithm = program.algorithm
 
     def step(carry: tuple, inputs: tuple) -> tuple[tuple, Any]:
         state, sampler = carry
-        k, rate, window, transcript, draw = inputs
+        k, rate, window, transcript, draw, coin = inputs
+        drawn = scene.key if coin is None else coin
         batch, sampler = program.batch(
-            k, window.blocks, sampler, records, window.start, window.size, scene.key
+            k, window.blocks, sampler, records, window.start, window.size, drawn
         )
         unit, _ = algorithm.send(with_noise_draws(algorithm, draw, 1.0), state, batch, rate)
         message, state = algorithm.send(with_noise_draws(algorithm, draw, 0.0), state, batch, rate)
@@ -129,8 +139,23 @@ def follow(
         )
 
     start = (algorithm.init(scene.start), program.sampler(records))
-    inputs = (scene.steps, scene.rates, scene.windows, transcript, draws)
+    inputs = (scene.steps, scene.rates, scene.windows, transcript, draws, coins)
     return jax.lax.scan(step, start, inputs)[1]
+
+
+def decided(program: Program, scene: Scene, records: Records, row: Any, inside: Any) -> Coins:
+    """The coins of all steps, as the scene's key gives them except for one record.
+
+    Args:
+      row: of the record.
+      inside: whether it is in the batch, one answer for all steps or one for each.
+    """
+    sampling = program.algorithm.sampling
+
+    def one(k: jax.Array, inside: jax.Array) -> Coins:
+        return sampling.decided(sampling.coins(keys.at(scene.key, k), records), row, inside)
+
+    return jax.vmap(one)(scene.steps, jnp.broadcast_to(jnp.asarray(inside), scene.steps.shape))
 
 
 def bare(algorithm: Algorithm) -> Algorithm:
@@ -195,10 +220,12 @@ class _Counted(Loss):
 
 @require.plain_arguments
 def membership(
-    algorithm: Algorithm, problem: Task, graph: Graph, agent: int, steps: int
+    algorithm: Algorithm, problem: Task, graph: Graph, agent: int, steps: int, seed: int = 0
 ) -> np.ndarray:
-    """(time, row): the weight of every record in every batch, as the sampler really forms them."""
-    public = scene(algorithm, problem, graph, agent, steps)
+    """(time, row): the weight of every record in every batch, as the sampler really forms them in a
+    run with that noise seed.
+    """
+    public = scene(algorithm, problem, graph, agent, steps, seed)
     numbers = jnp.arange(problem.most, dtype=problem.dtype)
     records = Records(
         numbers[:, None], jnp.zeros_like(numbers), jnp.asarray(problem.counts[agent], jnp.int32)

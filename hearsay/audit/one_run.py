@@ -15,6 +15,9 @@ and what is left over leans towards -step (g - g') of the canaries that are them
 variance of the noise and summed over the steps that use the canary, is its score; the sign of a
 score is the guess, and the smallest ones are left out.
 
+The guesser knows which canaries are in a batch, also where batches are secret, and is held against
+a certificate that does not rest on that (batches.py).
+
 One bound for one agent: the same m coins serve all of its records, so nothing has to be run again.
 A small bound proves nothing, a bound above the certificate disproves it.
 """
@@ -108,7 +111,7 @@ def one_run(
             "a classification with a data set: a canary is a record under another label",
             problem.name,
         )
-    weights = membership(algorithm, problem, graph, agent, require.count("steps", steps))
+    weights = membership(algorithm, problem, graph, agent, require.count("steps", steps), seed)
     used = np.flatnonzero(weights[:-1].any(axis=0))[: require.count("canaries", canaries)]
     if len(used) == 0:
         require.fail("steps", "at least 2, so that a message shows what a record did", steps)

@@ -68,8 +68,6 @@ def unfollowed(algorithm: Algorithm, graph: Graph) -> str:
     """Why those who replay overheard messages with the graph's own weights cannot follow this
     algorithm, if so.
     """
-    if algorithm.sampling.per_seed:
-        return "one whose batches have a public size"
     if type(algorithm).coin is not Algorithm.coin:
         return "one whose weights are the same in every round"
     return "one with a single exchange per round" if len(algorithm.relays(graph)) else ""

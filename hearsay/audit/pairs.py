@@ -61,6 +61,9 @@ def candidates(
         "its own records": own,
         "records without features": own._replace(features=jnp.zeros_like(own.features)),
     }
+    if algorithm.sampling.secret:
+        # A subset has another record in the place of one that it leaves out.
+        beside["copies of the other one"] = own
     size = loss.feature_bound if np.isfinite(loss.feature_bound) else _ENDLESS
     (low, top), d = label_range(loss), problem.dimension
     rng = np.random.default_rng([seed, *b"pairs"])
@@ -81,6 +84,8 @@ def candidates(
         for line, direction in list(lines.items())[: 1 if d == 1 else None]:
             unit = size * direction / np.linalg.norm(direction)
             for kind, two in kinds.items():
+                if held.startswith("copies"):
+                    records = _copies(own, two[1], unit)
                 made = [
                     records._replace(
                         features=records.features.at[row].set(
@@ -94,6 +99,13 @@ def candidates(
                     Pair(made[0], made[1], f"record {row}: {kind} along {line}, beside {held}")
                 )
     return found
+
+
+def _copies(own: Records, kind: tuple[float, float], unit: np.ndarray) -> Records:
+    """As many records as the agent holds, all of that kind."""
+    turn, label = kind
+    features = jnp.broadcast_to(jnp.asarray(turn * unit, own.dtype), own.features.shape)
+    return own._replace(features=features, labels=jnp.full_like(own.labels, label))
 
 
 @require.plain_arguments

@@ -3,7 +3,9 @@
     noise   residuals.py    is the noise what the certificate takes it for? Fails with a stated
                             chance of a false alarm
     search  search.py       do worst-case records and transcripts move a message further than the
-                            certificate allows? No chance is involved
+                            certificate allows? No chance is involved; where a certificate
+                            counts on secret batches, coins are thrown by hand as well
+                            (secret_batches.py)
     runs    distinguish.py  is a lower bound on epsilon, from thousands of runs, above the
                             certificate? (one_run.py for neural networks)
 
@@ -28,6 +30,7 @@ from hearsay.audit.one_run import OneRun, one_run
 from hearsay.audit.overhear import unfollowed
 from hearsay.audit.residuals import Residuals, residuals
 from hearsay.audit.search import Found, search, unsearchable
+from hearsay.audit.secret_batches import Thrown, throw
 from hearsay.base import Algorithm
 from hearsay.certification import certify
 from hearsay.graphs import Graph
@@ -44,7 +47,8 @@ _ITERATIONS = 8  # of the climb: most of the way in a third of the time
 class Searched:
     """What the search reached of one agent's bounds: of the whole budget, and of the message
     where it came least and most near. like: the agent in the same situation that was searched for
-    it, or itself.
+    it, or itself. coins: what throwing coins by hand showed, where the certificate counts on secret
+    batches.
     """
 
     agent: int
@@ -52,10 +56,16 @@ class Searched:
     least: float
     most: float
     like: int
+    coins: Thrown | None = None
+
+    @property
+    def within(self) -> bool:
+        """No message moved further than it may."""
+        return max(self.budget, self.most) <= 1 + _EXACT
 
     @property
     def holds(self) -> bool:
-        return max(self.budget, self.most) <= 1 + _EXACT
+        return self.within and (self.coins is None or self.coins.holds)
 
 
 @dataclass(eq=False)
@@ -115,7 +125,7 @@ def audit(
     known: dict[bytes, Searched] = {}
     work: dict[str, Callable[[int], Any]] = {
         "search": lambda agent: found.searched.append(
-            _searched(algorithm, problem, graph, agent, found, seed, known)
+            _searched(algorithm, problem, graph, agent, found, seed, known, delta)
         ),
         "runs": lambda agent: found.found.append(
             _distinguished(algorithm, problem, graph, agent, found, runs, delta, seed, progress)
@@ -180,12 +190,13 @@ def unavailable(
 
 def _searched(
     algorithm: Algorithm,
-    problem: Task,
+    problem: Problem,
     graph: Graph,
     agent: int,
     audit: Audit,
     seed: int,
     known: dict[bytes, Searched],
+    delta: float | None,
 ) -> Searched:
     here = situation(algorithm, problem, graph, agent, audit.steps)
     if here not in known:
@@ -198,8 +209,12 @@ def _searched(
             iterations=_ITERATIONS,
             seed=seed,
         )
+        certificate = certify(algorithm, problem, graph, audit.steps, delta=delta)
+        coins = None
+        if certificate.amplified(agent):
+            coins = throw(algorithm, problem, graph, agent=agent, steps=audit.steps)
         known[here] = Searched(
-            agent, reached.total, reached.tightness, float(reached.ratio.max()), agent
+            agent, reached.total, reached.tightness, float(reached.ratio.max()), agent, coins
         )
     return replace(known[here], agent=agent)
 

@@ -45,6 +45,7 @@ from hearsay.problems.sampling.samplers import (
     Cyclic,
     Fresh,
     History,
+    Poisson,
     Records,
     Sampling,
     Subset,
@@ -85,6 +86,7 @@ _FREE = Squared(1.0, 0.1, label_bound=2.0)
 _TWO, _ALL = SampleSize(Constant(2.0)), SampleSize(Constant(float(_HELD)))
 _ONCE, _TURNS = (Fresh(), Fresh(_TWO)), (Cyclic(), Cyclic(_TWO))
 _EVERY = (Subset(_ALL), Subset(_TWO))
+_COINS = (Poisson(0.5),)
 
 
 def cases() -> list[Case]:
@@ -105,6 +107,10 @@ def cases() -> list[Case]:
              ring(3, weight=0.3), _ONCE, 0.05, ZERO_OUT),
         Case("1 number, not clipped, every record in every step, a record emptied, star", _FREE, 1,
              4.0, star(4), _EVERY, 1.0, ZERO_OUT),
+        Case("1 number, clipped, records by secret coins, ring", _CLIPPED, 1, 50.0,
+             ring(3, weight=0.3), _COINS),
+        Case("1 number, not clipped, records by secret coins, a record emptied, star", _FREE, 1,
+             4.0, star(4), _COINS, 1.0, ZERO_OUT),
     ]  # fmt: skip
 
 

@@ -187,6 +187,11 @@ class Certificate:
                     b.description,
                 )
 
+    def amplified(self, agent: int) -> bool:
+        """That agent's budget counts on its batches being secret."""
+        place = self.budgets[agent].description
+        return place is not None and self.descriptions[place].account.amplified
+
     @property
     def epsilon(self) -> list[float]:
         """epsilon per agent."""

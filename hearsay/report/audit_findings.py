@@ -30,12 +30,18 @@ def verdicts(audit: Audit) -> list[str]:
             f"The noise is NOT what the certificate takes it for: {worst.where}: {worst.effect} (p"
             f" = {audit.noise.adjusted(worst):.2g} among {len(audit.noise.tests)} tests)."
         )
-    over = [one.agent for one in audit.searched if not one.holds]
+    over = [one.agent for one in audit.searched if not one.within]
     if over:
         lines.append(
             f"The search moved messages of {who(over, max(over) + 2)} further than the certificate"
             " allows: it is EXCEEDED."
         )
+    for one in audit.searched:
+        if one.coins is not None and not one.coins.holds:
+            lines.append(
+                f"Secret batches of agent {one.agent} do NOT do what the certificate counts on:"
+                f" {one.coins.words}."
+            )
     broken = [one.agent for one in audit.found if not one.holds]
     if broken:
         lines.append(
@@ -47,11 +53,18 @@ def verdicts(audit: Audit) -> list[str]:
 
 def search_words(searched: Sequence[Searched]) -> str:
     best = max(one.most for one in searched)
+    thrown = [one.coins.shift for one in searched if one.coins is not None]
+    coins = (
+        " Coins of secret batches were thrown by hand: each of them moves one message, by up to"
+        f" {max(thrown):.1%} of what is counted, and no other."
+        if thrown and all(one.holds for one in searched)
+        else ""
+    )
     return (
         "Records and transcripts were changed step by step so that one record moves the messages"
         f" as far as possible: up to {best:.1%} of what the certificate allows for a message. Above"
         " 100 % disproves the certificate; below, it says how loose the bound may be, or that the"
-        " search could not find the worst case."
+        f" search could not find the worst case.{coins}"
     )
 
 
@@ -194,6 +207,7 @@ def as_data(audit: Audit, algorithm: Algorithm, problem: Problem) -> dict[str, A
                 "least_message": s.least,
                 "most_message": s.most,
                 "searched_agent": s.like,
+                "coins": s.coins and s.coins.words,
                 "holds": s.holds,
             }
             for s in audit.searched

@@ -45,6 +45,7 @@ class Setting(NamedTuple):
     records: Any
     mixers: Any
     noise_keys: Keys
+    # (agent,), or (seed, agent) where every seed is to have batches of its own.
     sampling_keys: jax.Array
     constants: Any = ()
     # The weights of the phases after a message, (phase, 2); () where there are none.
@@ -127,9 +128,10 @@ def trajectory(
 ) -> tuple[Carry, Any]:
     """(the carry after the given steps, what the tap saw: (step, seed, ...), or None)."""
     algorithm, params = program.algorithm, carry.readout[0, 0]
-    per_seed, batch_keys = algorithm.sampling.per_seed, setting.sampling_keys
-    if per_seed:
+    batch_keys = setting.sampling_keys
+    if algorithm.sampling.per_seed:
         batch_keys = keys.coin_keys(setting.noise_keys.own)
+    per_seed = batch_keys.ndim == 2
 
     def draw_block(steps: jax.Array) -> Any:
         """(step, seed, agent, ...) of randomness."""

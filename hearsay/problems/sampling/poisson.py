@@ -93,7 +93,7 @@ class Poisson(Sampling):
         assert isinstance(records, Records)
         rows, dtype = records.labels.shape[0], records.dtype
         width, slots = self.width(rows, arrivals), self.slots(rows)
-        words = key.values if isinstance(key, Coins) else jax.random.bits(key, (rows,), jnp.uint32)
+        words = (key if isinstance(key, Coins) else self.coins(key, records)).values
         fell = (words <= np.uint32(math.floor(self.rate * _WORDS) - 1)) & (
             jnp.arange(rows) < records.held
         )
@@ -121,6 +121,13 @@ class Poisson(Sampling):
         # A 64-bit word has two coins.
         rows = records.labels.shape[0]
         return Coins(np.ascontiguousarray(words(-(-rows // 2)), "<u8").view("<u4")[:rows])
+
+    def coins(self, key: jax.Array, records: Records) -> Coins:
+        return Coins(jax.random.bits(key, (records.labels.shape[0],), jnp.uint32))
+
+    def decided(self, coins: Coins, row: Any, inside: Any) -> Coins:
+        word = jnp.where(inside, np.uint32(0), np.uint32(_WORDS - 1))
+        return Coins(jnp.asarray(coins.values).at[row].set(word))
 
     def slots(self, held: float) -> int:
         """The most records of a batch for an agent that holds so many."""

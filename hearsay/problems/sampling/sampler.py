@@ -93,6 +93,26 @@ class Sampling(ABC):
         """
         raise TypeError(f"the batches of {type(self).__name__} are not secret")
 
+    def coins(self, key: jax.Array, records: Records) -> Coins:
+        """What decides the secret batch of one step in a simulation.
+
+        Args:
+          key: of the agent and step.
+          records: the agent's; only how many there are matters.
+        """
+        raise TypeError(f"the batches of {type(self).__name__} are not secret")
+
+    def decided(self, coins: Coins, row: Any, inside: Any) -> Coins:
+        """The same coins, except that one record is in the batch or is not: what an auditor puts in
+        the place of the one coin that it does not know.
+
+        Args:
+          coins: of one step.
+          row: of the record.
+          inside: whether it is in the batch; the other records keep their coins or their order.
+        """
+        raise TypeError(f"the batches of {type(self).__name__} are not secret")
+
     @abstractmethod
     def windows(self, steps: np.ndarray, held: np.ndarray, arrivals: Arrivals) -> Window:
         """Where the steps' records lie, for agents that hold so many;

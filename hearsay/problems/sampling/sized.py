@@ -260,14 +260,7 @@ class Subset(Sized):
     secret: ClassVar[bool] = True
 
     def rows(self, records: Records, window: Window, key: Any) -> Callable[[jax.Array], jax.Array]:
-        most = records.labels.shape[0]
-        order = (
-            key.values
-            if isinstance(key, Coins)
-            else jnp.argsort(
-                jnp.where(jnp.arange(most) < records.held, jax.random.uniform(key, (most,)), 2.0)
-            )
-        )
+        order = (key if isinstance(key, Coins) else self.coins(key, records)).values
         return lambda place: order[jnp.minimum(place, order.shape[0] - 1)]
 
     def draw(self, words: Callable[[int], np.ndarray], records: Records) -> Coins:
@@ -276,6 +269,20 @@ class Subset(Sized):
         while len(np.unique(drawn := words(held))) < held:
             continue
         return Coins(np.argsort(drawn).astype(np.int32))
+
+    def coins(self, key: jax.Array, records: Records) -> Coins:
+        most = records.labels.shape[0]
+        drawn = jnp.where(jnp.arange(most) < records.held, jax.random.uniform(key, (most,)), 2.0)
+        return Coins(jnp.argsort(drawn))
+
+    def decided(self, coins: Coins, row: Any, inside: Any) -> Coins:
+        """First or last in the order: the place of one record is independent of the order of the
+        others.
+        """
+        order = jnp.asarray(coins.values)
+        places = jnp.arange(len(order))
+        own = jnp.where(inside, -1, len(order))
+        return Coins(order[jnp.argsort(jnp.where(order == row, own, places))])
 
     def inclusion(self, held: float, arrivals: Arrivals) -> float | None:
         held = require.positive_or_infinite("held", held)
