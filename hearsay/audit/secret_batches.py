@@ -44,7 +44,7 @@ from hearsay.certification.describing import amplified
 from hearsay.graphs import Graph, ring, star
 from hearsay.mechanisms.mechanism import in_units
 from hearsay.privacy.adjacency import REPLACE, ZERO_OUT
-from hearsay.privacy.sampled import PoissonAccount
+from hearsay.privacy.sampled import PoissonAccount, SampledAccount
 from hearsay.problems import Ball, Problem, Squared
 from hearsay.problems.data.records import Records as Held
 from hearsay.problems.sampling.samplers import Arrivals, Poisson, Records, Sampling, Subset
@@ -119,13 +119,15 @@ def throw(
       True
     """
     algorithm.check(graph, problem.task)
-    known = amplified(algorithm, problem.task, graph, agent)
+    found = amplified(algorithm, problem.task, graph, agent)
+    known = [account for account in found if isinstance(account, SampledAccount)]
     if not known:
         require.fail(
             "algorithm", "one whose secret batches cost less", f"{algorithm.name}: they do not"
         )
     plain, names = bare(algorithm), list(algorithm.channels)
-    limit = np.minimum.reduce([account.limits(names, steps) for account in known])
+    # Of a record that comes or goes, whatever else the certificate is about.
+    limit = np.minimum.reduce([account.full.limits(names, steps) for account in known])
     pairs = candidates(plain, problem, graph, agent, steps)
     # Whatever the certificate is about, both kinds of record are worth a coin.
     if problem.adjacency != ZERO_OUT:
@@ -142,12 +144,12 @@ def throw(
         program=program(plain, problem),
     )
     # (pair, which of the two, step of the coin).
-    found = np.asarray(ratios)
+    shifts = np.asarray(ratios)
     emptied = ["emptied" in pair.words for pair in pairs]
     # A subset has another record in the place of one that it leaves out.
     kept = isinstance(known[0], PoissonAccount)
-    empty = float(found[emptied, 1].max(initial=0.0)) if kept else 0.0
-    return Thrown(np.asarray(moved), float(found.max()), empty)
+    empty = float(shifts[emptied, 1].max(initial=0.0)) if kept else 0.0
+    return Thrown(np.asarray(moved), float(shifts.max()), empty)
 
 
 @partial(jax.jit, static_argnames="program")
