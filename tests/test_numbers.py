@@ -210,7 +210,7 @@ FACTS = Facts("custom", (2,), PROBLEM.counts, 2.0, 1.0)
 IMAGE_FACTS = Facts("custom", (4, 4, 1), PROBLEM.counts, classes=2, bytes=True)
 NETWORK = problems.neural(IMAGES, model="mlp", agents=3)
 ACCOUNT = accounts(hs.ldp_online(), PROBLEM, GRAPH, 0)[0]
-MEMORYLESS_ACCOUNT = accounts(hs.gradient_perturbation(), PROBLEM, GRAPH, 0)[0]
+MEMORYLESS_ACCOUNT = accounts(hs.gradient_perturbation(sampling=hs.Subset(2)), PROBLEM, GRAPH, 0)[0]
 FACTORIZED = FactorizedAccount(
     kinds.factorization("toeplitz", 5), 0.3, 2.0, participation.Periodic(2), 3, "basis", (), 2
 )
@@ -632,6 +632,7 @@ INTERNAL = {
     "hearsay.mechanisms.factorized.fit",
     "hearsay.mechanisms.factorized.leading",
     "hearsay.privacy.tails",
+    "hearsay.release.predicting",
     "hearsay.algorithms.correlation",
     "hearsay.problems.losses.layers",
     "hearsay.problems.losses.models",
