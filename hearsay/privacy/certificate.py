@@ -33,6 +33,10 @@ NOT_COVERED = (
 )
 PAPER = "the paper's formula, not a guarantee"
 FLOATING = "; floating-point noise, which is an idealisation outside deployed mode"
+SEEDED = (
+    "; secret batches, which a simulation draws from its seeds (of the noise for Poisson, of the"
+    " problem for subsets): they are secret in deployed mode"
+)
 
 
 @dataclass(frozen=True)
@@ -275,7 +279,10 @@ class Certificate:
 
     @property
     def not_covered(self) -> str:
-        return NOT_COVERED + ("" if self.deployed else FLOATING)
+        if self.deployed:
+            return NOT_COVERED
+        secret = any(d.account.amplified for d in self.descriptions)
+        return NOT_COVERED + FLOATING + (SEEDED if secret else "")
 
     def who(self, agents: Sequence[int]) -> str:
         """Some of its agents in words."""

@@ -45,6 +45,7 @@ def test_noise_is_read_off_the_certificate():
     certificate = certify(found, TASK, GRAPH, 400, delta=DELTA)
     assert max(certificate.epsilon) <= 1.0
     assert not certificate.warnings
+    assert "draws from its seeds" in str(certificate).replace("\n            ", " ")
     _, verdict = verify_text(certificate.to_json())
     assert verdict.holds and verdict.numbers == 3
 
