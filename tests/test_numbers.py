@@ -598,6 +598,7 @@ COSTLY = (
     problems.neural_task,
     datasets.load,
     regret.comparators,
+    amplification.subset_epsilon,
 )
 # Large counts are refused late, or would be followed: what is awkward about them is left
 # to the others.

@@ -36,8 +36,13 @@ if TYPE_CHECKING:
 # The grid of losses, unless the losses are so large that it would have more than _CELLS of them.
 _CELL, _CELLS = 1e-4, 2**22
 # Shifts that differ by less are taken as the largest of them; otherwise they are rounded up to a
-# grid of so many.
-_ALIKE, _GROUPS = 1 + 1e-7, 64
+# grid of that ratio, from the largest down, and of at most so many.
+_ALIKE, _RATIO, _GROUPS = 1 + 1e-7, 1.02, 64
+
+
+# A message that moves by more noise scales than this tells the record apart whenever it is in it: a
+# secret coin is no help, and its losses would fill all memory.
+_LARGEST = 32.0
 
 
 class Losses:
@@ -52,7 +57,7 @@ class Losses:
     def __init__(self, law: Mechanism, shifts: np.ndarray, rate: float) -> None:
         self.rate = require.fraction("rate", rate)
         shifts = require.array("shifts", shifts)
-        self.known = bool(np.all(np.isfinite(shifts)) and np.all(shifts >= 0))
+        self.known = bool(np.all((shifts >= 0) & (shifts <= _LARGEST)))
         self._composed = _composed(law, _grouped(shifts), self.rate) if self.known else None
 
     def epsilon(self, delta: float) -> float:
@@ -115,9 +120,8 @@ def _grouped(shifts: np.ndarray) -> tuple[tuple[float, int], ...]:
     top, low = float(positive.max()), float(positive.min())
     if top <= low * _ALIKE:
         return ((top, len(positive)),)
-    distinct = np.unique(positive)
-    if len(distinct) > _GROUPS:
-        step = math.log(top / low) / _GROUPS
+    if len(np.unique(positive)) > 8:
+        step = max(math.log(_RATIO), math.log(top / low) / _GROUPS)
         # From the top down, so that none exceeds it by rounding.
         places = np.floor(np.log(top / positive) / step * (1 - 1e-12))
         positive = np.maximum(positive, top * np.exp(-places * step))
@@ -145,7 +149,7 @@ def _composed(law: Mechanism, groups: tuple[tuple[float, int], ...], rate: float
     return composed
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=96)
 def _single(law: Mechanism, shift: float, rate: float, cell: float) -> Any:
     return law.sampled_loss(shift, rate, cell)
 

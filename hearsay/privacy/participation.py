@@ -43,6 +43,11 @@ class Participation(ABC):
         return 1
 
     @property
+    def chance(self) -> float | None:
+        """How likely a record is used at a step; None where that is no matter of chance."""
+        return None
+
+    @property
     def records(self) -> int:
         """How many are told apart: 1 where each fares like any other."""
         return 1
@@ -120,6 +125,10 @@ class Sampled(Every):
 
     def __post_init__(self) -> None:
         require.settle(self, rate=require.share)
+
+    @property
+    def chance(self) -> float:
+        return self.rate
 
     def __str__(self) -> str:
         return f"poisson (a record is in each batch with probability {self.rate:g}, secretly)"

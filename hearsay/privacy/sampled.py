@@ -36,10 +36,10 @@ from hearsay.mechanisms.convert import OUTWARD
 from hearsay.privacy.account import Account, Assumption, Bound, Effort, Numbers, marked
 from hearsay.privacy.adjacency import RELATIONS, ZERO_OUT
 from hearsay.privacy.float64 import Float64
-from hearsay.privacy.participation import Participation, Sampled
+from hearsay.privacy.participation import Participation
 
 # A composition takes a tenth of a second: what is spent in between is rounded up.
-_EXACT = 24
+_EXACT = 10
 _COMPOSED = 2**12  # operations, about, for each message of a composition
 # How exactly noise is calibrated.
 _CALIBRATED = 1e-6
@@ -343,9 +343,9 @@ class PoissonAccount(SampledAccount):
         super().__post_init__()
         require.settle(self, chance=require.share, slots=require.count)
         require.one_of("relation", self.relation, RELATIONS)
-        pattern = self.full.pattern
-        if isinstance(pattern, Sampled) and pattern.rate != self.chance:
-            require.fail("chance", f"that of the pattern, {pattern.rate!r}", self.chance)
+        known = self.full.pattern.chance
+        if known is not None and known != self.chance:
+            require.fail("chance", f"that of the pattern, {known!r}", self.chance)
 
     @property
     def rate(self) -> float:

@@ -167,7 +167,7 @@ def test_a_plan_under_zero_out_has_its_own_noise_and_says_so(tmp_path, plan):
 
 def test_secret_batches_are_entered_with_the_delta_that_their_epsilon_holds_at(tmp_path):
     """They have no rho: without its delta the epsilon would read as a pure one."""
-    algorithm = {"name": "gradient-perturbation", "mechanism": "gaussian"}
+    algorithm = {"name": "gradient-perturbation", "mechanism": "gaussian", "noise": 1.0}
     algorithm |= {"sampling": "poisson", "sample_rate": 0.3}
     found = deployment(load(files(tmp_path, algorithm=algorithm)), 0)
     spent = lifetime.planned_spending(found, 0, "one", "instance", rehearsed=False)
@@ -178,7 +178,7 @@ def test_secret_batches_are_entered_with_the_delta_that_their_epsilon_holds_at(t
 
 def test_secret_batches_that_are_charged_in_full_are_entered_with_their_rho(tmp_path):
     """A rate at which a record in every batch costs no more than a secret one, replaced."""
-    algorithm = {"name": "gradient-perturbation", "mechanism": "gaussian"}
+    algorithm = {"name": "gradient-perturbation", "mechanism": "gaussian", "noise": 1.0}
     algorithm |= {"sampling": "poisson", "sample_rate": 0.98}
     problem = {"loss": "ridge", "dimension": 3, "feature_bound": 1.0, "radius": 10.0}
     tables = {"algorithm": algorithm, "problem": {**problem, "label_bound": 1.0}}
