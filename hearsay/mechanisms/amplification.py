@@ -55,10 +55,9 @@ class Losses:
     """
 
     def __init__(self, law: Mechanism, shifts: np.ndarray, rate: float) -> None:
-        self.rate = require.fraction("rate", rate)
-        shifts = require.array("shifts", shifts)
-        self.known = bool(np.all((shifts >= 0) & (shifts <= _LARGEST)))
-        self._composed = _composed(law, _grouped(shifts), self.rate) if self.known else None
+        rate, shifts = require.fraction("rate", rate), require.array("shifts", shifts)
+        known = bool(np.all((shifts >= 0) & (shifts <= _LARGEST)))
+        self._composed = _composed(law, _grouped(shifts), rate) if known else None
 
     def epsilon(self, delta: float) -> float:
         """epsilon at delta; infinite where none is known."""
@@ -136,14 +135,12 @@ def _composed(law: Mechanism, groups: tuple[tuple[float, int], ...], rate: float
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     cell = _cell(law, groups, rate)
-    if not math.isfinite(cell):
-        return None
     composed = pld.identity(value_discretization_interval=cell)
     try:
         for shift, count in groups:
             one = _single(law, shift, rate, cell)
             many = one.self_compose(count) if count > 1 else one
-            composed = many if composed is None or len(groups) == 1 else composed.compose(many)
+            composed = many if len(groups) == 1 else composed.compose(many)
     except (ValueError, OverflowError, MemoryError):
         return None
     return composed
