@@ -163,3 +163,24 @@ def as_noise(name: str, value: Any) -> Noise:
     if isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) == 1:
         return tuple(nonnegative(name, v) for v in value)
     return nonnegative(name, value)
+
+
+def relative_scales(name: str, law: Noise) -> tuple[float, ...]:
+    """The agents' noise scales over that of agent 0, the same at all times; (1.0,) where all have
+    the same schedule.
+    """
+    if not isinstance(law, tuple) or len(set(law)) == 1:
+        return (1.0,)
+    steps = np.unique(np.append(np.arange(64), np.geomspace(64, 1e6, 40).astype(int)))
+    levels = np.stack([one(steps) for one in law])
+    if not np.all(levels > 0):
+        require.fail(name, "positive for every agent with secrets", "noise of scale 0")
+    ratios = levels / levels[0]
+    if not np.allclose(ratios, ratios[:, :1], rtol=1e-9, atol=0):
+        require.fail(
+            name,
+            "in the same proportion at all times with secrets (one form, with a factor for each"
+            " agent)",
+            [str(one) for one in law[:3]],
+        )
+    return tuple(float(ratio) for ratio in ratios[:, 0])

@@ -52,6 +52,7 @@ from hearsay._parts import (
     noise_rates,
     per_agent_rates,
     rates_type,
+    relative_scales,
     schedule_fields,
 )
 from hearsay.graphs import Graph
@@ -60,9 +61,11 @@ from hearsay.mechanisms import MECHANISMS, Mechanism
 from hearsay.mechanisms.factorized.kinds import Factorization
 from hearsay.mechanisms.factorized.stream import COINS, draw_rounds, stream_key
 from hearsay.privacy.account import Account, Assumption
+from hearsay.privacy.coalitions import Shared
 from hearsay.privacy.description import Adversary
 from hearsay.privacy.float64 import Magnitudes
 from hearsay.privacy.recursion import Release
+from hearsay.privacy.secrets import Secrets
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.sampling.samplers import Sampling
 from hearsay.problems.task import Task
@@ -102,6 +105,7 @@ class Algorithm(ABC):
       sampling: which records a step uses.
       average: read out an average of the agent's own past models: like them it never leaves
         the agent.
+      secrets: Gaussian noise that pairs of agents share and that cancels in the sum over all.
     """
 
     # Message field -> the matrix it travels over: "coupling", "mixing", "pushing", "average".
@@ -128,6 +132,8 @@ class Algorithm(ABC):
     assumptions: ClassVar[tuple[Assumption, ...]] = ()
     # What an agent's messages show is made of everybody's: its neighbours' would add nothing.
     shows_all: ClassVar[bool] = False
+    # Why noise that pairs of agents share would not cancel in what it makes of messages.
+    no_secrets: ClassVar[str] = ""
     # Why no configuration has a budget, whatever its noise.
     uncertified: ClassVar[str] = ""
     # Why agents do not arrive at the optimum even without noise, if they do not.
@@ -145,6 +151,7 @@ class Algorithm(ABC):
     mechanism: str
     sampling: Sampling
     average: bool = False
+    secrets: Secrets | None = None
 
     def __post_init__(self) -> None:
         """Schedules from what people write; a subclass calls this before its own checks."""
@@ -155,12 +162,26 @@ class Algorithm(ABC):
         require.one_of("mechanism", self.mechanism, self.mechanisms)
         if not isinstance(self.sampling, Sampling):
             require.fail("sampling", "a sampler such as hearsay.History()", self.sampling)
+        if self.secrets is not None:
+            self._require_secrets()
         usual: Any = type(self).__dataclass_fields__["name"].default
         require.one_of("name", self.name, (usual, *self.presets))
         for option, fixed in self.presets.get(self.name, {}).items():
             if (given := getattr(self, option)) != fixed:
                 text = [str(g) for g in given] if isinstance(given, tuple) else str(given)
                 require.fail(option, f"left out for {self.name}, where it is {fixed}", text)
+
+    def _require_secrets(self) -> None:
+        require.instance("secrets", self.secrets, Secrets, "hearsay.Secrets(colluders=...)")
+        if self.no_secrets:
+            require.fail("secrets", f"left out for {self.name}: {self.no_secrets}", self.secrets)
+        if not self.law.shares:
+            require.fail(
+                "secrets",
+                f"left out with {self.mechanism} noise: only sums of Gaussian noise are of the same"
+                " law, which the proof rests on (mechanism = gaussian)",
+                self.secrets,
+            )
 
     # What one agent does.
 
@@ -357,6 +378,9 @@ class Algorithm(ABC):
                     f"{self.name} cannot do without a message (policy skip): {one.needs_all}"
                 )
         self.sampling.check(problem.counts)
+        if self.secrets is not None:
+            self.secrets.check(graph.agents)
+            self.shared(graph.agents)
         for name in noise_fields(type(self)):
             if isinstance(law := getattr(self, name), tuple) and len(law) != graph.agents:
                 require.fail(
@@ -386,6 +410,35 @@ class Algorithm(ABC):
         """The scale of that agent's noise, from the field that holds it."""
         law = getattr(self, field)
         return law[agent] if isinstance(law, tuple) else law
+
+    def shared(self, agents: int) -> Shared | None:
+        """Who shares what noise in a network of so many agents, in units of the agents' own; None
+        without secrets.
+        """
+        if self.secrets is None:
+            return None
+        found = {relative_scales(name, getattr(self, name)) for name in noise_fields(type(self))}
+        if len(found) > 1:
+            raise ValueError(
+                "with secrets the agents' noise must be in the same proportion in every message"
+                f" field, and is not in {', '.join(noise_fields(type(self)))}"
+            )
+        return self.secrets.shared(agents, found.pop())
+
+    def facing(self, colluders: int, agents: int) -> Algorithm:
+        """The same algorithm and noise, with budgets stated for that many colluders.
+
+        Args:
+          colluders: of the other agents.
+          agents: how many there are.
+        """
+        if self.secrets is None:
+            require.fail(
+                "colluders",
+                "left out without secrets: the budget then holds against all other agents",
+                colluders,
+            )
+        return replace(self, secrets=self.secrets.facing(colluders, agents))
 
     def with_noise(self, factors: Sequence[float]) -> Algorithm:
         """The same algorithm with all noise scales of agent i multiplied by factors[i]."""

@@ -75,6 +75,7 @@ class AsynchronousGossip(NoisyGradient):
     channels: ClassVar[dict[str, str]] = {"params": "waking"}
     coins: ClassVar[tuple[str, ...]] = ("edge", "asleep")
     amplifies: ClassVar[bool] = True
+    no_secrets: ClassVar[str] = "two agents send in a round, and what others share stays in"
     keys: ClassVar[tuple[str, ...]] = ("own", "public")
     inexact: ClassVar[str] = "agents with more neighbours wake more often, and so count for more"
     assumptions: ClassVar[tuple[Assumption, ...]] = (

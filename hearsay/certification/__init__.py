@@ -3,6 +3,7 @@
     describing.py   what a certificate needs, as data: accounts and descriptions
     stamps.py       which algorithms from outside have passed hearsay.check_algorithm
     certifying.py   certificates, ideal and deployed; noise for a budget
+    colluding.py    the curve over the number of colluders, where agents share noise
     spending.py     what is used up message by message, and how many messages fit a budget
 
 What needs no algorithm is in privacy/.

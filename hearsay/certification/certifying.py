@@ -15,6 +15,7 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.base import Algorithm
+from hearsay.certification.colluding import curve, least_noise
 from hearsay.certification.describing import (
     account_cost,
     amplified,
@@ -39,6 +40,7 @@ def certify(
     *,
     delta: float | None = None,
     adjacency: str | None = None,
+    colluders: int | None = None,
 ) -> Certificate:
     """The budget of every agent for the messages 0 .. horizon-1, or without end with horizon = inf.
 
@@ -53,6 +55,8 @@ def certify(
       delta: adds the (usually much smaller) epsilon at that delta for Laplace noise, and is needed
         for Gaussian noise.
       adjacency: "replace" or "zero-out" instead of the problem's own.
+      colluders: state epsilons against so many of the other agents, instead of the number that the
+        algorithm's secrets are planned for (`AgentBudget.curve` has them all).
 
     Example:
       >>> import hearsay as hs
@@ -66,6 +70,7 @@ def certify(
     )
     problem = public(problem)
     problem = problem if adjacency is None else problem.under(adjacency)
+    algorithm = algorithm if colluders is None else algorithm.facing(colluders, graph.agents)
     algorithm.check(graph, problem)
     horizon = require.horizon("horizon", horizon)
     delta = _checked_delta(algorithm, delta)
@@ -130,6 +135,7 @@ def calibrate(
     epsilon: float | Sequence[float],
     *,
     delta: float | None = None,
+    colluders: int | None = None,
 ) -> Algorithm:
     """The same algorithm with every agent's noise scaled to a budget.
 
@@ -142,6 +148,9 @@ def calibrate(
       delta: at which `epsilon` holds; needed for Gaussian noise. Laplace noise without one meets
         `epsilon` as a pure one, and with one as `epsilon_at_delta` of its certificate, which takes
         less noise.
+      colluders: against how many of the other agents `epsilon` is to hold, instead of the number
+        that the algorithm's secrets are planned for. With secrets no agent's budget is above its
+        `epsilon`; some may be below, since everybody's noise protects everybody.
 
     Example:
       >>> import hearsay as hs
@@ -152,21 +161,24 @@ def calibrate(
       [1.0, 4.0]
     """
     problem = public(problem)
+    algorithm = algorithm if colluders is None else algorithm.facing(colluders, graph.agents)
     algorithm.check(graph, problem)
     horizon = require.horizon("horizon", horizon)
     targets = require.per_agent("epsilon", epsilon, graph.agents)
     delta = require.optional(require.fraction)("delta", delta)
-    factors = []
+    alone, factors = replace(algorithm, secrets=None), []
     for agent, target in enumerate(targets):
-        account, _ = best_account(algorithm, problem, graph, agent, horizon, delta)
+        account, _ = best_account(alone, problem, graph, agent, horizon, delta)
         least = _factor(account, target, horizon, delta)
         # Secret batches may cost more at the noise that is given, and less at that of the budget.
-        for other in amplified(algorithm, problem, graph, agent):
+        for other in amplified(alone, problem, graph, agent):
             if other != account and math.isfinite(horizon):
                 # Not where no noise gives that budget by this proof.
                 with suppress(ValueError):
                     least = min(least, _factor(other, target, horizon, delta))
         factors.append(least)
+    if (shared := algorithm.shared(graph.agents)) is not None and algorithm.secrets is not None:
+        factors = least_noise(shared, algorithm.secrets.colluders, factors)
     found = algorithm.with_noise(factors)
     for agent, factor in enumerate(factors):
         _require_scaled(algorithm, found, agent, factor)
@@ -281,6 +293,7 @@ def _certificate(
                 description.assumptions,
                 got.delta,
                 description=place,
+                curve=curve(algorithm, graph, agent, description, horizon, delta),
             )
         )
         warnings += account.warnings(horizon)
@@ -301,6 +314,7 @@ def _certificate(
         delta,
         tuple(dict.fromkeys(warnings)),
         descriptions=tuple(places),
+        secrets=algorithm.shared(graph.agents),
     )
 
 

@@ -8,6 +8,7 @@ What comes out knows nothing of where it came from (privacy/).
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -21,11 +22,13 @@ from hearsay.graphs.relaying import growth
 from hearsay.privacy import float64
 from hearsay.privacy.account import Account, Assumption, Bound
 from hearsay.privacy.adjacency import Adjacency
+from hearsay.privacy.coalitions import Gain
 from hearsay.privacy.description import Description
 from hearsay.privacy.float64 import Float64
 from hearsay.privacy.participation import FromArrival, Participation
 from hearsay.privacy.recursion import MEMORYLESS, Recursion
 from hearsay.privacy.recursion_account import RecursionAccount
+from hearsay.privacy.secrets import assumptions
 from hearsay.problems.losses.linear import LinearLoss
 from hearsay.problems.task import Task, public
 from hearsay.schedules import Constant
@@ -65,16 +68,52 @@ def accounts(
     Args:
       endless: the stream keeps delivering new records, instead of the records at hand.
     """
-    problem = public(problem)
-    agent = _of(graph, agent)
+    own = own_accounts(algorithm, problem, graph, agent, endless=endless)
+    return _protected(algorithm, graph, agent, own)
+
+
+def own_accounts(
+    algorithm: Algorithm, problem: Task, graph: Graph, agent: int, *, endless: bool = False
+) -> tuple[Account, ...]:
+    """The same of the agent's own noise alone: what holds if everybody else colludes."""
+    problem, agent = public(problem), _of(graph, agent)
     own = algorithm.own_accounts(graph, agent, problem)
     return own if own is not None else tuple(_recursions(algorithm, problem, graph, agent, endless))
+
+
+def gain(algorithm: Algorithm, graph: Graph, agent: int) -> Gain:
+    """By how much shared noise makes that agent's own worth more, against the worst coalition of
+    as many others as its secrets are planned for: 1 without secrets.
+    """
+    shared = algorithm.shared(graph.agents)
+    if shared is None or algorithm.secrets is None:
+        return Gain(1.0, "")
+    return shared.gain(_of(graph, agent), algorithm.secrets.colluders)
+
+
+def _protected(
+    algorithm: Algorithm, graph: Graph, agent: int, own: tuple[Account, ...]
+) -> tuple[Account, ...]:
+    """Accounts of own noise, with what the agent shares. Given the noise of all other honest
+    agents, which tells nothing of its records, the agent's is independent noise of its own that
+    is so much louder (privacy/coalitions.py): every proof holds as it stands.
+    """
+    louder = gain(algorithm, graph, agent).value
+    return own if louder == 1 else tuple(account.scaled(louder) for account in own)
 
 
 def amplified(algorithm: Algorithm, problem: Task, graph: Graph, agent: int) -> tuple[Account, ...]:
     """Bounds that rest on batches being secret; none where the algorithm or the sampler has no such
     proof.
     """
+    own = own_amplified(algorithm, problem, graph, agent)
+    return _protected(algorithm, graph, agent, own)
+
+
+def own_amplified(
+    algorithm: Algorithm, problem: Task, graph: Graph, agent: int
+) -> tuple[Account, ...]:
+    """The same of the agent's own noise alone."""
     problem, agent = public(problem), _of(graph, agent)
     if not algorithm.amplifies or algorithm.factors is not None or not algorithm.law.amplifies:
         return ()
@@ -115,19 +154,34 @@ def best_account(
     delta: float | None = None,
 ) -> tuple[Account, Bound]:
     """The account with the smallest bound, and that bound in the account's own number."""
+    return _best(algorithm, problem, graph, agent, horizon, delta)[1:]
+
+
+def _best(
+    algorithm: Algorithm,
+    problem: Task,
+    graph: Graph,
+    agent: int,
+    horizon: float,
+    delta: float | None,
+) -> tuple[Account, Account, Bound]:
+    """(the account of own noise, with what is shared, its bound) with the smallest bound."""
     problem = public(problem)
     horizon = require.horizon("horizon", horizon)
     delta = require.optional(require.fraction)("delta", delta)
-    known = accounts(algorithm, problem, graph, agent, endless=math.isinf(horizon))
+    own = own_accounts(algorithm, problem, graph, agent, endless=math.isinf(horizon))
+    each = zip(own, _protected(algorithm, graph, agent, own), strict=True)
     best = min(
-        ((a, account_cost(a, horizon, delta)) for a in known), key=lambda pair: pair[1].value
+        ((alone, account, account_cost(account, horizon, delta)) for alone, account in each),
+        key=lambda found: found[2].value,
     )
     # Numbers of different proofs have different meanings: what is read is compared.
-    for account in amplified(algorithm, problem, graph, agent):
+    own = own_amplified(algorithm, problem, graph, agent)
+    for alone, account in zip(own, _protected(algorithm, graph, agent, own), strict=True):
         found = account_epsilon(account, horizon, delta)
         # Where neither is finite, why a record in every batch has no budget is what helps.
-        if math.isfinite(found) and found <= account_epsilon(best[0], horizon, delta):
-            best = account, account_cost(account, horizon, delta)
+        if math.isfinite(found) and found <= account_epsilon(best[1], horizon, delta):
+            best = alone, account, account_cost(account, horizon, delta)
     return best
 
 
@@ -143,15 +197,20 @@ def describe(
     number.
     """
     delta = require.optional(require.fraction)("delta", delta)
-    account, found = best_account(algorithm, problem, graph, agent, horizon, delta)
-    known = standing(algorithm)
-    said = (Assumption("declared", known.declared),) if known.declared else ()
+    own, _, found = _best(algorithm, problem, graph, agent, horizon, delta)
+    known, louder = standing(algorithm), gain(algorithm, graph, agent)
+    said = [Assumption("declared", known.declared)] if known.declared else []
+    adversary, shared = algorithm.adversary, algorithm.shared(graph.agents)
+    if shared is not None and algorithm.secrets is not None:
+        said += [*assumptions(algorithm.secrets, shared, louder.how)]
+        adversary = replace(adversary, colluders=algorithm.secrets.colluders)
     description = Description(
-        account,
+        own,
         (*algorithm.assumptions, *said),
         checked=known.checked,
-        adversary=algorithm.adversary,
+        adversary=adversary,
         adjacency=Adjacency(problem.adjacency),
+        gain=louder.value,
     )
     return description, found
 

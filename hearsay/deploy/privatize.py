@@ -171,6 +171,7 @@ class Rehearsal:
         steps.rehearsed(seed)
         self._key = steps.keys(seed).given
         self._constants = steps.algorithm.constants(steps.dtype)
+        self._pairs = steps.pairs(seed)
 
     def secret(self, step: int) -> bytes:
         return b""
@@ -179,4 +180,4 @@ class Rehearsal:
         return self._steps.coin(step, self._key)
 
     def message(self, step: int, carry: Carry) -> tuple[Any, Carry]:
-        return self._steps.rehearse(step, carry, self._key, self._constants)
+        return self._steps.rehearse(step, carry, self._key, self._constants, self._pairs)

@@ -23,7 +23,7 @@ from hearsay.problems.data.records import Records
 from hearsay.problems.data.stream import Stream
 from hearsay.problems.sampling.samplers import Window
 from hearsay.problems.task import Task
-from hearsay.simulation import engine, keys
+from hearsay.simulation import engine, keys, shared
 from hearsay.simulation.program import Carry, Program, program
 
 CARRIED = "{:03d}"  # the names of the carried arrays in the ledger
@@ -72,6 +72,8 @@ class Steps:
             self.records,
             self._now(0),
             self.algorithm.constants(self.dtype),
+            (),
+            jnp.asarray(self.agent),
         )[0]
         return type(message), {name: value.shape for name, value in message._asdict().items()}
 
@@ -103,9 +105,22 @@ class Steps:
             return noised, carry
         return _finish(key, noised, carry, self._now(step), program=self.program)
 
-    def rehearse(self, step: int, carry: Carry, key: Any, constants: Any) -> tuple[Any, Carry]:
-        """The simulator's message."""
-        return _rehearse(key, carry, self.records, self._now(step), constants, program=self.program)
+    def rehearse(
+        self, step: int, carry: Carry, key: Any, constants: Any, pairs: Any = ()
+    ) -> tuple[Any, Carry]:
+        """The simulator's message.
+
+        Args:
+          pairs: what the noise is drawn from that the agent shares with others.
+        """
+        now, agent = self._now(step), jnp.asarray(self.agent)
+        return _rehearse(
+            key, carry, self.records, now, constants, pairs, agent, program=self.program
+        )
+
+    def pairs(self, seed: int) -> Any:
+        """What the noise that the agent shares is drawn from in a simulation with that seed."""
+        return shared.mine(self.algorithm, self.graph.agents, self.agent, seed, self.dtype)
 
     def update(self, step: int, carry: Carry, sent: Any, inbox: Inbox) -> Carry:
         return _update(carry, sent, inbox, self.records, self._now(step), program=self.program)
@@ -181,10 +196,20 @@ def _finish(
 @partial(jax.jit, static_argnames="program")
 @engine.full_precision
 def _rehearse(
-    key: Any, carry: Carry, records: Any, now: Now, constants: Any, *, program: Program
+    key: Any,
+    carry: Carry,
+    records: Any,
+    now: Now,
+    constants: Any,
+    pairs: Any,
+    agent: jax.Array,
+    *,
+    program: Program,
 ) -> tuple[Any, Carry]:
     algorithm, like = program.algorithm, program.algorithm.predict(carry.states)
-    draws = engine.pick(algorithm.draws(key, jnp.asarray(now.step)[None], like, constants), 0)
+    steps = jnp.asarray(now.step)[None]
+    own = algorithm.draws(key, steps, like, constants)
+    draws = engine.pick(shared.of_agent(algorithm, own, pairs, agent, steps, like, constants), 0)
     batch, _ = _batch(program, carry, records, now)
     message, state = algorithm.send(draws, carry.states, batch, now.rates)
     return message, carry._replace(states=state)

@@ -30,7 +30,7 @@ class Gaussian(Mechanism):
     """Noise of zero-concentrated privacy rho, read as an epsilon at a delta."""
 
     name = "gaussian"
-    needs_delta = at_delta = amplifies = True
+    needs_delta = at_delta = amplifies = shares = True
     additive = False
 
     def draw(self, key: jax.Array, shape: tuple[int, ...], dtype: Any) -> jax.Array:

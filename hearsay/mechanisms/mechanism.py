@@ -68,6 +68,9 @@ class Mechanism(ABC):
     composes: ClassVar[bool] = False
     # Secret batches make messages cost less (`sampled_loss`).
     amplifies: ClassVar[bool] = False
+    # Sums of draws are of the same law, so that pairs of agents may share noise
+    # (privacy/secrets.py).
+    shares: ClassVar[bool] = False
 
     # Drawing.
 

@@ -19,6 +19,7 @@ from hearsay.mechanisms import MECHANISMS
 from hearsay.privacy import codec
 from hearsay.privacy.account import Assumption
 from hearsay.privacy.adjacency import REPLACE
+from hearsay.privacy.coalitions import Shared
 from hearsay.privacy.description import Adjacency, Adversary, Description
 from hearsay.privacy.words import Row, name, wrapped
 from hearsay.privacy.words import few as few
@@ -77,6 +78,24 @@ class Lifetime:
 
 
 @dataclass(frozen=True)
+class Colluding:
+    """A point of an agent's curve: its epsilon if so many of the others collude.
+
+    Args:
+      colluders: of the other agents, the worst ones that there are.
+      epsilon: at the certificate's delta.
+      how: the worst coalition was found: "exact", "closed form", or a bound that is proved.
+    """
+
+    colluders: int
+    epsilon: float
+    how: str
+
+    def __post_init__(self) -> None:
+        require.settle(self, colluders=require.natural, epsilon=require.nonnegative_or_infinite)
+
+
+@dataclass(frozen=True)
 class AgentBudget:
     """One agent's budget. epsilon is pure (delta = 0) for Laplace noise; rho is set for Gaussian
     noise and epsilon then holds at the certificate's delta. A ternary quantizer has epsilon = 0 at
@@ -100,6 +119,8 @@ class AgentBudget:
     lifetime: Lifetime | None = None
     # Its place in the certificate's descriptions.
     description: int | None = None
+    # epsilon for numbers of colluders from none to all others, where noise is shared.
+    curve: tuple[Colluding, ...] = ()
 
     def __post_init__(self) -> None:
         spent, maybe = (
@@ -153,6 +174,8 @@ class Certificate:
       names: of the agents, where they have any.
       deployed: the noise is exact, on a lattice.
       descriptions: what the numbers follow from, each once; a budget names its own.
+      secrets: who shares noise with whom, where anybody does; epsilons are then those against as
+        many colluders as the descriptions' adversaries have.
     """
 
     earlier_versions: ClassVar[bool] = True
@@ -166,6 +189,7 @@ class Certificate:
     names: tuple[str, ...] = ()
     deployed: bool = False
     descriptions: tuple[Description, ...] = ()
+    secrets: Shared | None = None
 
     def __post_init__(self) -> None:
         require.settle(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 
@@ -49,26 +50,48 @@ class Adversary:
     Args:
       sees: what of a run is known to it, one of `SEES`.
       others: how the other agents behave, one of `OTHERS`: "arbitrary", "honest" or "apart".
+      colluders: how many of them may do so; the others follow the plan, and keep the secrets that
+        they share. None: all of them.
 
     Example:
       >>> Adversary(others="honest").trust
       ('the other agents follow the protocol, and may pool what they know',)
     """
 
+    # Keys of a description that earlier versions did not write.
+    later: ClassVar[tuple[str, ...]] = ("colluders",)
+
     sees: str = EVERYTHING
     others: str = "arbitrary"
+    colluders: int | None = None
 
     def __post_init__(self) -> None:
         require.one_of("sees", self.sees, SEES)
         require.one_of("others", self.others, OTHERS)
+        require.settle(self, colluders=require.optional(require.natural))
 
     def __str__(self) -> str:
-        return f"sees {self.sees}; {OTHERS[self.others]}"
+        if self.colluders is None:
+            return f"sees {self.sees}; {OTHERS[self.others]}"
+        if self.colluders == 0:
+            return f"sees {self.sees}; all other agents follow the plan and keep their secrets"
+        many = "one" if self.colluders == 1 else f"up to {self.colluders}"
+        return (
+            f"sees {self.sees}; {many} of the other agents may behave arbitrarily and pool what"
+            " they know, the rest follow the plan and keep their secrets"
+        )
 
     @property
     def trust(self) -> tuple[str, ...]:
         """What a reader must believe that the strongest adversary would not need."""
-        seen = () if self.sees == EVERYTHING else (f"nobody sees more than {self.sees}",)
+        seen: tuple[str, ...] = ()
+        if self.sees != EVERYTHING:
+            seen = (f"nobody sees more than {self.sees}",)
+        if self.colluders is not None:
+            seen += (
+                f"at most {self.colluders} of the other agents collude: all others add their own"
+                " noise as planned and keep the secrets that they share",
+            )
         return seen if self.others == "arbitrary" else (*seen, OTHERS[self.others])
 
 
@@ -84,7 +107,12 @@ class Description:
       float64: what bounds the rounding of a deployed run; None: noise and arithmetic are ideal.
       adversary: whom the budget protects against.
       adjacency: what it protects.
+      gain: by how much noise that the agent shares with others makes its own worth more, against
+        as many colluders as the adversary has; the account is that of its own alone.
     """
+
+    # Keys of a description that earlier versions did not write.
+    later: ClassVar[tuple[str, ...]] = ("gain",)
 
     account: Account
     further: tuple[Assumption, ...] = ()
@@ -92,13 +120,23 @@ class Description:
     float64: Float64 | None = None
     adversary: Adversary = Adversary()
     adjacency: Adjacency = Adjacency()
+    gain: float = 1.0
 
     def __post_init__(self) -> None:
-        require.settle(self, checked=require.flag)
+        require.settle(self, checked=require.flag, gain=require.positive)
+        if self.gain < 1 or (self.gain > 1 and self.adversary.colluders is None):
+            require.fail("gain", "1, or more against a number of colluders", self.gain)
+        if self.gain > 1 and not self.account.mechanism.shares:
+            require.fail("gain", f"1 for {self.account.mechanism.name} noise", self.gain)
         if self.account.relation not in (None, self.adjacency.relation):
             require.fail(
                 "adjacency", f"the proof's, {self.account.relation}", self.adjacency.relation
             )
+
+    @property
+    def protected(self) -> Account:
+        """The account with what the agent shares."""
+        return self.account if self.gain == 1 else self.account.scaled(self.gain)
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:
@@ -120,7 +158,7 @@ def numbers(description: Description, horizon: float, delta: float | None) -> Nu
 
 @lru_cache(maxsize=4096)
 def _numbers(description: Description, horizon: float, delta: float | None) -> Numbers:
-    return description.account.certified(horizon, delta, description.float64)
+    return description.protected.certified(horizon, delta, description.float64)
 
 
 def spending(description: Description, messages: int, delta: float | None) -> np.ndarray:
@@ -130,4 +168,4 @@ def spending(description: Description, messages: int, delta: float | None) -> np
     """
     require.instance("float64", description.float64, Float64, "given for a deployed run")
     assert description.float64 is not None
-    return description.account.spending(messages, delta, description.float64)
+    return description.protected.spending(messages, delta, description.float64)

@@ -29,7 +29,7 @@ from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Window
 from hearsay.problems.task import Task
 from hearsay.release.readouts import ReadOut, averaged, round_weights, shown
-from hearsay.simulation import keys
+from hearsay.simulation import keys, shared
 from hearsay.simulation.program import Carry, Program, held_rates
 
 # On a CPU a block of noise should still be in the cache when its steps use it; elsewhere few
@@ -50,6 +50,8 @@ class Setting(NamedTuple):
     constants: Any = ()
     # The weights of the phases after a message, (phase, 2); () where there are none.
     relays: Any = ()
+    # What the noise is drawn from that pairs of agents share; () where there is none.
+    pairs: Any = ()
 
 
 class Inputs(NamedTuple):
@@ -139,7 +141,8 @@ def trajectory(
         def one(keys: Keys) -> Any:
             return algorithm.draws(keys.given, steps, params, setting.constants)
 
-        return jax.vmap(jax.vmap(one, out_axes=1), out_axes=1)(setting.noise_keys)
+        own = jax.vmap(jax.vmap(one, out_axes=1), out_axes=1)(setting.noise_keys)
+        return shared.added(algorithm, own, setting.pairs, steps, params, setting.constants)
 
     def one_step(carry: Carry, row: tuple[Inputs, Any]) -> tuple[Carry, Any]:
         now, draws = row
@@ -221,6 +224,7 @@ def exchange(
         run = each(lambda data, args: function(form(*data)[0], *args))
         return lambda *args: run(data, args)
 
+    draws = shared.mixed(algorithm, draws, setting.pairs)
     sent, ready = each(send)(draws, states, data, rates)
     # Everybody knows the coin of a round: agent 0's is as good as any.
     coin = algorithm.coin(pick(draws, 0))
@@ -315,9 +319,18 @@ def stacked(trees: list) -> Any:
 
 
 def surroundings(
-    algorithm: Algorithm, problem: Problem, graph: Graph, seeds: Sequence[int]
+    algorithm: Algorithm,
+    problem: Problem,
+    graph: Graph,
+    seeds: Sequence[int],
+    *,
+    apart: bool = False,
 ) -> Setting:
-    """The arrays of a run with those seeds."""
+    """The arrays of a run with those seeds.
+
+    Args:
+      apart: noise that agents share is drawn pair by pair (simulation/shared.py).
+    """
     dtype, relays = problem.dtype, algorithm.relays(graph)
     return Setting(
         placed(problem),
@@ -326,6 +339,7 @@ def surroundings(
         keys.sampling_keys(problem.seed, graph.agents),
         algorithm.constants(dtype),
         jnp.asarray(relays, dtype) if len(relays) else (),
+        shared.of(algorithm, graph.agents, seeds, dtype, apart=apart),
     )
 
 

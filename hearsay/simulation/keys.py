@@ -24,7 +24,7 @@ from hearsay._parts import Keys, Pairs, Public
 from hearsay.graphs import Graph
 from hearsay.graphs.pairs import edges, slots
 
-_NOISE, _SAMPLING, _START, _PAIRS, _PUBLIC = range(5)
+_NOISE, _SAMPLING, _START, _PAIRS, _PUBLIC, _SECRETS = range(6)
 # Noise keys are folded with steps, below 2^31, and from 2^32 downwards with the streams of
 # correlated noise (mechanisms/factorized/stream.py): far from both.
 _COINS = 3 * 2**30
@@ -118,6 +118,23 @@ def coin_keys(own: jax.Array) -> jax.Array:
     """
     one = partial(jax.random.fold_in, data=_COINS)
     return jax.vmap(one)(own.ravel()).reshape(own.shape)
+
+
+@jax.jit
+def secret_keys(seeds: jax.Array, ends: jax.Array) -> jax.Array:
+    """One key per (seed, pair) for the noise that the two agents share; `at` gives the key of one
+    step.
+
+    Args:
+      ends: (pair, 2), the smaller and the larger agent.
+    """
+
+    def one(run: jax.Array, pair: jax.Array) -> jax.Array:
+        return jax.random.fold_in(jax.random.fold_in(run, pair[0]), pair[1])
+
+    return jax.vmap(jax.vmap(one, in_axes=(None, 0)), in_axes=(0, None))(
+        _purposed(seeds, _SECRETS), ends
+    )
 
 
 def public_key(words: str) -> jax.Array:

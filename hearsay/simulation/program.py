@@ -89,10 +89,10 @@ def program(algorithm: Algorithm, problem: Task) -> Program:
 def kernel(algorithm: Algorithm) -> Algorithm:
     """The same algorithm with its schedules blanked out: what is compiled. `prepare` and `update`
     see schedules through `rates` only, so runs that differ in nothing but schedules (a sweep,
-    calibrated noise) share one compiled program.
+    calibrated noise) share one compiled program. What agents share is in the arrays of a run.
     """
     blank: dict[str, Any] = {name: Constant(0.0) for name in schedule_fields(type(algorithm))}
-    return replace(algorithm, sampling=algorithm.sampling.kernel, **blank)
+    return replace(algorithm, sampling=algorithm.sampling.kernel, secrets=None, **blank)
 
 
 def held_rates(algorithm: Algorithm, steps: np.ndarray, agents: int, dtype: Any) -> Any:

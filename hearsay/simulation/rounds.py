@@ -26,6 +26,7 @@ class Rounds:
       seeds: of the noise; the data stream is the same for all.
       spread: standard deviation of the agents' random start.
       readouts: averages of messages to carry along; dropped where messages show no model.
+      apart: noise that agents share is drawn pair by pair, as deployed agents do.
     """
 
     def __init__(
@@ -36,11 +37,12 @@ class Rounds:
         seeds: Sequence[int],
         spread: float = 0.0,
         readouts: Sequence[ReadOut] = (),
+        apart: bool = False,
     ) -> None:
         self.algorithm, self.seeds, self.step = algorithm, list(seeds), 0
         self.readouts = tuple(readouts) if algorithm.shows else ()
         self.on(problem)
-        self.setting = engine.surroundings(algorithm, problem, graph, self.seeds)
+        self.setting = engine.surroundings(algorithm, problem, graph, self.seeds, apart=apart)
         carry = engine.start(self.program, problem, self.setting, self.seeds, spread)
         self.carry = carry._replace(kept=begin(self.readouts, carry.readout, algorithm.remembers))
 

@@ -71,6 +71,7 @@ class SdmDsgd(NoisyGradient):
       Constant(value=0.5)
     """
 
+    no_secrets: ClassVar[str] = "agents send different coordinates, and what they share stays in"
     coins: ClassVar[tuple[str, ...]] = ("kept",)
     amplifies: ClassVar[bool] = True
 

@@ -1,0 +1,89 @@
+"""What budgets are where agents share noise: a curve over the number of colluders, and the least
+noise that meets a target at one of its points (privacy/coalitions.py has the mathematics).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from hearsay.base import Algorithm
+from hearsay.graphs import Graph
+from hearsay.privacy.certificate import Colluding
+from hearsay.privacy.coalitions import Shared
+from hearsay.privacy.description import Description, numbers
+
+# Curves of so many other agents have all points; of more, some.
+_EVERY = 12
+# How often the agents' noise is set anew, each by what it lacks, and how small it may get in
+# comparison with what it would need alone, as a part of what the most needy one has.
+_ROUNDS, _LEAST = 30, 0.25
+
+
+def curve(
+    algorithm: Algorithm,
+    graph: Graph,
+    agent: int,
+    description: Description,
+    horizon: float,
+    delta: float | None,
+) -> tuple[Colluding, ...]:
+    """epsilon against none of the others to all of them; () where agents share nothing."""
+    shared, found = algorithm.shared(graph.agents), list[Colluding]()
+    if shared is None or algorithm.secrets is None:
+        return ()
+    for colluders in coalition_sizes(shared.agents - 1, algorithm.secrets.colluders):
+        value, how = shared.gain(agent, colluders)
+        adversary = replace(description.adversary, colluders=colluders)
+        # Agents that differ in words only share what follows.
+        point = replace(description, adversary=adversary, gain=value, further=())
+        found.append(Colluding(colluders, numbers(point, horizon, delta).epsilon, how))
+    return tuple(found)
+
+
+def coalition_sizes(others: int, planned: int) -> list[int]:
+    """The numbers of colluders that a curve has a point for: all, or some where there are many."""
+    if others <= _EVERY:
+        return list(range(others + 1))
+    some = {0, 1, 2, 3, planned, others // 4, others // 2, 3 * others // 4, others - 1, others}
+    return sorted(some)
+
+
+def least_noise(shared: Shared, colluders: int, needed: Sequence[float]) -> list[float]:
+    """By how much each agent's noise must be multiplied so that nobody has too little.
+
+    Everybody's noise protects everybody, so that the factors hang together: each is moved by what
+    its agent lacks or has too much of, and all of them in the end by what the neediest still lacks.
+    Of the factors met on the way, those with the least noise in all are taken.
+
+    Args:
+      shared: who shares what, for the noise that is multiplied.
+      colluders: against how many.
+      needed: the factors of agents that share nothing.
+
+    Example:
+      >>> [round(f, 4) for f in least_noise(Shared(5, (10**0.5,)), 1, [2.0] * 5)]
+      [1.0359, 1.0359, 1.0359, 1.0359, 1.0359]
+    """
+    agents = shared.agents
+    scales = np.broadcast_to(np.asarray(shared.scales), (agents,))
+    # What follows is about the scales themselves: s_i times its factor.
+    alone = np.asarray(needed, dtype=float) * scales
+    now, best = alone.copy(), None
+    for _ in range(_ROUNDS):
+        relative = tuple(now / now[0]) if len(set(now)) > 1 else (1.0,)
+        sharing = replace(shared, scales=relative)
+        gains = np.array([sharing.gain(agent, colluders).value for agent in range(agents)])
+        lacking = alone / (gains * now)
+        enough = now * lacking.max()
+        if best is None or np.sum(enough**2) < np.sum(best**2) * (1 - 1e-12):
+            best = enough
+        if lacking.max() <= lacking.min() * (1 + 1e-9):
+            break
+        now = enough * np.sqrt(lacking / lacking.max())
+        now = np.maximum(now, _LEAST * alone * (now / alone).max())
+    assert best is not None
+    return [float(factor) if math.isfinite(factor) else math.inf for factor in best / scales]

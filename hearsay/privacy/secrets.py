@@ -1,0 +1,206 @@
+"""`Secrets`: noise that pairs of agents share, as an option of every Gaussian algorithm.
+
+In every round agent i adds, beside its own noise of standard deviation s_i, for every agent j that
+it shares a secret with, + v_ij or - v_ij, normal of standard deviation c_ij and drawn from what the
+two of them know and nobody else does: the one adds what the other subtracts. In the sum over all
+agents it cancels; in a single message it hides as noise does, from everybody who is not let in on
+the secret. What it is worth against a coalition is in coalitions.py.
+
+Only Gaussian noise: the sum of an agent's own and shared noise is Gaussian again, so that
+every proof for one agent alone holds as it stands, with more noise. Sums of Laplace noise are no
+Laplace noise, and a pure epsilon would not get smaller: what the shared noise hides, it hides up to
+a delta.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from hearsay import _validate as require
+from hearsay.graphs import Graph, builders
+from hearsay.graphs.pairs import edges
+from hearsay.privacy.account import Assumption
+from hearsay.privacy.coalitions import Shared, planned_ratio
+
+GRAPHS = ("complete", "random")
+# More agents than that share secrets with some of the others only.
+_COMPLETE = 300
+# Of a random secrets graph, unless given: so many times one more than the colluders.
+_DEGREES, _LEAST_DEGREE = 4, 20
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """Who shares noise with whom, how loud it is, and how many colluders it is planned for.
+
+    Args:
+      colluders: how many of the other agents may pool what they know: budgets are stated,
+        calibrated and kept at that number (`certificate.budgets[i].curve` has all others).
+      ratio: the standard deviation of what a pair shares over that of its agents' own noise (their
+        geometric mean): one number, or one per pair in the order of `graphs.pairs.edges`. Unless
+        given, the smallest with which an agent is within 10 % of what more could do.
+      graph: who shares a secret with whom: "complete" (the default up to 300 agents), "random" (the
+        default beyond), or a graph, whose weights do not matter. Messages may travel over another.
+      degree: how many agents each shares a secret with in a random graph; unless given, four for
+        every colluder, and at least 20.
+      seed: of the random graph, which is public.
+
+    Example:
+      >>> import hearsay as hs
+      >>> hs.Secrets(colluders=1).shared(5).ratios
+      (1.83,)
+    """
+
+    colluders: int
+    ratio: float | tuple[float, ...] | None = None
+    graph: str | Graph | None = None
+    degree: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require.settle(
+            self,
+            colluders=require.natural,
+            ratio=require.optional(_ratio),
+            degree=require.optional(require.count),
+            seed=require.natural,
+        )
+        if isinstance(self.graph, str):
+            require.one_of("graph", self.graph, GRAPHS)
+        elif self.graph is not None:
+            require.instance("graph", self.graph, Graph, "complete, random, or a graph")
+        if self.degree is not None and self.graph not in (None, "random"):
+            require.fail("degree", "left out: only random graphs have one", self.degree)
+
+    def __str__(self) -> str:
+        """As certificates and reports say it."""
+        what = self.graph if isinstance(self.graph, str) else "given" if self.graph else "usual"
+        return f"secrets against {self.colluders} colluders ({what} graph)"
+
+    def shared(self, agents: int, scales: tuple[float, ...] = (1.0,)) -> Shared:
+        """Who shares what in a network of so many agents.
+
+        Args:
+          agents: how many there are.
+          scales: of their own noise, up to a common factor: one for all, or one each.
+        """
+        return _shared(self, require.count("agents", agents), scales)
+
+    def facing(self, colluders: int, agents: int) -> Secrets:
+        """The same noise, with budgets stated for another number of colluders."""
+        ratios = self.shared(agents).ratios
+        ratio = ratios[0] if len(ratios) == 1 else ratios
+        return replace(self, colluders=colluders, ratio=ratio)
+
+    def _pairs(self, agents: int) -> tuple[tuple[int, int], ...]:
+        """() where everybody shares with everybody."""
+        kind = self.graph
+        if kind is None:
+            kind = "complete" if agents <= _COMPLETE and self.degree is None else "random"
+        if kind == "complete":
+            return ()
+        if kind == "random":
+            degree = self.degree or max(_LEAST_DEGREE, _DEGREES * (self.colluders + 1))
+            if degree >= agents - 1:
+                return ()
+            # A regular graph needs an even number of ends.
+            degree += degree * agents % 2
+            kind = builders.random(agents, degree=degree, seed=self.seed)
+        assert isinstance(kind, Graph)
+        kind.require_agents(agents)
+        return tuple((int(i), int(j)) for i, j in edges(kind))
+
+    def check(self, agents: int) -> None:
+        """Raise ValueError for secrets that would protect nobody."""
+        if self.colluders >= agents - 1:
+            require.fail(
+                "colluders",
+                f"below {agents - 1}: if all other agents collude, shared noise protects nobody"
+                " (leave secrets out, the certificate then holds against all of them)",
+                self.colluders,
+            )
+        shared = self.shared(agents)
+        if alone := shared.alone():
+            raise ValueError(
+                f"secrets must join every agent to others, got {_some(alone)} without any: shared"
+                " noise does nothing for them"
+            )
+        parts = shared.components()
+        if len(parts) > 1:
+            small = min(parts, key=len)
+            raise ValueError(
+                f"the secrets graph must be connected, got {len(parts)} parts: {_some(small)}"
+                f" share{'' if len(small) > 1 else 's'} nothing with the others, so that their"
+                " noise cancels among themselves only"
+            )
+        if shared.connectivity() <= self.colluders:
+            raise ValueError(
+                "the secrets graph must stay connected without any"
+                f" {self.colluders} agents, got one that {shared.connectivity()} can cut: against"
+                f" {self.colluders} colluders some agents would have their own noise only. More"
+                " secrets for each (graph = complete, or a larger degree), or fewer colluders"
+            )
+
+
+@lru_cache(maxsize=256)
+def _shared(secrets: Secrets, agents: int, scales: tuple[float, ...]) -> Shared:
+    pairs = secrets._pairs(agents)
+    ratio: Any = secrets.ratio
+    if ratio is None:
+        ratio = planned_ratio(agents, secrets.colluders, pairs)
+    ratios = ratio if isinstance(ratio, tuple) else (ratio,)
+    return Shared(agents, ratios, pairs, scales)
+
+
+def assumptions(secrets: Secrets, shared: Shared, how: str) -> tuple[Assumption, ...]:
+    """What a budget rests on that counts on shared noise.
+
+    Args:
+      secrets: the option.
+      shared: who shares what.
+      how: the way in which the worst coalition was found.
+    """
+    q, others = secrets.colluders, shared.agents - 1
+    loud = few_ratios(shared)
+    return (
+        Assumption(
+            "declared",
+            f"at most {q} of the {others} other agents collude. All others follow the plan: they"
+            " add their own noise in full, keep one ledger, and never, also later, tell or lose a"
+            " key; whoever does not counts as a colluder, and so does every certificate (not"
+            " person) in one hand",
+        ),
+        Assumption(
+            "declared",
+            "nobody can break X25519, HKDF-SHA256 or the generator of the shared noise: delta grows"
+            " by (1 + e^epsilon) times the chance of it. Only the epsilon with all others colluding"
+            " holds against unlimited computing power, and rests on nobody else's noise",
+        ),
+        Assumption(
+            "derived",
+            f"shared noise {loud} times own noise,"
+            f" {'every pair' if not shared.pairs else f'{len(shared.pairs):,} pairs'} of"
+            f" {shared.agents} agents; worst coalition: {how}",
+        ),
+    )
+
+
+def few_ratios(shared: Shared) -> str:
+    """How loud shared noise is, in words."""
+    low, high = min(shared.ratios), max(shared.ratios)
+    return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+
+
+def _ratio(name: str, value: Any) -> float | tuple[float, ...]:
+    if isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) == 1:
+        return tuple(require.each(require.positive)(name, value))
+    return require.positive(name, value)
+
+
+def _some(agents: Any) -> str:
+    found = sorted(int(agent) for agent in agents)
+    text = ", ".join(map(str, found[:10]))
+    more = f" and {len(found) - 10} more" if len(found) > 10 else ""
+    return f"{'agent' if len(found) == 1 else 'agents'} {text}{more}"
