@@ -15,8 +15,8 @@ from hearsay.algorithms.outside import algorithm
 from hearsay.algorithms.registry import VERBS
 from hearsay.base import Algorithm
 from hearsay.certification import budget_by_horizon, calibrate, certify
+from hearsay.graphs.secrets import Secrets
 from hearsay.privacy.certificate import Certificate
-from hearsay.privacy.secrets import Secrets
 from hearsay.problems.sampling.samplers import Cyclic, Fresh, History, Poisson, Resample, Subset
 from hearsay.release.model import ReleasedModel, load_release
 from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize

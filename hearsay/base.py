@@ -57,6 +57,7 @@ from hearsay._parts import (
 )
 from hearsay.graphs import Graph
 from hearsay.graphs.channels import channel
+from hearsay.graphs.secrets import Secrets
 from hearsay.mechanisms import MECHANISMS, Mechanism
 from hearsay.mechanisms.factorized.kinds import Factorization
 from hearsay.mechanisms.factorized.stream import COINS, draw_rounds, stream_key
@@ -65,7 +66,6 @@ from hearsay.privacy.coalitions import Shared
 from hearsay.privacy.description import Adversary
 from hearsay.privacy.float64 import Magnitudes
 from hearsay.privacy.recursion import Release
-from hearsay.privacy.secrets import Secrets
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.sampling.samplers import Sampling
 from hearsay.problems.task import Task

@@ -12,6 +12,7 @@ import numpy as np
 
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
+from hearsay.privacy.account import Assumption
 from hearsay.privacy.certificate import Colluding
 from hearsay.privacy.coalitions import Shared
 from hearsay.privacy.description import Description, numbers
@@ -50,6 +51,44 @@ def coalition_sizes(others: int, planned: int) -> list[int]:
         return list(range(others + 1))
     some = {0, 1, 2, 3, planned, others // 4, others // 2, 3 * others // 4, others - 1, others}
     return sorted(some)
+
+
+def assumptions(colluders: int, shared: Shared, how: str) -> tuple[Assumption, ...]:
+    """What a budget rests on that counts on shared noise.
+
+    Args:
+      colluders: against how many.
+      shared: who shares what.
+      how: the way in which the worst coalition was found.
+    """
+    others = shared.agents - 1
+    return (
+        Assumption(
+            "declared",
+            f"at most {colluders} of the {others} other agents collude. All others follow the plan:"
+            " they add their own noise in full, keep one ledger, and never, also later, tell or lose"
+            " a key; whoever does not counts as a colluder, and so does every certificate (not"
+            " person) in one hand",
+        ),
+        Assumption(
+            "declared",
+            "nobody can break X25519, HKDF-SHA256 or the generator of the shared noise: delta grows"
+            " by (1 + e^epsilon) times the chance of it. Only the epsilon with all others colluding"
+            " holds against unlimited computing power, and rests on nobody else's noise",
+        ),
+        Assumption(
+            "derived",
+            f"shared noise {_loud(shared)} times own noise,"
+            f" {'every pair' if not shared.pairs else f'{len(shared.pairs):,} pairs'} of"
+            f" {shared.agents} agents; worst coalition: {how}",
+        ),
+    )
+
+
+def _loud(shared: Shared) -> str:
+    """How loud shared noise is, in words."""
+    low, high = min(shared.ratios), max(shared.ratios)
+    return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
 
 
 def least_noise(shared: Shared, colluders: int, needed: Sequence[float]) -> list[float]:

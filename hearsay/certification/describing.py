@@ -15,6 +15,7 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.base import Algorithm, noise_rates
+from hearsay.certification import colluding
 from hearsay.certification.stamps import standing
 from hearsay.graphs import Graph
 from hearsay.graphs.channels import channel
@@ -28,7 +29,6 @@ from hearsay.privacy.float64 import Float64
 from hearsay.privacy.participation import FromArrival, Participation
 from hearsay.privacy.recursion import MEMORYLESS, Recursion
 from hearsay.privacy.recursion_account import RecursionAccount
-from hearsay.privacy.secrets import assumptions
 from hearsay.problems.losses.linear import LinearLoss
 from hearsay.problems.task import Task, public
 from hearsay.schedules import Constant
@@ -202,7 +202,7 @@ def describe(
     said = [Assumption("declared", known.declared)] if known.declared else []
     adversary, shared = algorithm.adversary, algorithm.shared(graph.agents)
     if shared is not None and algorithm.secrets is not None:
-        said += [*assumptions(algorithm.secrets, shared, louder.how)]
+        said += [*colluding.assumptions(algorithm.secrets.colluders, shared, louder.how)]
         adversary = replace(adversary, colluders=algorithm.secrets.colluders)
     description = Description(
         own,

@@ -69,7 +69,7 @@ class Mechanism(ABC):
     # Secret batches make messages cost less (`sampled_loss`).
     amplifies: ClassVar[bool] = False
     # Sums of draws are of the same law, so that pairs of agents may share noise
-    # (privacy/secrets.py).
+    # (graphs/secrets.py).
     shares: ClassVar[bool] = False
 
     # Drawing.

@@ -1,4 +1,4 @@
-"""The noise that pairs of agents share, in a simulation (privacy/secrets.py).
+"""The noise that pairs of agents share, in a simulation (graphs/secrets.py).
 
 All agents' noise of a round, own and shared, is one Gaussian vector per coordinate. There are two
 ways to draw it, of the same joint law:

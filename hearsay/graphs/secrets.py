@@ -4,7 +4,7 @@ In every round agent i adds, beside its own noise of standard deviation s_i, for
 it shares a secret with, + v_ij or - v_ij, normal of standard deviation c_ij and drawn from what the
 two of them know and nobody else does: the one adds what the other subtracts. In the sum over all
 agents it cancels; in a single message it hides as noise does, from everybody who is not let in on
-the secret. What it is worth against a coalition is in coalitions.py.
+the secret. What it is worth against a coalition is in privacy/coalitions.py.
 
 Only Gaussian noise: the sum of an agent's own and shared noise is Gaussian again, so that
 every proof for one agent alone holds as it stands, with more noise. Sums of Laplace noise are no
@@ -16,13 +16,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hearsay import _validate as require
-from hearsay.graphs import Graph, builders
+from hearsay.graphs import builders
+from hearsay.graphs.graph import Graph
 from hearsay.graphs.pairs import edges
-from hearsay.privacy.account import Assumption
-from hearsay.privacy.coalitions import Shared, planned_ratio
+
+if TYPE_CHECKING:
+    from hearsay.privacy.coalitions import Shared
 
 GRAPHS = ("complete", "random")
 # More agents than that share secrets with some of the others only.
@@ -146,51 +148,14 @@ class Secrets:
 
 @lru_cache(maxsize=256)
 def _shared(secrets: Secrets, agents: int, scales: tuple[float, ...]) -> Shared:
+    from hearsay.privacy.coalitions import Shared, planned_ratio
+
     pairs = secrets._pairs(agents)
     ratio: Any = secrets.ratio
     if ratio is None:
         ratio = planned_ratio(agents, secrets.colluders, pairs)
     ratios = ratio if isinstance(ratio, tuple) else (ratio,)
     return Shared(agents, ratios, pairs, scales)
-
-
-def assumptions(secrets: Secrets, shared: Shared, how: str) -> tuple[Assumption, ...]:
-    """What a budget rests on that counts on shared noise.
-
-    Args:
-      secrets: the option.
-      shared: who shares what.
-      how: the way in which the worst coalition was found.
-    """
-    q, others = secrets.colluders, shared.agents - 1
-    loud = few_ratios(shared)
-    return (
-        Assumption(
-            "declared",
-            f"at most {q} of the {others} other agents collude. All others follow the plan: they"
-            " add their own noise in full, keep one ledger, and never, also later, tell or lose a"
-            " key; whoever does not counts as a colluder, and so does every certificate (not"
-            " person) in one hand",
-        ),
-        Assumption(
-            "declared",
-            "nobody can break X25519, HKDF-SHA256 or the generator of the shared noise: delta grows"
-            " by (1 + e^epsilon) times the chance of it. Only the epsilon with all others colluding"
-            " holds against unlimited computing power, and rests on nobody else's noise",
-        ),
-        Assumption(
-            "derived",
-            f"shared noise {loud} times own noise,"
-            f" {'every pair' if not shared.pairs else f'{len(shared.pairs):,} pairs'} of"
-            f" {shared.agents} agents; worst coalition: {how}",
-        ),
-    )
-
-
-def few_ratios(shared: Shared) -> str:
-    """How loud shared noise is, in words."""
-    low, high = min(shared.ratios), max(shared.ratios)
-    return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
 
 
 def _ratio(name: str, value: Any) -> float | tuple[float, ...]:
