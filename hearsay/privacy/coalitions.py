@@ -10,69 +10,31 @@ tau_i / s_i. The **price** is 1 / gain^2 = s_i^2 [S_H^-1]_ii: by what mu^2 and r
 
 Whoever joins a coalition makes it stronger, so the worst one of at most q others has q members. The
 worst price is in closed form for a complete graph with one ratio, found by trying all coalitions
-where they are few, and a proved bound otherwise (coalition_prices.py). It never falls with q, and
-is 1 where all of the agent's secrets may be known to the coalition.
+where they are few, and a proved bound otherwise (coalition_search.py, coalition_prices.py). It
+never falls with q, and is 1 where all of the agent's secrets may be known to the coalition.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from functools import cached_property, wraps
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay.privacy.coalition_prices import (
-    all_variances,
-    branch_prices,
-    complete_prices,
-    gap_prices,
-    last_variance,
-    spectral_gap,
-    worst_variance,
-)
-from hearsay.privacy.secrets_graph import SecretsGraph, graph_of
+from hearsay.privacy.coalition_prices import last_variance
+from hearsay.privacy.coalition_search import Gain, Search
 
-T = TypeVar("T")
+__all__ = ["Gain", "Shared", "planned_ratio"]
 
-# Gains are rounded down by this factor, which is far more than their rounding errors.
-_OUTWARD = 1e-9
-# Coalitions are tried one by one while there are this few for an agent, and their cost is this low
-# (coalitions times honest agents^3); the price without a coalition is exact for larger networks.
-_COALITIONS, _COST, _LARGEST = 50_000, 3e8, 1500
 # Within these the products of ratios and scales are far from what float64 cannot hold.
 _RATIOS, _SCALES = (1e-6, 1e6), (1e-30, 1e30)
-# Steps of _three_digits between which a ratio is planned: 0.001 and 100,000.
-_ENDS = (-2700, 4500)
-
-
-def _per_component(method: Callable[[Any, int], T]) -> Callable[[Any, int], T]:
-    """Found once, and kept in the object."""
-
-    @wraps(method)
-    def call(self: Any, component: int) -> T:
-        known = self._of_components
-        if (method.__name__, component) not in known:
-            known[method.__name__, component] = method(self, component)
-        return known[method.__name__, component]
-
-    return call
-
-
-class Gain(NamedTuple):
-    """By how much shared secrets raise an agent's noise scale, against the worst coalition.
-
-    Args:
-      value: tau_i / s_i, at least 1 and never above the truth.
-      how: "exact", "closed form", or "bound: ..." with the argument that proves it.
-    """
-
-    value: float
-    how: str
+# Steps of _three_digits between which a ratio is planned: 0.001, and the largest there is, which
+# stands for infinity: what is missing there is about agents^2 / ratio^2 of a price.
+_ENDS = (-2700, 5400)
 
 
 @dataclass(frozen=True)
@@ -120,14 +82,13 @@ class Shared:
 
     def ends(self) -> np.ndarray:
         """Both agents of every pair, (pair, 2), the smaller one first."""
-        return require.kept(self._graph.ends)
+        return require.kept(self._search.graph.ends)
 
     def weights(self) -> np.ndarray:
         """What a draw of scale 1 is multiplied by at either end, c_ij / s_i and c_ij / s_j, in
         units of that agent's own noise: (pair, 2).
         """
-        scales = self._scales[self._graph.ends]
-        return self._ratios[:, None] * np.sqrt(scales[:, ::-1] / scales)
+        return self._search.weights()
 
     def variance(self, agent: int) -> float:
         """Of all the noise in an agent's messages, over that of its own: 1 + sum_j c_ij^2 / s_i^2.
@@ -136,25 +97,25 @@ class Shared:
           agent: whose messages.
         """
         agent = self._known("agent", agent)
-        return 1.0 + float((self.weights()[self._graph.ends == agent] ** 2).sum())
+        return 1.0 + float((self.weights()[self._search.graph.ends == agent] ** 2).sum())
 
     def alone(self) -> tuple[int, ...]:
         """Agents who share no secret with anybody."""
-        return tuple(np.flatnonzero(self._graph.degrees == 0).tolist())
+        return tuple(np.flatnonzero(self._search.graph.degrees == 0).tolist())
 
     def components(self) -> tuple[tuple[int, ...], ...]:
         """The agents that secrets connect, component by component."""
-        return self._graph.components
+        return self._search.graph.components
 
     def connected(self) -> bool:
         """Whether secrets connect all agents."""
-        return len(self._graph.components) == 1
+        return len(self._search.graph.components) == 1
 
     def connectivity(self) -> int:
         """The vertex connectivity: fewer colluders than this leave all honest agents connected.
         For more than about a hundred agents it may be a smaller number, which is proved.
         """
-        return self._graph.connectivity
+        return self._search.graph.connectivity
 
     def price(self, agent: int, coalition: Iterable[int]) -> float:
         """s_i^2 [S_H^-1]_ii against one coalition, exactly; in (0, 1].
@@ -168,7 +129,7 @@ class Shared:
         if agent in members:
             require.fail("coalition", f"of others than agent {agent}", sorted(members))
         honest = [j for j in range(self.agents) if j not in members and j != agent] + [agent]
-        own, ties = self._network(np.array(honest))
+        own, ties = self._search.network(np.array(honest))
         return min(1.0, float(own[-1] / last_variance(own, ties)))
 
     def gain(self, agent: int, colluders: int) -> Gain:
@@ -181,58 +142,7 @@ class Shared:
         agent, colluders = self._known("agent", agent), require.natural("colluders", colluders)
         if colluders >= self.agents:
             require.fail("colluders", f"at most {self.agents - 1}, all others", colluders)
-        if colluders >= self._degrees[agent]:
-            return Gain(1.0, "exact")
-        curve = self._curves.setdefault(self._like(agent), [])
-        if len(curve) <= colluders:
-            self._extend(curve, self._like(agent), colluders)
-        return curve[colluders]
-
-    @cached_property
-    def _curves(self) -> dict[int, list[Gain]]:
-        """What has been found so far: gains of an agent against 0, 1, ... colluders."""
-        return {}
-
-    @cached_property
-    def _graph(self) -> SecretsGraph:
-        return graph_of(self.agents, self.pairs)
-
-    @cached_property
-    def _degrees(self) -> list[int]:
-        return self._graph.degrees.tolist()
-
-    @cached_property
-    def _scales(self) -> np.ndarray:
-        return np.broadcast_to(np.array(self.scales), self.agents)
-
-    @cached_property
-    def _ratios(self) -> np.ndarray:
-        return np.broadcast_to(np.array(self.ratios), len(self._graph.ends))
-
-    @cached_property
-    def _ties(self) -> np.ndarray:
-        """c^2 of every pair."""
-        return self._ratios**2 * self._scales[self._graph.ends].prod(1)
-
-    @cached_property
-    def _closed(self) -> bool:
-        return self._graph.complete and len(self.ratios) == 1
-
-    @cached_property
-    def _first(self) -> list[int]:
-        """For every agent one that is in the same position: itself where nothing else is known."""
-        if len(self.ratios) == 1 and len(self.scales) == 1 and self._graph.rotates:
-            return [0] * self.agents
-        if self._closed:
-            return [self.scales.index(scale) for scale in self.scales]
-        return list(range(self.agents))
-
-    @cached_property
-    def _of_components(self) -> dict[tuple[str, int], Any]:
-        return {}
-
-    def _like(self, agent: int) -> int:
-        return self._first[agent]
+        return self._search.gain(agent, colluders)
 
     def _known(self, name: str, agent: Any) -> int:
         agent = require.natural(name, agent)
@@ -240,73 +150,9 @@ class Shared:
             require.fail(name, f"at most {self.agents - 1}, the last agent", agent)
         return agent
 
-    def _network(self, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """s^2 of these agents, and c^2 between them."""
-        place = np.full(self.agents, -1)
-        place[members] = np.arange(len(members))
-        ends = place[self._graph.ends]
-        inside = (ends >= 0).all(1)
-        ties = np.zeros((len(members), len(members)))
-        one, two = ends[inside].T
-        ties[one, two] = ties[two, one] = self._ties[inside]
-        return self._scales[members] ** 2, ties
-
-    def _extend(self, curve: list[Gain], agent: int, colluders: int) -> None:
-        if self._closed:
-            others = np.delete(self._scales, agent)
-            found = complete_prices(self.ratios[0], others, self._scales[agent])
-            curve[:] = [_gain(price, "closed form") for price in found.tolist()]
-            return
-        while len(curve) <= colluders:
-            found = self._worst(agent, len(curve))
-            # By rounding alone a price might be a little lower than the one before.
-            for gain in found:
-                curve.append(min([gain, *curve[-1:]], key=lambda one: one.value))
-
-    def _worst(self, agent: int, colluders: int) -> list[Gain]:
-        """Against that many, who are fewer than the agent has secrets, and more."""
-        component = int(self._graph.component_of[agent])
-        members = self._members(component)
-        place = int(np.searchsorted(members, agent))
-        own = self._scales[members] ** 2
-        if not colluders and len(members) <= _LARGEST:
-            return [_gain(own[place] / self._undisturbed(component)[place], "exact")]
-        if _affordable(len(members), colluders):
-            network = self._network(members)
-            return [_gain(own[place] / worst_variance(*network, place, colluders), "exact")]
-        tree = self._graph.tree(agent)
-        bounds = branch_prices(tree, self._scales**2, self._ties, agent)
-        found = [_gain(price, "bound: disjoint branches") for price in bounds.tolist()]
-        if len(members) <= _LARGEST:
-            bounds = gap_prices(self._gap(component), self._falls[members], own, place)
-            others = [_gain(price, "bound: spectral gap") for price in bounds.tolist()]
-            pairs = zip(found, others, strict=False)
-            found = [max(pair, key=lambda gain: gain.value) for pair in pairs]
-        return found[colluders:]
-
-    @_per_component
-    def _members(self, component: int) -> np.ndarray:
-        return np.flatnonzero(self._graph.component_of == component)
-
-    @_per_component
-    def _undisturbed(self, component: int) -> np.ndarray:
-        """The variances where nobody colludes."""
-        return all_variances(*self._network(self._members(component)))
-
-    @_per_component
-    def _gap(self, component: int) -> float:
-        # With one ratio it is that of ratio 1 times the square, also while a ratio is searched for.
-        one = len(self.ratios) == 1
-        unit = (1.0,) if one else self.ratios
-        gap = spectral_gap(self.agents, self.pairs, unit, self.scales, component)
-        return gap * self.ratios[0] ** 2 if one else gap
-
     @cached_property
-    def _falls(self) -> np.ndarray:
-        """For every agent the largest c_ij^2 / s_j^2: how far its leaving lowers the gap."""
-        falls = np.zeros(self.agents)
-        np.maximum.at(falls, self._graph.ends, self.weights()[:, ::-1] ** 2)
-        return falls
+    def _search(self) -> Search:
+        return Search(self.agents, self.ratios, self.pairs, self.scales)
 
 
 def planned_ratio(
@@ -326,36 +172,39 @@ def planned_ratio(
 
     Example:
       >>> planned_ratio(5, colluders=2)
-      1.7
+      1.69
     """
     limit = Shared(agents, (_RATIOS[1],), tuple(pairs), tuple(scales))
     colluders = require.natural("colluders", colluders)
     _none_stands_alone(limit, colluders)
-    tried = {step: replace(limit, ratios=(_three_digits(step),)) for step in _ENDS}
-    low, step = _ENDS
-    for agent in range(limit.agents):
-        enough = limit.gain(agent, colluders).value / 1.1
-        # Gains grow with the ratio: what is enough for the agents so far is enough, or too little.
-        if agent and tried[step].gain(agent, colluders).value >= enough:
-            continue
-        low, high = (_ENDS[0] if not agent else step), _ENDS[1]
-        while high - low > 1:
-            middle = (low + high) // 2
+    step = _ENDS[0]
+    tried = {step: _search(limit, step)}
+    for agent in sorted(set(limit._search.first)):
+        enough = limit._search.worst(agent, colluders)[0].value / 1.1
+        # Gains grow with the ratio: what the agents so far need is enough for this one, or the
+        # least that is lies above it.
+        low, high = step, _ENDS[1]
+        while low < high:
+            middle = low if low == step and high == _ENDS[1] else (low + high) // 2
             if middle not in tried:
-                tried[middle] = replace(limit, ratios=(_three_digits(middle),))
-            if tried[middle].gain(agent, colluders).value >= enough:
+                tried[middle] = _search(limit, middle)
+            if tried[middle].worst(agent, colluders)[0].value >= enough:
                 high = middle
             else:
-                low = middle
+                low = middle + 1
         step = high
     return _three_digits(step)
+
+
+def _search(limit: Shared, step: int) -> Search:
+    return Search(limit.agents, (_three_digits(step),), limit.pairs, limit.scales)
 
 
 def _none_stands_alone(shared: Shared, colluders: int) -> None:
     """Refuse where a coalition may know all secrets of an agent: no ratio helps then."""
     if colluders >= shared.agents:
         require.fail("colluders", f"at most {shared.agents - 1}, all others", colluders)
-    stranded = np.flatnonzero(shared._graph.degrees <= colluders).tolist()
+    stranded = np.flatnonzero(np.array(shared._search.degrees) <= colluders).tolist()
     if stranded:
         named = ", ".join(map(str, stranded[:10])) + (", ..." if len(stranded) > 10 else "")
         raise ValueError(
@@ -369,20 +218,6 @@ def _three_digits(step: int) -> float:
     """1.00, 1.01, .. 9.99, 10.0, 10.1, ..: step 0, 1, .. from 1 on; below 1 for negative ones."""
     decade, place = divmod(step, 900)
     return float(f"{100 + place}e{decade - 2}")
-
-
-def _affordable(agents: int, colluders: int) -> bool:
-    """Whether all coalitions of up to so many others can be tried: once a bound is needed, larger
-    coalitions have one too, so that prices never fall.
-    """
-    return all(
-        (found := math.comb(agents - 1, q)) <= _COALITIONS and found * (agents - q) ** 3 <= _COST
-        for q in range(1, colluders + 1)
-    )
-
-
-def _gain(price: float, how: str) -> Gain:
-    return Gain(max(1.0, (1 - _OUTWARD) / math.sqrt(price)), how)
 
 
 def _within(name: str, value: Any, limits: tuple[float, float]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -83,32 +84,41 @@ class SecretsGraph:
             self._trees[root] = self._grown(root)
         return self._trees[root]
 
+    @cached_property
+    def _around(self) -> list[list[tuple[int, int]]]:
+        """For every agent its neighbours, each with the number of the pair."""
+        rows, starts = self._rows, self._rows.indptr.tolist()
+        found = list(zip(rows.indices.tolist(), (rows.data - 1).tolist(), strict=True))
+        return [found[start:end] for start, end in pairwise(starts)]
+
     def _grown(self, root: int) -> list[Level]:
-        rows = self._rows
-        branch = np.full(self.agents, -1)
-        first = slice(rows.indptr[root], rows.indptr[root + 1])
-        around = rows.indices[first]
-        levels = [Level(around, np.full(len(around), root), rows.data[first] - 1)]
-        branch[root], branch[around] = root, around
-        size = dict.fromkeys(around.tolist(), 1)
-        while len(levels[-1].agents):
-            above = levels[-1].agents
-            near = rows[above].tocoo()
-            free = branch[near.col] < 0
-            children, parents = near.col[free], above[near.row[free]]
-            offers: dict[int, list[tuple[int, int, int]]] = {}
-            offered = (children, parents, branch[parents], near.data[free] - 1)
-            for child, parent, name, pair in zip(*(one.tolist() for one in offered), strict=True):
-                offers.setdefault(child, []).append((name, parent, pair))
-            taken = []
+        around = self._around
+        distance, branch = [-1] * self.agents, [-1] * self.agents
+        distance[root] = 0
+        level = [(agent, root, pair) for agent, pair in around[root]]
+        size = {}
+        for agent, _, _ in level:
+            distance[agent], branch[agent], size[agent] = 1, agent, 1
+        levels = []
+        while level:
+            levels.append(Level(*np.array(level, np.int64).T))
+            below: dict[int, int] = {}
+            for agent, _, _ in level:
+                for child, _ in around[agent]:
+                    if distance[child] < 0:
+                        below[child] = below.get(child, 0) + 1
+            level = []
             # Who has the least choice chooses first.
-            for child in sorted(offers, key=lambda agent: (len(offers[agent]), agent)):
-                name, parent, pair = min(offers[child], key=lambda offer: size[offer[0]])
-                size[name] += 1
-                branch[child] = name
-                taken.append((child, parent, pair))
-            levels.append(Level(*np.array(taken, np.int64).reshape(-1, 3).T))
-        return levels[:-1]
+            for child in sorted(below, key=below.__getitem__):
+                least, chosen = self.agents, (-1, -1)
+                for parent, pair in around[child]:
+                    if distance[parent] == len(levels) and size[branch[parent]] < least:
+                        least, chosen = size[branch[parent]], (parent, pair)
+                distance[child] = len(levels) + 1
+                branch[child] = branch[chosen[0]]
+                size[branch[child]] += 1
+                level.append((child, *chosen))
+        return levels
 
     @cached_property
     def connectivity(self) -> int:
