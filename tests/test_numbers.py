@@ -40,6 +40,7 @@ from hearsay.privacy import (
     FactorizedAccount,
     account,
     adjacency,
+    coalitions,
     description,
     float64,
     participation,
@@ -285,6 +286,7 @@ EXAMPLES = [
     BUDGET,
     hs.Certificate("a", 5, "laplace", (BUDGET,), 0.1),
     Lifetime(0.5, 1.5, 0.1, ("one",), 3),
+    coalitions.Shared(5, (0.3,), ((0, 1), (1, 2)), (0.5, 1.0, 1.0, 1.0, 2.0)),
 ]
 # What functions return and nobody gives; a model that is traced, and the abstract parents
 # of the above.
@@ -436,6 +438,7 @@ CALLS = {
     },
     amplification.replaced: {"curve": lambda delta: -math.log(delta) / 9, "delta": 0.1},
     adjacency.implied: {"epsilon": 0.5, "delta": 0.1},
+    coalitions.planned_ratio: {"agents": 7, "colluders": 2},
     sampled.overflow: {"held": 20, "rate": 0.3, "slots": 9},
     rounding.with_slack: {
         "curve": lambda delta: -math.log(delta) / 9,
@@ -632,6 +635,7 @@ INTERNAL = {
     "hearsay.mechanisms.words",
     "hearsay.mechanisms.factorized.fit",
     "hearsay.mechanisms.factorized.leading",
+    "hearsay.privacy.coalition_prices",
     "hearsay.privacy.tails",
     "hearsay.release.predicting",
     "hearsay.algorithms.correlation",

@@ -158,8 +158,8 @@ class Shared:
 def planned_ratio(
     agents: int,
     colluders: int,
-    pairs: Iterable[tuple[int, int]] = (),
-    scales: Iterable[float] = (1.0,),
+    pairs: tuple[tuple[int, int], ...] = (),
+    scales: tuple[float, ...] = (1.0,),
 ) -> float:
     """The smallest ratio, of three digits, at which sqrt(price) of every agent is within 10 % of
     its limit for ever larger ratios, against the worst coalition of so many others.
@@ -174,7 +174,7 @@ def planned_ratio(
       >>> planned_ratio(5, colluders=2)
       1.69
     """
-    limit = Shared(agents, (_RATIOS[1],), tuple(pairs), tuple(scales))
+    limit = Shared(agents, (_RATIOS[1],), pairs, scales)
     colluders = require.natural("colluders", colluders)
     _none_stands_alone(limit, colluders)
     step = _ENDS[0]
