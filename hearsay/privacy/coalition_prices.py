@@ -35,7 +35,7 @@ from itertools import combinations, islice
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from hearsay.privacy.secrets_graph import Level, graph_of
+from hearsay.privacy.secrets_graph import Level, eigenvalues, graph_of
 
 # Numbers in the arrays of one batch of coalitions.
 _BATCH = 2_000_000
@@ -178,5 +178,5 @@ def spectral_gap(
     # N_ij = -c_ij^2 / (s_i s_j) = -ratio_ij^2, N_ii = sum_j c_ij^2 / s_i^2.
     ties = np.zeros((len(members), len(members)))
     ties[one, two] = ties[two, one] = np.broadcast_to(np.array(ratios), len(inside))[inside] ** 2
-    values = np.linalg.eigvalsh(np.diag(ties @ scale / scale) - ties)
+    values = eigenvalues(np.diag(ties @ scale / scale) - ties)
     return max(0.0, float(values[1] - 1e-10 * values[-1]))

@@ -51,7 +51,7 @@ class Shared:
 
     Example:
       >>> ring = Shared(5, (10**0.5,), ((0, 1), (0, 4), (1, 2), (2, 3), (3, 4)))
-      >>> round(ring.price(0, coalition=[2]), 6)
+      >>> round(ring.price(0, coalition=[1]), 6)
       0.32622
       >>> ring.gain(0, colluders=2)
       Gain(value=1.0, how='exact')

@@ -85,40 +85,41 @@ class SecretsGraph:
         return self._trees[root]
 
     @cached_property
-    def _around(self) -> list[list[tuple[int, int]]]:
-        """For every agent its neighbours, each with the number of the pair."""
-        rows, starts = self._rows, self._rows.indptr.tolist()
-        found = list(zip(rows.indices.tolist(), (rows.data - 1).tolist(), strict=True))
+    def _around(self) -> list[list[int]]:
+        """For every agent its neighbours."""
+        found, starts = self._rows.indices.tolist(), self._rows.indptr.tolist()
         return [found[start:end] for start, end in pairwise(starts)]
 
     def _grown(self, root: int) -> list[Level]:
         around = self._around
-        distance, branch = [-1] * self.agents, [-1] * self.agents
-        distance[root] = 0
-        level = [(agent, root, pair) for agent, pair in around[root]]
-        size = {}
-        for agent, _, _ in level:
-            distance[agent], branch[agent], size[agent] = 1, agent, 1
-        levels = []
-        while level:
-            levels.append(Level(*np.array(level, np.int64).T))
-            below: dict[int, int] = {}
-            for agent, _, _ in level:
-                for child, _ in around[agent]:
-                    if distance[child] < 0:
-                        below[child] = below.get(child, 0) + 1
-            level = []
+        near = around[root]
+        branch = [-1] * self.agents
+        branch[root], size = root, dict.fromkeys(near, 1)
+        for agent in near:
+            branch[agent] = agent
+        levels = [(near, [root] * len(near))]
+        missing = int((self.component_of == self.component_of[root]).sum()) - 1 - len(near)
+        while missing:
+            offers: dict[int, list[int]] = {}
+            for agent in levels[-1][0]:
+                for child in around[agent]:
+                    if branch[child] < 0:
+                        offers.setdefault(child, []).append(agent)
             # Who has the least choice chooses first.
-            for child in sorted(below, key=below.__getitem__):
-                least, chosen = self.agents, (-1, -1)
-                for parent, pair in around[child]:
-                    if distance[parent] == len(levels) and size[branch[parent]] < least:
-                        least, chosen = size[branch[parent]], (parent, pair)
-                distance[child] = len(levels) + 1
-                branch[child] = branch[chosen[0]]
-                size[branch[child]] += 1
-                level.append((child, *chosen))
-        return levels
+            children = sorted(offers, key=lambda child: len(offers[child]))
+            parents = []
+            for child in children:
+                chosen = min(offers[child], key=lambda parent: size[branch[parent]])
+                parents.append(chosen)
+                branch[child] = branch[chosen]
+                size[branch[chosen]] += 1
+            levels.append((children, parents))
+            missing -= len(children)
+        return [self._level(*level) for level in levels]
+
+    def _level(self, agents: list[int], parents: list[int]) -> Level:
+        numbers = self._rows[agents, parents] - 1
+        return Level(np.array(agents), np.array(parents), numbers)
 
     @cached_property
     def connectivity(self) -> int:
@@ -137,8 +138,18 @@ class SecretsGraph:
             return 1
         # Fiedler 1973: the second eigenvalue of the Laplacian is at most the connectivity.
         ties = (self._rows > 0).toarray().astype(float)
-        values = np.linalg.eigvalsh(np.diag(ties.sum(1)) - ties)
+        values = eigenvalues(np.diag(ties.sum(1)) - ties)
         return max(1, int(np.ceil(values[1] - 1e-9 * values[-1])))
+
+
+def eigenvalues(matrix: np.ndarray) -> np.ndarray:
+    """Of a symmetric matrix, the smallest first: on one core, where they do not depend on how many
+    there are, and no core waits for another that is busy elsewhere.
+    """
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        return np.linalg.eigvalsh(matrix)
 
 
 @lru_cache(maxsize=16)

