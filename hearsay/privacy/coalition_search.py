@@ -23,7 +23,7 @@ _OUTWARD = 1e-9
 # Coalitions are tried one by one while there are this few for an agent, and their cost is this low
 # (coalitions times honest agents^3); eigenvalues, and prices where nobody colludes, are computed
 # for components of at most this many agents.
-_COALITIONS, _COST, _LARGEST = 50_000, 3e8, 1500
+_COALITIONS, _COST, _LARGEST = 50_000, 4e7, 1500
 
 
 class Gain(NamedTuple):

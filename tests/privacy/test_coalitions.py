@@ -129,14 +129,14 @@ def test_the_worst_coalition_of_a_complete_graph_has_the_largest_scales():
     assert [spelled_out.gain(2, q) for q in range(6)] == [shared.gain(2, q) for q in range(6)]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(4))
 def test_bounds_are_never_above_the_truth(monkeypatch, seed):
-    """300 random graphs, all agents and numbers of colluders: nothing is tried one by one, so that
+    """240 random graphs, all agents and numbers of colluders: nothing is tried one by one, so that
     what is left are the bounds.
     """
     random = np.random.default_rng(seed)
     seen = set()
-    for _ in range(100):
+    for _ in range(60):
         agents = int(random.integers(3, 7))
         graph = nx.gnp_random_graph(agents, random.uniform(0.3, 1), seed=int(random.integers(1e6)))
         if not graph.edges:
@@ -247,11 +247,11 @@ def test_the_planned_ratio_is_the_smallest_within_a_tenth(agents, colluders, pai
 
     def furthest(value):
         """How far above its limit sqrt(price) is, for the agent for whom it is furthest."""
-        limit, now = (
-            [Shared(agents, (r,), pairs, scales).gain(i, colluders).value for i in range(agents)]
-            for r in (1e6, value)
+        limit, now = (search.Search(agents, (r,), pairs, scales) for r in (1e6, value))
+        return max(
+            limit.worst(i, colluders)[0].value / now.worst(i, colluders)[0].value
+            for i in range(agents)
         )
-        return max(np.array(limit) / np.array(now))
 
     assert furthest(ratio) <= 1.1 * (1 + 1e-9) < furthest(ratio - step) * (1 + 2e-9)
 
