@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from hearsay import _validate as require
 from hearsay.graphs import builders
 from hearsay.graphs.graph import Graph
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 GRAPHS = ("complete", "random")
 # More agents than that share secrets with some of the others only.
 _COMPLETE = 300
+# Up to so many agents it is known exactly how many can cut a secrets graph.
+_EXACT = 128
 # Of a random secrets graph, unless given: so many times one more than the colluders.
 _DEGREES, _LEAST_DEGREE = 4, 20
 
@@ -137,10 +141,14 @@ class Secrets:
                 f" share{'' if len(small) > 1 else 's'} nothing with the others, so that their"
                 " noise cancels among themselves only"
             )
-        if shared.connectivity() <= self.colluders:
+        # Beyond that only lower bounds of it are quick to find, which refuse too much; what a cut
+        # would cost is in the gains all the same.
+        degrees = np.bincount(shared.ends().ravel(), minlength=agents)
+        cut = shared.connectivity() if agents <= _EXACT else int(degrees.min())
+        if cut <= self.colluders:
             raise ValueError(
                 "the secrets graph must stay connected without any"
-                f" {self.colluders} agents, got one that {shared.connectivity()} can cut: against"
+                f" {self.colluders} agents, got one that {cut} can cut: against"
                 f" {self.colluders} colluders some agents would have their own noise only. More"
                 " secrets for each (graph = complete, or a larger degree), or fewer colluders"
             )
