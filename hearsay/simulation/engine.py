@@ -35,6 +35,9 @@ from hearsay.simulation.program import Carry, Program, held_rates
 # On a CPU a block of noise should still be in the cache when its steps use it; elsewhere few
 # kernels should draw much.
 _CPU_DRAWN_BYTES, _DRAWN_BYTES = 4 * 2**20, 2**29
+# Up to so many agents that are computed one after the other each have a copy of the program; more
+# take turns in a loop, which compiles in the time of one.
+_COPIES = 8
 
 
 class Setting(NamedTuple):
@@ -210,7 +213,7 @@ def exchange(
     """
     algorithm, (step, rates, window, _) = program.algorithm, now
     form = partial(program.batch, step, window.blocks)
-    each = all_agents(program, len(setting.records))
+    each = all_agents(program, setting.records)
     data = (sampler, setting.records, window.start, window.size, batch_keys)
 
     def send(draws: Any, state: Any, data: tuple, rates: Any) -> tuple[Any, Any]:
@@ -291,9 +294,16 @@ jax.tree_util.register_pytree_node(
 )
 
 
-def all_agents(program: Program, agents: int) -> Callable[[Callable], Callable]:
+def all_agents(program: Program, records: Any) -> Callable[[Callable], Callable]:
     """How a function of one agent becomes one of all: vmap, or one agent after the other."""
-    return partial(one_by_one, agents=agents) if program.loss.unrolled else jax.vmap
+    if isinstance(records, PerAgent):
+        return partial(one_by_one, agents=len(records))
+    return in_turn if program.loss.unrolled else jax.vmap
+
+
+def in_turn(function: Callable) -> Callable:
+    """Like vmap over the agents, but one after the other in a loop."""
+    return lambda *args: jax.lax.map(lambda own: function(*own), args)
 
 
 def one_by_one(function: Callable, agents: int) -> Callable:
@@ -345,11 +355,16 @@ def surroundings(
 
 def placed(problem: Problem) -> Any:
     """The problem's records as the engine wants them."""
-    if not problem.loss.unrolled:
+    if not problem.loss.unrolled or _take_turns(problem.agents):
         return problem.device_records
     return PerAgent(
         problem.records.of(agent).placed(problem.dtype) for agent in range(problem.agents)
     )
+
+
+def _take_turns(agents: int) -> bool:
+    """Not on a CPU, where a convolution inside a loop runs on a single core."""
+    return agents > _COPIES and jax.devices()[0].platform != "cpu"
 
 
 def inputs(
@@ -388,7 +403,7 @@ def _start(
 def begin(program: Program, records: Any, points: jax.Array) -> Carry:
     """The carry of agents that begin at those points (seed, agent, d)."""
     states, models = jax.vmap(jax.vmap(program.start))(points)
-    return Carry(states, models, all_agents(program, points.shape[1])(program.sampler)(records))
+    return Carry(states, models, all_agents(program, records)(program.sampler)(records))
 
 
 @lru_cache(maxsize=128)
