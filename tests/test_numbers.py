@@ -652,6 +652,7 @@ INTERNAL = {
     "hearsay.tradeoff.rehearsal",
     "hearsay.tradeoff.rule",
     "hearsay.tradeoff.series",
+    "hearsay.tradeoff.sharing",
 }
 ALSO_INTERNAL = {
     # What `simulate` hands on, and what a configuration has read.

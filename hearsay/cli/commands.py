@@ -335,12 +335,22 @@ def frontier(
     seeds: Annotated[int, typer.Option(help="Noise seeds for each split.")] = 4,
     series: Annotated[
         str | None,
-        typer.Option(help="Some rows of the table only, e.g. alone,secret-batches,central."),
+        typer.Option(help="Some rows of the table only, e.g. alone,secret-batches,secrets-1."),
+    ] = None,
+    colluders: Annotated[
+        str | None,
+        typer.Option(
+            help=(
+                "How many of the others may collude where pairs of agents share secrets: one"
+                " number or several, e.g. 1,3 (beside none and half of them). 1 unless given."
+            )
+        ),
     ] = None,
     out: Out = None,
 ) -> None:
-    """Accuracy against epsilon: every agent alone, all together with nobody trusted, a trusted
-    server. Settings come from a rule that sees no private data; every point has its certificate.
+    """Accuracy against epsilon: every agent alone, all together with nobody trusted or with shared
+    secrets, a trusted server. Settings come from a rule that sees no private data; every point has
+    its certificate.
 
     Under zero-out adjacency unless --adjacency says otherwise. Ctrl-C keeps the points that are
     finished; the same command with the same --out goes on.
@@ -357,6 +367,7 @@ def frontier(
         splits=splits,
         seeds=seeds,
         series=series.split(",") if series else None,
+        colluders=[word(part) for part in colluders.split(",")] if colluders else None,
     )
     if missing:
         interrupted("The points that are finished are kept and will not be run again.")

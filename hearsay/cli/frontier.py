@@ -18,6 +18,7 @@ def run_frontier(
     splits: int,
     seeds: int,
     series: Sequence[str] | None = None,
+    colluders: Sequence[int] | None = None,
 ) -> tuple[str, ...]:
     """Measure and report; returns the points that an interruption has left out."""
     from hearsay.config import build_graph, build_problem, loss_of
@@ -40,6 +41,7 @@ def run_frontier(
             splits=splits,
             seeds=seeds,
             series=series,
+            colluders=colluders,
             folder=folder,
             progress=lambda name, done, total: show("frontier", done, total, note=name),
         )

@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -158,9 +159,10 @@ def frontier_table(found: Any) -> None:
     for epsilon in found.epsilons:
         table.add_column(f"ε = {epsilon:g}", justify="right")
     for _, label, points in found.rows:
-        cells = ["-" if p is None else f"{p.mean:.3f} ± {p.deviation:.3f}" for p in points]
-        table.add_row(label, *cells)
+        table.add_row(label, *("-" if p is None else escape(p.cell) for p in points))
     console.print(table)
+    if found.note:
+        console.print(found.note, soft_wrap=True, highlight=False)
 
 
 def hint(result: Any) -> None:

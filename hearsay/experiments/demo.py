@@ -2,7 +2,8 @@
 them may show to the others, on the breast-cancer data.
 
 It measures what joining buys (tradeoff/): every hospital alone, all together with nobody trusted,
-and a trusted server, at the same budgets; and it ends with the model that may be published.
+all together with shared secrets and one colluder, and a trusted server, at the same budgets; and it
+ends with the model that may be published.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ CONFIG = Config(
     privacy={"epsilon": 2.0, "delta": 1e-5},
 )
 EPSILONS = (1.0, 2.0, 4.0)
-SERIES = ("alone", "secret-batches", "central", "no-noise")
+SERIES = ("alone", "secret-batches", "secrets-1", "central", "no-noise")
 SPLITS, SEEDS = 20, 2
 
 

@@ -34,6 +34,8 @@ def frontier_report(found: Frontier, folder: str | Path) -> Path:
         "Test accuracy of the released model. Lines: mean over splits and noise seeds. Bands: one"
         " standard deviation. Grey: what does not depend on epsilon."
     )
+    if found.note:
+        shown += " Hollow: the same runs at the epsilon that they have if all others collude."
     return write(
         Path(folder) / NAME,
         "frontier.html",
@@ -57,9 +59,19 @@ def verdict(found: Frontier) -> str:
         server = "" if pair[2] is None else f" (a trusted server: {pair[2].mean:.3f})"
         parts.append(
             f"at epsilon = {epsilon:g} alone {pair[0].mean:.3f}, together"
-            f" {pair[1].mean:.3f}{server}"
+            f" {pair[1].mean:.3f}{_with_secrets(found, epsilon)}{server}"
         )
     return f"Accuracy {'; '.join(parts)}." if parts else ""
+
+
+def _with_secrets(found: Frontier, epsilon: float) -> str:
+    """What shared secrets add to a verdict, never without what they cost if all others collude."""
+    shared = [p for p in found.points if p.all_collude is not None and p.epsilon == epsilon]
+    if not shared:
+        return ""
+    # The fewest colluders that there are, rather than none.
+    one = next((p for p in shared if p.series != "secrets-0"), shared[0])
+    return f", with {one.label}: {one.mean:.3f} (epsilon {one.all_collude:.3g} if all collude)"
 
 
 def accuracy_against_epsilon(found: Frontier, ax: Axes | None = None) -> Axes:
@@ -85,6 +97,12 @@ def accuracy_against_epsilon(found: Frontier, ax: Axes | None = None) -> Axes:
             drawn += 1
             at = [p.epsilon for p in points if p.epsilon is not None]
             ax.plot(at, [p.mean for p in points], marker="o", markersize=3.5, label=label, **style)
+            for p in points:
+                if p.all_collude is not None:
+                    ends = [p.epsilon, p.all_collude], [p.mean, p.mean]
+                    ax.plot(*ends, color=style["color"], linewidth=0.7, linestyle=":")
+                    hollow = {"marker": "o", "markersize": 5, "markerfacecolor": "none"}
+                    ax.plot(p.all_collude, p.mean, color=style["color"], **hollow)
             ax.fill_between(
                 at,
                 [p.mean - p.deviation for p in points],
@@ -108,11 +126,11 @@ def accuracy_against_epsilon(found: Frontier, ax: Axes | None = None) -> Axes:
 
 def _accuracies(found: Frontier) -> Table:
     rows = [
-        [label, *(None if p is None else f"{p.mean:.3f} ± {p.deviation:.3f}" for p in points)]
-        for _, label, points in found.rows
+        [label, *(None if p is None else p.cell for p in points)] for _, label, points in found.rows
     ]
     header = ["", *(f"epsilon = {e:g}" for e in found.epsilons)]
-    return Table("Accuracy of the released model: mean ± standard deviation", header, rows)
+    title = "Accuracy of the released model: mean ± standard deviation"
+    return Table(f"{title}. {found.note}" if found.note else title, header, rows)
 
 
 def _details(found: Frontier) -> Table:
@@ -121,13 +139,22 @@ def _details(found: Frontier) -> Table:
             p.label,
             "–" if p.epsilon is None else f"{p.epsilon:g}",
             Cell(show(p.spent), "" if p.series == "guessing" else _folder(p)),
+            "–" if p.all_collude is None else show(p.all_collude),
             f"{p.own_mean:.3f}",
             count(p.values.size, "run"),
             p.settings,
         ]
         for p in found.points
     ]
-    header = ["series", "epsilon asked for", "certified", "agents' own models", "", "settings"]
+    header = [
+        "series",
+        "epsilon asked for",
+        "certified",
+        "if all others collude",
+        "agents' own models",
+        "",
+        "settings",
+    ]
     return Table("Every point, with its certificate and its settings", header, rows)
 
 

@@ -42,6 +42,8 @@ class Point:
       released: accuracy of the released model, one row per split and one number per seed.
       own: of the agents' own models (mean over agents), likewise.
       mark: two points with the same one are the same.
+      all_collude: where agents share secrets, the largest epsilon of the same run if all others
+        collude.
     """
 
     series: str
@@ -52,6 +54,7 @@ class Point:
     released: list[list[float]]
     own: list[list[float]]
     mark: str = ""
+    all_collude: float | None = None
 
     @property
     def values(self) -> np.ndarray:
@@ -72,6 +75,12 @@ class Point:
     def own_mean(self) -> float:
         return float(np.mean(self.own))
 
+    @property
+    def cell(self) -> str:
+        """What a table shows of it; in brackets epsilon if all others collude."""
+        worst = "" if self.all_collude is None else f" [{self.all_collude:.3g}]"
+        return f"{self.mean:.3f} ± {self.deviation:.3f}{worst}"
+
 
 def measure(
     series: Series,
@@ -84,6 +93,7 @@ def measure(
 ) -> tuple[Point, list[str]]:
     """(the point, its certificates as JSON)."""
     plans: dict[str, Any] = {}
+    worst: float | None = None
     released, own, certificates, spent, words = [], [], dict[str, None](), 0.0, dict[str, None]()
     for number, problem in enumerate(problems):
         placed, heard = series.stand(problem, graph)
@@ -99,6 +109,9 @@ def measure(
         released.append(found.released.tolist())
         own.append(found.own.tolist())
         spent = max(spent, *found.certificate.epsilon)
+        for budget in found.certificate.budgets:
+            if budget.curve:
+                worst = max(worst or 0.0, budget.curve[-1].epsilon)
         if series.private and not spent <= epsilon:
             raise RuntimeError(
                 f"{series.key} must spend at most {epsilon:g}, and its certificate says {spent:g}:"
@@ -107,7 +120,7 @@ def measure(
         certificates[found.certificate.to_json()] = None
         words[candidate.words] = None
     at = epsilon if series.private else None
-    point = Point(series.key, series.label, at, spent, "; ".join(words), released, own, mark)
+    point = Point(series.key, series.label, at, spent, "; ".join(words), released, own, mark, worst)
     return point, list(certificates)
 
 

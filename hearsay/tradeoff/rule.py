@@ -29,7 +29,13 @@ badly misclassified records say later (the loss stays convex and as smooth), and
 **Read-out.** The released model is the mean of the last messages: `TAIL` of them at least. A mean
 carries less noise; one that begins early carries models that have not travelled far.
 
-**Averaging rounds** cost nothing: as many as bring disagreement down to a tenth.
+**Averaging rounds** cost nothing: as many as bring disagreement down to a tenth of an agent's own
+noise.
+
+**Shared secrets.** b(T) is then the agents' own noise, the only one that is left in the mean of
+all messages, and a certificate asks for less of it. What pairs of agents share makes single
+messages louder by sqrt(1 + sum_j c_ij^2 / s_i^2), and there are as many more averaging rounds,
+one at least: a gradient must not be taken where a single message is.
 
 A neural network has neither R nor L: its settings are those of `neural_setting`, whose two numbers
 were chosen on MNIST.
@@ -48,6 +54,7 @@ from hearsay.algorithms.averaging import chebyshev_weights
 from hearsay.algorithms.gradient_perturbation import GradientPerturbation
 from hearsay.certification import calibrate
 from hearsay.graphs import Graph
+from hearsay.graphs.secrets import Secrets
 from hearsay.problems.losses.linear import LinearLoss, Logistic
 from hearsay.problems.sampling.samplers import Arrivals, History, Poisson, Sampling
 from hearsay.problems.task import Task
@@ -78,6 +85,7 @@ class Setting:
       averaging: exchanges after each message.
       chebyshev: with weights that bring agents together faster.
       tail: the share of messages that the released model averages, at least.
+      secrets: noise that pairs of agents share.
     """
 
     rounds: int
@@ -86,6 +94,7 @@ class Setting:
     averaging: int = 0
     chebyshev: bool = False
     tail: float = TAIL
+    secrets: Secrets | None = None
 
     def __str__(self) -> str:
         share = "all records" if self.rate == 1 else f"a share {self.rate:g} of the records"
@@ -104,7 +113,9 @@ def prepared(problem: AnyTask) -> AnyTask:
     return replace(problem, loss=loss, arrivals=here)
 
 
-def setting(task: Task, graph: Graph, epsilon: float, delta: float) -> Setting:
+def setting(
+    task: Task, graph: Graph, epsilon: float, delta: float, secrets: Secrets | None = None
+) -> Setting:
     """The rule's choice for agents that learn over that graph; without edges each learns alone.
 
     Args:
@@ -112,6 +123,7 @@ def setting(task: Task, graph: Graph, epsilon: float, delta: float) -> Setting:
       graph: who hears whom.
       epsilon: what each agent may spend; infinite for no noise at all.
       delta: at which.
+      secrets: noise that pairs of agents share; epsilon is against the colluders that it names.
 
     Example:
       >>> import hearsay as hs
@@ -121,18 +133,18 @@ def setting(task: Task, graph: Graph, epsilon: float, delta: float) -> Setting:
       1.0
     """
     task = task.task
-    exchanges, faster = averaging_rounds(graph)
+    loud = 1.0 if secrets is None else loudness(secrets, graph.agents)
+    exchanges, faster = averaging_rounds(graph, loud)
     if not isinstance(task.loss, LinearLoss):
-        return replace(
-            neural_setting(task, graph, epsilon, delta), averaging=exchanges, chebyshev=faster
-        )
+        chosen = neural_setting(task, graph, epsilon, delta, secrets)
+        return replace(chosen, averaging=exchanges, chebyshev=faster)
     together = graph.agents if graph.edges else 1
     curved, reach = task.loss.curvature[1], DISTANCE / task.loss.feature_bound
     if math.isinf(epsilon):
         return Setting(MOST, 1 / curved, 1.0, exchanges, faster)
     found: list[tuple[float, Setting]] = []
     for rate in RATES:
-        law = _noise_law(task, graph, rate, epsilon, delta)
+        law = _noise_law(task, graph, rate, epsilon, delta, secrets)
         for rounds in _rounds(rate):
             if rounds * rate * task.counts.max() > WORK and rate > RATES[-1]:
                 break
@@ -140,7 +152,7 @@ def setting(task: Task, graph: Graph, epsilon: float, delta: float) -> Setting:
             level = (task.dimension * law(rounds) ** 2 + drawn) / together
             step = min(1 / curved, reach / math.sqrt(rounds * level))
             bound = reach**2 / (2 * step * rounds) + step * level / 2
-            found.append((bound, Setting(rounds, step, rate, exchanges, faster)))
+            found.append((bound, Setting(rounds, step, rate, exchanges, faster, secrets=secrets)))
         if any(one.rate == rate and one.rounds == _rounds(rate)[-1] for _, one in found):
             # Fewer records than this give more noise at the same number of rounds.
             break
@@ -148,7 +160,9 @@ def setting(task: Task, graph: Graph, epsilon: float, delta: float) -> Setting:
     return next(one for bound, one in found if bound <= 1.01 * least)
 
 
-def neural_setting(task: Task, graph: Graph, epsilon: float, delta: float) -> Setting:
+def neural_setting(
+    task: Task, graph: Graph, epsilon: float, delta: float, secrets: Secrets | None = None
+) -> Setting:
     """For neural networks, whose bound nobody knows: as many rounds as usual for DP-SGD, a share of
     the records in each, and a step that lets the noise of all rounds together move each parameter
     by `SHAKEN` (the travel is then in proportion to 1 / noise, as above), up to a largest one.
@@ -157,23 +171,35 @@ def neural_setting(task: Task, graph: Graph, epsilon: float, delta: float) -> Se
     step = LARGEST_STEP / (task.loss.clip or 1.0)
     if math.isfinite(epsilon):
         together = graph.agents if graph.edges else 1
-        level = _noise_law(task, graph, rate, epsilon, delta)(NEURAL_ROUNDS)
+        level = _noise_law(task, graph, rate, epsilon, delta, secrets)(NEURAL_ROUNDS)
         step = min(step, SHAKEN / (level * math.sqrt(NEURAL_ROUNDS / together)))
-    return Setting(NEURAL_ROUNDS, step, rate)
+    return Setting(NEURAL_ROUNDS, step, rate, secrets=secrets)
 
 
-def averaging_rounds(graph: Graph) -> tuple[int, bool]:
-    """(how many exchanges bring disagreement down to a tenth, whether Chebyshev's weights help)."""
+def averaging_rounds(graph: Graph, loud: float = 1.0) -> tuple[int, bool]:
+    """(how many exchanges bring disagreement down to a tenth, whether Chebyshev's weights help).
+
+    Args:
+      graph: who hears whom.
+      loud: the noise of a single message in units of an agent's own.
+    """
     if not graph.edges:
         return 0, False
-    modulus, faster = graph.second_singular_value, graph.symmetric
-    if modulus <= AGREED:
-        return 0, False
+    modulus, enough = graph.second_singular_value, AGREED / loud
+    if modulus <= enough:
+        return (0 if loud == 1 else 1), False
+    faster = graph.symmetric
     for rounds in range(1, MOST_EXCHANGES):
         left = _chebyshev_left(modulus, rounds) if faster else modulus**rounds
-        if left <= AGREED:
+        if left <= enough:
             return rounds, faster
     return MOST_EXCHANGES, faster
+
+
+def loudness(secrets: Secrets, agents: int) -> float:
+    """The noise of the loudest agent's messages in units of its own noise."""
+    shared = secrets.shared(agents)
+    return math.sqrt(max(shared.variance(agent) for agent in range(agents)))
 
 
 def _chebyshev_left(modulus: float, rounds: int) -> float:
@@ -200,6 +226,7 @@ def noisy_gradient(chosen: Setting) -> GradientPerturbation:
         sampling=batches(chosen.rate),
         averaging=chosen.averaging,
         chebyshev=chosen.chebyshev,
+        secrets=chosen.secrets,
     )
 
 
@@ -213,16 +240,20 @@ def _rounds(rate: float) -> list[int]:
 
 
 def _noise_law(
-    task: Task, graph: Graph, rate: float, epsilon: float, delta: float
+    task: Task,
+    graph: Graph,
+    rate: float,
+    epsilon: float,
+    delta: float,
+    secrets: Secrets | None = None,
 ) -> Callable[[int], float]:
-    """Noise of each number of rounds: the root mean square over agents of what a certificate
+    """Own noise for each number of rounds: the root mean square over agents of what a certificate
     asks for.
     """
 
     def of(rounds: int) -> float:
-        asked = calibrate(
-            noisy_gradient(Setting(rounds, 1.0, rate)), task, graph, rounds, epsilon, delta=delta
-        )
+        tried = noisy_gradient(Setting(rounds, 1.0, rate, secrets=secrets))
+        asked = calibrate(tried, task, graph, rounds, epsilon, delta=delta)
         levels = [float(asked.noise_for(agent)(0)) for agent in range(graph.agents)]
         return float(np.sqrt(np.mean(np.square(levels))))
 

@@ -20,7 +20,8 @@ from hearsay.problems.problem import Problem, require_records
 from hearsay.problems.task import Task
 from hearsay.tradeoff.points import Point, guessing, marked, measure, place, read, write
 from hearsay.tradeoff.rule import prepared
-from hearsay.tradeoff.series import SERIES, Series
+from hearsay.tradeoff.series import Series
+from hearsay.tradeoff.sharing import chosen_series
 
 Progress = Callable[[str, int, int], None]
 
@@ -78,14 +79,19 @@ class Frontier:
 
     def __str__(self) -> str:
         wide = max(len(label) for _, label, _ in self.rows)
-        lines = [self.title, f"{'':{wide}}" + "".join(f"   eps = {e:<8g}" for e in self.epsilons)]
-        for _, label, points in self.rows:
-            cells = [
-                f"   {'-':14}" if p is None else f"   {p.mean:.3f} ± {p.deviation:.3f} "
-                for p in points
-            ]
-            lines.append((f"{label:{wide}}" + "".join(cells)).rstrip())
+        cells = [[p.cell if p else "-" for p in points] for _, _, points in self.rows]
+        each = max(14, *(len(cell) for row in cells for cell in row))
+        heads = [f"eps = {e:g}" for e in self.epsilons]
+        lines = [self.title, *([self.note] if self.note else [])]
+        for label, row in zip(["", *(row[1] for row in self.rows)], [heads, *cells], strict=True):
+            lines.append("   ".join([f"{label:{wide}}", *(f"{c:{each}}" for c in row)]).rstrip())
         return "\n".join(lines)
+
+    @property
+    def note(self) -> str:
+        """What brackets in the table mean; "" where there are none."""
+        shares = any(point.all_collude is not None for point in self.points)
+        return "In brackets: epsilon of the same run if all others collude." if shares else ""
 
     @property
     def title(self) -> str:
@@ -101,12 +107,13 @@ class Frontier:
 
     def to_csv(self) -> str:
         """One row per point."""
-        head = "series,epsilon,certified,accuracy,deviation,own_models,splits,seeds,settings"
+        head = "series,epsilon,certified,all_collude,accuracy,deviation,own_models,splits,seeds"
         rows = [
             [
                 p.series,
                 "" if p.epsilon is None else f"{p.epsilon:g}",
                 show(p.spent),
+                "" if p.all_collude is None else show(p.all_collude),
                 f"{p.mean:.6f}",
                 f"{p.deviation:.6f}",
                 f"{p.own_mean:.6f}",
@@ -115,7 +122,7 @@ class Frontier:
             ]
             for p in self.points
         ]
-        return _csv([head.split(","), *rows])
+        return _csv([[*head.split(","), "settings"], *rows])
 
     def runs_csv(self) -> str:
         """One row per run: every split and seed."""
@@ -154,6 +161,7 @@ def frontier(
     splits: int = 1,
     seeds: int = 4,
     series: Sequence[str] | None = None,
+    colluders: Sequence[int] | int | None = None,
     folder: str | os.PathLike | None = None,
     progress: Progress | None = None,
 ) -> Frontier:
@@ -171,7 +179,9 @@ def frontier(
       adjacency: "zero-out" or "replace".
       splits: how many times the records are split anew (seeds 0, 1, ... of the function).
       seeds: noise seeds for each split.
-      series: some of the keys of tradeoff.series.SERIES; all of them unless given.
+      series: some of tradeoff.sharing.KEYS, or secrets-N for N colluders; all unless given.
+      colluders: that the series "secrets" is planned for, beside none and half of the others: 1
+        unless given.
       folder: where points and their certificates are kept.
       progress: called with what is done, and how much of how much.
 
@@ -182,7 +192,6 @@ def frontier(
       >>> [point.series for point in found.points]
       ['guessing', 'central']
     """
-    wanted = [SERIES[require.one_of("series", key, SERIES)] for key in series or SERIES]
     spend = tuple(sorted(set(require.each(require.positive)("epsilons", epsilons))))
     if not spend:
         require.fail("epsilons", "at least one number", epsilons)
@@ -191,6 +200,7 @@ def frontier(
     first = problems[0]
     on = graph if isinstance(graph, Graph) else graph(first.agents)
     on.require_agents(first.agents)
+    wanted = chosen_series(series, first.agents, colluders)
     points, missing, found = [guessing(problems)], list[str](), 0
     home = None if folder is None else Path(folder)
     todo = [(one, e) for one in wanted for e in (spend if one.private else spend[-1:])]

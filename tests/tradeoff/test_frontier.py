@@ -16,10 +16,12 @@ import hearsay as hs
 from hearsay.cli import commands
 from hearsay.experiments import demo
 from hearsay.privacy.verification import verify_text
+from hearsay.report.frontier import accuracy_against_epsilon
 from hearsay.tradeoff import points, rehearsal
 from hearsay.tradeoff.measuring import Measured
 from hearsay.tradeoff.points import Point
 from hearsay.tradeoff.series import SERIES, Candidate, alone, at_a_server
+from hearsay.tradeoff.sharing import KEYS, chosen_series
 
 running = importlib.import_module("hearsay.tradeoff.running")
 EPSILONS = (0.5, 8.0)
@@ -95,11 +97,70 @@ def test_the_same_noise_is_never_used_for_two_splits(whole):
     assert released[0] != released[1]
 
 
+@pytest.fixture(scope="module")
+def sharing(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sharing")
+    series = ["alone", "secret-batches", "secrets"]
+    options = {"seeds": 2, "series": series, "folder": folder}
+    return hs.frontier(small(), hs.graphs.ring(3), [1.0], **options), folder
+
+
+def test_shared_secrets_have_a_row_for_every_number_of_colluders(sharing):
+    found, folder = sharing
+    rows = ["guessing", "alone", "secret-batches", "secrets-0", "secrets-1"]
+    assert [key for key, _, _ in found.rows] == rows
+    hold(folder, 4)
+    for colluders in (0, 1):
+        kept = folder / "points" / f"secrets-{colluders}-1" / "certificate.json"
+        certificate, _ = verify_text(kept.read_text())
+        curve = certificate.budgets[0].curve
+        assert [point.colluders for point in curve] == [0, 1, 2]
+        assert curve[colluders].epsilon == pytest.approx(1.0, rel=1e-5)
+        assert found.at(f"secrets-{colluders}", 1.0).all_collude == curve[-1].epsilon > 1.2
+
+
+def test_epsilon_if_all_collude_is_never_hidden(sharing):
+    found, folder = sharing
+    page = found.report(folder).read_text()
+    for colluders in (0, 1):
+        point = found.at(f"secrets-{colluders}", 1.0)
+        bracket = f"{point.mean:.3f} ± {point.deviation:.3f} [{point.all_collude:.3g}]"
+        assert bracket in str(found) and bracket in page
+    assert found.note in str(found) and found.note in page
+    assert found.at("secret-batches", 1.0).all_collude is None
+    rows = list(csv.DictReader(io.StringIO(found.to_csv())))
+    assert [bool(row["all_collude"]) for row in rows] == [False] * 3 + [True] * 2
+    assert float(rows[3]["all_collude"]) > float(rows[4]["all_collude"]) > 1.2
+    assert f"epsilon {found.at('secrets-1', 1.0).all_collude:.3g} if all collude" in page
+    drawn = accuracy_against_epsilon(found)
+    hollow = [line.get_xdata()[0] for line in drawn.lines if line.get_markerfacecolor() == "none"]
+    assert hollow == [found.at(f"secrets-{q}", 1.0).all_collude for q in (0, 1)]
+
+
+def test_colluders_are_named_once_and_leave_somebody_honest():
+    def keys(*arguments):
+        return [one.key for one in chosen_series(*arguments)]
+
+    assert keys(["secrets"], 20, [4, 9]) == ["secrets-0", "secrets-4", "secrets-9"]
+    assert keys(["secrets-3", "secrets"], 5, 1)[:2] == ["secrets-3", "secrets-0"]
+    assert keys(["secrets"], 2, None) == ["secrets-0"]
+    assert "secrets-1" in keys(None, 5, None) and keys(None, 1, None) == list(SERIES)
+    for wrong, message in (
+        ((["secrets"], 5, 4), "colluders must be at most 3, all others but one, got 4"),
+        ((["secrets"], 5, [-1]), "colluders"),
+        ((["secrets-x"], 5, 1), f"series must be one of {KEYS[0]}"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            chosen_series(*wrong)
+
+
 @pytest.mark.slow
 def test_all_series_and_their_certificates(tmp_path):
     found = measured(tmp_path, series=None, splits=1)
-    assert [key for key, _, _ in found.rows] == ["guessing", *SERIES]
-    hold(tmp_path, 2 * (len(SERIES) - 1))
+    rows = [key for key, _, _ in found.rows if not key.startswith("secrets-")]
+    assert rows == ["guessing", *SERIES] and found.at("secrets-1", 0.5).all_collude > 0.5
+    # Two rows with secrets, and one without a budget.
+    hold(tmp_path, 2 * (len(SERIES) + 2 - 1))
     assert found.at("no-noise").spent == np.inf
     assert (tmp_path / "points" / "no-noise" / "certificate.json").exists()
 
@@ -267,10 +328,13 @@ def test_the_demonstration_ends_with_the_released_model(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_joining_pays_on_breast_cancer():
-    """20 splits: the standard error of a mean is 0.006, and measured were 0.893 and 0.930."""
+    """20 splits: the standard error of a mean is 0.006, and measured were 0.893, 0.930 and, with
+    shared secrets, 0.942.
+    """
     problem = functools.partial(hs.problems.logistic, "breast-cancer", ridge=0.0)
-    series = ["alone", "secret-batches"]
+    series = ["alone", "secret-batches", "secrets-1"]
     found = hs.frontier(problem, hs.graphs.ring, [2.0], splits=20, seeds=1, series=series)
+    assert found.at("secrets-1", 2.0).mean >= 0.93
     assert found.at("secret-batches", 2.0).mean >= 0.915
     assert found.at("secret-batches", 2.0).mean > found.at("alone", 2.0).mean + 0.02
 
@@ -281,6 +345,7 @@ def test_the_command_names_what_is_wrong(tmp_path):
         (["frontier", "iris"], "data set must be one of"),
         (["frontier", "digits", "--epsilon", "0"], "must be positive, got 0"),
         (["frontier", "digits", "--epsilon", "1,x"], "must be a number, got 'x'"),
+        (["frontier", "digits", "--colluders", "1,4"], "colluders must be at most 3"),
         (["frontier", "digits", "--loss", "ridge", "--adjacency", "none"], "adjacency must be"),
     ):
         result = invoke(*words, *out)

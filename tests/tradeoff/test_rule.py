@@ -110,6 +110,30 @@ def test_averaging_rounds_bring_disagreement_down_to_a_tenth(graph):
     assert fewer > rule.AGREED
 
 
+def test_shared_noise_is_averaged_away():
+    secrets, ring = hs.Secrets(1, ratio=3.0), hs.graphs.ring(9)
+    loud = rule.loudness(secrets, 9)
+    # Eight others share noise of variance 9 with everybody.
+    assert loud == pytest.approx(math.sqrt(1 + 8 * 9))
+    rounds, faster = averaging_rounds(ring, loud)
+    assert faster and rounds > averaging_rounds(ring)[0]
+    assert rule._chebyshev_left(ring.second_singular_value, rounds) * loud <= rule.AGREED
+    # A gradient is not to be taken at a single message, also where everybody hears everybody.
+    assert averaging_rounds(hs.graphs.complete(9), loud) == (1, False)
+    assert setting(facts(9), ring, 2.0, DELTA, secrets).averaging == rounds
+
+
+def test_with_secrets_the_rule_counts_own_noise_only():
+    task, graph, secrets = facts(), hs.graphs.complete(5), hs.Secrets(1, ratio=10**0.5)
+    plain, found = (setting(task, graph, 2.0, DELTA, one) for one in (None, secrets))
+    assert noisy_gradient(found).secrets == secrets and plain.secrets is None
+    # Of the mean of all messages: less by the root of the price against one colluder.
+    level = task.dimension * noise_of_one_round(task, graph, 2.0) ** 2 * 0.268293 / 5
+    best = rule.DISTANCE / math.sqrt(level)
+    assert 0.86 * best <= found.rounds * found.step <= best * (1 + 1e-6)
+    assert found.rounds * found.step > 1.5 * plain.rounds * plain.step
+
+
 def test_who_hears_nobody_or_everybody_needs_no_averaging_rounds():
     assert averaging_rounds(nobody(3)) == (0, False)
     assert averaging_rounds(hs.graphs.complete(5)) == (0, False)
