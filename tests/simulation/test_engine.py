@@ -120,6 +120,32 @@ def test_a_tap_sees_large_models_too():
     np.testing.assert_allclose(np.abs(noise).mean(axis=1), 0.1, atol=5 * 0.1 / np.sqrt(650))
 
 
+@pytest.mark.slow
+def test_networks_of_many_agents_take_turns_with_the_same_result(monkeypatch):
+    layer = eqx.nn.Linear(64, 10, key=jax.random.key(0))
+    model = eqx.nn.Sequential([eqx.nn.Lambda(jnp.ravel), layer])
+    problem = hs.problems.neural("digits", model=model, agents=3, records=60, test_records=10)
+    algorithm = hs.gradient_perturbation(
+        noise=0.1,
+        mechanism="gaussian",
+        step=0.5,
+        sampling=hs.Poisson(0.5),
+        secrets=hs.Secrets(1),
+    )
+
+    def models() -> np.ndarray:
+        rounds = Rounds(algorithm, problem, hs.graphs.ring(3), [0, 1])
+        rounds.advance(3)
+        return np.asarray(rounds.models)
+
+    copies = models()
+    monkeypatch.setattr(engine, "_take_turns", lambda agents: True)
+    np.testing.assert_allclose(models(), copies, rtol=1e-5, atol=1e-6)
+    monkeypatch.undo()
+    # Accelerators only: on a CPU a convolution inside a loop runs on a single core.
+    assert not engine._take_turns(100)
+
+
 def test_programs_are_what_compilation_depends_on():
     one = program(ALGORITHM, PROBLEM)
     assert one == program(replace(ALGORITHM, step=hs.Constant(0.7)), PROBLEM)
