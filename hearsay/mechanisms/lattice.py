@@ -77,6 +77,7 @@ _ERROR = 2.0**-40
 _SHORT = 2**44  # a U whose first word is smaller has too few known bits for that error; one in 2^20
 _LEAST, _MOST = 2.0**-20, 2.0**44  # scales in grid steps for which the error bounds are stated
 _CHUNK = 2**15  # samples at once: they stay in the cache
+_ONE = Fraction(1)
 
 
 class Key:
@@ -155,20 +156,24 @@ class _Uniform:
         )
 
     def extend(self) -> None:
-        word = hashlib.shake_128(self._more + self._read.to_bytes(8, "little")).digest(8)
-        self.known, self.bits = (self.known << 64) | int.from_bytes(word, "little"), self.bits + 64
-        self._read += 1
+        self.known, self.bits = (self.known << 64) | self.word(), self.bits + 64
 
-    def below_exp(self, exponent: Fraction) -> bool:
-        """U < exp(-exponent).
+    def word(self) -> int:
+        """64 further bits, each given out once."""
+        found = hashlib.shake_128(self._more + self._read.to_bytes(8, "little")).digest(8)
+        self._read += 1
+        return int.from_bytes(found, "little")
+
+    def below_exp(self, exponent: Fraction, weight: Fraction = _ONE) -> bool:
+        """weight U < exp(-exponent).
 
         All U with these leading bits lie on the same side, or more bits are drawn.
         """
-        while exponent > 0:
+        while exponent > 0 or weight > 1:
             low, high = exp_bounds(exponent, self.bits)
-            if self.known + 1 <= low:
+            if (self.known + 1) * weight <= low:
                 return True
-            if self.known >= high:
+            if self.known * weight >= high:
                 return False
             self.extend()
         return True
