@@ -18,24 +18,24 @@ uniformly, and keeps x if U < A exp(-x^2 / 2 t^2) / W_j. So x comes out with a p
 proportional to exp(-x^2 / 2 t^2). A mirrored strip has the weight of its image, -1 - x for x, whose
 exponent is no smaller. 0.93 or more of the proposals are kept.
 
-A tail is cut into pieces of 16 strips, and piece K = 0, 1, .. chosen with probability 2^-(K+1): over
-a piece the law falls by exp(-16 511 / 64^2) < 1/2, so that W_tail >= 32 A exp(-511^2 / 2 (32+2k)^2)
-makes every chance of keeping it at most 1. Nothing is cut off. (A whole number beyond 64 bits would
-be reduced modulo 2^64, like every sum here.)
+A tail is cut into pieces of 16 strips, and piece K = 0, 1, .. chosen with probability 2^-(K+1):
+over a piece the law falls by exp(-16 511 / 64^2) < 1/2, so that with W_tail >= 32 A exp(-511^2 / 2
+(32 + 2 k)^2) every chance of keeping a number is at most 1. Nothing is cut off. (A whole number
+beyond 64 bits would be reduced modulo 2^64, like every sum here.)
 
 **The bits** of a call are the key stream of ChaCha20: 32 bytes from which further bits follow by
 SHAKE-128, 32 bytes that are not used, then 16 bytes for each proposal. Proposals are judged one by
-one, so the first numbers of a longer call are those of a shorter one. A key is for one call: whoever
-uses it twice draws the same noise twice.
+one, so the first numbers of a longer call are those of a shorter one. A key is for one call: used
+twice it draws the same noise twice.
 
 **The sum** (`noised_shared`). All agents round a field of a round to ONE grid that everybody can
 compute (`common_grid`). [value], own noise and the terms of all pairs are whole numbers of grid
 steps, added modulo 2^64; only the result saturates, at +-2^61 steps. So it is a function of the
-exact sum, whatever overflows on the way and in whichever order: what the proof of shared_rounding.py
-needs, as a saturated intermediate would be no function of the sum. That is about privacy. For
-accuracy: scales are at most 2^48 steps (own: 2^44), so n terms stay below 2^61 unless one of them
-exceeds 2^13 / n scales. Values saturate at 2^61 steps before noise is added, which brings no two
-values further apart.
+exact sum, whatever overflows on the way and in whichever order. The proof of shared_rounding.py
+needs that: a saturated intermediate would be no function of the sum. So much for privacy. As for
+accuracy, scales are at most 2^48 steps (own: 2^44), and the noise of n pairs leaves +-2^60 only
+if that of all together exceeds 2^12 / sqrt(n) of its standard deviations. Values saturate at 2^61
+steps before noise is added, which brings no two of them further apart.
 
 References: Walker, An efficient method for generating discrete random variables with general
 distributions, ACM TOMS 1977. Bernstein, ChaCha, a variant of Salsa20, 2008.
@@ -272,7 +272,8 @@ def noised_shared(
     own = _in_range("own_scale", own_scale / grid, _MOST_OWN)
     total = steps + lattice.discrete_gaussian(key, own, steps.size).reshape(steps.shape)
     for sign, scale, shared in terms:
-        require.one_of("sign", sign, (1, -1))
+        if sign not in (1, -1):
+            require.fail("sign", "1 or -1", sign)
         noise = shared_noise(shared, scale / grid, steps.size).reshape(steps.shape)
         total = total + noise if sign > 0 else total - noise
     return np.clip(total, -SATURATION, SATURATION) * grid

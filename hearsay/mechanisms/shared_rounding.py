@@ -42,18 +42,18 @@ N(m, tau^2), rounded, in total variation: `rounding.curve_slack` asks nothing ab
 (1 + e^epsilon) as much of delta: below the n 2^-180 that rounding.py leaves room for.
 
 So an account of noise with secrets, deployed, is the agent's own account with its noise multiplied
-by the gain tau / s_i >= 1, with the lattice counted as for any account: d numbers per message, not d
-for every agent and pair, and nothing that grows with the graph. A message is a function of rounded
-value + N_i (it saturates once, shared_lattice.py), and so are fewer messages, or fewer numbers of
-one: an agent that sleeps, or leaves out coordinates, tells no more. Scales above the planned ones
-(they are rounded up) make S larger and [S^-1]_ii smaller.
+by the gain tau / s_i >= 1, and the lattice counted as for any account: d numbers per message, not
+d for every agent and pair, and nothing that grows with the graph. A message is a function of the
+rounded value + N_i (it saturates once, shared_lattice.py), and so are fewer messages, or fewer
+numbers of one: an agent that sleeps, or leaves out coordinates, tells no more. Scales above the
+planned ones (they are rounded up) make S larger and [S^-1]_ii smaller.
 
 **Another argument, and why it is not enough.** Spread a shift by u steps over the noise: whole
-numbers (p, f) with p + B f = u at agent i and 0 at all others; the divergence is then at most
-(|p / s|^2 + |f / c|^2) / 2, by data processing. The best real flow costs u^2 [S^-1]_ii / 2; rounding
-it adds at most sum_j deg_j^2 / 8 s_j^2 + sum_e 1 / 8 c_e^2 for each number. But that bounds shifts
+numbers (p, f) with p + B f = u at agent i and 0 at all others. By data processing the divergence
+is at most (|p / s|^2 + |f / c|^2) / 2. The best real flow costs u^2 [S^-1]_ii / 2, and rounding it
+adds at most sum_j deg_j^2 / 8 s_j^2 + sum_e 1 / 8 c_e^2 for each number. But that is about shifts
 which do not depend on the others' noise in the same round, and a colluder that waits for their
-messages can make them depend on it. Given their N_j the law above is what counts.
+messages can make them depend on it. Given the others' N_j, the law above is what counts.
 """
 
 from __future__ import annotations
