@@ -373,9 +373,12 @@ def _reach(problem: Task) -> float:
 
 
 def _noise(algorithm: Algorithm, graph: Graph, messages: int) -> float:
-    """The largest scale of anybody's noise, on the message."""
+    """The largest scale of anybody's noise, on the message, what is shared with others included."""
     rates = algorithm.rates(np.arange(messages), graph.agents)
-    scales = [np.max(value) for value in noise_rates(type(algorithm), rates).values()]
+    shared, louder = algorithm.shared(graph.agents), np.ones(graph.agents)
+    if shared is not None:
+        louder = np.sqrt([shared.variance(agent) for agent in range(graph.agents)])
+    scales = [np.max(louder * value) for value in noise_rates(type(algorithm), rates).values()]
     factor = max(1.0, float(np.max(rates.step)))
     if algorithm.factors is not None:
         diagonal, _, others = algorithm.factors.rows()

@@ -6,6 +6,8 @@ system's random numbers (mechanisms/lattice.py, mechanisms/factorized/lattice.py
 correlated over rounds has a stream of its own for every field. No seed of anybody's enters. A value
 whose scale is 0 is public by the algorithm's own account (the common starting point, coordinates
 that are not sent) and goes as it is; one that the account counts with noise is refused without it.
+Where agents share secrets the noise of every pair is added in the same whole numbers
+(pair_noise.py, mechanisms/shared_lattice.py).
 
 `Rehearsal` draws the simulator's noise and batches from the simulator's keys, so that a deployed
 run can be held against a simulated one. Anybody who knows the seed can subtract the noise: it
@@ -21,7 +23,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hearsay import _validate as require
 from hearsay.base import Keys, Private
+from hearsay.deploy.pair_noise import PairKeys, PairNoise
 from hearsay.deploy.steps import Steps
 from hearsay.mechanisms import lattice
 from hearsay.mechanisms.factorized.lattice import FactorizedNoise
@@ -42,11 +46,18 @@ class Lattice:
       secrets: round by round, bring correlated noise back after a restart, because later rounds
         take it back; independent noise is never drawn twice.
       run: words that all agents of the run share, from which its public coins are drawn.
+      pairs: the keys of what the agent shares with others, where the algorithm has secrets.
     """
 
     private = True
 
-    def __init__(self, steps: Steps, secrets: dict[int, bytes], run: str = "") -> None:
+    def __init__(
+        self,
+        steps: Steps,
+        secrets: dict[int, bytes],
+        run: str = "",
+        pairs: PairKeys | None = None,
+    ) -> None:
         self._steps, self._key, self._secrets = steps, lattice.Key.fresh(), secrets
         algorithm = steps.algorithm
         # For what is random and not secret (who sleeps, which coordinates travel): two words for
@@ -58,6 +69,14 @@ class Lattice:
         self._coins = coins.given
         self._streams: dict[str, FactorizedNoise] = {}
         self._releases = {r.name: r for r in algorithm.releases(steps.agent, (0.0, 0.0))}
+        shared = algorithm.shared(steps.graph.agents) if algorithm.secrets is not None else None
+        if (shared is None) != (pairs is None):
+            require.fail(
+                "pairs", "the keys of the secrets that the algorithm has, and only those", pairs
+            )
+        self._pairs: PairNoise | None = None
+        if shared is not None and pairs is not None:
+            self._pairs = PairNoise(algorithm, shared, steps.agent, pairs)
 
     def message(self, step: int, carry: Carry) -> tuple[Any, Carry]:
         """(what may leave, the state after it)."""
@@ -93,6 +112,8 @@ class Lattice:
             return self._stream(step, name, scale, value.size).privatize(value, row)
         # A scale that was rounded to the run's precision may be slightly below the certified one.
         law, scale = self._steps.algorithm.law, scale * (1 + self._margin)
+        if self._pairs is not None:
+            return self._noised_shared(step, name, value, scale)
         if scale.ndim == 0:
             return law.lattice(value, float(scale), self._key)
         out = value.copy()
@@ -100,6 +121,23 @@ class Lattice:
             here = scale == size
             out[here] = law.lattice(value[here], float(size), self._key)
         return out
+
+    def _noised_shared(
+        self, step: int, name: str, value: np.ndarray, scale: np.ndarray
+    ) -> np.ndarray:
+        """The same with what the agent shares with others. All coordinates get noise, as the other
+        ends do not know which ones are sent; those of scale 0 go as they are.
+        """
+        assert self._pairs is not None
+        sent = scale > 0
+        sizes = np.unique(scale[sent])
+        if len(sizes) > 1:
+            require.fail(f"the scale of {name}", "the same in all coordinates with secrets", sizes)
+        planned, grid, terms = self._pairs.of(step, name)
+        own = max(float(sizes[0]), planned)
+        law = self._steps.algorithm.law
+        noised = law.lattice_shared(value, own, grid, self._key, terms)
+        return np.where(sent, noised, value)
 
     @property
     def _kind(self) -> str:

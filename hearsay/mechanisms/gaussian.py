@@ -9,6 +9,7 @@ squares. Such a budget is not additive in the uses of a record, and is an epsilo
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ import numpy as np
 from scipy import stats
 
 from hearsay import _validate as require
-from hearsay.mechanisms import convert, lattice, rounding
+from hearsay.mechanisms import convert, lattice, rounding, shared_lattice
 from hearsay.mechanisms.mechanism import Mechanism, Reading, from_its_tail
 
 if TYPE_CHECKING:
@@ -130,6 +131,16 @@ class Gaussian(Mechanism):
 
     def lattice(self, value: Any, scale: float, key: Key) -> np.ndarray:
         return lattice.noised(value, scale, lattice.discrete_gaussian, key)
+
+    def lattice_shared(
+        self,
+        value: Any,
+        scale: float,
+        grid: float,
+        key: Key,
+        terms: Sequence[tuple[int, float, bytes]],
+    ) -> np.ndarray:
+        return shared_lattice.noised_shared(value, scale, grid, key, terms)
 
     @property
     def residual(self) -> Mechanism:

@@ -21,6 +21,7 @@ computed and checked without it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -190,6 +191,22 @@ class Mechanism(ABC):
         float64 multiples of `lattice.grid(scale)`, or of the scale itself (ternary). Rounding them
         to float32 afterwards costs no privacy: the sum has been formed before.
         """
+
+    def lattice_shared(
+        self,
+        value: Any,
+        scale: float,
+        grid: float,
+        key: Key,
+        terms: Sequence[tuple[int, float, bytes]],
+    ) -> np.ndarray:
+        """`lattice`, with noise that pairs of agents share (mechanisms/shared_lattice.py).
+
+        Args:
+          grid: that of all agents.
+          terms: for every pair of the agent: +1 or -1, the scale of their noise, their key.
+        """
+        raise ValueError(f"{self.name} noise cannot be shared")
 
     # For an auditor, who knows the value and asks what was added to it.
 

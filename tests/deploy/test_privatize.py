@@ -34,6 +34,7 @@ def steps_of(scales: dict[str, float], certified: dict[str, float] = SCALES) -> 
         law=MECHANISMS["gaussian"],
         channels={"params": "mixing", "tracker": "pushing"},
         keys=("own",),
+        secrets=None,
         releases=lambda agent, curvature: tuple(
             Release(name, Constant(scale)) for name, scale in certified.items()
         ),

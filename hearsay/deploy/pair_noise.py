@@ -1,0 +1,125 @@
+"""What a deployed agent's noise shares with that of others: for every message field of a round the
+grid that all agents use, and for every pair of the agent a sign, a scale and a key.
+
+Both ends of a pair, and all agents for the grid, must arrive at the same numbers, each on its own
+machine. So everything is computed in float64 from the public schedules, in one order: the scale of
+a pair, c_ij = ratio_ij sqrt(s_i s_j), is the message noise of its smaller end times that end's
+weight (privacy/coalitions.py, `Shared.weights`). Machines differ in the last bits of a power, so
+scales are rounded up to 20 bits (`rounded_up`): two values that differ in their last bits are then
+the same number, but for one in 2^30 that lies next to an edge (whose noise does not cancel: that
+costs accuracy). More noise than planned costs no privacy (mechanisms/shared_rounding.py).
+
+The round in a key is that of the message, at both ends, also where a message carries the noise of
+an earlier step.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import numpy as np
+
+from hearsay.base import Algorithm
+from hearsay.mechanisms import lattice
+from hearsay.privacy.coalitions import Shared
+from hearsay.schedules import Schedule
+
+_BITS = 20
+
+
+class PairKeys(Protocol):
+    """The keys that an agent shares with each of its neighbours in the secrets graph
+    (deploy/secrets.py).
+    """
+
+    def noise_key(self, neighbour: int, round: int, field: int) -> bytes:
+        """32 bytes that both have for one field of one round, and nobody else."""
+
+
+class PairNoise:
+    """The shared noise of one agent.
+
+    Args:
+      algorithm: of the run.
+      shared: its secrets.
+      agent: whose noise.
+      keys: where the pairs' keys come from.
+    """
+
+    def __init__(self, algorithm: Algorithm, shared: Shared, agent: int, keys: PairKeys) -> None:
+        if algorithm.factors is not None:
+            raise ValueError(
+                f"{algorithm.name} cannot be deployed with secrets: its noise is correlated over"
+                " rounds, and that shared noise is taken back exactly is not proved on a lattice."
+                " Choose independent noise, or leave the secrets out"
+            )
+        self._shared, self._agent, self._keys = shared, agent, keys
+        self._ends, self._weights = shared.ends(), shared.weights()[:, 0]
+        self._mine = np.flatnonzero((self._ends == agent).any(axis=1)).tolist()
+        self._fields = list(algorithm.channels)
+        self._delay = algorithm.delay
+        self._laws = {
+            name: [message_scale(algorithm, name, j, shared.agents) for j in range(shared.agents)]
+            for name in self._fields
+            if name not in algorithm.coins
+        }
+
+    def of(self, step: int, name: str) -> tuple[float, float, list[tuple[int, float, bytes]]]:
+        """(the agent's own scale, the grid, the terms of `noised_shared`) of that field.
+
+        Args:
+          step: the round of the message.
+          name: of the field.
+        """
+        own = self._own(step, name)
+        shared = rounded_up(own[self._ends[:, 0]] * self._weights)
+        grid = lattice.grid(float(min(own.min(), shared.min(initial=math.inf))))
+        field = self._fields.index(name)
+        terms = []
+        for pair in self._mine:
+            small, large = self._ends[pair].tolist()
+            other, sign = (large, 1) if small == self._agent else (small, -1)
+            key = self._keys.noise_key(other, step, field)
+            terms.append((sign, float(shared[pair]), key))
+        return float(own[self._agent]), grid, terms
+
+    def _own(self, step: int, name: str) -> np.ndarray:
+        """Everybody's own noise on the message of that round."""
+        laws = self._laws[name]
+        # Most often all agents have the same.
+        known = {law: float(law(step - self._delay)) for law in set(laws)}
+        found = np.array([known[law] for law in laws])
+        if not np.all(found > 0):
+            raise ValueError(
+                f"the noise of {name} must be positive for every agent in round {step} with"
+                f" secrets, got {found.min():g}"
+            )
+        return rounded_up(found)
+
+
+def message_scale(algorithm: Algorithm, name: str, agent: int, agents: int) -> Schedule:
+    """The scale of that agent's noise on a message field, as a function of the step that makes it.
+
+    Args:
+      name: of the field.
+      agents: how many there are.
+    """
+    (release,) = (r for r in algorithm.releases(agent, (0.0, 0.0)) if r.name == name)
+    if not release.delay:
+        return release.scale
+    found = algorithm.magnitudes(agent, agents).step_noise
+    assert found is not None
+    return found
+
+
+def rounded_up(scales: np.ndarray) -> np.ndarray:
+    """Numbers of 20 bits that are not below the scales: the same for scales that differ in their
+    last bits. Exact numbers such as 1.0 do not lie next to an edge.
+
+    Example:
+      >>> rounded_up(np.array([1.0, np.nextafter(1.0, 0)]))
+      array([1.00000191, 1.00000191])
+    """
+    mantissa, exponent = np.frexp(np.asarray(scales, np.float64) * (1 + 2.0**-40))
+    return np.ldexp(np.ceil(mantissa * 2.0**_BITS), exponent - _BITS)

@@ -1,0 +1,175 @@
+"""What deployed agents' noise shares: the same numbers at both ends of every pair, sums in which it
+cancels, messages as loud as planned. Keys are from a stand-in that everybody can compute.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+from scipy import stats
+
+import hearsay as hs
+from hearsay import graphs
+from hearsay.certification.describing import message_bound
+from hearsay.deploy.pair_noise import PairNoise, rounded_up
+from hearsay.deploy.privatize import Lattice
+from hearsay.deploy.steps import Steps
+
+AGENTS, DIMENSION = 3, 500
+SECRETS = hs.Secrets(colluders=0, ratio=2.0)
+COMMON = {"mechanism": "gaussian", "sampling": hs.Cyclic(), "secrets": SECRETS}
+ALGORITHMS = {
+    "P1": hs.ldp_online(step=0.1, coupling=0.5, noise="2*(k+1)^0.3", **COMMON),
+    "P1, each its own": hs.ldp_online(step=0.1, coupling=0.5, noise=[1.0, 3.0, 20.0], **COMMON),
+    "P2": hs.gradient_tracking(
+        step=0.125, coupling=0.25, tracking=0.25, noise=2.0, tracker_noise=0.7, **COMMON
+    ),
+    "P3": hs.gradient_perturbation(
+        step="0.5*(k+1)^-0.3", coupling=0.5, noise="2*(k+1)^0.1", **COMMON
+    ),
+}
+
+
+class Known:
+    """The keys of one agent's pairs, from the numbers of the pair."""
+
+    def __init__(self, agent: int) -> None:
+        self.agent, self.asked = agent, list[tuple[int, int, int]]()
+
+    def noise_key(self, neighbour: int, round: int, field: int) -> bytes:
+        self.asked.append((neighbour, round, field))
+        pair = sorted((self.agent, neighbour))
+        return hashlib.sha256(f"{pair} {round} {field}".encode()).digest()
+
+
+def blank():
+    """No record moves anything: messages differ from public points by their noise alone."""
+    problem = hs.problems.ridge(
+        agents=AGENTS, records=12, dimension=DIMENSION, ridge=0.0, radius=1e3, clip=1.0
+    )
+    features = np.zeros_like(problem.features)
+    return replace(problem, records=problem.records._replace(features=features))
+
+
+def steps_of(algorithm) -> list[Steps]:
+    problem, graph = blank(), graphs.complete(AGENTS)
+    return [Steps(algorithm, problem.task, problem.records.of(i), i, graph) for i in range(AGENTS)]
+
+
+def noises(algorithm, step: int) -> dict[str, np.ndarray]:
+    """(agent, number): what the message of that round adds, field by field."""
+    found: dict[str, list[np.ndarray]] = {}
+    for agent, steps in enumerate(steps_of(algorithm)):
+        carry = steps.start()
+        if algorithm.delay:
+            # A message that the step before made, with the scale of its noise.
+            sent, _ = Lattice(steps, {}, pairs=Known(agent)).message(0, carry)
+            heard = hs.base.Inbox(*(jax.tree.map(lambda x: 0.5 * x, sent) for _ in range(2)))
+            heard = heard._replace(own=jax.tree.map(lambda x: np.float64(0.5), sent))
+            carry = steps.update(step - 1, carry, sent, heard)
+        fields, _ = steps.prepare(step, carry)
+        message, _ = Lattice(steps, {}, pairs=Known(agent)).message(step, carry)
+        for name, value in message._asdict().items():
+            one = np.asarray(value) - np.asarray(getattr(fields, name).value)
+            found.setdefault(name, []).append(one)
+    return {name: np.array(each) for name, each in found.items()}
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_messages_are_as_loud_as_planned_and_their_sum_is_quiet(name):
+    """Chi-squared, of 500 numbers each. False alarms: 1 in 100,000 for each of some 30 numbers."""
+    algorithm, step = ALGORITHMS[name], 3
+    shared = algorithm.shared(AGENTS)
+    for field, added in noises(algorithm, step).items():
+        own = PairNoise(algorithm, shared, 0, Known(0))._own(step, field)
+        total = np.sum(added.sum(axis=0) ** 2) / np.sum(own**2)
+        assert min(stats.chi2.cdf(total, DIMENSION), stats.chi2.sf(total, DIMENSION)) > 5e-6
+        for agent in range(AGENTS):
+            size = own[agent] ** 2 * shared.variance(agent)
+            total = np.sum(added[agent] ** 2) / size
+            assert min(stats.chi2.cdf(total, DIMENSION), stats.chi2.sf(total, DIMENSION)) > 5e-6
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_both_ends_have_the_same_scale_grid_and_key(name):
+    algorithm, step = ALGORITHMS[name], 7
+    shared = algorithm.shared(AGENTS)
+    keys = [Known(agent) for agent in range(AGENTS)]
+    each = [PairNoise(algorithm, shared, agent, keys[agent]) for agent in range(AGENTS)]
+    for number, field in enumerate(algorithm.channels):
+        found = [one.of(step, field) for one in each]
+        assert len({grid for _, grid, _ in found}) == 1
+        own = [scale for scale, _, _ in found]
+        for i in range(AGENTS):
+            for sign, scale, key in found[i][2]:
+                (j,) = (j for j in range(AGENTS) if j != i and (-sign, scale, key) in found[j][2])
+                assert sign == (1 if i < j else -1)
+                planned = 2.0 * math.sqrt(own[i] * own[j])
+                assert planned * (1 - 1e-9) <= scale <= planned * (1 + 4e-6)
+                assert min(scale, own[i]) >= 2**36 * found[i][1]
+        assert all((step, number) == asked[1:] for one in keys for asked in one.asked[-2:])
+
+
+def test_the_own_noise_is_that_of_the_message():
+    """alpha b of the step before, where a message carries its noise; b of the step elsewhere."""
+    delayed, plain = ALGORITHMS["P3"], ALGORITHMS["P1"]
+    for algorithm, expected in (
+        (delayed, float(delayed.step(6)) * float(delayed.noise(6))),
+        (plain, float(plain.noise(7))),
+    ):
+        own, _, _ = PairNoise(algorithm, algorithm.shared(AGENTS), 1, Known(1)).of(7, "params")
+        assert expected <= own <= expected * (1 + 3e-6)
+
+
+def test_a_first_message_without_noise_stays_public():
+    steps = steps_of(ALGORITHMS["P3"])[1]
+    keys = Known(1)
+    message, _ = Lattice(steps, {}, pairs=keys).message(0, steps.start())
+    np.testing.assert_array_equal(message.params, steps.start().states.params)
+    assert not keys.asked
+
+
+def test_scales_that_differ_in_their_last_bits_are_the_same():
+    rng = np.random.default_rng(0)
+    scales = np.append(rng.lognormal(0, 5, 10_000), 2.0 ** np.arange(-20, 20))
+    up = rounded_up(scales)
+    for other in (np.nextafter(scales, 0), np.nextafter(scales, np.inf)):
+        np.testing.assert_array_equal(rounded_up(other), up)
+    assert np.all(up > scales) and np.all(up < scales * (1 + 2.1e-6))
+
+
+def test_what_does_not_fit_is_refused():
+    algorithm = ALGORITHMS["P1"]
+    steps = steps_of(algorithm)[0]
+    with pytest.raises(ValueError, match="pairs must be the keys of the secrets"):
+        Lattice(steps, {})
+    bare = steps_of(replace(algorithm, secrets=None))[0]
+    with pytest.raises(ValueError, match="pairs must be the keys of the secrets"):
+        Lattice(bare, {}, pairs=Known(0))
+    correlated = hs.gradient_perturbation(correlation="toeplitz", horizon=5, noise=1.0, **COMMON)
+    with pytest.raises(ValueError, match="cannot be deployed with secrets: its noise is correl"):
+        Lattice(steps_of(correlated)[0], {}, pairs=Known(0))
+    # Own noise of 1 beside that of 1000: more apart than one grid has room for.
+    far = hs.ldp_online(noise=[1.0, 1.0, 1000.0], **COMMON)
+    last = steps_of(far)[2]
+    with pytest.raises(ValueError, match="own_scale must be between .* closer together"):
+        Lattice(last, {}, pairs=Known(2)).message(0, last.start())
+
+
+def test_the_bound_on_messages_has_room_for_what_is_shared():
+    problem, graph = blank(), graphs.complete(AGENTS)
+    for algorithm in ALGORITHMS.values():
+        bare = replace(algorithm, secrets=None)
+        noise = message_bound(algorithm, problem, graph, 10)
+        least = message_bound(bare, problem, graph, 10)
+        shared = algorithm.shared(AGENTS)
+        most = math.sqrt(max(shared.variance(i) for i in range(AGENTS)))
+        assert least < noise <= most * least
+        zero = message_bound(bare.with_noise([0.0] * AGENTS), problem, graph, 10)
+        if not isinstance(algorithm.noise, tuple):
+            assert noise - zero == pytest.approx(most * (least - zero), rel=1e-9)
