@@ -29,9 +29,7 @@ _BITS = 20
 
 
 class PairKeys(Protocol):
-    """The keys that an agent shares with each of its neighbours in the secrets graph
-    (deploy/secrets.py).
-    """
+    """The keys that an agent shares with each of its neighbours in the secrets graph."""
 
     def noise_key(self, neighbour: int, round: int, field: int) -> bytes:
         """32 bytes that both have for one field of one round, and nobody else."""
@@ -51,8 +49,8 @@ class PairNoise:
         if algorithm.factors is not None:
             raise ValueError(
                 f"{algorithm.name} cannot be deployed with secrets: its noise is correlated over"
-                " rounds, and that shared noise is taken back exactly is not proved on a lattice."
-                " Choose independent noise, or leave the secrets out"
+                " rounds, and what shared noise costs that is taken back later is not proved on a"
+                " lattice. Choose independent noise, or leave the secrets out"
             )
         self._shared, self._agent, self._keys = shared, agent, keys
         self._ends, self._weights = shared.ends(), shared.weights()[:, 0]

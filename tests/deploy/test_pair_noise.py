@@ -15,10 +15,12 @@ from scipy import stats
 
 import hearsay as hs
 from hearsay import graphs
+from hearsay.certification.certifying import deployed, describe_deployed
 from hearsay.certification.describing import message_bound
 from hearsay.deploy.pair_noise import PairNoise, rounded_up
 from hearsay.deploy.privatize import Lattice
 from hearsay.deploy.steps import Steps
+from hearsay.privacy.description import spending
 
 AGENTS, DIMENSION = 3, 500
 SECRETS = hs.Secrets(colluders=0, ratio=2.0)
@@ -80,7 +82,7 @@ def noises(algorithm, step: int) -> dict[str, np.ndarray]:
     return {name: np.array(each) for name, each in found.items()}
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", ["P1, each its own", "P2", "P3"])
 def test_messages_are_as_loud_as_planned_and_their_sum_is_quiet(name):
     """Chi-squared, of 500 numbers each. False alarms: 1 in 100,000 for each of some 30 numbers."""
     algorithm, step = ALGORITHMS[name], 3
@@ -159,6 +161,22 @@ def test_what_does_not_fit_is_refused():
     last = steps_of(far)[2]
     with pytest.raises(ValueError, match="own_scale must be between .* closer together"):
         Lattice(last, {}, pairs=Known(2)).message(0, last.start())
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_deployed_certificate_is_the_ideal_one_but_for_rounding(name):
+    """For every agent, and to the same number message by message. What is more than 1e-6 is float64
+    arithmetic in a domain of radius 1,000.
+    """
+    algorithm, graph, problem = ALGORITHMS[name], graphs.complete(AGENTS), blank()
+    algorithm = algorithm.with_noise([20.0] * AGENTS)
+    ideal = hs.certify(algorithm, problem, graph, 50, delta=1e-5)
+    found = deployed(algorithm, problem, graph, 50, 1e-5)
+    for one, other in zip(found.budgets, ideal.budgets, strict=True):
+        assert other.epsilon <= one.epsilon <= other.epsilon * (1 + 2e-5)
+        assert math.isfinite(one.epsilon)
+    spent = spending(describe_deployed(algorithm, problem, graph, 0, 50, 1e-5), 50, 1e-5)
+    assert spent[-1] == pytest.approx(found.budgets[0].epsilon, rel=1e-9)
 
 
 def test_the_bound_on_messages_has_room_for_what_is_shared():
