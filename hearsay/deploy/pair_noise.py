@@ -46,7 +46,8 @@ class PairNoise:
     """
 
     def __init__(self, algorithm: Algorithm, shared: Shared, agent: int, keys: PairKeys) -> None:
-        if algorithm.factors is not None:
+        # Without anything that is taken back (identity) every message's noise is its own.
+        if algorithm.factors is not None and np.any(algorithm.factors.rows().others > 0):
             raise ValueError(
                 f"{algorithm.name} cannot be deployed with secrets: its noise is correlated over"
                 " rounds, and what shared noise costs that is taken back later is not proved on a"

@@ -107,7 +107,7 @@ class Lattice:
         self._require_enough(step, name, scale)
         if not np.any(scale > 0):
             return value
-        if self._steps.algorithm.factors is not None:
+        if self._steps.algorithm.factors is not None and self._pairs is None:
             row = step - self._steps.algorithm.delay
             return self._stream(step, name, scale, value.size).privatize(value, row)
         # A scale that was rounded to the run's precision may be slightly below the certified one.

@@ -34,6 +34,14 @@ ALGORITHMS = {
     "P3": hs.gradient_perturbation(
         step="0.5*(k+1)^-0.3", coupling=0.5, noise="2*(k+1)^0.1", **COMMON
     ),
+    "P4, nothing taken back": hs.correlated_federated(
+        factorization="identity",
+        horizon=50,
+        step=0.1,
+        noise=2.0,
+        sampling=hs.Fresh(1),
+        secrets=SECRETS,
+    ),
 }
 
 
@@ -82,7 +90,7 @@ def noises(algorithm, step: int) -> dict[str, np.ndarray]:
     return {name: np.array(each) for name, each in found.items()}
 
 
-@pytest.mark.parametrize("name", ["P1, each its own", "P2", "P3"])
+@pytest.mark.parametrize("name", ["P1, each its own", "P2", "P3", "P4, nothing taken back"])
 def test_messages_are_as_loud_as_planned_and_their_sum_is_quiet(name):
     """Chi-squared, of 500 numbers each. False alarms: 1 in 100,000 for each of some 30 numbers."""
     algorithm, step = ALGORITHMS[name], 3
