@@ -30,7 +30,7 @@ is a multiple of the grid that every value can reach. Pure epsilon and rho hold 
 Of U, U', U'' the first bits are drawn, and floating point decides where it can: its error, that of
 the bits not drawn and that of np.log and np.exp (taken as 2^-45 relative, a hundred times what they
 have) stay below 2^-40 together. What lies nearer to an edge is settled in correctly rounded decimal
-arithmetic, with as many further bits of the same U as that takes (`_Uniform`). So no decision is
+arithmetic, with as many further bits of the same U as that takes (`Uniform`). So no decision is
 ever made wrongly, and the law of X is (1)-(4) itself: no truncated tail, which pure epsilon would
 not forgive, no delta, and the same key gives the same noise on every machine. (2) takes m with
 2^m <= 2^-16 t, so that all but 2^-16 of L are kept unseen.
@@ -118,7 +118,7 @@ class Key:
         )
 
     def words(self, count: int) -> tuple[np.ndarray, bytes]:
-        """`count` uniform 64-bit words, and a secret of their own from which `_Uniform` draws the
+        """`count` uniform 64-bit words, and a secret of their own from which `Uniform` draws the
         bits that follow them.
         """
         if os.getpid() != self._process:
@@ -142,7 +142,7 @@ class Key:
 Sampler = Callable[[Key, float, int], np.ndarray]
 
 
-class _Uniform:
+class Uniform:
     """A real U uniform in [0, 1) whose leading bits are known;
     `index` says which of a block's numbers it is, so that its further bits are its own.
     """
@@ -215,7 +215,7 @@ def _geometric(words: np.ndarray, more: bytes, rate: float) -> np.ndarray:
     margin, found = rate * _ERROR, whole.astype(np.int64)
     unsure = (estimate < margin) | (estimate > 1 - margin) | (words < _SHORT)
     for i in np.flatnonzero(unsure):
-        found[i] = min(_Uniform(words[i], 64, more, i).floor_log(Fraction(rate)), _CUT)
+        found[i] = min(Uniform(words[i], 64, more, i).floor_log(Fraction(rate)), _CUT)
     return found
 
 
@@ -235,7 +235,7 @@ def _laplace_block(key: Key, scale: float, count: int) -> np.ndarray:
         size += part
         # U' >= 1 - 2^-16; below that, it is below exp(-L/t).
         for i in np.flatnonzero(test >= (2**_SPLIT - 1) << (bits - _SPLIT)):
-            kept[i] = _Uniform(test[i], bits, more, count + i).below_exp(
+            kept[i] = Uniform(test[i], bits, more, count + i).below_exp(
                 int(part[i]) / Fraction(scale)
             )
     sign = (fine & np.uint64(1)).astype(np.int64)
@@ -254,7 +254,7 @@ def _gaussian_block(key: Key, scale: float, count: int) -> np.ndarray:
     kept = chance > 0
     for i in np.flatnonzero(np.abs(chance) <= _ERROR):
         exponent = (abs(int(found[i])) / Fraction(scale) - 1) ** 2 / 2
-        kept[i] = _Uniform(words[i], 64, more, i).below_exp(exponent)
+        kept[i] = Uniform(words[i], 64, more, i).below_exp(exponent)
     return found[kept]
 
 

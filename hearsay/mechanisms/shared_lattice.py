@@ -44,7 +44,7 @@ distributions, ACM TOMS 1977. Bernstein, ChaCha, a variant of Salsa20, 2008.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -174,12 +174,12 @@ class _Law:
         if strip in (0, _CELLS - 1):
             return self._tail(strip > 0, index, more)
         found = ((strip - _HALF) << self.low) + (place & (2**self.low - 1))
-        uniform = lattice._Uniform(place >> self.low, 64 - self.low, more, index)
+        uniform = lattice.Uniform(place >> self.low, 64 - self.low, more, index)
         weight = self.table.weights[strip - _HALF if strip >= _HALF else _HALF - 1 - strip]
         return found if self._below(uniform, found, Fraction(weight)) else None
 
     def _tail(self, upper: bool, index: int, more: bytes) -> int | None:
-        uniform = lattice._Uniform(0, 0, more, index)
+        uniform = lattice.Uniform(0, 0, more, index)
         piece = 0
         while uniform.word() & 1:
             piece += 1
@@ -190,7 +190,7 @@ class _Law:
         weight = Fraction(self.table.weights[-1], 2 ** (piece + 1 + _PIECE))
         return found if self._below(uniform, found, weight) else None
 
-    def _below(self, uniform: lattice._Uniform, found: int, weight: Fraction) -> bool:
+    def _below(self, uniform: lattice.Uniform, found: int, weight: Fraction) -> bool:
         exponent = (found / self.scale) ** 2 / 2
         return uniform.below_exp(exponent, weight / self.table.height)
 
@@ -200,16 +200,25 @@ def _wrapped(number: int) -> int:
     return (number + 2**63) % 2**64 - 2**63
 
 
-def _stream(key: bytes, proposals: Iterator[int]) -> Iterator[tuple[bytes, np.ndarray]]:
-    """(the secret of further bits, words of so many proposals), again and again."""
-    # Needed by deployed agents only, who have it.
-    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+class _Stream:
+    """The bits of a key.
 
-    stream = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
-    more = stream.update(bytes(64))[:32]
-    for count in proposals:
-        block = stream.update(bytes(16 * count))
-        yield more, np.frombuffer(block, "<u8").astype(np.uint64, copy=False).reshape(count, 2)
+    Args:
+      key: 32 bytes.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        # Needed by deployed agents only, who have it.
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+
+        self._cipher = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
+        # The secret of which further bits are made.
+        self.more = self._cipher.update(bytes(64))[:32]
+
+    def words(self, proposals: int) -> np.ndarray:
+        """(proposal, 2): the next ones."""
+        block = self._cipher.update(bytes(16 * proposals))
+        return np.frombuffer(block, "<u8").astype(np.uint64, copy=False).reshape(proposals, 2)
 
 
 def shared_noise(key: bytes, scale: float, count: int) -> np.ndarray:
@@ -226,15 +235,11 @@ def shared_noise(key: bytes, scale: float, count: int) -> np.ndarray:
     count = require.count("count", count, least=0)
     if count > _MOST_NUMBERS:
         require.fail("count", "at most 2^32 numbers from one key", count)
-    law = _Law(_in_range("scale", scale, MOST))
+    law, stream = _Law(_in_range("scale", scale, MOST)), _Stream(key)
     out, filled, first = np.empty(count, np.int64), 0, 0
-
-    def sizes() -> Iterator[int]:
-        while filled < count:
-            yield min(_CHUNK, int((count - filled) * 1.05) + 16)
-
-    for more, words in _stream(key, sizes()):
-        found = law.keep(words, first, more)[: count - filled]
+    while filled < count:
+        words = stream.words(min(_CHUNK, int((count - filled) * 1.05) + 16))
+        found = law.keep(words, first, stream.more)[: count - filled]
         out[filled : filled + len(found)] = found
         filled, first = filled + len(found), first + len(words)
     return out

@@ -80,7 +80,7 @@ def geometric_turns(rate: float, tops: list[int]) -> list[int]:
 
 def further(word: int, index: int) -> int:
     """The first 128 bits of the number that begins with this word."""
-    number = lattice._Uniform(word, 64, MORE, index)
+    number = lattice.Uniform(word, 64, MORE, index)
     number.extend()
     return number.known
 
@@ -100,7 +100,7 @@ def test_the_geometric_law_is_exact(rate):
         assert settled.tolist() == [further(edge, i) < fine for i in range(9)]
 
         def next_word(words, edge=edge, top=top):
-            numbers = [lattice._Uniform((edge << 64) | w, 128, MORE, 0) for w in words]
+            numbers = [lattice.Uniform((edge << 64) | w, 128, MORE, 0) for w in words]
             return [number.floor_log(Fraction(rate)) >= top for number in numbers]
 
         (turn,) = turning(next_word, 1, 64)
@@ -202,14 +202,14 @@ def test_floating_point_never_decides_wrongly(name, scale, monkeypatch):
     """
     sample, seen = SAMPLERS[name], []
 
-    class Recorded(lattice._Uniform):
+    class Recorded(lattice.Uniform):
         def __init__(self, known, bits, more, index):
             super().__init__(known, bits, more, index)
             seen.append(self._more)
 
     fast = sample(simulated(3), scale, 400)
     monkeypatch.setattr(lattice, "_ERROR", 0.6)
-    monkeypatch.setattr(lattice, "_Uniform", Recorded)
+    monkeypatch.setattr(lattice, "Uniform", Recorded)
     np.testing.assert_array_equal(fast, sample(simulated(3), scale, 400))
     assert len(seen) == len(set(seen)) > 100  # no two numbers share their further bits
 
@@ -239,7 +239,7 @@ def test_bounds_of_exp():
     # An edge that the known bits cannot settle: more are drawn, and the answer is that of the
     # longer number.
     edge = exact(Fraction(1), 64)
-    number = lattice._Uniform(edge, 64, MORE, 7)
+    number = lattice.Uniform(edge, 64, MORE, 7)
     answer = number.below_exp(Fraction(1))
     assert number.bits == 128
     assert number.known >> 64 == edge

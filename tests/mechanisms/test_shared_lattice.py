@@ -77,7 +77,7 @@ def test_a_proposal_is_kept_with_exactly_its_chance(scale):
             if edge + 1 < 2**bits:
                 assert not kept(law, strip, ((edge + 1) << law.low) + low)
             if edge < 2**bits:
-                number = lattice._Uniform(edge, bits, MORE, 0)
+                number = lattice.Uniform(edge, bits, MORE, 0)
                 number.extend()
                 assert kept(law, strip, (edge << law.low) + low) == (number.known < fine)
 
