@@ -15,7 +15,7 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.base import Algorithm
-from hearsay.certification.colluding import curve, least_noise
+from hearsay.certification.colluding import curve, least_noise, on_a_lattice
 from hearsay.certification.describing import (
     account_cost,
     amplified,
@@ -102,6 +102,7 @@ def deployed(
     delta = _checked_delta(algorithm, delta)
     described, runs = [], 0 < messages < math.inf
     heard = message_bound(algorithm, problem, graph, messages) if runs else 0.0
+    further = (*on_a_lattice(algorithm, graph.agents), *further)
     for agent in range(graph.agents):
         plain, found = describe(algorithm, problem, graph, agent, messages, delta)
         float64 = rounded(algorithm, problem, graph, agent, heard) if runs else None

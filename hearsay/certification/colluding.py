@@ -10,8 +10,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from hearsay import _validate as require
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
+from hearsay.mechanisms.shared_rounding import totals_bits
 from hearsay.privacy.account import Assumption
 from hearsay.privacy.certificate import Colluding
 from hearsay.privacy.coalitions import Shared
@@ -22,6 +24,9 @@ _EVERY = 12
 # How often the agents' noise is set anew, each by what it lacks, and how small it may get in
 # comparison with what it would need alone, as a part of what the most needy one has.
 _ROUNDS, _LEAST = 30, 0.25
+# Of a factor in the law of noise: what 2^-bits adds to a delta is then below 2^-1000, whatever the
+# epsilon and however many numbers are sent.
+_NEGLIGIBLE = 4096
 
 
 def curve(
@@ -81,6 +86,28 @@ def assumptions(colluders: int, shared: Shared, how: str) -> tuple[Assumption, .
             f"shared noise {_loud(shared)} times own noise,"
             f" {'every pair' if not shared.pairs else f'{len(shared.pairs):,} pairs'} of"
             f" {shared.agents} agents; worst coalition: {how}",
+        ),
+    )
+
+
+def on_a_lattice(algorithm: Algorithm, agents: int) -> tuple[Assumption, ...]:
+    """What a deployed budget rests on beside that, evaluated for who shares what; () where agents
+    share nothing.
+    """
+    shared = algorithm.shared(agents)
+    if shared is None:
+        return ()
+    ends = shared.ends()
+    bits = totals_bits(len(ends), int(np.bincount(ends.ravel()).max(initial=0)))
+    if not bits > _NEGLIGIBLE:
+        require.fail("secrets", "of fewer pairs to be deployed", len(ends))
+    size = "0" if math.isinf(bits) else f"2^-(10^{math.floor(math.log10(bits))})"
+    return (
+        Assumption(
+            "derived",
+            "on the lattice that all agents share, their noise has the law of its covariance in"
+            f" the reals up to a factor 1 +- {size}: it costs there what it costs in the reals, and"
+            " the rounding of one agent's own messages",
         ),
     )
 

@@ -15,13 +15,12 @@ an earlier step.
 
 from __future__ import annotations
 
-import math
 from typing import Protocol
 
 import numpy as np
 
 from hearsay.base import Algorithm
-from hearsay.mechanisms import lattice
+from hearsay.mechanisms.shared_lattice import common_grid
 from hearsay.privacy.coalitions import Shared
 from hearsay.schedules import Schedule
 
@@ -73,7 +72,7 @@ class PairNoise:
         """
         own = self._own(step, name)
         shared = rounded_up(own[self._ends[:, 0]] * self._weights)
-        grid = lattice.grid(float(min(own.min(), shared.min(initial=math.inf))))
+        grid = common_grid([float(np.append(own, shared).min())])
         field = self._fields.index(name)
         terms = []
         for pair in self._mine:

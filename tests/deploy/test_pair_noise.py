@@ -15,6 +15,7 @@ from scipy import stats
 
 import hearsay as hs
 from hearsay import graphs
+from hearsay.certification import colluding
 from hearsay.certification.certifying import deployed, describe_deployed
 from hearsay.certification.describing import message_bound
 from hearsay.deploy.pair_noise import PairNoise, rounded_up
@@ -153,6 +154,13 @@ def test_scales_that_differ_in_their_last_bits_are_the_same():
     assert np.all(up > scales) and np.all(up < scales * (1 + 2.1e-6))
 
 
+def test_secrets_beyond_the_proof_are_not_deployed(monkeypatch):
+    """No graph that fits into a machine has so many."""
+    monkeypatch.setattr(colluding, "totals_bits", lambda pairs, degree: 4096.0)
+    with pytest.raises(ValueError, match="secrets must be of fewer pairs to be deployed, got 3"):
+        deployed(ALGORITHMS["P1"], blank(), graphs.complete(AGENTS), 50, 1e-5)
+
+
 def test_what_does_not_fit_is_refused():
     algorithm = ALGORITHMS["P1"]
     steps = steps_of(algorithm)[0]
@@ -183,6 +191,9 @@ def test_a_deployed_certificate_is_the_ideal_one_but_for_rounding(name):
     for one, other in zip(found.budgets, ideal.budgets, strict=True):
         assert other.epsilon <= one.epsilon <= other.epsilon * (1 + 2e-5)
         assert math.isfinite(one.epsilon)
+        # Three pairs, two at each agent: 2 pi^2 2^72 / (1 + 2 2) / ln 2 = 2.7e22 bits.
+        (said,) = (a.text for a in one.assumptions if "on the lattice" in a.text)
+        assert "1 +- 2^-(10^22)" in said
     spent = spending(describe_deployed(algorithm, problem, graph, 0, 50, 1e-5), 50, 1e-5)
     assert spent[-1] == pytest.approx(found.budgets[0].epsilon, rel=1e-9)
 
