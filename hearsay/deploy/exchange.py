@@ -1,0 +1,293 @@
+"""What one agent knows of everybody's keys, and what follows from it: from its own introduction to
+the confirmed keys of all its pairs.
+
+    1  its own introduction is made and written down, then shown
+    2  when the introductions of all its partners are in the ledger: the keys of its pairs are
+       worked out and written down, the X25519 key is erased, then its confirmation is shown
+    3  when all partners have confirmed their keys, and everybody's card is there to be passed
+       on: the first message may be made
+
+An agent that goes on alone would be of no use to those behind it on the graph, so everybody waits
+for the cards of all (introduction and confirmation), also of those it shares nothing with.
+
+**What is refused.** A card that does not verify (introductions.py) is not kept and not passed on;
+the log names the agent and who handed it on, and the agent goes on waiting for a better one: another
+may have changed it. It is refused at once (`Refused`: nothing was sent) where nobody else can be
+to blame: it came from the agent itself; two introductions of this run are both signed by one agent;
+a confirmed tag is not the expected one.
+
+No message has to do with it: after the first one there is nothing to agree on any more, and cards
+are only shown to those who are behind.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Protocol
+
+import numpy as np
+
+from hearsay.deploy.cards import Card
+from hearsay.deploy.host import Refused
+from hearsay.deploy.introductions import Introduction, Invalid, Reader, Run, Signer
+from hearsay.deploy.ledger import Ledger, LedgerError
+from hearsay.deploy.rows import TREAT
+from hearsay.deploy.secrets import PairSecrets, agree, public_bytes
+from hearsay.deploy.settings import Member
+
+log = logging.getLogger("hearsay.agent")
+_NEW_RUN = "Nothing was sent; begin a run with a new name"
+
+
+class Shares(Protocol):
+    """Who shares noise with whom (`Algorithm.shared`)."""
+
+    def ends(self) -> np.ndarray:
+        """The two agents of every pair."""
+
+
+def partners_of(shared: Shares, agents: int) -> list[list[int]]:
+    """With whom each agent shares noise."""
+    found: list[list[int]] = [[] for _ in range(agents)]
+    for one, other in np.asarray(shared.ends()).reshape(-1, 2).tolist():
+        found[one].append(other)
+        found[other].append(one)
+    return [sorted(partners) for partners in found]
+
+
+class Exchange:
+    """The cards that an agent holds, and its own secrets (`pairs`).
+
+    Args:
+      members: all agents of the network.
+      number: this agent's.
+      run: of which all statements must be.
+      partners: with whom each agent shares noise.
+      ledger: this agent's.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        number: int,
+        run: Run,
+        partners: Sequence[Sequence[int]],
+        ledger: Ledger,
+    ) -> None:
+        self.names, self.number, self._run = [m.name for m in members], number, run
+        self._member, self._partners, self._ledger = members[number], partners, ledger
+        if (credentials := self._member.credentials) is None:
+            raise ValueError(f"agent {self._member.name} must have a certificate to share secrets")
+        self._signer = Signer(credentials, run, self._member.name, ledger.instance)
+        self._reader = Reader(credentials, run)
+        self._certificate = str(credentials.certificate)
+        mine = {j: self.names[j] for j in partners[number]}
+        about = " ".join((ledger.instance, *run.words().values()))
+        self.pairs = PairSecrets(ledger.path.with_name(ledger.path.name + ".keys"), mine, about)
+        self._lock, self._cards = threading.Lock(), dict[int, Card]()
+        self._known, self._doubts = dict[int, Introduction](), dict[int, str]()
+        self._warned: set[tuple[str, int]] = set()
+
+    def open(self, last: int | None, done: bool) -> None:
+        """Go on from what is on disk, or begin.
+
+        Args:
+          last: the round of the ledger's last message; None where it has none.
+          done: no message follows it.
+        """
+        self._cards = self._ledger.cards()
+        if done:
+            self.pairs.finish()
+        elif last is not None:
+            self.pairs.restore(last)
+        elif not self._continued():
+            self._begin()
+        else:
+            self._move_on()
+
+    def _continued(self) -> bool:
+        """Introductions of this run are in the ledger, and this agent's keys on disk."""
+        try:
+            found = {
+                number: self._reader.introduction(self.names[number], card.introduction, kept=True)
+                for number, card in self._cards.items()
+            }
+        except (Invalid, IndexError):
+            # The configuration was changed before anything was sent.
+            found = {}
+        if self.number in found and not self.pairs.known:
+            raise LedgerError(
+                f"{self._ledger.path}.keys is not there or is another's, and the ledger beside it"
+                f" holds an introduction with the keys that it had. {TREAT}"
+            )
+        self._known = found
+        return self.number in found
+
+    def _begin(self) -> None:
+        if self.pairs.private is None:
+            self.pairs.make()
+        private = self.pairs.private
+        assert private is not None
+        said = self._signer.introduction(public_bytes(private), self.pairs.nonce)
+        try:
+            self._known = {self.number: self._reader.introduction(self._member.name, said)}
+        except Invalid as reason:
+            raise ValueError(
+                f"certificate {self._certificate!r} must be one that others believe an introduction"
+                f" of {self._member.name} from, got one of which they would say: {reason}"
+            ) from None
+        cards = {self.number: Card(said)}
+        self._ledger.keep(cards, anew=True)
+        self._cards = cards
+        self._move_on()
+
+    def receive(self, found: Iterable[tuple[int, str, bytes]], met: Mapping[str, str]) -> bool:
+        """Take what others handed on. Whether there is something to show that was not there before.
+
+        Args:
+          found: an agent's number, who handed its card on, and the card.
+          met: the instances of neighbours' ledgers, as they said themselves.
+        """
+        new = dict[int, Card]()
+        for number, sender, given in found:
+            try:
+                card = self._read(number, given, met)
+            except Invalid as reason:
+                self._doubt(number, sender, str(reason))
+                continue
+            held = new.get(number, self._cards.get(number, Card()))
+            if card.stage > held.stage:
+                new[number] = card
+                self._doubts.pop(number, None)
+        if not new:
+            return False
+        self._ledger.keep(new)
+        with self._lock:
+            self._cards |= new
+        self._move_on()
+        return True
+
+    def _read(self, number: int, given: bytes, met: Mapping[str, str]) -> Card:
+        name, card, held = self.names[number], unpacked(given), self._known.get(number)
+        if card.introduction == self._cards.get(number, Card()).introduction and held is not None:
+            said = held
+        else:
+            said = self._reader.introduction(name, card.introduction)
+        if held is not None and said.said != held.said:
+            raise Refused(self._twofold(number))
+        if met.get(name, said.instance) != said.instance:
+            raise Refused(self._twofold(number))
+        if card.confirmation:
+            self._reader.confirmation(said, card.confirmation, len(self._partners[number]))
+        if number == self.number and card.stage > self._cards[number].stage:
+            raise Refused(self._twofold(number))
+        self._known[number] = said
+        return card
+
+    def _twofold(self, number: int) -> str:
+        name = self.names[number]
+        if number == self.number:
+            return (
+                f"another process has introduced itself as {name}, with its certificate: it runs"
+                f" elsewhere, or this is not its latest ledger. End the other one. {_NEW_RUN}"
+            )
+        return (
+            f"{name} has introduced itself twice, with different keys: it has lost its ledger, or"
+            f" runs twice. {_NEW_RUN}"
+        )
+
+    def _doubt(self, number: int, sender: str, reason: str) -> None:
+        name = self.names[number]
+        if sender == name:
+            raise Refused(f"the keys of {name} must not be used: {reason}. {_NEW_RUN}")
+        self._doubts[number] = f"what {sender} hands on as {name}'s is not: {reason}"
+        if (sender, number) not in self._warned:
+            self._warned.add((sender, number))
+            log.warning("%s", self._doubts[number])
+
+    def _move_on(self) -> None:
+        """Work out the keys once all partners are known, and compare what they have confirmed."""
+        mine, partners = self._known[self.number], self._partners[self.number]
+        if not self.pairs.agreed and all(j in self._known for j in partners):
+            private = self.pairs.private
+            assert private is not None
+            try:
+                self.pairs.begin(
+                    {
+                        j: agree(
+                            private, mine, self._known[j], first=self.number < j, run=self._run
+                        )
+                        for j in partners
+                    }
+                )
+            except ValueError as error:
+                raise Refused(str(error)) from None
+        if not self.pairs.agreed:
+            return
+        if self._cards[self.number].stage < 2:
+            said = self._signer.confirmation(mine.key, mine.nonce, self.pairs.shown)
+            card = self._cards[self.number]._replace(confirmation=said)
+            self._ledger.keep({self.number: card})
+            with self._lock:
+                self._cards[self.number] = card
+        for j, expected in self.pairs.expected.items():
+            if self._cards[j].stage == 2:
+                self._compare(j, expected)
+
+    def _compare(self, number: int, expected: bytes) -> None:
+        theirs = self._partners[number]
+        card, said = self._cards[number], self._known[number]
+        tags = self._reader.confirmation(said, card.confirmation, len(theirs))
+        if not hmac.compare_digest(tags[theirs.index(self.number)], expected):
+            raise Refused(
+                f"the keys that {said.agent} and {self._member.name} share do not match:"
+                f" {said.agent} holds another introduction of {self._member.name} (of an earlier"
+                f" ledger), or does not own the key that it shows. {_NEW_RUN}"
+            )
+
+    def lacking(self) -> dict[int, str]:
+        """Whose card is not complete, and what is known against those that were handed on."""
+        with self._lock:
+            stages = {number: card.stage for number, card in self._cards.items()}
+        return {
+            number: self._doubts.get(number, "")
+            for number in range(len(self.names))
+            if stages.get(number, 0) < 2
+        }
+
+    def stages(self) -> str:
+        """Of every agent, how much of its card is here: a digit each (cards.py)."""
+        with self._lock:
+            return "".join(str(self._cards.get(n, Card()).stage) for n in range(len(self.names)))
+
+    def card(self, number: int) -> bytes | None:
+        """What is handed on of that agent."""
+        with self._lock:
+            found = self._cards.get(number)
+        return None if found is None else packed(found)
+
+    def close(self) -> None:
+        self.pairs.close()
+
+    def __enter__(self) -> Exchange:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.close()
+
+
+def packed(card: Card) -> bytes:
+    return json.dumps([part.decode() for part in card]).encode()
+
+
+def unpacked(given: bytes) -> Card:
+    try:
+        introduction, confirmation = json.loads(given)
+        return Card(introduction.encode(), confirmation.encode())
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise Invalid("it cannot be read") from None
