@@ -10,14 +10,14 @@ the confirmed keys of all its pairs.
 An agent that goes on alone would be of no use to those behind it on the graph, so everybody waits
 for the cards of all (introduction and confirmation), also of those it shares nothing with.
 
-**What is refused.** A card that does not verify (introductions.py) is not kept and not passed on;
-the log names the agent and who handed it on, and the agent goes on waiting for a better one: another
-may have changed it. It is refused at once (`Refused`: nothing was sent) where nobody else can be
-to blame: it came from the agent itself; two introductions of this run are both signed by one agent;
-a confirmed tag is not the expected one.
+**What is refused.** A card that does not verify (introductions.py) is not kept and not passed on.
+The log names the agent and who handed it on, and the agent goes on waiting for a better one:
+somebody on the way may have changed it. Where nobody else can be to blame it is refused at once
+(`Refused`, nothing was sent): the card came from the agent itself, two introductions of this run
+are signed by one agent, a confirmed tag is not the expected one.
 
-No message has to do with it: after the first one there is nothing to agree on any more, and cards
-are only shown to those who are behind.
+After the first message there is nothing to agree on any more: cards are only shown to those who are
+behind.
 """
 
 from __future__ import annotations
@@ -259,6 +259,12 @@ class Exchange:
             for number in range(len(self.names))
             if stages.get(number, 0) < 2
         }
+
+    def shared_with(self) -> str:
+        """The names of the agent's partners, as a log has room for them."""
+        names = [self.names[j] for j in self._partners[self.number]]
+        more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+        return ", ".join(names[:10]) + more
 
     def stages(self) -> str:
         """Of every agent, how much of its card is here: a digit each (cards.py)."""

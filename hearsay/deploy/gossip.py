@@ -111,7 +111,7 @@ class Gossip:
                 free = self._neighbours.unasked(better - set(asked), f"{WORD}-{number}")
                 if free and all(now - since > _PATIENCE for since in asked.values()):
                     # Not everybody's cards of the same neighbour.
-                    name = min(free, key=lambda one: (hash((one, number)), one))
+                    name = sorted(free)[number % len(free)]
                     asked[name] = now
                     questions.append((number, name))
         for number, name in questions:
@@ -138,4 +138,3 @@ class Gossip:
             log.info(
                 "waiting for the keys of %s%s%s", ", ".join(names), neighbours.reasons(gone), why
             )
-

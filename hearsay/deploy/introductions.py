@@ -150,19 +150,10 @@ class Reader:
         chain = parts.get("certificates")
         if not isinstance(chain, list) or not 1 <= len(chain) <= _MOST_CERTIFICATES:
             raise Invalid("it has no certificate, or too many")
-        try:
-            certificates = [x509.load_der_x509_certificate(_bytes(one)) for one in chain]
-            names = certificates[0].subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
-        except ValueError:
-            raise Invalid("its certificate cannot be read") from None
-        if [name.value for name in names] != [agent]:
-            who = ", ".join(str(name.value)[:64] for name in names) or "nobody"
-            raise Invalid(f"its certificate is {who}'s")
-        if not kept:
-            self._require_chain(certificates)
-        _require_signature("introduction", certificates[0], parts)
+        certificate = self._certificate(agent, chain, kept)
+        _require_signature("introduction", certificate, parts)
         key, nonce = _sized(said, "key", KEY_BYTES), _sized(said, "nonce", NONCE_BYTES)
-        return Introduction(agent, said["instance"], key, nonce, certificates[0])
+        return Introduction(agent, said["instance"], key, nonce, certificate)
 
     def confirmation(self, of: Introduction, given: bytes, partners: int) -> list[bytes]:
         """The tags of that agent, one for each of its partners."""
@@ -199,13 +190,26 @@ class Reader:
                 raise Invalid(f"it is of {what} {str(said.get(what))[:64]!r}, and not {mine!r}")
         return parts, said
 
-    def _require_chain(self, certificates: list[x509.Certificate]) -> None:
-        now = datetime.now(UTC)
-        builder = verification.PolicyBuilder().store(self._store).time(now)
+    def _certificate(self, agent: str, chain: list[Any], kept: bool) -> x509.Certificate:
         try:
-            builder.build_client_verifier().verify(certificates[0], certificates[1:])
-        except (verification.VerificationError, ValueError) as error:
-            raise Invalid(f"the network's authority does not stand behind it ({error})") from None
+            certificates = [x509.load_der_x509_certificate(_bytes(one)) for one in chain]
+            names = certificates[0].subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+            certificates[0].public_key()
+        except Exception as error:
+            # A certificate can be broken in more ways than the library has a name for.
+            raise Invalid(f"its certificate cannot be read ({type(error).__name__})") from None
+        if [name.value for name in names] != [agent]:
+            who = ", ".join(str(name.value)[:64] for name in names) or "nobody"
+            raise Invalid(f"its certificate is {who}'s")
+        if not kept:
+            now = datetime.now(UTC)
+            builder = verification.PolicyBuilder().store(self._store).time(now)
+            try:
+                builder.build_client_verifier().verify(certificates[0], certificates[1:])
+            except Exception as error:
+                why = f"the network's authority does not stand behind it ({error!s:.200})"
+                raise Invalid(why) from None
+        return certificates[0]
 
 
 _PSS = padding.PSS(padding.MGF1(_SHA), padding.PSS.DIGEST_LENGTH)

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hearsay.base import Keys, Private
+from hearsay.deploy.secrets import PairSecrets
 from hearsay.deploy.steps import Steps
 from hearsay.mechanisms import lattice
 from hearsay.mechanisms.factorized.lattice import FactorizedNoise
@@ -42,12 +43,20 @@ class Lattice:
       secrets: round by round, bring correlated noise back after a restart, because later rounds
         take it back; independent noise is never drawn twice.
       run: words that all agents of the run share, from which its public coins are drawn.
+      pairs: the keys of noise that the agent shares with others.
     """
 
     private = True
 
-    def __init__(self, steps: Steps, secrets: dict[int, bytes], run: str = "") -> None:
+    def __init__(
+        self,
+        steps: Steps,
+        secrets: dict[int, bytes],
+        run: str = "",
+        pairs: PairSecrets | None = None,
+    ) -> None:
         self._steps, self._key, self._secrets = steps, lattice.Key.fresh(), secrets
+        self._pairs = pairs
         algorithm = steps.algorithm
         # For what is random and not secret (who sleeps, which coordinates travel): two words for
         # jax's generator.

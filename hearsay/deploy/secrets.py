@@ -283,6 +283,4 @@ def _joined(*parts: bytes) -> bytes:
 
 def _split(text: str, names: Mapping[int, str], size: int) -> dict[int, bytes]:
     found = bytes.fromhex(text)
-    return {
-        number: found[at * size : (at + 1) * size] for at, number in enumerate(names)
-    }
+    return {number: found[at * size : (at + 1) * size] for at, number in enumerate(names)}
