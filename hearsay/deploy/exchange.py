@@ -83,6 +83,7 @@ class Exchange:
         self._member, self._partners, self._ledger = members[number], partners, ledger
         if (credentials := self._member.credentials) is None:
             raise ValueError(f"agent {self._member.name} must have a certificate to share secrets")
+        credentials.verify(self._member.name, self._member.peer.host)
         self._signer = Signer(credentials, run, self._member.name, ledger.instance)
         self._reader = Reader(credentials, run)
         self._certificate = str(credentials.certificate)
@@ -92,6 +93,7 @@ class Exchange:
         self._lock, self._cards = threading.Lock(), dict[int, Card]()
         self._known, self._doubts = dict[int, Introduction](), dict[int, str]()
         self._warned: set[tuple[str, int]] = set()
+        self._compared: set[int] = set()
 
     def open(self, last: int | None, done: bool) -> None:
         """Go on from what is on disk, or begin.
@@ -235,9 +237,12 @@ class Exchange:
             self._ledger.keep({self.number: card})
             with self._lock:
                 self._cards[self.number] = card
-        for j, expected in self.pairs.expected.items():
+        for j in set(partners) - self._compared:
             if self._cards[j].stage == 2:
-                self._compare(j, expected)
+                self._compare(j, self.pairs.expected[j])
+                self._compared.add(j)
+        if len(self._compared) == len(partners):
+            self.pairs.confirm()
 
     def _compare(self, number: int, expected: bytes) -> None:
         theirs = self._partners[number]
@@ -251,14 +256,13 @@ class Exchange:
             )
 
     def lacking(self) -> dict[int, str]:
-        """Whose card is not complete, and what is known against those that were handed on."""
-        with self._lock:
-            stages = {number: card.stage for number, card in self._cards.items()}
-        return {
-            number: self._doubts.get(number, "")
-            for number in range(len(self.names))
-            if stages.get(number, 0) < 2
-        }
+        """Whose card is not complete, and what is known against those that were handed on.
+
+        While somebody has not introduced itself, nobody else can be to blame.
+        """
+        stages = self.stages()
+        least = "0" if "0" in stages else "1"
+        return {n: self._doubts.get(n, "") for n, stage in enumerate(stages) if stage == least}
 
     def shared_with(self) -> str:
         """The names of the agent's partners, as a log has room for them."""

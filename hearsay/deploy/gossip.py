@@ -94,21 +94,23 @@ class Gossip:
             for name in pace.due(neighbours.unasked(here, WORD), at_once=anew):
                 linked[name] = neighbours.transport.met(name)
                 neighbours.ask(name, WORD, partial(self.told, name))
-            self._ask_for(lacking, here)
+            self._ask_for(here)
             self._speak(clock, names, [why for why in lacking.values() if why])
             neighbours.mailbox.rest(pace.left(neighbours.unasked(here, WORD)))
 
     def _tell(self) -> None:
         self._neighbours.transport.tell(WORD, self._exchange.stages().encode())
 
-    def _ask_for(self, lacking: Mapping[int, str], here: set[str]) -> None:
+    def _ask_for(self, here: set[str]) -> None:
         held, now, questions = self._exchange.stages(), time.monotonic(), list[tuple[int, str]]()
         with self._lock:
             digits = {name: found for name, found in self._digits.items() if name in here}
-            for number in lacking:
+            for number in range(len(held)):
                 asked = self._asked.setdefault(number, {})
                 better = {name for name, found in digits.items() if found[number] > held[number]}
-                free = self._neighbours.unasked(better - set(asked), f"{WORD}-{number}")
+                if not (better := better - set(asked)):
+                    continue
+                free = self._neighbours.unasked(better, f"{WORD}-{number}")
                 if free and all(now - since > _PATIENCE for since in asked.values()):
                     # Not everybody's cards of the same neighbour.
                     name = sorted(free)[number % len(free)]

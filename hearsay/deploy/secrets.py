@@ -128,7 +128,7 @@ class PairSecrets:
         self._names, self._about = dict(sorted(partners.items())), about
         self._file = Erasable(path)
         self._kept = self._read()
-        self._round, self._chains = -1, dict[int, bytes]()
+        self._round, self._chains, self._confirmed = -1, dict[int, bytes](), False
         self._keys = dict[int, bytes]()
         if "chains" in self._kept:
             self._stand(self._kept["round"], _split(self._kept["chains"], self._names, _BYTES))
@@ -181,14 +181,20 @@ class PairSecrets:
         self._keep(0, chains, nonce=self.nonce.hex(), **tags)
         self._file.settle()
 
+    def confirm(self) -> None:
+        """All partners have shown the tags that were expected of them."""
+        self._confirmed = True
+
     def noise_key(self, neighbour: int, round: int, field: int) -> bytes:
         """32 bytes for the noise that this agent shares with another in that round and field,
         the same at both ends. Earlier rounds than the last one asked for are gone.
         """
         if neighbour not in self._names:
             raise ValueError(f"neighbour must be one of {list(self._names)}, got {neighbour}")
-        if not self._chains:
-            raise ValueError("keys of pairs must be agreed on before any noise is drawn from them")
+        if not self._chains or not self._confirmed:
+            raise ValueError(
+                "keys of pairs must be agreed on and confirmed before any noise is drawn from them"
+            )
         if round < self._round:
             raise ValueError(
                 f"round must be at least {self._round}, got {round}: the keys of earlier rounds are"
@@ -220,6 +226,8 @@ class PairSecrets:
                 f"{self._file.path} stands at round {self._round}, and the ledger beside it ends"
                 f" with round {last}: it is not the latest one. {TREAT}"
             )
+        # There would be no message without it.
+        self.confirm()
         if self._round <= last:
             self.committed(last)
 
