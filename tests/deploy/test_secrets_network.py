@@ -112,27 +112,33 @@ def shown(path: Path, name: str) -> dict[tuple[int, int], set[str]]:
     return found
 
 
-@pytest.mark.slow
-def test_a_process_that_is_killed_has_the_same_keys_afterwards(tmp_path, keys):
+FEW = {"alice": [(1, "before write")], "carol": [(0, "after gather")]}
+MANY = {
+    "alice": [
+        *((0, point) for point in ("before write", "after write", "before keep", "after keep")),
+        *((1, point) for point in ("after keep", "before erasing", "after erasing")),
+    ],
+    "bob": [(1, "before write"), (0, "after write"), (0, "after gather"), (0, "in ledger")],
+    "carol": [(0, "before gather"), (2, "before keep"), (0, "after ledger"), (2, "after publish")],
+    "dave": [(1, "after write"), (3, "waiting")],
+}
+
+
+@pytest.mark.parametrize("kills", [FEW, pytest.param(MANY, marks=pytest.mark.slow)], ids=len)
+def test_a_process_that_is_killed_has_the_same_keys_afterwards(kills, tmp_path, keys):
     """SIGKILL before and after keys are written, before they are confirmed, between keys and
     first message, and before and after the keys of a round are erased.
     """
-    path = network(tmp_path, keys, names=NAMES[:3], graph={"kind": "ring"})
-    alice = [(0, "before write"), (0, "after write"), (0, "before keep"), (1, "after keep")]
-    kills = {
-        "alice": [*alice, (1, "before erasing"), (2, "after erasing")],
-        "bob": [(1, "before write"), (0, "after write"), (0, "after gather"), (0, "in ledger")],
-        "carol": [(0, "before gather"), (0, "after ledger"), (2, "after publish")],
-    }
-    with Processes([path], seed=None, names=NAMES[:3], kills=kills, colluders=1) as fleet:
+    path, names = network(tmp_path, keys, names=NAMES[:4]), NAMES[:4]
+    with Processes([path], seed=None, names=names, kills=kills, colluders=1) as fleet:
         fleet.start_all()
         assert fleet.watch() == sum(map(len, kills.values()))
     found = {
         (f"{name}.ledger.keys", partner, step): made
-        for name in NAMES[:3]
+        for name in names
         for (partner, step), made in shown(path, name).items()
     }
-    require_pairs(found, NAMES[:3])
+    require_pairs(found, names)
 
 
 def test_who_never_comes_is_named(tmp_path, keys, secret, monkeypatch, caplog):

@@ -38,7 +38,7 @@ from hearsay.deploy.mailbox import Mailbox
 from hearsay.deploy.secrets import PairSecrets
 from hearsay.deploy.settings import load
 from hearsay.deploy.transport import Transport
-from hearsay.privacy.secrets import Secrets
+from hearsay.graphs.secrets import Secrets
 from hearsay.simulation.simulating import enable_compilation_cache
 
 POINTS = ("before ledger", "in ledger", "after ledger", "after publish", "waiting", "after update")
