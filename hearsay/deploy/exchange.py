@@ -36,7 +36,7 @@ from hearsay.deploy.cards import Card
 from hearsay.deploy.host import Refused
 from hearsay.deploy.introductions import Introduction, Invalid, Reader, Run, Signer
 from hearsay.deploy.ledger import Ledger, LedgerError
-from hearsay.deploy.rows import TREAT
+from hearsay.deploy.rows import TREAT, broken
 from hearsay.deploy.secrets import PairSecrets, agree, public_bytes
 from hearsay.deploy.settings import Member
 
@@ -113,24 +113,40 @@ class Exchange:
             self._move_on()
 
     def _continued(self) -> bool:
-        """Introductions of this run are in the ledger, and this agent's keys on disk."""
+        """This agent's introduction of this run is in the ledger, and its keys are on disk."""
         try:
-            found = {
-                number: self._reader.introduction(self.names[number], card.introduction, kept=True)
-                for number, card in self._cards.items()
-            }
-        except (Invalid, IndexError):
-            # The configuration was changed before anything was sent.
-            found = {}
-        if self.number in found and not self.pairs.known:
+            mine = self._kept(self.number)
+        except (Invalid, KeyError):
+            # There is none yet, or the configuration was changed before anything was sent.
+            return False
+        if not self.pairs.known:
             raise LedgerError(
                 f"{self._ledger.path}.keys is not there or is another's, and the ledger beside it"
                 f" holds an introduction with the keys that it had. {TREAT}"
             )
-        self._known = found
-        return self.number in found
+        unconfirmed = self._cards[self.number].stage < 2
+        if unconfirmed and mine.fingerprint != self._signer.fingerprint:
+            raise LedgerError(
+                f"certificate {self._certificate!r} must be the one that {self._member.name} has"
+                " introduced itself with until its keys are confirmed, got another: put that one"
+                " back, or begin a run with a new name"
+            )
+        try:
+            self._known = {number: self._kept(number) for number in self._cards}
+        except (Invalid, IndexError) as error:
+            raise broken(self._ledger.path, "an introduction", str(error)) from None
+        return True
+
+    def _kept(self, number: int) -> Introduction:
+        said = self._cards[number].introduction
+        return self._reader.introduction(self.names[number], said, kept=True)
 
     def _begin(self) -> None:
+        if self.pairs.known and self.pairs.private is None:
+            raise LedgerError(
+                f"{self._ledger.path} has no introduction of {self._member.name}, and the keys"
+                f" beside it are agreed on: it is not the latest one. {TREAT}"
+            )
         if self.pairs.private is None:
             self.pairs.make()
         private = self.pairs.private
@@ -238,7 +254,7 @@ class Exchange:
             with self._lock:
                 self._cards[self.number] = card
         for j in set(partners) - self._compared:
-            if self._cards[j].stage == 2:
+            if self._cards.get(j, Card()).stage == 2:
                 self._compare(j, self.pairs.expected[j])
                 self._compared.add(j)
         if len(self._compared) == len(partners):

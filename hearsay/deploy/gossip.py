@@ -32,6 +32,7 @@ log = logging.getLogger("hearsay.agent")
 WORD = "keys"
 _AGAIN, _SELDOM = 1.0, 30.0  # seconds between two questions for the same digits
 _PATIENCE = 2.0  # seconds before a card is asked of somebody else
+_ANSWERED = float("-inf")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,5}")
 
 
@@ -47,8 +48,7 @@ class Gossip:
         self._exchange, self._neighbours = exchange, neighbours
         self._lock, self._digits = threading.Lock(), dict[str, str]()
         self._arrived: list[tuple[int, str, bytes]] = []
-        # Of whom a card was asked since their digits were heard, and when; long ago where
-        # it was answered.
+        # Of whom a card was asked since their digits were heard, and when.
         self._asked: dict[int, dict[str, float]] = {}
 
     def answer(self, what: str) -> bytes | None:
@@ -121,9 +121,11 @@ class Gossip:
 
     def _take(self, number: int, name: str, card: bytes) -> None:
         with self._lock:
-            self._arrived.append((number, name, card))
-            if name in (asked := self._asked.get(number, {})):
-                asked[name] = float("-inf")
+            asked = self._asked.get(number, {})
+            # A question has one answer: more of them would only fill the memory.
+            if asked.get(name, _ANSWERED) > _ANSWERED:
+                asked[name] = _ANSWERED
+                self._arrived.append((number, name, card))
 
     def _speak(self, clock: Clock, names: list[str], doubts: list[str]) -> None:
         neighbours = self._neighbours

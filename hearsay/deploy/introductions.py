@@ -102,6 +102,11 @@ class Signer:
                 f" (P-256, P-384, P-521) to sign introductions with, got {type(self._key).__name__}"
             )
 
+    @property
+    def fingerprint(self) -> bytes:
+        """Of the certificate with which it signs."""
+        return self._chain[0].fingerprint(_SHA)
+
     def introduction(self, key: bytes, nonce: bytes) -> bytes:
         """With that public X25519 key."""
         signed = self._signed("introduction", {"key": key.hex(), "nonce": nonce.hex()})

@@ -542,6 +542,30 @@ def test_keys_that_were_lost_are_not_made_anew(world):
     world.require_agreed()
 
 
+def test_a_certificate_is_not_replaced_between_introduction_and_confirmation(world, tmp_path, keys):
+    world.open(0)
+    world.close(0)
+    tls.make(tmp_path / "new", {name: [] for name in NAMES})
+    before, new = world.members[0], credentials(tmp_path / "new", "alice")
+    world.members[0] = replace(before, credentials=new)
+    with pytest.raises(LedgerError, match="must be the one that alice has introduced itself with"):
+        world.open(0)
+    world.members[0] = before
+    for number in range(4):
+        world.open(number)
+    world.talk()
+    world.require_agreed()
+
+
+def test_a_ledger_without_its_introduction_is_not_the_latest(world):
+    for number in range(4):
+        world.open(number)
+    world.talk()
+    world.ledgers[0].keep({}, anew=True)
+    with pytest.raises(LedgerError, match="has no introduction of alice, and the keys beside it"):
+        world.open(0)
+
+
 def test_a_configuration_that_changes_before_the_first_message_has_new_keys(world, tmp_path, keys):
     old = world.open(0)._known[0]
     world.close(0)
