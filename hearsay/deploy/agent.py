@@ -55,11 +55,10 @@ from hearsay.certification import unit
 from hearsay.certification.describing import message_bound
 from hearsay.deploy import averages, budget, greeting
 from hearsay.deploy.deployment import Deployment, deployment
-from hearsay.deploy.exchange import Exchange, partners_of
+from hearsay.deploy.exchange import Exchange, exchange
 from hearsay.deploy.gossip import WORD, Gossip
 from hearsay.deploy.host import Refused, harden_process
 from hearsay.deploy.inbox import Listener
-from hearsay.deploy.introductions import Run
 from hearsay.deploy.ledger import Ledger, LedgerError
 from hearsay.deploy.lifetime import Account
 from hearsay.deploy.mailbox import Fields, Mailbox, let_go
@@ -174,13 +173,9 @@ class Agent:
 
     def _exchange(self) -> AbstractContextManager[Exchange | None]:
         """None where nothing is shared, and in a rehearsal, whose keys are the simulator's."""
-        agents = len(self.network.members)
-        shared = self.plan.algorithm.shared(agents)
-        if shared is None or self._rehearsal is not None:
+        if self.plan.algorithm.secrets is None or self._rehearsal is not None:
             return nullcontext()
-        run = Run(self.network.run, self.network.digest, self.plan.fingerprint)
-        partners = partners_of(shared, agents)
-        return Exchange(self.network.members, self.number, run, partners, self.ledger)
+        return exchange(self.network, self.number, self.plan, self.ledger)
 
     def _secrets(self) -> dict[int, bytes]:
         """Those of the noise, by the round of their gradient: a relay has none."""

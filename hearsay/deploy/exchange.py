@@ -28,33 +28,33 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Protocol
-
-import numpy as np
 
 from hearsay.deploy.cards import Card
+from hearsay.deploy.deployment import Deployment
 from hearsay.deploy.host import Refused
 from hearsay.deploy.introductions import Introduction, Invalid, Reader, Run, Signer
 from hearsay.deploy.ledger import Ledger, LedgerError
 from hearsay.deploy.rows import TREAT, broken
 from hearsay.deploy.secrets import PairSecrets, agree, public_bytes
-from hearsay.deploy.settings import Member
+from hearsay.deploy.settings import Member, Network
+from hearsay.privacy.coalitions import Shared
 
 log = logging.getLogger("hearsay.agent")
 _NEW_RUN = "Nothing was sent; begin a run with a new name"
 
 
-class Shares(Protocol):
-    """Who shares noise with whom (`Algorithm.shared`)."""
+def exchange(network: Network, number: int, plan: Deployment, ledger: Ledger) -> Exchange:
+    """That of one agent, whose plan has secrets."""
+    shared = plan.algorithm.shared(len(network.members))
+    assert shared is not None
+    run = Run(network.run, network.digest, plan.fingerprint)
+    return Exchange(network.members, number, run, partners_of(shared), ledger)
 
-    def ends(self) -> np.ndarray:
-        """The two agents of every pair."""
 
-
-def partners_of(shared: Shares, agents: int) -> list[list[int]]:
+def partners_of(shared: Shared) -> list[list[int]]:
     """With whom each agent shares noise."""
-    found: list[list[int]] = [[] for _ in range(agents)]
-    for one, other in np.asarray(shared.ends()).reshape(-1, 2).tolist():
+    found: list[list[int]] = [[] for _ in range(shared.agents)]
+    for one, other in shared.ends().tolist():
         found[one].append(other)
         found[other].append(one)
     return [sorted(partners) for partners in found]

@@ -384,7 +384,7 @@ class World:
             Member(name, f"tls/127.0.0.1:{700 + n}", None, None, folder, credentials(keys, name))
             for n, name in enumerate(names)
         ]
-        self.partners = partners_of(Shared(len(names), (1.0,), tuple(pairs)), len(names))
+        self.partners = partners_of(Shared(len(names), (1.0,), tuple(pairs)))
         self.at: dict[int, Exchange] = {}
         self.ledgers: dict[int, Ledger] = {}
 
