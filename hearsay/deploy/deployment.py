@@ -127,10 +127,10 @@ def require_deployable(algorithm: Algorithm, graph: Graph) -> None:
         )
     if algorithm.secrets is not None and algorithm.factors is not None:
         raise ValueError(
-            "secrets in [algorithm] must be left out with correlated noise when agents are"
-            " deployed: what a later round takes back is rounded by each agent by itself, and no"
-            " proof covers that yet where noise is shared. Do without correlation, or without"
-            " secrets, or simulate it instead"
+            "[secrets] must be left out with correlated noise when agents are deployed: what a"
+            " later round takes back is rounded by each agent by itself, and no proof covers that"
+            " yet where noise is shared. Do without correlation, or without secrets, or simulate it"
+            " instead"
         )
     relays = algorithm.relays(graph)
     if graph.lossy and relays[:, 1].any():
@@ -150,8 +150,7 @@ def require_certificates(network: Network) -> None:
     """Keys of pairs are only as good as the knowledge whose they are."""
     if any(member.credentials is None for member in network.members):
         raise ValueError(
-            "endpoints must be tls for all agents with secrets in [algorithm]: without certificates"
-            " nobody can say whose key it is that noise is shared with, and anybody could be at the"
+            "endpoints must be tls for all agents with [secrets]: without certificates nobody can say whose key it is that noise is shared with, and anybody could be at the"
             " other end of every pair. hearsay network keys makes certificates (--simulate-noise"
             " rehearses without)"
         )
