@@ -150,9 +150,10 @@ def require_certificates(network: Network) -> None:
     """Keys of pairs are only as good as the knowledge whose they are."""
     if any(member.credentials is None for member in network.members):
         raise ValueError(
-            "endpoints must be tls for all agents with [secrets]: without certificates nobody can say whose key it is that noise is shared with, and anybody could be at the"
-            " other end of every pair. hearsay network keys makes certificates (--simulate-noise"
-            " rehearses without)"
+            "endpoints must be tls for all agents with [secrets]: without certificates nobody can"
+            " say whose key it is that noise is shared with, and anybody could be at the other end"
+            " of every pair. hearsay network keys makes certificates (--simulate-noise rehearses"
+            " without)"
         )
 
 
