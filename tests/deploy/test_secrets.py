@@ -5,7 +5,10 @@ test_secrets_network.py for agents.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +23,7 @@ from hearsay.deploy.erasable import Erasable
 from hearsay.deploy.exchange import Exchange, packed, partners_of
 from hearsay.deploy.host import Refused
 from hearsay.deploy.introductions import LARGEST, Introduction, Invalid, Reader, Run, Signer
-from hearsay.deploy.ledger import Ledger, LedgerError
+from hearsay.deploy.ledger import Ledger, LedgerError, LedgerUnavailable
 from hearsay.deploy.links import Credentials
 from hearsay.deploy.secrets import Agreed, PairSecrets, agree, public_bytes
 from hearsay.deploy.settings import Member
@@ -369,6 +372,27 @@ def test_a_writing_that_is_cut_short_leaves_the_one_before(tmp_path):
     path.write_bytes(b"x" + bytes(len(before) - 1))
     with pytest.raises(LedgerError, match="is damaged, and holds the keys"):
         Erasable(path)
+
+
+def test_a_full_disk_may_be_seen_to_and_loses_no_key(tmp_path, monkeypatch):
+    pairs = chained(path := tmp_path / "keys")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    wanted = [pairs.noise_key(1, step, 0) for step in range(2)]
+    pairs.close()
+    pairs = chained(path)
+    pairs.noise_key(1, 0, 0)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(LedgerUnavailable, match="keys of the next round are not on disk"):
+            pairs.committed(0)
+    pairs.close()
+    pairs = chained(path)
+    pairs.restore(0)
+    assert pairs.noise_key(1, 1, 0) == wanted[1]
 
 
 class Died(Exception):
