@@ -107,7 +107,11 @@ def test_only_the_cli_files_know_typer_and_rich():
 
 def test_the_network_libraries_stay_in_deploy():
     assert files_that_import("zenoh") == {"hearsay.deploy.transport"}
-    assert files_that_import("cryptography") == {"hearsay.deploy.tls"}
+    assert files_that_import("cryptography") == {
+        "hearsay.deploy.introductions",
+        "hearsay.deploy.secrets",
+        "hearsay.deploy.tls",
+    }
     assert files_that_import("safetensors") == {"hearsay.deploy.ledger"}
 
 
