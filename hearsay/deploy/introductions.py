@@ -11,8 +11,10 @@ change:
 
 Each is signed with the private key of the agent's TLS certificate. Whoever receives one checks,
 before it uses it or passes it on: the certificate's chain up to the network's authority and its
-dates, as `cryptography` does it for TLS clients; that its common name is the agent; the signature;
-that the statement is of this run, configuration and plan and written in its one canonical form.
+dates, as `cryptography` does it for TLS clients (it asks for alternative names and the authority's
+key identifier, which some small authorities leave out: an agent whose own certificate would not be
+believed is told so when it starts); that its common name is the agent; the signature; that the
+statement is of this run, configuration and plan and written in its one canonical form.
 
 What is signed begins with 64 spaces and words of its own, as in TLS 1.3 (RFC 8446, 4.4.3): the same
 key signs handshakes, and no handshake can be mistaken for a statement, nor a statement for one. A
@@ -31,7 +33,7 @@ from typing import Any, NamedTuple
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.x509 import verification
 
 from hearsay.deploy.links import Credentials
@@ -45,6 +47,8 @@ _MOST_CERTIFICATES = 4
 _KINDS = ("introduction", "confirmation")
 _HEX = re.compile(r"([0-9a-f]{2})*")
 _SHA = hashes.SHA256()
+_PSS = padding.PSS(padding.MGF1(_SHA), padding.PSS.DIGEST_LENGTH)
+_PRIVATE = (ec.EllipticCurvePrivateKey, rsa.RSAPrivateKey, ed25519.Ed25519PrivateKey)
 
 
 class Invalid(ValueError):
@@ -96,10 +100,10 @@ class Signer:
         self._words = {**run.words(), "agent": agent, "instance": instance, "format": FORMAT}
         self._chain = x509.load_pem_x509_certificates(credentials.certificate.read_bytes())
         self._key = serialization.load_pem_private_key(credentials.key.read_bytes(), None)
-        if not isinstance(self._key, (ec.EllipticCurvePrivateKey, rsa.RSAPrivateKey)):
+        if not isinstance(self._key, _PRIVATE):
             raise ValueError(
-                f"key {str(credentials.key)!r} must be an RSA key or one of an elliptic curve"
-                f" (P-256, P-384, P-521) to sign introductions with, got {type(self._key).__name__}"
+                f"key {str(credentials.key)!r} must be an RSA, ECDSA or Ed25519 key to sign"
+                f" introductions with, got {type(self._key).__name__}"
             )
 
     @property
@@ -123,9 +127,11 @@ class Signer:
         content = _to_sign(kind, statement)
         if isinstance(self._key, ec.EllipticCurvePrivateKey):
             signature = self._key.sign(content, ec.ECDSA(_SHA))
-        else:
-            assert isinstance(self._key, rsa.RSAPrivateKey)
+        elif isinstance(self._key, rsa.RSAPrivateKey):
             signature = self._key.sign(content, _PSS, _SHA)
+        else:
+            assert isinstance(self._key, ed25519.Ed25519PrivateKey)
+            signature = self._key.sign(content)
         return {"statement": statement, "signature": signature.hex()}
 
 
@@ -217,9 +223,6 @@ class Reader:
         return certificates[0]
 
 
-_PSS = padding.PSS(padding.MGF1(_SHA), padding.PSS.DIGEST_LENGTH)
-
-
 def _to_sign(kind: str, statement: str) -> bytes:
     assert kind in _KINDS
     return b" " * 64 + f"hearsay secrets {FORMAT}, {kind}\0{statement}".encode()
@@ -233,8 +236,10 @@ def _require_signature(kind: str, certificate: x509.Certificate, parts: dict[str
             key.verify(signature, content, ec.ECDSA(_SHA))
         elif isinstance(key, rsa.RSAPublicKey):
             key.verify(signature, content, _PSS, _SHA)
+        elif isinstance(key, ed25519.Ed25519PublicKey):
+            key.verify(signature, content)
         else:
-            raise Invalid("its certificate has a key of another kind than RSA and elliptic curves")
+            raise Invalid("its certificate has no RSA, ECDSA or Ed25519 key")
     except InvalidSignature:
         raise Invalid("its signature is not that of its certificate") from None
 

@@ -15,6 +15,9 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("cryptography")
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 from hearsay.deploy import tls
@@ -194,6 +197,36 @@ def test_an_introduction_is_read_as_it_was_said(keys, known):
     assert reader.introduction("alice", said).said == reader.introduction("alice", again).said
     confirmed = signer(keys, "alice").confirmation(known["alice"].key, b"n" * 32, [b"t" * 16] * 3)
     assert reader.confirmation(known["alice"], confirmed, 3) == [b"t" * 16] * 3
+
+
+KEYS = {
+    "rsa": lambda: rsa.generate_private_key(65537, 2048),
+    "p384": lambda: ec.generate_private_key(ec.SECP384R1()),
+    "ed25519": ed25519.Ed25519PrivateKey.generate,
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_certificates_may_have_keys_of_other_kinds(kind, keys, tmp_path, known):
+    """Of the same authority, which has a P-256 key; a signature of another key is not taken."""
+    crypto, home = tls._cryptography(), keys / "keys"
+    authority = serialization.load_pem_private_key((home / "ca.key").read_bytes(), None)
+    issuer = x509.load_pem_x509_certificate((home / "ca.pem").read_bytes()).subject
+    subject, hosts, found = tls._named(crypto, "alice"), ["localhost"], []
+    for which in ("one", "two"):
+        made = tls._certificate(crypto, subject, issuer, key := KEYS[kind](), authority, 9, hosts)
+        (tmp_path / which).mkdir()
+        tls._write(crypto, tmp_path / which / "alice", made, key)
+        place = tmp_path / which / "alice"
+        own = Credentials(home / "ca.pem", place.with_suffix(".pem"), place.with_suffix(".key"))
+        said = Signer(own, RUN, "alice", "x").introduction(known["alice"].key, b"n" * 32)
+        found.append(said)
+    reader = Reader(credentials(home, "bob"), RUN)
+    assert reader.introduction("alice", found[0]).key == known["alice"].key
+    parts = [json.loads(said) for said in found]
+    mixed = parts[0] | {"signature": parts[1]["signature"]}
+    with pytest.raises(Invalid, match="its signature is not that of its certificate"):
+        reader.introduction("alice", json.dumps(mixed).encode())
 
 
 def test_a_changed_introduction_is_not_believed(keys, known):
