@@ -22,6 +22,7 @@ import re
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from hearsay.deploy.exchange import Exchange
@@ -32,8 +33,20 @@ log = logging.getLogger("hearsay.agent")
 WORD = "keys"
 _AGAIN, _SELDOM = 1.0, 30.0  # seconds between two questions for the same digits
 _PATIENCE = 2.0  # seconds before a card is asked of somebody else
-_ANSWERED = float("-inf")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,5}")
+
+
+@dataclass
+class _Question:
+    """For a card: when it was asked, how much of it was promised then, and whether it came."""
+
+    since: float
+    promised: str
+    answered: bool = False
+
+    def open(self, now: float) -> bool:
+        """It may still be answered."""
+        return not self.answered and now - self.since < _PATIENCE
 
 
 class Gossip:
@@ -48,8 +61,8 @@ class Gossip:
         self._exchange, self._neighbours = exchange, neighbours
         self._lock, self._digits = threading.Lock(), dict[str, str]()
         self._arrived: list[tuple[int, str, bytes]] = []
-        # Of whom a card was asked since their digits were heard, and when.
-        self._asked: dict[int, dict[str, float]] = {}
+        # By agent, of whom its card was asked.
+        self._asked: dict[int, dict[str, _Question]] = {}
 
     def answer(self, what: str) -> bytes | None:
         """To a question of a neighbour's."""
@@ -66,7 +79,9 @@ class Gossip:
         with self._lock:
             self._digits[name] = digits.decode()
             for asked in self._asked.values():
-                asked.pop(name, None)
+                if name in asked and asked[name].answered:
+                    # What it handed over then was not good enough, or it has more of it now.
+                    del asked[name]
         self._neighbours.mailbox.wake()
 
     def gather(self, met: Mapping[str, str]) -> None:
@@ -107,24 +122,28 @@ class Gossip:
             digits = {name: found for name, found in self._digits.items() if name in here}
             for number in range(len(held)):
                 asked = self._asked.setdefault(number, {})
-                better = {name for name, found in digits.items() if found[number] > held[number]}
-                if not (better := better - set(asked)):
+                better = {
+                    name
+                    for name, found in digits.items()
+                    if found[number] > held[number]
+                    and (name not in asked or found[number] > asked[name].promised)
+                }
+                if not better or any(one.open(now) for one in asked.values()):
                     continue
-                free = self._neighbours.unasked(better, f"{WORD}-{number}")
-                if free and all(now - since > _PATIENCE for since in asked.values()):
+                if free := self._neighbours.unasked(better, f"{WORD}-{number}"):
                     # Not everybody's cards of the same neighbour.
                     name = sorted(free)[number % len(free)]
-                    asked[name] = now
+                    asked[name] = _Question(now, digits[name][number])
                     questions.append((number, name))
         for number, name in questions:
             self._neighbours.ask(name, f"{WORD}-{number}", partial(self._take, number, name))
 
     def _take(self, number: int, name: str, card: bytes) -> None:
         with self._lock:
-            asked = self._asked.get(number, {})
+            question = self._asked.get(number, {}).get(name)
             # A question has one answer: more of them would only fill the memory.
-            if asked.get(name, _ANSWERED) > _ANSWERED:
-                asked[name] = _ANSWERED
+            if question is not None and not question.answered:
+                question.answered = True
                 self._arrived.append((number, name, card))
 
     def _speak(self, clock: Clock, names: list[str], doubts: list[str]) -> None:
