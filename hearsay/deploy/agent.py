@@ -20,7 +20,9 @@ no other (a ledger has a random `instance`; neighbours remember the first they m
 has heard nothing from this agent that is not in its ledger. A ledger that is older than what was
 sent (a backup that was put back, an empty folder), or a second process of the same name elsewhere,
 would add noise to rounds a second time: the agent refuses. So it does when its records or its plan
-are no longer those that the ledger was begun with.
+are no longer those that the ledger was begun with. And where noise is shared (`secrets`), the keys
+of all pairs must have been agreed on and confirmed (exchange.py, gossip.py, secrets.py). Whoever is
+away later leaves the noise that it shares uncancelled: it costs accuracy, and nobody's privacy.
 
 **What is heard** is clipped to a bound that no honest agent exceeds, weighed and added
 up (inbox.py).
@@ -40,6 +42,7 @@ import json
 import logging
 import threading
 import time
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +55,8 @@ from hearsay.certification import unit
 from hearsay.certification.describing import message_bound
 from hearsay.deploy import averages, budget, greeting
 from hearsay.deploy.deployment import Deployment, deployment
+from hearsay.deploy.exchange import Exchange, exchange
+from hearsay.deploy.gossip import WORD, Gossip
 from hearsay.deploy.host import Refused, harden_process
 from hearsay.deploy.inbox import Listener
 from hearsay.deploy.ledger import Ledger, LedgerError
@@ -147,17 +152,30 @@ class Agent:
         about = {"run": self.network.run, "agent": self.name, "configuration": self.network.digest}
         about |= self.phases.about
         about["noise"] = "lattice" if self._rehearsal is None else f"seed {self._rehearsal}"
-        with Ledger(self.member.ledger, about) as self.ledger, stopping(self._stop):
+        with (
+            Ledger(self.member.ledger, about) as self.ledger,
+            self._exchange() as self.exchange,
+            stopping(self._stop),
+        ):
             self._pin()
             log.info("%s", self.account.lifetime)
             if self._rehearsal is None:
                 self.noise: Lattice | Rehearsal = Lattice(
-                    self.steps, self._secrets(), f"{self.network.run} {self.network.digest}"
+                    self.steps,
+                    self._secrets(),
+                    f"{self.network.run} {self.network.digest}",
+                    None if self.exchange is None else self.exchange.pairs,
                 )
             else:
                 log.warning(REHEARSAL.format(seed=self._rehearsal))
                 self.noise = Rehearsal(self.steps, self._rehearsal)
             return self._run()
+
+    def _exchange(self) -> AbstractContextManager[Exchange | None]:
+        """None where nothing is shared, and in a rehearsal, whose keys are the simulator's."""
+        if self.plan.algorithm.secrets is None or self._rehearsal is not None:
+            return nullcontext()
+        return exchange(self.network, self.number, self.plan, self.ledger)
 
     def _secrets(self) -> dict[int, bytes]:
         """Those of the noise, by the round of their gradient: a relay has none."""
@@ -216,6 +234,9 @@ class Agent:
                 self.steps.batches.restore(self.phases.round(entry.round), entry.arrays)
             self._round, self._committed, self._done = entry.round, entry.round + 1, entry.done
             self.mailbox.begin(entry.round)
+        if self.exchange is not None:
+            last = None if entry is None else self.phases.round(entry.round)
+            self.exchange.open(last, self._done)
         peers = {member.name: member.peer for member in self.network.members}
         self.transport = Transport(
             self.network.run,
@@ -223,7 +244,7 @@ class Agent:
             [peers[n] for n in self.hears],
             [peers[n] for n in self.heard_by],
             self.member.credentials,
-            on_message=self.mailbox.put,
+            on_message=self._arrived,
             outbox=self._outbox,
             hello=self._hello,
             largest=max(self.format.largest, 2**20),
@@ -238,6 +259,7 @@ class Agent:
             self.format.largest,
             self.phases,
         )
+        self.gossip = None if self.exchange is None else Gossip(self.exchange, self.neighbours)
         self.subscribed = self.transport.subscribed()
         with self.transport:
             log.info(
@@ -251,6 +273,8 @@ class Agent:
                 word = "done before" if entry.done else f"goes on from message {name}"
                 log.info("the ledger has %d messages: %s", entry.round + 1, word)
             self._greet(-1 if entry is None else entry.round)
+            if self.gossip is not None and entry is None:
+                self._agree(self.gossip)
             if not self._done:
                 carry = self._rounds(carry, entry.payload if entry is not None else None)
             passed = f" and {self.total * self.phases.relays} relays" * (self.phases.relays > 0)
@@ -279,6 +303,8 @@ class Agent:
                 payload, unsent, before = unsent, None, self._before(number)
                 sent = self.format.decode(payload, self.name, number, self.ledger.instance)
             self._publish(number, payload)
+            if self.exchange is not None and not self.phases.phase(number):
+                self.exchange.pairs.committed(self.phases.round(number))
             heard, skipped = self.neighbours.gather(number)
             if set(self.heard_by) <= set(self.hears) - set(skipped):
                 # Who has sent its message of this exchange needs none of earlier ones any more.
@@ -299,6 +325,8 @@ class Agent:
                 self._tidy()
         self.ledger.finish(self._round, flatten(carry, CARRIED))
         self._done = True
+        if self.exchange is not None:
+            self.exchange.pairs.finish()
         return carry
 
     def _say(
@@ -389,6 +417,24 @@ class Agent:
             optional = self.network.policy == "skip" and last >= 0
             self.neighbours.greet(lambda name, answer: self._agrees(name, answer, last), optional)
 
+    def _agree(self, gossip: Gossip) -> None:
+        """On the keys of noise that is shared, with everybody, before any is added."""
+        try:
+            gossip.gather(self._instances)
+        except Refused:
+            self._stop.wait(_LISTEN)
+            raise
+        assert self.exchange is not None
+        log.info("shares noise with %s", self.exchange.shared_with())
+
+    def _arrived(self, sender: str, what: str, payload: bytes) -> None:
+        """On a thread of the network's."""
+        if what != WORD:
+            self.mailbox.put(sender, what, payload)
+        elif getattr(self, "gossip", None) is not None:
+            assert self.gossip is not None
+            self.gossip.told(sender, payload)
+
     def _agrees(self, name: str, answer: bytes, last: int) -> bool:
         theirs = greeting.read(name, answer)
         if theirs is None:
@@ -434,12 +480,12 @@ class Agent:
 
     def _hello(self, what: str) -> bytes | None:
         """What anybody in the network may know of this agent."""
-        if not hasattr(self, "neighbours"):
+        if not hasattr(self, "gossip"):
             return None  # the session is only being opened
         if what.startswith("done/"):
             return self.neighbours.hear_done(what.removeprefix("done/"))
         if what != "hello":
-            return None
+            return None if self.gossip is None else self.gossip.answer(what)
         number, sent, phases = self._round, self._committed, self.phases
         status: dict[str, Any] = {
             "schema": SCHEMA,

@@ -92,6 +92,8 @@ def deployment(
     graph = replace(graph, lossy=network.policy == "skip")
     algorithm = build_algorithm(config, task, graph)
     require_deployable(algorithm, graph)
+    if algorithm.secrets is not None and not rehearsed:
+        require_certificates(network)
     if "epsilon" not in config.privacy and "noise" not in config.algorithm:
         raise ValueError(
             "net.toml must say how private the run is: epsilon in [privacy], or noise in"
@@ -114,11 +116,21 @@ def deployment(
 
 
 def require_deployable(algorithm: Algorithm, graph: Graph) -> None:
-    """Agents as processes have no secrets in common yet; and what averaging needs of weights."""
+    """Shared noise has a proof on the lattice only without correlation; and what averaging needs of
+    weights.
+    """
     if "pairs" in algorithm.keys:
         raise ValueError(
             f"name in [algorithm] must be an algorithm without keys of pairs, got {algorithm.name}:"
-            " deployed agents cannot agree on secrets yet; simulate it instead"
+            " deployed agents share keys for noise (secrets) and for nothing else; simulate it"
+            " instead"
+        )
+    if algorithm.secrets is not None and algorithm.factors is not None:
+        raise ValueError(
+            "[secrets] must be left out with correlated noise when agents are deployed: what a"
+            " later round takes back is rounded by each agent by itself, and no proof covers that"
+            " yet where noise is shared. Do without correlation, or without secrets, or simulate it"
+            " instead"
         )
     relays = algorithm.relays(graph)
     if graph.lossy and relays[:, 1].any():
@@ -131,6 +143,17 @@ def require_deployable(algorithm: Algorithm, graph: Graph) -> None:
         raise ValueError(
             f"relays of {algorithm.name} must be none in a deployed run, got {len(relays)}: its"
             " weights follow from a coin, and no bound on what is passed on is known"
+        )
+
+
+def require_certificates(network: Network) -> None:
+    """Keys of pairs are only as good as the knowledge whose they are."""
+    if any(member.credentials is None for member in network.members):
+        raise ValueError(
+            "endpoints must be tls for all agents with [secrets]: without certificates nobody can"
+            " say whose key it is that noise is shared with, and anybody could be at the other end"
+            " of every pair. hearsay network keys makes certificates (--simulate-noise rehearses"
+            " without)"
         )
 
 

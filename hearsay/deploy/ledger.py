@@ -8,6 +8,8 @@ message leaves.
             with the coins of that round's batch where it is secret (coins.py)
     about   run, agent, configuration, a fingerprint of the records; `instance`, which tells this
             ledger from any other of the same agent
+    cards   where noise is shared: what agents have said of their keys (cards.py); the keys
+            themselves lie beside the ledger, in a file that forgets (erasable.py)
 
 `commit` puts message, state and budget down in one transaction and returns when the disk has them
 (WAL, synchronous = FULL) and the mark beside it names them (mark.py). Only then may the message
@@ -36,7 +38,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -46,9 +48,10 @@ import numpy as np
 from safetensors.numpy import load
 
 from hearsay._version import VERSION
-from hearsay.deploy import mark
+from hearsay.deploy import cards, mark
 from hearsay.deploy.about import About, note
 from hearsay.deploy.blobs import Blobs
+from hearsay.deploy.cards import Card
 from hearsay.deploy.checksums import checksum, seal
 from hearsay.deploy.rows import (
     FORMAT,
@@ -369,6 +372,16 @@ class Ledger:
         """
         with self._writing("nothing was sent"):
             self._about.pin(what, content, hint, begun=self._newest >= 0)
+
+    def cards(self) -> dict[int, Card]:
+        """What agents have said of their keys, where noise is shared."""
+        with self._writing("nothing was sent"):
+            return cards.read(self._db, self.path)
+
+    def keep(self, found: Mapping[int, Card], *, anew: bool = False) -> None:
+        """Write that down before anybody is told of it; `anew`: in the place of all that was."""
+        with self._writing("nothing was sent"):
+            cards.write(self._db, found, anew=anew)
 
     def size(self) -> int:
         """Bytes of messages that are kept."""

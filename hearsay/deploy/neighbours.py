@@ -98,12 +98,12 @@ class Neighbours:
         this agent must answer.
         """
         waiting, answers = self._hears | self._heard_by, dict[str, bytes]()
-        clock, pace = _Clock(self), _Pace(0.0, _NUDGE, _LOOK)
+        clock, pace = Clock(self), Pace(0.0, _NUDGE, _LOOK)
         while waiting:
             linked = {name: self.transport.met(name) for name in waiting}
             asked = waiting & self.transport.alive()
-            for name in pace.due(self._unasked(asked, "hello")):
-                self._ask(name, "hello", partial(self._greeted, answers, name, time.monotonic()))
+            for name in pace.due(self.unasked(asked, "hello")):
+                self.ask(name, "hello", partial(self._greeted, answers, name, time.monotonic()))
             self.mailbox.rest(pace.left(asked))
             for name in sorted(set(answers) & waiting):
                 if agrees(name, answers.pop(name)):
@@ -118,14 +118,14 @@ class Neighbours:
             if waiting and clock.over(waiting - here):
                 raise Stopped(
                     f"{', '.join(sorted(waiting))} did not answer within {self.network.deadline:g}"
-                    f" s{self._reasons(waiting - here)}: nothing was sent. Start this agent again"
+                    f" s{self.reasons(waiting - here)}: nothing was sent. Start this agent again"
                     " when they run and can be reached"
                 )
             if waiting and clock.word(waiting - here):
                 log.info(
                     "waiting for %s to start%s",
                     ", ".join(sorted(waiting)),
-                    self._reasons(waiting - here),
+                    self.reasons(waiting - here),
                 )
         self.waiting_for = []
 
@@ -140,8 +140,8 @@ class Neighbours:
         # Nobody stops at a deadline without having asked, however long one slow neighbour has made
         # rounds last.
         first = max(_ASK, min(4 * self._usual[phase], self.network.deadline / 2))
-        clock, parted, pause = _Clock(self), False, 0.0
-        pace, overtaken = _Pace(first, 2 * first), set[str]()
+        clock, parted, pause = Clock(self), False, 0.0
+        pace, overtaken = Pace(first, 2 * first), set[str]()
         while missing := self.mailbox.wait(step, pause, worth := self._worth_waiting_for(step)):
             self.waiting_for = missing
             self.require_running()
@@ -160,7 +160,7 @@ class Neighbours:
                     self._phases.name(step),
                     ", ".join(missing),
                     away,
-                    self._reasons(gone),
+                    self.reasons(gone),
                 )
             self._ask_for(step, set(missing) - gone, pace, overtaken)
             pause = pace.left(set(missing) - gone)
@@ -177,22 +177,22 @@ class Neighbours:
             self._usual[phase] += (clock.passed - self._usual[phase]) / _SMOOTH
         return self.mailbox.take(step), missing
 
-    def _ask_for(self, step: int, names: set[str], pace: _Pace, overtaken: set[str]) -> None:
+    def _ask_for(self, step: int, names: set[str], pace: Pace, overtaken: set[str]) -> None:
         heard, what = self.mailbox.heard, str(step)
-        names = self._unasked(names, what)
+        names = self.unasked(names, what)
         linked = {name: self.transport.met(name) for name in names}
         later = {name for name in names if heard.get(name, -1) > step} - overtaken
         anew = {name for name in names if linked[name] != self._linked.get(name)}
         overtaken |= later
         for name in pace.due(names, at_once=anew | later):
             self._linked[name] = linked[name]
-            self._ask(name, what, partial(self.mailbox.put, name, what))
+            self.ask(name, what, partial(self.mailbox.put, name, what))
 
     def part(self) -> None:
         """Answer for the messages until all who hear this agent are done,
         and tell those it hears that it is.
         """
-        told, clock, pace = dict[str, bytes](), _Clock(self), _Pace(0.0, _NUDGE, _LOOK)
+        told, clock, pace = dict[str, bytes](), Clock(self), Pace(0.0, _NUDGE, _LOOK)
         away, what = dict[str, float](), f"done/{self.name}"
         while not self._stop.is_set():
             untold, alive = self._hears - set(told), self.transport.alive()
@@ -201,8 +201,8 @@ class Neighbours:
             away = {name: away.get(name, clock.passed) for name in (untold & self._told) - alive}
             untold -= {name for name, since in away.items() if clock.passed - since >= _GONE}
             asked = untold & alive
-            for name in pace.due(self._unasked(asked, what)):
-                self._ask(name, what, partial(told.__setitem__, name))
+            for name in pace.due(self.unasked(asked, what)):
+                self.ask(name, what, partial(told.__setitem__, name))
             missing = self._heard_by - self._told
             if not missing and not untold:
                 return
@@ -240,7 +240,7 @@ class Neighbours:
         there = (self.transport.alive() & self._hears) - self.mailbox.lost(step)
         return {name for name in there if heard.get(name, -1) >= step - 2}
 
-    def _unasked(self, names: set[str], what: str) -> set[str]:
+    def unasked(self, names: set[str], what: str) -> set[str]:
         """Those of whom it is not being asked already, and who have not left
         too many questions open.
         """
@@ -250,7 +250,9 @@ class Neighbours:
                 name for name in names if (name, what) not in self._open and open_[name] < _MOST
             }
 
-    def _ask(self, name: str, what: str, answered: Callable[[bytes], None]) -> None:
+    def ask(self, name: str, what: str, answered: Callable[[bytes], None]) -> None:
+        """Without waiting: `answered` is called on a thread of the network's."""
+
         def ended() -> None:
             with self._lock:
                 self._open.discard((name, what))
@@ -267,17 +269,18 @@ class Neighbours:
         )
         return (
             f"no message {self._phases.name(step)} from {who} within {self.network.deadline:g}"
-            f" s{self._reasons(gone)}."
+            f" s{self.reasons(gone)}."
             " Nothing is lost: when they are back, start this agent again with the same command (a"
             ' longer deadline in [network] waits longer; policy = "skip" does without them)'
         )
 
-    def _reasons(self, gone: Iterable[str]) -> str:
+    def reasons(self, gone: Iterable[str]) -> str:
+        """Why they are not connected, as far as it is known, for the end of a sentence."""
         known = [why for name in sorted(gone) if (why := self.diagnosis.why(name))]
         return f" ({'; '.join(known)})" if known else ""
 
 
-class _Clock:
+class Clock:
     """How long one thing has been waited for, and what is due meanwhile."""
 
     def __init__(self, neighbours: Neighbours) -> None:
@@ -313,7 +316,7 @@ class _Clock:
         return True
 
 
-class _Pace:
+class Pace:
     """When to ask each neighbour: first after `start` seconds, or at once where there is reason to,
     and again after pauses that double from `pause` up to `most`.
     """

@@ -4,7 +4,8 @@ off the graph.
 Keys. Agent j of a run publishes its message of round k on `hearsay/<run>/<j>/<k>`, answers queries
 for `hearsay/<run>/<j>/<k>` (a message that somebody missed), `hearsay/<run>/<j>/hello` (who it is)
 and `hearsay/<run>/<j>/done/<i>` (i, who hears j, says that it is done), and is present while its
-liveliness token `hearsay/<run>/<j>/alive` is.
+liveliness token `hearsay/<run>/<j>/alive` is. Where noise is shared it also answers for
+`hearsay/<run>/<j>/keys` and `hearsay/<run>/<j>/keys-<i>`, and publishes on the first (gossip.py).
 
 Links. Zenoh peers never forward what another peer sent, so a message reaches exactly those who
 are connected to its sender and subscribed to it. One end of each edge connects, the one whose name
@@ -138,12 +139,18 @@ class Transport:
         Blocks while the queue to a neighbour is full; one that takes nothing for a whole lease
         loses its link instead.
         """
+        self._put(str(require.count("round", round, 0)), payload)
+
+    def tell(self, what: str, payload: bytes) -> None:
+        """Send something that is no message of a round to everyone who hears me, under a word of
+        its own; nobody can ask for it again.
+        """
+        self._put(what, payload)
+
+    def _put(self, what: str, payload: bytes) -> None:
         if len(payload) > self.largest:
             require.fail("payload", f"at most {self.largest} bytes", f"{len(payload)} bytes")
-        key, session = (
-            self._key(self.me.name, str(require.count("round", round, 0))),
-            self._opened(),
-        )
+        key, session = self._key(self.me.name, what), self._opened()
         try:
             session.put(
                 key, payload, congestion_control=zenoh.CongestionControl.BLOCK, express=True

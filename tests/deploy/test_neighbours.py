@@ -164,7 +164,7 @@ def test_time_is_a_reason_to_ask_everybody_at_once(world):
 def test_questions_become_ever_rarer(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    pace, asked = module._Pace(1.0, 2.0), {"bob": [], "carol": []}
+    pace, asked = module.Pace(1.0, 2.0), {"bob": [], "carol": []}
     while now[0] < 140:
         for name in pace.due(asked, at_once={"carol"} if now[0] == 100.5 else ()):
             asked[name].append(now[0] - 100)

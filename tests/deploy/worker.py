@@ -5,33 +5,40 @@ Processes are forked from a server that has imported everything once, so that th
 `hold` keeps a process from publishing the message of that round, for as long as it lives: a file
 tells that it is there. `kills` lets a process kill itself (SIGKILL, nothing is flushed or closed)
 at given points of given exchanges (rounds, where there are no relays), each once: what has been
-used up is kept in a file. `witness` is a file to which every payload is written, as a hash, just
-before it is handed to the network, with how and when: what left, whatever happened then.
+used up is kept in a file. `colluders` gives the plans secrets. `witness` is a file to which every
+payload is written, as a hash, just before it is handed to the network, with how and when: what
+left, whatever happened then.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import logging
 import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jax
 
 from hearsay.cli.network import _ended
-from hearsay.deploy import ledger
+from hearsay.deploy import deployment, ledger
 from hearsay.deploy.agent import Agent
+from hearsay.deploy.erasable import Erasable
+from hearsay.deploy.gossip import Gossip
 from hearsay.deploy.host import Stopped, save_model
 from hearsay.deploy.ledger import Ledger, LedgerError
 from hearsay.deploy.mailbox import Mailbox
+from hearsay.deploy.secrets import PairSecrets
 from hearsay.deploy.settings import load
 from hearsay.deploy.transport import Transport
+from hearsay.graphs.secrets import Secrets
 from hearsay.simulation.simulating import enable_compilation_cache
 
 POINTS = ("before ledger", "in ledger", "after ledger", "after publish", "waiting", "after update")
@@ -46,6 +53,7 @@ def run(
     witness: str | None = None,
     hold: int | None = None,
     large: int | None = None,
+    colluders: int | None = None,
 ) -> None:
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(handle, 1)
@@ -60,6 +68,8 @@ def run(
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     if large is not None:
         ledger._LARGE = large  # so that small messages take the way of large ones
+    if colluders is not None:
+        _share(colluders, Path(log + ".shared"))
     if kills:
         _arm(kills, Path(log + ".kills"))
     if witness:
@@ -109,6 +119,44 @@ def _arm(kills: Sequence[tuple[int, str]], used: Path) -> None:
     wrap(Agent, "_relay", after="after update")
     wrap(Ledger, "_store", after="in ledger")  # after the statements, before COMMIT
     wrap(Mailbox, "wait", after="waiting")
+    wrap(PairSecrets, "committed", before="before erasing", after="after erasing")
+    # Before the first message, once each: `step` counts how often it was called.
+    for kind, method in ((Erasable, "write"), (Ledger, "keep"), (Gossip, "gather")):
+        wrap_counted(kind, method, die_at)
+
+
+def wrap_counted(kind: type, method: str, die_at: Callable[[int, str], None]) -> None:
+    plain, calls = getattr(kind, method), itertools.count()
+
+    def wrapped(self: Any, *args: Any, **options: Any) -> Any:
+        number = next(calls)
+        die_at(number, f"before {method}")
+        result = plain(self, *args, **options)
+        die_at(number, f"after {method}")
+        return result
+
+    setattr(kind, method, wrapped)
+
+
+def _share(colluders: int, path: Path) -> None:
+    """Plans have secrets; the keys of every round are written down, as hashes, before they are
+    erased.
+    """
+    build, committed = deployment.build_algorithm, PairSecrets.committed
+
+    def built(*args: Any) -> Any:
+        return replace(build(*args), secrets=Secrets(colluders))
+
+    def noted(self: PairSecrets, round: int) -> None:
+        with open(path, "a") as file:
+            for partner in self._names:
+                if self._round <= round:
+                    key = hashlib.sha256(self.noise_key(partner, round, 0)).hexdigest()
+                    file.write(json.dumps([partner, round, key]) + "\n")
+        committed(self, round)
+
+    deployment.build_algorithm = built  # type: ignore[assignment]
+    PairSecrets.committed = noted  # type: ignore[method-assign]
 
 
 def _record(path: Path, name: str) -> None:

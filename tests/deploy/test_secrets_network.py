@@ -1,0 +1,227 @@
+"""Agents that share noise: keys cross a ring of messages, every pair has the same ones in every
+round, also after deaths at awkward moments, and whoever never comes is named.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("zenoh")
+
+import hearsay as hs
+from hearsay.deploy import agent as agents
+from hearsay.deploy import deployment as plans
+from hearsay.deploy import neighbours, tls
+from hearsay.deploy.deployment import deployment
+from hearsay.deploy.gossip import Gossip
+from hearsay.deploy.host import Refused, Stopped
+from hearsay.deploy.introductions import Signer
+from hearsay.deploy.secrets import PairSecrets
+from hearsay.deploy.settings import load
+from tests.deploy.networks import (
+    NAMES,
+    Gate,
+    Processes,
+    Threads,
+    size_of,
+    wait_for,
+    write,
+)
+
+NOISE = {"name": "ldp-online", "mechanism": "gaussian", "noise": 1.0}
+SETTINGS = {"algorithm": NOISE, "privacy": {"delta": 1e-5}}
+ROUNDS = 4
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("authority") / "keys"
+    tls.make(folder, {name: ["127.0.0.1"] for name in NAMES})
+    return folder
+
+
+@pytest.fixture
+def secret(monkeypatch):
+    """Plans have secrets on the complete graph."""
+    plain = plans.build_algorithm
+
+    def built(*args):
+        return replace(plain(*args), secrets=hs.Secrets(colluders=1))
+
+    monkeypatch.setattr(plans, "build_algorithm", built)
+
+
+def network(folder: Path, keys: Path, names=NAMES, **more) -> Path:
+    given = {"names": names, "secure": True, "run_table": {"steps": ROUNDS}, **SETTINGS, **more}
+    given["network"] = {"keys": str(keys), **given.get("network", {})}
+    return write(folder, **given)
+
+
+def recorded(monkeypatch) -> dict[tuple[str, int, int], set[bytes]]:
+    """The keys of (an agent's file, its partner, a round) that noise could be drawn from."""
+    found: dict[tuple[str, int, int], set[bytes]] = {}
+    plain = PairSecrets.committed
+
+    def committed(self, round):
+        for partner in self._names:
+            key = self.noise_key(partner, round, 0)
+            found.setdefault((self._file.path.name, partner, round), set()).add(key)
+        plain(self, round)
+
+    monkeypatch.setattr(PairSecrets, "committed", committed)
+    return found
+
+
+def require_pairs(found: dict, names, rounds: int = ROUNDS) -> None:
+    seen = set()
+    for (one, first), (two, second) in itertools.combinations(enumerate(names), 2):
+        for step in range(rounds):
+            here = found[f"{first}.ledger.keys", two, step]
+            assert here == found[f"{second}.ledger.keys", one, step]
+            assert len(here) == 1, "a round has one key"
+            seen |= here
+    assert len(seen) == rounds * len(names) * (len(names) - 1) // 2
+
+
+@pytest.mark.parametrize("kind", ["ring", "directed-ring"])
+def test_keys_cross_a_ring_and_every_pair_has_the_same(kind, tmp_path, keys, secret, monkeypatch):
+    found, tables = recorded(monkeypatch), {"graph": {"kind": kind}}
+    if kind == "directed-ring":
+        tracking = {"name": "gradient-tracking", "mechanism": "gaussian", "noise": 1.0}
+        tables |= {"algorithm": tracking}
+    with Threads(load(network(tmp_path, keys, **tables)), None) as fleet:
+        fleet.start_all()
+        fleet.models()
+    require_pairs(found, NAMES)
+    for path in tmp_path.glob("**/*.keys"):
+        assert b"chains" not in path.read_bytes(), "nothing is kept of a run that is over"
+
+
+def shown(path: Path, name: str) -> dict[tuple[int, int], set[str]]:
+    """The keys of (partner, round) that a process had, as hashes."""
+    found: dict[tuple[int, int], set[str]] = {}
+    for line in path.with_name(f"{name}.log.shared").read_text().splitlines():
+        partner, step, key = json.loads(line)
+        found.setdefault((partner, step), set()).add(key)
+    return found
+
+
+FEW = {"alice": [(1, "before write")], "carol": [(0, "after gather")]}
+MANY = {
+    "alice": [
+        *((0, point) for point in ("before write", "after write", "before keep", "after keep")),
+        *((1, point) for point in ("after keep", "before erasing", "after erasing")),
+    ],
+    "bob": [(1, "before write"), (0, "after write"), (0, "after gather"), (0, "in ledger")],
+    "carol": [(0, "before gather"), (2, "before keep"), (0, "after ledger"), (2, "after publish")],
+    "dave": [(1, "after write"), (3, "waiting")],
+}
+
+
+@pytest.mark.parametrize("kills", [FEW, pytest.param(MANY, marks=pytest.mark.slow)], ids=len)
+def test_a_process_that_is_killed_has_the_same_keys_afterwards(kills, tmp_path, keys):
+    """SIGKILL before and after keys are written, before they are confirmed, between keys and
+    first message, and before and after the keys of a round are erased.
+    """
+    path, names = network(tmp_path, keys, names=NAMES[:4]), NAMES[:4]
+    with Processes([path], seed=None, names=names, kills=kills, colluders=1) as fleet:
+        fleet.start_all()
+        assert fleet.watch() == sum(map(len, kills.values()))
+    found = {
+        (f"{name}.ledger.keys", partner, step): made
+        for name in names
+        for (partner, step), made in shown(path, name).items()
+    }
+    require_pairs(found, names)
+
+
+def test_who_never_comes_is_named(tmp_path, keys, secret, monkeypatch, caplog):
+    """Alice hears bob and erin, who are there, and shares noise with carol and dave, who never
+    come.
+    """
+    caplog.set_level(logging.INFO, "hearsay.agent")
+    monkeypatch.setattr(neighbours, "_WORD", 0.2)
+    found = load(network(tmp_path, keys))
+    with Threads(found, None) as fleet:
+        for name in ("bob", "erin"):
+            fleet.start(name)
+        fleet.start("alice", network=replace(found, deadline=1.0))
+        ended = fleet.join("alice")
+        assert isinstance(ended, Stopped) and not isinstance(ended, Refused)
+        assert "no keys of carol, dave within 1 s" in str(ended)
+        assert "nothing was sent. Start this agent again when they run" in str(ended)
+        assert "waiting for the keys of carol, dave" in caplog.text
+        assert size_of(found, 0) == 0
+
+
+def test_who_is_away_later_is_done_without(tmp_path, keys, secret):
+    """Carol is held before her second message: under "skip" the others come to their end."""
+    names, gate = NAMES[:3], Gate(1)
+    skip = {"policy": "skip", "patience": 0.1}
+    path = network(tmp_path, keys, names, graph={"kind": "complete"}, network=skip)
+    with Threads(load(path), None) as fleet:
+        for name in names:
+            fleet.start(name, *[gate] * (name == "carol"))
+        with gate:
+            for name in names[:2]:
+                wait_for(lambda who=name: fleet.agents[who]._done)
+
+
+def test_keys_that_do_not_match_stop_both_before_any_noise(tmp_path, keys, secret, monkeypatch):
+    monkeypatch.setattr(agents, "_LISTEN", 0.1)
+    plain = Signer.confirmation
+
+    def wrong(self, key, nonce, tags):
+        if self._words["agent"] == "bob":
+            tags = [bytes(16)] * len(tags)
+        return plain(self, key, nonce, tags)
+
+    monkeypatch.setattr(Signer, "confirmation", wrong)
+    found = load(network(tmp_path, keys, NAMES[:3], graph={"kind": "complete"}))
+    with Threads(found, None) as fleet:
+        fleet.start_all()
+        ended = fleet.join("alice")
+        assert isinstance(ended, Refused)
+        assert "the keys that bob and alice share do not match" in str(ended)
+        assert size_of(found, 0) == 0
+
+
+def test_a_member_cannot_make_an_agent_hold_what_is_no_card(tmp_path, keys, secret, monkeypatch):
+    """Bob answers for carol's card with something long, and for digits with nonsense; carol's own
+    link brings the right ones.
+    """
+    plain = Gossip.answer
+
+    def answered(self, what):
+        if self._neighbours.name == "bob" and what == "keys-2":
+            return b"x" * 500_000
+        if self._neighbours.name == "bob" and what == "keys":
+            return b"9" * 3
+        return plain(self, what)
+
+    monkeypatch.setattr(Gossip, "answer", answered)
+    path = network(tmp_path, keys, NAMES[:3], graph={"kind": "complete"})
+    with Threads(load(path), None) as fleet:
+        fleet.start_all()
+        fleet.models()
+
+
+def test_secrets_need_certificates_unless_it_is_a_rehearsal(tmp_path, secret):
+    found = load(write(tmp_path, names=NAMES[:3], **SETTINGS))
+    with pytest.raises(ValueError, match="endpoints must be tls .* nobody can say whose key it is"):
+        deployment(found, None)
+    assert deployment(found, None, rehearsed=True).algorithm.secrets is not None
+
+
+def test_shared_noise_is_not_correlated_over_rounds_when_deployed(tmp_path, keys, secret):
+    correlated = {"correlation": "toeplitz", "sampling": "cyclic", "sample_size": 3}
+    algorithm = {**NOISE, "name": "gradient-perturbation", **correlated}
+    path = network(tmp_path, keys, NAMES[:3], algorithm=algorithm)
+    with pytest.raises(ValueError, match=".secrets. must be left out with correlated"):
+        deployment(load(path), None)
