@@ -14,6 +14,7 @@ released model (an average of all agents' messages; release/readouts.py). It end
     central      a trusted server with all records
     hostile      no secrets: the budget holds whatever all others do
     qN           secrets between every two agents, planned for N colluders
+    wide         a tenth of the records in a batch, instead of a twentieth
     correlated   noise correlated over time (banded, as wide as the distance between two uses of a
                  record) on cyclic batches; otherwise every record enters a batch by a secret coin
 
@@ -81,6 +82,9 @@ CASES = {
     "20-q0": Case(20, 1.0, 0),
     "central": Case(1, 1.0),
     "20-hostile": Case(20, 1.0, None, "3*(k+1)^-0.2"),
+    "20-q10-wide": Case(20, 1.0, 10, "6*(k+1)^-0.2", rate=0.1),
+    "20-q0-wide": Case(20, 1.0, 0, rate=0.1),
+    "central-wide": Case(1, 1.0, rate=0.1),
     "5-ring-q1": Case(5, 3.0, 1, talk="ring", averaging=4),
     "5-ring-hostile": Case(5, 3.0, None, "5*(k+1)^-0.2", talk="ring", averaging=4),
     "central-eps3": Case(1, 3.0),

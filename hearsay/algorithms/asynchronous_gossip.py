@@ -65,6 +65,7 @@ class AsynchronousGossip(NoisyGradient):
       mechanism: "gaussian" or "laplace".
       sampling: Cyclic() unless given; it moves on with every tick, awake or not.
       average: read out a running average of the models.
+      secrets: none: noise that agents share would not cancel here.
 
     Example:
       >>> import hearsay as hs

@@ -111,6 +111,7 @@ class CorrelatedFederated(Algorithm):
       sampling: Fresh(tau), the records of a round in order; Cyclic(tau) and Subset(tau) go through
         a data set again and again.
       average: read out a running average of the models.
+      secrets: Gaussian noise that pairs of agents share (`hearsay.Secrets`).
 
     Example:
       >>> import hearsay as hs

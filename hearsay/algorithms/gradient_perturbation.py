@@ -72,6 +72,7 @@ class GradientPerturbation(AveragedGradient):
       mechanism: "laplace" or "gaussian".
       sampling: the sampler with its sample size gamma_k.
       average: read out a running average of the models.
+      secrets: Gaussian noise that pairs of agents share (`hearsay.Secrets`).
       averaging: how many more exchanges follow each message; they cost no privacy (averaging.py).
       chebyshev: with weights that bring agents together faster.
       momentum: of messages, which costs no privacy either (averaging.py).

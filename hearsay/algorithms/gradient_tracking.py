@@ -66,6 +66,7 @@ class GradientTracking(Tracking):
       mechanism: "laplace" or "gaussian".
       sampling: the sampler with its sample size m.
       average: read out a running average of the models.
+      secrets: Gaussian noise that pairs of agents share (`hearsay.Secrets`).
 
     Example:
       >>> import hearsay as hs

@@ -65,6 +65,7 @@ class LdpOnline(Algorithm):
       mechanism: "laplace" or "gaussian".
       sampling: History() as in the paper; Fresh() uses each step's records only.
       average: read out a running average of the models.
+      secrets: Gaussian noise that pairs of agents share (`hearsay.Secrets`).
 
     Example:
       >>> import hearsay as hs

@@ -57,6 +57,7 @@ class OutputPerturbation(Algorithm):
       mechanism: "laplace" or "gaussian".
       sampling: the sampler with its sample size gamma_k.
       average: read out a running average of the models.
+      secrets: Gaussian noise that pairs of agents share (`hearsay.Secrets`).
 
     Example:
       >>> import hearsay as hs

@@ -97,12 +97,7 @@ def accuracy_against_epsilon(found: Frontier, ax: Axes | None = None) -> Axes:
             drawn += 1
             at = [p.epsilon for p in points if p.epsilon is not None]
             ax.plot(at, [p.mean for p in points], marker="o", markersize=3.5, label=label, **style)
-            for p in points:
-                if p.all_collude is not None:
-                    ends = [p.epsilon, p.all_collude], [p.mean, p.mean]
-                    ax.plot(*ends, color=style["color"], linewidth=0.7, linestyle=":")
-                    hollow = {"marker": "o", "markersize": 5, "markerfacecolor": "none"}
-                    ax.plot(p.all_collude, p.mean, color=style["color"], **hollow)
+            _if_all_collude(ax, points, style["color"])
             ax.fill_between(
                 at,
                 [p.mean - p.deviation for p in points],
@@ -122,6 +117,16 @@ def accuracy_against_epsilon(found: Frontier, ax: Axes | None = None) -> Axes:
             # Lines may be anywhere: beside them.
             ax.figure.legend(loc="outside lower center", ncols=2, fontsize=8)
     return ax
+
+
+def _if_all_collude(ax: Axes, points: list[Point], color: str) -> None:
+    """A hollow mark for every point that counts on others, at the epsilon that does not."""
+    for p in points:
+        if p.all_collude is None or p.epsilon is None:
+            continue
+        ends, level = [p.epsilon, p.all_collude], [p.mean, p.mean]
+        ax.plot(ends, level, color=color, linewidth=0.7, linestyle=":")
+        ax.plot(ends[1:], level[1:], color=color, marker="o", markersize=5, markerfacecolor="none")
 
 
 def _accuracies(found: Frontier) -> Table:

@@ -52,6 +52,7 @@ class Adp2sgd(NoisyGradient):
       mechanism: "gaussian" or "laplace".
       sampling: Cyclic() unless given.
       average: read out a running average of the models.
+      secrets: Gaussian noise that pairs of agents share (`hearsay.Secrets`).
 
     Example:
       >>> import hearsay as hs

@@ -42,6 +42,7 @@ class QuantizedDsgd(NoisyAverage):
       mechanism: "laplace" or "gaussian".
       sampling: Cyclic() unless given.
       average: read out a running average of the models.
+      secrets: Gaussian noise that pairs of agents share (`hearsay.Secrets`).
 
     Example:
       >>> import hearsay as hs

@@ -64,6 +64,7 @@ class SdmDsgd(NoisyGradient):
       mechanism: "gaussian" or "laplace".
       sampling: Cyclic() unless given.
       average: read out a running average of the models.
+      secrets: none: noise that agents share would not cancel here.
 
     Example:
       >>> import hearsay as hs

@@ -31,6 +31,7 @@ class TernaryDsgd(NoisyAverage):
       mechanism: "ternary".
       sampling: Cyclic() unless given.
       average: read out a running average of the models.
+      secrets: none: only Gaussian noise can be shared.
 
     Example:
       >>> import hearsay as hs

@@ -42,6 +42,7 @@ class WeightedErm(AveragedGradient):
       mechanism: "gaussian" or "laplace".
       sampling: Cyclic() unless given.
       average: read out a running average of the models.
+      secrets: Gaussian noise that pairs of agents share (`hearsay.Secrets`).
       averaging: how many more exchanges follow each message; they cost no privacy (averaging.py).
       chebyshev: with weights that bring agents together faster.
       momentum: of messages, which costs no privacy either (averaging.py).
