@@ -11,6 +11,9 @@ machines differ in the last digits of a power or a sum, never by so much. A clai
 than its cost is true, and said. `paper_epsilon` is no guarantee and is left alone; what records
 spent in other runs (`lifetime`) is only checked for being possible.
 
+Where agents share noise, who shares with whom is in the file, and what it is worth against every
+number of colluders is found again (curve_verification.py).
+
 A file may come from anybody: what would take too long or too much memory to compute is refused
 (`_too_much`), and said to be so.
 """
@@ -26,9 +29,10 @@ import numpy as np
 
 from hearsay.mechanisms import MECHANISMS
 from hearsay.privacy.certificate import AgentBudget, Certificate, examined, show_horizon
+from hearsay.privacy.curve_verification import TOLERANCE as TOLERANCE
+from hearsay.privacy.curve_verification import curve_faults, too_many
 from hearsay.privacy.description import REHEARSED, UNCHECKED, Description, numbers
 
-TOLERANCE = 1e-10
 # What takes more is not computed again (Account.effort).
 _NUMBERS_AT_ONCE, _OPERATIONS, _DIMENSION = 2**24, 2**34, 2**48
 _NUMBERS = ("epsilon", "rho", "delta", "epsilon_at_delta")
@@ -77,6 +81,8 @@ def verify_text(text: str) -> tuple[Certificate | None, Verdict]:
 def verify(certificate: Certificate) -> Verdict:
     """Compute every number of a certificate again."""
     wrong = [*_shape(certificate)]
+    large = too_many(certificate)
+    wrong += [large] if large else []
     notes, count, above = list[str](), 0, dict[str, list[int]]()
     for budget in certificate.budgets:
         who = f"agent {budget.agent}"
@@ -90,6 +96,10 @@ def verify(certificate: Certificate) -> Verdict:
             if too_much := _too_much(description, certificate.horizon):
                 raise ValueError(too_much)
             found = numbers(description, certificate.horizon, certificate.delta)
+            if not large:
+                faults = curve_faults(certificate, budget, description)
+                wrong += [f"{who}: {text}" for text in faults]
+                count += len(budget.curve)
         except (
             ValueError,
             TypeError,
