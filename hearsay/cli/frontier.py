@@ -26,6 +26,11 @@ def run_frontier(
     from hearsay.simulation.memory import choose
     from hearsay.tradeoff import frontier
 
+    if config.secrets:
+        raise ValueError(
+            "[secrets] must be left out for hearsay frontier, whose series say themselves what"
+            " agents share"
+        )
     if config.run.get("device"):
         choose(config.run["device"])
     # The noise ends training before weights grow: a penalty on them only costs accuracy.

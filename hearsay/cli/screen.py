@@ -92,6 +92,7 @@ def _largest(certificate: Any) -> str:
         beside = show_epsilon(max(b.compared for b in certificate.budgets))
         said.append(f"{beside} at δ = {certificate.delta:.3g}")
     said += [certificate.adjacency] if ZERO_OUT in certificate.adjacency else []
+    said += [certificate.collusion] if certificate.collusion else []
     return f"{top} ({', '.join(said)})" if said else top
 
 
@@ -112,6 +113,8 @@ def plan_table(plan: Any) -> None:
     table = Table(title="The plan", show_header=False)
     algorithm = plan.algorithm
     for name, value in algorithm.options.items():
+        if name == "secrets" and value is None:
+            continue
         table.add_row(name, few(value, "\n") if isinstance(value, tuple) else str(value))
     promise = (
         "no theorem promises one"
@@ -127,6 +130,9 @@ def plan_table(plan: Any) -> None:
         )
     used = "more and more forever" if math.isinf(plan.records) else f"{plan.records:,.0f}"
     table.add_row("records per agent", used)
+    if plan.certificate.collusion:
+        top = show_epsilon(max(plan.certificate.epsilon))
+        table.add_row("largest epsilon", f"{top} {plan.certificate.collusion}")
     console.print(table)
 
 
@@ -184,7 +190,7 @@ def algorithm_line(algorithm: Any) -> str:
     shown = (
         f"{k} {few(v, ' | ') if isinstance(v, tuple) else v}"
         for k, v in values.items()
-        if v is not False
+        if v is not False and not (k == "secrets" and v is None)
     )
     return f"For {algorithm.name} with {', '.join(shown)}"
 

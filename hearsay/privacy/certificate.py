@@ -264,6 +264,16 @@ class Certificate:
         return None if self.secrets is None else max(q for q in known if q is not None)
 
     @property
+    def collusion(self) -> str:
+        """Beside the largest epsilon: what it allows for, and what it is otherwise; "" where it
+        holds whoever colludes.
+        """
+        if self.secrets is None:
+            return ""
+        planned = "if nobody colludes" if not self.colluders else f"if {self.colluders} collude"
+        return f"{planned}, {show(max(self.all_collude))} if {ALL}"
+
+    @property
     def slack(self) -> float | None:
         """The delta at which the epsilons hold; None where they are pure."""
         own = [b.delta for b in self.budgets if b.delta is not None]

@@ -8,6 +8,7 @@ import math
 
 from hearsay.privacy.adjacency import REPLACE
 from hearsay.privacy.certificate import Certificate, show, show_horizon
+from hearsay.report.collusion import collusion_section
 from hearsay.report.numbers import largest, quantity
 from hearsay.report.page import Table
 
@@ -29,6 +30,7 @@ def certificate_section(cert: Certificate) -> dict[str, object]:
         ),
         "rest": rest,
         "compared": cert.compared[:1].upper() + cert.compared[1:],
+        "collusion": collusion_section(cert),
         "assumptions": [(a, cert.who(agents)) for a, agents in cert.shared_assumptions()],
         "not_covered": cert.not_covered[0].upper() + cert.not_covered[1:],
     }
