@@ -24,6 +24,7 @@ from rich.table import Table
 from hearsay.privacy.adjacency import ZERO_OUT
 from hearsay.privacy.certificate import few
 from hearsay.privacy.certificate import show as show_epsilon
+from hearsay.privacy.curve import ALL
 
 console = Console()
 errors = Console(stderr=True)
@@ -296,6 +297,8 @@ def spent_table(found: dict[str, dict[str, Any]]) -> Table:
         if facts["total"] is not None:
             at = f" at δ = {facts['delta']:.3g}" if facts["delta"] else ""
             at += f" ({ZERO_OUT})" if facts["adjacency"] == ZERO_OUT else ""
+            if facts["all_collude"] is not None:
+                at += f" ({show_epsilon(facts['all_collude'])} if {ALL})"
             table.add_row(
                 name,
                 "[bold]all[/bold]",

@@ -60,6 +60,9 @@ class Lifetime:
     delta: float
     runs: tuple[str, ...] = ()
     records: int = 0  # how many of this run's records were in other runs
+    # `before` and `total` hold if at most so many others collude, and the total if all do.
+    colluders: int | None = None
+    all_collude: float | None = None
 
     def __post_init__(self) -> None:
         require.settle(
@@ -68,10 +71,16 @@ class Lifetime:
             total=require.nonnegative_or_infinite,
             delta=require.nonnegative_or_infinite,
             records=require.natural,
+            colluders=require.optional(require.natural),
+            all_collude=require.optional(require.nonnegative_or_infinite),
         )
 
     def __str__(self) -> str:
         at = f" at delta = {self.delta:.3g}" if self.delta else ""
+        if self.colluders is not None:
+            many = f"at most {self.colluders} of the others" if self.colluders else "nobody"
+            at += f" if {many} collude{'' if self.colluders else 's'} in any of them"
+            at += f" ({show(self.all_collude)} if {ALL})"
         if not self.runs:
             return (
                 "spent before nothing that this host knows of; with this run"

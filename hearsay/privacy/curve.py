@@ -107,7 +107,7 @@ def table(certificate: Certificate) -> CurveTable:
         groups.setdefault(tuple(known.get(q, "") for q in sizes), []).append(budget)
     ordered = sorted(groups.items(), key=lambda group: -group[1][0].epsilon)
     rows = [
-        (who([b.agent for b in same], len(budgets), certificate.names, short=True), list(cells))
+        (who([b.agent for b in same], len(budgets), certificate.names), list(cells))
         for cells, same in ordered[:_ROWS]
     ]
     left = sum(len(same) for _, same in ordered[_ROWS:])

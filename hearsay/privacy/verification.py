@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hearsay.mechanisms import MECHANISMS
-from hearsay.privacy.certificate import AgentBudget, Certificate, examined, show_horizon
+from hearsay.privacy.certificate import AgentBudget, Certificate, examined, show, show_horizon
 from hearsay.privacy.curve_verification import TOLERANCE as TOLERANCE
 from hearsay.privacy.curve_verification import curve_faults, too_many
 from hearsay.privacy.description import REHEARSED, UNCHECKED, Description, numbers
@@ -120,6 +120,9 @@ def verify(certificate: Certificate) -> Verdict:
                 above.setdefault(name, []).append(budget.agent)
     for name, agents in above.items():
         notes.append(f"{certificate.who(agents)}: {name} is claimed above its cost, which is true")
+    if certificate.collusion:
+        top = show(max(certificate.epsilon))
+        notes.append(f"the largest epsilon is {top} {certificate.collusion}")
     if not certificate.deployed and any(d.float64 for d in certificate.descriptions):
         notes.append("it describes a deployed run, and is not called one: a rehearsal, perhaps")
     if any(b.paper_epsilon is not None for b in certificate.budgets):
@@ -218,6 +221,11 @@ def _lifetime(budget: AgentBudget, delta: float | None) -> Iterator[str]:
         yield f"lifetime.before must be at most the total of {known.total!r}, got {known.before!r}"
     if known.total < budget.epsilon:
         yield f"lifetime.total must be at least this run's {budget.epsilon!r}, got {known.total!r}"
+    if known.all_collude is not None and known.all_collude < max(known.total, budget.all_collude):
+        least = max(known.total, budget.all_collude)
+        yield f"lifetime.all_collude must be at least {least!r}, got {known.all_collude!r}"
+    if budget.curve and known.all_collude is None:
+        yield "lifetime.all_collude must be stated where noise is shared"
     own = delta if budget.delta is None else budget.delta
     if math.isfinite(known.total) and known.delta < (own or 0.0):
         yield f"lifetime.delta must be at least this run's {own!r}, got {known.delta!r}"

@@ -93,7 +93,17 @@ def colluding(cert: Certificate, ax: Axes | None = None) -> Axes:
 
 def _mark(ax: Axes, cert: Certificate, sizes: list[int], values: np.ndarray) -> None:
     """Where budgets are kept, and what they are if everybody else colludes."""
-    ax.axvline(cert.colluders or 0, color=SOFT, linewidth=0.9, linestyle=(0, (4, 1.6)))
+    planned = cert.colluders or 0
+    ax.axvline(planned, color=SOFT, linewidth=0.9, linestyle=(0, (4, 1.6)))
+    ax.annotate(
+        "planned",
+        (planned, 0.03),
+        xycoords=("data", "axes fraction"),
+        xytext=(4, 0),
+        textcoords="offset points",
+        color=INK,
+        fontsize=8,
+    )
     top = show(max(cert.all_collude))
     place = np.nanmax(values[:, -1]) if np.isfinite(values[:, -1]).any() else 0.0
     ax.annotate(
