@@ -148,7 +148,7 @@ class Secrets:
         if isinstance(graph, tuple):
             last = max(two for _, two in graph)
             if last >= agents:
-                require.fail("graph", f"pairs of agents 0 to {agents - 1}", f"agent {last}")
+                require.fail("graph", f"pairs of agents 0 to {agents - 1}", last)
             return graph
         assert isinstance(graph, Graph)
         graph.require_agents(agents)

@@ -76,10 +76,12 @@ def require_curves(certificate: Certificate) -> None:
         where = f"curve of agent {budget.agent}"
         if shared is None:
             if budget.curve:
-                require.fail(where, "left out where no agents share noise (secrets)", "one")
+                rule = "left out where no noise is shared (secrets)"
+                require.fail(where, rule, budget.curve[:2])
             continue
         if budget.agent >= shared.agents:
-            require.fail("secrets", f"those of agent {budget.agent} too", f"{shared.agents} agents")
+            rule = f"of more than {budget.agent} agents, whose budget is stated"
+            require.fail("secrets", rule, shared.agents)
         sizes = [point.colluders for point in budget.curve]
         if not sizes or sizes[-1] != shared.agents - 1:
             require.fail(where, f"up to all {shared.agents - 1} others colluding", sizes)
@@ -94,7 +96,7 @@ def require_curves(certificate: Certificate) -> None:
         planned = one.adversary.colluders
         if (planned is None) != (shared is None):
             rule = "given where budgets count on a number of colluders, and only there"
-            require.fail("secrets", rule, f"{planned} colluders in descriptions[{place}]")
+            require.fail("secrets", f"{rule} (descriptions[{place}])", planned)
 
 
 def table(certificate: Certificate) -> CurveTable:
