@@ -16,8 +16,8 @@ from hearsay.privacy.description import Description, numbers
 # A machine may differ in the last digits; gains and epsilons are rounded by ten times as much.
 TOLERANCE = 1e-10
 # Agents and secrets, points of a curve, and agents times what one of them takes.
-_AGENTS, _SECRETS, _POINTS, _STEPS = 100_000, 2**22, 256, 2**26
-_OPERATIONS = 2**34
+_AGENTS, _SECRETS, _POINTS, _STEPS = 100_000, 2**22, 256, 2**25
+_OPERATIONS = 2**32
 
 
 def too_many(certificate: Certificate) -> str:
