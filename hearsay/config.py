@@ -36,7 +36,6 @@ from hearsay.algorithms import outside
 from hearsay.base import Algorithm
 from hearsay.certification import calibrate
 from hearsay.graphs import BUILDERS, Graph, edges
-from hearsay.graphs.pairs import edges as graph_edges
 from hearsay.graphs.secrets import Secrets
 from hearsay.privacy.adjacency import RELATIONS
 from hearsay.problems import PROBLEMS, TASKS, Problem, Task
@@ -291,9 +290,7 @@ def secrets_table(secrets: Secrets | None) -> dict[str, Any]:
         return {}
     found: dict[str, Any] = {"colluders": secrets.colluders, "ratio": secrets.ratio}
     found["degree"] = secrets.degree
-    if isinstance(secrets.graph, Graph):
-        found["edges"] = [[int(i), int(j)] for i, j in graph_edges(secrets.graph)]
-    elif isinstance(secrets.graph, tuple):
+    if isinstance(secrets.graph, tuple):
         found["edges"] = [list(pair) for pair in secrets.graph]
     else:
         found["graph"] = secrets.graph

@@ -342,7 +342,7 @@ SECRET = {
 )
 def test_secrets_are_a_table_of_their_own(tmp_path, table, secrets):
     config = Config(**SECRET, secrets=table)
-    algorithm, problem, graph = build(config)
+    algorithm = build(config)[0]
     assert algorithm.secrets == secrets
     assert load(write(tmp_path, dump(config))) == config
     again = Config(**SECRET, secrets=secrets_table(algorithm.secrets))

@@ -77,11 +77,12 @@ class Secrets:
         )
         if isinstance(self.graph, str):
             require.one_of("graph", self.graph, GRAPHS)
+        elif isinstance(self.graph, Graph):
+            self._settle_pairs(edges(self.graph))
         elif require.is_sequence(self.graph):
             self._settle_pairs(self.graph)
         elif self.graph is not None:
-            rule = "complete, random, a graph, or pairs of agents"
-            require.instance("graph", self.graph, Graph, rule)
+            require.fail("graph", "complete, random, a graph, or pairs of agents", self.graph)
         if self.degree is not None and not (self.graph is None or self.graph == "random"):
             require.fail("degree", "left out: only random graphs have one", self.degree)
 
@@ -138,21 +139,19 @@ class Secrets:
 
     def _pairs(self, agents: int) -> tuple[tuple[int, int], ...]:
         """() where everybody shares with everybody."""
-        kind, graph, degree = self._kind(agents), self.graph, self._degree()
+        kind, degree = self._kind(agents), self._degree()
         if kind == "complete" or (kind == "random" and degree >= agents - 1):
             return ()
         if kind == "random":
             # A regular graph needs an even number of ends.
             degree += degree * agents % 2
-            graph = builders.random(agents, degree=degree, seed=self.seed)
-        if isinstance(graph, tuple):
-            last = max(two for _, two in graph)
-            if last >= agents:
-                require.fail("graph", f"pairs of agents 0 to {agents - 1}", last)
-            return graph
-        assert isinstance(graph, Graph)
-        graph.require_agents(agents)
-        return tuple((int(i), int(j)) for i, j in edges(graph))
+            found = edges(builders.random(agents, degree=degree, seed=self.seed))
+            return tuple((int(i), int(j)) for i, j in found)
+        assert isinstance(self.graph, tuple)
+        last = max(two for _, two in self.graph)
+        if last >= agents:
+            require.fail("graph", f"pairs of agents 0 to {agents - 1}", last)
+        return self.graph
 
     def check(self, agents: int) -> None:
         """Raise ValueError for secrets that would protect nobody."""

@@ -144,7 +144,7 @@ def test_fields_are_checked_at_construction(fields, message):
 def test_numbers_of_agents_that_do_not_fit():
     with pytest.raises(ValueError, match="graph must be pairs of agents 0 to 4, got 7"):
         hs.Secrets(0, graph=((0, 7),)).shared(5)
-    with pytest.raises(ValueError, match="6"):
+    with pytest.raises(ValueError, match="graph must be pairs of agents 0 to 4, got 5"):
         hs.Secrets(0, graph=hs.graphs.ring(6)).shared(5)
     with pytest.raises(ValueError, match="ratios must be one number, or one for each of the 10"):
         hs.Secrets(0, (1.0, 2.0)).shared(5)
@@ -155,4 +155,5 @@ def test_pairs_in_any_order_keep_their_ratios():
     assert one == hs.Secrets(0, (3.0, 2.0, 1.0), ((0, 1), (0, 2), (1, 2)))
     assert one.shared(3).ratios == (3.0, 2.0, 1.0)
     arrays = hs.Secrets(0, np.array([1.0, 2.0, 3.0]), np.array([(2, 1), (0, 2), (1, 0)]))
+    assert hs.Secrets(1, 2.0, RING).graph == ((0, 1), (0, 4), (1, 2), (2, 3), (3, 4))
     assert arrays == one and hash(arrays) == hash(one)

@@ -1,5 +1,5 @@
-"""`verify` finds again what secrets are worth: every gain and every point of a curve that is too low
-is refused, and so is what would take too long.
+"""`verify` finds again what secrets are worth: every gain that is too high and every point of a
+curve that is too low is refused, and so is what would take too long.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def test_every_algorithm_meets_its_target_and_its_own_noise_is_what_it_was(name)
 
 
 def test_golden_prices_show_in_rho():
-    """rho is the own noise's times [S_H^-1]_ii, of TOGETHER.md: complete and ring of 5, c^2 = 10."""
+    """rho is the own noise's times [S_H^-1]_ii: complete graph and ring of 5, c^2 = 10."""
     problem, graph = task(5), hs.graphs.ring(5)
     for who, golden in (
         ("complete", (0.215686, 0.268293, 0.354839, 0.523810, 1)),

@@ -1,5 +1,5 @@
-"""The noise that pairs of agents share, in a simulation: its law, that it cancels, that it is fresh,
-and that a rehearsed agent draws the same.
+"""The noise that pairs of agents share, in a simulation: its law, that it cancels, that it is
+fresh, and that a rehearsed agent draws the same.
 """
 
 from __future__ import annotations
