@@ -270,7 +270,7 @@ class Certificate:
     def colluders(self) -> int | None:
         """How many of the other agents `epsilon` allows to collude; None: all of them."""
         known = [d.adversary.colluders for d in self.descriptions]
-        return None if self.secrets is None else max(q for q in known if q is not None)
+        return max((q for q in known if q is not None), default=None)
 
     @property
     def collusion(self) -> str:

@@ -68,10 +68,11 @@ def _meaning(cert: Certificate) -> str:
     factor = show(math.exp(worst)) if worst <= _WEAK else f"exp({top})"
     slack = f", up to a slack of delta = {_slack(cert.slack)}" if cert.slack else ""
     whose = "any agent" if of == "every agent" else f"{of}, the least protected,"
+    planned = f", if at most {cert.colluders} of the others collude" if cert.secrets else ""
     empty = "" if cert.adjacency == REPLACE else " being there or empty"
     return (
         "In other words: all messages together can multiply anyone's odds about one record of"
-        f" {whose}{empty} by at most {factor}{slack}."
+        f" {whose}{empty} by at most {factor}{slack}{planned}."
     )
 
 
