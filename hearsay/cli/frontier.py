@@ -28,8 +28,8 @@ def run_frontier(
 
     if config.secrets:
         raise ValueError(
-            "[secrets] must be left out for hearsay frontier, whose series say themselves what"
-            " agents share"
+            "[secrets] must be left out for hearsay frontier: its series are planned for numbers of"
+            " colluders themselves (--colluders)"
         )
     if config.run.get("device"):
         choose(config.run["device"])
