@@ -1,4 +1,4 @@
-"""A run described as data: five small tables, from a TOML file or the command line.
+"""A run described as data: a few small tables, from a TOML file or the command line.
 
     [problem]    loss = "logistic", "ridge", "estimation", "synthetic" or "neural", and the
                  arguments of that function in problems/problem.py
@@ -10,6 +10,10 @@
     [privacy]    epsilon (calibrate the noise to it), delta, budget (stop before it is exceeded),
                  adjacency ("replace" or "zero-out"; [problem] may say it as well)
     [run]        steps, seeds, every, precision, device
+    [secrets]    noise that pairs of agents share (graphs/secrets.py): colluders (how many of the
+                 other agents it is planned for), ratio (of shared to own noise: one number, or one
+                 for each pair), graph = "complete" or "random" with degree and seed, or
+                 edges = [[0, 1], ...]; without the table nothing is shared
 
 The known keys of a table are read off the function that it feeds, so a new algorithm or builder
 needs no change here. An unknown key is an error that names the nearest known one.
@@ -32,6 +36,7 @@ from hearsay.algorithms import outside
 from hearsay.base import Algorithm
 from hearsay.certification import calibrate
 from hearsay.graphs import BUILDERS, Graph, edges
+from hearsay.graphs.secrets import Secrets
 from hearsay.privacy.adjacency import RELATIONS
 from hearsay.problems import PROBLEMS, TASKS, Problem, Task
 from hearsay.problems.data.holdings import Facts
@@ -40,7 +45,8 @@ from hearsay.schedules import Schedule
 
 RUN_KEYS = ("steps", "seeds", "every", "precision", "device")
 PRIVACY_KEYS = ("epsilon", "delta", "budget", "adjacency")
-TABLES = ("problem", "graph", "algorithm", "privacy", "run")
+SECRETS_KEYS = ("colluders", "ratio", "graph", "edges", "degree", "seed")
+TABLES = ("problem", "graph", "algorithm", "privacy", "run", "secrets")
 USUAL = "ldp-online"
 # Keys of [algorithm] that belong to its sampler, and the samplers that take them.
 _SAMPLING_KEYS: dict[str, type] = {
@@ -52,10 +58,10 @@ _SAMPLING_KEYS: dict[str, type] = {
 
 @dataclass(frozen=True)
 class Config:
-    """The five tables.
+    """The tables.
 
     Args:
-      problem, graph, algorithm, privacy, run: as above.
+      problem, graph, algorithm, privacy, run, secrets: as above.
       allowed: the places ("package.module:Class") that [algorithm] may import: what somebody typed,
         never what a file says.
     """
@@ -65,6 +71,7 @@ class Config:
     algorithm: Mapping[str, Any] = field(default_factory=dict)
     privacy: Mapping[str, Any] = field(default_factory=dict)
     run: Mapping[str, Any] = field(default_factory=dict)
+    secrets: Mapping[str, Any] = field(default_factory=dict)
     allowed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -72,6 +79,8 @@ class Config:
             require.one_of("key in [run]", key, RUN_KEYS)
         for key in self.privacy:
             require.one_of("key in [privacy]", key, PRIVACY_KEYS)
+        for key in self.secrets:
+            require.one_of("key in [secrets]", key, SECRETS_KEYS)
         privacy = {
             key: _RULES[key](f"{key} in [privacy]", value) for key, value in self.privacy.items()
         }
@@ -179,7 +188,20 @@ def load(path: str | Path) -> Config:
         require.one_of(f"table in {path}", name, TABLES)
         if not isinstance(table, dict):
             require.fail(f"{name} in {path}", "a table of keys", table)
+    require_planned(tables)
     return Config(**tables)
+
+
+def require_planned(tables: Mapping[str, Any]) -> None:
+    """An empty table would read as no secrets at all."""
+    if "secrets" in tables and "colluders" not in tables["secrets"]:
+        raise ValueError(_UNPLANNED)
+
+
+_UNPLANNED = (
+    "colluders in [secrets] must be given: how many of the other agents may pool what they know"
+    " while budgets hold"
+)
 
 
 def build(config: Config) -> tuple[Algorithm, Problem, Graph]:
@@ -228,11 +250,54 @@ def build_graph(config: Config, agents: int) -> Graph:
 
 def build_algorithm(config: Config, problem: Task, graph: Graph) -> Algorithm:
     """As the table has it; its noise is not calibrated yet."""
+    if "secrets" in config.algorithm:
+        rule = "a table of its own, [secrets]"
+        require.fail("secrets in [algorithm]", rule, config.algorithm["secrets"])
     algorithm = named_algorithm(dict(config.algorithm), config.steps, config.allowed)
+    if (secrets := build_secrets(config)) is not None:
+        algorithm = replace(algorithm, secrets=secrets)
     if problem.endless and "sampling" not in config.algorithm and algorithm.sampling.needs_data_set:
         algorithm = replace(algorithm, sampling=Fresh(getattr(algorithm.sampling, "size", None)))
     algorithm.check(graph, problem.task)
     return algorithm
+
+
+def build_secrets(config: Config) -> Secrets | None:
+    """What the table says; None without one."""
+    keys = dict(config.secrets)
+    if not keys:
+        return None
+    if "colluders" not in keys:
+        raise ValueError(_UNPLANNED)
+    if "edges" in keys:
+        pairs = keys.pop("edges")
+        if "graph" in keys:
+            rule = "left out where edges say who shares a secret"
+            require.fail("graph in [secrets]", rule, keys["graph"])
+        if not require.is_sequence(pairs) or not all(
+            require.is_sequence(pair) and len(pair) == 2 for pair in pairs
+        ):
+            require.fail("edges in [secrets]", "a list of pairs of agents", pairs)
+        keys["graph"] = tuple(tuple(pair) for pair in pairs)
+    elif not isinstance(keys.get("graph", ""), str):
+        require.fail("graph in [secrets]", "complete or random (or give edges)", keys["graph"])
+    return Secrets(**keys)
+
+
+def secrets_table(secrets: Secrets | None) -> dict[str, Any]:
+    """The option as the table that `build_secrets` makes it of."""
+    if secrets is None:
+        return {}
+    found: dict[str, Any] = {"colluders": secrets.colluders, "ratio": secrets.ratio}
+    found["degree"] = secrets.degree
+    if isinstance(secrets.graph, tuple):
+        found["edges"] = [list(pair) for pair in secrets.graph]
+    else:
+        found["graph"] = secrets.graph
+    found |= {"seed": secrets.seed} if secrets.seed else {}
+    if isinstance(secrets.ratio, tuple):
+        found["ratio"] = list(secrets.ratio)
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def algorithm_builder(name: str, allowed: Sequence[str] = ()) -> Callable[..., Algorithm]:
@@ -306,6 +371,9 @@ def dump(config: Config) -> str:
 
     found = tomlkit.document()
     for table in TABLES:
+        # An empty table of secrets would not be read again; files without one are as they were.
+        if table == "secrets" and not config.secrets:
+            continue
         written = tomlkit.table()
         for key, value in getattr(config, table).items():
             written.append(key, toml_item(value))

@@ -40,8 +40,9 @@ from hearsay.algorithms.theory.findings import Finding, findings
 from hearsay.algorithms.theory.ldp_online import rate as ldp_rate
 from hearsay.base import Algorithm
 from hearsay.certification import calibrate, certify
-from hearsay.config import Config
+from hearsay.config import Config, secrets_table
 from hearsay.graphs import Graph
+from hearsay.graphs.secrets import Secrets
 from hearsay.privacy.certificate import Certificate
 from hearsay.problems.sampling.samplers import SAMPLERS, Poisson, Sized
 from hearsay.problems.task import Task, public
@@ -71,6 +72,12 @@ class Plan:
     records: float
     findings: tuple[Finding, ...]
 
+    @property
+    def _secrets(self) -> Secrets | None:
+        """With the ratio and degree that were planned, in numbers: as the noise is."""
+        secrets = self.algorithm.secrets
+        return secrets and secrets.facing(secrets.colluders, self.graph.agents)
+
     def config(self, described: Config, steps: int | None = None) -> Config:
         """The configuration that runs this plan, from the one that described
         its problem and graph.
@@ -78,7 +85,9 @@ class Plan:
         # An algorithm from outside may be known here by its place only.
         named = {"name": described.algorithm.get("name", self.algorithm.name)}
         table = {**as_table(self.algorithm), **named}
-        tables = replace(described, algorithm=table).without("privacy", "epsilon")
+        secrets = secrets_table(self._secrets)
+        tables = replace(described, algorithm=table, secrets=secrets)
+        tables = tables.without("privacy", "epsilon")
         steps = require.optional(require.count)("steps", steps)
         length = int(self.horizon) if math.isfinite(self.horizon) else (steps or described.steps)
         return tables.merged({"run": {"steps": length}})
@@ -369,12 +378,12 @@ def _exponent(law: Schedule) -> float | None:
 
 
 def as_table(algorithm: Algorithm) -> dict[str, Any]:
-    """The algorithm as the [algorithm] table of a configuration;
-    building it gives back the same algorithm.
+    """The algorithm as the [algorithm] table of a configuration; building it gives back the same
+    algorithm. Its secrets are a table of their own (`config.secrets_table`).
     """
     table: dict[str, Any] = {"name": algorithm.name}
     for key, value in algorithm.options.items():
-        if value is None:  # what a table leaves out stays at its default
+        if value is None or key == "secrets":  # what a table leaves out stays at its default
             continue
         if key == "sampling":
             table["sampling"] = next(name for name, kind in SAMPLERS.items() if type(value) is kind)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hearsay as hs
-from hearsay.config import Config, build, dump, load
+from hearsay.config import Config, build, dump, load, secrets_table
 from hearsay.experiments.demo import CONFIG as DEMO
 
 SMALL = {"loss": "ridge", "agents": 3, "records": 20, "dimension": 2}
@@ -188,8 +188,8 @@ def test_run_and_privacy_keys_are_checked_at_construction(tables, message):
         (
             "steps = 5",
             (
-                "table in .*some.toml must be one of problem, graph, algorithm, privacy, run, got"
-                " 'steps'"
+                "table in .*some.toml must be one of problem, graph, algorithm, privacy, run,"
+                " secrets, got 'steps'"
             ),
         ),
         ("run = 5", "run in .*some.toml must be a table of keys, got 5"),
@@ -315,3 +315,99 @@ def test_defaults_and_bad_numbers():
         _ = Config(run={"steps": "5"}).steps
     with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
         _ = Config(run={"seeds": 0}).seeds
+
+
+SECRET = {
+    "problem": {**SMALL, "agents": 5, "clip": 0.5},
+    "algorithm": {"name": "gradient-perturbation", "mechanism": "gaussian", "noise": 1.0},
+    "privacy": {"delta": 1e-5},
+    "run": {"steps": 10},
+}
+
+
+@pytest.mark.parametrize(
+    ("table", "secrets"),
+    [
+        ({"colluders": 2}, hs.Secrets(2)),
+        ({"colluders": 1, "ratio": 2.5, "graph": "complete"}, hs.Secrets(1, 2.5, "complete")),
+        (
+            {"colluders": 1, "graph": "random", "degree": 2, "seed": 4},
+            hs.Secrets(1, None, "random", 2, 4),
+        ),
+        (
+            {"colluders": 1, "edges": [[1, 0], [1, 2], [3, 2], [4, 3], [0, 4]], "ratio": 2.0},
+            hs.Secrets(1, 2.0, ((0, 1), (0, 4), (1, 2), (2, 3), (3, 4))),
+        ),
+    ],
+)
+def test_secrets_are_a_table_of_their_own(tmp_path, table, secrets):
+    config = Config(**SECRET, secrets=table)
+    algorithm = build(config)[0]
+    assert algorithm.secrets == secrets
+    assert load(write(tmp_path, dump(config))) == config
+    again = Config(**SECRET, secrets=secrets_table(algorithm.secrets))
+    assert build(again)[0] == algorithm
+    target = config.merged({"privacy": {"epsilon": 2.0}})
+    certificate = hs.certify(*build(target), 10, delta=1e-5)
+    assert max(certificate.epsilon) == pytest.approx(2.0, rel=1e-6)
+    assert min(certificate.all_collude) > 2.0
+    assert certificate.colluders == table["colluders"]
+
+
+def test_a_graph_of_secrets_is_written_as_its_edges():
+    algorithm = build(Config(**SECRET, secrets={"colluders": 1}))[0]
+    given = hs.Secrets(1, 2.0, hs.graphs.ring(5))
+    table = secrets_table(given)
+    assert table["edges"] == [[0, 1], [0, 4], [1, 2], [2, 3], [3, 4]]
+    built = build(Config(**SECRET, secrets=table))[0].secrets
+    assert built is not None and built.shared(5) == given.shared(5)
+    assert secrets_table(None) == {} and algorithm.secrets == hs.Secrets(1)
+    assert "secrets" not in dump(Config(**SECRET))
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ({"secrets": {"coluders": 1}}, r"key in \[secrets\] must be one of .* mean 'colluders'"),
+        ({"secrets": {"ratio": 2.0}}, r"colluders in \[secrets\] must be given: how many"),
+        ({"secrets": {"colluders": 4}}, "colluders must be below 4: if all other agents collude"),
+        ({"secrets": {"colluders": "two"}}, "colluders must be"),
+        ({"secrets": {"colluders": 1, "graph": "ring"}}, "graph must be one of complete, random"),
+        (
+            {"secrets": {"colluders": 1, "graph": [[0, 1]]}},
+            r"graph in \[secrets\] must be complete or random \(or give edges\)",
+        ),
+        (
+            {"secrets": {"colluders": 0, "edges": [[0, 1], [1, 2], [2, 3]]}},
+            "secrets must join every agent to others, got agent 4 without any",
+        ),
+        (
+            {"secrets": {"colluders": 0, "edges": [[0, 1, 0.5]]}},
+            r"edges in \[secrets\] must be a list of pairs of agents",
+        ),
+        (
+            {"secrets": {"colluders": 0, "edges": [[0, 1]], "graph": "complete"}},
+            r"graph in \[secrets\] must be left out where edges say who shares",
+        ),
+        (
+            {
+                "secrets": {"colluders": 1},
+                "algorithm": {"name": "gradient-perturbation", "noise": 1.0},
+            },
+            "secrets must be left out with laplace noise: only sums of Gaussian noise",
+        ),
+        (
+            {"algorithm": {**SECRET["algorithm"], "secrets": {"colluders": 1}}},
+            r"secrets in \[algorithm\] must be a table of its own, \[secrets\]",
+        ),
+    ],
+)
+def test_secrets_that_are_refused(tables, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        build(Config(**{**SECRET, **tables}))
+
+
+def test_an_empty_table_of_secrets_is_not_read_as_none(tmp_path):
+    for text in ("[secrets]", "[secrets]\nratio = 2.0"):
+        with pytest.raises(ValueError, match=r"colluders in \[secrets\] must be given"):
+            load(write(tmp_path, text))

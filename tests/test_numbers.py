@@ -41,6 +41,7 @@ from hearsay.privacy import (
     account,
     adjacency,
     coalitions,
+    curve,
     description,
     float64,
     participation,
@@ -223,6 +224,7 @@ CORRELATED = hs.gradient_perturbation(
     mechanism="gaussian",
     sampling=hs.Cyclic(2),
 )
+SECRET = hs.gradient_perturbation(mechanism="gaussian", noise=1.0, secrets=hs.Secrets(1))
 ONLINE = hs.federated_independent(horizon=4, sampling=hs.Fresh(2), noise=1.0)
 BUDGET = AgentBudget(0, 1.0, "basis", "pattern", "dominated", 2.0, 0.5, 0.1, delta=0.1)
 EXAMPLES = [
@@ -285,7 +287,11 @@ EXAMPLES = [
     ACCOUNT.releases[0],
     BUDGET,
     hs.Certificate("a", 5, "laplace", (BUDGET,), 0.1),
-    Lifetime(0.5, 1.5, 0.1, ("one",), 3),
+    Lifetime(0.5, 1.5, 0.1, ("one",), 3, 2, 4.5),
+    curve.Colluding(1, 0.5, "exact"),
+    description.Adversary(colluders=1),
+    description.Description(FACTORIZED, adversary=description.Adversary(colluders=1), gain=1.5),
+    hs.Secrets(2, 0.5, "random", 4, 1),
     coalitions.Shared(5, (0.3,), ((0, 1), (1, 2)), (0.5, 1.0, 1.0, 1.0, 2.0)),
 ]
 # What functions return and nobody gives; a model that is traced, and the abstract parents
@@ -393,6 +399,9 @@ CALLS = {
     certificates.spent_after: {**COMMON, "messages": [3]},
     certificates.deployed: {**COMMON, "messages": 8, "delta": 0.1},
     certificates.accounts: {**COMMON, "agent": 1},
+    describing.own_accounts: {**COMMON, "agent": 1},
+    describing.own_amplified: {**COMMON, "agent": 1},
+    describing.gain: {"algorithm": SECRET, "graph": GRAPH, "agent": 1},
     certificates.describe: {**COMMON, "agent": 1, "horizon": 8},
     certifying.describe_deployed: {**COMMON, "agent": 1, "messages": 8},
     describing.message_bound: {**COMMON, "messages": 8},
@@ -631,10 +640,12 @@ INTERNAL = {
     "hearsay.simulation.engine",
     "hearsay.simulation.keys",
     "hearsay.simulation.metrics",
+    "hearsay.simulation.shared",
     "hearsay.mechanisms.factorized.stream",
     "hearsay.mechanisms.words",
     "hearsay.mechanisms.factorized.fit",
     "hearsay.mechanisms.factorized.leading",
+    "hearsay.certification.colluding",
     "hearsay.privacy.coalition_prices",
     "hearsay.privacy.tails",
     "hearsay.release.predicting",

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import hearsay as hs
 from hearsay.cli.commands import app
-from hearsay.config import Config, build, dump, load
+from hearsay.config import Config, build, dump, load, secrets_table
 from hearsay.planning import as_table, plan, promised
 
 INF = math.inf
@@ -219,3 +219,26 @@ def test_the_command_writes_what_run_accepts(tmp_path):
     )
     assert result.exit_code == 0, result.output
     assert (folder / "report.html").exists()
+
+
+@pytest.mark.parametrize("secrets", [hs.Secrets(1), hs.Secrets(1, 2.0, hs.graphs.ring(5))])
+def test_a_plan_carries_secrets_with_their_ratio_in_numbers(secrets, tmp_path):
+    table = {"name": "gradient-perturbation", "mechanism": "gaussian"}
+    described = Config(
+        problem={"loss": "ridge", "agents": 5, "records": 20, "dimension": 2, "clip": 0.5},
+        algorithm=table,
+        privacy={"delta": 1e-5, "epsilon": 1.0},
+        secrets=secrets_table(secrets),
+    )
+    algorithm, problem, graph = build(described.without("privacy", "epsilon"))
+    found = plan(algorithm, problem, graph, 10, [1.0, 2.0, 1.5, 3.0, 1.2], delta=1e-5)
+    assert np.all(np.array(found.certificate.epsilon) <= [1.0, 2.0, 1.5, 3.0, 1.2])
+    assert min(found.certificate.all_collude) > min(found.certificate.epsilon)
+    config = found.config(described)
+    assert config.secrets["ratio"] == algorithm.shared(5).ratios[0]
+    path = tmp_path / "plan.toml"
+    path.write_text(dump(config))
+    again, problem, graph = build(load(path))
+    certificate = hs.certify(again, problem, graph, 10, delta=1e-5)
+    assert certificate.epsilon == found.certificate.epsilon
+    assert certificate.secrets == found.certificate.secrets

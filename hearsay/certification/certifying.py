@@ -70,8 +70,9 @@ def certify(
     )
     problem = public(problem)
     problem = problem if adjacency is None else problem.under(adjacency)
-    algorithm = algorithm if colluders is None else algorithm.facing(colluders, graph.agents)
+    # Secrets must be worth something as planned; what they are worth against others is stated.
     algorithm.check(graph, problem)
+    algorithm = algorithm if colluders is None else algorithm.facing(colluders, graph.agents)
     horizon = require.horizon("horizon", horizon)
     delta = _checked_delta(algorithm, delta)
     described = [

@@ -41,13 +41,25 @@ def curve(
     shared, found = algorithm.shared(graph.agents), list[Colluding]()
     if shared is None or algorithm.secrets is None:
         return ()
-    for colluders in coalition_sizes(shared.agents - 1, algorithm.secrets.colluders):
+    planned = algorithm.secrets.colluders
+    for colluders in coalition_sizes(shared.agents - 1, planned):
         value, how = shared.gain(agent, colluders)
-        adversary = replace(description.adversary, colluders=colluders)
-        # Agents that differ in words only share what follows.
-        point = replace(description, adversary=adversary, gain=value, further=())
-        found.append(Colluding(colluders, numbers(point, horizon, delta).epsilon, how))
-    return tuple(found)
+        cost = numbers(description.against(colluders, value), horizon, delta).epsilon
+        found.append(Colluding(colluders, cost, how))
+    return _ordered(found, planned)
+
+
+def _ordered(points: list[Colluding], planned: int) -> tuple[Colluding, ...]:
+    """Without the falls that rounding may cause between gains which are almost the same: what holds
+    against more colluders holds against fewer, and a larger epsilon is true. The planned point,
+    which is the budget, stays as it is.
+    """
+    place = next(i for i, point in enumerate(points) if point.colluders == planned)
+    for i in reversed(range(place)):
+        points[i] = replace(points[i], epsilon=min(points[i].epsilon, points[i + 1].epsilon))
+    for i in range(place + 1, len(points)):
+        points[i] = replace(points[i], epsilon=max(points[i].epsilon, points[i - 1].epsilon))
+    return tuple(points)
 
 
 def coalition_sizes(others: int, planned: int) -> list[int]:
@@ -67,25 +79,35 @@ def assumptions(colluders: int, shared: Shared, how: str) -> tuple[Assumption, .
       how: the way in which the worst coalition was found.
     """
     others = shared.agents - 1
+    most = f"at most {colluders} of the {others} other agents collude"
     return (
         Assumption(
             "declared",
-            f"at most {colluders} of the {others} other agents collude. All others follow the plan:"
-            " they add their own noise in full, keep one ledger, and never, also later, tell or lose"
-            " a key; whoever does not counts as a colluder, and so does every certificate (not"
-            " person) in one hand",
+            f"{most if colluders else 'no other agent colludes'}. All others follow the plan: they"
+            " add their own noise in full, keep one ledger, and never, also later, tell or lose a"
+            " key. Whoever does not counts as a colluder (an earlier version with less noise, noise"
+            " from a seed, a ledger that was put back, a key that is stolen years later), and so"
+            " does every certificate, not person, in one hand",
         ),
         Assumption(
             "declared",
-            "nobody can break X25519, HKDF-SHA256 or the generator of the shared noise: delta grows"
-            " by (1 + e^epsilon) times the chance of it. Only the epsilon with all others colluding"
-            " holds against unlimited computing power, and rests on nobody else's noise",
+            "computational: the messages are as good as those of a run that is private in the full"
+            " sense (SIM-CDP), for everybody who cannot break X25519, HKDF-SHA256 or the generator"
+            " of the shared noise; delta grows by (1 + e^epsilon) times the chance of breaking"
+            " them. Only the epsilon with all others colluding holds against unlimited computing"
+            " power, and rests on nobody else's noise",
         ),
         Assumption(
             "derived",
             f"shared noise {_loud(shared)} times own noise,"
             f" {'every pair' if not shared.pairs else f'{len(shared.pairs):,} pairs'} of"
             f" {shared.agents} agents; worst coalition: {how}",
+        ),
+        Assumption(
+            "derived",
+            "a person with records at two honest agents is protected by (mu_i + mu_j)-GDP where"
+            " each agent alone gives mu-GDP: that may be a little more than the sum of the two"
+            " budgets, since their noise is shared",
         ),
     )
 

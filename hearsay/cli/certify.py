@@ -23,13 +23,14 @@ def certificates(
     horizon: float,
     delta: float | None,
     adjacencies: Sequence[str],
+    colluders: int | None = None,
 ) -> dict[str, Certificate]:
     """By adjacency; under the problem's own, by the name "", where none is given."""
+    given = (algorithm, problem, graph, horizon)
     if not adjacencies:
-        return {"": certify(algorithm, problem, graph, horizon, delta=delta)}
+        return {"": certify(*given, delta=delta, colluders=colluders)}
     return {
-        one: certify(algorithm, problem, graph, horizon, delta=delta, adjacency=one)
-        for one in adjacencies
+        one: certify(*given, delta=delta, adjacency=one, colluders=colluders) for one in adjacencies
     }
 
 

@@ -91,7 +91,7 @@ def run(
             raise ValueError(f"--resume needs --out with the folder of a run, got {out}")
         typed, kept = config.algorithm.get("name"), load(out / "config.toml")
         same = typed == kept.algorithm.get("name") and len(config.algorithm) == 1
-        others = (config.problem, config.graph, config.privacy, config.run)
+        others = (config.problem, config.graph, config.privacy, config.run, config.secrets)
         if any(others) or (config.algorithm and not same):
             raise ValueError(
                 "--resume continues the run that is in --out as it is: give no other settings (only"
@@ -108,10 +108,19 @@ def run(
 
 
 @app.command()
-@configurable("steps", "seeds")
+@configurable("steps", "seeds", "colluders")
 def certify(
     config: Any,
     horizon: Annotated[str, typer.Option(help="Number of messages, or inf.")] = "inf",
+    colluders: Annotated[
+        int | None,
+        typer.Option(
+            help=(
+                "State epsilon against so many of the other agents: of the noise that [secrets] in"
+                " --config plans, or of secrets that are planned for so many."
+            )
+        ),
+    ] = None,
     json: Annotated[bool, Flag("--json", help="Print JSON instead of text.")] = False,
     theory: Annotated[bool, typer.Option(help="Also print the paper's conditions.")] = True,
     out: Annotated[
@@ -135,10 +144,12 @@ def certify(
     messages = _horizon(horizon)
     target = config.privacy.get("epsilon")
     config, adjacencies = _adjacencies(config)
+    if colluders is not None and "colluders" not in config.secrets:
+        config, colluders = config.merged({"secrets": {"colluders": colluders}}), None
     algorithm, problem, graph = _build(config.without("privacy", "epsilon"))
     if target is not None:
         algorithm = calibrate(algorithm, problem, graph, messages, target, delta=config.delta)
-    found = certificates(algorithm, problem, graph, messages, config.delta, adjacencies)
+    found = certificates(algorithm, problem, graph, messages, config.delta, adjacencies, colluders)
     print(printed(found, json=json))
     if out is not None:
         written(found, out)

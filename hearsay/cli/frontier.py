@@ -26,6 +26,11 @@ def run_frontier(
     from hearsay.simulation.memory import choose
     from hearsay.tradeoff import frontier
 
+    if config.secrets:
+        raise ValueError(
+            "[secrets] must be left out for hearsay frontier: its series are planned for numbers of"
+            " colluders themselves (--colluders)"
+        )
     if config.run.get("device"):
         choose(config.run["device"])
     # The noise ends training before weights grow: a penalty on them only costs accuracy.

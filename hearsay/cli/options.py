@@ -137,6 +137,21 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
         float,
         "Give epsilon at this delta, for targets too (needed for Gaussian noise).",
     ),
+    "colluders": (
+        "secrets",
+        "colluders",
+        int,
+        (
+            "Share noise that cancels between agents (needs gaussian noise), for budgets against so"
+            " many of the others; with all of them colluding is stated too."
+        ),
+    ),
+    "ratio": (
+        "secrets",
+        "ratio",
+        float,
+        "Shared noise of a pair over own noise (default: by a rule for --colluders).",
+    ),
     "adjacency": (
         "problem",
         "adjacency",
@@ -166,6 +181,8 @@ CHOSEN_BY_RULE = (
     "sample_rate",
     "epsilon",
     "delta",
+    "colluders",
+    "ratio",
     "steps",
     "seeds",
 )

@@ -24,6 +24,7 @@ from rich.table import Table
 from hearsay.privacy.adjacency import ZERO_OUT
 from hearsay.privacy.certificate import few
 from hearsay.privacy.certificate import show as show_epsilon
+from hearsay.privacy.curve import ALL
 
 console = Console()
 errors = Console(stderr=True)
@@ -92,6 +93,7 @@ def _largest(certificate: Any) -> str:
         beside = show_epsilon(max(b.compared for b in certificate.budgets))
         said.append(f"{beside} at δ = {certificate.delta:.3g}")
     said += [certificate.adjacency] if ZERO_OUT in certificate.adjacency else []
+    said += [certificate.collusion] if certificate.collusion else []
     return f"{top} ({', '.join(said)})" if said else top
 
 
@@ -112,6 +114,8 @@ def plan_table(plan: Any) -> None:
     table = Table(title="The plan", show_header=False)
     algorithm = plan.algorithm
     for name, value in algorithm.options.items():
+        if name == "secrets" and value is None:
+            continue
         table.add_row(name, few(value, "\n") if isinstance(value, tuple) else str(value))
     promise = (
         "no theorem promises one"
@@ -127,6 +131,9 @@ def plan_table(plan: Any) -> None:
         )
     used = "more and more forever" if math.isinf(plan.records) else f"{plan.records:,.0f}"
     table.add_row("records per agent", used)
+    if plan.certificate.collusion:
+        top = show_epsilon(max(plan.certificate.epsilon))
+        table.add_row("largest epsilon", f"{top} {plan.certificate.collusion}")
     console.print(table)
 
 
@@ -184,7 +191,7 @@ def algorithm_line(algorithm: Any) -> str:
     shown = (
         f"{k} {few(v, ' | ') if isinstance(v, tuple) else v}"
         for k, v in values.items()
-        if v is not False
+        if v is not False and not (k == "secrets" and v is None)
     )
     return f"For {algorithm.name} with {', '.join(shown)}"
 
@@ -290,6 +297,8 @@ def spent_table(found: dict[str, dict[str, Any]]) -> Table:
         if facts["total"] is not None:
             at = f" at δ = {facts['delta']:.3g}" if facts["delta"] else ""
             at += f" ({ZERO_OUT})" if facts["adjacency"] == ZERO_OUT else ""
+            if facts["all_collude"] is not None:
+                at += f" ({show_epsilon(facts['all_collude'])} if {ALL})"
             table.add_row(
                 name,
                 "[bold]all[/bold]",

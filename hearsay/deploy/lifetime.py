@@ -28,6 +28,10 @@ records hold for an empty one too (a gradient of 0 is shorter than any clip, and
 admissible). A declared change says nothing of an empty record: under zero-out such a run counts as
 infinite.
 
+**Secrets** (graphs/secrets.py). A run with shared noise is counted as it is planned: at the number
+of colluders that it names, so that a total holds if at most the smallest of these numbers collude.
+What it costs if all others collude is entered beside it, and told beside every total.
+
 **The file**: a line of JSON and the fingerprints, with a checksum over all, replaced as a whole
 under a lock. One that is damaged is refused. One that is deleted forgets: that it is not is
 declared as well.
@@ -47,7 +51,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -55,7 +59,8 @@ from hearsay._files import write_atomically
 from hearsay.deploy import mark
 from hearsay.deploy.rows import LedgerError, LedgerUnavailable
 from hearsay.privacy.adjacency import REPLACE, ZERO_OUT, implied
-from hearsay.privacy.certificate import Lifetime, few, show
+from hearsay.privacy.certificate import Certificate, Lifetime, few, show
+from hearsay.privacy.description import numbers
 
 if TYPE_CHECKING:
     from hearsay.deploy.deployment import Deployment
@@ -82,6 +87,16 @@ class Spent(NamedTuple):
     numbers: int = 0
     records: int = -1
     adjacency: str = REPLACE  # what its numbers are about; `DECLARED`: replace, by declaration
+    colluders: int | None = None  # of the other agents; None: its numbers hold against all
+    own_epsilon: float | None = None  # if all others collude, where that costs more
+    own_rho: float | None = None
+
+    @property
+    def alone(self) -> Spent:
+        """With what it costs if all other agents collude: its own noise is what is left."""
+        if self.colluders is None or self.own_epsilon is None:
+            return self
+        return self._replace(epsilon=self.own_epsilon, rho=self.own_rho)
 
 
 class Book(NamedTuple):
@@ -197,6 +212,7 @@ def planned_spending(
     if rehearsed or not math.isfinite(found.epsilon):
         kind = "rehearsal" if rehearsed else certificate.mechanism
         return Spent(*rest, kind, math.inf, 0.0, adjacency=adjacency)
+    shared = _if_all_collude(certificate, agent)
     if found.rho is not None and certificate.delta is not None:
         return Spent(
             *rest,
@@ -206,11 +222,27 @@ def planned_spending(
             found.rho,
             budget.numbers(plan),
             adjacency=adjacency,
+            **shared,
         )
     # Amplified Gaussian noise has no rho, and its epsilon holds at the certificate's delta.
     at = certificate.delta if plan.algorithm.law.at_delta else 0.0
     delta = (at if found.delta is None else found.delta) or 0.0
-    return Spent(*rest, certificate.mechanism, found.epsilon, delta, adjacency=adjacency)
+    return Spent(*rest, certificate.mechanism, found.epsilon, delta, adjacency=adjacency, **shared)
+
+
+def _if_all_collude(certificate: Certificate, agent: int) -> dict[str, Any]:
+    """What is entered beside the plan of a run with secrets."""
+    found = certificate.budgets[agent]
+    if certificate.secrets is None or found.description is None:
+        return {}
+    description = certificate.descriptions[found.description]
+    others = certificate.secrets.agents - 1
+    alone = numbers(description.against(others, 1.0), certificate.horizon, certificate.delta)
+    return {
+        "colluders": certificate.colluders,
+        "own_epsilon": found.all_collude,
+        "own_rho": alone.rho,
+    }
 
 
 def together(book: Book, own: Spent, own_set: np.ndarray, delta: float | None) -> Lifetime:
@@ -227,22 +259,32 @@ def together(book: Book, own: Spent, own_set: np.ndarray, delta: float | None) -
     )
     under = ZERO_OUT if own.adjacency == ZERO_OUT else REPLACE
     worst = Lifetime(0.0, *compose([own], delta, under))
-    most = worst.delta
+    most, alone = worst.delta, compose([own.alone], delta, under)[0]
     for pattern in np.unique(shared, axis=1).T if others else ():
         before = [run for run, there in zip(others, pattern, strict=True) if there]
         total, slack = compose([*before, own], delta, under)
         most = max(most, slack)
+        alone = max(alone, compose([run.alone for run in (*before, own)], delta, under)[0])
         if (total, slack) > (worst.total, worst.delta):
             worst = Lifetime(
                 compose(before, delta, under)[0], total, slack, tuple(run.run for run in before)
             )
-    return replace(worst, delta=most, records=int(shared.any(axis=0).sum()))
+    worst = replace(worst, delta=most, records=int(shared.any(axis=0).sum()))
+    planned = [run.colluders for run in (*others, own) if run.colluders is not None]
+    return replace(worst, colluders=min(planned), all_collude=alone) if planned else worst
 
 
 def adjacency_of(book: Book) -> str:
     """What its totals are about: zero-out where all its runs are, else replace."""
     alike = book.runs and all(run.adjacency == ZERO_OUT for run in book.runs)
     return ZERO_OUT if alike else REPLACE
+
+
+def worst_alone(book: Book) -> float | None:
+    """The epsilon of `worst` if all other agents collude; None where no run has secrets."""
+    if all(run.colluders is None for run in book.runs):
+        return None
+    return worst(book._replace(runs=[run.alone for run in book.runs]))[0]
 
 
 def worst(book: Book) -> tuple[float, float]:

@@ -9,6 +9,8 @@ holds a copy.
     [problem] [graph] [algorithm] [privacy] [run]
                     as for `hearsay run` (config.py); edges may name agents:
                     edges = [["alice", "bob", 0.3], ...]
+    [secrets]       noise that pairs of agents share, as for `hearsay run`; its edges may name
+                    agents too
 
 Agents are numbered in the order of their tables. With `records` every agent reads its own file, and
 [problem] needs what nobody can read off a file that is not there: `dimension` and `feature_bound`
@@ -35,7 +37,7 @@ from typing import Any
 
 from hearsay import _validate as require
 from hearsay.config import PRIVACY_KEYS as RUN_PRIVACY_KEYS
-from hearsay.config import TABLES, Config
+from hearsay.config import TABLES, Config, require_planned
 from hearsay.deploy.links import Credentials, Peer, valid_endpoint
 
 SCHEMA = 1
@@ -135,6 +137,8 @@ class Network:
             "steps": config.steps,
             "precision": self.precision,
         }
+        # Networks without secrets keep the hash that they had.
+        found |= {"secrets": config.secrets} if config.secrets else {}
         return json.loads(json.dumps(found))
 
     @cached_property
@@ -306,19 +310,11 @@ def _require_distinct(members: tuple[Member, ...]) -> None:
 
 def _config(tables: Mapping[str, Any], names: list[str], from_files: bool) -> Config:
     graph, problem = dict(tables.get("graph", {})), dict(tables.get("problem", {}))
-    if "edges" in graph:
-        numbered = {name: number for number, name in enumerate(names)}
-        if not isinstance(graph["edges"], list) or not all(
-            isinstance(edge, list) for edge in graph["edges"]
-        ):
-            require.fail(
-                "edges in [graph]",
-                "a list of pairs of agents, or of triples with a weight",
-                graph["edges"],
-            )
-        graph["edges"] = [
-            [*(_numbered(end, numbered) for end in edge[:2]), *edge[2:]] for edge in graph["edges"]
-        ]
+    require_planned(tables)
+    secrets = dict(tables.get("secrets", {}))
+    for where, table in (("[graph]", graph), ("[secrets]", secrets)):
+        if "edges" in table:
+            table["edges"] = _numbered_edges(f"edges in {where}", table["edges"], names)
     for key in ("agents", *(("data", "partition") if from_files else ())):
         if key in problem:
             raise ValueError(
@@ -329,13 +325,19 @@ def _config(tables: Mapping[str, Any], names: list[str], from_files: bool) -> Co
         require.one_of("key in [run]", key, ("steps", "precision", *_LOCAL_RUN_KEYS))
     privacy = _known("[privacy]", tables.get("privacy", {}), (*RUN_PRIVACY_KEYS, *PRIVACY_KEYS))
     privacy = {key: value for key, value in privacy.items() if key not in PRIVACY_KEYS}
-    return Config(problem, graph, tables.get("algorithm", {}), privacy, run)
+    return Config(problem, graph, tables.get("algorithm", {}), privacy, run, secrets)
 
 
-def _numbered(end: Any, numbered: Mapping[str, int]) -> Any:
-    return (
-        numbered[require.one_of("edges in [graph]", end, numbered)] if isinstance(end, str) else end
-    )
+def _numbered_edges(where: str, edges: Any, names: list[str]) -> list[list[Any]]:
+    """With agents by their numbers, where the file names them."""
+    numbered = {name: number for number, name in enumerate(names)}
+    if not isinstance(edges, list) or not all(isinstance(edge, list) for edge in edges):
+        require.fail(where, "a list of pairs of agents, or of triples with a weight", edges)
+
+    def number(end: Any) -> Any:
+        return numbered[require.one_of(where, end, numbered)] if isinstance(end, str) else end
+
+    return [[*map(number, edge[:2]), *edge[2:]] for edge in edges]
 
 
 def _path(where: str, given: Any, folder: Path) -> Path | None:

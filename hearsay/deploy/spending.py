@@ -63,7 +63,14 @@ def spent(folders: list[Path]) -> tuple[dict[str, dict[str, Any]], list[str]]:
             runs = _runs(book.runs if book else [], ledgers.get(name, []))
             total, delta = lifetime.worst(book) if book else (None, None)
             under = lifetime.adjacency_of(book) if book else None
-            found[name] = {"runs": runs, "total": total, "delta": delta, "adjacency": under}
+            alone = lifetime.worst_alone(book) if book else None
+            found[name] = {
+                "runs": runs,
+                "total": total,
+                "delta": delta,
+                "adjacency": under,
+                "all_collude": alone,
+            }
     return found, wrong
 
 

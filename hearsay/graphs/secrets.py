@@ -45,10 +45,12 @@ class Secrets:
       colluders: how many of the other agents may pool what they know: budgets are stated,
         calibrated and kept at that number (`certificate.budgets[i].curve` has all others).
       ratio: the standard deviation of what a pair shares over that of its agents' own noise (their
-        geometric mean): one number, or one per pair in the order of `graphs.pairs.edges`. Unless
-        given, the smallest with which an agent is within 10 % of what more could do.
+        geometric mean): one number, or one per pair, in the order of `graphs.pairs.edges` or of the
+        pairs given. Unless given, the smallest with which an agent is within 10 % of what more
+        could do.
       graph: who shares a secret with whom: "complete" (the default up to 300 agents), "random" (the
-        default beyond), or a graph, whose weights do not matter. Messages may travel over another.
+        default beyond), a graph, whose weights do not matter, or pairs of agents. Messages may
+        travel over another.
       degree: how many agents each shares a secret with in a random graph; unless given, four for
         every colluder, and at least 20.
       seed: of the random graph, which is public.
@@ -61,7 +63,7 @@ class Secrets:
 
     colluders: int
     ratio: float | tuple[float, ...] | None = None
-    graph: str | Graph | None = None
+    graph: str | Graph | tuple[tuple[int, int], ...] | None = None
     degree: int | None = None
     seed: int = 0
 
@@ -75,15 +77,41 @@ class Secrets:
         )
         if isinstance(self.graph, str):
             require.one_of("graph", self.graph, GRAPHS)
+        elif isinstance(self.graph, Graph):
+            self._settle_pairs(edges(self.graph))
+        elif require.is_sequence(self.graph):
+            self._settle_pairs(self.graph)
         elif self.graph is not None:
-            require.instance("graph", self.graph, Graph, "complete, random, or a graph")
-        if self.degree is not None and self.graph not in (None, "random"):
+            require.fail("graph", "complete, random, a graph, or pairs of agents", self.graph)
+        if self.degree is not None and not (self.graph is None or self.graph == "random"):
             require.fail("degree", "left out: only random graphs have one", self.degree)
+
+    def _settle_pairs(self, given: Any) -> None:
+        """In order, with the ratios that belong to them."""
+        found = []
+        for pair in given:
+            if not require.is_sequence(pair) or len(pair) != 2:
+                require.fail("graph", "complete, random, a graph, or pairs of agents", pair)
+            one, two = sorted(require.natural("graph", end) for end in pair)
+            if one == two:
+                require.fail("graph", "pairs of different agents", (one, two))
+            found.append((one, two))
+        if not found or len(set(found)) < len(found):
+            require.fail("graph", "pairs of agents, each there once", found[:5])
+        order = sorted(range(len(found)), key=found.__getitem__)
+        object.__setattr__(self, "graph", tuple(found[place] for place in order))
+        if isinstance(self.ratio, tuple):
+            if len(self.ratio) != len(found):
+                rule = f"one number, or one for each of the {len(found)} pairs"
+                require.fail("ratio", rule, self.ratio)
+            object.__setattr__(self, "ratio", tuple(self.ratio[place] for place in order))
 
     def __str__(self) -> str:
         """As certificates and reports say it."""
         what = self.graph if isinstance(self.graph, str) else "given" if self.graph else "usual"
-        return f"secrets against {self.colluders} colluders ({what} graph)"
+        loud = "planned" if self.ratio is None else "given"
+        many = f"{self.colluders} colluder{'' if self.colluders == 1 else 's'}"
+        return f"planned for {many} ({what} graph, {loud} ratio)"
 
     def shared(self, agents: int, scales: tuple[float, ...] = (1.0,)) -> Shared:
         """Who shares what in a network of so many agents.
@@ -98,28 +126,37 @@ class Secrets:
         """The same noise, with budgets stated for another number of colluders."""
         ratios = self.shared(agents).ratios
         ratio = ratios[0] if len(ratios) == 1 else ratios
-        return replace(self, colluders=colluders, ratio=ratio)
+        degree = self._degree() if self._kind(agents) == "random" else None
+        return replace(self, colluders=colluders, ratio=ratio, degree=degree)
+
+    def _kind(self, agents: int) -> str:
+        if self.graph is None:
+            return "complete" if agents <= _COMPLETE and self.degree is None else "random"
+        return self.graph if isinstance(self.graph, str) else "given"
+
+    def _degree(self) -> int:
+        return self.degree or max(_LEAST_DEGREE, _DEGREES * (self.colluders + 1))
 
     def _pairs(self, agents: int) -> tuple[tuple[int, int], ...]:
         """() where everybody shares with everybody."""
-        kind = self.graph
-        if kind is None:
-            kind = "complete" if agents <= _COMPLETE and self.degree is None else "random"
-        if kind == "complete":
+        kind, degree = self._kind(agents), self._degree()
+        if kind == "complete" or (kind == "random" and degree >= agents - 1):
             return ()
         if kind == "random":
-            degree = self.degree or max(_LEAST_DEGREE, _DEGREES * (self.colluders + 1))
-            if degree >= agents - 1:
-                return ()
             # A regular graph needs an even number of ends.
             degree += degree * agents % 2
-            kind = builders.random(agents, degree=degree, seed=self.seed)
-        assert isinstance(kind, Graph)
-        kind.require_agents(agents)
-        return tuple((int(i), int(j)) for i, j in edges(kind))
+            found = edges(builders.random(agents, degree=degree, seed=self.seed))
+            return tuple((int(i), int(j)) for i, j in found)
+        assert isinstance(self.graph, tuple)
+        last = max(two for _, two in self.graph)
+        if last >= agents:
+            require.fail("graph", f"pairs of agents 0 to {agents - 1}", last)
+        return self.graph
 
     def check(self, agents: int) -> None:
         """Raise ValueError for secrets that would protect nobody."""
+        if agents < 2:
+            require.fail("secrets", "left out for a single agent: there is nobody to share", self)
         if self.colluders >= agents - 1:
             require.fail(
                 "colluders",
@@ -127,7 +164,8 @@ class Secrets:
                 " (leave secrets out, the certificate then holds against all of them)",
                 self.colluders,
             )
-        shared = self.shared(agents)
+        # Whatever its noise: no ratio can be planned for a graph that protects nobody.
+        shared = replace(self, ratio=self.ratio or 1.0).shared(agents)
         if alone := shared.alone():
             raise ValueError(
                 f"secrets must join every agent to others, got {_some(alone)} without any: shared"

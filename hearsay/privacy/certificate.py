@@ -20,6 +20,9 @@ from hearsay.privacy import codec
 from hearsay.privacy.account import Assumption
 from hearsay.privacy.adjacency import REPLACE
 from hearsay.privacy.coalitions import Shared
+from hearsay.privacy.curve import ALL, require_curves, require_ordered
+from hearsay.privacy.curve import Colluding as Colluding
+from hearsay.privacy.curve import lines as curve_lines
 from hearsay.privacy.description import Adjacency, Adversary, Description
 from hearsay.privacy.words import Row, name, wrapped
 from hearsay.privacy.words import few as few
@@ -38,6 +41,10 @@ SEEDED = (
     "; secret batches, which a simulation draws from its seeds (of the noise for Poisson, of the"
     " problem for subsets): they are secret in deployed mode"
 )
+UNSHARED = (
+    "; shared noise, which a simulation draws from its seeds: pairs of agents have secrets in"
+    " deployed mode"
+)
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,9 @@ class Lifetime:
     delta: float
     runs: tuple[str, ...] = ()
     records: int = 0  # how many of this run's records were in other runs
+    # `before` and `total` hold if at most so many others collude, and the total if all do.
+    colluders: int | None = None
+    all_collude: float | None = None
 
     def __post_init__(self) -> None:
         require.settle(
@@ -61,10 +71,16 @@ class Lifetime:
             total=require.nonnegative_or_infinite,
             delta=require.nonnegative_or_infinite,
             records=require.natural,
+            colluders=require.optional(require.natural),
+            all_collude=require.optional(require.nonnegative_or_infinite),
         )
 
     def __str__(self) -> str:
         at = f" at delta = {self.delta:.3g}" if self.delta else ""
+        if self.colluders is not None:
+            many = f"at most {self.colluders} of the others" if self.colluders else "nobody"
+            at += f" if {many} collude{'' if self.colluders else 's'} in any of them"
+            at += f" ({show(self.all_collude)} if {ALL})"
         if not self.runs:
             return (
                 "spent before nothing that this host knows of; with this run"
@@ -75,24 +91,6 @@ class Lifetime:
             " these records"
         )
         return f"spent before {show(self.before)} ({runs}); with this run {show(self.total)}{at}"
-
-
-@dataclass(frozen=True)
-class Colluding:
-    """A point of an agent's curve: its epsilon if so many of the others collude.
-
-    Args:
-      colluders: of the other agents, the worst ones that there are.
-      epsilon: at the certificate's delta.
-      how: the worst coalition was found: "exact", "closed form", or a bound that is proved.
-    """
-
-    colluders: int
-    epsilon: float
-    how: str
-
-    def __post_init__(self) -> None:
-        require.settle(self, colluders=require.natural, epsilon=require.nonnegative_or_infinite)
 
 
 @dataclass(frozen=True)
@@ -136,6 +134,7 @@ class AgentBudget:
             delta=maybe,
             description=require.optional(require.natural),
         )
+        require_ordered(self.curve)
         if self.delta is not None and self.delta > 1:
             require.fail("delta", "at most 1", self.delta)
         require.settle(self, paper_epsilon=require.optional(_formula))
@@ -148,6 +147,34 @@ class AgentBudget:
         if self.epsilon_at_delta is not None:
             return self.epsilon_at_delta
         return self.epsilon if self.delta is None else self.delta
+
+    @property
+    def all_collude(self) -> float:
+        """epsilon if all other agents collude: what its own noise alone gives."""
+        return self.curve[-1].epsilon if self.curve else self.epsilon
+
+    def at(self, colluders: int) -> float:
+        """epsilon if that many of the other agents collude.
+
+        Args:
+          colluders: a number that the curve has a point for.
+        """
+        colluders = require.natural("colluders", colluders)
+        if not self.curve:
+            require.fail(
+                "colluders",
+                "left out where no noise is shared: epsilon holds if all other agents collude",
+                colluders,
+            )
+        known = {point.colluders: point.epsilon for point in self.curve}
+        if colluders not in known:
+            require.fail(
+                "colluders",
+                f"one of {', '.join(map(str, known))}, which the curve has (certify(...,"
+                " colluders=...) states another)",
+                colluders,
+            )
+        return known[colluders]
 
 
 class Column(NamedTuple):
@@ -214,6 +241,7 @@ class Certificate:
                     f"below the {len(self.descriptions)} descriptions",
                     b.description,
                 )
+        require_curves(self)
 
     def amplified(self, agent: int) -> bool:
         """That agent's budget counts on its batches being secret."""
@@ -224,6 +252,35 @@ class Certificate:
     def epsilon(self) -> list[float]:
         """epsilon per agent."""
         return [b.epsilon for b in self.budgets]
+
+    def at(self, colluders: int) -> list[float]:
+        """epsilon per agent if that many of the others collude.
+
+        Args:
+          colluders: a number that the curves have a point for.
+        """
+        return [b.at(colluders) for b in self.budgets]
+
+    @property
+    def all_collude(self) -> list[float]:
+        """epsilon per agent if all others collude: what its own noise alone gives."""
+        return [b.all_collude for b in self.budgets]
+
+    @property
+    def colluders(self) -> int | None:
+        """How many of the other agents `epsilon` allows to collude; None: all of them."""
+        known = [d.adversary.colluders for d in self.descriptions]
+        return max((q for q in known if q is not None), default=None)
+
+    @property
+    def collusion(self) -> str:
+        """Beside the largest epsilon: what it allows for, and what it is otherwise; "" where it
+        holds whoever colludes.
+        """
+        if self.secrets is None:
+            return ""
+        planned = "if nobody colludes" if not self.colluders else f"if {self.colluders} collude"
+        return f"{planned}, {show(max(self.all_collude))} if {ALL}"
 
     @property
     def slack(self) -> float | None:
@@ -306,7 +363,8 @@ class Certificate:
         if self.deployed:
             return NOT_COVERED
         secret = any(d.account.amplified for d in self.descriptions)
-        return NOT_COVERED + FLOATING + (SEEDED if secret else "")
+        shared = UNSHARED if self.secrets is not None else ""
+        return NOT_COVERED + FLOATING + (SEEDED if secret else "") + shared
 
     def who(self, agents: Sequence[int]) -> str:
         """Some of its agents in words."""
@@ -316,6 +374,12 @@ class Certificate:
         """What the table of budgets says, in text and on a page."""
         budgets = self.budgets
         found = [Column("epsilon", "epsilon", lambda b: show(b.epsilon))]
+        if self.secrets is not None:
+            at = f"epsilon if {self.colluders} of the others collude"
+            found = [
+                found[0]._replace(title=at),
+                Column(ALL, f"epsilon if {ALL}", lambda b: show(b.all_collude)),
+            ]
         if any(b.rho is not None for b in budgets):
             found.append(Column("rho", "rho", lambda b: show(b.rho)))
         if any(b.epsilon_at_delta is not None for b in budgets):
@@ -399,6 +463,7 @@ class Certificate:
             )
             lines.append(Row(f"  {whose:>{wide}}{numbers}  {cells[-1]}"))
         lines += [f"  {rest}"] if rest else []
+        lines += curve_lines(self)
         lines += [f"  {self.compared}"] if self.compared else []
         known = [b for b in self.budgets if b.lifetime is not None]
         lines += [f"  lifetime  {name(b.agent, self.names)}: {b.lifetime}" for b in known[:20]]

@@ -174,7 +174,7 @@ def _affordable(agents: int, colluders: int) -> bool:
     """
     return all(
         (found := math.comb(agents - 1, q)) <= _COALITIONS and found * (agents - q) ** 3 <= _COST
-        for q in range(1, colluders + 1)
+        for q in range(colluders + 1)
     )
 
 

@@ -10,7 +10,7 @@ that runs: whoever has the description can compute every number of the certifica
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar
 
@@ -73,12 +73,16 @@ class Adversary:
     def __str__(self) -> str:
         if self.colluders is None:
             return f"sees {self.sees}; {OTHERS[self.others]}"
+        if self.others != "arbitrary":
+            tell = f"at most {self.colluders} of them tell the secrets that they share"
+            return f"sees {self.sees}; {OTHERS[self.others]}; {tell}"
         if self.colluders == 0:
             return f"sees {self.sees}; all other agents follow the plan and keep their secrets"
+        pooled = " and pool what they know" if self.colluders > 1 else ""
         many = "one" if self.colluders == 1 else f"up to {self.colluders}"
         return (
-            f"sees {self.sees}; {many} of the other agents may behave arbitrarily and pool what"
-            " they know, the rest follow the plan and keep their secrets"
+            f"sees {self.sees}; {many} of the other agents may behave arbitrarily{pooled}, the rest"
+            " follow the plan and keep their secrets"
         )
 
     @property
@@ -91,6 +95,7 @@ class Adversary:
             seen += (
                 f"at most {self.colluders} of the other agents collude: all others add their own"
                 " noise as planned and keep the secrets that they share",
+                "nobody can break the key agreement and the generator that secrets come from",
             )
         return seen if self.others == "arbitrary" else (*seen, OTHERS[self.others])
 
@@ -137,6 +142,17 @@ class Description:
     def protected(self) -> Account:
         """The account with what the agent shares."""
         return self.account if self.gain == 1 else self.account.scaled(self.gain)
+
+    def against(self, colluders: int, gain: float) -> Description:
+        """The same run against another number of colluders: a point of a curve. It does not say
+        what it rests on, so that agents which differ in words only share its numbers.
+
+        Args:
+          colluders: of the other agents.
+          gain: of what the agent shares, against so many.
+        """
+        adversary = replace(self.adversary, colluders=colluders)
+        return replace(self, adversary=adversary, gain=gain, further=())
 
     @property
     def assumptions(self) -> tuple[Assumption, ...]:

@@ -11,6 +11,9 @@ machines differ in the last digits of a power or a sum, never by so much. A clai
 than its cost is true, and said. `paper_epsilon` is no guarantee and is left alone; what records
 spent in other runs (`lifetime`) is only checked for being possible.
 
+Where agents share noise, who shares with whom is in the file, and what it is worth against every
+number of colluders is found again (curve_verification.py).
+
 A file may come from anybody: what would take too long or too much memory to compute is refused
 (`_too_much`), and said to be so.
 """
@@ -25,10 +28,11 @@ from typing import NamedTuple
 import numpy as np
 
 from hearsay.mechanisms import MECHANISMS
-from hearsay.privacy.certificate import AgentBudget, Certificate, examined, show_horizon
+from hearsay.privacy.certificate import AgentBudget, Certificate, examined, show, show_horizon
+from hearsay.privacy.curve_verification import TOLERANCE as TOLERANCE
+from hearsay.privacy.curve_verification import curve_faults, too_many
 from hearsay.privacy.description import REHEARSED, UNCHECKED, Description, numbers
 
-TOLERANCE = 1e-10
 # What takes more is not computed again (Account.effort).
 _NUMBERS_AT_ONCE, _OPERATIONS, _DIMENSION = 2**24, 2**34, 2**48
 _NUMBERS = ("epsilon", "rho", "delta", "epsilon_at_delta")
@@ -77,6 +81,8 @@ def verify_text(text: str) -> tuple[Certificate | None, Verdict]:
 def verify(certificate: Certificate) -> Verdict:
     """Compute every number of a certificate again."""
     wrong = [*_shape(certificate)]
+    large = too_many(certificate)
+    wrong += [large] if large else []
     notes, count, above = list[str](), 0, dict[str, list[int]]()
     for budget in certificate.budgets:
         who = f"agent {budget.agent}"
@@ -90,6 +96,10 @@ def verify(certificate: Certificate) -> Verdict:
             if too_much := _too_much(description, certificate.horizon):
                 raise ValueError(too_much)
             found = numbers(description, certificate.horizon, certificate.delta)
+            if not large:
+                faults = curve_faults(certificate, budget, description)
+                wrong += [f"{who}: {text}" for text in faults]
+                count += len(budget.curve)
         except (
             ValueError,
             TypeError,
@@ -110,6 +120,9 @@ def verify(certificate: Certificate) -> Verdict:
                 above.setdefault(name, []).append(budget.agent)
     for name, agents in above.items():
         notes.append(f"{certificate.who(agents)}: {name} is claimed above its cost, which is true")
+    if certificate.collusion:
+        top = show(max(certificate.epsilon))
+        notes.append(f"the largest epsilon is {top} {certificate.collusion}")
     if not certificate.deployed and any(d.float64 for d in certificate.descriptions):
         notes.append("it describes a deployed run, and is not called one: a rehearsal, perhaps")
     if any(b.paper_epsilon is not None for b in certificate.budgets):
@@ -208,6 +221,11 @@ def _lifetime(budget: AgentBudget, delta: float | None) -> Iterator[str]:
         yield f"lifetime.before must be at most the total of {known.total!r}, got {known.before!r}"
     if known.total < budget.epsilon:
         yield f"lifetime.total must be at least this run's {budget.epsilon!r}, got {known.total!r}"
+    if known.all_collude is not None and known.all_collude < max(known.total, budget.all_collude):
+        least = max(known.total, budget.all_collude)
+        yield f"lifetime.all_collude must be at least {least!r}, got {known.all_collude!r}"
+    if budget.curve and known.all_collude is None:
+        yield "lifetime.all_collude must be stated where noise is shared"
     own = delta if budget.delta is None else budget.delta
     if math.isfinite(known.total) and known.delta < (own or 0.0):
         yield f"lifetime.delta must be at least this run's {own!r}, got {known.delta!r}"

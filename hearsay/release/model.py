@@ -108,6 +108,8 @@ class ReleasedModel:
             what = "accuracy" if self.predictor.classification else "test error"
             lines.append(f"  {what:<10}  {self.accuracy:.4g}")
         lines += [f"  epsilon     at most {top} for any agent ({self.certificate.adjacency})"]
+        if self.certificate.collusion:
+            lines.append(f"              {self.certificate.collusion}")
         lines += [f"  free        {self.why}"]
         return "\n".join([*lines, *(f"  warning     {text}" for text in self.warnings)])
 

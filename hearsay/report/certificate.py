@@ -8,6 +8,7 @@ import math
 
 from hearsay.privacy.adjacency import REPLACE
 from hearsay.privacy.certificate import Certificate, show, show_horizon
+from hearsay.report.collusion import collusion_section
 from hearsay.report.numbers import largest, quantity
 from hearsay.report.page import Table
 
@@ -29,6 +30,7 @@ def certificate_section(cert: Certificate) -> dict[str, object]:
         ),
         "rest": rest,
         "compared": cert.compared[:1].upper() + cert.compared[1:],
+        "collusion": collusion_section(cert),
         "assumptions": [(a, cert.who(agents)) for a, agents in cert.shared_assumptions()],
         "not_covered": cert.not_covered[0].upper() + cert.not_covered[1:],
     }
@@ -66,10 +68,11 @@ def _meaning(cert: Certificate) -> str:
     factor = show(math.exp(worst)) if worst <= _WEAK else f"exp({top})"
     slack = f", up to a slack of delta = {_slack(cert.slack)}" if cert.slack else ""
     whose = "any agent" if of == "every agent" else f"{of}, the least protected,"
+    planned = f", if at most {cert.colluders} of the others collude" if cert.secrets else ""
     empty = "" if cert.adjacency == REPLACE else " being there or empty"
     return (
         "In other words: all messages together can multiply anyone's odds about one record of"
-        f" {whose}{empty} by at most {factor}{slack}."
+        f" {whose}{empty} by at most {factor}{slack}{planned}."
     )
 
 

@@ -109,7 +109,8 @@ def _largest(run: Run) -> Cell:
     )
     # Beside numbers under replace one under zero-out must say what it is.
     under = "" if cert.adjacency == REPLACE else f"; {cert.adjacency} adjacency"
-    return Cell(top, f"{of}{at}{under}{void}")
+    collude = f"; {cert.collusion}" if cert.collusion else ""
+    return Cell(top, f"{of}{at}{under}{collude}{void}")
 
 
 def _paper(run: Run) -> float | None:

@@ -16,6 +16,7 @@ from hearsay._files import write_atomically
 from hearsay.certification import unit
 from hearsay.privacy.adjacency import REPLACE
 from hearsay.privacy.certificate import few, show
+from hearsay.privacy.curve import ALL
 from hearsay.report import plots
 from hearsay.report.certificate import certificate_section
 from hearsay.report.numbers import between, count, duration, quantity
@@ -163,12 +164,13 @@ def _headline(history: History) -> list[tuple[str, str, str]]:
         return tiles
     most = max(here, key=lambda agent: agent.spent[-1])
     at = f", at delta = {quantity(plan.certificate.slack)}" if plan.certificate.slack else ""
-    what = unit(plan.algorithm)
+    what, collusion = unit(plan.algorithm), plan.certificate.collusion
+    collude = f"; {collusion} (of the whole run)" if collusion else ""
     times = sum(len(agent.skipped) for agent in here)
     first, last = min(agent.at[0] for agent in here), max(agent.at[-1] for agent in here)
     return [
         *tiles,
-        (f"Largest {what} so far", show(most.spent[-1]), f"{most.name}{at}"),
+        (f"Largest {what} so far", show(most.spent[-1]), f"{most.name}{at}{collude}"),
         ("Skipped", f"{times:,}", "times that an agent went on without a neighbour"),
         ("Time", duration(last - first), f"from {_when(first)} to {_when(last)}"),
     ]
@@ -208,6 +210,7 @@ def _agents(history: History) -> Table:
     for agent, budget in zip(history.agents, cert.budgets, strict=True):
         state = "done" if agent.done else "not done" if agent.messages else "no ledger here"
         certified = show(budget.epsilon if budget.delta is None else budget.delta)
+        certified += f" ({show(budget.all_collude)} if {ALL})" if budget.curve else ""
         some = agent.messages > 0
         rows.append(
             [

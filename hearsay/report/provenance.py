@@ -25,8 +25,13 @@ _LONGEST = 20_000  # characters of code
 
 def configuration(algorithm: Algorithm) -> dict[str, object]:
     """Every field of the algorithm; schedules as formulas in the step k."""
-    options = [_option(name, value) for name, value in algorithm.options.items()]
+    options = [_option(name, value) for name, value in _given(algorithm).items()]
     return {"caption": f"{algorithm.name}, as it ran", "options": options}
+
+
+def _given(algorithm: Algorithm) -> dict[str, object]:
+    """Pages of runs without secrets do not speak of them."""
+    return {k: v for k, v in algorithm.options.items() if not (k == "secrets" and v is None)}
 
 
 def _option(name: str, value: object) -> dict[str, object]:
@@ -83,7 +88,7 @@ def software() -> str:
 
 def _written(algorithm: Algorithm) -> str:
     """As code that makes it; schedules of very many agents would fill the page."""
-    options = ", ".join(f"{name}={value!r}" for name, value in algorithm.options.items())
+    options = ", ".join(f"{name}={value!r}" for name, value in _given(algorithm).items())
     text = f"{algorithm.name.replace('-', '_')}({options})"
     return (
         text if len(text) <= _LONGEST else f"...  # repr(run.algorithm), {len(text):,} characters"

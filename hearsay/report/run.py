@@ -101,7 +101,8 @@ def _headline(run: Run) -> list[tuple[str, str, str]]:
     top, of = largest(cert.epsilon)
     at = f", at delta = {quantity(cert.slack)}" if cert.slack else ""
     rest = f"; the smallest is {show(min(cert.epsilon))}" if _differ(run) else ""
-    tiles.append(("Largest epsilon", top, f"{of}{at}{rest}"))
+    collude = f"; {cert.collusion}" if cert.collusion else ""
+    tiles.append(("Largest epsilon", top, f"{of}{at}{rest}{collude}"))
     each = (
         f"{sent:,} from each of {count(run.graph.agents, 'agent')}, over"
         f" {count(run.graph.edges, 'directed link')}"

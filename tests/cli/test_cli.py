@@ -588,3 +588,85 @@ def test_gaussian_methods_run_without_a_delta(name, tmp_path):
     assert result.exit_code == 0, result.output
     assert "delta = 1e-05, because none was given" in result.output
     assert "delta = 1e-05" in (out / "certificate.txt").read_text()
+
+
+SECRET = ["--loss", "ridge", "--agents", "5", "--set", "problem.records=20", "--clip", "0.5"]
+SECRET += ["--set", "problem.dimension=2", "--mechanism", "gaussian", "--delta", "1e-5"]
+
+
+def stated(text: str) -> hs.Certificate:
+    return hs.Certificate.from_json(text)
+
+
+def test_certify_states_other_numbers_of_colluders_of_the_same_noise(tmp_path):
+    words = ["certify", "gradient-perturbation", *SECRET, "--horizon", "5", "--noise", "1"]
+    shown = call(*words, "--colluders", "1", "--no-theory").output
+    assert "all others collude" in shown and "worst coalitions: closed form" in shown
+    assert "planned for 1 colluder (usual graph, planned ratio)" in plain(shown)
+    planned = stated(call(*words, "--colluders", "1", "--json", "--out", tmp_path).output)
+    assert planned.colluders == 1 and planned.secrets == hs.Secrets(1).shared(5)
+    assert "if all others collude" in call("verify", tmp_path / "certificate.json").output
+    file = tmp_path / "some.toml"
+    file.write_text("[secrets]\ncolluders = 1\n")
+    of_file = [*words, "--config", file, "--json"]
+    assert stated(call(*of_file).output) == planned
+    # Of the noise of the file, not of noise that is planned anew.
+    other = stated(call(*of_file, "--colluders", "3").output)
+    assert other.colluders == 3 and other.secrets == planned.secrets
+    assert other.epsilon == planned.at(3) and other.all_collude == planned.all_collude
+    louder = stated(call(*words, "--colluders", "1", "--ratio", "4", "--json").output)
+    assert louder.secrets == hs.Secrets(1, 4.0).shared(5)
+    assert louder.epsilon < planned.epsilon and louder.all_collude == planned.all_collude
+    target = [*words[:-2], "--epsilon", "1", "--colluders", "2", "--json"]
+    met = stated(call(*target).output)
+    assert max(met.epsilon) == pytest.approx(1.0, rel=1e-6) and max(met.all_collude) > 1.5
+
+
+def test_a_plan_with_secrets_says_what_all_others_colluding_costs(tmp_path):
+    file = tmp_path / "plan.toml"
+    words = ["plan", "gradient-perturbation", *SECRET, "--horizon", "6", "--epsilon", "1"]
+    shown = plain(call(*words, "--colluders", "2", "--out", file).output)
+    assert re.search(r"if 2 collude, \d\.\d+ if all others collude", re.sub(r"\s+", " ", shown))
+    kept = config.load(file)
+    assert kept.secrets["colluders"] == 2 and kept.secrets["ratio"] > 0
+    assert kept.run["steps"] == 6 and "epsilon" not in kept.privacy
+
+
+def test_a_run_with_secrets_keeps_them_and_shows_the_curve(tmp_path):
+    words = ["run", "gradient-perturbation", *SECRET, "--steps", "6", "--seeds", "1"]
+    out = tmp_path / "run"
+    shown = plain(call(*words, "--epsilon", "1", "--colluders", "2", "--out", out).output)
+    assert "all others collude" in shown
+    assert config.load(out / "config.toml").secrets == {"colluders": 2}
+    certificate = stated((out / "certificate.json").read_text())
+    assert max(certificate.epsilon) == pytest.approx(1.0, rel=1e-6)
+    page = (out / "report.html").read_text()
+    assert "If others collude" in page and "all others collude" in page
+    assert "planned for 2 colluders" in page
+    call("verify", out / "certificate.json", out / "released" / "certificate.json")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--colluders", "4"], "colluders must be below 4: if all other agents collude"),
+        (["--ratio", "2"], "colluders in [secrets] must be given"),
+        (["--colluders", "1", "--ratio", "-1"], "ratio must be positive"),
+        (["--colluders", "1", "--mechanism", "laplace"], "left out with laplace noise: only sums"),
+        (["--colluders", "1", "--set", "secrets.graph=ring"], "graph must be one of complete"),
+        (["--colluders", "1", "--set", "secrets.size=3"], "key in [secrets] must be one of"),
+    ],
+)
+def test_secrets_that_cannot_be_are_refused_in_one_line(words, message, monkeypatch, capsys):
+    nothing_may_run(monkeypatch)
+    given = ["run", "gradient-perturbation", *SECRET, "--noise", "1", *words]
+    assert message in error_of(monkeypatch, capsys, *given)
+
+
+def test_frontier_does_not_ignore_secrets_of_a_file(tmp_path, monkeypatch, capsys):
+    file = tmp_path / "some.toml"
+    file.write_text("[secrets]\ncolluders = 1\n")
+    words = ["frontier", "breast-cancer", "--config", file, "--out", tmp_path / "out"]
+    assert "[secrets] must be left out for hearsay frontier" in error_of(
+        monkeypatch, capsys, *words
+    )

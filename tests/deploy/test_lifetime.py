@@ -526,3 +526,59 @@ def test_real_agents(tmp_path, monkeypatch, capsys, caplog):
     )
     assert "alice.ledger.mark is damaged" in capsys.readouterr().err
     assert "alice" in table and "2.954" in table and "not entered" in table
+
+
+@pytest.mark.parametrize("batches", ["whole", "secret"])
+def test_a_run_with_secrets_counts_as_planned_and_keeps_what_all_colluding_costs(tmp_path, batches):
+    """By its rho, and by its epsilon where secret batches give none."""
+    more = {"noise": 1.0}
+    more |= {} if batches == "whole" else {"sampling": "poisson", "sample_rate": 0.2}
+    name = "ldp-online" if batches == "whole" else "gradient-perturbation"
+    tables = {
+        "algorithm": {"name": name, "mechanism": "gaussian", **more},
+        "problem": {
+            "loss": "logistic",
+            "dimension": 3,
+            "feature_bound": 1.0,
+            "radius": 10.0,
+            "clip": 1.0,
+            "adjacency": "zero-out",
+        },
+        "privacy": {"delta": 1e-5},
+        "secrets": {"colluders": 0, "ratio": 3.0},
+    }
+    network = load(files(tmp_path, **tables))
+    plan = deployment(network, 0)
+    budget = plan.certificate.budgets[0]
+    assert 1.2 * budget.epsilon < budget.all_collude < 10
+    assert (budget.rho is None) == (batches == "secret")
+    first = Account(network.members[0], plan, 0, "one", None, rehearsed=False)
+    known = first.lifetime
+    assert (known.total, known.colluders) == (pytest.approx(budget.epsilon), 0)
+    assert known.all_collude == pytest.approx(budget.all_collude, rel=1e-6)
+    assert "if nobody colludes in any of them" in str(known)
+    assert "if all others collude)" in str(known)
+    assert first.enter("ledger one") == ""
+    # A second run, without secrets: the total still holds against nobody colluding in the first.
+    later = files(tmp_path, "two", **{k: v for k, v in tables.items() if k != "secrets"})
+    plain = deployment(load(later), 0)
+    second = Account(load(later).members[0], plain, 0, "two", None, rehearsed=False).lifetime
+    assert second.colluders == 0 and second.total < second.all_collude
+    book = lifetime.read(network.members[0].spent)
+    assert book.runs[0].alone.epsilon == budget.all_collude
+    assert lifetime.worst_alone(book) == pytest.approx(budget.all_collude, rel=1e-6)
+    assert lifetime.worst(book)[0] == pytest.approx(budget.epsilon, rel=1e-6)
+    certified = first.certified(plan, 0).certificate
+    assert "if all others collude)" in str(certified)
+    with pytest.raises(ValueError, match=r"if all others collude\)"):
+        Account(network.members[0], plan, 0, "three", 1e-3, rehearsed=False)
+
+
+def test_a_book_without_secrets_speaks_of_no_colluders(tmp_path, plan):
+    kept = account(tmp_path, plan)
+    assert kept.lifetime.colluders is None and "collude" not in str(kept.lifetime)
+    assert kept.enter("ledger") == ""
+    book = lifetime.read(load(files(tmp_path)).members[0].spent)
+    assert lifetime.worst_alone(book) is None and book.runs[0].alone == book.runs[0]
+    # As an earlier version wrote it.
+    assert Spent(*book.runs[0][:11]) == book.runs[0]

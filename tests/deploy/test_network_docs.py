@@ -25,7 +25,7 @@ import typer
 import hearsay as hs
 from hearsay.cli import commands as cli
 from hearsay.cli import network
-from hearsay.config import PRIVACY_KEYS, RUN_KEYS
+from hearsay.config import PRIVACY_KEYS, RUN_KEYS, SECRETS_KEYS
 from hearsay.deploy import budget, settings
 from hearsay.deploy.deployment import deployment
 from hearsay.deploy.launch import initialise
@@ -407,8 +407,9 @@ def test_every_key_of_the_table_exists_and_none_is_missing():
     )
     keys = {
         table: {key for t, key, _ in found if t == table}
-        for table in ("network", "agents", "privacy", "run")
+        for table in ("network", "agents", "privacy", "run", "secrets")
     }
+    assert keys["secrets"] == set(SECRETS_KEYS)
     assert keys["network"] == set(settings._NETWORK_KEYS) and keys["agents"] == set(
         settings._AGENT_KEYS
     )
@@ -422,6 +423,7 @@ def test_every_key_of_the_table_exists_and_none_is_missing():
 def test_which_keys_are_the_same_everywhere():
     """The last column of the table, key by key: does the hash change?"""
     base = tomllib.loads(blocks("network.md", "toml")[0])
+    base["secrets"] = {"colluders": 1}
     other = {
         "run": "x",
         "policy": "skip",
@@ -448,6 +450,14 @@ def test_which_keys_are_the_same_everywhere():
         "adjacency": "zero-out",
         "precision": 32,
         "device": "cpu",
+    }
+    other |= {
+        "colluders": 0,
+        "ratio": 2.0,
+        "graph": "random",
+        "edges": [["alice", "bob"]],
+        "degree": 2,
+        "seed": 1,
     }
     found = re.findall(
         r"^\| `\[(\w+)(?:\.NAME)?\]` `(\w+)` \|.*\| (yes|no) \|$",

@@ -622,3 +622,35 @@ records = 719
     assert "keys =" not in plain and plain.endswith("[run]\nsteps = 7\n")
     assert tomlkit.parse(text).as_string() == text
     assert load(tmp_path / "tls" / "net.toml").names[-1] == "agent011"
+
+
+def test_secrets_are_public_and_may_name_agents():
+    edges = [["alice", "bob"], ["carol", "bob"], [0, 2]]
+    given = {**tables(), "secrets": {"colluders": 1, "edges": edges, "ratio": 2.0}}
+    network = read(given, HERE)
+    assert network.config.secrets["edges"] == [[0, 1], [2, 1], [0, 2]]
+    assert network.public["secrets"] == network.config.secrets
+    plain = read(tables(), HERE)
+    assert "secrets" not in plain.public and plain.digest != network.digest
+    other = read(changed("secrets", "ratio", to=3.0, base=given), HERE)
+    assert other.digest != network.digest
+    assert difference(network.public, other.public) == ("[secrets] ratio is 2.0 here and 3.0 there")
+    assert difference(plain.public, network.public).startswith("secrets is None here and {")
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({}, r"colluders in \[secrets\] must be given"),
+        ({"ratio": 2.0}, r"colluders in \[secrets\] must be given"),
+        ({"colluders": 1, "egdes": []}, r"key in \[secrets\] must be one of .* mean 'edges'"),
+        (
+            {"colluders": 1, "edges": [["alice", "bo"]]},
+            r"edges in \[secrets\] must be one of alice, bob, carol, got 'bo'",
+        ),
+        ({"colluders": 1, "edges": 5}, r"edges in \[secrets\] must be a list of pairs"),
+    ],
+)
+def test_mistakes_in_secrets_are_named(table, message):
+    with pytest.raises(ValueError, match=message):
+        read({**tables(), "secrets": table}, HERE)

@@ -22,6 +22,7 @@ from hearsay.privacy.certificate import FLOATING, NOT_COVERED, AgentBudget, Cert
 from hearsay.privacy.recursion import Assumption
 from hearsay.report import numbers
 from hearsay.report.certificate import certificate_section
+from hearsay.report.collusion import colluding
 from hearsay.report.comparison import comparison_report
 from hearsay.report.page import Table, render
 from hearsay.report.plot_style import new_figure
@@ -391,3 +392,69 @@ def test_who():
     assert numbers.who([0], 1) == "agent 0"
     assert numbers.who([5, 0, 1, 2, 7, 8], 20) == "agents 0–2, 5, 7, 8"
     assert numbers.who(list(range(0, 40, 2)), 40) == "20 agents (0, 2, 4, 6, 8, 10, …)"
+
+
+def shared_certificate(noise, agents: int = 5) -> Certificate:
+    problem = hs.problems.ridge(agents=agents, records=20, dimension=2, clip=0.5)
+    algorithm = hs.gradient_perturbation(
+        mechanism="gaussian", noise=noise, secrets=hs.Secrets(2, 10**0.5)
+    )
+    return hs.certify(algorithm, problem, hs.graphs.ring(agents), 5, delta=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("noise", "agents"),
+    [(2.0, 5), ([1.0, 2.0, 2.0, 3.0, 1.0], 5), ([1 + i / 9 for i in range(14)], 14)],
+)
+def test_the_curve_over_colluders_is_drawn_and_told(noise, agents, tmp_path):
+    cert = shared_certificate(noise, agents)
+    markup = render("certificate.html", certificate=certificate_section(cert))
+    Balanced(markup)
+    page = unescape(re.sub(r"<[^>]*>", "|", markup))
+    top, every = show(max(cert.epsilon)), show(max(cert.all_collude))
+    for part in (
+        "|epsilon if 2 of the others collude|",
+        "|epsilon if all others collude|",
+        "|If others collude|",
+        f"epsilon is then {every} at most",
+        "neither on the others nor on cryptography",
+        f"all others collude: {every}",
+        "planned",
+        "|colluders|",
+        f"|all {agents - 1}|",
+        "worst coalitions: closed form",
+        f"|{top}|",
+    ):
+        assert part in page, part
+    for column in cert.columns():
+        assert f"|{column.title}|" in page
+    assert "If others collude" not in render(
+        "certificate.html",
+        certificate=certificate_section(
+            hs.certify(
+                hs.gradient_perturbation(mechanism="gaussian", noise=1.0),
+                hs.problems.ridge(agents=3, records=20, dimension=2, clip=0.5),
+                hs.graphs.ring(3),
+                5,
+                delta=1e-5,
+            )
+        ),
+    )
+
+
+def test_infinite_points_of_a_curve_are_left_out_of_the_figure():
+    cert = shared_certificate(2.0)
+    _, ax = new_figure()
+    colluding(cert, ax)
+    (line,) = [one for one in ax.lines if len(one.get_xdata()) == 5]
+    np.testing.assert_allclose(line.get_ydata(), [p.epsilon for p in cert.budgets[0].curve])
+    endless = replace(
+        cert,
+        budgets=tuple(
+            replace(b, curve=(*b.curve[:-1], replace(b.curve[-1], epsilon=math.inf)))
+            for b in cert.budgets
+        ),
+    )
+    _, ax = new_figure()
+    colluding(endless, ax)
+    assert "all others collude: infinite" in [text.get_text() for text in ax.texts]

@@ -1,0 +1,152 @@
+"""The curve of a budget over the number of colluders, where agents share noise: its points, what
+makes it one, and how it is told.
+
+Its last point is that of all others colluding: what the agent's own noise alone gives, against
+unlimited computing power and whatever the others do. It is shown wherever the budget is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from hearsay import _validate as require
+from hearsay.privacy.words import Row, few, show, who
+
+if TYPE_CHECKING:
+    from hearsay.privacy.certificate import AgentBudget, Certificate
+
+ALL = "all others collude"
+# Different curves that are told one by one.
+_ROWS = 8
+
+
+@dataclass(frozen=True)
+class Colluding:
+    """A point of an agent's curve: its epsilon if so many of the others collude.
+
+    Args:
+      colluders: of the other agents, the worst ones that there are.
+      epsilon: at the certificate's delta.
+      how: the worst coalition was found: "exact", "closed form", or a bound that is proved.
+    """
+
+    colluders: int
+    epsilon: float
+    how: str
+
+    def __post_init__(self) -> None:
+        require.settle(self, colluders=require.natural, epsilon=require.nonnegative_or_infinite)
+
+
+class CurveTable(NamedTuple):
+    """Curves as a table.
+
+    Args:
+      sizes: the numbers of colluders, one per column.
+      rows: whose, and an epsilon per column.
+      rest: a line about the agents that are left out, or "".
+    """
+
+    sizes: tuple[int, ...]
+    rows: list[tuple[str, list[str]]]
+    rest: str
+
+
+def require_ordered(points: Sequence[Colluding]) -> None:
+    """Refuse what no curve is: more colluders never cost less."""
+    for one, two in pairwise(points):
+        if one.colluders >= two.colluders:
+            rule = "of increasing numbers of colluders"
+            require.fail("curve", rule, (one.colluders, two.colluders))
+        if not one.epsilon <= two.epsilon:
+            require.fail(
+                "curve",
+                f"never falling: {one.epsilon!r} against {one.colluders} colluders",
+                f"{two.epsilon!r} against {two.colluders}",
+            )
+
+
+def require_curves(certificate: Certificate) -> None:
+    """Refuse a certificate whose curves are not those of its secrets."""
+    shared = certificate.secrets
+    for budget in certificate.budgets:
+        where = f"curve of agent {budget.agent}"
+        if shared is None:
+            if budget.curve:
+                rule = "left out where no noise is shared (secrets)"
+                require.fail(where, rule, budget.curve[:2])
+            continue
+        if budget.agent >= shared.agents:
+            rule = f"of more than {budget.agent} agents, whose budget is stated"
+            require.fail("secrets", rule, shared.agents)
+        sizes = [point.colluders for point in budget.curve]
+        if not sizes or sizes[-1] != shared.agents - 1:
+            require.fail(where, f"up to all {shared.agents - 1} others colluding", sizes)
+        if budget.description is None:
+            continue
+        planned = certificate.descriptions[budget.description].adversary.colluders
+        if planned is None or planned not in sizes:
+            require.fail(where, f"with the planned number of colluders, {planned}", sizes)
+        if (at := budget.at(planned)) != budget.epsilon:
+            require.fail(where, f"at epsilon = {budget.epsilon!r} for {planned} colluders", at)
+    for place, one in enumerate(certificate.descriptions):
+        planned = one.adversary.colluders
+        if (planned is None) != (shared is None):
+            rule = "given where budgets count on a number of colluders, and only there"
+            require.fail("secrets", f"{rule} (descriptions[{place}])", planned)
+
+
+def table(certificate: Certificate) -> CurveTable:
+    """The curves, agents with the same one together, the largest first."""
+    budgets = certificate.budgets
+    groups: dict[tuple[str, ...], list[AgentBudget]] = {}
+    sizes = tuple(sorted({point.colluders for b in budgets for point in b.curve}))
+    for budget in budgets:
+        known = {point.colluders: show(point.epsilon) for point in budget.curve}
+        groups.setdefault(tuple(known.get(q, "") for q in sizes), []).append(budget)
+    ordered = sorted(groups.items(), key=lambda group: -group[1][0].epsilon)
+    rows = [
+        (who([b.agent for b in same], len(budgets), certificate.names), list(cells))
+        for cells, same in ordered[:_ROWS]
+    ]
+    left = sum(len(same) for _, same in ordered[_ROWS:])
+    return CurveTable(sizes, rows, f"... and {left:,} more agents" if left else "")
+
+
+def found_how(certificate: Certificate) -> str:
+    """How the worst coalitions were found, in words."""
+    return few([_how(b.curve) for b in certificate.budgets], "; ", most=3)
+
+
+def lines(certificate: Certificate) -> list[str]:
+    """What the text of a certificate says of its curves; nothing without secrets."""
+    if certificate.secrets is None:
+        return []
+    sizes, rows, rest = table(certificate)
+    heads = [str(q) for q in sizes[:-1]] + [f"all {sizes[-1]}"]
+    wide = max(len("colluders"), *(len(whose) for whose, _ in rows)) if rows else 0
+    widths = [
+        max(len(head), *(len(cells[i]) for _, cells in rows)) if rows else 0
+        for i, head in enumerate(heads)
+    ]
+    found: list[str] = ["", "  epsilon if that many of the others collude, the worst ones:"]
+    for whose, cells in [("colluders", heads), *rows]:
+        numbers = "".join(f"  {cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+        found.append(Row(f"    {whose:<{wide}}{numbers}"))
+    found += [f"    {rest}"] if rest else []
+    return [*found, f"    worst coalitions: {found_how(certificate)}"]
+
+
+def _how(points: Sequence[Colluding]) -> str:
+    """exact for 0 to 2 colluders, ..."""
+    runs = [(how, list(same)) for how, same in groupby(points, key=lambda point: point.how)]
+    if len(runs) == 1:
+        return runs[0][0]
+    parts = []
+    for how, same in runs:
+        first, last = same[0].colluders, same[-1].colluders
+        parts.append(f"{how} ({first if first == last else f'{first} to {last}'})")
+    return ", ".join(parts)

@@ -1,0 +1,79 @@
+"""Are the curve of a budget, and the gain that it counts on, what its secrets are worth?
+
+Who shares noise with whom is in the certificate. From it the worst coalition of every size is found
+again, and from its gain and the description of the agent every point of the curve. What would take
+too long is refused, and said to be so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+
+from hearsay.privacy.certificate import AgentBudget, Certificate
+from hearsay.privacy.description import Description, numbers
+
+# A machine may differ in the last digits; gains and epsilons are rounded by ten times as much.
+TOLERANCE = 1e-10
+# Agents and secrets, points of a curve, and agents times what one of them takes.
+_AGENTS, _SECRETS, _POINTS, _STEPS = 100_000, 2**22, 256, 2**25
+_OPERATIONS = 2**32
+
+
+def too_many(certificate: Certificate) -> str:
+    """What must be smaller for the worst coalitions to be found again, or ""."""
+    shared, asked = certificate.secrets, len(certificate.budgets)
+    if shared is None:
+        return ""
+    agents = shared.agents
+    secrets = len(shared.pairs) or agents * (agents - 1) // 2
+    points = max((len(b.curve) for b in certificate.budgets), default=0)
+    closed = not shared.pairs and len(shared.ratios) == 1
+    for name, size, most in (
+        ("agents of secrets", agents, _AGENTS),
+        ("pairs of secrets", secrets, _SECRETS),
+        ("points of a curve", points, _POINTS),
+        ("budgets times agents^2 of secrets", asked * agents**2 if closed else 0, _OPERATIONS),
+        ("budgets times pairs of secrets", 0 if closed else asked * secrets, _STEPS),
+    ):
+        if size > most:
+            return f"{name} must be at most {most:,} to be verified, got {size:,}"
+    return ""
+
+
+def curve_faults(
+    certificate: Certificate, budget: AgentBudget, description: Description
+) -> Iterator[str]:
+    """What is wrong with the gain and the curve of a budget, one sentence each.
+
+    A point may be as low as what a later one costs: that holds against fewer colluders too.
+    """
+    shared, planned = certificate.secrets, description.adversary.colluders
+    if shared is None or planned is None:
+        return
+    worth = shared.gain(budget.agent, planned)
+    # Written so that what is no number is refused.
+    if not description.gain <= worth.value * (1 + TOLERANCE):
+        yield (
+            f"gain must be at most {worth.value!r}, which is what its secrets are worth against"
+            f" {planned} colluders, got {description.gain!r}"
+        )
+    gains = [shared.gain(budget.agent, point.colluders) for point in budget.curve]
+    costs = [
+        numbers(
+            description.against(point.colluders, gain.value),
+            certificate.horizon,
+            certificate.delta,
+        ).epsilon
+        for point, gain in zip(budget.curve, gains, strict=True)
+    ]
+    least = [*accumulate(reversed(costs), min)][::-1]
+    for point, gain, cost in zip(budget.curve, gains, least, strict=True):
+        where = f"of the curve against {point.colluders} colluders"
+        if not point.epsilon >= cost * (1 - TOLERANCE):
+            yield (
+                f"epsilon {where} must be at least {cost!r}, which is what it costs, got"
+                f" {point.epsilon!r}"
+            )
+        if point.how != gain.how:
+            yield f"how {where} must be {gain.how!r}, got {point.how!r:.200}"
