@@ -42,7 +42,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python -m benchmarks.tracking
 	$(BIN)/python -m benchmarks.factorized
 	$(BIN)/python -m benchmarks.lattice
-	$(BIN)/python -m benchmarks.secrets_rounds
+	$(BIN)/python -m benchmarks.secrets
 	$(BIN)/python -m benchmarks.clipping
 	$(BIN)/python -m benchmarks.clip_bound
 	$(BIN)/python -m benchmarks.deploy

@@ -1,6 +1,6 @@
-"""What shared secrets cost a simulated round: python -m benchmarks.secrets_rounds [--quick]
+"""What shared secrets cost in time, in one run: python -m benchmarks.secrets [--quick]
 
-A round of five agents that share noise with each other, beside one without, at
+Simulated: a round of five agents that share noise with each other, beside one without, at
 d = 100,000. Both run in turn on the same data; the best of several.
 
 Deployed: numbers a second and core of the noise that both ends of a pair draw from their key,
