@@ -92,6 +92,7 @@ CASES = {
     "100-q0": Case(100, 1.0, 0),
     "100-hostile": Case(100, 1.0, None, "1.5*(k+1)^-0.2"),
     "central-eps8": Case(1, 8.0, rounds=2000),
+    "central-eps8-wide": Case(1, 8.0, rounds=2000, rate=0.1),
     "20-q0-correlated-eps8": Case(20, 8.0, 0, rounds=2000, ratio=10.0, correlated=True),
     "20-q10-correlated-eps8": Case(20, 8.0, 10, rounds=2000, ratio=10.0, correlated=True),
     "5-q1-correlated-eps8": Case(5, 8.0, 1, rounds=2000, ratio=10.0, correlated=True),
