@@ -110,6 +110,7 @@ def test_full_history_and_statistics_are_the_same_algorithm():
     np.testing.assert_allclose(runs[0].models, runs[1].models, atol=1e-11)
 
 
+@pytest.mark.slow
 def test_polynomial_loss_comes_close_to_the_logistic_one():
     """Same data and noise: the surrogate's models predict nearly as well,
     at a fraction of the cost per step.

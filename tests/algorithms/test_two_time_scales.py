@@ -105,6 +105,7 @@ def test_mean_square_error_falls_at_least_at_the_promised_rate(form, setting):
     assert upper < -rate
 
 
+@pytest.mark.slow
 def test_one_compiled_program_for_any_horizon(setting):
     algorithm = replace(forms("fresh")["gradient"], noise=hs.PowerLaw(0.77, 0.1))
     before = engine.TRACES["advance"]
@@ -210,6 +211,7 @@ def test_a_matrix_that_is_not_doubly_stochastic_names_its_row():
     )
 
 
+@pytest.mark.slow
 def test_feedback_noise_cancels_in_the_mean():
     """With A doubly stochastic the mean model of feedback moves by gradients alone:
     with no gradient it stays where it is.

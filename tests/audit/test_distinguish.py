@@ -445,6 +445,7 @@ def test_subsets_that_a_certificate_takes_as_secret_are_drawn_anew_in_every_run(
     assert known.holds and known.lower > found.certified
 
 
+@pytest.mark.slow
 def test_secret_batches_of_gaussian_noise_are_held_to_an_epsilon_at_delta():
     """Which has no rho, and is not a pure epsilon: the certified trade-off begins at 1 - delta."""
     algorithm = hs.gradient_perturbation(noise=1.0, mechanism="gaussian", sampling=hs.Poisson(0.5))

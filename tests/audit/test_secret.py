@@ -399,6 +399,7 @@ def test_coins_thrown_anew_in_every_round_pass():
     assert 0.4 * found.certified < found.lower <= found.certified
 
 
+@pytest.mark.slow
 def test_coins_shared_between_rounds_are_caught(monkeypatch):
     """A record that is in both batches or in none: by several standard errors."""
     throwing = Program.batch

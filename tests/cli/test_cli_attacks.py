@@ -119,6 +119,7 @@ def test_an_audit_says_what_it_tested_and_what_that_means(tmp_path):
     assert 0.3 < float(rows[0]["lower_bound"]) <= 1.01
 
 
+@pytest.mark.slow
 def test_an_audit_that_finds_too_much_ends_with_code_4(tmp_path, monkeypatch):
     """Noise of a third of the scale that the certificate speaks of: every part sees it."""
     from hearsay.mechanisms import MECHANISMS

@@ -260,6 +260,7 @@ def test_nothing_tells_how_many_records_were_drawn(tmp_path, monkeypatch, caplog
     assert full != none, "the comparison must see an agent that logs it"
 
 
+@pytest.mark.slow
 def test_a_deployed_certificate_rests_on_secret_batches(tmp_path):
     """What is calibrated and certified is what runs: with as much noise, batches that are charged
     in full cost more than twice as much.

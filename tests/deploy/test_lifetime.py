@@ -165,6 +165,7 @@ def test_a_plan_under_zero_out_has_its_own_noise_and_says_so(tmp_path, plan):
     assert spent.adjacency == "zero-out"
 
 
+@pytest.mark.slow
 def test_secret_batches_are_entered_with_the_delta_that_their_epsilon_holds_at(tmp_path):
     """They have no rho: without its delta the epsilon would read as a pure one."""
     algorithm = {"name": "gradient-perturbation", "mechanism": "gaussian", "noise": 1.0}
@@ -176,6 +177,7 @@ def test_secret_batches_are_entered_with_the_delta_that_their_epsilon_holds_at(t
     assert compose([spent, spent], 1e-5)[1] == pytest.approx(2e-5)
 
 
+@pytest.mark.slow
 def test_secret_batches_that_are_charged_in_full_are_entered_with_their_rho(tmp_path):
     """A rate at which a record in every batch costs no more than a secret one, replaced."""
     algorithm = {"name": "gradient-perturbation", "mechanism": "gaussian", "noise": 1.0}

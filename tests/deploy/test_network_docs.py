@@ -206,6 +206,7 @@ def wait_for(condition, what: str) -> None:
 ) = commands("network.md")
 
 
+@pytest.mark.slow
 @LINUX
 def test_the_tutorial(terminal):
     one = terminal

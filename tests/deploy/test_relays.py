@@ -165,6 +165,7 @@ def test_relays_that_may_exceed_messages_round_more_coarsely_and_that_is_counted
     np.testing.assert_allclose(*cost, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_another_number_of_relays_is_another_plan(tmp_path):
     path = written(tmp_path, NAMES[:2])
     other = tmp_path / "other.toml"

@@ -202,6 +202,7 @@ def test_a_message_of_many_numbers_counts_in_the_norm_of_its_law():
     assert poisson(4.0, dimension=9).cost(50, DELTA) == poisson(4.0).cost(50, DELTA)
 
 
+@pytest.mark.slow
 def test_noise_that_grows_is_grouped_and_never_cheaper():
     account = PoissonAccount(full(PowerLaw(1.5, 0.2)), 3000, 0.05, 3000)
     found = account.cost(24, DELTA).value
@@ -222,6 +223,7 @@ def test_what_is_spent_never_falls_and_ends_at_the_certificate():
         assert spent[k] >= account.cost(k, DELTA).value
 
 
+@pytest.mark.slow
 def test_never_more_than_a_record_in_every_batch():
     """The mixture is no easier to tell apart than what it is mixed from."""
     for z in (0.8, 3.0):
@@ -344,6 +346,7 @@ def test_a_first_message_that_shows_nothing_costs_nothing(law, sampling):
     assert "secret" not in endless.budgets[0].reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cap", [None, 12])
 def test_calibrated_noise_does_not_depend_on_the_noise_that_it_began_with(cap):
     """With little noise a replaced record costs less by the proof that charges it in full; with few

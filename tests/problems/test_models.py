@@ -53,6 +53,7 @@ def test_initial_logits_are_moderate_and_differ_by_image(name):
     assert float(jnp.abs(logits).max()) < 20 and float(jnp.std(logits, axis=0).max()) > 1e-4
 
 
+@pytest.mark.slow
 def test_a_small_resnet_is_finite_and_starts_as_its_shortcuts():
     module = ResNet(jax.random.key(0), (8, 8, 1), 3, (4,))
     image = jnp.asarray(np.random.default_rng(0).random((8, 8, 1)))

@@ -260,6 +260,7 @@ def simulate(**options):
     return hs.simulate(ALGORITHM, PROBLEM, hs.graphs.ring(3), **{**usual, **options})
 
 
+@pytest.mark.slow
 def test_neither_block_length_nor_the_company_of_other_seeds_matters(monkeypatch):
     whole = simulate().models
     assert not np.array_equal(whole[0], whole[1])

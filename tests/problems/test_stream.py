@@ -209,6 +209,7 @@ def test_neither_chunks_nor_the_length_of_a_run_change_its_records():
     )
 
 
+@pytest.mark.slow
 def test_a_run_without_noise_is_the_plain_loop_over_the_drawn_records():
     """x(k+1) = (1 - beta) x + beta sum_j a_ij x_j - alpha mean((u.x - b) u),
     each agent with the records of its own key.

@@ -369,6 +369,7 @@ def bounded_by(seed: int = 0) -> hs.problems.Problem:
     )
 
 
+@pytest.mark.slow
 def test_splits_that_differ_in_public_facts_are_calibrated_one_by_one(tmp_path):
     # With the first split's noise the second would cost 3.4 where 1 was asked for.
     hs.frontier(
