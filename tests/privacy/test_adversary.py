@@ -52,7 +52,11 @@ def test_its_text_and_page_name_the_adversary(certificate):
 def test_its_json_holds_it_and_verify_lists_what_is_trusted(certificate, tmp_path):
     text = certificate.to_json()
     stored = json.loads(text)["descriptions"][0]["adversary"]
-    assert stored == {"sees": "the messages that one other agent hears", "others": "honest"}
+    assert stored == {
+        "sees": "the messages that one other agent hears",
+        "others": "honest",
+        "colluders": None,
+    }
     assert Certificate.from_json(text) == certificate
     _, verdict = verify_text(text)
     assert verdict.holds

@@ -180,6 +180,17 @@ def test_damaged_files_are_refused_with_the_place(damage, message):
     assert certificate is None and message in " ".join(verdict.wrong)
 
 
+@pytest.mark.parametrize("key", ["gain", "colluders"])
+def test_what_earlier_versions_did_not_write_cannot_be_left_out_with_secrets(key):
+    body = json.loads(made().to_json())
+    del body["digest"]
+    for description in body["descriptions"]:
+        del (description if key == "gain" else description["adversary"])[key]
+    verdict = verify_text(json.dumps(body))[1]
+    message = "epsilon must be at least" if key == "gain" else "gain must be 1, or more against"
+    assert not verdict.holds and message in verdict.wrong[0]
+
+
 def hostile(shared: Shared, points: int = 0) -> Certificate:
     """A file that asks for the worst coalitions of a network that nobody can search."""
     certificate = made()

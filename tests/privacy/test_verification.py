@@ -292,7 +292,11 @@ def test_keys_of_a_description_cannot_go_nor_be_unknown_or_of_another_type(name,
     for path in paths:
         where = ".".join(str(p) for p in path if not isinstance(p, int))
         gone = verify_text(altered(body, path, lambda inner, key: inner.pop(key)))[1]
-        assert f"{path[-1]} must be given, and is missing" in gone.wrong[0], where
+        if path[-1] in ("gain", "colluders"):
+            # Earlier versions wrote none of these; without shared noise they say nothing.
+            assert gone.holds, where
+        else:
+            assert f"{path[-1]} must be given, and is missing" in gone.wrong[0], where
 
         def wrong_type(inner, key):
             inner[key] = 7 if isinstance(inner[key], (str, list, dict, bool)) else "seven"

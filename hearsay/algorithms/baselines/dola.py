@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from hearsay.algorithms.baselines.dsgd import Dsgd
 from hearsay.base import Noise
+from hearsay.graphs.secrets import Secrets
 from hearsay.problems.sampling.samplers import Cyclic, Sampling
 from hearsay.schedules import PowerLaw, Schedule
 
@@ -18,6 +19,7 @@ def dola(
     mechanism: str = "laplace",
     sampling: Sampling = Cyclic(),
     average: bool = False,
+    secrets: Secrets | None = None,
 ) -> Dsgd:
     """DSGD with DOLA's schedules.
 
@@ -27,6 +29,7 @@ def dola(
       mechanism: "laplace" or "gaussian".
       sampling: which records a step uses.
       average: read out a running average of the models.
+      secrets: noise that pairs of agents share and that cancels in the sum (Gaussian noise only).
 
     Example:
       >>> import hearsay as hs
@@ -34,5 +37,11 @@ def dola(
       'dola'
     """
     return Dsgd(
-        name="dola", step=step, noise=noise, mechanism=mechanism, sampling=sampling, average=average
+        name="dola",
+        step=step,
+        noise=noise,
+        mechanism=mechanism,
+        sampling=sampling,
+        average=average,
+        secrets=secrets,
     )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from hearsay.algorithms.correlated_federated import CorrelatedFederated
 from hearsay.base import Noise
+from hearsay.graphs.secrets import Secrets
 from hearsay.problems.sampling.samplers import Fresh, Sampling
 from hearsay.schedules import Constant, SampleSize, Schedule
 
@@ -19,6 +20,7 @@ def federated_independent(
     mechanism: str = "gaussian",
     sampling: Sampling = Fresh(SampleSize(Constant(5.0))),
     average: bool = False,
+    secrets: Secrets | None = None,
 ) -> CorrelatedFederated:
     """Online federated learning with independent noise.
 
@@ -30,6 +32,7 @@ def federated_independent(
       mechanism: "gaussian".
       sampling: Fresh(tau), the records of a round in order, or Cyclic(tau), Subset(tau).
       average: read out a running average of the models.
+      secrets: noise that pairs of agents share and that cancels in the sum (Gaussian noise only).
 
     Example:
       >>> import hearsay as hs
@@ -46,4 +49,5 @@ def federated_independent(
         mechanism=mechanism,
         sampling=sampling,
         average=average,
+        secrets=secrets,
     )
