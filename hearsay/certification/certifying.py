@@ -25,7 +25,7 @@ from hearsay.certification.describing import (
     rounded,
 )
 from hearsay.graphs import Graph
-from hearsay.privacy.account import Account, Assumption, Bound
+from hearsay.privacy.account import Account, Assumption, Bound, Numbers
 from hearsay.privacy.adjacency import REPLACE
 from hearsay.privacy.certificate import AgentBudget, Certificate
 from hearsay.privacy.description import Description, numbers
@@ -97,19 +97,36 @@ def deployed(
       delta: as for `certify`.
       further: what the deployment rests on beside the algorithm and the problem.
     """
-    problem = public(problem)
+    problem, described = public(problem), []
+    further = (*on_a_lattice(algorithm, graph.agents), *further)
+    for plain, found in _deployed(algorithm, problem, graph, messages, delta):
+        described.append((replace(plain, further=(*plain.further, *further)), found))
+    return _certificate(algorithm, problem, graph, messages, delta, described)
+
+
+def deployed_numbers(
+    algorithm: Algorithm, problem: Task, graph: Graph, messages: int, delta: float | None
+) -> list[Numbers]:
+    """What such a certificate would say of every agent, for who looks for messages or noise that
+    meet a budget.
+    """
+    described = _deployed(algorithm, public(problem), graph, messages, delta)
+    return [numbers(description, messages, delta) for description, _ in described]
+
+
+def _deployed(
+    algorithm: Algorithm, problem: Task, graph: Graph, messages: int, delta: float | None
+) -> list[tuple[Description, Bound]]:
     algorithm.check(graph, problem)
     messages = require.horizon("horizon", messages)  # type: ignore[assignment]
     delta = _checked_delta(algorithm, delta)
     described, runs = [], 0 < messages < math.inf
     heard = message_bound(algorithm, problem, graph, messages) if runs else 0.0
-    further = (*on_a_lattice(algorithm, graph.agents), *further)
     for agent in range(graph.agents):
         plain, found = describe(algorithm, problem, graph, agent, messages, delta)
         float64 = rounded(algorithm, problem, graph, agent, heard) if runs else None
-        both = (*plain.further, *further)
-        described.append((replace(plain, further=both, float64=float64), found))
-    return _certificate(algorithm, problem, graph, messages, delta, described)
+        described.append((replace(plain, float64=float64), found))
+    return described
 
 
 def describe_deployed(

@@ -18,7 +18,7 @@ import numpy as np
 
 from hearsay.base import Algorithm
 from hearsay.certification import allowance, deployed, limit_in_words
-from hearsay.certification.certifying import describe_deployed
+from hearsay.certification.certifying import deployed_numbers, describe_deployed
 from hearsay.certification.describing import best_account, gradients_bounded
 from hearsay.graphs import Graph
 from hearsay.privacy.account import Assumption, most_messages
@@ -133,11 +133,12 @@ def within(
     limits = allowance(algorithm, budget, delta)
 
     def affordable(messages: int) -> bool:
-        found = certificate(algorithm, problem, graph, messages, delta)
-        return all(b.compared <= limit for b, limit in zip(found.budgets, limits, strict=True))
+        found = deployed_numbers(algorithm, problem, graph, messages, delta)
+        return all(each.compared <= limit for each, limit in zip(found, limits, strict=True))
 
     low = most_messages(affordable, messages)
-    spent = [b.compared for b in certificate(algorithm, problem, graph, low + 1, delta).budgets]
+    more = deployed_numbers(algorithm, problem, graph, low + 1, delta)
+    spent = [each.compared for each in more]
     agent = int(np.argmax(np.array(spent) - np.array(limits)))
     most = limit_in_words(algorithm, limits[agent], delta)
     if low == 0:

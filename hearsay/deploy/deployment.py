@@ -19,6 +19,7 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.base import Algorithm
 from hearsay.certification import allowance, calibrate
+from hearsay.certification.certifying import deployed_numbers
 from hearsay.config import build_algorithm, build_graph
 from hearsay.deploy import budget
 from hearsay.deploy.phases import Phases
@@ -184,8 +185,8 @@ def _calibrated(
     aims, most = list(targets), delta
     for attempt in range(12):
         found = calibrate(algorithm, task, graph, steps, aims, delta=most)
-        certified = budget.certificate(found, task, graph, steps, delta)
-        spent = [b.compared for b in certified.budgets]
+        certified = deployed_numbers(found, task, graph, steps, delta)
+        spent = [each.compared for each in certified]
         over = [max(0.0, got - limit) for got, limit in zip(spent, limits, strict=True)]
         if not any(over):
             return found

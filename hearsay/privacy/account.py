@@ -99,6 +99,15 @@ class Numbers(NamedTuple):
     epsilon_at_delta: float | None = None
     reason: str = ""
 
+    @property
+    def compared(self) -> float:
+        """What a target or a budget is compared with: epsilon at the certificate's delta where it
+        has one, or pure epsilon, or the agent's own delta.
+        """
+        if self.epsilon_at_delta is not None:
+            return self.epsilon_at_delta
+        return self.epsilon if self.delta is None else self.delta
+
 
 # Converting a budget to epsilon takes a millisecond: longer runs convert every so many messages and
 # round up in between.

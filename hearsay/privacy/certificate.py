@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 from hearsay import _validate as require
 from hearsay.mechanisms import MECHANISMS
 from hearsay.privacy import codec
-from hearsay.privacy.account import Assumption
+from hearsay.privacy.account import Assumption, Numbers
 from hearsay.privacy.adjacency import REPLACE
 from hearsay.privacy.coalitions import Shared
 from hearsay.privacy.curve import ALL, require_curves, require_ordered
@@ -141,12 +141,9 @@ class AgentBudget:
 
     @property
     def compared(self) -> float:
-        """What a target or a budget is compared with: epsilon at the certificate's delta where it
-        has one, or pure epsilon, or the agent's own delta.
-        """
-        if self.epsilon_at_delta is not None:
-            return self.epsilon_at_delta
-        return self.epsilon if self.delta is None else self.delta
+        """What a target or a budget is compared with (`Numbers.compared`)."""
+        said = Numbers(self.epsilon, self.rho, self.delta, self.epsilon_at_delta)
+        return said.compared
 
     @property
     def all_collude(self) -> float:
