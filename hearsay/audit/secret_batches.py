@@ -40,7 +40,7 @@ from hearsay.audit.messages import (
 )
 from hearsay.audit.pairs import candidates
 from hearsay.base import Algorithm
-from hearsay.certification.describing import amplified
+from hearsay.certification.describing import own_amplified
 from hearsay.graphs import Graph, ring, star
 from hearsay.mechanisms.mechanism import in_units
 from hearsay.privacy.adjacency import REPLACE, ZERO_OUT
@@ -119,7 +119,7 @@ def throw(
       True
     """
     algorithm.check(graph, problem.task)
-    found = amplified(algorithm, problem.task, graph, agent)
+    found = own_amplified(algorithm, problem.task, graph, agent)
     known = [account for account in found if isinstance(account, SampledAccount)]
     if not known:
         require.fail(

@@ -17,6 +17,7 @@ commute, so that own and shared noise have the same factorization.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -80,6 +81,24 @@ def of(
     ends = jnp.asarray(shared.ends(), jnp.int32)
     signed = shared.weights() * np.array([1.0, -1.0])
     return PairNoise(keys.secret_keys(jnp.asarray(seeds), ends), ends, jnp.asarray(signed, dtype))
+
+
+def seeded(pairs: Sharing, seeds: jax.Array) -> Sharing:
+    """The same, with noise from other seeds."""
+    if not isinstance(pairs, PairNoise):
+        return pairs
+    return pairs._replace(key=keys.secret_keys(seeds, pairs.ends))
+
+
+def known_to(pairs: PairNoise, members: Sequence[int]) -> PairNoise:
+    """The pairs of which at least one agent is among the members."""
+    theirs = np.flatnonzero(np.isin(np.asarray(pairs.ends), members).any(axis=1))
+    return PairNoise(pairs.key[:, theirs], pairs.ends[theirs], pairs.weights[theirs])
+
+
+def alone(algorithm: Algorithm, draws: Any, *args: Any) -> Any:
+    """What pairs add to draws (step, seed, agent, ...), by itself; arguments as for `added`."""
+    return added(algorithm, jax.tree.map(jnp.zeros_like, draws), *args)
 
 
 @lru_cache(maxsize=64)
