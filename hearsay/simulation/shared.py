@@ -34,7 +34,7 @@ _BYTES, _CPU_BYTES = 2**28, 8 * 2**20
 # Up to so many agents a product with a matrix of signs adds up faster than single additions.
 _DENSE = 64
 # Up to so many agents their noise is mixed in one product.
-_MIXED = 1024
+MIXED = 1024
 
 
 class PairNoise(NamedTuple):
@@ -76,7 +76,7 @@ def of(
     shared = algorithm.shared(agents)
     if shared is None:
         return ()
-    if agents <= _MIXED and not apart:
+    if agents <= MIXED and not apart:
         return Mixed(jnp.asarray(mixing_matrix(shared), dtype))
     ends = jnp.asarray(shared.ends(), jnp.int32)
     signed = shared.weights() * np.array([1.0, -1.0])
