@@ -27,6 +27,7 @@ from hearsay.certification import certify
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import AgentBudget, Certificate
 from hearsay.privacy.coalitions import Shared
+from hearsay.privacy.description import numbers
 from hearsay.problems.task import Task
 
 # So many coalitions are tried one by one; where there are more, those who share most with the agent
@@ -179,10 +180,14 @@ def colluding(
     description = certificate.descriptions[budget.description]
     for colluders in sizes(algorithm, graph.agents):
         against = worst(shared, agent, colluders)
-        account = description.account
-        if against.spread > 1:
-            account = account.scaled(against.spread)
-        epsilon = account.certified(steps, delta, description.float64).epsilon
+        point = replace(
+            description,
+            gain=max(1.0, against.spread),
+            adversary=replace(description.adversary, colluders=colluders),
+            # Agents that differ in words only share what follows.
+            further=(),
+        )
         certified = facing(certificate, agent, colluders).epsilon
+        epsilon = numbers(point, steps, delta).epsilon
         found.append(Colluded(agent, against.members, epsilon, certified))
     return tuple(found)

@@ -54,8 +54,8 @@ from hearsay.simulation.program import Program, program
 
 SCORES = ("likelihood ratio", "repeated noise")
 _CHUNK, _BYTES = 250, 2**28  # runs at once
-# Where agents share noise, small draws of many pairs take longer to begin than to do.
-_SHARED_CHUNK = 4000
+_SHARED_CHUNK = 1000  # the same where agents share noise
+_MASKED = 64  # of so many pairs the unknown ones are drawn for nothing, in one program for all
 _LAGS = 16  # how many messages back repeated noise is looked for
 
 
@@ -148,8 +148,14 @@ def runner(
 
 
 def _coalition(setting: Setting, against: Left, dtype: Any) -> Coalition:
+    every = setting.pairs
+    if len(every.ends) <= _MASKED:
+        known = np.isin(np.asarray(every.ends), against.members).any(axis=1)
+        theirs = every._replace(weights=every.weights * jnp.asarray(known)[:, None])
+    else:
+        theirs = shared.known_to(every, against.members)
     return Coalition(
-        shared.known_to(setting.pairs, against.members),
+        theirs,
         jnp.asarray(against.weights, dtype),
         jnp.asarray(against.spread, dtype),
     )
