@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -148,23 +148,19 @@ def distinguish(
     against = None
     if colluders is not None and certificate.secrets is not None:
         against = worst(certificate.secrets, agent, colluders)
-    run = runner(
-        algorithm,
-        problem,
-        graph,
-        agent,
-        steps,
-        runs // 2,
-        secret=certificate.amplified(agent),
-        against=against,
-    )
+    secret = certificate.amplified(agent)
+    run = runner(algorithm, problem, graph, agent, steps, runs // 2, secret=secret, against=against)
     options = candidates(algorithm, problem, graph, agent, steps, seed) if pair is None else []
     before = 2 * _PILOT * len(options)
     if pair is None:
-        told = []
+        told, pilot = [], run
+        if against is not None:
+            # Shared noise hides all pairs alike, and takes long to draw.
+            alone = replace(algorithm, secrets=None)
+            pilot = runner(alone, problem, graph, agent, steps, runs // 2, secret=secret)
         for tried, one in enumerate(options):
             progress(2 * _PILOT * tried, before + 2 * (runs // 2))
-            told.append(_mean_separation(run, one, seed))
+            told.append(_mean_separation(pilot, one, seed))
         pair = options[int(np.argmax(told))]
     first, second = (pair.first, pair.second) if isinstance(pair, Pair) else pair
     words = pair.words if isinstance(pair, Pair) else "given"
