@@ -316,7 +316,7 @@ def test_right_shared_noise_passes_the_same_tests(plant):
 @pytest.mark.parametrize("fault", SAID)
 def test_faults_are_caught_with_any_seed(fault, plant):
     algorithm = plant(fault)
-    assert sum(not noise_of(algorithm, seed).holds for seed in range(1, 51)) >= 49
+    assert not any(noise_of(algorithm, seed).holds for seed in range(1, 51))
 
 
 @pytest.mark.slow
