@@ -116,6 +116,9 @@ def runner(
     )
     fits = max(1, _BYTES // (8 * steps * agents * problem.dimension * 8))
     chunk = min(_CHUNK if against is None else _SHARED_CHUNK, fits, each)
+    if against is not None:
+        # What pairs draw is too much to be drawn for nothing in the last part.
+        chunk = -(-each // -(-each // chunk))
 
     def run(
         held: Records,

@@ -46,7 +46,7 @@ PARTS = ("noise", "search", "runs")
 _EXACT = 1e-9  # what float64 may add to a ratio of 1
 _ITERATIONS = 8  # of the climb: most of the way in a third of the time
 # Numbers that pairs draw in all runs together, and the runs that are done whatever they draw.
-_DRAWN, _FEWEST = 500_000_000, 1000
+_DRAWN, _FEWEST = 200_000_000, 1000
 
 
 @dataclass(frozen=True, eq=False)
