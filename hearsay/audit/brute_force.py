@@ -19,7 +19,7 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.audit.messages import Scene, Transcript, follow, scene, silent_draws
 from hearsay.base import Algorithm
-from hearsay.certification import accounts
+from hearsay.certification.describing import own_accounts
 from hearsay.graphs import Graph
 from hearsay.problems.sampling.samplers import Records
 from hearsay.problems.task import Task, public
@@ -81,10 +81,10 @@ def _replay(records: Records, transcripts: Transcript, scene: Scene, *, program:
 def allowed(
     algorithm: Algorithm, problem: Task, graph: Graph, agent: int, steps: int
 ) -> np.ndarray:
-    """(field, time): how far the certificate lets each message move, in units of its noise;
-    the smallest of all its bounds.
+    """(field, time): how far the certificate lets each message move, in units of the agent's own
+    noise; the smallest of all its bounds.
     """
-    known = accounts(algorithm, public(problem), graph, agent)
+    known = own_accounts(algorithm, public(problem), graph, agent)
     return np.minimum.reduce([account.limits(list(algorithm.channels), steps) for account in known])
 
 

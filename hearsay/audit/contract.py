@@ -21,6 +21,7 @@ from hearsay._parts import schedule_fields
 from hearsay.base import Algorithm, Inbox, Private, noise_fields
 from hearsay.graphs import Graph, ring, star
 from hearsay.graphs.channels import channel
+from hearsay.graphs.secrets import Secrets
 from hearsay.problems.losses.domains import Ball
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Cyclic, Fresh, History, Sampling
@@ -58,7 +59,7 @@ def subject(algorithm: Algorithm) -> Subject:
     why = ""
     for graph in (star(AGENTS), ring(AGENTS)):
         for sampling in (algorithm.sampling, *SAMPLERS):
-            found = replace(algorithm, sampling=sampling)
+            found = among(replace(algorithm, sampling=sampling), AGENTS)
             try:
                 found.check(graph, problem.task)
                 last = min(sampling.lasts(n, problem.arrivals) for n in problem.counts.tolist())
@@ -68,6 +69,18 @@ def subject(algorithm: Algorithm) -> Subject:
             if last >= STEPS:
                 return Subject(found, problem, graph)
     raise Broken(f"it runs on no small problem: {why or 'its samplers run dry'}")
+
+
+def among(algorithm: Algorithm, agents: int) -> Algorithm:
+    """The same algorithm for so few agents: secrets that are planned for a larger network would
+    protect nobody there, and are shared by everybody with everybody.
+    """
+    secrets = algorithm.secrets
+    if secrets is None:
+        return algorithm
+    ratio = None if isinstance(secrets.ratio, tuple) else secrets.ratio
+    few = min(secrets.colluders, agents - 2)
+    return replace(algorithm, secrets=Secrets(colluders=few, ratio=ratio))
 
 
 def declaration(one: Subject) -> str:

@@ -9,7 +9,8 @@ agent's messages k,
 
     L = sum_k log p(sent_k | m_k(D)) - log p(sent_k | m_k(D'))
 
-(for secret batches with mixtures in the place of p, likelihood.py)
+(for secret batches with mixtures in the place of p, for shared noise with what a coalition leaves
+of it, likelihood.py)
 
 with p the density of the noise that the code adds (its scale is measured, not read off a schedule),
 the chance of a ternary value, or that of a rounding cell. Noise that is correlated over time is
@@ -28,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -36,6 +37,7 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.audit import bounds
+from hearsay.audit.coalitions import facing, worst
 from hearsay.audit.likelihood import SCORES, runner
 from hearsay.audit.pairs import Pair, candidates
 from hearsay.base import Algorithm
@@ -72,7 +74,7 @@ class AgentAudit:
     """claims: the certificate's own number first.
 
     The curve is the empirical trade-off of false positives and false negatives;
-    `allowed(rates)` the certified one.
+    `allowed(rates)` the certified one. coalition: who colludes, where agents share noise.
     """
 
     agent: int
@@ -82,6 +84,7 @@ class AgentAudit:
     pair: str
     curve: tuple[np.ndarray, np.ndarray]
     allowed: Callable[[np.ndarray], np.ndarray]
+    coalition: tuple[int, ...] | None = None
 
     @property
     def lower(self) -> float:
@@ -110,6 +113,7 @@ def distinguish(
     error: float = 1e-3,
     seed: int = 0,
     certified: Algorithm | None = None,
+    colluders: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> AgentAudit:
     """Audit the messages 0 .. steps-1 of one agent with so many runs in all, half of them on
@@ -121,6 +125,9 @@ def distinguish(
       error: the probability that some claim's lower bound is above the truth.
       certified: the algorithm whose certificate is held against the runs, where that is another one
         (planted faults).
+      colluders: where agents share noise, the auditor is the worst coalition of so many others
+        (coalitions.py), and is held against the certificate's epsilon for that many; unless given,
+        as many as the secrets are planned for.
     """
     if require.count("runs", runs) < 8:
         require.fail("runs", "at least 8: half of them choose, half of them judge", runs)
@@ -135,17 +142,25 @@ def distinguish(
     certificate = certify(
         certified or algorithm, problem, graph, require.count("steps", steps), delta=delta
     )
-    budget = certificate.budgets[agent]
-    run = runner(
-        algorithm, problem, graph, agent, steps, runs // 2, secret=certificate.amplified(agent)
-    )
+    if colluders is None and algorithm.secrets is not None:
+        colluders = algorithm.secrets.colluders
+    budget = facing(certificate, agent, colluders)
+    against = None
+    if colluders is not None and certificate.secrets is not None:
+        against = worst(certificate.secrets, agent, colluders)
+    secret = certificate.amplified(agent)
+    run = runner(algorithm, problem, graph, agent, steps, runs // 2, secret=secret, against=against)
     options = candidates(algorithm, problem, graph, agent, steps, seed) if pair is None else []
     before = 2 * _PILOT * len(options)
     if pair is None:
-        told = []
+        told, pilot = [], run
+        if against is not None:
+            # Shared noise hides all pairs alike, and takes long to draw.
+            alone = replace(algorithm, secrets=None)
+            pilot = runner(alone, problem, graph, agent, steps, runs // 2, secret=secret)
         for tried, one in enumerate(options):
             progress(2 * _PILOT * tried, before + 2 * (runs // 2))
-            told.append(_mean_separation(run, one, seed))
+            told.append(_mean_separation(pilot, one, seed))
         pair = options[int(np.argmax(told))]
     first, second = (pair.first, pair.second) if isinstance(pair, Pair) else pair
     words = pair.words if isinstance(pair, Pair) else "given"
@@ -180,7 +195,9 @@ def distinguish(
     )
     # All runs: it is a picture, not a bound.
     curve = bounds.trade_off(scores[0][:, shown[0].score], scores[1][:, shown[0].score])
-    return AgentAudit(agent, claims, 1 - error, runs, words, curve, _limit(budget, at_delta))
+    coalition = None if against is None else against.members
+    limit = _limit(budget, at_delta)
+    return AgentAudit(agent, claims, 1 - error, runs, words, curve, limit, coalition)
 
 
 def _claimed(

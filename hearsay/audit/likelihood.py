@@ -15,6 +15,11 @@ record, v_in(D) with it, and q the chance that it is in a batch,
 
 and, messages having no memory, the likelihood is the product over k. Where a certificate holds
 whichever batches are drawn, the auditor knows all coins of a run.
+
+**Shared noise** is drawn pair by pair, and the auditor is a coalition (coalitions.py): it takes off
+what it knows from the keys of its members, and what it expects from the noise of all other agents.
+What is left of the agent's own and shared noise is Gaussian again, around another point and with
+another scale.
 """
 
 from __future__ import annotations
@@ -28,6 +33,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hearsay.algorithms import QuantizedDsgd
+from hearsay.audit.coalitions import Left
 from hearsay.audit.messages import (
     Scene,
     Transcript,
@@ -42,12 +48,14 @@ from hearsay.graphs import Graph
 from hearsay.mechanisms.mechanism import in_units
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Records
-from hearsay.simulation import engine, keys
+from hearsay.simulation import engine, keys, shared
 from hearsay.simulation.engine import Inputs, Round, Setting
 from hearsay.simulation.program import Program, program
 
 SCORES = ("likelihood ratio", "repeated noise")
 _CHUNK, _BYTES = 250, 2**28  # runs at once
+_SHARED_CHUNK = 1000  # the same where agents share noise
+_MASKED = 64  # of so many pairs the unknown ones are drawn for nothing, in one program for all
 _LAGS = 16  # how many messages back repeated noise is looked for
 
 
@@ -61,6 +69,17 @@ class Setup(NamedTuple):
     white: jax.Array
     # The chance that a record is in a batch, if the auditor does not know whether it is.
     chance: jax.Array | None
+    coalition: Coalition | None = None
+
+
+class Coalition(NamedTuple):
+    """What an auditor knows of noise that agents share: the pairs of its members, how the other
+    honest agents' noise enters what it expects (agent,), and the scale of what is left.
+    """
+
+    theirs: shared.PairNoise
+    weights: jax.Array
+    spread: jax.Array
 
 
 def runner(
@@ -72,6 +91,7 @@ def runner(
     each: int,
     *,
     secret: bool = False,
+    against: Left | None = None,
 ) -> Callable[..., np.ndarray]:
     """run(held, first, second, seed, side, runs):
     scores (run, kind) of runs in which the agent holds `held`.
@@ -79,20 +99,26 @@ def runner(
     Args:
       secret: the certificate counts on secret batches, so that the auditor does not know which of
         them hold the record in question.
+      against: what a coalition leaves of the agent's noise, where agents share some.
     """
     plain, agents = bare(algorithm), graph.agents
     held = float(problem.counts[agent])
     chance = algorithm.sampling.inclusion(held, problem.arrivals) if secret else None
+    setting = engine.surroundings(algorithm, problem, graph, [0], apart=True)
     setup = Setup(
-        engine.surroundings(algorithm, problem, graph, [0]),
+        setting,
         engine.inputs(algorithm, problem, np.arange(steps)),
         jnp.asarray(problem.first_models, problem.dtype),
         scene(plain, problem, graph, agent, steps),
         jnp.asarray(whitener(plain, steps)),
         None if chance is None else jnp.asarray(chance, problem.dtype),
+        None if against is None else _coalition(setting, against, problem.dtype),
     )
     fits = max(1, _BYTES // (8 * steps * agents * problem.dimension * 8))
-    chunk = min(_CHUNK, fits, each)
+    chunk = min(_CHUNK if against is None else _SHARED_CHUNK, fits, each)
+    if against is not None:
+        # What pairs draw is too much to be drawn for nothing in the last part.
+        chunk = -(-each // -(-each // chunk))
 
     def run(
         held: Records,
@@ -122,6 +148,20 @@ def runner(
         return np.round(np.concatenate(found)[:runs], 6)  # equal but for rounding errors is equal
 
     return run
+
+
+def _coalition(setting: Setting, against: Left, dtype: Any) -> Coalition:
+    every = setting.pairs
+    if len(every.ends) <= _MASKED:
+        known = np.isin(np.asarray(every.ends), against.members).any(axis=1)
+        theirs = every._replace(weights=every.weights * jnp.asarray(known)[:, None])
+    else:
+        theirs = shared.known_to(every, against.members)
+    return Coalition(
+        theirs,
+        jnp.asarray(against.weights, dtype),
+        jnp.asarray(against.spread, dtype),
+    )
 
 
 @partial(jax.jit, static_argnames=("real", "plain"))
@@ -159,19 +199,24 @@ def scores(
     _, (said, draws) = engine.trajectory(
         real,
         engine.begin(real, records, points),
-        setting._replace(records=records, noise_keys=own),
+        setting._replace(
+            records=records, noise_keys=own, pairs=shared.seeded(setting.pairs, seeds)
+        ),
         setup.inputs,
         block=len(setup.inputs.steps),
         tap=tap,
     )
 
-    def one(transcript: Transcript, draws: Any, key: jax.Array) -> jax.Array:
+    expected = _expected(algorithm, setup, draws, seeds, agent)
+
+    def one(transcript: Transcript, draws: Any, key: jax.Array, expected: Any) -> jax.Array:
         mine = jax.tree.map(lambda x: x[:, agent], draws)
         here = setup.scene._replace(key=key)
+        left = partial(_left, algorithm, setup, expected)
         if setup.chance is None:
             known = [follow(plain, here, data, transcript, mine) for data in (first, second)]
             each = [
-                log_likelihood(algorithm, transcript.sent, *part, mine, setup.white)
+                log_likelihood(algorithm, transcript.sent, *left(part), mine, setup.white)
                 for part in known
             ]
         else:
@@ -183,13 +228,52 @@ def scores(
                 for data, inside in sides
             ]
             each = [
-                mixed_log_likelihood(algorithm, transcript.sent, out, part, setup.chance)
+                mixed_log_likelihood(
+                    algorithm, transcript.sent, left(out), left(part), setup.chance
+                )
                 for part in known
             ]
         near = [_nearest(algorithm, transcript.sent, *part, draws, agent) for part in known]
         return jnp.stack([each[0] - each[1], jnp.log(near[1]) - jnp.log(near[0])])
 
-    return jax.vmap(one, in_axes=(1, 1, axis))(Transcript(*said), draws, drawn)
+    return jax.vmap(one, in_axes=(1, 1, axis, 1))(Transcript(*said), draws, drawn, expected)
+
+
+def _expected(
+    algorithm: Algorithm, setup: Setup, draws: Any, seeds: jax.Array, agent: jax.Array
+) -> tuple[jax.Array, ...]:
+    """What a coalition expects of the agent's noise, per field that has any (time, run, ...), in
+    units of its own: what the members share with it, and what all other noise says of the rest.
+    """
+    if setup.coalition is None:
+        return ()
+    theirs, weights, _ = setup.coalition
+    known = jax.tree.map(jnp.zeros_like, draws)
+    if len(theirs.ends):
+        keyed = shared.seeded(theirs, seeds)
+        steps, params = setup.inputs.steps, setup.centre[0]
+        known = shared.alone(algorithm, draws, keyed, steps, params, setup.setting.constants)
+    found = []
+    for name in shared.noise_names(algorithm):
+        said, noise = getattr(known, name), getattr(draws, name)
+        found.append(said[:, :, agent] + jnp.einsum("j,trj...->tr...", weights, noise - said))
+    return tuple(found)
+
+
+def _left(
+    algorithm: Algorithm, setup: Setup, expected: tuple, part: tuple[tuple, tuple]
+) -> tuple[tuple, tuple]:
+    """(values, scales) of messages, with what a coalition expects of the noise in the values, and
+    the scales of what is left of it.
+    """
+    if setup.coalition is None:
+        return part
+    values, scales = (list(items) for items in part)
+    for name, noise in zip(shared.noise_names(algorithm), expected, strict=True):
+        place = list(algorithm.channels).index(name)
+        values[place] = values[place] + scales[place] * noise
+        scales[place] = scales[place] * setup.coalition.spread
+    return tuple(values), tuple(scales)
 
 
 def changed_row(first: Records, second: Records) -> jax.Array:

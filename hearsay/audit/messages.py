@@ -161,9 +161,10 @@ def decided(program: Program, scene: Scene, records: Records, row: Any, inside: 
 def bare(algorithm: Algorithm) -> Algorithm:
     """The same algorithm with additive noise in its messages: quantizing afterwards is free, a
     ternary quantizer has the sensitivity of noise of scale r, and where there is no noise at all a
-    unit of it lets gaps be compared.
+    unit of it lets gaps be compared. What agents share is left out: gaps are in units of an agent's
+    own noise.
     """
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {} if algorithm.secrets is None else {"secrets": None}
     if isinstance(algorithm, QuantizedDsgd):
         algorithm = Dsgd(
             **{f: getattr(algorithm, f) for f in ("step", "noise", "mechanism", "sampling")}

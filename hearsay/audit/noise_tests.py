@@ -51,6 +51,8 @@ KINDS = {
     "fields": "draws of different message fields have nothing to do with each other",
     "runs": "draws of different runs have nothing to do with each other",
     "repeats": "no draw is used twice",
+    "pairs": "what different pairs of agents share has nothing to do with each other",
+    "ends": "what a pair shares is added at one end and subtracted at the other",
 }
 
 
@@ -59,7 +61,7 @@ class Test:
     """One p-value.
 
     kind: a key of KINDS; where: what of the residuals; numbers: how many entered; effect:
-    what was seen, in words.
+    what was seen, in words; means: what is wrong where it fails, if that is known.
     """
 
     __test__ = False  # not for pytest
@@ -69,26 +71,30 @@ class Test:
     numbers: int
     p: float
     effect: str
+    means: str = ""
 
 
-def of_values(field: str, x: np.ndarray, law: Mechanism, rounding: float) -> Iterator[Test]:
+def of_values(
+    field: str, x: np.ndarray, law: Mechanism, rounding: float, member: str = "agent"
+) -> Iterator[Test]:
     """Everything about one field's residuals but how they relate.
 
-    rounding: how far apart two of them may be that stand for the same draw.
+    rounding: how far apart two of them may be that stand for the same draw. member: what the third
+    axis counts.
     """
     yield from tail_tests(field, x, law)
     yield from sides(field, x)
-    for where, part in groups(field, x):
+    for where, part in groups(field, x, member):
         yield from distribution(where, part, law)
         yield from scale(where, part, law)
     yield from repeats(field, x, law, rounding)
 
 
-def groups(field: str, x: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+def groups(field: str, x: np.ndarray, member: str = "agent") -> Iterator[tuple[str, np.ndarray]]:
     """All of it, every agent, every round; without what carries no noise."""
     parts = [(field, x)]
     if x.shape[2] > 1:
-        parts += [(f"{field}, agent {agent}", x[:, :, agent]) for agent in range(x.shape[2])]
+        parts += [(f"{field}, {member} {one}", x[:, :, one]) for one in range(x.shape[2])]
     if x.shape[1] > 1:
         parts += [(f"{field}, round {step}", x[:, step]) for step in range(x.shape[1])]
     for where, part in parts:
@@ -159,15 +165,17 @@ def repeats(field: str, x: np.ndarray, law: Mechanism, rounding: float) -> Itera
     )
 
 
-def relations(fields: dict[str, np.ndarray], law: Mechanism) -> Iterator[Test]:
-    """How values of different rounds, agents, coordinates, runs and fields relate:
+def relations(
+    fields: dict[str, np.ndarray], law: Mechanism, members: str = "agents"
+) -> Iterator[Test]:
+    """How values of different rounds, agents (or pairs), coordinates, runs and fields relate:
     signs, and sizes above or below the median.
     """
     middle = float(law.standard.ppf(0.75))
     for field, x in fields.items():
         for axis, kind, unit in (
             (1, "rounds", "round"),
-            (2, "agents", "agent"),
+            (2, members, members.removesuffix("s")),
             (3, "coordinates", "coordinate"),
             (0, "runs", "run"),
         ):

@@ -143,9 +143,11 @@ def one_run(
     right = int(np.sum((scores[sure] > 0) == coins[sure]))
     # The guesser knows who is in a batch.
     budget = certify(openly(algorithm), problem, graph, steps, delta=delta).budgets[agent]
+    # And where agents share noise, has nobody's keys.
+    certified = budget.curve[0].epsilon if budget.curve else budget.epsilon
     slack = delta if algorithm.law.at_delta else 0.0
     lower = one_run_epsilon(len(used), most, right, error, slack or 0.0)
-    return OneRun(agent, len(used), most, right, lower, budget.epsilon, 1 - error, slack or 0.0)
+    return OneRun(agent, len(used), most, right, lower, certified, 1 - error, slack or 0.0)
 
 
 class _Expected(eqx.Module):

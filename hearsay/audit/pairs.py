@@ -20,7 +20,7 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.audit.messages import bare, membership
 from hearsay.base import Algorithm
-from hearsay.certification import accounts
+from hearsay.certification.describing import own_accounts
 from hearsay.graphs import Graph
 from hearsay.privacy.adjacency import ZERO_OUT
 from hearsay.problems.losses.linear import HalfSquared, LinearLoss, Squared
@@ -113,7 +113,7 @@ def costliest_row(
     algorithm: Algorithm, problem: Task, graph: Graph, agent: int, weights: np.ndarray, step: int
 ) -> int:
     """The record whose replacement can move that message most, or all messages (step -1)."""
-    account = accounts(algorithm, problem, graph, agent)[0]
+    account = own_accounts(algorithm, problem, graph, agent)[0]
     return int(np.argmax(account.told(weights, step, list(algorithm.channels))))
 
 

@@ -20,7 +20,7 @@ from hearsay.graphs import from_weights
 from hearsay.graphs.channels import channel
 from hearsay.problems.sampling.samplers import Cyclic, Window
 from hearsay.schedules import Constant
-from hearsay.simulation import keys
+from hearsay.simulation import keys, shared
 from hearsay.simulation.simulating import simulate
 
 _SEED = 3
@@ -90,11 +90,20 @@ def _by_hand(one: Subject) -> list[Any]:
     states = [algorithm.init(problem.domain.project(start[i])) for i in range(AGENTS)]
     samplers = [law.prepare(problem.loss, mine, problem.arrivals) for mine in records]
 
+    sharing = shared.of(algorithm, AGENTS, [_SEED], dtype)
+
+    @jax.jit
+    def drawn(k: Any) -> list[Any]:
+        """Everybody's randomness, with what agents share."""
+        each = [algorithm.draws(key, k[None], start[0], constants) for key in noise]
+        every = jax.tree.map(lambda *parts: jnp.stack([part[0] for part in parts]), *each)
+        every = shared.mixed(algorithm, every, sharing)
+        return [jax.tree.map(lambda x, i=i: x[i], every) for i in range(AGENTS)]
+
     @jax.jit
     def say(state: Any, sampler: Any, mine: Any, k: Any, window: Any, own: Any, rate: Any) -> Any:
         batch, sampler = law.batch(sampler, problem.loss, mine, k, window, problem.arrivals, own[1])
-        draws = algorithm.draws(own[0], k[None], start[0], constants)
-        draws = jax.tree.map(lambda x: x[0], draws)
+        draws = own[0]
         coin = algorithm.coin(draws)
         return (*algorithm.send(draws, state, batch, rate), sampler, batch, coin)
 
@@ -109,13 +118,14 @@ def _by_hand(one: Subject) -> list[Any]:
             [],
             [jax.tree.map(lambda r, i=i: jnp.asarray(r[0, i]), rates) for i in range(4)],
         )
+        draws = drawn(now)
         for i in range(AGENTS):
             window = Window(
                 jnp.asarray(windows.start[0, i]),
                 jnp.asarray(windows.size[0, i]),
                 jnp.asarray(windows.blocks[0]),
             )
-            own = noise[i], keys.at(drawn_from[i], now)
+            own = draws[i], keys.at(drawn_from[i], now)
             said.append(say(states[i], samplers[i], records[i], now, window, own, each[i]))
             samplers[i] = said[i][2]
         sent, inboxes = _phases(one, [s[0] for s in said], said[0][4])

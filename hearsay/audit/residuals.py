@@ -14,6 +14,10 @@ is added otherwise than claimed shows. If all is as claimed the residuals are in
 Laplace or normal numbers (standard_form.py: also where noise is correlated over rounds, rounded to
 a grid, or ternary), and noise_tests.py tests that in every way that has a name.
 
+Where agents share noise, that of different agents goes together as claimed: their residuals are
+made independent with the claimed covariance, and own noise and what every pair shares are tested by
+themselves (shared_noise.py).
+
 Coins that do not look at the data (who is awake, which coordinates are kept, which way to round)
 are known. Where they leave a message without noise there is no residual.
 
@@ -28,27 +32,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from hearsay import _validate as require
 from hearsay.algorithms import QuantizedDsgd
-from hearsay.audit import noise_tests
+from hearsay.audit import noise_tests, shared_noise
+from hearsay.audit.collecting import collect
 from hearsay.audit.noise_tests import KINDS, Test
 from hearsay.audit.standard_form import Field, grid_tests, rounding, standard, ternary_tests
-from hearsay.base import Algorithm, Keys
+from hearsay.base import Algorithm
 from hearsay.graphs import Graph
+from hearsay.privacy.coalitions import Shared
 from hearsay.problems.problem import Problem
-from hearsay.simulation import engine, keys
-from hearsay.simulation.engine import Inputs, Round, Setting
-from hearsay.simulation.program import Program, kernel, program
+from hearsay.simulation import shared as simulated
 
 _NUMBERS, _MOST_RUNS = 400_000, 2000  # residuals that are wanted, and the most runs for them
-_BYTES, _SHOWN = 2**27, 20_000
+_SHOWN = 20_000
+_NO_CHANCE = 1e-15
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +69,12 @@ class Residuals:
 
     @property
     def failed(self) -> list[Test]:
-        """The tests whose p-value is too small even among so many, worst first."""
+        """The tests whose p-value is too small even among so many, worst first; of those that
+        cannot be chance, one that says what is wrong.
+        """
         return sorted(
-            (t for t in self.tests if t.p * len(self.tests) <= self.level), key=lambda t: t.p
+            (t for t in self.tests if t.p * len(self.tests) <= self.level),
+            key=lambda t: (max(t.p, _NO_CHANCE), not t.means, t.p),
         )
 
     @property
@@ -127,143 +131,71 @@ def residuals(
         if runs is None
         else require.count("runs", runs, 2)
     )
-    heard = collect(algorithm, claimed, problem, graph, steps, runs, seed, progress)
-    tests = [*asked(claimed, problem, graph, heard)]
-    fields: dict[str, np.ndarray] = {}
+    arguments = (algorithm, claimed, problem, graph, steps, runs, seed, progress)
+    sharing = claimed.shared(graph.agents)
+    if sharing is None:
+        heard, _ = collect(*arguments)
+        tests = asked(claimed, problem, graph, heard)
+        more, fields = _tested(claimed, problem, heard, seed)
+    else:
+        heard, taken = collect(*arguments, apart=True)
+        tests = asked(claimed, problem, graph, heard)
+        if taken is not None:
+            within = max(rounding(field, claimed, problem.dtype) for field in heard.values())
+            tests += shared_noise.pair_tests(claimed, sharing, heard, taken, within)
+            tests += shared_noise.own_tests(claimed, heard, taken, within, seed)
+        more, fields = _tested(claimed, problem, heard, seed, sharing)
+        if graph.agents <= simulated.MIXED:
+            heard, _ = collect(*arguments)
+            mixed, simulation = _tested(claimed, problem, heard, seed, sharing, ", as simulated")
+            more, fields = more + mixed, fields | simulation
+    tests += more
     law = claimed.law.residual
-    for name, field in heard.items():
-        loud = field.scale != 0
-        if not loud.any():
-            continue
-        fields[name] = standard(claimed, field, seed)
-        if claimed.law.adds_noise:
-            tests += grid_tests(name, field, claimed)
-            tests += noise_tests.of_values(
-                name, fields[name], law, rounding(field, claimed, problem.dtype)
-            )
-        else:
-            tests += ternary_tests(name, field, claimed.law)
-            tests += [
-                t
-                for where, part in noise_tests.groups(name, fields[name])
-                for t in noise_tests.distribution(where, part, law)
-            ]
-    tests += noise_tests.relations(fields, law)
     count = sum(int(np.isfinite(x).sum()) for x in fields.values())
     first = next(iter(fields.values()), np.empty(0))
     shown = first[np.isfinite(first)][:_SHOWN]
     return Residuals(tuple(tests), level, law.name, claimed.mechanism, runs, steps, count, shown)
 
 
-@require.plain_arguments
-def collect(
-    algorithm: Algorithm,
+def _tested(
     claimed: Algorithm,
     problem: Problem,
-    graph: Graph,
-    steps: int,
-    runs: int,
+    heard: dict[str, Field],
     seed: int,
-    progress: Callable[[int, int], None],
-) -> dict[str, Field]:
-    """Per message field, all that was sent in so many runs with keys of a simulation,
-    and what it was before its noise.
+    sharing: Shared | None = None,
+    words: str = "",
+) -> tuple[list[Test], dict[str, np.ndarray]]:
+    """(tests of all that was added to messages, the numbers that they are about).
+
+    Args:
+      sharing: what agents share, which is in it.
+      words: what the numbers are called beside their field.
     """
-    agents, k = graph.agents, np.arange(steps)
-    setting = engine.surroundings(algorithm, problem, graph, [0])
-    inputs = engine.inputs(algorithm, problem, k)
-    rates = engine.inputs(claimed, problem, k).rates
-    start = jnp.asarray(problem.first_models, problem.dtype)
-    chunk = max(
-        1, min(runs, _BYTES // (32 * steps * agents * problem.dimension * len(algorithm.channels)))
-    )
-    found = []
-    for begin in range(0, runs, chunk):
-        seeds = seed * 2**24 + begin + jnp.arange(chunk)
-        part = _simulate(
-            keys.seeded(setting.noise_keys, agents, seeds),
-            setting,
-            start,
-            inputs,
-            rates,
-            real=program(algorithm, problem),
-            claimed=kernel(claimed),
-        )
-        found.append(jax.tree.map(np.asarray, part))
-        progress(min(begin + chunk, runs), runs)
-    every = jax.tree.map(lambda *parts: np.concatenate(parts)[:runs], *found)
-    # A field without a vector axis (a flag) counts as a vector of one.
-    shaped = jax.tree.map(
-        lambda x: np.asarray(x, np.float64).reshape(runs, steps, agents, -1), every
-    )
-    sent, values, scales, coin = shaped
-    return {
-        name: Field(
-            sent[i],
-            np.broadcast_to(values[i], sent[i].shape),
-            np.broadcast_to(scales[i], sent[i].shape),
-            coin,
-        )
-        for i, name in enumerate(algorithm.channels)
-    }
-
-
-def _before_noise(
-    algorithm: Algorithm, draws: Any, state: Any, batch: Any, rates: Any
-) -> tuple[tuple, tuple]:
-    """(values, scales) of the message's fields.
-
-    What `finish` does to a value and to a value plus one scale says what becomes of noise there.
-    """
-    fields, after = algorithm.prepare(state, batch, rates)
-    values, scales = (type(fields)(*(part[i] for part in fields)) for i in (0, 1))
-    if isinstance(algorithm, QuantizedDsgd):
-        return tuple(values), tuple(scales)
-    plain, _ = algorithm.finish(values, draws, after)
-    loud, _ = algorithm.finish(
-        type(fields)(*(v + s for v, s in zip(values, scales, strict=True))), draws, after
-    )
-    return tuple(plain), tuple(
-        jnp.where(a == b, 0.0, getattr(scales, name, 0.0) + 0 * b)
-        for name, a, b in zip(type(plain)._fields, loud, plain, strict=True)
-    )
-
-
-@partial(jax.jit, static_argnames=("real", "claimed"))
-@engine.full_precision
-def _simulate(
-    own: Keys,
-    setting: Setting,
-    start: jax.Array,
-    inputs: Inputs,
-    rates: Any,
-    *,
-    real: Program,
-    claimed: Algorithm,
-) -> tuple:
-    """(sent, values, scales, coin), per field (run, round, agent, ...): the rounds are the
-    engine's own. rates: of the claimed algorithm.
-    """
-
-    def tap(seen: Round) -> tuple:
-        """Beside every message what the claimed algorithm would have added noise to."""
-        before = seen.by_agent(
-            lambda batch, draws, state, now: _before_noise(claimed, draws, state, batch, now)
-        )
-        known = before(seen.draws, seen.states, engine.pick(rates, seen.step))
-        return (tuple(seen.sent), *known, getattr(seen.draws, "rounding", None))
-
-    def run(own: Keys) -> Any:
-        """(round, run, ...) of those runs."""
-        points = jnp.broadcast_to(start, (len(own.own), *start.shape))
-        carry, block = engine.begin(real, setting.records, points), len(inputs.steps)
-        keyed = setting._replace(noise_keys=own)
-        return engine.trajectory(real, carry, keyed, inputs, block=block, tap=tap)[1]
-
-    if real.loss.unrolled:
-        one = lambda own: engine.pick(run(jax.tree.map(lambda x: x[None], own)), (slice(None), 0))  # noqa: E731
-        return jax.lax.map(one, own)
-    return jax.tree.map(lambda x: x.swapaxes(0, 1), run(own))
+    tests, fields, law = list[Test](), dict[str, np.ndarray](), claimed.law.residual
+    # What falls into a cell of a grid tells nothing of how agents' noise goes together.
+    if sharing is not None and isinstance(claimed, QuantizedDsgd):
+        return tests, fields
+    for name, field in heard.items():
+        loud = field.scale != 0
+        if not loud.any():
+            continue
+        found = standard(claimed, field, seed)
+        label = name if sharing is None else f"{name}, own and shared noise{words}"
+        fields[label] = found if sharing is None else shared_noise.whitened(found, sharing)
+        if claimed.law.adds_noise:
+            tests += grid_tests(label, field, claimed)
+            tests += noise_tests.of_values(
+                label, fields[label], law, rounding(field, claimed, problem.dtype)
+            )
+        else:
+            tests += ternary_tests(label, field, claimed.law)
+            tests += [
+                t
+                for where, part in noise_tests.groups(label, fields[label])
+                for t in noise_tests.distribution(where, part, law)
+            ]
+    tests += noise_tests.relations(fields, law)
+    return tests, fields
 
 
 def asked(

@@ -5,9 +5,12 @@
     search  search.py       do worst-case records and transcripts move a message further than the
                             certificate allows? No chance is involved; where a certificate
                             counts on secret batches, coins are thrown by hand as well
-                            (secret_batches.py)
+                            (secret_batches.py), where it counts on shared noise, coalitions are
+                            tried (coalitions.py)
     runs    distinguish.py  is a lower bound on epsilon, from thousands of runs, above the
-                            certificate? (one_run.py for neural networks)
+                            certificate? (one_run.py for neural networks.) Where agents share noise,
+                            the auditor is the worst coalition: of nobody, of as many as are planned
+                            for, of all others
 
 None can replace another: the search takes the noise for granted, the runs look at one pair of data
 sets, and the residuals say nothing about states. What is finished when somebody interrupts stays.
@@ -24,6 +27,7 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.audit.brute_force import allowed
+from hearsay.audit.coalitions import Colluded, colluding, sizes
 from hearsay.audit.distinguish import AgentAudit, distinguish
 from hearsay.audit.messages import bare, membership, scene
 from hearsay.audit.one_run import OneRun, one_run
@@ -41,6 +45,8 @@ from hearsay.problems.task import Task
 PARTS = ("noise", "search", "runs")
 _EXACT = 1e-9  # what float64 may add to a ratio of 1
 _ITERATIONS = 8  # of the climb: most of the way in a third of the time
+# Numbers that pairs draw in all runs together, and the runs that are done whatever they draw.
+_DRAWN, _FEWEST = 200_000_000, 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +54,7 @@ class Searched:
     """What the search reached of one agent's bounds: of the whole budget, and of the message
     where it came least and most near. like: the agent in the same situation that was searched for
     it, or itself. coins: what throwing coins by hand showed, where the certificate counts on secret
-    batches.
+    batches. coalitions: the worst ones that were tried, where it counts on shared noise.
     """
 
     agent: int
@@ -57,6 +63,7 @@ class Searched:
     most: float
     like: int
     coins: Thrown | None = None
+    coalitions: tuple[Colluded, ...] = ()
 
     @property
     def within(self) -> bool:
@@ -65,7 +72,8 @@ class Searched:
 
     @property
     def holds(self) -> bool:
-        return self.within and (self.coins is None or self.coins.holds)
+        coins = self.coins is None or self.coins.holds
+        return self.within and coins and all(one.holds for one in self.coalitions)
 
 
 @dataclass(eq=False)
@@ -73,7 +81,8 @@ class Audit:
     """What was found so far.
 
     skipped: parts that cannot be done here, and why; missing: parts that were interrupted,
-    and the agents that are left.
+    and the agents that are left; alike: agents that were not run, because another one (its number)
+    is in the same situation.
     """
 
     steps: int
@@ -84,6 +93,7 @@ class Audit:
     found: list[AgentAudit | OneRun] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     missing: dict[str, list[int]] = field(default_factory=dict)
+    alike: dict[int, int] = field(default_factory=dict)
 
     @property
     def holds(self) -> bool:
@@ -113,6 +123,9 @@ def audit(
     All lower bounds together are wrong with probability `error` at most, and all tests of the noise
     together raise a false alarm with probability `error` at most. An interrupt (Ctrl-C) ends the
     audit; what is finished by then is returned, and `missing` says what is not.
+
+    Where agents share noise, coalitions of several sizes are played against every agent, or,
+    without `agents`, against one of each situation.
     """
     chosen = tuple(range(graph.agents)) if agents is None else tuple(dict.fromkeys(agents))
     for agent in chosen:
@@ -127,7 +140,7 @@ def audit(
         "search": lambda agent: found.searched.append(
             _searched(algorithm, problem, graph, agent, found, seed, known, delta)
         ),
-        "runs": lambda agent: found.found.append(
+        "runs": lambda agent: found.found.extend(
             _distinguished(algorithm, problem, graph, agent, found, runs, delta, seed, progress)
         ),
     }
@@ -138,6 +151,9 @@ def audit(
     }
     found.skipped = {part: why for part, why in reasons.items() if why}
     found.missing = {part: list(chosen) for part, why in reasons.items() if not why}
+    if algorithm.secrets is not None and agents is None and "runs" in found.missing:
+        found.alike = _alike(algorithm, problem, graph, steps, delta)
+        found.missing["runs"] = [agent for agent in chosen if agent not in found.alike]
     try:
         for part in list(found.missing):
             if part == "noise":
@@ -152,7 +168,7 @@ def audit(
                 )
             else:
                 progress(part, 0, len(chosen))
-                for agent in chosen:
+                for agent in tuple(found.missing[part]):
                     work[part](agent)
                     found.missing[part].remove(agent)
                     if part == "search":
@@ -216,7 +232,23 @@ def _searched(
         known[here] = Searched(
             agent, reached.total, reached.tightness, float(reached.ratio.max()), agent, coins
         )
-    return replace(known[here], agent=agent)
+    tried = colluding(algorithm, problem, graph, agent, audit.steps, delta)
+    return replace(known[here], agent=agent, coalitions=tried)
+
+
+def _alike(
+    algorithm: Algorithm, problem: Task, graph: Graph, steps: int, delta: float | None
+) -> dict[int, int]:
+    """Agents whose messages, noise and neighbours in the graph of secrets are like those of an
+    earlier one, and which one that is.
+    """
+    first, found = dict[Any, int](), dict[int, int]()
+    for budget in certify(algorithm, problem, graph, steps, delta=delta).budgets:
+        here = situation(algorithm, problem, graph, budget.agent, steps)
+        points = tuple(f"{point.epsilon:.9g}" for point in budget.curve)
+        if (one := first.setdefault((here, points), budget.agent)) != budget.agent:
+            found[budget.agent] = one
+    return found
 
 
 @require.plain_arguments
@@ -254,12 +286,10 @@ def _distinguished(
     delta: float | None,
     seed: int,
     progress: Callable[[str, int, int], None],
-) -> AgentAudit | OneRun:
-    each, place, count = (
-        audit.error / len(audit.agents),
-        audit.agents.index(agent),
-        len(audit.agents),
-    )
+) -> list[AgentAudit] | list[OneRun]:
+    """One finding, or one for every number of colluders that is looked at."""
+    run = [one for one in audit.agents if one not in audit.alike]
+    place, count = run.index(agent), len(run)
     if problem.loss.unrolled:
         done = one_run(
             algorithm,
@@ -268,20 +298,34 @@ def _distinguished(
             agent=agent,
             steps=audit.steps,
             delta=delta,
-            error=each,
+            error=audit.error / count,
             seed=seed,
         )
         progress("runs", place + 1, count)
-        return done
-    return distinguish(
-        algorithm,
-        problem,
-        graph,
-        agent=agent,
-        steps=audit.steps,
-        runs=runs,
-        delta=delta,
-        error=each,
-        seed=seed,
-        progress=lambda done, total: progress("runs", place * total + done, count * total),
-    )
+        return [done]
+    against: list[int | None] = [*sizes(algorithm, graph.agents)] or [None]
+    share, points = audit.error / (count * len(against)), count * len(against)
+    if (shared := algorithm.shared(graph.agents)) is not None:
+        numbers = len(shared.ends()) * audit.steps * problem.dimension * len(algorithm.channels)
+        runs = min(runs, max(_FEWEST, _DRAWN // (numbers * points)))
+    found = []
+    for number, colluders in enumerate(against):
+        before = place * len(against) + number
+        found.append(
+            distinguish(
+                algorithm,
+                problem,
+                graph,
+                agent=agent,
+                steps=audit.steps,
+                runs=runs,
+                delta=delta,
+                error=share,
+                seed=seed,
+                colluders=colluders,
+                progress=lambda done, total, before=before: progress(  # type: ignore[misc]
+                    "runs", before * total + done, points * total
+                ),
+            )
+        )
+    return found

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hearsay.audit.brute_force import allowed, random_transcripts
-from hearsay.audit.contract import Broken, NotDone, Subject
+from hearsay.audit.contract import Broken, NotDone, Subject, among
 from hearsay.audit.messages import (
     Scene,
     Transcript,
@@ -263,6 +263,7 @@ def _worlds(algorithm: Algorithm, thorough: bool) -> Iterator[tuple[Case, Algori
         for sampling in case.samplers:
             try:
                 found = replace(algorithm, sampling=sampling, step=algorithm.step.scaled(case.pace))
+                found = among(found, case.graph.agents)
                 found.check(case.graph, problem.task)
                 certify(found, problem, case.graph, _STEPS, delta=_DELTA)
             except ValueError as error:

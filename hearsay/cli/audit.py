@@ -103,7 +103,7 @@ def _search(found: Any) -> None:
 
 
 def _runs(found: Any, name: str) -> None:
-    from hearsay.report.audit_findings import rows, runs_words
+    from hearsay.report.audit_findings import alike_words, rows, runs_words
 
     if not found.found:
         return
@@ -113,7 +113,7 @@ def _runs(found: Any, name: str) -> None:
     ]
     header = ("agent", "what", "lower bound", "certificate", "could have shown", "verdict")
     _table(f"{name}: two data sets told apart by {found.steps} messages", header, shown)
-    for line in runs_words(found.found):
+    for line in (*runs_words(found.found), *alike_words(found)):
         _say(line)
 
 

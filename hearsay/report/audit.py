@@ -16,6 +16,7 @@ from hearsay._files import write_atomically
 from hearsay.audit.distinguish import AgentAudit
 from hearsay.audit.one_run import OneRun
 from hearsay.report.audit_findings import (
+    alike_words,
     as_data,
     curve_csv,
     rows,
@@ -77,7 +78,7 @@ def audit_report(audit: Audit, algorithm: Algorithm, problem: Problem, folder: s
         skipped=[(_TITLES[part], why) for part, why in audit.skipped.items()],
         noise=None if audit.noise is None else noise_section(audit.noise),
         search=_search_section(audit.searched) if audit.searched else None,
-        runs=_runs_section(audit.found) if audit.found else None,
+        runs=_runs_section(audit) if audit.found else None,
         trade_off=None if drawn is None else _trade_off_picture(drawn),
     )
 
@@ -98,12 +99,13 @@ def _search_section(searched: Sequence[Searched]) -> dict[str, object]:
     }
 
 
-def _runs_section(found: Sequence[AgentAudit | OneRun]) -> dict[str, object]:
+def _runs_section(audit: Audit) -> dict[str, object]:
+    found = audit.found
     sure = 100 * (1 - sum(1 - one.confidence for one in found))
     caption = f"All lower bounds together hold with {sure:.4g} % confidence"
     return {
         "count": sum(one.runs for one in found if isinstance(one, AgentAudit)),
-        "words": runs_words(found),
+        "words": [*runs_words(found), *alike_words(audit)],
         "table": Table(caption, _HEADER, rows(found)),
     }
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hearsay._version import VERSION
+from hearsay.audit.coalitions import together
 from hearsay.audit.distinguish import AgentAudit, Claim
 from hearsay.audit.one_run import OneRun
 from hearsay.report.numbers import quantity, who
@@ -26,9 +27,10 @@ def verdicts(audit: Audit) -> list[str]:
     lines = []
     if audit.noise is not None and not audit.noise.holds:
         worst = audit.noise.failed[0]
+        means = f", so {worst.means}" if worst.means else ""
         lines.append(
             f"The noise is NOT what the certificate takes it for: {worst.where}: {worst.effect} (p"
-            f" = {audit.noise.adjusted(worst):.2g} among {len(audit.noise.tests)} tests)."
+            f" = {audit.noise.adjusted(worst):.2g} among {len(audit.noise.tests)} tests){means}."
         )
     over = [one.agent for one in audit.searched if not one.within]
     if over:
@@ -42,7 +44,23 @@ def verdicts(audit: Audit) -> list[str]:
                 f"Secret batches of agent {one.agent} do NOT do what the certificate counts on:"
                 f" {one.coins.words}."
             )
-    broken = [one.agent for one in audit.found if not one.holds]
+        lines += [
+            f"The certificate is EXCEEDED: {tried.words}."
+            for tried in one.coalitions
+            if not tried.holds
+        ]
+    for found in audit.found:
+        if isinstance(found, AgentAudit) and found.coalition is not None and not found.holds:
+            lines.append(
+                f"The certificate of agent {found.agent} is EXCEEDED with"
+                f" {together(found.coalition)}: what they know and the messages give away more than"
+                " it says."
+            )
+    broken = [
+        one.agent
+        for one in audit.found
+        if not one.holds and getattr(one, "coalition", None) is None
+    ]
     if broken:
         lines.append(
             f"The certificate of {who(broken, max(broken) + 2)} is EXCEEDED: the messages give away"
@@ -60,6 +78,15 @@ def search_words(searched: Sequence[Searched]) -> str:
         if thrown and all(one.holds for one in searched)
         else ""
     )
+    tried = [found for one in searched for found in one.coalitions]
+    if tried:
+        many = sorted({len(found.members) for found in tried})
+        counts = ", ".join(map(str, many[:-1])) + (" and " if many[1:] else "") + str(many[-1])
+        most = max(found.found / found.certified for found in tried if found.certified)
+        coins += (
+            f" Coalitions of {counts} other agents were tried against shared noise: the worst of"
+            f" them make epsilon up to {most:.1%} of what the certificate says for that many."
+        )
     return (
         "Records and transcripts were changed step by step so that one record moves the messages"
         f" as far as possible: up to {best:.1%} of what the certificate allows for a message. Above"
@@ -73,6 +100,18 @@ def runs_words(found: Sequence[AgentAudit | OneRun]) -> list[str]:
     lines = []
     for words, agents in _together(found).items():
         lines.append(f"{who(agents, max(agents) + 2).capitalize()}: {words}")
+    return lines
+
+
+def alike_words(audit: Audit) -> list[str]:
+    """Who was not run, because somebody like them was."""
+    lines = []
+    for first in sorted(set(audit.alike.values())):
+        same = [agent for agent, one in audit.alike.items() if one == first]
+        lines.append(
+            f"{who(same, max(same) + 2).capitalize()}: not run, as in the same situation as agent"
+            f" {first}; --agent {same[0]} runs one of them."
+        )
     return lines
 
 
@@ -102,7 +141,9 @@ def _together(found: Sequence[AgentAudit | OneRun]) -> dict[str, list[int]]:
                 " have failed: use more runs or a smaller epsilon"
             )
         if words:
-            said.setdefault("; ".join(words) + ".", []).append(one.agent)
+            coalition = getattr(one, "coalition", None)
+            who_knows = "" if coalition is None else f"with {together(coalition)}, "
+            said.setdefault(who_knows + "; ".join(words) + ".", []).append(one.agent)
     return said
 
 
@@ -129,12 +170,13 @@ def rows(found: Sequence[AgentAudit | OneRun]) -> list[list[object]]:
             lines += [
                 [
                     one.agent,
-                    c.what,
+                    c.what + _colluding(one.coalition),
                     c.lower,
                     c.certified,
                     c.most,
                     verdict(c.lower, c.certified),
-                    f"{c.score}; {one.pair}",
+                    f"{c.score}; {one.pair}"
+                    + ("" if one.coalition is None else f"; {together(one.coalition)}"),
                 ]
                 for c in one.claims
             ]
@@ -157,6 +199,10 @@ def rows(found: Sequence[AgentAudit | OneRun]) -> list[list[object]]:
     return lines
 
 
+def _colluding(coalition: tuple[int, ...] | None) -> str:
+    return "" if coalition is None else f", {len(coalition)} colluding"
+
+
 def verdict(lower: float, certified: float) -> str:
     if lower > certified:
         return "EXCEEDED"
@@ -177,6 +223,7 @@ def as_data(audit: Audit, algorithm: Algorithm, problem: Problem) -> dict[str, A
                 "p": float(t.p),
                 "p_among_all": float(noise.adjusted(t)),
                 "seen": t.effect,
+                **({"means": t.means} if t.means else {}),
             }
             for t in noise.tests
         ]
@@ -191,6 +238,7 @@ def as_data(audit: Audit, algorithm: Algorithm, problem: Problem) -> dict[str, A
         "failed": verdicts(audit),
         "skipped": audit.skipped,
         "not_finished": audit.missing,
+        "alike": audit.alike,
         "noise": noise
         and {
             "holds": noise.holds,
@@ -208,6 +256,14 @@ def as_data(audit: Audit, algorithm: Algorithm, problem: Problem) -> dict[str, A
                 "most_message": s.most,
                 "searched_agent": s.like,
                 "coins": s.coins and s.coins.words,
+                "coalitions": [
+                    {
+                        "members": list(one.members),
+                        "epsilon": _plain(one.found),
+                        "certificate": _plain(one.certified),
+                    }
+                    for one in s.coalitions
+                ],
                 "holds": s.holds,
             }
             for s in audit.searched

@@ -65,9 +65,10 @@ def noise_rows(noise: Residuals) -> list[list[object]]:
         p = noise.adjusted(test)
         said = "FAILS" if p <= noise.level else "passes"
         largest = max(t.numbers for t in same)
-        lines.append(
-            [KINDS[kind], len(same), largest, f"{test.where}: {test.effect}", f"{p:.2g}", said]
-        )
+        what = KINDS[kind]
+        if kind == "agents" and "pairs" in noise.worst():
+            what += ", but for what pairs share"
+        lines.append([what, len(same), largest, f"{test.where}: {test.effect}", f"{p:.2g}", said])
     return lines
 
 

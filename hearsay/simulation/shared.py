@@ -17,6 +17,7 @@ commute, so that own and shared noise have the same factorization.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -33,7 +34,7 @@ _BYTES, _CPU_BYTES = 2**28, 8 * 2**20
 # Up to so many agents a product with a matrix of signs adds up faster than single additions.
 _DENSE = 64
 # Up to so many agents their noise is mixed in one product.
-_MIXED = 1024
+MIXED = 1024
 
 
 class PairNoise(NamedTuple):
@@ -75,11 +76,29 @@ def of(
     shared = algorithm.shared(agents)
     if shared is None:
         return ()
-    if agents <= _MIXED and not apart:
+    if agents <= MIXED and not apart:
         return Mixed(jnp.asarray(mixing_matrix(shared), dtype))
     ends = jnp.asarray(shared.ends(), jnp.int32)
     signed = shared.weights() * np.array([1.0, -1.0])
     return PairNoise(keys.secret_keys(jnp.asarray(seeds), ends), ends, jnp.asarray(signed, dtype))
+
+
+def seeded(pairs: Sharing, seeds: jax.Array) -> Sharing:
+    """The same, with noise from other seeds."""
+    if not isinstance(pairs, PairNoise):
+        return pairs
+    return pairs._replace(key=keys.secret_keys(seeds, pairs.ends))
+
+
+def known_to(pairs: PairNoise, members: Sequence[int]) -> PairNoise:
+    """The pairs of which at least one agent is among the members."""
+    theirs = np.flatnonzero(np.isin(np.asarray(pairs.ends), members).any(axis=1))
+    return PairNoise(pairs.key[:, theirs], pairs.ends[theirs], pairs.weights[theirs])
+
+
+def alone(algorithm: Algorithm, draws: Any, *args: Any) -> Any:
+    """What pairs add to draws (step, seed, agent, ...), by itself; arguments as for `added`."""
+    return added(algorithm, jax.tree.map(jnp.zeros_like, draws), *args)
 
 
 @lru_cache(maxsize=64)

@@ -450,14 +450,14 @@ def test_amplification_claimed_for_correlated_noise_is_caught(monkeypatch):
     right = hs.certify(algorithm, problem, GRAPH, 3, delta=delta).budgets[1]
     assert "secret batches" not in right.basis and right.epsilon >= exact
 
-    claims = describing.amplified
+    claims = describing.own_amplified
 
     def as_if_independent(algorithm, problem, graph, agent):
         louder = algorithm.noise.scaled(1 / np.linalg.norm(encoder, axis=0).max())
         plain = replace(algorithm, correlation=None, horizon=None, noise=louder)
         return claims(plain, problem, graph, agent)
 
-    monkeypatch.setattr(describing, "amplified", as_if_independent)
+    monkeypatch.setattr(describing, "own_amplified", as_if_independent)
     wrong = hs.certify(algorithm, problem, GRAPH, 3, delta=delta).budgets[1]
     assert "secret batches" in wrong.basis
     assert wrong.epsilon < 0.95 * exact
