@@ -55,11 +55,14 @@ class Deployment:
     @property
     def words(self) -> bytes:
         """What must stay as it is from the first message to a release: the algorithm with its
-        noise, and how many messages there are.
+        noise, how many messages there are, and who shares how much noise with whom.
         """
         # To nine digits: another processor may round the last ones otherwise.
         numbers = re.compile(r"[0-9]+\.[0-9]+(e[-+]?[0-9]+)?")
         plan = repr((self.algorithm, self.messages))
+        # Ratio and graph may follow from the number of colluders, in another version otherwise.
+        if (shared := self.algorithm.shared(self.graph.agents)) is not None:
+            plan += repr(shared)
         return numbers.sub(lambda found: f"{float(found[0]):.9g}", plan).encode()
 
     @property

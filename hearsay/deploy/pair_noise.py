@@ -6,8 +6,10 @@ machine. So everything is computed in float64 from the public schedules, in one 
 a pair, c_ij = ratio_ij sqrt(s_i s_j), is the message noise of its smaller end times that end's
 weight (privacy/coalitions.py, `Shared.weights`). Machines differ in the last bits of a power, so
 scales are rounded up to 20 bits (`rounded_up`): two values that differ in their last bits are then
-the same number, but for one in 2^30 that lies next to an edge (whose noise does not cancel: that
-costs accuracy). More noise than planned costs no privacy (mechanisms/shared_rounding.py).
+the same number, but for one in 2^30 that lies next to an edge. There the two ends differ by a
+millionth: what they share does not cancel, and hides that much less where the other end is the
+louder one. More noise than planned at both ends costs no privacy (mechanisms/shared_rounding.py).
+Ratios and pairs that differ are another plan (`Deployment.words`), and their keys are refused.
 
 The round in a key is that of the message, at both ends, also where a message carries the noise of
 an earlier step.

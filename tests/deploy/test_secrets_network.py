@@ -24,6 +24,8 @@ from hearsay.deploy.host import Refused, Stopped
 from hearsay.deploy.introductions import Signer
 from hearsay.deploy.secrets import PairSecrets
 from hearsay.deploy.settings import load
+from hearsay.graphs import secrets as secrets_of_graphs
+from hearsay.privacy import coalitions
 from tests.deploy.networks import (
     NAMES,
     Gate,
@@ -225,3 +227,18 @@ def test_shared_noise_is_not_correlated_over_rounds_when_deployed(tmp_path, keys
     path = network(tmp_path, keys, NAMES[:3], algorithm=algorithm)
     with pytest.raises(ValueError, match=".secrets. must be left out with correlated"):
         deployment(load(path), None)
+
+
+def test_agents_that_work_out_another_ratio_have_another_plan(tmp_path, keys, secret, monkeypatch):
+    """Ends of a pair at different scales would protect less than was certified: on the complete
+    graph of 5 the price is 0.52 and not 0.25 for one whose partners share twice as much.
+    """
+    found = load(network(tmp_path, keys, NAMES[:3]))
+    here = deployment(found, None).fingerprint
+    monkeypatch.setattr(coalitions, "planned_ratio", lambda *_: 3.66)
+    secrets_of_graphs._shared.cache_clear()
+    try:
+        there = deployment(found, None).fingerprint
+    finally:
+        secrets_of_graphs._shared.cache_clear()
+    assert there != here
