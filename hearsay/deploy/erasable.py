@@ -104,9 +104,10 @@ class Erasable:
                 f" with others. {TREAT}"
             )
         self._sequence, self.content = whole[-1]
-        if len(whole) == 2:
-            # A crash before the zeros.
-            self._fill((self._sequence + 1) % 2, b"")
+        other = (self._sequence + 1) % 2
+        if found[other * half :][:half].strip(b"\0"):
+            # A crash before all zeros were there, or in the middle of a writing.
+            self._fill(other, b"")
 
     def _fill(self, slot: int, content: bytes) -> None:
         whole = content.ljust(self._slot, b"\0")

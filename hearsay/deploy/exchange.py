@@ -32,7 +32,15 @@ from types import TracebackType
 from hearsay.deploy.cards import Card
 from hearsay.deploy.deployment import Deployment
 from hearsay.deploy.host import Refused
-from hearsay.deploy.introductions import Introduction, Invalid, Reader, Run, Signer
+from hearsay.deploy.introductions import (
+    LARGEST,
+    TAG_BYTES,
+    Introduction,
+    Invalid,
+    Reader,
+    Run,
+    Signer,
+)
 from hearsay.deploy.ledger import Ledger, LedgerError
 from hearsay.deploy.rows import TREAT, broken
 from hearsay.deploy.secrets import PairSecrets, agree, public_bytes
@@ -107,6 +115,11 @@ class Exchange:
             self.pairs.finish()
         elif last is not None:
             self.pairs.restore(last)
+        elif self.pairs.used:
+            raise LedgerError(
+                f"{self._ledger.path} has no message, and messages were made with the keys beside"
+                f" it: it is not the latest one. {TREAT}"
+            )
         elif not self._continued():
             self._begin()
         else:
@@ -191,6 +204,10 @@ class Exchange:
         return True
 
     def _read(self, number: int, given: bytes, met: Mapping[str, str]) -> Card:
+        # Escapes of JSON take six bytes at most.
+        most = 6 * (2 * LARGEST + 2 * TAG_BYTES * len(self.names))
+        if len(given) > most:
+            raise Invalid(f"it has {len(given)} bytes, and {most} are the most")
         name, card, held = self.names[number], unpacked(given), self._known.get(number)
         if card.introduction == self._cards.get(number, Card()).introduction and held is not None:
             said = held

@@ -5,7 +5,8 @@ other. So each makes two statements, which any member may pass on (exchange.py) 
 change:
 
     introduction   run, configuration, plan, agent, instance of its ledger, a public X25519 key that
-                   it made for this ledger alone, a nonce of 32 bytes; with its certificates
+                   it made for this ledger alone, a nonce of 32 bytes, the SHA-256 of its
+                   certificate; with its certificates
     confirmation   the same, and a tag for every agent it shares noise with: only who can work out
                    the key of a pair can make its tag
 
@@ -46,6 +47,7 @@ LARGEST = 16 * 2**10
 _MOST_CERTIFICATES = 4
 _KINDS = ("introduction", "confirmation")
 _HEX = re.compile(r"([0-9a-f]{2})*")
+_INSTANCE = re.compile(r"[ -~]{1,64}")
 _SHA = hashes.SHA256()
 _PSS = padding.PSS(padding.MGF1(_SHA), padding.PSS.DIGEST_LENGTH)
 _PRIVATE = (ec.EllipticCurvePrivateKey, rsa.RSAPrivateKey, ed25519.Ed25519PrivateKey)
@@ -113,7 +115,9 @@ class Signer:
 
     def introduction(self, key: bytes, nonce: bytes) -> bytes:
         """With that public X25519 key."""
-        signed = self._signed("introduction", {"key": key.hex(), "nonce": nonce.hex()})
+        # An agent may have two certificates of one key: nobody on the way can exchange them.
+        own = {"certificate": self.fingerprint.hex()}
+        signed = self._signed("introduction", {"key": key.hex(), "nonce": nonce.hex()} | own)
         der = serialization.Encoding.DER
         return _dump(signed | {"certificates": [c.public_bytes(der).hex() for c in self._chain]})
 
@@ -164,7 +168,10 @@ class Reader:
         certificate = self._certificate(agent, chain, kept)
         _require_signature("introduction", certificate, parts)
         key, nonce = _sized(said, "key", KEY_BYTES), _sized(said, "nonce", NONCE_BYTES)
-        return Introduction(agent, said["instance"], key, nonce, certificate)
+        found = Introduction(agent, said["instance"], key, nonce, certificate)
+        if said.get("certificate") != found.fingerprint.hex():
+            raise Invalid("its certificate is not the one that it names")
+        return found
 
     def confirmation(self, of: Introduction, given: bytes, partners: int) -> list[bytes]:
         """The tags of that agent, one for each of its partners."""
@@ -189,7 +196,8 @@ class Reader:
             parts = json.loads(given)
             statement = parts["statement"]
             said = json.loads(statement)
-            canonical = _dump(said).decode() == statement and isinstance(said["instance"], str)
+            canonical = _dump(said).decode() == statement
+            canonical = canonical and _INSTANCE.fullmatch(said["instance"]) is not None
         except (ValueError, TypeError, KeyError, RecursionError):
             raise Invalid(f"it is no {kind}") from None
         if not canonical:

@@ -163,6 +163,11 @@ class PairSecrets:
         """The chains exist."""
         return "chains" in self._kept
 
+    @property
+    def used(self) -> bool:
+        """A message was made with keys of this file, or it was the run's last."""
+        return self._round > 0 or "done" in self._kept
+
     def make(self) -> None:
         """A new X25519 key and nonce, on disk when this returns."""
         private = X25519PrivateKey.generate().private_bytes_raw()

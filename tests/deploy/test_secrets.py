@@ -758,3 +758,66 @@ def test_a_ledger_with_messages_goes_on_without_agreeing_anew(world):
     assert world.open(0, last=2, done=True).card(2) is not None
     with pytest.raises(ValueError, match="must be agreed on"):
         world.at[0].pairs.noise_key(1, 3, 0)
+
+
+@pytest.mark.parametrize("over", [False, True], ids=["running", "over"])
+def test_a_ledger_without_messages_beside_keys_that_were_used_is_refused(world, over):
+    """A ledger and mark of before the first message, put back beside the latest keys."""
+    for number in range(4):
+        world.open(number)
+    world.talk()
+    pairs = world.at[0].pairs
+    pairs.noise_key(1, 0, 0)
+    pairs.finish() if over else pairs.committed(0)
+    with pytest.raises(LedgerError, match="has no message, and messages were made with the keys"):
+        world.open(0)
+
+
+def test_nobody_on_the_way_can_exchange_an_agents_certificates(keys, tmp_path, known):
+    """Alice's was renewed with the same key: both are good, and she has named one of them."""
+    crypto, home = tls._cryptography(), keys / "keys"
+    authority = serialization.load_pem_private_key((home / "ca.key").read_bytes(), None)
+    own = serialization.load_pem_private_key((home / "alice.key").read_bytes(), None)
+    issuer = x509.load_pem_x509_certificate((home / "ca.pem").read_bytes()).subject
+    subject = tls._named(crypto, "alice")
+    renewed = tls._certificate(crypto, subject, issuer, own, authority, 9, ["localhost"])
+    parts = json.loads(signer(keys, "alice").introduction(known["alice"].key, b"n" * 32))
+    reader = Reader(credentials(home, "bob"), RUN)
+    swapped = parts | {"certificates": [renewed.public_bytes(serialization.Encoding.DER).hex()]}
+    with pytest.raises(Invalid, match="its certificate is not the one that it names"):
+        reader.introduction("alice", json.dumps(swapped).encode())
+    assert reader.introduction("alice", json.dumps(parts).encode()).said == known["alice"].said
+
+
+@pytest.mark.parametrize("instance", ["", "\ud800", "a\nb", "x" * 65])
+def test_an_instance_is_a_short_line_of_plain_characters(keys, known, instance):
+    """It goes into keys, logs and the ledger."""
+    made = Signer(credentials(keys / "keys", "alice"), RUN, "alice", instance)
+    said = made.introduction(known["alice"].key, b"n" * 32)
+    with pytest.raises(Invalid, match="it is no introduction"):
+        Reader(credentials(keys / "keys", "bob"), RUN).introduction("alice", said)
+
+
+def test_what_is_too_long_for_a_card_is_not_even_read(world, monkeypatch):
+    """A list of a million lists takes far more memory than its bytes."""
+    world.open(0)
+    monkeypatch.setattr(json, "loads", None)
+    with pytest.raises(Refused, match="it has 3000001 bytes, and .* are the most"):
+        world.at[0].receive([(1, "bob", b"[" + b"[]," * 1_000_000)], {})
+
+
+def test_zeros_that_were_cut_short_are_written_when_the_file_is_opened(tmp_path):
+    path = tmp_path / "file"
+    one = Erasable(path)
+    one.clear(5000)
+    one.write(b"first" * 900)
+    before = path.read_bytes()
+    one.write(b"second" * 800)
+    one.close()
+    after, half = path.read_bytes(), len(before) // 2
+    # The first writing is in the second slot: a page of it is zeros, and another is not.
+    path.write_bytes(after[:half] + bytes(4096) + before[half + 4096 :])
+    assert b"first" in path.read_bytes()
+    Erasable(path).close()
+    assert b"first" not in path.read_bytes()
+    assert Erasable(path).content == b"second" * 800
