@@ -311,10 +311,17 @@ def _same(run: Spent, own: Spent) -> bool:
     """
     numbers = all(
         math.isclose(a or 0.0, b or 0.0, rel_tol=1e-8)
-        for a, b in ((run.epsilon, own.epsilon), (run.delta, own.delta), (run.rho, own.rho))
+        for a, b in (
+            (run.epsilon, own.epsilon),
+            (run.delta, own.delta),
+            (run.rho, own.rho),
+            (run.own_epsilon, own.own_epsilon),
+            (run.own_rho, own.own_rho),
+        )
     )
     facts = (
-        (one.instance, one.run, one.mechanism, one.numbers, one.adjacency) for one in (run, own)
+        (one.instance, one.run, one.mechanism, one.numbers, one.adjacency, one.colluders)
+        for one in (run, own)
     )
     return numbers and len(set(facts)) == 1
 

@@ -49,8 +49,11 @@ def files(folder, run: str = "one", rows: slice = slice(None), **tables):
     count = len(range(40)[rows])
     agents = {name: {"data": f"{name}.npz", "records": count} for name in NAMES[:2]}
     network = {"state": "state", "deadline": 60}
+    # Plans with secrets need certificates, which no plan opens.
+    network |= {"keys": "keys"} if "secrets" in tables else {}
     return write(
         folder,
+        secure="secrets" in tables,
         run=run,
         names=NAMES[:2],
         file=f"{run}.toml",
@@ -584,3 +587,18 @@ def test_a_book_without_secrets_speaks_of_no_colluders(tmp_path, plan):
     assert lifetime.worst_alone(book) is None and book.runs[0].alone == book.runs[0]
     # As an earlier version wrote it.
     assert Spent(*book.runs[0][:11]) == book.runs[0]
+
+
+def test_a_ledger_that_was_entered_for_other_colluders_is_entered_again(tmp_path, plan):
+    """Calibrated to the same epsilon against other numbers of colluders before its first message:
+    what it costs if all collude is another number.
+    """
+    kept = account(tmp_path, plan)
+    careful = kept._own._replace(colluders=5, own_epsilon=3.0, own_rho=2 * RHO)
+    for own in (careful, careful, careful._replace(colluders=0, own_epsilon=9.0, own_rho=9 * RHO)):
+        kept._own = own
+        assert not kept.enter("one ledger")
+    book = lifetime.read(kept._path)
+    assert [run.colluders for run in book.runs] == [5, 0]
+    first = lifetime.worst_alone(book._replace(runs=book.runs[:1]))
+    assert lifetime.worst_alone(book) > 1.2 * first
