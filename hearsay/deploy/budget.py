@@ -57,6 +57,19 @@ _LEDGER = (
         " asked, but need not tell the truth)",
     ),
 )
+_KEYS = (
+    Assumption(
+        "enforced",
+        "keys that agents share are made for this run, confirmed by both ends before any noise is"
+        " added, and erased round by round",
+    ),
+    Assumption(
+        "declared",
+        "the authority behind the agents' certificates stands behind no second one in anybody's"
+        " name: whoever holds that can share noise in the agent's place, and the agent counts as a"
+        " colluder",
+    ),
+)
 _SKIP = (
     Assumption(
         "enforced",
@@ -87,6 +100,7 @@ def certificate(
 ) -> Certificate:
     """Every agent's budget for so many messages."""
     facts = (*((REHEARSED,) if rehearsed else _NOISE), *_LEDGER, *(_SKIP if graph.lossy else ()))
+    facts += _KEYS if algorithm.secrets is not None and not rehearsed else ()
     facts += _RELAYED if len(algorithm.relays(graph)) else ()
     facts += () if gradients_bounded(problem) else (_UNCOUNTED,)
     found = deployed(algorithm, problem, graph, messages, delta, facts)

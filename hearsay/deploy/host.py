@@ -6,6 +6,7 @@ import ctypes
 import io
 import os
 import resource
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -23,12 +24,17 @@ class Refused(Stopped):
 
 
 def harden_process() -> None:
-    """No core dumps, which would hold the records, and memory that is kept from round to round.
+    """No core dumps, which would hold records and keys, and memory that is kept from round to round.
+
+    The limit is for files: a program that the system pipes dumps to is free to ignore it, so
+    that no page is to be in them either.
 
     glibc gives large blocks back to the system and takes them anew in every round, page by page:
     for messages of megabytes that costs more than sending them.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(OSError):
+        Path("/proc/self/coredump_filter").write_text("0")
     trim, mmap = -1, -3
     try:
         library = ctypes.CDLL("libc.so.6")

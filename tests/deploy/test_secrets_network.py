@@ -20,7 +20,7 @@ from hearsay.deploy import deployment as plans
 from hearsay.deploy import neighbours, tls
 from hearsay.deploy.deployment import deployment
 from hearsay.deploy.gossip import Gossip
-from hearsay.deploy.host import Refused, Stopped
+from hearsay.deploy.host import Refused, Stopped, harden_process
 from hearsay.deploy.introductions import Signer
 from hearsay.deploy.secrets import PairSecrets
 from hearsay.deploy.settings import load
@@ -242,3 +242,23 @@ def test_agents_that_work_out_another_ratio_have_another_plan(tmp_path, keys, se
     finally:
         secrets_of_graphs._shared.cache_clear()
     assert there != here
+
+
+def test_a_certificate_says_what_keys_of_pairs_rest_on(tmp_path, keys, secret):
+    found = load(network(tmp_path, keys, NAMES[:3]))
+    words = str(deployment(found, None).certificate)
+    assert "confirmed by both ends before any noise is added" in words
+    assert "the authority behind the agents' certificates stands behind no second one" in words
+    assert "the authority" not in str(deployment(found, None, rehearsed=True).certificate)
+
+
+@pytest.mark.skipif(not Path("/proc/self/coredump_filter").exists(), reason="Linux only")
+def test_dumps_that_are_piped_to_a_program_hold_no_page():
+    filter = Path("/proc/self/coredump_filter")
+    before = filter.read_text().strip()
+    filter.write_text("0x33")
+    try:
+        harden_process()
+        assert int(filter.read_text(), 16) == 0
+    finally:
+        filter.write_text(f"0x{before}")
