@@ -60,9 +60,9 @@ class Deployment:
         # To nine digits: another processor may round the last ones otherwise.
         numbers = re.compile(r"[0-9]+\.[0-9]+(e[-+]?[0-9]+)?")
         plan = repr((self.algorithm, self.messages))
-        # Ratio and graph may follow from the number of colluders, in another version otherwise.
+        # They may follow from the number of colluders, in another version otherwise.
         if (shared := self.algorithm.shared(self.graph.agents)) is not None:
-            plan += repr(shared)
+            plan += repr((shared.ratios, shared.pairs))
         return numbers.sub(lambda found: f"{float(found[0]):.9g}", plan).encode()
 
     @property

@@ -206,7 +206,10 @@ class Reader:
             raise Invalid(f"it is of format {str(said.get('format'))[:20]}, and not {FORMAT}")
         for what, mine in {**self._run.words(), "agent": agent}.items():
             if said.get(what) != mine:
-                raise Invalid(f"it is of {what} {str(said.get(what))[:64]!r}, and not {mine!r}")
+                hint = " (another version works it out otherwise)" if what == "plan" else ""
+                raise Invalid(
+                    f"it is of {what} {str(said.get(what))[:64]!r}, and not {mine!r}{hint}"
+                )
         return parts, said
 
     def _certificate(self, agent: str, chain: list[Any], kept: bool) -> x509.Certificate:
