@@ -24,7 +24,7 @@ class Refused(Stopped):
 
 
 def harden_process() -> None:
-    """No core dumps, which would hold records and keys, and memory that is kept from round to round.
+    """No core dumps, which would hold records and keys; memory is kept from round to round.
 
     The limit is for files: a program that the system pipes dumps to is free to ignore it, so
     that no page is to be in them either.

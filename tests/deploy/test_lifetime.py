@@ -595,8 +595,9 @@ def test_a_ledger_that_was_entered_for_other_colluders_is_entered_again(tmp_path
     """
     kept = account(tmp_path, plan)
     careful = kept._own._replace(colluders=5, own_epsilon=3.0, own_rho=2 * RHO)
-    for own in (careful, careful, careful._replace(colluders=0, own_epsilon=9.0, own_rho=9 * RHO)):
-        kept._own = own
+    trusting = careful._replace(colluders=0, own_epsilon=9.0, own_rho=9 * RHO)
+    for planned in (careful, careful, trusting):
+        kept._own = planned
         assert not kept.enter("one ledger")
     book = lifetime.read(kept._path)
     assert [run.colluders for run in book.runs] == [5, 0]
