@@ -22,6 +22,7 @@ from hearsay.certification import allowance, calibrate
 from hearsay.certification.certifying import deployed_numbers
 from hearsay.config import build_algorithm, build_graph
 from hearsay.deploy import budget
+from hearsay.deploy.pair_noise import require_drawable
 from hearsay.deploy.phases import Phases
 from hearsay.deploy.records import own as own_records
 from hearsay.deploy.settings import Network
@@ -110,6 +111,8 @@ def deployment(
     if "epsilon" in config.privacy:
         targets = require.per_agent("epsilon in [privacy]", config.privacy["epsilon"], graph.agents)
         algorithm = _calibrated(algorithm, task, graph, steps, targets, delta)
+    if (shared := algorithm.shared(graph.agents)) is not None and not rehearsed:
+        require_drawable(shared)
     if (most := config.privacy.get("budget")) is not None:
         limits = require.per_agent("budget in [privacy]", most, graph.agents)
         shorter, reason = budget.within(algorithm, task, graph, steps, limits, delta)

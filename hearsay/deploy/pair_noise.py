@@ -22,7 +22,7 @@ from typing import Protocol
 import numpy as np
 
 from hearsay.base import Algorithm
-from hearsay.mechanisms.shared_lattice import common_grid
+from hearsay.mechanisms.shared_lattice import LEAST, MOST, MOST_OWN, common_grid
 from hearsay.privacy.coalitions import Shared
 from hearsay.schedules import Schedule
 
@@ -96,6 +96,26 @@ class PairNoise:
                 f" secrets, got {found.min():g}"
             )
         return rounded_up(found)
+
+
+def require_drawable(shared: Shared) -> None:
+    """Raise ValueError where scales are too far apart for one grid, before anybody has sent
+    anything: the sampler would refuse at the loudest agents only, and the others go on.
+
+    Args:
+      shared: who shares what; scales keep their proportions in all rounds.
+    """
+    own = np.broadcast_to(np.asarray(shared.scales), shared.agents)
+    pairs = own[shared.ends()[:, 0]] * shared.weights()[:, 0]
+    least = min(own.min(), pairs.min())
+    # The least one has between LEAST and twice as many steps, and all are rounded up.
+    for what, found, most in (("own", own, MOST_OWN), ("shared", pairs, MOST)):
+        if found.max() / least > most / (2 * LEAST) * (1 - 2.0**-18):
+            raise ValueError(
+                f"the largest scale of {what} noise must be at most {most / (2 * LEAST):g} times"
+                f" the smallest of any noise with secrets, got {found.max() / least:.4g} times:"
+                " bring the noise of agents, and the ratio of shared to own noise, closer together"
+            )
 
 
 def message_scale(algorithm: Algorithm, name: str, agent: int, agents: int) -> Schedule:

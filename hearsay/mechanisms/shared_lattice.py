@@ -59,7 +59,7 @@ from hearsay.mechanisms.rounding import GRID_BITS
 KEY_BYTES = 32
 # Scales in grid steps: at least those that the proof is about (shared_rounding.py).
 LEAST, MOST = 2.0**GRID_BITS, 2.0**48
-_MOST_OWN = 2.0**44
+MOST_OWN = 2.0**44
 # 2^32 numbers use 2^36 bytes, a quarter of what ChaCha20 has for one key.
 _MOST_NUMBERS = 2**32
 _HALF = 512  # the strips of either side, the tail being the last
@@ -274,7 +274,7 @@ def noised_shared(
       terms: for every pair of the agent: +1 or -1, the scale of their noise, their key.
     """
     steps = lattice.quantize(value, grid)
-    own = _in_range("own_scale", own_scale / grid, _MOST_OWN)
+    own = _in_range("own_scale", own_scale / grid, MOST_OWN)
     total = steps + lattice.discrete_gaussian(key, own, steps.size).reshape(steps.shape)
     for sign, scale, shared in terms:
         if sign not in (1, -1):

@@ -308,3 +308,20 @@ def test_backups_of_ledger_and_keys_in_all_combinations(tmp_path, keys, secret, 
         fleet.start("alice")
         fleet.models()
     require_pairs(found, NAMES[:3])
+
+
+@pytest.mark.parametrize(
+    ("noise", "ratio", "words"),
+    [
+        (1.0, 0.001, "own noise must be at most 128 times .* got 1000 times"),
+        (1.0, 5000.0, "shared noise must be at most 2048 times .* got 5000 times"),
+        ([1.0, 2.0, 600.0], 2.0, "own noise must be at most 128 times .* got 600 times"),
+    ],
+)
+def test_scales_too_far_apart_for_one_grid_are_no_plan(tmp_path, keys, noise, ratio, words):
+    """Carol alone would have failed at her first message, when the others had sent theirs."""
+    algorithm, secrets = {**NOISE, "noise": noise}, {"colluders": 1, "ratio": ratio}
+    path = network(tmp_path, keys, NAMES[:3], algorithm=algorithm, secrets=secrets)
+    with pytest.raises(ValueError, match=words):
+        deployment(load(path), None)
+    assert deployment(load(path), None, rehearsed=True).algorithm.secrets is not None
