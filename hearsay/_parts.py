@@ -16,6 +16,8 @@ from hearsay.schedules import Constant, Schedule, nonnegative
 
 # One schedule for all agents, or one for each. A field annotated with it is a noise scale.
 Noise = Schedule | tuple[Schedule, ...]
+# What the noise scales of two agents may be off a common proportion by, relatively: rounding.
+PROPORTION = 1e-11
 
 
 class State(NamedTuple):
@@ -176,7 +178,7 @@ def relative_scales(name: str, law: Noise) -> tuple[float, ...]:
     if not np.all(levels > 0):
         require.fail(name, "positive for every agent with secrets", "noise of scale 0")
     ratios = levels / levels[0]
-    if not np.allclose(ratios, ratios[:, :1], rtol=1e-9, atol=0):
+    if not np.allclose(ratios, ratios[:, :1], rtol=PROPORTION, atol=0):
         require.fail(
             name,
             "in the same proportion at all times with secrets (one form, with a factor for each"

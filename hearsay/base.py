@@ -423,7 +423,16 @@ class Algorithm(ABC):
                 "with secrets the agents' noise must be in the same proportion in every message"
                 f" field, and is not in {', '.join(noise_fields(type(self)))}"
             )
-        return self.secrets.shared(agents, found.pop())
+        scales, factors = found.pop(), self.noise_weights(agents)
+        if np.any(factors != factors[0]):
+            scales = tuple((np.broadcast_to(scales, agents) * factors / factors[0]).tolist())
+        return self.secrets.shared(agents, scales)
+
+    def noise_weights(self, agents: int) -> np.ndarray:
+        """By what each agent's noise is multiplied on its way into a message, up to a common
+        factor: what pairs share is in proportion to the noise of messages.
+        """
+        return np.ones(agents)
 
     def facing(self, colluders: int, agents: int) -> Algorithm:
         """The same algorithm and noise, with budgets stated for that many colluders.

@@ -201,6 +201,8 @@ def calibrate(
     found = algorithm.with_noise(factors)
     for agent, factor in enumerate(factors):
         _require_scaled(algorithm, found, agent, factor)
+    # Not where what agents share would follow from other numbers than those that were scaled.
+    found.shared(graph.agents)
     return found
 
 

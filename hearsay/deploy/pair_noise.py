@@ -11,6 +11,9 @@ millionth: what they share does not cancel, and hides that much less where the o
 louder one. More noise than planned at both ends costs no privacy (mechanisms/shared_rounding.py).
 Ratios and pairs that differ are another plan (`Deployment.words`), and their keys are refused.
 
+What shared noise is worth follows from the proportion of the agents' own (`Shared.scales`), so a
+round in which messages have noise in another proportion is refused.
+
 The round in a key is that of the message, at both ends, also where a message carries the noise of
 an earlier step.
 """
@@ -21,6 +24,7 @@ from typing import Protocol
 
 import numpy as np
 
+from hearsay._parts import PROPORTION
 from hearsay.base import Algorithm
 from hearsay.mechanisms.shared_lattice import LEAST, MOST, MOST_OWN, common_grid
 from hearsay.privacy.coalitions import Shared
@@ -57,6 +61,7 @@ class PairNoise:
         self._shared, self._agent, self._keys = shared, agent, keys
         self._ends, self._weights = shared.ends(), shared.weights()[:, 0]
         self._mine = np.flatnonzero((self._ends == agent).any(axis=1)).tolist()
+        self._scales = np.broadcast_to(np.asarray(shared.scales), shared.agents)
         self._fields = list(algorithm.channels)
         self._delay = algorithm.delay
         self._laws = {
@@ -94,6 +99,13 @@ class PairNoise:
             raise ValueError(
                 f"the noise of {name} must be positive for every agent in round {step} with"
                 f" secrets, got {found.min():g}"
+            )
+        relative = found / found[0] * (self._scales[0] / self._scales)
+        if not np.all(np.abs(relative - 1) <= 2 * PROPORTION):
+            worst = int(np.argmax(np.abs(relative - 1)))
+            raise ValueError(
+                f"the noise of {name} must be in the proportion that its secrets count on in every"
+                f" round, got {relative[worst]:.6g} times that of agent {worst} in round {step}"
             )
         return rounded_up(found)
 

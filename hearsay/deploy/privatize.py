@@ -134,7 +134,15 @@ class Lattice:
         if len(sizes) > 1:
             require.fail(f"the scale of {name}", "the same in all coordinates with secrets", sizes)
         planned, grid, terms = self._pairs.of(step, name)
-        own = max(float(sizes[0]), planned)
+        own = float(sizes[0])
+        if own > planned * (1 + 4 * self._margin):
+            # What is shared, and the others' own noise, would be too little beside it.
+            require.fail(
+                f"the scale of {name} in round {step}",
+                f"at most {planned!r}, to which the noise that agents share is in proportion",
+                own,
+            )
+        own = max(own, planned)
         law = self._steps.algorithm.law
         noised = law.lattice_shared(value, own, grid, self._key, terms)
         return np.where(sent, noised, value)

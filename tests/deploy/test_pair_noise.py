@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import jax
 import numpy as np
@@ -18,7 +18,7 @@ from hearsay import graphs
 from hearsay.certification import colluding
 from hearsay.certification.certifying import deployed, describe_deployed
 from hearsay.certification.describing import message_bound
-from hearsay.deploy.pair_noise import PairNoise, rounded_up
+from hearsay.deploy.pair_noise import PairNoise, message_scale, rounded_up
 from hearsay.deploy.privatize import Lattice
 from hearsay.deploy.steps import Steps
 from hearsay.privacy.description import spending
@@ -34,6 +34,9 @@ ALGORITHMS = {
     ),
     "P3": hs.gradient_perturbation(
         step="0.5*(k+1)^-0.3", coupling=0.5, noise="2*(k+1)^0.1", **COMMON
+    ),
+    "weights": hs.weighted_erm(
+        step="0.5*(k+1)^-0.3", noise=[1.0, 3.0, 2.0], weights=(4.0, 1.0, 2.0), **COMMON
     ),
     "P4, nothing taken back": hs.correlated_federated(
         factorization="identity",
@@ -91,7 +94,10 @@ def noises(algorithm, step: int) -> dict[str, np.ndarray]:
     return {name: np.array(each) for name, each in found.items()}
 
 
-@pytest.mark.parametrize("name", ["P1, each its own", "P2", "P3", "P4, nothing taken back"])
+LOUD = ["P1, each its own", "P2", "P3", "weights", "P4, nothing taken back"]
+
+
+@pytest.mark.parametrize("name", LOUD)
 def test_messages_are_as_loud_as_planned_and_their_sum_is_quiet(name):
     """Chi-squared, of 500 numbers each. False alarms: 1 in 100,000 for each of some 30 numbers."""
     algorithm, step = ALGORITHMS[name], 3
@@ -115,7 +121,8 @@ def test_both_ends_have_the_same_scale_grid_and_key(name):
     for number, field in enumerate(algorithm.channels):
         found = [one.of(step, field) for one in each]
         assert len({grid for _, grid, _ in found}) == 1
-        own = [scale for scale, _, _ in found]
+        laws = [message_scale(algorithm, field, agent, AGENTS) for agent in range(AGENTS)]
+        own = [float(law(step - algorithm.delay)) for law in laws]
         for i in range(AGENTS):
             for sign, scale, key in found[i][2]:
                 (j,) = (j for j in range(AGENTS) if j != i and (-sign, scale, key) in found[j][2])
@@ -124,6 +131,68 @@ def test_both_ends_have_the_same_scale_grid_and_key(name):
                 assert planned * (1 - 1e-9) <= scale <= planned * (1 + 4e-6)
                 assert min(scale, own[i]) >= 2**36 * found[i][1]
         assert all((step, number) == asked[1:] for one in keys for asked in one.asked[-2:])
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_noise_on_messages_is_worth_what_is_certified(name):
+    """tau_i from the covariance of what is really sent, over the own noise of the schedules."""
+    algorithm, step = ALGORITHMS[name], 7
+    shared = algorithm.shared(AGENTS)
+    for field in algorithm.channels:
+        found = [PairNoise(algorithm, shared, i, Known(i)).of(step, field) for i in range(AGENTS)]
+        covariance = np.diag([own**2 for own, _, _ in found])
+        for (i, j), scale in zip(shared.ends(), [found[0][2][0], *found[2][2]], strict=True):
+            ends = np.eye(AGENTS)[i] - np.eye(AGENTS)[j]
+            covariance += scale[1] ** 2 * np.outer(ends, ends)
+        left = np.diag(np.linalg.inv(covariance)) ** -0.5
+        for agent in range(AGENTS):
+            law = message_scale(algorithm, field, agent, AGENTS)
+            own = float(law(step - algorithm.delay))
+            gain = shared.gain(agent, 0).value
+            assert gain <= left[agent] / own <= gain * (1 + 1e-5)
+
+
+@dataclass(frozen=True)
+class Dip(hs.schedules.Schedule):
+    """A user's own schedule, quieter in one round that nobody looks at beforehand."""
+
+    level: float
+
+    def __call__(self, k):
+        return np.where(np.asarray(k) == 100, 0.01, 1.0) * self.level
+
+    def scaled(self, factor):
+        return Dip(self.level * factor)
+
+
+def test_a_round_in_another_proportion_is_refused():
+    """Others' noise protects: in that round it would not, and the certificate counts on it."""
+    algorithm = hs.ldp_online(noise=[hs.Constant(1.0), Dip(1.0), Dip(2.0)], **COMMON)
+    noise = PairNoise(algorithm, algorithm.shared(AGENTS), 0, Known(0))
+    noise.of(99, "params")
+    with pytest.raises(ValueError, match=r"the proportion .* got 0.01 times .* in round 100"):
+        noise.of(100, "params")
+
+
+def test_noise_of_an_earlier_step_is_not_sent_with_what_is_shared_in_this_one():
+    """An agent that has slept would send more noise than the others' is in proportion to."""
+    with pytest.raises(ValueError, match="with an activity below 1: who sleeps sends nothing"):
+        hs.adp2sgd(secrets=SECRETS)
+    steps = steps_of(ALGORITHMS["P3"])[1]
+    carry = steps.start()
+    late = carry._replace(states=carry.states._replace(scale=np.float64(1.0)))
+    with pytest.raises(ValueError, match="scale of params in round 90 must be at most 0.4"):
+        Lattice(steps, {}, pairs=Known(1)).message(90, late)
+
+
+def test_weights_that_follow_the_noise_are_refused():
+    problem, graph = blank(), graphs.complete(AGENTS)
+    rule = "weights must be given with secrets where agents differ in their noise"
+    with pytest.raises(ValueError, match=rule):
+        hs.weighted_erm(noise=[1.0, 2.0, 3.0], **COMMON).shared(AGENTS)
+    with pytest.raises(ValueError, match=rule):
+        plain = hs.weighted_erm(**COMMON)
+        hs.calibrate(plain, problem, graph, 10, [1.0, 2.0, 3.0], delta=1e-5)
 
 
 def test_the_own_noise_is_that_of_the_message():

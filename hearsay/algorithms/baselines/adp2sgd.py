@@ -73,8 +73,20 @@ class Adp2sgd(NoisyGradient):
     sampling: Sampling = field(default_factory=Cyclic)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         require.settle(self, activity=require.share)
+        super().__post_init__()
+
+    def _require_secrets(self) -> None:
+        super()._require_secrets()
+        if self.activity < 1:
+            # Besides, who has slept sends the noise of an earlier step, and what it shares with
+            # others is in proportion to theirs.
+            require.fail(
+                "secrets",
+                f"left out for {self.name} with an activity below 1: who sleeps sends nothing, and"
+                " what others share with it stays in",
+                self.secrets,
+            )
 
     def draw(self, key: jax.Array, params: jax.Array) -> Message:
         coin = jax.random.uniform(jax.random.fold_in(key, 1), (), params.dtype)

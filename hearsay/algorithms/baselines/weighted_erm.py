@@ -99,11 +99,22 @@ class WeightedErm(AveragedGradient):
             given = np.ones(agents) if np.any(first == 0) else first**-2
         return given / given.mean()
 
+    def noise_weights(self, agents: int) -> np.ndarray:
+        self._require_one_each(agents)
+        shares = self.shares(agents)
+        if self.weights is None and np.any(shares != shares[0]):
+            # They would change with the noise, and with them what everybody's noise is worth.
+            require.fail("weights", "given with secrets where agents differ in their noise", None)
+        return shares
+
     def check(self, graph: Graph, problem: Task) -> None:
         super().check(graph, problem)
-        if self.weights is not None and len(self.weights) != graph.agents:
+        self._require_one_each(graph.agents)
+
+    def _require_one_each(self, agents: int) -> None:
+        if self.weights is not None and len(self.weights) != agents:
             require.fail(
                 "weights",
-                f"one number for each of the {graph.agents} agents",
+                f"one number for each of the {agents} agents",
                 f"{len(self.weights)} numbers",
             )
