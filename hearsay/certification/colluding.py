@@ -70,48 +70,6 @@ def coalition_sizes(others: int, planned: int) -> list[int]:
     return sorted(some)
 
 
-def assumptions(colluders: int, shared: Shared, how: str) -> tuple[Assumption, ...]:
-    """What a budget rests on that counts on shared noise.
-
-    Args:
-      colluders: against how many.
-      shared: who shares what.
-      how: the way in which the worst coalition was found.
-    """
-    others = shared.agents - 1
-    most = f"at most {colluders} of the {others} other agents collude"
-    return (
-        Assumption(
-            "declared",
-            f"{most if colluders else 'no other agent colludes'}. All others follow the plan: they"
-            " add their own noise in full, keep one ledger, and never, also later, tell or lose a"
-            " key. Whoever does not counts as a colluder (an earlier version with less noise, noise"
-            " from a seed, a ledger that was put back, a key that is stolen years later), and so"
-            " does every certificate, not person, in one hand",
-        ),
-        Assumption(
-            "declared",
-            "computational: the messages are as good as those of a run that is private in the full"
-            " sense (SIM-CDP), for everybody who cannot break X25519, HKDF-SHA256 or the generator"
-            " of the shared noise; delta grows by (1 + e^epsilon) times the chance of breaking"
-            " them. Only the epsilon with all others colluding holds against unlimited computing"
-            " power, and rests on nobody else's noise",
-        ),
-        Assumption(
-            "derived",
-            f"shared noise {_loud(shared)} times own noise,"
-            f" {'every pair' if not shared.pairs else f'{len(shared.pairs):,} pairs'} of"
-            f" {shared.agents} agents; worst coalition: {how}",
-        ),
-        Assumption(
-            "derived",
-            "a person with records at two honest agents is protected by (mu_i + mu_j)-GDP where"
-            " each agent alone gives mu-GDP: that may be a little more than the sum of the two"
-            " budgets, since their noise is shared",
-        ),
-    )
-
-
 def on_a_lattice(algorithm: Algorithm, agents: int) -> tuple[Assumption, ...]:
     """What a deployed budget rests on beside that, evaluated for who shares what; () where agents
     share nothing.
@@ -132,12 +90,6 @@ def on_a_lattice(algorithm: Algorithm, agents: int) -> tuple[Assumption, ...]:
             " the rounding of one agent's own messages",
         ),
     )
-
-
-def _loud(shared: Shared) -> str:
-    """How loud shared noise is, in words."""
-    low, high = min(shared.ratios), max(shared.ratios)
-    return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
 
 
 def least_noise(shared: Shared, colluders: int, needed: Sequence[float]) -> list[float]:

@@ -15,12 +15,11 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.base import Algorithm, noise_rates
-from hearsay.certification import colluding
 from hearsay.certification.stamps import standing
 from hearsay.graphs import Graph
 from hearsay.graphs.channels import channel
 from hearsay.graphs.relaying import growth
-from hearsay.privacy import float64
+from hearsay.privacy import coalition_words, float64
 from hearsay.privacy.account import Account, Assumption, Bound
 from hearsay.privacy.adjacency import Adjacency
 from hearsay.privacy.coalitions import Gain
@@ -202,7 +201,7 @@ def describe(
     said = [Assumption("declared", known.declared)] if known.declared else []
     adversary, shared = algorithm.adversary, algorithm.shared(graph.agents)
     if shared is not None and algorithm.secrets is not None:
-        said += [*colluding.assumptions(algorithm.secrets.colluders, shared, louder.how)]
+        said += [*coalition_words.assumptions(algorithm.secrets.colluders, shared, louder.how)]
         adversary = replace(adversary, colluders=algorithm.secrets.colluders)
     description = Description(
         own,

@@ -97,6 +97,10 @@ def require_curves(certificate: Certificate) -> None:
         if (planned is None) != (shared is None):
             rule = "given where budgets count on a number of colluders, and only there"
             require.fail("secrets", f"{rule} (descriptions[{place}])", planned)
+    # One number stands above all epsilons.
+    known = sorted({d.adversary.colluders for d in certificate.descriptions} - {None})
+    if len(known) > 1:
+        require.fail("colluders", "the same number for all agents", known[:5])
 
 
 def table(certificate: Certificate) -> CurveTable:

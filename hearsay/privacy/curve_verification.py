@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 
 from hearsay.privacy.certificate import AgentBudget, Certificate
+from hearsay.privacy.coalition_words import assumptions
 from hearsay.privacy.description import Description, numbers
 
 # A machine may differ in the last digits; gains and epsilons are rounded by ten times as much.
@@ -38,6 +39,9 @@ def too_many(certificate: Certificate) -> str:
     ):
         if size > most:
             return f"{name} must be at most {most:,} to be verified, got {size:,}"
+    if (parts := len(shared.components())) > 1:
+        # All coalitions of a small part are tried, and there may be very many small parts.
+        return f"secrets must connect all agents to be verified, got {parts:,} parts"
     return ""
 
 
@@ -58,6 +62,9 @@ def curve_faults(
             f"gain must be at most {worth.value!r}, which is what its secrets are worth against"
             f" {planned} colluders, got {description.gain!r}"
         )
+    for words in assumptions(planned, shared, worth.how):
+        if words not in description.assumptions:
+            yield f"assumptions must say what shared noise rests on: {words.text:.120}..."
     gains = [shared.gain(budget.agent, point.colluders) for point in budget.curve]
     costs = [
         numbers(

@@ -87,7 +87,7 @@ def verify(certificate: Certificate) -> Verdict:
     for budget in certificate.budgets:
         who = f"agent {budget.agent}"
         at = certificate.delta if MECHANISMS[certificate.mechanism].at_delta else 0.0
-        wrong += [f"{who}: {text}" for text in _lifetime(budget, at)]
+        wrong += [f"{who}: {text}" for text in _lifetime(budget, at, certificate.colluders)]
         if budget.description is None:
             continue
         description = certificate.descriptions[budget.description]
@@ -212,7 +212,7 @@ def _too_much(description: Description, horizon: float) -> str:
     return ""
 
 
-def _lifetime(budget: AgentBudget, delta: float | None) -> Iterator[str]:
+def _lifetime(budget: AgentBudget, delta: float | None, planned: int | None) -> Iterator[str]:
     """What cannot be, whatever other runs there were."""
     known = budget.lifetime
     if known is None:
@@ -226,6 +226,10 @@ def _lifetime(budget: AgentBudget, delta: float | None) -> Iterator[str]:
         yield f"lifetime.all_collude must be at least {least!r}, got {known.all_collude!r}"
     if budget.curve and known.all_collude is None:
         yield "lifetime.all_collude must be stated where noise is shared"
+    if planned is not None and (known.colluders is None or known.colluders > planned):
+        yield f"lifetime.colluders must be at most this run's {planned}, got {known.colluders}"
+    if known.colluders is not None and known.all_collude is None:
+        yield "lifetime.all_collude must be stated beside a number of colluders"
     own = delta if budget.delta is None else budget.delta
     if math.isfinite(known.total) and known.delta < (own or 0.0):
         yield f"lifetime.delta must be at least this run's {own!r}, got {known.delta!r}"

@@ -120,9 +120,10 @@ def test_other_secrets_than_those_that_were_used_are_refused():
     assert "gain must be at most" in wrong_of(replace(certificate, secrets=fewer))
     uneven = replace(shared, scales=(1.0, 0.5, 0.5, 0.5, 0.5))
     assert "gain must be at most" in wrong_of(replace(certificate, secrets=uneven))
-    # Louder secrets are worth more: what is claimed is true, and said to be found otherwise.
+    # Louder secrets are worth more: the numbers are true, but the words are about others.
     louder = verify(replace(certificate, secrets=replace(shared, ratios=(4.0,))))
-    assert louder.holds
+    assert len(louder.wrong) == 5 and all("shared noise 3.162" not in w for w in louder.wrong)
+    assert all("assumptions must say" in w and "shared noise 4 times" in w for w in louder.wrong)
 
 
 def test_how_the_worst_coalition_was_found_must_be_as_it_is():
@@ -246,6 +247,46 @@ def test_a_lifetime_without_the_number_for_all_colluding_is_refused():
     for known, message in (
         (replace(enough, all_collude=None), "lifetime.all_collude must be stated"),
         (replace(enough, all_collude=first.epsilon), "lifetime.all_collude must be at least"),
+        (replace(enough, colluders=3), "lifetime.colluders must be at most this run's 2, got 3"),
+        (replace(enough, colluders=None), "lifetime.colluders must be at most this run's 2"),
     ):
         changed = replace(certificate, budgets=(replace(first, lifetime=known), *rest))
         assert message in wrong_of(changed)
+
+
+def test_one_number_of_colluders_stands_for_all_agents():
+    """The heading of all epsilons has the largest: beside it a number for fewer would be false."""
+    body = json.loads(made().to_json())
+    del body["digest"]
+    body["descriptions"][0]["adversary"]["colluders"] = 3
+    first = body["budgets"][0]
+    first["epsilon"] = first["curve"][3]["epsilon"]
+    certificate, verdict = verify_text(json.dumps(body))
+    assert certificate is None
+    assert "colluders must be the same number for all agents, got [2, 3]" in verdict.wrong[0]
+
+
+@pytest.mark.parametrize("left_out", ["follow the plan", "SIM-CDP", "worst coalition", "a person"])
+def test_what_shared_noise_rests_on_must_be_said(left_out):
+    certificate = made()
+    descriptions = tuple(
+        replace(d, further=tuple(a for a in d.further if left_out not in a.text))
+        for d in certificate.descriptions
+    )
+    budgets = tuple(
+        replace(b, assumptions=descriptions[b.description].assumptions) for b in certificate.budgets
+    )
+    quiet = replace(certificate, descriptions=descriptions, budgets=budgets)
+    assert "assumptions must say what shared noise rests on" in wrong_of(quiet)
+
+
+def test_very_many_small_networks_are_refused_at_once():
+    """Trying all coalitions takes a second for an agent of 18, and there may be 2,000 of them."""
+    pairs = tuple(
+        (18 * part + i, 18 * part + j) for part in range(50) for i in range(18) for j in range(i)
+    )
+    pairs = tuple(sorted((min(pair), max(pair)) for pair in pairs))
+    ratios = tuple(1 + 0.001 * i for i in range(len(pairs)))
+    begun = time.process_time()
+    assert "secrets must connect all agents" in wrong_of(hostile(Shared(900, ratios, pairs), 10))
+    assert time.process_time() - begun < 2
