@@ -263,7 +263,7 @@ def test_one_number_of_colluders_stands_for_all_agents():
     first["epsilon"] = first["curve"][3]["epsilon"]
     certificate, verdict = verify_text(json.dumps(body))
     assert certificate is None
-    assert "colluders must be the same number for all agents, got [2, 3]" in verdict.wrong[0]
+    assert "colluders must be the same number for all agents, got '2, 3'" in verdict.wrong[0]
 
 
 @pytest.mark.parametrize("left_out", ["follow the plan", "SIM-CDP", "worst coalition", "a person"])
