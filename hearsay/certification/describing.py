@@ -201,7 +201,8 @@ def describe(
     said = [Assumption("declared", known.declared)] if known.declared else []
     adversary, shared = algorithm.adversary, algorithm.shared(graph.agents)
     if shared is not None and algorithm.secrets is not None:
-        said += [*coalition_words.assumptions(algorithm.secrets.colluders, shared, louder.how)]
+        planned = algorithm.secrets.colluders
+        said += coalition_words.assumptions(planned, shared, louder.how, own.amplified)
         adversary = replace(adversary, colluders=algorithm.secrets.colluders)
     description = Description(
         own,

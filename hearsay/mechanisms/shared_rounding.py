@@ -35,7 +35,7 @@ a colluder has read others' messages of the same round before it answers.
 
 What is proved for one agent's noise on a lattice holds for it. tau >= s_i >= 2^36 steps, so that
 rounding moves two values apart by at most 2^-36 tau in each number. A shift by u whole steps has
-Renyi divergence alpha u^2 / 2 tau^2, but for a factor of (1 + 3 exp(-2 pi^2 tau^2)) in likelihoods,
+Renyi divergence alpha u^2 / 2 tau^2, but for a factor of (1 + 5 exp(-2 pi^2 tau^2)) in likelihoods,
 that of two sums over whole numbers around different points. And the law lies within 1 / 8 tau^2 of
 N(m, tau^2), rounded, in total variation: `rounding.curve_slack` asks nothing about m. All factors
 1 +- e of n numbers together are a distance of less than n 2^-4096 in total variation, which costs

@@ -7,14 +7,24 @@ from __future__ import annotations
 from hearsay.privacy.account import Assumption
 from hearsay.privacy.coalitions import Shared
 
+# Given whose noise is known, a budget with secret batches is proved; not for choosing it meanwhile.
+_SETTLED = Assumption(
+    "declared",
+    "who colludes is settled before the run, whatever its messages: with secret batches nothing is"
+    " proved about a coalition that is chosen while looking at them",
+)
 
-def assumptions(colluders: int, shared: Shared, how: str) -> tuple[Assumption, ...]:
+
+def assumptions(
+    colluders: int, shared: Shared, how: str, secret_batches: bool
+) -> tuple[Assumption, ...]:
     """What a budget rests on that counts on shared noise.
 
     Args:
       colluders: against how many.
       shared: who shares what.
       how: the way in which the worst coalition was found.
+      secret_batches: it counts on batches being secret as well.
     """
     others = shared.agents - 1
     most = f"at most {colluders} of the {others} other agents collude"
@@ -47,6 +57,7 @@ def assumptions(colluders: int, shared: Shared, how: str) -> tuple[Assumption, .
             " each agent alone gives mu-GDP: that may be a little more than the sum of the two"
             " budgets, since their noise is shared",
         ),
+        *((_SETTLED,) if secret_batches else ()),
     )
 
 

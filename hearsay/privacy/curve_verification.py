@@ -17,7 +17,7 @@ from hearsay.privacy.description import Description, numbers
 # A machine may differ in the last digits; gains and epsilons are rounded by ten times as much.
 TOLERANCE = 1e-10
 # Agents and secrets, points of a curve, and agents times what one of them takes.
-_AGENTS, _SECRETS, _POINTS, _STEPS = 100_000, 2**22, 256, 2**25
+_AGENTS, _SECRETS, _POINTS, _STEPS = 100_000, 2**22, 32, 2**25
 _OPERATIONS = 2**32
 
 
@@ -62,7 +62,7 @@ def curve_faults(
             f"gain must be at most {worth.value!r}, which is what its secrets are worth against"
             f" {planned} colluders, got {description.gain!r}"
         )
-    for words in assumptions(planned, shared, worth.how):
+    for words in assumptions(planned, shared, worth.how, description.account.amplified):
         if words not in description.assumptions:
             yield f"assumptions must say what shared noise rests on: {words.text:.120}..."
     gains = [shared.gain(budget.agent, point.colluders) for point in budget.curve]

@@ -119,10 +119,12 @@ def mixing_matrix(shared: Shared) -> np.ndarray:
     np.add.at(covariance, (ends[:, 1], ends[:, 0]), -loud)
     values, vectors = np.linalg.eigh(covariance)
     root = (vectors * np.sqrt(values)) @ vectors.T
-    # A reflection takes the sums of the columns to the own scales: both have the same length.
-    turned = root.sum(axis=0) - scales
+    # A reflection takes the sums of the columns to the own scales: both have the same length, but
+    # for rounding beside loud shared noise, which would turn everything round.
+    sums = root.sum(axis=0)
+    turned = sums - scales * (np.linalg.norm(sums) / np.linalg.norm(scales))
     length = float(turned @ turned)
-    if length > 1e-24 * float(scales @ scales):
+    if length > 1e-16 * float(scales @ scales):
         root = root - np.outer(root @ turned, turned) * (2 / length)
     return root / scales[:, None]
 

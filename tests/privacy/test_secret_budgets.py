@@ -108,6 +108,8 @@ def test_every_algorithm_meets_its_target_and_its_own_noise_is_what_it_was(name)
     assert certificate.at(4) == without.epsilon
     curve = np.array([point.epsilon for point in certificate.budgets[0].curve])
     assert np.all(np.diff(curve) > 0)
+    settled = any("settled before the run" in a.text for a in certificate.budgets[0].assumptions)
+    assert settled == certificate.amplified(0)
     if name == "P3 Poisson":
         # The search for noise is long there.
         assert certificate.amplified(0)

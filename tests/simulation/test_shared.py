@@ -49,6 +49,14 @@ def test_the_mixing_matrix_is_a_root_whose_columns_sum_up_to_own_scales(name):
     np.testing.assert_allclose(matrix.sum(axis=0), scales, atol=1e-12)
 
 
+@pytest.mark.parametrize("ratio", [300.0, 1e3, 1e4])
+def test_columns_sum_up_to_own_scales_however_loud_shared_noise_is(ratio):
+    """Rounding leaves a difference along the sums themselves, which must not turn them round."""
+    for agents in (2, 5, 20):
+        sums = mixing_matrix(Shared(agents, (ratio,))).sum(axis=0)
+        np.testing.assert_allclose(sums, 1.0, atol=1e-5)
+
+
 def draws_of(seen: Round) -> dict[str, jax.Array]:
     return {name: getattr(seen.draws, name) for name in seen.sent._fields}
 
