@@ -244,6 +244,8 @@ def _trusted(certificate: Certificate) -> Iterator[str]:
     if certificate.deployed:
         yield "noise was drawn on a lattice, from the operating system's random numbers"
     yield from dict.fromkeys(t for d in certificate.descriptions for t in d.adversary.trust)
+    if certificate.secrets is not None:
+        yield "who shares noise, and how loud everybody's own and shared noise is, is as stated"
     shared = certificate.shared_assumptions()
     for assumption, agents in shared:
         if assumption.kind == "declared":

@@ -69,6 +69,8 @@ def test_what_certify_makes_holds_and_no_point_can_be_lowered(secrets, kind):
     assert any("if all others collude" in note for note in verdict.notes)
     assert any("at most" in text and "collude" in text for text in verdict.trusted)
     assert any("SIM-CDP" in text for text in verdict.trusted)
+    # Scales of the others' noise are not in an agent's own description.
+    assert any("own and shared noise is, is as stated" in text for text in verdict.trusted)
     planned = certificate.colluders
     for agent, budget in enumerate(certificate.budgets):
         for place, point in enumerate(budget.curve):
