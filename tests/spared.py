@@ -23,6 +23,7 @@ CASES = {
     "::test_no_search_passes_the_certificate_and_scalar_quadratics_reach_it": 1,
     "tests/deploy/test_arithmetic.py::test_no_update_is_off_by_more_than_is_counted": 6,
     "tests/deploy/test_equivalence.py::test_every_algorithm_deployed_equals_simulated": 2,
+    "tests/deploy/test_shared_runs.py::test_shared_noise_deployed_equals_simulated": 1,
     "tests/mechanisms/test_factorized.py::test_a_stream_keeps_as_many_vectors_as_it_promises": 3,
     "tests/mechanisms/test_factorized.py"
     "::test_compiled_rounds_outside_the_horizon_are_not_numbers": 4,

@@ -20,9 +20,9 @@ from hearsay import _validate as require
 from hearsay.base import Algorithm
 from hearsay.certification import allowance, calibrate
 from hearsay.certification.certifying import deployed_numbers
-from hearsay.config import build_algorithm, build_graph
+from hearsay.config import build_algorithm, build_graph, build_secrets
 from hearsay.deploy import budget
-from hearsay.deploy.pair_noise import require_drawable
+from hearsay.deploy.pair_noise import require_drawable, require_independent
 from hearsay.deploy.phases import Phases
 from hearsay.deploy.records import own as own_records
 from hearsay.deploy.settings import Network
@@ -95,6 +95,9 @@ def deployment(
     task, records, rows = own_records(own, agent)
     graph = build_graph(config, len(network.members))
     graph = replace(graph, lossy=network.policy == "skip")
+    if (secrets := build_secrets(config)) is not None:
+        # Algorithms check them too, and know no names.
+        secrets.check(graph.agents, network.names)
     algorithm = build_algorithm(config, task, graph)
     require_deployable(algorithm, graph)
     if algorithm.secrets is not None and not rehearsed:
@@ -132,13 +135,8 @@ def require_deployable(algorithm: Algorithm, graph: Graph) -> None:
             " deployed agents share keys for noise (secrets) and for nothing else; simulate it"
             " instead"
         )
-    if algorithm.secrets is not None and algorithm.factors is not None:
-        raise ValueError(
-            "[secrets] must be left out with correlated noise when agents are deployed: what a"
-            " later round takes back is rounded by each agent by itself, and no proof covers that"
-            " yet where noise is shared. Do without correlation, or without secrets, or simulate it"
-            " instead"
-        )
+    if algorithm.secrets is not None:
+        require_independent(algorithm)
     relays = algorithm.relays(graph)
     if graph.lossy and relays[:, 1].any():
         raise ValueError(

@@ -51,13 +51,7 @@ class PairNoise:
     """
 
     def __init__(self, algorithm: Algorithm, shared: Shared, agent: int, keys: PairKeys) -> None:
-        # Without anything that is taken back (identity) every message's noise is its own.
-        if algorithm.factors is not None and np.any(algorithm.factors.rows().others > 0):
-            raise ValueError(
-                f"{algorithm.name} cannot be deployed with secrets: its noise is correlated over"
-                " rounds, and what shared noise costs that is taken back later is not proved on a"
-                " lattice. Choose independent noise, or leave the secrets out"
-            )
+        require_independent(algorithm)
         self._shared, self._agent, self._keys = shared, agent, keys
         self._ends, self._weights = shared.ends(), shared.weights()[:, 0]
         self._mine = np.flatnonzero((self._ends == agent).any(axis=1)).tolist()
@@ -108,6 +102,25 @@ class PairNoise:
                 f" round, got {relative[worst]:.6g} times that of agent {worst} in round {step}"
             )
         return rounded_up(found)
+
+
+def require_independent(algorithm: Algorithm) -> None:
+    """Refuse shared noise that later rounds take back; also in a rehearsal, which would show a run
+    that nobody can have.
+
+    Args:
+      algorithm: with secrets.
+    """
+    factors = algorithm.factors
+    # With the identity nothing is taken back, and every message's noise is its own.
+    if factors is not None and np.any(factors.rows().others > 0):
+        raise ValueError(
+            f"[secrets] must be left out with the correlated noise of {algorithm.name} when agents"
+            " are deployed: what a later round takes back is rounded by each agent by itself, and"
+            " no proof covers that yet where noise is shared. Choose independent noise (no"
+            ' correlation in [algorithm], or factorization = "identity"), or leave [secrets] out,'
+            " or simulate it instead"
+        )
 
 
 def require_drawable(shared: Shared) -> None:

@@ -14,6 +14,7 @@ a delta.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -153,8 +154,13 @@ class Secrets:
             require.fail("graph", f"pairs of agents 0 to {agents - 1}", last)
         return self.graph
 
-    def check(self, agents: int) -> None:
-        """Raise ValueError for secrets that would protect nobody."""
+    def check(self, agents: int, names: Sequence[str] = ()) -> None:
+        """Raise ValueError for secrets that would protect nobody.
+
+        Args:
+          agents: how many there are.
+          names: of all of them, where they have any.
+        """
         if agents < 2:
             require.fail("secrets", "left out for a single agent: there is nobody to share", self)
         if self.colluders >= agents - 1:
@@ -168,16 +174,16 @@ class Secrets:
         shared = replace(self, ratio=self.ratio or 1.0).shared(agents)
         if alone := shared.alone():
             raise ValueError(
-                f"secrets must join every agent to others, got {_some(alone)} without any: shared"
-                " noise does nothing for them"
+                f"secrets must join every agent to others, got {_some(alone, names)} without any:"
+                " shared noise does nothing for them"
             )
         parts = shared.components()
         if len(parts) > 1:
             small = min(parts, key=len)
             raise ValueError(
-                f"the secrets graph must be connected, got {len(parts)} parts: {_some(small)}"
-                f" share{'' if len(small) > 1 else 's'} nothing with the others, so that their"
-                " noise cancels among themselves only"
+                f"the secrets graph must be connected, got {len(parts)} parts:"
+                f" {_some(small, names)} share{'' if len(small) > 1 else 's'} nothing with the"
+                " others, so that their noise cancels among themselves only"
             )
         # Beyond that only lower bounds of it are quick to find, which refuse too much; what a cut
         # would cost is in the gains all the same.
@@ -210,8 +216,8 @@ def _ratio(name: str, value: Any) -> float | tuple[float, ...]:
     return require.positive(name, value)
 
 
-def _some(agents: Any) -> str:
+def _some(agents: Any, names: Sequence[str] = ()) -> str:
     found = sorted(int(agent) for agent in agents)
-    text = ", ".join(map(str, found[:10]))
+    text = ", ".join(names[agent] if names else str(agent) for agent in found[:10])
     more = f" and {len(found) - 10} more" if len(found) > 10 else ""
     return f"{'agent' if len(found) == 1 else 'agents'} {text}{more}"

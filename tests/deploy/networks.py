@@ -8,6 +8,7 @@ Nothing here waits for a time: an agent is held before it publishes a given mess
 from __future__ import annotations
 
 import itertools
+import json
 import multiprocessing
 import os
 import signal
@@ -237,6 +238,33 @@ def size_of(network: Network, number: int) -> int:
         return db.execute("SELECT count(*) FROM rounds").fetchone()[0]
 
 
+def session(endpoint: str, folder: Path, name: str, seconds: float = SECONDS) -> Any:
+    """A peer of somebody's own making, with that certificate."""
+    import zenoh
+
+    config = {
+        "mode": "peer",
+        "listen": {"endpoints": []},
+        "connect": {
+            "endpoints": [endpoint],
+            "timeout_ms": int(1000 * seconds),
+            "exit_on_failure": True,
+        },
+        "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
+        "transport": {
+            "link": {
+                "tls": {
+                    "root_ca_certificate": str(folder / "ca.pem"),
+                    "enable_mtls": True,
+                    "connect_certificate": str(folder / f"{name}.pem"),
+                    "connect_private_key": str(folder / f"{name}.key"),
+                }
+            }
+        },
+    }
+    return zenoh.open(zenoh.Config.from_json5(json.dumps(config)))
+
+
 class Wire:
     """A TCP wire to a port of this machine that can be cut: bytes stop, and nobody is told.
 
@@ -323,11 +351,12 @@ class Processes:
 
     def start(self, name: str, configs: Sequence[str] | None = None, **more: Any) -> Any:
         options = {"log": str(self.log(name)), **self.options, **more}
-        kills, hold = (options.pop(what, {}).get(name) for what in ("kills", "hold"))
+        one_each = ("kills", "hold", "attack")
+        kills, hold, attack = (options.pop(what, {}).get(name) for what in one_each)
         process = self._context.Process(
             target=worker.run,
             args=(name, self.seed, configs or self.configs),
-            kwargs={**options, "kills": kills or (), "hold": hold},
+            kwargs={**options, "kills": kills or (), "hold": hold, "attack": attack},
             daemon=True,
         )
         process.start()

@@ -4,8 +4,6 @@ and floods of things that are not messages.
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
@@ -14,7 +12,15 @@ zenoh = pytest.importorskip("zenoh")
 from hearsay.deploy import tls, transport  # noqa: E402
 from hearsay.deploy.messages import Format  # noqa: E402
 from hearsay.deploy.settings import load  # noqa: E402
-from tests.deploy.networks import NAMES, SECONDS, Gate, Threads, run_threads, wait_for, write  # noqa: E402
+from tests.deploy.networks import (  # noqa: E402
+    NAMES,
+    Gate,
+    Threads,
+    run_threads,
+    session,
+    wait_for,
+    write,
+)
 
 THREE = NAMES[:3]
 HOSTS = {name: ["127.0.0.1", "localhost"] for name in THREE}
@@ -36,31 +42,6 @@ def calm(tmp_path_factory):
     """The models of an undisturbed run."""
     agents = run_threads(load(write(tmp_path_factory.mktemp("calm"), **SETTINGS)), 3)
     return np.stack([agents[name].model for name in THREE])
-
-
-def session(endpoint: str, folder, name: str, seconds: float = SECONDS):
-    """A peer of somebody's own making, with that certificate."""
-    config = {
-        "mode": "peer",
-        "listen": {"endpoints": []},
-        "connect": {
-            "endpoints": [endpoint],
-            "timeout_ms": int(1000 * seconds),
-            "exit_on_failure": True,
-        },
-        "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
-        "transport": {
-            "link": {
-                "tls": {
-                    "root_ca_certificate": str(folder / "ca.pem"),
-                    "enable_mtls": True,
-                    "connect_certificate": str(folder / f"{name}.pem"),
-                    "connect_private_key": str(folder / f"{name}.key"),
-                }
-            }
-        },
-    }
-    return zenoh.open(zenoh.Config.from_json5(json.dumps(config)))
 
 
 @pytest.fixture

@@ -200,6 +200,9 @@ def wait_for(condition, what: str) -> None:
     KILL,
     REHEARSE,
     UP_REHEARSED,
+    SHARE,
+    CHECK_SHARED,
+    UP_SHARED,
     KEYS,
     AGENT_CHECK,
     AGENT,
@@ -273,6 +276,23 @@ def test_the_rehearsal_and_the_code_of_the_page(terminal, monkeypatch):
     assert len(blocks("network.md", "python")) == 2
     for index, block in enumerate(blocks("network.md", "python")):
         exec(compile(block, f"network.md[{index}]", "exec"), {})
+
+
+@LINUX
+@pytest.mark.parametrize("run", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_the_page_shares_noise(run, terminal):
+    terminal.folder = initialise(terminal.folder / "wards", agents=3).parent
+    terminal.run(SHARE)
+    terminal.shorten("shared.toml", 5)
+    assert "epsilon if that many of the others collude" in terminal.run(CHECK_SHARED)
+    if not run:
+        return
+    terminal.end(terminal.start(UP_SHARED))
+    state = terminal.folder / "state" / "shared-run"
+    assert "shares noise with bob, carol\n" in (state / "alice.log").read_text()
+    assert "shares noise with bob, carol, dave, erin" in PAGES["network.md"]
+    kept = state / "alice.ledger.keys"
+    assert kept.stat().st_mode & 0o777 == 0o600 and b"chains" not in kept.read_bytes()
 
 
 @LINUX
@@ -357,7 +377,7 @@ def test_what_a_radius_costs(tmp_path):
 
 def test_pages_have_what_is_tested():
     assert not blocks("operations.md", "sh") and not blocks("operations.md", "python")
-    assert len(commands("network.md")) == 13 and len(blocks("network.md", "toml")) == 6
+    assert len(commands("network.md")) == 16 and len(blocks("network.md", "toml")) == 7
 
 
 def known() -> dict[tuple[str, ...], set[str]]:
@@ -474,7 +494,7 @@ def test_which_keys_are_the_same_everywhere():
         )
 
 
-@pytest.mark.parametrize("index", range(6))
+@pytest.mark.parametrize("index", range(7))
 def test_every_net_toml_is_accepted_and_has_a_finite_budget(index):
     """Pieces of a net.toml replace those tables of the whole one."""
     whole, *pieces = (tomllib.loads(block) for block in blocks("network.md", "toml"))

@@ -239,7 +239,7 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="pairs must be the keys of the secrets"):
         Lattice(bare, {}, pairs=Known(0))
     correlated = hs.gradient_perturbation(correlation="toeplitz", horizon=5, noise=1.0, **COMMON)
-    with pytest.raises(ValueError, match="cannot be deployed with secrets: its noise is correl"):
+    with pytest.raises(ValueError, match=".secrets. must be left out with the correlated noise"):
         Lattice(steps_of(correlated)[0], {}, pairs=Known(0))
     # Own noise of 1 beside that of 1000: more apart than one grid has room for.
     far = hs.ldp_online(noise=[1.0, 1.0, 1000.0], **COMMON)

@@ -31,10 +31,10 @@ from hearsay.deploy.links import Credentials
 from hearsay.deploy.secrets import Agreed, PairSecrets, agree, public_bytes
 from hearsay.deploy.settings import Member
 from hearsay.privacy.coalitions import Shared
+from tests.deploy.curve import SMALL, on_curve, plus
 
 NAMES = ("alice", "bob", "carol", "dave")
 RUN = Run("wards", "c" * 64, "p" * 64)
-PRIME = 2**255 - 19
 
 
 @pytest.fixture(scope="module")
@@ -134,37 +134,6 @@ def value(private: bytes, key: bytes) -> bytes:
     return X25519PrivateKey.from_private_bytes(private).exchange(
         X25519PublicKey.from_public_bytes(key)
     )
-
-
-def root(square: int) -> int | None:
-    """A square root modulo 2^255 - 19."""
-    found = pow(square, (PRIME + 3) // 8, PRIME)
-    for candidate in (found, found * pow(2, (PRIME - 1) // 4, PRIME) % PRIME):
-        if candidate * candidate % PRIME == square % PRIME:
-            return candidate
-    return None
-
-
-def on_curve(u: int) -> tuple[int, int]:
-    """A point of v^2 = u^3 + 486662 u^2 + u with that u."""
-    v = root((u**3 + 486662 * u**2 + u) % PRIME)
-    assert v is not None
-    return u % PRIME, v
-
-
-def plus(one: tuple[int, int], two: tuple[int, int]) -> tuple[int, int]:
-    """Of two points that are neither equal nor opposite."""
-    slope = (two[1] - one[1]) * pow(two[0] - one[0], -1, PRIME) % PRIME
-    u = (slope**2 - 486662 - one[0] - two[0]) % PRIME
-    return u, (slope * (one[0] - u) - one[1]) % PRIME
-
-
-# Of order 2, 4 and 8.
-SMALL = (
-    0,
-    1,
-    325606250916557431795983626356110631294008115727848805560023387167927233504,
-)
 
 
 @pytest.mark.parametrize("small", SMALL)

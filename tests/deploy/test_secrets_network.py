@@ -1,11 +1,10 @@
 """Agents that share noise: keys cross a ring of messages, every pair has the same ones in every
-round, also after deaths at awkward moments, and whoever never comes is named.
+round, and whoever never comes is named. See test_shared_runs.py for what agents say then.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +13,7 @@ import pytest
 
 pytest.importorskip("zenoh")
 
-import hearsay as hs
 from hearsay.deploy import agent as agents
-from hearsay.deploy import deployment as plans
 from hearsay.deploy import neighbours, tls
 from hearsay.deploy.deployment import deployment
 from hearsay.deploy.gossip import Gossip
@@ -30,15 +27,13 @@ from hearsay.privacy import coalitions
 from tests.deploy.networks import (
     NAMES,
     Gate,
-    Processes,
     Threads,
     size_of,
-    wait_for,
     write,
 )
 
 NOISE = {"name": "ldp-online", "mechanism": "gaussian", "noise": 1.0}
-SETTINGS = {"algorithm": NOISE, "privacy": {"delta": 1e-5}}
+SETTINGS = {"algorithm": NOISE, "privacy": {"delta": 1e-5}, "secrets": {"colluders": 1}}
 ROUNDS = 4
 
 
@@ -47,17 +42,6 @@ def keys(tmp_path_factory):
     folder = tmp_path_factory.mktemp("authority") / "keys"
     tls.make(folder, {name: ["127.0.0.1"] for name in NAMES})
     return folder
-
-
-@pytest.fixture
-def secret(monkeypatch):
-    """Plans have secrets on the complete graph."""
-    plain = plans.build_algorithm
-
-    def built(*args):
-        return replace(plain(*args), secrets=hs.Secrets(colluders=1))
-
-    monkeypatch.setattr(plans, "build_algorithm", built)
 
 
 def network(folder: Path, keys: Path, names=NAMES, **more) -> Path:
@@ -94,7 +78,7 @@ def require_pairs(found: dict, names, rounds: int = ROUNDS) -> None:
 
 
 @pytest.mark.parametrize("kind", ["ring", "directed-ring"])
-def test_keys_cross_a_ring_and_every_pair_has_the_same(kind, tmp_path, keys, secret, monkeypatch):
+def test_keys_cross_a_ring_and_every_pair_has_the_same(kind, tmp_path, keys, monkeypatch):
     found, tables = recorded(monkeypatch), {"graph": {"kind": kind}}
     if kind == "directed-ring":
         tracking = {"name": "gradient-tracking", "mechanism": "gaussian", "noise": 1.0}
@@ -107,45 +91,7 @@ def test_keys_cross_a_ring_and_every_pair_has_the_same(kind, tmp_path, keys, sec
         assert b"chains" not in path.read_bytes(), "nothing is kept of a run that is over"
 
 
-def shown(path: Path, name: str) -> dict[tuple[int, int], set[str]]:
-    """The keys of (partner, round) that a process had, as hashes."""
-    found: dict[tuple[int, int], set[str]] = {}
-    for line in path.with_name(f"{name}.log.shared").read_text().splitlines():
-        partner, step, key = json.loads(line)
-        found.setdefault((partner, step), set()).add(key)
-    return found
-
-
-FEW = {"alice": [(1, "before write")], "carol": [(0, "after gather")]}
-MANY = {
-    "alice": [
-        *((0, point) for point in ("before write", "after write", "before keep", "after keep")),
-        *((1, point) for point in ("after keep", "before erasing", "after erasing")),
-    ],
-    "bob": [(1, "before write"), (0, "after write"), (0, "after gather"), (0, "in ledger")],
-    "carol": [(0, "before gather"), (2, "before keep"), (0, "after ledger"), (2, "after publish")],
-    "dave": [(1, "after write"), (3, "waiting")],
-}
-
-
-@pytest.mark.parametrize("kills", [FEW, pytest.param(MANY, marks=pytest.mark.slow)], ids=len)
-def test_a_process_that_is_killed_has_the_same_keys_afterwards(kills, tmp_path, keys):
-    """SIGKILL before and after keys are written, before they are confirmed, between keys and
-    first message, and before and after the keys of a round are erased.
-    """
-    path, names = network(tmp_path, keys, names=NAMES[:4]), NAMES[:4]
-    with Processes([path], seed=None, names=names, kills=kills, colluders=1) as fleet:
-        fleet.start_all()
-        assert fleet.watch() == sum(map(len, kills.values()))
-    found = {
-        (f"{name}.ledger.keys", partner, step): made
-        for name in names
-        for (partner, step), made in shown(path, name).items()
-    }
-    require_pairs(found, names)
-
-
-def test_who_never_comes_is_named(tmp_path, keys, secret, monkeypatch, caplog):
+def test_who_never_comes_is_named(tmp_path, keys, monkeypatch, caplog):
     """Alice hears bob and erin, who are there, and shares noise with carol and dave, who never
     come.
     """
@@ -164,20 +110,7 @@ def test_who_never_comes_is_named(tmp_path, keys, secret, monkeypatch, caplog):
         assert size_of(found, 0) == 0
 
 
-def test_who_is_away_later_is_done_without(tmp_path, keys, secret):
-    """Carol is held before her second message: under "skip" the others come to their end."""
-    names, gate = NAMES[:3], Gate(1)
-    skip = {"policy": "skip", "patience": 0.1}
-    path = network(tmp_path, keys, names, graph={"kind": "complete"}, network=skip)
-    with Threads(load(path), None) as fleet:
-        for name in names:
-            fleet.start(name, *[gate] * (name == "carol"))
-        with gate:
-            for name in names[:2]:
-                wait_for(lambda who=name: fleet.agents[who]._done)
-
-
-def test_keys_that_do_not_match_stop_both_before_any_noise(tmp_path, keys, secret, monkeypatch):
+def test_keys_that_do_not_match_stop_both_before_any_noise(tmp_path, keys, monkeypatch):
     monkeypatch.setattr(agents, "_LISTEN", 0.1)
     plain = Signer.confirmation
 
@@ -196,7 +129,7 @@ def test_keys_that_do_not_match_stop_both_before_any_noise(tmp_path, keys, secre
         assert size_of(found, 0) == 0
 
 
-def test_a_member_cannot_make_an_agent_hold_what_is_no_card(tmp_path, keys, secret, monkeypatch):
+def test_a_member_cannot_make_an_agent_hold_what_is_no_card(tmp_path, keys, monkeypatch):
     """Bob answers for carol's card with something long, and for digits with nonsense; carol's own
     link brings the right ones.
     """
@@ -216,22 +149,25 @@ def test_a_member_cannot_make_an_agent_hold_what_is_no_card(tmp_path, keys, secr
         fleet.models()
 
 
-def test_secrets_need_certificates_unless_it_is_a_rehearsal(tmp_path, secret):
+def test_secrets_need_certificates_unless_it_is_a_rehearsal(tmp_path):
     found = load(write(tmp_path, names=NAMES[:3], **SETTINGS))
     with pytest.raises(ValueError, match="endpoints must be tls .* nobody can say whose key it is"):
         deployment(found, None)
     assert deployment(found, None, rehearsed=True).algorithm.secrets is not None
 
 
-def test_shared_noise_is_not_correlated_over_rounds_when_deployed(tmp_path, keys, secret):
+@pytest.mark.parametrize("rehearsed", [False, True])
+def test_shared_noise_is_not_correlated_over_rounds_when_deployed(rehearsed, tmp_path, keys):
+    """Nor in a rehearsal, which would show a run that nobody can have."""
     correlated = {"correlation": "toeplitz", "sampling": "cyclic", "sample_size": 3}
     algorithm = {**NOISE, "name": "gradient-perturbation", **correlated}
     path = network(tmp_path, keys, NAMES[:3], algorithm=algorithm)
-    with pytest.raises(ValueError, match=".secrets. must be left out with correlated"):
-        deployment(load(path), None)
+    with pytest.raises(ValueError, match=".secrets. must be left out with the correlated") as said:
+        deployment(load(path), None, rehearsed=rehearsed)
+    assert "no correlation in [algorithm]" in str(said.value)
 
 
-def test_agents_that_work_out_another_ratio_have_another_plan(tmp_path, keys, secret, monkeypatch):
+def test_agents_that_work_out_another_ratio_have_another_plan(tmp_path, keys, monkeypatch):
     """Ends of a pair at different scales would protect less than was certified: on the complete
     graph of 5 the price is 0.52 and not 0.25 for one whose partners share twice as much.
     """
@@ -246,7 +182,7 @@ def test_agents_that_work_out_another_ratio_have_another_plan(tmp_path, keys, se
     assert there != here
 
 
-def test_a_certificate_says_what_keys_of_pairs_rest_on(tmp_path, keys, secret):
+def test_a_certificate_says_what_keys_of_pairs_rest_on(tmp_path, keys):
     found = load(network(tmp_path, keys, NAMES[:3]))
     words = str(deployment(found, None).certificate)
     assert "confirmed by both ends before any noise is added" in words
@@ -266,7 +202,7 @@ def test_dumps_that_are_piped_to_a_program_hold_no_page():
         filter.write_text(f"0x{before}")
 
 
-def test_backups_of_ledger_and_keys_in_all_combinations(tmp_path, keys, secret, monkeypatch):
+def test_backups_of_ledger_and_keys_in_all_combinations(tmp_path, keys, monkeypatch):
     """Alice's files as they were at message 0 beside those of message 2. Old keys alone go on with
     the same ones; whatever has an old ledger is refused, and its rounds get no second noise.
     """
@@ -325,3 +261,17 @@ def test_scales_too_far_apart_for_one_grid_are_no_plan(tmp_path, keys, noise, ra
     with pytest.raises(ValueError, match=words):
         deployment(load(path), None)
     assert deployment(load(path), None, rehearsed=True).algorithm.secrets is not None
+
+
+def test_secrets_that_cannot_be_are_refused_by_name_before_any_agent_starts(tmp_path, keys):
+    alone = {"colluders": 1, "edges": [["alice", "bob"], ["bob", "carol"], ["alice", "carol"]]}
+    with pytest.raises(ValueError, match="got agents dave, erin without any: shared noise does"):
+        deployment(load(network(tmp_path, keys, secrets=alone)), None)
+    apart = {"colluders": 1, "edges": [["alice", "dave"], ["bob", "carol"], ["carol", "erin"]]}
+    with pytest.raises(ValueError, match="got 2 parts: agents alice, dave share nothing with"):
+        deployment(load(network(tmp_path, keys, secrets=apart)), None)
+    loud = {"colluders": 1, "ratio": 5000.0}
+    with pytest.raises(
+        ValueError, match="shared noise must be at most 2048 times .* got 5000 times"
+    ):
+        deployment(load(network(tmp_path, keys, secrets=loud)), None)

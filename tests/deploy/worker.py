@@ -5,40 +5,44 @@ Processes are forked from a server that has imported everything once, so that th
 `hold` keeps a process from publishing the message of that round, for as long as it lives: a file
 tells that it is there. `kills` lets a process kill itself (SIGKILL, nothing is flushed or closed)
 at given points of given exchanges (rounds, where there are no relays), each once: what has been
-used up is kept in a file. `colluders` gives the plans secrets. `witness` is a file to which every
-payload is written, as a hash, just before it is handed to the network, with how and when: what
-left, whatever happened then.
+used up is kept in a file. `witness` is a file to which every payload is written, as a hash, just
+before it is handed to the network, with how and when: what left, whatever happened then. `capture`
+is a folder for the payloads themselves, and for the whole numbers that shared noise was made of
+(captures.py). `attack` and `weak` change the agent (attackers.py).
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import itertools
 import json
 import logging
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from hearsay.cli.network import _ended
-from hearsay.deploy import deployment, ledger
+from hearsay.deploy import ledger
 from hearsay.deploy.agent import Agent
 from hearsay.deploy.erasable import Erasable
 from hearsay.deploy.gossip import Gossip
 from hearsay.deploy.host import Stopped, save_model
 from hearsay.deploy.ledger import Ledger, LedgerError
 from hearsay.deploy.mailbox import Mailbox
+from hearsay.deploy.privatize import Lattice
 from hearsay.deploy.secrets import PairSecrets
 from hearsay.deploy.settings import load
 from hearsay.deploy.transport import Transport
-from hearsay.graphs.secrets import Secrets
+from hearsay.mechanisms import lattice, shared_lattice
 from hearsay.simulation.simulating import enable_compilation_cache
 
 POINTS = ("before ledger", "in ledger", "after ledger", "after publish", "waiting", "after update")
@@ -53,7 +57,9 @@ def run(
     witness: str | None = None,
     hold: int | None = None,
     large: int | None = None,
-    colluders: int | None = None,
+    capture: str | None = None,
+    attack: str | None = None,
+    weak: str | None = None,
 ) -> None:
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(handle, 1)
@@ -68,8 +74,15 @@ def run(
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     if large is not None:
         ledger._LARGE = large  # so that small messages take the way of large ones
-    if colluders is not None:
-        _share(colluders, Path(log + ".shared"))
+    if capture is not None:
+        _capture(Path(capture), name)
+    if weak is not None or attack is not None:
+        from tests.deploy import attackers
+
+        if weak is not None:
+            attackers.weaken(weak)
+        if attack is not None:
+            attackers.arm(attack, name, configs[0])
     if kills:
         _arm(kills, Path(log + ".kills"))
     if witness:
@@ -138,25 +151,53 @@ def wrap_counted(kind: type, method: str, die_at: Callable[[int, str], None]) ->
     setattr(kind, method, wrapped)
 
 
-def _share(colluders: int, path: Path) -> None:
-    """Plans have secrets; the keys of every round are written down, as hashes, before they are
-    erased.
+def _capture(folder: Path, name: str) -> None:
+    """Of what is drawn twice for one message, because of a death before it was in the ledger, the
+    last is kept.
     """
-    build, committed = deployment.build_algorithm, PairSecrets.committed
+    own, shared = list[np.ndarray](), list[np.ndarray]()
+    publish, outbox, noised = Transport.publish, Agent._outbox, Lattice._noised_shared
 
-    def built(*args: Any) -> Any:
-        return replace(build(*args), secrets=Secrets(colluders))
+    def noted(drawn: list[np.ndarray], plain: Callable[..., np.ndarray]) -> Callable[..., Any]:
+        def wrapped(*args: Any) -> np.ndarray:
+            drawn.append(plain(*args))
+            return drawn[-1]
 
-    def noted(self: PairSecrets, round: int) -> None:
-        with open(path, "a") as file:
-            for partner in self._names:
-                if self._round <= round:
-                    key = hashlib.sha256(self.noise_key(partner, round, 0)).hexdigest()
-                    file.write(json.dumps([partner, round, key]) + "\n")
-        committed(self, round)
+        return wrapped
 
-    deployment.build_algorithm = built  # type: ignore[assignment]
-    PairSecrets.committed = noted  # type: ignore[method-assign]
+    def kept(self: Lattice, step: int, field: str, value: np.ndarray, scale: Any) -> np.ndarray:
+        own.clear()
+        shared.clear()
+        found = noised(self, step, field, value, scale)
+        with io.BytesIO() as file:
+            np.savez(file, value=value, own=own[0].ravel(), shared=np.array(shared))
+            _place(folder / f"{name}.{step}.{field}.npz", file.getvalue())
+        return found
+
+    def place(step: int, payload: bytes) -> None:
+        digest = hashlib.sha256(payload).hexdigest()[:16]
+        _place(folder / f"{name}.{step}.{digest}.message", payload)
+
+    def published(self: Transport, round: int, payload: bytes) -> None:
+        place(round, payload)
+        publish(self, round, payload)
+
+    def answered(self: Agent, step: int) -> bytes | None:
+        if (found := outbox(self, step)) is not None:
+            place(step, found)
+        return found
+
+    lattice.discrete_gaussian = noted(own, lattice.discrete_gaussian)  # type: ignore[assignment]
+    shared_lattice.shared_noise = noted(shared, shared_lattice.shared_noise)  # type: ignore[assignment]
+    Lattice._noised_shared, Agent._outbox = kept, answered  # type: ignore[method-assign]
+    Transport.publish = published  # type: ignore[method-assign]
+
+
+def _place(path: Path, content: bytes) -> None:
+    """Whole, or not at all, whichever thread it is."""
+    draft = path.with_suffix(f".{os.getpid()}-{threading.get_ident()}.draft")
+    draft.write_bytes(content)
+    draft.rename(path)
 
 
 def _record(path: Path, name: str) -> None:
