@@ -33,7 +33,14 @@ from hearsay import graphs, problems
 from hearsay.algorithms.averaging import chebyshev_weights
 from hearsay.certification import accounts, certifying, describing
 from hearsay.config import Config
-from hearsay.mechanisms import MECHANISMS, amplification, convert, lattice, rounding
+from hearsay.mechanisms import (
+    MECHANISMS,
+    amplification,
+    convert,
+    lattice,
+    rounding,
+    shared_rounding,
+)
 from hearsay.mechanisms.factorized import kinds
 from hearsay.planning import plan
 from hearsay.privacy import (
@@ -297,6 +304,7 @@ EXAMPLES = [
 # What functions return and nobody gives; a model that is traced, and the abstract parents
 # of the above.
 RESULTS = {
+    "Colluded",
     "Candidate",
     "Frontier",
     "Point",
@@ -404,6 +412,8 @@ CALLS = {
     describing.gain: {"algorithm": SECRET, "graph": GRAPH, "agent": 1},
     certificates.describe: {**COMMON, "agent": 1, "horizon": 8},
     certifying.describe_deployed: {**COMMON, "agent": 1, "messages": 8},
+    certifying.deployed_numbers: {**COMMON, "messages": 8, "delta": 0.1},
+    shared_rounding.totals_bits: {"pairs": 10, "degree": 4},
     describing.message_bound: {**COMMON, "messages": 8},
     describing.rounded: {**COMMON, "agent": 1, "heard": 3.0},
     account.most_messages: {"affordable": lambda messages: messages < 5, "most": 8},
@@ -633,6 +643,9 @@ SMALL = {
 # They work on traced values inside compiled programs, on shapes, or on what a public function has
 # checked before; or they draw and are tested where they are.
 INTERNAL = {
+    "hearsay.audit.coalitions",
+    "hearsay.audit.collecting",
+    "hearsay.audit.shared_noise",
     "hearsay.audit.likelihood",
     "hearsay.audit.matching",
     "hearsay.audit.noise_tests",
@@ -666,6 +679,11 @@ INTERNAL = {
     "hearsay.tradeoff.sharing",
 }
 ALSO_INTERNAL = {
+    # Of a lattice (as many numbers as are asked for); of an audit; of a certificate.
+    "shared_noise",
+    "noised_shared",
+    "among",
+    "assumptions",
     # What `simulate` hands on, and what a configuration has read.
     "fulfil",
     "named_algorithm",

@@ -98,6 +98,7 @@ def deployed(
       further: what the deployment rests on beside the algorithm and the problem.
     """
     problem, described = public(problem), []
+    messages, delta = _checked(algorithm, messages, delta)
     further = (*on_a_lattice(algorithm, graph.agents), *further)
     for plain, found in _deployed(algorithm, problem, graph, messages, delta):
         described.append((replace(plain, further=(*plain.further, *further)), found))
@@ -110,6 +111,7 @@ def deployed_numbers(
     """What such a certificate would say of every agent, for who looks for messages or noise that
     meet a budget.
     """
+    messages, delta = _checked(algorithm, messages, delta)
     described = _deployed(algorithm, public(problem), graph, messages, delta)
     return [numbers(description, messages, delta) for description, _ in described]
 
@@ -118,8 +120,6 @@ def _deployed(
     algorithm: Algorithm, problem: Task, graph: Graph, messages: int, delta: float | None
 ) -> list[tuple[Description, Bound]]:
     algorithm.check(graph, problem)
-    messages = require.horizon("horizon", messages)  # type: ignore[assignment]
-    delta = _checked_delta(algorithm, delta)
     described, runs = [], 0 < messages < math.inf
     heard = message_bound(algorithm, problem, graph, messages) if runs else 0.0
     for agent in range(graph.agents):
@@ -342,6 +342,14 @@ def _certificate(
 @lru_cache(maxsize=4096)
 def _dominated_by(account: Account, found: Bound, horizon: float) -> str:
     return account.dominated_by(found, horizon)
+
+
+def _checked(
+    algorithm: Algorithm, messages: float, delta: float | None
+) -> tuple[int, float | None]:
+    """What a deployed run's budget is about, in plain numbers."""
+    found = require.horizon("messages", messages)
+    return found, _checked_delta(algorithm, delta)  # type: ignore[return-value]
 
 
 def _checked_delta(algorithm: Algorithm, delta: float | None) -> float | None:
