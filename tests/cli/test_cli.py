@@ -418,7 +418,7 @@ def test_data_says_what_is_there_and_what_is_not(tmp_path, monkeypatch):
             ["run", "--set", "algorithm"],
             (
                 "--set must be table.key=value with a table of problem, graph, algorithm, privacy,"
-                " run, got 'algorithm'"
+                " run, secrets, got 'algorithm'"
             ),
         ),
         (["run", "--set", "algorythm.step=1"], "--set must be table.key=value"),
