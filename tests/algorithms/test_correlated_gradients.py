@@ -148,6 +148,7 @@ def test_the_tests_of_the_noise_catch_both_faults(kind):
     ).holds
 
 
+@pytest.mark.slow
 def test_noise_with_another_step_size_is_caught():
     """A smaller step's noise on a larger step's gradient costs more than certified."""
     right = method("toeplitz", horizon=6, step="0.5*(k+1)^-0.9", sampling=hs.Fresh(2))

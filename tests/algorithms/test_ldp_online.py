@@ -82,6 +82,7 @@ def test_beats_the_other_methods_at_equal_noise():
             )
 
 
+@pytest.mark.slow
 def test_feedback_cancels_noise_in_the_mean_model():
     problem = hs.problems.ridge(agents=5, records=900, dimension=4, ridge=0.2)
     graph = hs.graphs.ring(5)

@@ -61,6 +61,7 @@ def algorithm(name: str, noise=None):
     return hs.REGISTRY[name](noise=noise, **federated)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
