@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from dataclasses import fields
-from functools import cache
+from functools import cache, lru_cache
 from types import UnionType
 from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -167,6 +167,7 @@ def as_noise(name: str, value: Any) -> Noise:
     return nonnegative(name, value)
 
 
+@lru_cache(maxsize=256)
 def relative_scales(name: str, law: Noise) -> tuple[float, ...]:
     """The agents' noise scales over that of agent 0, the same at all times; (1.0,) where all have
     the same schedule.

@@ -203,7 +203,7 @@ def describe(
     if shared is not None and algorithm.secrets is not None:
         planned = algorithm.secrets.colluders
         said += coalition_words.assumptions(planned, shared, louder.how, own.amplified)
-        adversary = replace(adversary, colluders=algorithm.secrets.colluders)
+        adversary = replace(adversary, colluders=planned)
     description = Description(
         own,
         (*algorithm.assumptions, *said),

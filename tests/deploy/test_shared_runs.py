@@ -217,17 +217,27 @@ def from_ledgers(path, steps) -> np.ndarray:
     return np.array(found).swapaxes(0, 1)
 
 
+@contextmanager
+def until_carol_ends(fleet, names):
+    """All are in the middle of the run, alice is held there, and carol has ended; what is done
+    inside is done before alice goes on.
+    """
+    gate = Gate(2)
+    for name in names[1:]:
+        fleet.start(name)
+    fleet.start("alice", gate)
+    with gate:
+        fleet.stop("carol")
+        yield
+
+
 def test_whoever_waits_for_a_partner_in_vain_stops_in_words_and_goes_on_later(tmp_path, keys):
     """Policy wait: carol ends in the middle of the run, and comes back."""
-    names, gate = NAMES[:3], Gate(2)
+    names = NAMES[:3]
     path = still(tmp_path, keys, names=names, graph={"kind": "complete"})
     network = load(path)
     with Threads(network, None) as fleet:
-        for name in names[1:]:
-            fleet.start(name)
-        fleet.start("alice", gate)
-        with gate:
-            fleet.stop("carol")
+        with until_carol_ends(fleet, names):
             object.__setattr__(network, "deadline", 0.3)
         for name in names[:2]:
             ended = fleet.join(name)
@@ -244,16 +254,13 @@ def test_whoever_never_comes_back_costs_accuracy_and_nobodys_privacy(tmp_path, k
     """Policy skip: carol's part of the noise is left over in the sum of the others. Each is as loud
     as ever, and has spent what was planned.
     """
-    names, gate = NAMES[:3], Gate(2)
+    names = NAMES[:3]
     skip = {"policy": "skip", "patience": SECONDS}
     path = still(tmp_path, keys, names=names, graph={"kind": "complete"}, network=skip)
     network, shared = load(path), Shared(3, (2.0,))
     with Threads(network, None) as fleet:
-        for name in names[1:]:
-            fleet.start(name)
-        fleet.start("alice", gate)
-        with gate:
-            fleet.stop("carol")
+        with until_carol_ends(fleet, names):
+            pass
         wait_for(lambda: all(fleet.agents[name]._done for name in names[:2]))
         # At the end they would wait for her to say that she is done.
         object.__setattr__(network, "deadline", 0.1)
