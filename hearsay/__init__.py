@@ -22,6 +22,7 @@ from hearsay.release.model import ReleasedModel, load_release
 from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize
 from hearsay.simulation.result import Run
 from hearsay.simulation.simulating import simulate
+from hearsay.tables import Category, Ignored, Number, Schema
 
 globals().update({VERBS[name]: build for name, build in REGISTRY.items()})
 
@@ -46,18 +47,22 @@ else:
 
 __all__ = [
     "REGISTRY",
+    "Category",
     "Certificate",
     "Constant",
     "Cyclic",
     "Fresh",
     "Geometric",
     "History",
+    "Ignored",
+    "Number",
     "Poisson",
     "Secrets",
     "PowerLaw",
     "ReleasedModel",
     "Resample",
     "Run",
+    "Schema",
     "SampleSize",
     "Subset",
     "__version__",

@@ -301,7 +301,7 @@ def flag(name: str, value: Any) -> bool:
     return value
 
 
-def instance(name: str, value: Any, kind: type, hint: str) -> None:
+def instance(name: str, value: Any, kind: type | tuple[type, ...], hint: str) -> None:
     if not isinstance(value, kind):
         raise TypeError(f"{name} must be {hint}, got {value!r:.80}")
 

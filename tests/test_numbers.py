@@ -242,6 +242,7 @@ EXAMPLES = [
     hs.Constant(0.3),
     hs.PowerLaw(0.3, -0.7, 2.0),
     hs.Geometric(0.3, 0.9),
+    hs.Number(-200.0, 300.0, 2.0),
     Share(0.3, hs.Constant(4.0), 20.0),
     Product(hs.Constant(0.3), hs.Constant(4.0)),
     Quotient(hs.Constant(0.3), hs.Constant(4.0)),

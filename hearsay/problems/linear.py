@@ -222,6 +222,7 @@ def _task(
         data.assumptions,
         seed,
         adjacency=adjacency,
+        schema=data.schema,
     )
 
 

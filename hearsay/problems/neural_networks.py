@@ -156,6 +156,7 @@ def neural_task(
         start=start,
         bytes=data.bytes,
         adjacency=adjacency,
+        schema=data.schema,
     )
 
 

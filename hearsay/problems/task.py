@@ -23,6 +23,7 @@ from hearsay.problems.losses.domains import Box, Domain
 from hearsay.problems.losses.linear import LinearLoss, Logistic
 from hearsay.problems.losses.loss import Loss
 from hearsay.problems.sampling.samplers import Arrivals
+from hearsay.tables.schema import Schema
 
 _MOST = 2**53  # whole numbers that float64 holds
 
@@ -67,6 +68,8 @@ class Task:
       adjacency: what certificates protect: "replace" (one record is replaced by any other) or
         "zero-out" (by an empty one, whose gradient is 0; privacy/adjacency.py). It changes no
         trajectory.
+      schema: how rows of a table become records, where they were made from tables: for who
+        predicts with the model. Nothing else depends on it.
 
     Example:
       The certificate of data that one has not seen, one agent having three times as many records:
@@ -94,6 +97,7 @@ class Task:
     smoothness: tuple[float, float] = (math.nan, math.nan)
     bytes: bool = False
     adjacency: str = REPLACE
+    schema: Schema | None = None
 
     def __post_init__(self) -> None:
         if math.isnan(self.smoothness[0]):

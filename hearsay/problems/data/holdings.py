@@ -22,6 +22,7 @@ from hearsay.problems.data.images import Images
 from hearsay.problems.data.partition import partition as split
 from hearsay.problems.data.records import Records, dealt, padded
 from hearsay.problems.sampling.samplers import Arrivals
+from hearsay.tables.schema import Schema
 
 T = TypeVar("T", Dataset, Images)
 AGENTS, RULE = 5, "iid"
@@ -31,7 +32,7 @@ class Facts(NamedTuple):
     """What is public of the agents' data: nothing here is read off a record.
 
     The bounds are for linear models, `classification` (labels are 0 and 1) for those of numbers,
-    `classes` for neural networks.
+    `classes` for neural networks; `schema` where records were made from tables.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Facts(NamedTuple):
     classification: bool = True
     classes: int = 2
     bytes: bool = False
+    schema: Schema | None = None
 
 
 class Holdings(NamedTuple):

@@ -1,0 +1,193 @@
+"""What is public of a table: its columns, and which of them is to be predicted.
+
+    target = "diagnosis"
+
+    [columns.age]
+    kind = "number"
+    range = [0, 120]
+    gap = "middle"
+
+    [columns.ward]
+    kind = "category"
+    levels = ["north", "south"]
+
+    [columns.patient]
+    kind = "ignored"
+
+    [columns.diagnosis]
+    kind = "category"
+    levels = ["benign", "malignant"]
+
+Everybody who learns together has the same schema. A record is made of a row and of nothing else:
+numbers go from their range to [-1, 1], a category sets one of its entries to 1, and a constant 1
+stands for the intercept.
+
+**Classification.** The record is then divided by its length: a linear model tells classes apart by
+the sign of a.theta (or by which of several is largest), which no positive factor changes, and every
+record has the norm 1 that a certificate counts on. **Regression.** Records are divided by the
+square root of the number of entries instead, one factor for all, so that a prediction stays linear
+in the row; the target goes from its range to [-1, 1].
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hearsay import _validate as require
+from hearsay._files import write_atomically
+from hearsay.tables.columns import Category, Column, Ignored, Number, column_of, table_of
+
+INTERCEPT = "1"
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The public columns of a table.
+
+    Args:
+      columns: by name, in the order in which they become entries of a record; names that a table
+        has beside these are not read.
+      target: the column to be predicted.
+
+    Example:
+      >>> import hearsay as hs
+      >>> schema = hs.Schema(
+      ...     {"age": hs.Number(0, 120), "ill": hs.Category(["no", "yes"])}, target="ill"
+      ... )
+      >>> schema.entries, schema.classes
+      (('age', '1'), ('no', 'yes'))
+    """
+
+    columns: Mapping[str, Column]
+    target: str
+
+    def __post_init__(self) -> None:
+        require.instance("columns", self.columns, Mapping, "columns by name")
+        for name, column in self.columns.items():
+            if not isinstance(name, str) or not name.strip():
+                require.fail("the name of a column", "a text that is not empty", name)
+            require.instance(f"column {name!r}", column, (Number, Category, Ignored), "a column")
+        object.__setattr__(self, "columns", dict(self.columns))
+        require.one_of("target", self.target, self.columns)
+        kind = self.columns[self.target]
+        if isinstance(kind, Ignored):
+            require.fail("target", "a number or a category", f"{self.target!r}, which is ignored")
+        if isinstance(kind, Category) and len(kind.levels) < 2:
+            require.fail(f"levels of {self.target!r}, the target,", "two or more", kind.levels)
+        if not self.inputs:
+            require.fail("columns", "one or more beside the target that are read", [*self.columns])
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    @property
+    def inputs(self) -> dict[str, Column]:
+        """The columns that a prediction is made from."""
+        return {
+            name: column
+            for name, column in self.columns.items()
+            if name != self.target and not isinstance(column, Ignored)
+        }
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """The names of a record's entries; the last is the constant."""
+        found = [entry for name, column in self.inputs.items() for entry in column.entries(name)]
+        return (*found, INTERCEPT)
+
+    @property
+    def width(self) -> int:
+        """How many entries a record has."""
+        return len(self.entries)
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """What the target may be; None where it is a number. Label k is the k-th of them."""
+        kind = self.columns[self.target]
+        return kind.levels if isinstance(kind, Category) else None
+
+    @property
+    def label_range(self) -> tuple[float, float] | None:
+        """The target's public range; None where it is a category."""
+        kind = self.columns[self.target]
+        return (kind.low, kind.high) if isinstance(kind, Number) else None
+
+    @property
+    def factor(self) -> float | None:
+        """What every record of a regression is divided by; None where each is by its length."""
+        return None if self.classes else math.sqrt(self.width)
+
+    @property
+    def digest(self) -> str:
+        """The same for the same columns in the same order only."""
+        text = json.dumps(self.tables, sort_keys=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def tables(self) -> dict[str, Any]:
+        """As a schema.toml has it."""
+        columns = {name: table_of(column) for name, column in self.columns.items()}
+        return {"target": self.target, "columns": columns}
+
+    def to_toml(self) -> str:
+        """The text of a schema.toml."""
+        import tomlkit
+
+        found = tomlkit.document()
+        found.append("target", tomlkit.item(self.target))
+        tables = tomlkit.table(is_super_table=True)
+        for name, keys in self.tables["columns"].items():
+            table = tomlkit.table()
+            for key, value in keys.items():
+                table.append(key, tomlkit.item(value))
+            tables.append(name, table)
+        found.append("columns", tables)
+        return found.as_string()
+
+    def save(self, path: str | os.PathLike) -> Path:
+        """Write it as a schema.toml."""
+        write_atomically(Path(path), self.to_toml().encode())
+        return Path(path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> Schema:
+        """What a schema.toml says."""
+        file = Path(path)
+        if not file.is_file():
+            raise FileNotFoundError(f"{file} is not there: hearsay schema FILE.csv drafts one")
+        try:
+            tables = tomllib.loads(file.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{file} is not valid TOML: {error}") from None
+        return cls.read(tables, str(file))
+
+    @classmethod
+    def read(cls, tables: Any, where: str = "schema.toml") -> Schema:
+        """From parsed tables.
+
+        Args:
+          tables: as `Schema.tables`.
+          where: what error messages call them.
+        """
+        require.instance(where, tables, Mapping, "a table of keys")
+        for key in tables:
+            require.one_of(f"key in {where}", key, ("target", "columns"))
+        columns = tables.get("columns")
+        if not isinstance(columns, Mapping) or not columns:
+            require.fail(f"columns in {where}", "a table [columns.NAME] for every column", columns)
+        if not isinstance(tables.get("target"), str):
+            rule = "the name of the column to be predicted"
+            require.fail(f"target in {where}", rule, tables.get("target"))
+        found = {name: column_of(f"[columns.{name}] of {where}", t) for name, t in columns.items()}
+        try:
+            return cls(found, tables["target"])
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from None
