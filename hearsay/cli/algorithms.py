@@ -1,13 +1,40 @@
-"""What `hearsay algorithms` and `hearsay check-algorithm` do and print."""
+"""`hearsay algorithms` and `hearsay check-algorithm`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from hearsay.algorithms import outside, registry
-from hearsay.cli.options import word
+from hearsay.cli.options import NAMES, Flag, word
 from hearsay.cli.screen import progress_bar
+
+
+def algorithms() -> None:
+    """List every algorithm that can be used, those of installed packages too (none is imported)."""
+    print("\n".join(listed()))
+
+
+def check_algorithm(
+    name: Annotated[str, typer.Argument(help=f"{NAMES}.")],
+    settings: Annotated[
+        list[str] | None, Flag("--set", help="An option of it, as option=value; repeatable.")
+    ] = None,
+    quick: Annotated[
+        bool, Flag("--quick", help="One small problem instead of eight; nothing is noted.")
+    ] = False,
+) -> None:
+    """Hold an algorithm against the contract, and its certificate against adversaries.
+
+    A pass is noted for this very source, and certificates of the algorithm say so. It can refute a
+    certificate, never prove it. Exit code 4: a check fails.
+    """
+    text, passed = checked(name, settings or (), not quick)
+    print(text)
+    if not passed:
+        raise typer.Exit(4)
 
 
 def listed() -> list[str]:
@@ -28,7 +55,7 @@ def listed() -> list[str]:
 
 def checked(name: str, settings: Sequence[str], thorough: bool) -> tuple[str, bool]:
     """(what to print, whether all checks hold)."""
-    from hearsay.audit.checking import check_algorithm
+    from hearsay.audit import checking
     from hearsay.config import named_algorithm
     from hearsay.simulation.simulating import enable_compilation_cache
 
@@ -42,7 +69,7 @@ def checked(name: str, settings: Sequence[str], thorough: bool) -> tuple[str, bo
     # The name was typed: it may be a place.
     algorithm = named_algorithm({"name": name, **options}, 1000, allowed=(name,))
     with progress_bar() as show:
-        report = check_algorithm(algorithm, thorough=thorough, progress=_bar(show))
+        report = checking.check_algorithm(algorithm, thorough=thorough, progress=_bar(show))
     return str(report), report.passed
 
 

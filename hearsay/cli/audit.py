@@ -1,16 +1,66 @@
-"""What `hearsay audit` does and prints: every part in plain words, with what it does not show;
+"""`hearsay audit`: every part in plain words, with what it does not show;
 an interrupt keeps what is finished.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.table import Table
 
+from hearsay.cli.building import built, with_noise
+from hearsay.cli.folders import claim
+from hearsay.cli.options import Out, configurable
 from hearsay.cli.screen import console, progress_bar
+
+
+@configurable("seeds")
+def audit(
+    config: Any,
+    runs: Annotated[
+        int, typer.Option(help="Runs per agent, half of them on either data set.")
+    ] = 10_000,
+    agent: Annotated[
+        list[int] | None, typer.Option(help="Only this agent; repeatable (default: every one).")
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only this part: noise, search or runs; repeatable (default: all three)."
+        ),
+    ] = None,
+    out: Out = None,
+) -> None:
+    """Attack a configuration: test its noise, search for the worst case, and tell two data sets
+    that differ in one record apart by the messages.
+
+    Without --steps 5 messages are audited (pure epsilon adds up worst cases that grow rare: few
+    messages give tight bounds). Exit code 4: the noise is not the claimed one, or a certificate is
+    exceeded. Ctrl-C keeps what is finished (exit code 130).
+    """
+    from hearsay.audit.whole import PARTS
+
+    config = with_noise(
+        config.merged({"run": {"precision": 64, "steps": config.run.get("steps", 5)}})
+    )
+    folder = out or Path("out") / f"audit-{time.strftime('%Y%m%d-%H%M%S')}"
+    claim(folder)
+    code = run_audit(
+        built(config),
+        folder=folder,
+        steps=config.steps,
+        runs=runs,
+        delta=config.delta,
+        agents=agent,
+        parts=only or PARTS,
+    )
+    if code:
+        raise typer.Exit(code)
+
 
 _COLOURS = {
     "EXCEEDED": "red",
@@ -34,13 +84,13 @@ def run_audit(
     """Audit, print, write the report; returns the exit code:
     0, 4 (something failed) or 130 (interrupted).
     """
-    from hearsay.audit.whole import audit
+    from hearsay.audit.whole import audit as audited
     from hearsay.report.audit import audit_report
     from hearsay.report.audit_findings import verdicts
 
     algorithm, problem, graph = built
     with progress_bar() as show:
-        found = audit(
+        found = audited(
             algorithm,
             problem,
             graph,

@@ -1,12 +1,86 @@
-"""What `hearsay frontier` and the demonstration do: measure, show the table, write the report."""
+"""`hearsay frontier` and `hearsay demo`: measure, show the table, write the report."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+from hearsay.cli import folders
+from hearsay.cli.folders import claim, interrupted
+from hearsay.cli.options import CHOSEN_BY_RULE, Out, configurable, word
 from hearsay.cli.screen import console, frontier_table, progress_bar
+
+
+@configurable(*CHOSEN_BY_RULE)
+def frontier(
+    problem: Annotated[
+        str,
+        typer.Argument(
+            help=(
+                "The data: digits, breast-cancer, mushrooms (logistic regression); mnist, cifar10"
+                " (neural networks)."
+            )
+        ),
+    ],
+    config: Any,
+    epsilon: Annotated[
+        str, typer.Option(help="What every agent may spend: several numbers, e.g. 1,2,4.")
+    ] = "1,2,4",
+    delta: Annotated[float, typer.Option(help="At which epsilon holds.")] = 1e-5,
+    splits: Annotated[
+        int, typer.Option(help="How many times records are dealt out anew, and others tested on.")
+    ] = 5,
+    seeds: Annotated[int, typer.Option(help="Noise seeds for each split.")] = 4,
+    series: Annotated[
+        str | None,
+        typer.Option(help="Some rows of the table only, e.g. alone,secret-batches,secrets-1."),
+    ] = None,
+    colluders: Annotated[
+        str | None,
+        typer.Option(
+            help=(
+                "How many of the others may collude where pairs of agents share secrets: one"
+                " number or several, e.g. 1,3 (beside none and half of them). 1 unless given."
+            )
+        ),
+    ] = None,
+    out: Out = None,
+) -> None:
+    """Accuracy against epsilon: every agent alone, all together with nobody trusted or with shared
+    secrets, a trusted server. Settings come from a rule that sees no private data; every point has
+    its certificate.
+
+    Under zero-out adjacency unless --adjacency says otherwise. Ctrl-C keeps the points that are
+    finished; the same command with the same --out goes on.
+    """
+    folder = out or Path("out") / f"frontier-{problem}"
+    claim(folder)
+    missing = run_frontier(
+        config.merged({"problem": {"data": problem}}),
+        folder,
+        epsilons=[word(part) for part in epsilon.split(",")],
+        delta=delta,
+        splits=splits,
+        seeds=seeds,
+        series=series.split(",") if series else None,
+        colluders=[word(part) for part in colluders.split(",")] if colluders else None,
+    )
+    if missing:
+        interrupted("The points that are finished are kept and will not be run again.")
+
+
+def demo(out: Out = Path("out/demo")) -> None:
+    """Five hospitals in a ring learn together what none may show to the others: what that buys at
+    epsilon = 1, 2 and 4, and the model that may be published. A minute or two.
+    """
+    with folders.command():
+        folder = out or Path("out/demo")
+        claim(folder)
+        if run_demo(folder):
+            interrupted("The points that are finished are kept and will not be run again.")
 
 
 def run_frontier(
@@ -24,7 +98,7 @@ def run_frontier(
     from hearsay.config import build_graph, build_problem, loss_of
     from hearsay.report.frontier import verdict
     from hearsay.simulation.memory import choose
-    from hearsay.tradeoff import frontier
+    from hearsay.tradeoff import frontier as measured
 
     if config.secrets:
         raise ValueError(
@@ -37,7 +111,7 @@ def run_frontier(
     usual = {"ridge": 0.0} if loss_of(config) == "logistic" else {}
     config = config.merged({"problem": {**usual, **config.problem}})
     with progress_bar() as show:
-        found = frontier(
+        found = measured(
             lambda seed: build_problem(config, seed=seed),
             lambda agents: build_graph(config, agents),
             epsilons,

@@ -16,6 +16,11 @@ from hearsay.config import TABLES, Config, load
 
 # Of installed packages too; none of them is imported for it.
 NAMES = f"{', '.join(outside.names())}; or package.module:Class of your own"
+Out = Annotated[
+    Path | None, typer.Option(help="Folder for the results (default: a new one under out/).")
+]
+DataDir = Annotated[str | None, typer.Option(help="Folder with the raw data files.")]
+Flag = typer.Option
 # option name -> (table, key, type, help); laid over the file given with --config
 _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
     "data": (

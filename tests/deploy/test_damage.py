@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hearsay.cli.network import _ended
+from hearsay.cli.agent import _ended
 from hearsay.deploy import ledger as module
 from hearsay.deploy import mark
 from hearsay.deploy.ledger import Ledger, LedgerError, LedgerUnavailable

@@ -23,8 +23,8 @@ import pytest
 import typer
 
 import hearsay as hs
+from hearsay.cli import agent, network, network_state
 from hearsay.cli import commands as cli
-from hearsay.cli import network
 from hearsay.config import PRIVACY_KEYS, RUN_KEYS, SECRETS_KEYS
 from hearsay.deploy import budget, settings
 from hearsay.deploy.deployment import deployment
@@ -510,7 +510,7 @@ def test_every_net_toml_is_accepted_and_has_a_finite_budget(index):
 
 def test_exit_codes():
     listed = {int(row[0].strip("| ")) for row in rows(section("operations.md", "Exit codes"))[2:]}
-    source = inspect.getsource(network) + inspect.getsource(cli.main)
+    source = "".join(map(inspect.getsource, (agent, network, network_state, cli.main)))
     assert listed == {
         0,
         *(int(code) for code in re.findall(r"(?:typer\.Exit|sys\.exit)\((\d+)\)", source)),

@@ -30,7 +30,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from hearsay.cli.network import _ended
+from hearsay.cli.agent import _ended
 from hearsay.deploy import ledger
 from hearsay.deploy.agent import Agent
 from hearsay.deploy.erasable import Erasable

@@ -1,0 +1,69 @@
+"""From a configuration that was typed to what is run: defaults of a first run, and the parts."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from hearsay.cli.options import word
+from hearsay.cli.screen import console
+
+
+def built(config: Any) -> tuple[Any, Any, Any]:
+    """(algorithm, problem, graph), on the device and in the precision that it names."""
+    import jax
+
+    from hearsay.config import build
+    from hearsay.simulation.memory import choose
+
+    if config.run.get("precision") == 64:
+        jax.config.update("jax_enable_x64", True)
+    if config.run.get("device"):
+        choose(config.run["device"])
+    return build(config)
+
+
+def typed(config: Any) -> str:
+    """The name that a command must be given again, because a file alone may not import it."""
+    from hearsay.algorithms import outside
+
+    name = config.algorithm.get("name")
+    return f"{name} " if outside.is_place(name) else ""
+
+
+def horizon_of(text: str) -> Any:
+    """A number of messages, or infinity."""
+    return math.inf if text.lower() in ("inf", "infinite", "infinity") else word(text)
+
+
+def with_noise(config: Any, names: Sequence[str] = ()) -> Any:
+    """Defaults that make a first run work: every agent spends epsilon = 10,
+    at delta = 1e-5 where the noise needs one.
+    """
+    from hearsay.algorithms import outside
+    from hearsay.config import algorithm_builder
+
+    given = config.privacy.get("epsilon") is not None or config.algorithm.get("noise") is not None
+    config = config if given else config.merged({"privacy": {"epsilon": 10.0}})
+    names = names or [config.algorithm.get("name", "ldp-online")]
+    # A word that is no algorithm is refused where it is built.
+    known = [name for name in names if outside.is_place(name) or name in outside.names()]
+    builders = [
+        inspect.signature(algorithm_builder(name, config.allowed)).parameters for name in known
+    ]
+    default = {b["mechanism"].default for b in builders if "mechanism" in b}
+    kinds = {config.algorithm["mechanism"]} if "mechanism" in config.algorithm else default
+    if config.delta is None and any(_needs_delta(kind) for kind in kinds):
+        console.print("delta = 1e-05, because none was given (--delta)", style="yellow")
+        config = config.merged({"privacy": {"delta": 1e-5}})
+    return config
+
+
+def _needs_delta(mechanism: Any) -> bool:
+    from hearsay.mechanisms import MECHANISMS
+
+    # A word that is no mechanism is refused where the algorithm is built.
+    law = MECHANISMS.get(mechanism) if isinstance(mechanism, str) else None
+    return law is not None and law.needs_delta

@@ -1,0 +1,149 @@
+"""`hearsay network status`, `spent`, `report` and `release`: what is read of agents that are
+at work or done.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hearsay.cli.folders import require_writable
+from hearsay.cli.network_options import Allow, NetConfig, require_extra
+from hearsay.cli.screen import console, errors, network_table, spent_table, watching
+
+
+def status(
+    config: NetConfig,
+    once: Annotated[bool, typer.Option("--once", help="Print once and end.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON once and end.")] = False,
+) -> None:
+    """Who is in which round, with whom, and what has been spent; live until Ctrl-C.
+
+    With --once or --json, exit code 5: somebody was not reached.
+    """
+    require_extra()
+    import json as library
+
+    from hearsay.deploy.launch import observe, statuses
+    from hearsay.deploy.settings import load
+
+    found = load(config)
+    with observe(found) as observer:
+        if json or once or not console.is_terminal:
+            seen = statuses(found, observer)
+            if json:
+                print(library.dumps({one.name: one.facts for one in seen}, indent=2))
+            else:
+                console.print(
+                    network_table(found, [(s.name, s.facts, s.facts is not None) for s in seen])
+                )
+            if not all(one.facts for one in seen):
+                raise typer.Exit(5)
+            return
+        try:
+            with watching() as show:
+                while True:
+                    seen = statuses(found, observer, seconds=0.5)
+                    show(
+                        network_table(found, [(s.name, s.facts, s.facts is not None) for s in seen])
+                    )
+                    time.sleep(0.5)
+        except KeyboardInterrupt:
+            return
+
+
+def spent(
+    place: Annotated[Path, typer.Argument(help="A net.toml, or the folder that it calls state.")],
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """What the agents on this host have spent, run by run and in all:
+    read from ledgers and budget files, nothing is asked. Exit code 6: a file cannot be read.
+    """
+    require_extra()
+    import json as library
+
+    from hearsay.deploy.spending import places
+    from hearsay.deploy.spending import spent as read
+    from hearsay.privacy.codec import encode
+
+    found, wrong = read(places(place))
+    if json:
+        print(library.dumps(encode(found), indent=2))
+    else:
+        console.print(spent_table(found))
+    for text in wrong:
+        errors.print(text, style="red", soft_wrap=True)
+    if wrong:
+        raise typer.Exit(6)
+
+
+def report(
+    config: NetConfig,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the page (default: out/network-RUN).")
+    ] = None,
+    allow: Allow = None,
+) -> None:
+    """Write a page about what the agents on this host did: rounds and budgets over time, who was
+    skipped when, the certificate. Read from their ledgers: nobody is asked, nobody is disturbed.
+
+    Exit code 6: a ledger cannot be read, or does not belong to this file; the others are drawn.
+    """
+    require_extra()
+    from hearsay.deploy.history import read
+    from hearsay.report.deployed import deployed_report
+
+    history = read(config, allow or ())
+    folder = out or Path("out") / f"network-{history.network.run}"
+    require_writable(folder)
+    console.print(f"Report: {deployed_report(history, folder)}", soft_wrap=True)
+    for text in history.wrong:
+        errors.print(text, style="red", soft_wrap=True, markup=False)
+    if history.wrong:
+        raise typer.Exit(6)
+
+
+def release(
+    config: NetConfig,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            help=(
+                "One agent's model, with those that it heard (default: the mean of all agents that"
+                " have run on this host)."
+            )
+        ),
+    ] = None,
+    kind: Annotated[str, typer.Option(help="The average: tail or exponential.")] = "tail",
+    own: Annotated[
+        bool, typer.Option("--own", help="With --name: of its own messages alone.")
+    ] = False,
+    rehearsal: Annotated[
+        bool,
+        typer.Option(
+            "--rehearsal", help="Also of a run with --simulate-noise, marked as NOT PRIVATE."
+        ),
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the model (default: out/release-RUN).")
+    ] = None,
+    allow: Allow = None,
+) -> None:
+    """Write the model that may be published, with its certificate: an average of messages that
+    were sent and heard, which costs nothing more.
+
+    Read from averages beside the ledgers, while agents run or after; nothing private is read.
+    """
+    require_extra()
+    from hearsay.deploy.releasing import release as released
+    from hearsay.deploy.settings import load
+
+    model = released(config, name, kind=kind, own=own, rehearsal=rehearsal, allowed=allow or ())
+    folder = out or Path("out") / f"release-{load(config, allow or ()).run}"
+    require_writable(folder)
+    model.save(folder)
+    console.print(f"{model}", soft_wrap=True, highlight=False, markup=False)
+    console.print(f"Released model: {folder}", soft_wrap=True)

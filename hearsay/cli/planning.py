@@ -1,0 +1,67 @@
+"""`hearsay plan`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hearsay.cli.building import built, horizon_of, typed
+from hearsay.cli.folders import require_writable
+from hearsay.cli.options import Flag, configurable, word
+from hearsay.cli.screen import console, plan_table, theory_table
+
+
+@configurable("steps", "seeds")
+def plan(
+    config: Any,
+    horizon: Annotated[str, typer.Option(help="Number of messages, or inf.")] = "inf",
+    epsilons: Annotated[
+        str | None,
+        typer.Option(help="One target per agent, e.g. 1,1,2,4,8 (instead of --epsilon)."),
+    ] = None,
+    exponents: Annotated[
+        bool,
+        Flag(
+            "--exponents",
+            help="Choose the exponents of all schedules too, for the fastest promised rate.",
+        ),
+    ] = False,
+    samples: Annotated[
+        float | None, typer.Option(help="The most records that each agent may use.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Where the configuration goes, for hearsay run --config.")
+    ] = Path("plan.toml"),
+) -> None:
+    """Choose the noise (and, on request, the exponents) that meets a privacy target,
+    and write a configuration that runs it.
+    """
+    from hearsay._files import write_atomically
+    from hearsay.config import dump
+    from hearsay.planning import plan as library_plan
+
+    targets: Any = config.privacy.get("epsilon")
+    if epsilons is not None:
+        targets = [word(part) for part in epsilons.split(",")]
+    if targets is None:
+        raise ValueError("a plan needs a target: --epsilon, or --epsilons with one per agent")
+    require_writable(out.parent)
+    algorithm, problem, graph = built(config.without("privacy", "epsilon"))
+    found = library_plan(
+        algorithm,
+        problem,
+        graph,
+        horizon_of(horizon),
+        targets,
+        delta=config.delta,
+        exponents=exponents,
+        samples=samples,
+    )
+    print(found.certificate)
+    plan_table(found)
+    theory_table(list(found.findings))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(out, dump(found.config(config)).encode())
+    console.print(f"Run it with: hearsay run {typed(config)}--config {out}", soft_wrap=True)

@@ -1,0 +1,181 @@
+"""`hearsay run` and `hearsay compare`."""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hearsay.cli.building import built, typed, with_noise
+from hearsay.cli.folders import claim, interrupted
+from hearsay.cli.options import NAMES, Flag, Out, configurable
+from hearsay.cli.screen import console, hint, progress_bar, summary
+
+
+@configurable()
+def run(
+    config: Any,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            help=(
+                "Stop before any agent has spent more than this epsilon (ternary messages: before"
+                " its delta exceeds --delta)."
+            )
+        ),
+    ] = None,
+    out: Out = None,
+    resume: Annotated[
+        bool, Flag("--resume", help="Continue the run in --out from its checkpoint.")
+    ] = False,
+    overwrite: Annotated[
+        bool, Flag("--overwrite", help="Replace the run that is in --out.")
+    ] = False,
+    no_privacy: Annotated[
+        bool, Flag("--no-privacy", help="Allow a run whose budget is infinite.")
+    ] = False,
+) -> None:
+    """Train on a simulated network; leaves a folder with certificate, metrics, checkpoint and
+    report.html.
+
+    Without --noise or --epsilon the noise is set so that every agent spends epsilon = 10.
+    """
+    if resume:
+        from hearsay.config import load
+
+        if out is None or not (out / "config.toml").exists():
+            raise ValueError(f"--resume needs --out with the folder of a run, got {out}")
+        name, kept = config.algorithm.get("name"), load(out / "config.toml")
+        same = name == kept.algorithm.get("name") and len(config.algorithm) == 1
+        others = (config.problem, config.graph, config.privacy, config.run, config.secrets)
+        if any(others) or (config.algorithm and not same):
+            raise ValueError(
+                "--resume continues the run that is in --out as it is: give no other settings (only"
+                " --budget)"
+            )
+        config = kept.allowing(name)
+    config = config.merged({"privacy": {"budget": budget}})
+    name = config.algorithm.get("name", "ldp-online").replace(":", ".")
+    data = config.problem.get("data", "digits")
+    loss = config.problem.get("loss")
+    data = loss if loss in ("estimation", "synthetic") else data  # these make their own
+    folder = out or Path("out") / f"{name}-{data}-{time.strftime('%Y%m%d-%H%M%S')}"
+    _run(with_noise(config), folder, resume, overwrite, no_privacy)
+
+
+def _run(config: Any, out: Path, resume: bool, overwrite: bool, no_privacy: bool) -> None:
+    from hearsay._files import write_atomically
+    from hearsay.certification import unit
+    from hearsay.config import dump
+    from hearsay.simulation.checkpoint import NAME
+    from hearsay.simulation.simulating import fulfil, promise
+
+    claim(out)
+    if (out / NAME).exists() and not resume and not overwrite:
+        raise ValueError(f"{out} holds a run: --resume continues it, --overwrite replaces it")
+    algorithm, problem, graph = built(config)
+    promised = promise(
+        algorithm,
+        problem,
+        graph,
+        steps=config.steps,
+        budget=config.privacy.get("budget"),
+        delta=config.delta,
+    )
+    if not promised.certificate.finite and not no_privacy:
+        budgets = promised.certificate.budgets
+        reason = next(b.reason for b in budgets if math.isinf(b.epsilon))
+        raise ValueError(
+            f"the privacy budget would be infinite ({reason}); use --no-privacy to run anyway"
+        )
+    if not resume:
+        write_atomically(out / "config.toml", dump(config).encode())
+    with progress_bar(unit(algorithm)) as show:
+        result = fulfil(
+            promised,
+            seeds=config.seeds,
+            every=config.every,
+            folder=out,
+            resume=resume,
+            progress=functools.partial(show, "training"),
+            notify=functools.partial(console.print, highlight=False, soft_wrap=True),
+        )
+    report = result.report(out)
+    print(result.certificate)
+    summary({algorithm.name: result})
+    hint(result)
+    if result.stopped:
+        console.print(f"Stopped early: {result.stopped}", style="yellow", soft_wrap=True)
+    console.print(f"Report: {report}", soft_wrap=True)
+    _released(result, out / "released")
+    if result.interrupted:
+        console.print(
+            f"Continue with: hearsay run {typed(config)}--resume --out {out}", soft_wrap=True
+        )
+        raise typer.Exit(130)
+
+
+def _released(result: Any, folder: Path) -> None:
+    """Save the model that may be published, and say what it is; nothing where there is none."""
+    if not result.releasable:
+        return
+    model = result.release(folder=folder)
+    console.print(f"\n{model}", soft_wrap=True, highlight=False, markup=False)
+    console.print(f"Released model: {folder}", soft_wrap=True)
+
+
+@configurable("algorithm")
+def compare(
+    algorithms: Annotated[list[str], typer.Argument(help=f"Two or more of {NAMES}.")],
+    config: Any,
+    out: Out = None,
+) -> None:
+    """Run several algorithms on one problem and graph, at the same --noise or the same --epsilon,
+    and compare them in one report.
+    """
+    if len(set(algorithms)) < 2 or len(set(algorithms)) < len(algorithms):
+        raise ValueError(
+            f"compare needs two or more different algorithms, got {' '.join(algorithms)}"
+        )
+    from hearsay.certification import unit
+    from hearsay.report.comparison import comparison_report
+    from hearsay.simulation.optimum import Reference
+    from hearsay.simulation.simulating import simulate
+
+    out = out or Path("out") / f"compare-{time.strftime('%Y%m%d-%H%M%S')}"
+    claim(out)
+    runs: dict[str, Any] = {}
+    config = with_noise(config.allowing(*algorithms), algorithms)
+    parts = {name: built(config.merged({"algorithm": {"name": name}})) for name in algorithms}
+    shared = parts[algorithms[0]][1]
+    reference = Reference(shared)
+    try:
+        for name, (algorithm, problem, graph) in parts.items():
+            with progress_bar(unit(algorithm)) as show:
+                runs[name] = simulate(
+                    algorithm,
+                    problem,
+                    graph,
+                    steps=config.steps,
+                    seeds=config.seeds,
+                    every=config.every,
+                    delta=config.delta,
+                    reference=reference,
+                    progress=functools.partial(show, name),
+                )
+            if runs[name].interrupted:
+                break
+    except KeyboardInterrupt:
+        if not runs:
+            raise
+    summary(runs)
+    missing = [name for name in algorithms if name not in runs or runs[name].interrupted]
+    notes = [f"INTERRUPTED: {', '.join(missing)} did not come to the end."] if missing else []
+    report = comparison_report(runs, out, f"Comparison on {shared.name}", notes=notes)
+    console.print(f"Report: {report}", soft_wrap=True)
+    if missing:
+        interrupted("The report has what is done.")
