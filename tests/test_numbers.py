@@ -269,6 +269,7 @@ EXAMPLES = [
     linear.Squared(1.5, 0.1, 2.0, 0.5),
     linear.HalfSquared(1.5, 0.1, 2.0, 0.5),
     linear.PolynomialLogistic(1.5, 0.1, 1.0, margin_bound=3.0),
+    problems.Softmax(1.5, 3, 0.1, 0.5),
     *(
         kinds.factorization(n, 6, **({"bands": 3} if n == "banded" else {}))
         for n in kinds.FACTORIZATIONS
@@ -548,11 +549,23 @@ CALLS = {
         "classes": 2,
     },
     problems.logistic_task: {"data": FACTS, "clip": 0.5},
+    problems.softmax_task: {"data": FACTS, "clip": 0.5},
     problems.ridge_task: {"data": FACTS, "clip": 0.5},
     problems.neural_task: {"data": IMAGE_FACTS, "model": "mlp"},
     problems.logistic: {
         "data": DATA,
         "agents": 3,
+        "ridge": 0.1,
+        "per_step": 2,
+        "head_start": 1,
+        "radius": 3.0,
+        "clip": 0.5,
+        "seed": 1,
+    },
+    problems.softmax: {
+        "data": [(FEATURES, LABELS)] * 3,
+        "classes": 3,
+        "feature_bound": 2.0,
         "ridge": 0.1,
         "per_step": 2,
         "head_start": 1,

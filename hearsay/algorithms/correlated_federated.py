@@ -71,7 +71,7 @@ from hearsay.privacy.adjacency import REPLACE
 from hearsay.privacy.factorized import FactorizedAccount
 from hearsay.privacy.recursion import Release
 from hearsay.problems.losses.domains import Domain
-from hearsay.problems.losses.linear import LinearLoss
+from hearsay.problems.losses.loss import BoundedLoss
 from hearsay.problems.sampling.batches import BLOCK
 from hearsay.problems.sampling.samplers import Fresh, Poisson, Sampling, Subset
 from hearsay.problems.task import Task
@@ -262,7 +262,7 @@ class CorrelatedFederated(Algorithm):
         reach = problem.domain.reach(problem.dimension)
         for t in range(tau):
             change = problem.change
-            if isinstance(loss, LinearLoss):
+            if isinstance(loss, BoundedLoss):
                 change = loss.change_within(reach, problem.adjacency)
                 reach = stretch * reach + rate * loss.unclipped_change(0.0) / 2
             found = max(found, change * stretch ** (tau - 1 - t))

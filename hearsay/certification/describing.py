@@ -28,7 +28,7 @@ from hearsay.privacy.float64 import Float64
 from hearsay.privacy.participation import FromArrival, Participation
 from hearsay.privacy.recursion import MEMORYLESS, Recursion
 from hearsay.privacy.recursion_account import RecursionAccount
-from hearsay.problems.losses.linear import LinearLoss
+from hearsay.problems.losses.loss import BoundedLoss
 from hearsay.problems.task import Task, public
 from hearsay.schedules import Constant
 
@@ -363,7 +363,7 @@ def _gradient(problem: Task, load: tuple[float, float]) -> float:
     loss, known = problem.loss, []
     if loss.clip is not None:
         known.append(loss.clip)
-    if isinstance(loss, LinearLoss):
+    if isinstance(loss, BoundedLoss):
         known.append(loss.unclipped_change(_reach(problem)))
     return load[1] * min(known) + abs(loss.regulariser) * _reach(problem)
 

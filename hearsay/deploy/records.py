@@ -26,7 +26,7 @@ from hearsay.problems.data import datasets
 from hearsay.problems.data.holdings import Facts, bounded, served
 from hearsay.problems.data.records import Records
 from hearsay.problems.data.stream import Stream
-from hearsay.problems.losses.linear import LinearLoss
+from hearsay.problems.losses.loss import BoundedLoss
 from hearsay.problems.sampling.samplers import Arrivals
 from hearsay.problems.task import Task
 
@@ -67,7 +67,7 @@ def own(network: Network, agent: int | None) -> Own:
     features, labels = read(member.data, member.name, task.shape, count)
     rows = hashed_rows(features, labels)
     features, labels = _bounded(network, features, labels)
-    if isinstance(task.loss, LinearLoss):
+    if isinstance(task.loss, BoundedLoss):
         task.loss.require_admissible(features, labels)
     # As in a simulation, where all agents' records are one array.
     missing = task.most - count

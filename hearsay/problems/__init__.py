@@ -13,6 +13,7 @@ from hearsay.problems.losses.domains import Ball, Box
 from hearsay.problems.losses.linear import HalfSquared, Logistic, PolynomialLogistic, Squared
 from hearsay.problems.losses.models import MODELS
 from hearsay.problems.losses.neural_loss import Model, NeuralLoss, from_function, from_module
+from hearsay.problems.losses.softmax import Softmax
 from hearsay.problems.neural_networks import neural, neural_task
 from hearsay.problems.parameter_estimation import estimation
 from hearsay.problems.problem import Problem
@@ -25,12 +26,14 @@ from hearsay.problems.sampling.samplers import (
     Resample,
     Subset,
 )
+from hearsay.problems.softmax import softmax, softmax_task
 from hearsay.problems.synthetic_learners import synthetic
 from hearsay.problems.task import Declared, Task
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {
     "logistic": logistic,
     "ridge": ridge,
+    "softmax": softmax,
     "estimation": estimation,
     "synthetic": synthetic,
     "neural": neural,
@@ -39,6 +42,7 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
 TASKS: dict[str, Callable[..., Task]] = {
     "logistic": logistic_task,
     "ridge": ridge_task,
+    "softmax": softmax_task,
     "neural": neural_task,
 }
 
@@ -65,6 +69,7 @@ __all__ = [
     "Problem",
     "Records",
     "Resample",
+    "Softmax",
     "Squared",
     "Stream",
     "Subset",
@@ -80,5 +85,6 @@ __all__ = [
     "logistic",
     "neural",
     "ridge",
+    "softmax",
     "synthetic",
 ]

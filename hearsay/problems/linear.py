@@ -83,7 +83,7 @@ def logistic(
     """
     require.flag("approximate", approximate)
     bounds = {"feature_bound": feature_bound}
-    held = _held(data, agents, partition, bounds, test, data_dir, seed, binary=True)
+    held = held_by(data, agents, partition, bounds, test, data_dir, seed, "binary")
     task = logistic_task(
         held.facts,
         ridge=ridge,
@@ -117,7 +117,7 @@ def logistic_task(
         if require.flag("approximate", approximate)
         else loss
     )
-    return _task(data, chosen, domain, Arrivals(per_step, head_start), seed, adjacency)
+    return linear_task(data, chosen, domain, Arrivals(per_step, head_start), seed, adjacency)
 
 
 def ridge(
@@ -172,7 +172,7 @@ def ridge(
         many = 5 if agents is None else require.count("agents", agents)
         data = datasets.linear_stream(records=many * records, dimension=dimension, seed=seed)
     bounds = {"feature_bound": feature_bound, "label_bound": label_bound}
-    held = _held(data, agents, partition, bounds, test, data_dir, seed, binary=False)
+    held = held_by(data, agents, partition, bounds, test, data_dir, seed, "numbers")
     labels = [
         own[:count] for own, count in zip(held.records.labels, held.facts.counts, strict=True)
     ]
@@ -204,10 +204,10 @@ def ridge_task(
     """What is public of `ridge` on such data; arguments as there."""
     loss = Squared(data.feature_bound, ridge, data.label_bound, clip)
     arrivals = Arrivals(per_step, head_start)
-    return _task(data, loss, Ball(radius), arrivals, seed, adjacency)
+    return linear_task(data, loss, Ball(radius), arrivals, seed, adjacency)
 
 
-def _task(
+def linear_task(
     data: Facts, loss: Loss, domain: Ball, arrivals: Arrivals, seed: int, adjacency: str
 ) -> Task:
     served(arrivals, data.counts)
@@ -226,19 +226,21 @@ def _task(
     )
 
 
-def _held(
+def held_by(
     data: Any,
     agents: int | None,
     rule: str | None,
-    bounds: dict[str, float | None],
+    bounds: dict[str, Any],
     test: Any,
     data_dir: str | None,
     seed: int,
-    binary: bool,
+    labels: str,
 ) -> Holdings:
-    """Whose records are whose, whichever way the data are given."""
+    """Whose records are whose, whichever way the data are given; `labels` are "binary", "classes"
+    or "numbers". `bounds` are what in_order takes for pairs, and Datasets have themselves.
+    """
     if one_each(data):
-        return _one_each(data, agents, rule, bounds, test, binary)
+        return _one_each(data, agents, rule, bounds, test, labels)
     for name, value in {**bounds, "test": test}.items():
         if value is not None:
             why = "left out where one data set is dealt out (it has its own)"
@@ -248,7 +250,8 @@ def _held(
             "data 'linear' is a regression stream: use it with the ridge loss (--loss ridge)"
         )
     if isinstance(data, str):
-        data = datasets.load(data, data_dir=data_dir, seed=seed)
+        every = labels == "classes"
+        data = datasets.load(data, data_dir=data_dir, seed=seed, every_class=every)
     require.instance(
         "data",
         data,
@@ -256,18 +259,23 @@ def _held(
         "the name of a data set, a Dataset (hearsay.problems.from_arrays makes one), or a list"
         " with one set for every agent",
     )
-    if binary:
-        datasets.check_classification(data.features, data.labels)
+    _check(data, labels)
     return deal(data, agents, rule, seed)
+
+
+def _check(one: Dataset, labels: str) -> None:
+    if labels != "numbers":
+        classes = one.classes or 2 if labels == "classes" else 2
+        datasets.check_classification(one.features, one.labels, classes)
 
 
 def _one_each(
     data: Sequence[Any],
     agents: int | None,
     rule: str | None,
-    bounds: dict[str, float | None],
+    bounds: dict[str, Any],
     test: Any,
-    binary: bool,
+    labels: str,
 ) -> Holdings:
     pairs = any(not isinstance(one, Dataset) for one in data)
     for name, value in bounds.items():
@@ -277,28 +285,31 @@ def _one_each(
         if not pairs and value is not None:
             require.fail(name, "left out where every agent's Dataset has its own", value)
 
-    def make(features: Any, labels: Any) -> Dataset:
-        return datasets.in_order(features, labels, **bounds)  # type: ignore[arg-type]
+    def make(features: Any, marks: Any) -> Dataset:
+        return datasets.in_order(features, marks, **bounds)
 
     sets = sets_of(data, Dataset, make, agents, rule)
-    if binary:
-        for agent, one in enumerate(sets):
-            try:
-                datasets.check_classification(one.features, one.labels)
-            except ValueError as error:
-                raise ValueError(f"data of agent {agent}: {error}") from error
+    for agent, one in enumerate(sets):
+        try:
+            _check(one, labels)
+        except ValueError as error:
+            raise ValueError(f"data of agent {agent}: {error}") from error
     held = gather(sets)
-    return held if test is None else _tested(held, test, binary)
+    return held if test is None else _tested(held, test, labels)
 
 
-def _tested(held: Holdings, test: Any, binary: bool) -> Holdings:
+def _tested(held: Holdings, test: Any, labels: str) -> Holdings:
     """With those records to test on, too."""
     if not isinstance(test, (list, tuple)) or len(test) != 2:
         require.fail("test", "a pair (features, labels)", type(test).__name__)
     known = held.facts
-    size = None if binary else known.label_bound
+    bounds: dict[str, Any] = {"feature_bound": known.feature_bound}
+    if labels == "numbers":
+        bounds["label_bound"] = known.label_bound
+    elif labels == "classes":
+        bounds["classes"] = known.classes
     try:
-        one = datasets.in_order(*test, feature_bound=known.feature_bound, label_bound=size)
+        one = datasets.in_order(*test, **bounds)
     except ValueError as error:
         raise ValueError(f"test: {error}") from error
     if one.features.shape[1:] != known.shape:

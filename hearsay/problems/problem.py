@@ -11,7 +11,7 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.problems.data.records import Records
 from hearsay.problems.data.stream import Stream
-from hearsay.problems.losses.linear import LinearLoss
+from hearsay.problems.losses.loss import BoundedLoss
 from hearsay.problems.task import Task
 
 
@@ -40,7 +40,7 @@ class Problem(Task):
                 object.__setattr__(self, name, np.zeros(shape))
         require.settle(self, test_labels=require.array, optimum=require.optional(require.array))
         # A network clips what it makes of its records, and may read them as bytes.
-        if isinstance(self.loss, LinearLoss):
+        if isinstance(self.loss, BoundedLoss):
             require.settle(self, test_features=require.array)
         object.__setattr__(self, "records", self._checked())
 
@@ -53,7 +53,7 @@ class Problem(Task):
         require.instance("records", self.records, Records, "Records, or an endless Stream")
         features, labels, held = self.records
         labels = require.array("labels", labels)
-        if isinstance(self.loss, LinearLoss):
+        if isinstance(self.loss, BoundedLoss):
             features = require.array("features", features)
         padded = (self.agents, self.most)
         if features.shape != (*padded, *self.shape) or labels.shape != padded:
@@ -68,7 +68,7 @@ class Problem(Task):
             )
         if (features.dtype == np.uint8) != self.bytes:
             require.fail("bytes", "true where features are bytes, and only there", self.bytes)
-        if isinstance(self.loss, LinearLoss):
+        if isinstance(self.loss, BoundedLoss):
             self.loss.require_admissible(features, labels)
         return Records(require.kept(features), require.kept(labels), self.counts)
 

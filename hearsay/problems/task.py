@@ -21,7 +21,8 @@ from hearsay.privacy.adjacency import RELATIONS, REPLACE
 from hearsay.privacy.recursion import Assumption
 from hearsay.problems.losses.domains import Box, Domain
 from hearsay.problems.losses.linear import LinearLoss, Logistic
-from hearsay.problems.losses.loss import Loss
+from hearsay.problems.losses.loss import BoundedLoss, Loss
+from hearsay.problems.losses.softmax import Softmax
 from hearsay.problems.sampling.samplers import Arrivals
 from hearsay.tables.schema import Schema
 
@@ -168,12 +169,11 @@ class Task:
 
     @property
     def linear(self) -> LinearLoss:
-        """The loss, for what only a generalised linear model has: bounds of its own,
-        and a best model that can be found.
-        """
+        """The loss, for what only a generalised linear model has: one margin per record."""
         if not isinstance(self.loss, LinearLoss):
             raise ValueError(
-                f"this needs a convex problem (logistic, ridge, ...), and {self.loss} is none"
+                f"this needs a model of one number per record (logistic, ridge, ...), and"
+                f" {self.loss} is none"
             )
         return self.loss
 
@@ -229,7 +229,7 @@ class Task:
         require.one_of("adjacency", adjacency, RELATIONS)
         if self.declared:
             return self.declared.change if adjacency == REPLACE else math.inf
-        if isinstance(self.loss, LinearLoss):
+        if isinstance(self.loss, BoundedLoss):
             self.loss.require_range(
                 self.domain.reach(self.dimension), float(jnp.finfo(self.dtype).max)
             )
@@ -280,7 +280,7 @@ class Task:
                     )
                 )
             return (*self.assumptions, *facts, *declared)
-        if not curvature or not isinstance(loss, LinearLoss):
+        if not curvature or not isinstance(loss, BoundedLoss):
             if loss.clip is None:
                 return (
                     *facts,
@@ -306,7 +306,7 @@ class Task:
         else:
             reason = (
                 "its gradient's own length" if emptied else "features and label both replaced"
-            ) + ("" if isinstance(loss, Logistic) else f", over the {self.domain}")
+            ) + ("" if isinstance(loss, (Logistic, Softmax)) else f", over the {self.domain}")
             facts.append(
                 Assumption(
                     "derived",

@@ -12,8 +12,8 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.problems.data.records import as_features
 from hearsay.problems.data.stream import Stream
-from hearsay.problems.losses.linear import LinearLoss
-from hearsay.problems.losses.loss import Loss
+from hearsay.problems.losses.loss import BoundedLoss, Loss
+from hearsay.problems.losses.softmax import Softmax
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Records
 from hearsay.release.readouts import everybodys
@@ -68,13 +68,13 @@ def measure(
         if with_regret
         else jnp.full_like(error, jnp.nan)
     )
-    assert isinstance(loss, LinearLoss)
+    assert isinstance(loss, BoundedLoss)
 
     def tested(margin: jax.Array, labels: jax.Array) -> jax.Array:
         hit = (loss.predict(margin) == labels) if classification else (margin - labels) ** 2
         return jnp.mean(hit.astype(models.dtype), axis=-1)
 
-    margin = jnp.einsum("md,sad->sam", test_features, seen)
+    margin = _margins(loss, test_features, seen)
     nothing = jnp.full_like(error, jnp.nan)
     return Measured(
         error,
@@ -86,8 +86,16 @@ def measure(
         nothing,
         nothing[:, 0]
         if kept is None
-        else tested(jnp.einsum("md,sd->sm", test_features, everybodys(*kept)), test_labels[None]),
+        else tested(_margins(loss, test_features, everybodys(*kept)), test_labels[None]),
     )
+
+
+def _margins(loss: Loss, features: jax.Array, models: jax.Array) -> jax.Array:
+    """Of every model (..., d) and record, as one product."""
+    if isinstance(loss, Softmax):
+        rows = models.reshape(*models.shape[:-1], loss.classes, -1)
+        return jnp.einsum("mw,...kw->...mk", features, rows)
+    return jnp.einsum("md,...d->...m", features, models)
 
 
 def _disagreement(models: jax.Array) -> jax.Array:

@@ -280,7 +280,7 @@ def test_bad_options_name_their_argument(options, match):
 def test_a_reference_needs_a_convex_problem():
     from hearsay.simulation.optimum import Reference
 
-    with pytest.raises(ValueError, match="this needs a convex problem"):
+    with pytest.raises(ValueError, match="this needs a model of one number per record"):
         Reference(hs.problems.neural("digits", model=tiny()))
 
 

@@ -65,7 +65,7 @@ class Dataset:
     Args:
       name: what reports call it.
       features: (records, dimension).
-      labels: (records,); 0 or 1 for classification.
+      labels: (records,); 0 or 1 for classification, or 0, ..., classes - 1.
       test_features: as `features`.
       test_labels: as `labels`.
       feature_bound: the largest l2 norm that a record's features may have.
@@ -73,6 +73,7 @@ class Dataset:
       bound_kind: what the bounds rest on: "enforced", "derived" or "declared".
       bound_reason: why they hold, as certificates print it.
       truth: the weights that made the labels, where they are known.
+      classes: how many, where labels are classes of which there may be more than two.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Dataset:
     bound_kind: str
     bound_reason: str
     truth: np.ndarray | None = None
+    classes: int | None = None
 
     def __post_init__(self) -> None:
         if self.bound_kind not in BOUND_KINDS:
@@ -96,10 +98,11 @@ class Dataset:
             feature_bound=require.bound,
             label_bound=require.bound,
             truth=require.optional(require.array),
+            classes=require.optional(_classes),
         )
         for part in ("", "test_"):
             features, labels = _arrays(
-                getattr(self, f"{part}features"), getattr(self, f"{part}labels")
+                getattr(self, f"{part}features"), getattr(self, f"{part}labels"), self.classes
             )
             object.__setattr__(self, f"{part}features", features)
             object.__setattr__(self, f"{part}labels", labels)
@@ -110,7 +113,12 @@ class Dataset:
 
 
 def load(
-    name: str, *, data_dir: Folder = None, seed: int = 0, test_fraction: float = 0.2
+    name: str,
+    *,
+    data_dir: Folder = None,
+    seed: int = 0,
+    test_fraction: float = 0.2,
+    every_class: bool = False,
 ) -> Dataset:
     """A classification data set by name: "digits", "breast-cancer" or "mushrooms".
 
@@ -121,6 +129,8 @@ def load(
       data_dir: a folder of raw files, for the data sets that need one (see `files.locate`).
       seed: of the permutation that sets records aside for testing.
       test_fraction: how many are set aside.
+      every_class: labels are all the classes that the data have: of digits the ten digits, not
+        whether they are odd.
 
     Example:
       >>> import hearsay as hs
@@ -129,10 +139,12 @@ def load(
     """
     require.one_of("data set", name, NAMES)
     features, labels, feature_bound, kind, reason = _LOADERS[name](data_dir)
-    check_classification(features, labels)
-    return Dataset(
-        name, *_split(features, labels, test_fraction, seed), feature_bound, 1.0, kind, reason
-    )
+    classes = None
+    if require.flag("every_class", every_class):
+        labels, classes = _digit() if name == "digits" else labels, _CLASSES.get(name, 2)
+    check_classification(features, labels, classes or 2)
+    parts, largest = _split(features, labels, test_fraction, seed), float((classes or 2) - 1)
+    return Dataset(name, *parts, feature_bound, largest, kind, reason, classes=classes)
 
 
 def from_arrays(
@@ -142,6 +154,7 @@ def from_arrays(
     name: str = "custom",
     feature_bound: float | None = None,
     label_bound: float | None = None,
+    classes: int | None = None,
     test_fraction: float = 0.2,
     seed: int = 0,
 ) -> Dataset:
@@ -155,6 +168,7 @@ def from_arrays(
         features mean, not from these records.
       label_bound: None: classification, labels are 0 or 1. Otherwise labels are real numbers, and
         are clipped to [-label_bound, label_bound].
+      classes: labels are 0, ..., classes - 1, for `softmax`; instead of a label_bound.
       test_fraction: how many records are set aside for testing.
       seed: of the permutation that sets them aside.
 
@@ -164,8 +178,9 @@ def from_arrays(
       >>> len(data.labels), len(data.test_labels)
       (8, 2)
     """
-    features, labels, bounds = _within(features, labels, feature_bound, label_bound)
-    return Dataset(name, *_split(features, labels, test_fraction, seed), *bounds)
+    features, labels, bounds = _within(features, labels, feature_bound, label_bound, classes)
+    parts = _split(features, labels, test_fraction, seed)
+    return Dataset(name, *parts, *bounds, classes=classes)
 
 
 def in_order(
@@ -175,16 +190,22 @@ def in_order(
     name: str = "custom",
     feature_bound: float | None = None,
     label_bound: float | None = None,
+    classes: int | None = None,
 ) -> Dataset:
     """As `from_arrays`, with the records in the order in which they are given and none set aside:
     one agent's own.
     """
-    features, labels, bounds = _within(features, labels, feature_bound, label_bound)
-    return Dataset(name, features, labels, features[:0], labels[:0], *bounds)
+    features, labels, bounds = _within(features, labels, feature_bound, label_bound, classes)
+    parts = features, labels, features[:0], labels[:0]
+    return Dataset(name, *parts, *bounds, classes=classes)
 
 
 def _within(
-    features: Any, labels: Any, feature_bound: float | None, label_bound: float | None
+    features: Any,
+    labels: Any,
+    feature_bound: float | None,
+    label_bound: float | None,
+    classes: int | None,
 ) -> tuple[np.ndarray, np.ndarray, tuple[float, float, str, str]]:
     """Records brought within their bounds; the bounds, and why they hold."""
     if feature_bound is None:
@@ -196,10 +217,14 @@ def _within(
         )
     feature_bound = require.bound("feature_bound", feature_bound)
     label_bound = require.optional(require.bound)("label_bound", label_bound)
+    classes = require.optional(_classes)("classes", classes)
+    if label_bound is not None and classes is not None:
+        require.fail("label_bound", "left out where labels are classes", label_bound)
     reason = f"By the caller's choice of bound, {_shortened(feature_bound)}"
-    features, labels = _arrays(features, labels, binary=label_bound is None)
+    many = (classes or 2) if label_bound is None else None
+    features, labels = _arrays(features, labels, many)
     if label_bound is None:
-        label_bound = 1.0
+        label_bound = float((classes or 2) - 1)
     else:
         labels = np.clip(labels, -label_bound, label_bound)
         reason += f", and labels are clipped to {label_bound} in size"
@@ -268,11 +293,11 @@ def linear_stream(
     return Dataset("linear-stream", *train, *test, feature_bound, bound, "enforced", reason, truth)
 
 
-def check_classification(features: Any, labels: Any) -> None:
-    """Refuses features that are not finite and labels that are not 0 or 1,
+def check_classification(features: Any, labels: Any, classes: int = 2) -> None:
+    """Refuses features that are not finite and labels that are not 0, ..., classes - 1,
     naming the first bad row.
     """
-    _arrays(features, labels, binary=True)
+    _arrays(features, labels, _classes("classes", classes))
 
 
 def encode_mushrooms(lines: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -309,6 +334,13 @@ def _digits(_: object) -> _Records:
     return shorten(pixels / 16.0, 1.0), (digit % 2).astype(np.float64), 1.0, "enforced", reason
 
 
+def _digit() -> np.ndarray:
+    """Which of the ten each of them is, in the same order."""
+    from sklearn.datasets import load_digits
+
+    return load_digits(return_X_y=True)[1].astype(np.float64)
+
+
 def _breast_cancer(_: object) -> _Records:
     from sklearn.datasets import load_breast_cancer
 
@@ -333,6 +365,8 @@ def _mushrooms(data_dir: Folder) -> _Records:
 
 _LOADERS = {"digits": _digits, "breast-cancer": _breast_cancer, "mushrooms": _mushrooms}
 NAMES = tuple(_LOADERS)
+# Of those that have more than the two that `load` tells apart.
+_CLASSES = {"digits": 10}
 
 
 def _shortened(bound: float) -> str:
@@ -361,7 +395,21 @@ def shorten(features: Any, bound: float) -> np.ndarray:
     return shortened
 
 
-def _arrays(features: Any, labels: Any, *, binary: bool = False) -> tuple[np.ndarray, np.ndarray]:
+def _classes(name: str, value: Any) -> int:
+    return require.count(name, value, 2)
+
+
+def allowed_labels(labels: np.ndarray, classes: int | None) -> tuple[np.ndarray, str]:
+    """(which of them are a class, the rule in words); without classes any finite number will do."""
+    if classes is None:
+        return np.isfinite(labels), "finite"
+    whole = (labels == np.floor(labels)) & (labels >= 0) & (labels < classes)
+    return whole, "0 or 1" if classes == 2 else f"whole numbers from 0 to {classes - 1}"
+
+
+def _arrays(
+    features: Any, labels: Any, classes: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     features, labels = require.array("features", features), require.array("labels", labels)
     if features.ndim != 2 or features.shape[1] == 0:
         raise ValueError(f"features must have shape (records, columns), got {features.shape}")
@@ -369,9 +417,7 @@ def _arrays(features: Any, labels: Any, *, binary: bool = False) -> tuple[np.nda
         raise ValueError(
             f"labels must have shape {features.shape[:1]}, one per record, got {labels.shape}"
         )
-    allowed, rule = (
-        (np.isin(labels, (0, 1)), "0 or 1") if binary else (np.isfinite(labels), "finite")
-    )
+    allowed, rule = allowed_labels(labels, classes)
     good = np.isfinite(features).all(axis=1) & allowed
     if not good.all():
         row = int(np.argmin(good))

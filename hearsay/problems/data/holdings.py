@@ -31,8 +31,8 @@ AGENTS, RULE = 5, "iid"
 class Facts(NamedTuple):
     """What is public of the agents' data: nothing here is read off a record.
 
-    The bounds are for linear models, `classification` (labels are 0 and 1) for those of numbers,
-    `classes` for neural networks; `schema` where records were made from tables.
+    The bounds are for linear models, `classification` (labels are classes) for those of numbers,
+    `classes` for softmax and neural networks; `schema` where records were made from tables.
     """
 
     name: str
@@ -96,6 +96,7 @@ def _facts(sets: Sequence[Dataset | Images], records: Records) -> Facts:
         known["feature_bound"] = max(one.feature_bound for one in linear)
         known["label_bound"] = max(one.label_bound for one in linear)
         known["assumptions"] = _reasons(linear)
+        known["classes"] = max(one.classes or 2 for one in linear)
     else:
         known["classes"] = max(one.classes for one in sets if isinstance(one, Images))
     return Facts(", ".join(names), records.shape, records.held, **known)

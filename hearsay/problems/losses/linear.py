@@ -44,15 +44,12 @@ import jax
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay.privacy.adjacency import REPLACE
-from hearsay.problems.losses.domains import FAR, Domain, namespace
-from hearsay.problems.losses.loss import Loss
-
-_SLACK = 1 + 1e-6  # of a bound, for records that were shortened in float32
+from hearsay.problems.losses.domains import Domain, namespace
+from hearsay.problems.losses.loss import SLACK, BoundedLoss
 
 
 @dataclass(frozen=True)
-class LinearLoss(Loss):
+class LinearLoss(BoundedLoss):
     """A generalised linear model's loss.
 
     Args:
@@ -78,70 +75,26 @@ class LinearLoss(Loss):
     def residual(self, margin: Any, labels: Any) -> Any:
         """Derivative of the data part by the margin."""
 
-    @abstractmethod
-    def values(self, margin: Any, labels: Any) -> Any:
-        """The data part of each record's loss."""
-
-    @abstractmethod
-    def unclipped_change(self, reach: float) -> float:
-        """How far a gradient moves when its record is replaced, over models of norm up to that."""
-
-    def unclipped_longest(self, reach: float) -> float:
-        """The longest gradient of a record, over models of norm up to that; the change, which
-        covers replacing a record by one without features, unless a loss knows better.
-        """
-        return self.unclipped_change(reach)
+    def margins(self, params: Any, features: Any) -> Any:
+        return features @ params
 
     @property
     def label_range(self) -> tuple[float, float]:
         """What `unclipped_change` takes labels to be."""
         return -self.label_bound, self.label_bound
 
-    def require_admissible(self, features: np.ndarray, labels: np.ndarray) -> None:
-        """Records that the bounds speak of, up to the rounding of float32:
-        a problem need not come from a Dataset.
-        """
-        sizes = np.abs(features).max(axis=-1, initial=0.0)
-        if not np.all(np.isfinite(sizes)) or not np.all(np.isfinite(labels)):
-            raise ValueError(
-                "features and labels must be finite, got a record with NaN or infinity"
-            )
-        with np.errstate(over="ignore"):
-            longest = float(np.linalg.norm(features, axis=-1).max(initial=0.0))
-        if longest > self.feature_bound * _SLACK:
-            require.fail(
-                "features", f"within the loss's feature_bound {self.feature_bound:g}", longest
-            )
+    def require_labels(self, labels: np.ndarray) -> None:
         low, high = self.label_range
         if (
             self.clip is None
             and labels.size
-            and not (low * _SLACK <= labels.min() and labels.max() <= high * _SLACK)
+            and not (low * SLACK <= labels.min() and labels.max() <= high * SLACK)
         ):
             require.fail(
                 "labels",
                 f"between {low:g} and {high:g} for {self}",
                 (float(labels.min()), float(labels.max())),
             )
-
-    def require_range(self, reach: float, most: float) -> None:
-        """No margin, moment or gradient of an admissible record, over a domain that reaches so far,
-        may overflow in a precision that holds numbers up to `most`: what is not a number tells one
-        record from all others.
-        """
-        moments = (
-            () if self.clip is not None else (self.feature_bound**2, self.unclipped_change(reach))
-        )
-        largest = max(
-            (size for size in (self.feature_bound * reach, *moments) if math.isfinite(size)),
-            default=0.0,
-        )
-        if largest > most / 1000:
-            rule = (
-                f"so small that gradients ({largest:.2g} in size) stay below {most / 1000:.2g}"
-                " (scale the data, choose a smaller domain or 64-bit precision)"
-            )
-            require.fail("feature_bound", rule, self.feature_bound)
 
     def dimension(self, record: tuple[int, ...]) -> int:
         return record[-1]
@@ -151,17 +104,6 @@ class LinearLoss(Loss):
     ) -> tuple[jax.Array, jax.Array]:
         margin = features @ params
         return self.values(margin, labels), (self.predict(margin) == labels).astype(params.dtype)
-
-    def change(self, domain: Domain, dimension: int, adjacency: str = REPLACE) -> float:
-        return self.change_within(domain.reach(dimension), adjacency)
-
-    def change_within(self, reach: float, adjacency: str = REPLACE) -> float:
-        """`change` over models of norm up to that."""
-        if adjacency == REPLACE:
-            unclipped, most = self.unclipped_change(reach), 2
-        else:
-            unclipped, most = self.unclipped_longest(reach), 1
-        return unclipped if self.clip is None else min(unclipped, most * self.clip)
 
     def gradient_sum(
         self, params: jax.Array, features: jax.Array, labels: jax.Array, weights: jax.Array
@@ -174,18 +116,7 @@ class LinearLoss(Loss):
         residual = self.residual(margin, labels)
         if self.clip is None:
             return residual
-        xp = namespace(margin)
-        tiny = float(xp.finfo(margin.dtype).tiny)
-        # No limit at all, for features of no length.
-        with np.errstate(over="ignore", divide="ignore"):
-            # |a| in two factors, as in domains.shortened: squares of tiny or huge features do not
-            # vanish or overflow.
-            largest = xp.maximum(xp.max(xp.abs(features), axis=-1), tiny)
-            scaled = features / largest[..., None]
-            limit = self.clip / xp.sqrt(xp.sum(scaled * scaled, axis=-1)) / largest
-        # A limit below the smallest normal number has too few digits to be trusted, and the
-        # reciprocal of features beyond FAR may be flushed to 0.
-        limit = xp.where((limit >= tiny) & (largest <= FAR), limit, 0.0)
+        xp, limit = namespace(margin), self.residual_limit(features)
         clipped = xp.clip(residual, -limit, limit)
         return xp.where(xp.isfinite(clipped), clipped, 0.0)
 

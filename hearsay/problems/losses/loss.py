@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
 
+from hearsay import _validate as require
 from hearsay.privacy.adjacency import REPLACE
-from hearsay.problems.losses.domains import Domain
+from hearsay.problems.losses.domains import FAR, Domain, namespace
+
+SLACK = 1 + 1e-6  # of a bound, for records that were shortened in float32
 
 
 class Loss(ABC):
@@ -44,7 +48,11 @@ class Loss(ABC):
     @property
     @abstractmethod
     def curvature(self) -> tuple[float, float]:
-        """An interval that holds all eigenvalues of every record's Hessian."""
+        """An interval that holds all eigenvalues of every record's Hessian. Where a clip leaves no
+        Hessian (softmax.py): one with middle z and half width w such that the record's gradients at
+        any two points x and y obey |g(x) - g(y) - z (x - y)| <= w |x - y|, which is all that
+        certificates use of it.
+        """
 
     def program(self, record: tuple[int, ...], kind: np.dtype) -> bytes:
         """What tells two losses apart that are written alike, for records of that shape and kind:
@@ -73,3 +81,102 @@ class Loss(ABC):
     def note(self) -> str:
         """What a reader of results should know about the loss, if anything."""
         return "" if self.clip is None else f"records' gradients clipped to {self.clip:g}"
+
+
+class BoundedLoss(Loss):
+    """A loss that says which records there may be: features of l2 norm at most `feature_bound`, and
+    labels that it checks. A record without features has gradient 0.
+    """
+
+    feature_bound: float
+
+    @abstractmethod
+    def margins(self, params: Any, features: Any) -> Any:
+        """All that a record's loss depends on beside its label: (..., d) -> (...) or (..., classes)
+        for one model.
+        """
+
+    @abstractmethod
+    def values(self, margin: Any, labels: Any) -> Any:
+        """The data part of each record's loss."""
+
+    @abstractmethod
+    def predict(self, margin: Any) -> Any:
+        """The label that margins stand for."""
+
+    @abstractmethod
+    def unclipped_change(self, reach: float) -> float:
+        """How far a gradient moves when its record is replaced, over models of norm up to that."""
+
+    def unclipped_longest(self, reach: float) -> float:
+        """The longest gradient of a record, over models of norm up to that; the change, which
+        covers replacing a record by one without features, unless a loss knows better.
+        """
+        return self.unclipped_change(reach)
+
+    @abstractmethod
+    def require_labels(self, labels: np.ndarray) -> None:
+        """Refuses finite labels that the bounds do not speak of."""
+
+    def require_admissible(self, features: np.ndarray, labels: np.ndarray) -> None:
+        """Records that the bounds speak of, up to the rounding of float32:
+        a problem need not come from a Dataset.
+        """
+        sizes = np.abs(features).max(axis=-1, initial=0.0)
+        if not np.all(np.isfinite(sizes)) or not np.all(np.isfinite(labels)):
+            raise ValueError(
+                "features and labels must be finite, got a record with NaN or infinity"
+            )
+        with np.errstate(over="ignore"):
+            longest = float(np.linalg.norm(features, axis=-1).max(initial=0.0))
+        if longest > self.feature_bound * SLACK:
+            require.fail(
+                "features", f"within the loss's feature_bound {self.feature_bound:g}", longest
+            )
+        self.require_labels(labels)
+
+    def require_range(self, reach: float, most: float) -> None:
+        """No margin, moment or gradient of an admissible record, over a domain that reaches so far,
+        may overflow in a precision that holds numbers up to `most`: what is not a number tells one
+        record from all others.
+        """
+        moments = (
+            () if self.clip is not None else (self.feature_bound**2, self.unclipped_change(reach))
+        )
+        largest = max(
+            (size for size in (self.feature_bound * reach, *moments) if math.isfinite(size)),
+            default=0.0,
+        )
+        if largest > most / 1000:
+            rule = (
+                f"so small that gradients ({largest:.2g} in size) stay below {most / 1000:.2g}"
+                " (scale the data, choose a smaller domain or 64-bit precision)"
+            )
+            require.fail("feature_bound", rule, self.feature_bound)
+
+    def change(self, domain: Domain, dimension: int, adjacency: str = REPLACE) -> float:
+        return self.change_within(domain.reach(dimension), adjacency)
+
+    def change_within(self, reach: float, adjacency: str = REPLACE) -> float:
+        """`change` over models of norm up to that."""
+        if adjacency == REPLACE:
+            unclipped, most = self.unclipped_change(reach), 2
+        else:
+            unclipped, most = self.unclipped_longest(reach), 1
+        return unclipped if self.clip is None else min(unclipped, most * self.clip)
+
+    def residual_limit(self, features: Any) -> Any:
+        """clip / |a| of each record: how large its residual may be."""
+        xp = namespace(features)
+        assert self.clip is not None
+        tiny = float(xp.finfo(features.dtype).tiny)
+        # No limit at all, for features of no length.
+        with np.errstate(over="ignore", divide="ignore"):
+            # |a| in two factors, as in domains.shortened: squares of tiny or huge features do not
+            # vanish or overflow.
+            largest = xp.maximum(xp.max(xp.abs(features), axis=-1), tiny)
+            scaled = features / largest[..., None]
+            limit = self.clip / xp.sqrt(xp.sum(scaled * scaled, axis=-1)) / largest
+        # A limit below the smallest normal number has too few digits to be trusted, and the
+        # reciprocal of features beyond FAR may be flushed to 0.
+        return xp.where((limit >= tiny) & (largest <= FAR), limit, 0.0)
