@@ -10,9 +10,11 @@ from typing import Annotated
 
 import typer
 
+from hearsay.cli.json_output import answer, answering, of_certificate
 from hearsay.cli.network_options import Allow, Insecure, NetConfig, NoPrivacy, Seed, require_extra
 
 
+@answering
 def agent(
     config: NetConfig,
     name: Annotated[str, typer.Option(help="Which agent of net.toml this process is.")],
@@ -67,7 +69,16 @@ def agent(
         one = Agent(found, name, rehearsal=simulate_noise, no_privacy=no_privacy, plan=plan)
     except LedgerError as error:
         raise _ended(error) from None
-    print(one.plan.certificate.of(one.number), flush=True)
+    own_certificate = one.plan.certificate.of(one.number)
+    print(own_certificate, flush=True)
+    answer(
+        agent=name,
+        run=found.run,
+        messages=plan.messages,
+        **of_certificate(own_certificate),
+        model=None,
+        certificate=own_certificate,
+    )
     if plan.stopped:
         log.warning(
             "%d messages instead of %d: %s", plan.messages, found.config.steps, plan.stopped
@@ -79,6 +90,7 @@ def agent(
     try:
         model = one.run()
         path = save_model(one.member.state, name, model, one.plan)
+        answer(model=path)
         log.info(
             "the agent's own model is in %s: it carries no noise of its own, so keep it here", path
         )

@@ -11,10 +11,12 @@ import typer
 
 from hearsay.cli.building import built, with_noise
 from hearsay.cli.folders import claim, interrupted
+from hearsay.cli.json_output import answer, answering, of_sweep
 from hearsay.cli.options import Flag, Out, configurable, word
 from hearsay.cli.screen import attack_table, console, progress_bar
 
 
+@answering
 @configurable("seeds")
 def attack(
     config: Any,
@@ -68,6 +70,8 @@ def attack(
             progress=functools.partial(show, "attack"),
         )
     attack_table(sweep)
-    console.print(f"Report: {attack_report(sweep, folder)}", soft_wrap=True)
+    report = attack_report(sweep, folder)
+    answer(**of_sweep(sweep), report=report)
+    console.print(f"Report: {report}", soft_wrap=True)
     if sweep.left:
         interrupted("The report has the noise levels that are done.")

@@ -14,10 +14,12 @@ from rich.table import Table
 
 from hearsay.cli.building import built, with_noise
 from hearsay.cli.folders import claim
+from hearsay.cli.json_output import answer, answering
 from hearsay.cli.options import Out, configurable
 from hearsay.cli.screen import console, progress_bar
 
 
+@answering
 @configurable("seeds")
 def audit(
     config: Any,
@@ -86,7 +88,7 @@ def run_audit(
     """
     from hearsay.audit.whole import audit as audited
     from hearsay.report.audit import audit_report
-    from hearsay.report.audit_findings import verdicts
+    from hearsay.report.audit_findings import as_data, verdicts
 
     algorithm, problem, graph = built
     with progress_bar() as show:
@@ -118,7 +120,9 @@ def run_audit(
                 f"  --only {part}"
                 + ("" if part == "noise" else "".join(f" --agent {agent}" for agent in left))
             )
-    _say(f"Report: {audit_report(found, algorithm, problem, folder)}")
+    report = audit_report(found, algorithm, problem, folder)
+    answer(**as_data(found, algorithm, problem), report=report)
+    _say(f"Report: {report}")
     return 4 if failures else 130 if found.missing else 0
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hearsay.cli.options import word
-from hearsay.cli.screen import console
+from hearsay.cli.screen import note
 
 
 def built(config: Any) -> tuple[Any, Any, Any]:
@@ -56,7 +56,7 @@ def with_noise(config: Any, names: Sequence[str] = ()) -> Any:
     default = {b["mechanism"].default for b in builders if "mechanism" in b}
     kinds = {config.algorithm["mechanism"]} if "mechanism" in config.algorithm else default
     if config.delta is None and any(_needs_delta(kind) for kind in kinds):
-        console.print("delta = 1e-05, because none was given (--delta)", style="yellow")
+        note("delta = 1e-05, because none was given (--delta)")
         config = config.merged({"privacy": {"delta": 1e-5}})
     return config
 

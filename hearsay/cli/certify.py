@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +13,8 @@ from hearsay.base import Algorithm
 from hearsay.certification import calibrate
 from hearsay.certification import certify as certified
 from hearsay.cli.building import built, horizon_of
-from hearsay.cli.options import Flag, configurable
+from hearsay.cli.json_output import answer, answering, plain
+from hearsay.cli.options import configurable
 from hearsay.cli.screen import algorithm_line, console, theory_table
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import Certificate, name, show
@@ -23,6 +23,7 @@ from hearsay.problems.task import Task
 _MOST = 20  # agents in the table of both numbers
 
 
+@answering
 @configurable("steps", "seeds", "colluders")
 def certify(
     config: Any,
@@ -36,7 +37,6 @@ def certify(
             )
         ),
     ] = None,
-    json: Annotated[bool, Flag("--json", help="Print JSON instead of text.")] = False,
     theory: Annotated[bool, typer.Option(help="Also print the paper's conditions.")] = True,
     out: Annotated[
         Path | None,
@@ -62,12 +62,12 @@ def certify(
     if target is not None:
         algorithm = calibrate(algorithm, problem, graph, messages, target, delta=config.delta)
     found = certificates(algorithm, problem, graph, messages, config.delta, adjacencies, colluders)
-    print(printed(found, json=json))
+    print(printed(found))
+    answer(**(plain(found[""]) if "" in found else found))
     if out is not None:
         written(found, out)
-    if not json:
-        console.print(f"\n{algorithm_line(algorithm)}", soft_wrap=True, highlight=False)
-    if theory and not json:
+    console.print(f"\n{algorithm_line(algorithm)}", soft_wrap=True, highlight=False)
+    if theory:
         from hearsay.algorithms.theory.findings import findings
 
         theory_table(findings(algorithm, graph, problem))
@@ -108,11 +108,8 @@ def certificates(
     }
 
 
-def printed(found: Mapping[str, Certificate], *, json: bool) -> str:
-    """All of them, as text with a table of both numbers at the end, or as JSON by adjacency."""
-    if json:
-        whole = {adjacency: json_.loads(one.to_json()) for adjacency, one in found.items()}
-        return found[""].to_json() if "" in found else json_.dumps(whole, indent=2)
+def printed(found: Mapping[str, Certificate]) -> str:
+    """All of them, with a table of both numbers at the end."""
     parts = [str(one) for one in found.values()]
     return "\n\n".join(parts if "" in found else [*parts, _both(found)])
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
+from hearsay._version import VERSION
 from hearsay.cli.agent import agent
 from hearsay.cli.algorithms import algorithms, check_algorithm
 from hearsay.cli.attack import attack
@@ -25,7 +27,6 @@ from hearsay.cli.verify import verify
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -55,6 +56,24 @@ for command in (
 ):
     app.command()(command)
 app.add_typer(network, name="network")
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        print(f"hearsay {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=_say_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """What may stand before a command; the texts of --help are above."""
 
 
 def main() -> None:

@@ -10,10 +10,12 @@ import typer
 
 from hearsay.cli import folders
 from hearsay.cli.folders import claim, interrupted
+from hearsay.cli.json_output import answer, answering, of_frontier, of_release
 from hearsay.cli.options import CHOSEN_BY_RULE, Out, configurable, word
 from hearsay.cli.screen import console, frontier_table, progress_bar
 
 
+@answering
 @configurable(*CHOSEN_BY_RULE)
 def frontier(
     problem: Annotated[
@@ -72,6 +74,7 @@ def frontier(
         interrupted("The points that are finished are kept and will not be run again.")
 
 
+@answering
 def demo(out: Out = Path("out/demo")) -> None:
     """Five hospitals in a ring learn together what none may show to the others: what that buys at
     epsilon = 1, 2 and 4, and the model that may be published. A minute or two.
@@ -125,6 +128,7 @@ def run_frontier(
             progress=lambda name, done, total: show("frontier", done, total, note=name),
         )
     report = found.report(folder)
+    answer(**of_frontier(found), report=report)
     frontier_table(found)
     if said := verdict(found):
         console.print(said, soft_wrap=True, highlight=False)
@@ -148,7 +152,9 @@ def run_demo(folder: Path) -> tuple[str, ...]:
         series=demo.SERIES,
     )
     if not missing:
-        console.print(str(demo.release(folder / "released")), soft_wrap=True, highlight=False)
+        model = demo.release(folder / "released")
+        answer(released=of_release(model, folder / "released"))
+        console.print(str(model), soft_wrap=True, highlight=False)
         console.print(f"Released model: {folder / 'released'}", soft_wrap=True)
         console.print(
             "The papers' methods in the same picture: hearsay frontier breast-cancer",

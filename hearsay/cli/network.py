@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hearsay.cli.json_output import answer, answering, of_certificate
 from hearsay.cli.network_options import Allow, Insecure, NetConfig, NoPrivacy, Seed, require_extra
 from hearsay.cli.network_state import release, report, spent, status
 from hearsay.cli.screen import console, errors, network_table, watching
@@ -80,6 +81,7 @@ def keys(
 
 
 @network.command(name="check")
+@answering
 def check_network(config: NetConfig, allow: Allow = None) -> None:
     """Print the certificate of a network before anything runs; reads nobody's records.
 
@@ -93,6 +95,15 @@ def check_network(config: NetConfig, allow: Allow = None) -> None:
     plan = deployment(found, None)
     print(plan.certificate)
     relays = plan.phases.relays
+    answer(
+        run=found.run,
+        agents=found.names,
+        messages=plan.messages,
+        relays=relays,
+        configuration=found.digest,
+        **of_certificate(plan.certificate),
+        certificate=plan.certificate,
+    )
     passed = f", each passed on {relays} times (averaging)" if relays else ""
     console.print(
         f"\n{plan.messages} messages of {', '.join(found.names)}{passed}; configuration"
@@ -104,6 +115,7 @@ def check_network(config: NetConfig, allow: Allow = None) -> None:
 
 
 @network.command()
+@answering
 def up(
     config: NetConfig,
     simulate_noise: Seed = None,
@@ -164,6 +176,13 @@ def up(
         raise typer.Exit(130) from None
     finally:
         fleet.stop()
+    answer(
+        run=found.run,
+        agents={name: last.get(name) for name in found.names},
+        restarts=fleet.restarts,
+        failed=fleet.failed,
+        state=found.state,
+    )
     if fleet.failed:
         for name, code in fleet.failed.items():
             log = found.members[found.index(name)].state / f"{name}.log"

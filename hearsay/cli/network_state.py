@@ -11,22 +11,22 @@ from typing import Annotated
 import typer
 
 from hearsay.cli.folders import require_writable
+from hearsay.cli.json_output import Json, answer, answering, of_release
 from hearsay.cli.network_options import Allow, NetConfig, require_extra
 from hearsay.cli.screen import console, errors, network_table, spent_table, watching
 
 
+@answering
 def status(
     config: NetConfig,
     once: Annotated[bool, typer.Option("--once", help="Print once and end.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON once and end.")] = False,
+    json: Json = False,
 ) -> None:
     """Who is in which round, with whom, and what has been spent; live until Ctrl-C.
 
     With --once or --json, exit code 5: somebody was not reached.
     """
     require_extra()
-    import json as library
-
     from hearsay.deploy.launch import observe, statuses
     from hearsay.deploy.settings import load
 
@@ -34,12 +34,10 @@ def status(
     with observe(found) as observer:
         if json or once or not console.is_terminal:
             seen = statuses(found, observer)
-            if json:
-                print(library.dumps({one.name: one.facts for one in seen}, indent=2))
-            else:
-                console.print(
-                    network_table(found, [(s.name, s.facts, s.facts is not None) for s in seen])
-                )
+            answer(**{one.name: one.facts for one in seen})
+            console.print(
+                network_table(found, [(s.name, s.facts, s.facts is not None) for s in seen])
+            )
             if not all(one.facts for one in seen):
                 raise typer.Exit(5)
             return
@@ -55,31 +53,27 @@ def status(
             return
 
 
+@answering
 def spent(
     place: Annotated[Path, typer.Argument(help="A net.toml, or the folder that it calls state.")],
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """What the agents on this host have spent, run by run and in all:
     read from ledgers and budget files, nothing is asked. Exit code 6: a file cannot be read.
     """
     require_extra()
-    import json as library
-
     from hearsay.deploy.spending import places
     from hearsay.deploy.spending import spent as read
-    from hearsay.privacy.codec import encode
 
     found, wrong = read(places(place))
-    if json:
-        print(library.dumps(encode(found), indent=2))
-    else:
-        console.print(spent_table(found))
+    answer(**found)
+    console.print(spent_table(found))
     for text in wrong:
         errors.print(text, style="red", soft_wrap=True)
     if wrong:
         raise typer.Exit(6)
 
 
+@answering
 def report(
     config: NetConfig,
     out: Annotated[
@@ -99,13 +93,16 @@ def report(
     history = read(config, allow or ())
     folder = out or Path("out") / f"network-{history.network.run}"
     require_writable(folder)
-    console.print(f"Report: {deployed_report(history, folder)}", soft_wrap=True)
+    page = deployed_report(history, folder)
+    answer(run=history.network.run, report=page, wrong=history.wrong)
+    console.print(f"Report: {page}", soft_wrap=True)
     for text in history.wrong:
         errors.print(text, style="red", soft_wrap=True, markup=False)
     if history.wrong:
         raise typer.Exit(6)
 
 
+@answering
 def release(
     config: NetConfig,
     name: Annotated[
@@ -145,5 +142,6 @@ def release(
     folder = out or Path("out") / f"release-{load(config, allow or ()).run}"
     require_writable(folder)
     model.save(folder)
+    answer(**of_release(model, folder))
     console.print(f"{model}", soft_wrap=True, highlight=False, markup=False)
     console.print(f"Released model: {folder}", soft_wrap=True)

@@ -9,10 +9,12 @@ import typer
 
 from hearsay.cli.building import built, horizon_of, typed
 from hearsay.cli.folders import require_writable
+from hearsay.cli.json_output import answer, answering, of_certificate, of_findings
 from hearsay.cli.options import Flag, configurable, word
 from hearsay.cli.screen import console, plan_table, theory_table
 
 
+@answering
 @configurable("steps", "seeds")
 def plan(
     config: Any,
@@ -60,6 +62,17 @@ def plan(
         samples=samples,
     )
     print(found.certificate)
+    answer(
+        algorithm=found.algorithm.name,
+        **of_certificate(found.certificate),
+        options={name: str(value) for name, value in found.algorithm.options.items()},
+        rate=found.rate,
+        oracle=found.oracle,
+        records=found.records,
+        conditions=of_findings(found.findings),
+        config=out,
+        certificate=found.certificate,
+    )
     plan_table(found)
     theory_table(list(found.findings))
     out.parent.mkdir(parents=True, exist_ok=True)

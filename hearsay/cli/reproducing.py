@@ -10,10 +10,12 @@ import typer
 
 from hearsay.cli import folders
 from hearsay.cli.folders import claim, interrupted
+from hearsay.cli.json_output import answer, answering
 from hearsay.cli.options import DataDir, Out
 from hearsay.cli.screen import console, progress_bar
 
 
+@answering
 def reproduce(
     experiment: Annotated[
         str,
@@ -71,8 +73,17 @@ def reproduce(
         if parts.found:
             console.print(f"{parts.found} of {len(parts.done)} runs were there from before.")
         console.print(f"Report: {report}", soft_wrap=True)
+        answer(
+            experiment=experiment,
+            report=report,
+            tables=sorted(folder.glob("*.csv")),
+            runs=len(parts.done),
+            from_before=parts.found,
+            **options,
+        )
 
 
+@answering
 def data(
     data_dir: DataDir = None,
     fetch: Annotated[
@@ -94,7 +105,14 @@ def data(
     table = Table(title="Data files (digits and breast-cancer come with scikit-learn)")
     for column in ("key", "file", "where", "checksum"):
         table.add_column(column, overflow="fold")
-    for status in files.status(data_dir):
+    found = files.status(data_dir)
+    answer(
+        files=[
+            {"key": s.key, "file": s.file.path, "found": s.found, "intact": s.checksum_ok}
+            for s in found
+        ]
+    )
+    for status in found:
         verdict = {True: "ok", False: "[red]WRONG[/red]", None: "-"}[status.checksum_ok]
         table.add_row(status.key, status.file.path, str(status.found or "missing"), verdict)
     console.print(table)

@@ -32,6 +32,11 @@ errors = Console(stderr=True)
 _SIGNS = {"epsilon": "ε", "delta": "δ"}
 
 
+def note(text: str) -> None:
+    """What the reader should know beside the answer, on standard error."""
+    errors.print(text, style="yellow", soft_wrap=True, highlight=False, markup=False)
+
+
 @contextmanager
 def progress_bar(unit: str = "epsilon") -> Iterator[Callable[..., None]]:
     """show(name, done, total[, spent, note]): one bar per name, with the time left and the largest
@@ -176,12 +181,11 @@ def hint(result: Any) -> None:
     """Say it when a model is no better than a guess: the budget, not the reader, is to blame."""
     if result.guessing is None or result.final("accuracy")[0] > result.guessing + 0.01:
         return
-    console.print(
+    note(
         "At this budget the models are no better than always naming the commoner label"
         f" ({result.guessing:.0%}). What helps: Gaussian noise (--mechanism gaussian --delta 1e-5),"
         " --head-start or --per-step, fewer steps, more records per agent; hearsay demo shows a"
-        " case that works.",
-        style="yellow",
+        " case that works."
     )
 
 

@@ -12,10 +12,12 @@ import typer
 
 from hearsay.cli.building import built, typed, with_noise
 from hearsay.cli.folders import claim, interrupted
+from hearsay.cli.json_output import answer, answering, of_release, of_run
 from hearsay.cli.options import NAMES, Flag, Out, configurable
-from hearsay.cli.screen import console, hint, progress_bar, summary
+from hearsay.cli.screen import console, hint, note, progress_bar, summary
 
 
+@answering
 @configurable()
 def run(
     config: Any,
@@ -106,10 +108,11 @@ def _run(config: Any, out: Path, resume: bool, overwrite: bool, no_privacy: bool
         )
     report = result.report(out)
     print(result.certificate)
+    answer(**of_run(result), folder=out, report=report, released=None)
     summary({algorithm.name: result})
     hint(result)
     if result.stopped:
-        console.print(f"Stopped early: {result.stopped}", style="yellow", soft_wrap=True)
+        note(f"Stopped early: {result.stopped}")
     console.print(f"Report: {report}", soft_wrap=True)
     _released(result, out / "released")
     if result.interrupted:
@@ -124,10 +127,12 @@ def _released(result: Any, folder: Path) -> None:
     if not result.releasable:
         return
     model = result.release(folder=folder)
+    answer(released=of_release(model, folder))
     console.print(f"\n{model}", soft_wrap=True, highlight=False, markup=False)
     console.print(f"Released model: {folder}", soft_wrap=True)
 
 
+@answering
 @configurable("algorithm")
 def compare(
     algorithms: Annotated[list[str], typer.Argument(help=f"Two or more of {NAMES}.")],
@@ -176,6 +181,7 @@ def compare(
     missing = [name for name in algorithms if name not in runs or runs[name].interrupted]
     notes = [f"INTERRUPTED: {', '.join(missing)} did not come to the end."] if missing else []
     report = comparison_report(runs, out, f"Comparison on {shared.name}", notes=notes)
+    answer(runs={name: of_run(one) for name, one in runs.items()}, missing=missing, report=report)
     console.print(f"Report: {report}", soft_wrap=True)
     if missing:
         interrupted("The report has what is done.")

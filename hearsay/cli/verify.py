@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from hearsay.cli.json_output import answer, answering
 from hearsay.mechanisms import MECHANISMS
 from hearsay.privacy.adjacency import REPLACE
 from hearsay.privacy.certificate import Certificate, show_horizon
@@ -17,6 +18,7 @@ from hearsay.privacy.words import printable
 _MOST = 50
 
 
+@answering
 def verify(
     files: Annotated[
         list[Path], typer.Argument(help="Certificates: certificate.json of a run.", exists=True)
@@ -27,22 +29,39 @@ def verify(
     It needs no data and no network. Exit code 2: a file is damaged, a number is missing or lower
     than what it costs, or there is no description.
     """
-    results = [verified(path) for path in files]
-    for lines, _ in results:
+    results = [(path, *verified(path)) for path in files]
+    for _, lines, _, _ in results:
         print("\n".join(lines))
-    if not all(holds for _, holds in results):
+    holds = all(verdict.holds for *_, verdict in results)
+    answer(
+        holds=holds,
+        files=[
+            {
+                "file": path,
+                "holds": verdict.holds,
+                "numbers": verdict.numbers,
+                "wrong": verdict.wrong,
+                "trusted": verdict.trusted,
+                "notes": verdict.notes,
+                "epsilon": None if found is None else max(found.epsilon, default=None),
+                "delta": None if found is None else found.slack,
+            }
+            for path, _, found, verdict in results
+        ],
+    )
+    if not holds:
         raise typer.Exit(2)
 
 
-def verified(path: Path) -> tuple[list[str], bool]:
-    """(lines to print, whether every number holds)."""
+def verified(path: Path) -> tuple[list[str], Certificate | None, Verdict]:
+    """(lines to print, the certificate where it can be read, what is to be said of it)."""
     try:
-        text = path.read_text(encoding="utf-8")
+        certificate, verdict = verify_text(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
-        return [f"{path}", f"  WRONG    a certificate must be text: {error}"], False
-    certificate, verdict = verify_text(text)
+        certificate, verdict = None, Verdict((f"a certificate must be text: {error}",))
     # What a file says must not look like what is said of it.
-    return [printable(line) for line in (f"{path}", *_lines(certificate, verdict))], verdict.holds
+    lines = [printable(line) for line in (f"{path}", *_lines(certificate, verdict))]
+    return lines, certificate, verdict
 
 
 def _lines(certificate: Certificate | None, verdict: Verdict) -> list[str]:

@@ -566,7 +566,7 @@ def test_only_a_model_that_only_guesses_is_called_so(capsys):
                 guessing=guessing, final=lambda metric, accuracy=accuracy: (accuracy, 0.0)
             )
         )
-        assert ("no better than always naming" in plain(capsys.readouterr().out)) == called
+        assert ("no better than always naming" in plain(capsys.readouterr().err)) == called
 
 
 @pytest.mark.slow

@@ -212,8 +212,8 @@ def test_what_a_file_says_does_not_look_like_the_verdict(tmp_path):
     path = tmp_path / "certificate.json"
     data = put(body(), ("algorithm",), forged)
     path.write_text(json.dumps(put(data, ("budgets", 0, "epsilon"), 0.0)))
-    lines, holds = verified(path)
-    assert not holds and not any(line.startswith("  proved") for line in lines)
+    lines, _, verdict = verified(path)
+    assert not verdict.holds and not any(line.startswith("  proved") for line in lines)
     assert "\n".join(lines).replace("\n", "").isprintable()
     "\n".join(lines).encode()
 
