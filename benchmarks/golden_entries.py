@@ -245,9 +245,9 @@ def deployed(tables: Mapping, seed: int | None, internals: Any, processes: bool 
             os.umask(umask)
         if failed := {name: why for name, why in ended.items() if why is not None}:
             raise RuntimeError(f"agents must end well, got {failed}")
-        (alice,) = Path(home).rglob(f"{NAMES[0]}.model.npy")
+        (alice,) = Path(home).rglob(f"{NAMES[0]}.private-model.npy")
         state = alice.parent
-        entry.models(np.stack([np.load(state / f"{name}.model.npy") for name in NAMES]))
+        entry.models(np.stack([np.load(state / f"{name}.private-model.npy") for name in NAMES]))
         for name in NAMES:
             entry.certificate(name, (state / f"{name}.certificate.json").read_text())
     return entry

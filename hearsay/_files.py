@@ -1,4 +1,7 @@
-"""Files that are whole or not there, in folders that have one writer.
+"""Files that are whole or not there, in folders that have one writer; the names of private ones.
+
+A file that holds what was computed from records, and not from messages alone, is covered by no
+certificate. Its name begins with `private-`, so that nobody publishes it for a model.
 
 Two runs in one folder would mix their files, so whoever writes into one holds it until the end.
 
@@ -23,6 +26,7 @@ except ImportError:  # not a Unix
     fcntl = None  # type: ignore[assignment]
 
 NAME = ".lock"
+PRIVATE = "private-"
 _WITHOUT = (errno.ENOSYS, errno.ENOTSUP, errno.EINVAL, errno.ENOLCK)
 # Folder -> (the process and thread that hold it, how many times).
 _mine: dict[str, tuple[tuple[int, int], int]] = {}
@@ -34,6 +38,21 @@ def cache_folder() -> Path:
     own = os.environ.get("HEARSAY_CACHE")
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(own) if own else Path(base) / "hearsay"
+
+
+def private(name: str) -> str:
+    """The name of a file that holds private values, which no certificate covers."""
+    return PRIVATE + name
+
+
+def renamed(folder: Path, *names: str) -> None:
+    """Files of earlier versions, whose names did not say that they are private, get the names of
+    today.
+    """
+    for name in names:
+        old, new = folder / name, folder / private(name)
+        if old.exists() and not new.exists():
+            os.replace(old, new)
 
 
 def write_atomically(path: Path, content: bytes, previous: Path | None = None) -> None:

@@ -111,7 +111,7 @@ def test_an_interrupted_comparison_reports_what_is_done(tmp_path, monkeypatch):
         "The report has what is done. To start it again: hearsay compare dsgd dola pdop"
         in result.output
     )
-    page = (tmp_path / "report.html").read_text()
+    page = (tmp_path / "private-report.html").read_text()
     assert "INTERRUPTED: dola, pdop did not come to the end." in page and "dsgd" in page
 
 

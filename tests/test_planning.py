@@ -218,7 +218,7 @@ def test_the_command_writes_what_run_accepts(tmp_path):
         app, ["run", "--config", str(out), "--steps", "20", "--seeds", "1", "--out", str(folder)]
     )
     assert result.exit_code == 0, result.output
-    assert (folder / "report.html").exists()
+    assert (folder / "private-report.html").exists()
 
 
 @pytest.mark.parametrize("secrets", [hs.Secrets(1), hs.Secrets(1, 2.0, hs.graphs.ring(5))])

@@ -153,7 +153,7 @@ def run_demo(folder: Path) -> tuple[str, ...]:
     )
     if not missing:
         model = demo.release(folder / "released")
-        answer(released=of_release(model, folder / "released"))
+        answer(released=lambda: of_release(model, folder / "released"))
         console.print(str(model), soft_wrap=True, highlight=False)
         console.print(f"Released model: {folder / 'released'}", soft_wrap=True)
         console.print(

@@ -68,7 +68,9 @@ def answering(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def answer(**facts: Any) -> None:
-    """What --json prints, by key; nothing happens where it was not given."""
+    """What --json prints, by key; nothing happens where it was not given. What takes a while is
+    given as a function without arguments.
+    """
     found = _answer.get()
     if found is not None:
         found.update(facts)
@@ -84,6 +86,8 @@ def plain(value: Any) -> Any:
     """As JSON can have it."""
     if isinstance(value, Certificate):
         return library.loads(value.to_json())
+    if callable(value):
+        return plain(value())
     if isinstance(value, (np.generic, np.ndarray)):
         return plain(value.tolist())
     if isinstance(value, Path):

@@ -41,9 +41,10 @@ def run(
         bool, Flag("--no-privacy", help="Allow a run whose budget is infinite.")
     ] = False,
 ) -> None:
-    """Train on a simulated network; leaves a folder with certificate, metrics, checkpoint and
-    report.html.
+    """Train on a simulated network; leaves a folder with certificate, metrics, checkpoint, report
+    and the model that may be published.
 
+    Files whose names begin with private- hold what no certificate covers (docs/releasing.md).
     Without --noise or --epsilon the noise is set so that every agent spends epsilon = 10.
     """
     if resume:
@@ -73,11 +74,11 @@ def _run(config: Any, out: Path, resume: bool, overwrite: bool, no_privacy: bool
     from hearsay._files import write_atomically
     from hearsay.certification import unit
     from hearsay.config import dump
-    from hearsay.simulation.checkpoint import NAME
+    from hearsay.simulation import checkpoint
     from hearsay.simulation.simulating import fulfil, promise
 
     claim(out)
-    if (out / NAME).exists() and not resume and not overwrite:
+    if checkpoint.exists(out) and not resume and not overwrite:
         raise ValueError(f"{out} holds a run: --resume continues it, --overwrite replaces it")
     algorithm, problem, graph = built(config)
     promised = promise(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hearsay._files import write_atomically
+from hearsay._files import private, write_atomically
 from hearsay.deploy.deployment import Deployment
 
 
@@ -49,7 +49,7 @@ def save_model(folder: Path, name: str, model: np.ndarray, plan: Deployment) -> 
     no noise has been added to the model.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = folder / f"{name}.model.npy"
+    path = folder / f"{name}.{private('model.npy')}"
     buffer = io.BytesIO()
     np.save(buffer, model)
     outer = os.umask(0o077)

@@ -28,6 +28,8 @@ from hearsay.simulation.result import Run
 
 Progress = Callable[[str, int, int], None]
 Item = TypeVar("Item")
+# The papers' data sets are public: the name says nothing else.
+REPORT = "report.html"
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +125,7 @@ def write(folder: Path, experiment: Experiment, found: Findings) -> Path:
         notes=experiment.settings.notes(found.values),
         tables=list(found.tables.values()),
         figures=found.figures,
+        name=REPORT,
     )
 
 

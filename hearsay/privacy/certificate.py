@@ -33,7 +33,8 @@ from hearsay.privacy.words import who as who
 _ROWS = 20  # of the table; more agents than this are put together by what their rows say
 NOT_COVERED = (
     "an agent's own model, which never leaves it: publish an average of its messages instead, that"
-    " is free (run.release(), hearsay network release)"
+    " is free (run.release(), hearsay network release); metrics, checkpoints and reports, which are"
+    " computed from records or hold an agent's state: the names of such files say private"
 )
 PAPER = "the paper's formula, not a guarantee"
 FLOATING = "; floating-point noise, which is an idealisation outside deployed mode"

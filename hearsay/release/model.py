@@ -31,6 +31,7 @@ from hearsay._files import write_atomically
 from hearsay._version import VERSION
 from hearsay.privacy.certificate import Certificate, show
 from hearsay.release.predicting import Predictor, predictor
+from hearsay.release.refusing import require_not_private
 from hearsay.release.tensors import pack, unpack
 
 MODEL, CERTIFICATE = "model.safetensors", "certificate.json"
@@ -155,6 +156,9 @@ def load_release(path: str | os.PathLike, model: Any = None) -> ReleasedModel:
       True
     """
     file = Path(path)
+    if file.is_dir() and (file / MODEL).exists():
+        file = file / MODEL
+    require_not_private(file)
     file = file / MODEL if file.is_dir() else file
     if not file.exists():
         raise FileNotFoundError(f"there is no released model at {file}")

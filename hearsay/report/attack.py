@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from hearsay._files import write_atomically
+from hearsay._files import private, write_atomically
 from hearsay.privacy.certificate import few
 from hearsay.report.numbers import count, quantity, spread
 from hearsay.report.page import Picture, Table, picture, write
@@ -22,12 +22,14 @@ from hearsay.report.plot_style import FAINT, SOFT, axes_or_new, line_style, new_
 if TYPE_CHECKING:
     from hearsay.audit.dlg import Reconstruction, Sweep
 
-NAME, CSV = "report.html", "reconstructions.csv"
+NAME, CSV = private("report.html"), private("reconstructions.csv")
 _ROWS = 10  # more pictures say no more
 
 
 def attack_report(sweep: Sweep, folder: str | Path) -> Path:
-    """Write report.html and reconstructions.csv into the folder; returns the page's path."""
+    """Write private-report.html and private-reconstructions.csv into the folder; returns the
+    page's path.
+    """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     first, algorithm, problem = sweep.found[0][0], sweep.algorithm, sweep.problem

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.axes import Axes
 
-from hearsay._files import write_atomically
+from hearsay._files import private, write_atomically
 from hearsay.audit.distinguish import AgentAudit
 from hearsay.audit.one_run import OneRun
 from hearsay.report.audit_findings import (
@@ -36,20 +36,18 @@ if TYPE_CHECKING:
     from hearsay.base import Algorithm
     from hearsay.problems.problem import Problem
 
-NAME, CSV, CURVE, NOISE, JSON = (
-    "report.html",
-    "audit.csv",
-    "trade_off.csv",
-    "noise.csv",
-    "audit.json",
+NAME, CSV, CURVE, NOISE, JSON = map(
+    private, ("report.html", "audit.csv", "trade_off.csv", "noise.csv", "audit.json")
 )
 _HEADER = ["agent", "what", "lower bound", "certificate", "could have shown", "verdict", "how"]
 _TITLES = {"noise": "The noise", "search": "The worst case", "runs": "Lower bound and certificate"}
 
 
 def audit_report(audit: Audit, algorithm: Algorithm, problem: Problem, folder: str | Path) -> Path:
-    """Write report.html, audit.json, audit.csv, noise.csv and (where there is a curve)
-    trade_off.csv into the folder; returns the page's path.
+    """Write private-report.html, private-audit.json, private-audit.csv, private-noise.csv and
+    (where there is a curve) private-trade_off.csv into the folder; returns the page's path.
+
+    An auditor knows the records: what it finds is covered by no certificate.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

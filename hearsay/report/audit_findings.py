@@ -210,7 +210,7 @@ def verdict(lower: float, certified: float) -> str:
 
 
 def as_data(audit: Audit, algorithm: Algorithm, problem: Problem) -> dict[str, Any]:
-    """Everything as plain values for audit.json."""
+    """Everything as plain values for private-audit.json."""
     noise = audit.noise
     tests = (
         []

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 
+from hearsay._files import private
 from hearsay.privacy.certificate import show
 from hearsay.report.numbers import count
 from hearsay.report.page import Cell, Table, picture, write
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
     from hearsay.tradeoff.points import Point
     from hearsay.tradeoff.running import Frontier
 
-NAME = "report.html"
+NAME = private("report.html")
 
 
 def frontier_report(found: Frontier, folder: str | Path) -> Path:
-    """Write report.html into the folder; returns its path."""
+    """Write private-report.html into the folder; returns its path."""
     figure, ax = new_figure(7.2, 4.8)
     accuracy_against_epsilon(found, ax)
     shown = (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hearsay._files import private
 from hearsay.algorithms.theory.findings import findings
 from hearsay.certification import unit
 from hearsay.privacy.certificate import show
@@ -26,7 +27,7 @@ from hearsay.simulation.result import METRICS
 if TYPE_CHECKING:
     from hearsay.simulation.result import Run
 
-NAME = "report.html"
+NAME = private("report.html")
 CURVES = (
     "accuracy",
     "released_accuracy",
@@ -48,7 +49,7 @@ RELEASED = {
 
 
 def run_report(run: Run, folder: Path) -> Path:
-    """Write `report.html` for one run into the folder; returns its path."""
+    """Write `private-report.html` for one run into the folder; returns its path."""
     unbounded = [b.agent for b in run.certificate.budgets if math.isinf(b.epsilon)]
     return write(
         Path(folder) / NAME,

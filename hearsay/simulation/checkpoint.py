@@ -1,4 +1,7 @@
-"""Checkpoints: arrays with a checksum, replaced atomically, the previous one kept."""
+"""Checkpoints: arrays with a checksum, replaced atomically, the previous one kept.
+
+They hold the agents' states, which are private: so their names say.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from hearsay._files import write_atomically
+from hearsay._files import private, renamed, write_atomically
 
-NAME, PREVIOUS = "checkpoint.npz", "checkpoint.previous.npz"
+_OLD = ("checkpoint.npz", "checkpoint.previous.npz")
+NAME, PREVIOUS = map(private, _OLD)
 
 
 class DamagedCheckpoint(ValueError):
@@ -30,7 +34,16 @@ def write(path: Path, arrays: dict[str, np.ndarray], previous: Path | None = Non
     write_atomically(path, content + hashlib.sha256(content).digest(), previous)
 
 
+def exists(folder: Path) -> bool:
+    """The folder holds a run. Private files of an earlier version get the names of today."""
+    if any((folder / name).exists() for name in _OLD):
+        renamed(folder, *_OLD, "metrics.csv", "models.npz", "report.html")
+    return (folder / NAME).exists()
+
+
 def load(folder: Path) -> dict[str, np.ndarray]:
+    """What `save` saved last, or DamagedCheckpoint."""
+    exists(folder)
     path = folder / NAME
     if not path.exists():
         if (folder / PREVIOUS).exists():

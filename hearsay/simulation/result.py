@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay._files import write_atomically
+from hearsay._files import private, write_atomically
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import Certificate
@@ -190,7 +190,10 @@ class Run:
         return "\n".join([head, *rows]) + "\n"
 
     def save(self, folder: str | os.PathLike) -> Path:
-        """Write certificate, metrics, budgets and final models; each file is whole or not there."""
+        """Write certificate, metrics, budgets and final models; each file is whole or not there.
+
+        Names of files that no certificate covers begin with `private-`.
+        """
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
         buffer = io.BytesIO()
@@ -198,9 +201,9 @@ class Run:
         for name, content in {
             "certificate.json": self.certificate.to_json().encode(),
             "certificate.txt": (str(self.certificate) + "\n").encode(),
-            "metrics.csv": self.to_csv().encode(),
+            private("metrics.csv"): self.to_csv().encode(),
             "budget.csv": self.spent_csv().encode(),
-            "models.npz": buffer.getvalue(),
+            private("models.npz"): buffer.getvalue(),
         }.items():
             write_atomically(path / name, content)
         return path
@@ -246,7 +249,7 @@ class Run:
         return curve(self, metric, ax)
 
     def report(self, folder: str | os.PathLike) -> Path:
-        """Save the run and write a self-contained report.html; returns its path."""
+        """Save the run and write a self-contained private-report.html; returns its path."""
         from hearsay.report.run import run_report
 
         return run_report(self, self.save(folder))

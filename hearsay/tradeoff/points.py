@@ -1,8 +1,8 @@
 """What one series measures at one epsilon, and the folder in which it is kept.
 
-points/SERIES-EPSILON/point.json          accuracies, settings, and a mark of all it depends on
-points/SERIES-EPSILON/certificate.json    what it cost (several where splits differ in public
-                                          facts: certificate-2.json, ...)
+points/SERIES-EPSILON/private-point.json    accuracies, settings, and a mark of all it depends on
+points/SERIES-EPSILON/certificate.json      what it cost (several where splits differ in public
+                                            facts: certificate-2.json, ...)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hearsay._files import write_atomically
+from hearsay._files import private, renamed, write_atomically
 from hearsay._version import VERSION
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
@@ -26,7 +26,8 @@ from hearsay.tradeoff.measuring import measured, trained
 from hearsay.tradeoff.rehearsal import planned
 from hearsay.tradeoff.series import Series
 
-FOLDER, NAME = "points", "point.json"
+_OLD = "point.json"
+FOLDER, NAME = "points", private(_OLD)
 
 
 @dataclass(frozen=True)
@@ -169,6 +170,7 @@ def write(home: Path, point: Point, certificates: Sequence[str]) -> None:
 
 def read(home: Path, mark: str) -> Point | None:
     """The point that was kept there, if it is this one and whole."""
+    renamed(home, _OLD)
     path = home / NAME
     if not path.exists():
         return None

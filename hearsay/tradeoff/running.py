@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay._files import held, write_atomically
+from hearsay._files import held, private, renamed, write_atomically
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import show
 from hearsay.problems.problem import Problem, require_records
 from hearsay.problems.task import Task
-from hearsay.tradeoff.points import Point, guessing, marked, measure, place, read, write
+from hearsay.tradeoff.points import FOLDER, Point, guessing, marked, measure, place, read, write
 from hearsay.tradeoff.rule import prepared
 from hearsay.tradeoff.series import Series
 from hearsay.tradeoff.sharing import chosen_series
@@ -136,17 +136,22 @@ class Frontier:
         return _csv([head, *rows])
 
     def report(self, folder: str | os.PathLike) -> Path:
-        """Write the table, as text and CSV, and report.html; returns the path of the page."""
+        """Write the table, as text and CSV, and a page, all of them private; returns the path of
+        the page.
+        """
         from hearsay.report.frontier import frontier_report
 
         home = Path(folder)
         home.mkdir(parents=True, exist_ok=True)
-        for name, text in {
+        texts = {
             "frontier.txt": f"{self}\n",
             "frontier.csv": self.to_csv(),
             "runs.csv": self.runs_csv(),
-        }.items():
-            write_atomically(home / name, text.encode())
+        }
+        if (home / FOLDER).is_dir():
+            renamed(home, *texts, "report.html")
+        for name, text in texts.items():
+            write_atomically(home / private(name), text.encode())
         return frontier_report(self, home)
 
 

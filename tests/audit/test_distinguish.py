@@ -303,17 +303,17 @@ def test_everybody_is_audited_and_the_report_says_so(tmp_path):
     page = audit_report(found, algorithm, problem, tmp_path).read_text()
     assert "EXCEEDED" not in page and "FAILS" not in page
     assert "99.9 % confidence" in page and page.count("<svg") == 2
-    lines = list(csv.DictReader((tmp_path / "audit.csv").read_text().splitlines()))
+    lines = list(csv.DictReader((tmp_path / "private-audit.csv").read_text().splitlines()))
     assert [(line["agent"], line["verdict"]) for line in lines] == [
         (str(a), "holds") for a in (0, 0, 1, 1, 2, 2)
     ]
-    curve = np.genfromtxt(tmp_path / "trade_off.csv", delimiter=",", names=True)
+    curve = np.genfromtxt(tmp_path / "private-trade_off.csv", delimiter=",", names=True)
     assert curve["false_positives"][0] == curve["false_negatives"][-1] == 1
-    data = json.loads((tmp_path / "audit.json").read_text())
+    data = json.loads((tmp_path / "private-audit.json").read_text())
     assert (
         data["holds"]
         and len(data["noise"]["tests"])
-        == len((tmp_path / "noise.csv").read_text().splitlines()) - 1
+        == len((tmp_path / "private-noise.csv").read_text().splitlines()) - 1
     )
 
 
@@ -341,7 +341,7 @@ def test_a_broken_certificate_is_said_where_it_cannot_be_missed(tmp_path):
     page = audit_report(broken, hs.ldp_online(), problem_of(), tmp_path).read_text()
     assert 'class="notice alert"' in page
     assert len(verdicts(broken)) == 2 and all("EXCEEDED" in line for line in verdicts(broken))
-    assert "EXCEEDED" in (tmp_path / "audit.csv").read_text()
+    assert "EXCEEDED" in (tmp_path / "private-audit.csv").read_text()
 
 
 def test_a_bound_of_zero_never_stands_alone():

@@ -232,6 +232,6 @@ def test_report_shows_every_target_at_every_level(tmp_path):
     page = attack_report(sweep, tmp_path).read_text()
     assert page.count("<image ") == 2 * 3
     assert "no noise" in page and "noise × 1" in page and "src=" not in page
-    rows = (tmp_path / "reconstructions.csv").read_text().splitlines()
+    rows = (tmp_path / "private-reconstructions.csv").read_text().splitlines()
     assert len(rows) == 1 + 2 * 2 and rows[0].startswith("level,agent,step,seed")
     assert attack_report(sweep, tmp_path / "again").read_text() == page

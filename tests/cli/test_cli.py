@@ -44,11 +44,11 @@ FILES = {
     "config.toml",
     "certificate.json",
     "certificate.txt",
-    "metrics.csv",
+    "private-metrics.csv",
     "budget.csv",
-    "models.npz",
-    "checkpoint.npz",
-    "report.html",
+    "private-models.npz",
+    "private-checkpoint.npz",
+    "private-report.html",
     "released",
 }
 
@@ -93,7 +93,7 @@ def test_a_run_under_zero_out_says_so_and_keeps_it(tmp_path):
     shown = call("run", *TINY, "--adjacency", "zero-out", "--out", tmp_path / "one").output
     assert "(zero-out)" in shown and "empty record" in shown
     assert 'adjacency = "zero-out"' in (tmp_path / "one" / "config.toml").read_text()
-    page = (tmp_path / "one" / "report.html").read_text()
+    page = (tmp_path / "one" / "private-report.html").read_text()
     assert "(2 epsilon, (1 + e^epsilon) delta)" in page and "being there or empty" in page
     again = call("certify", "--config", tmp_path / "one" / "config.toml", "--horizon", "12").output
     assert "empty record" in again
@@ -126,7 +126,7 @@ def nothing_may_run(monkeypatch) -> None:
 
 
 def models(folder) -> np.ndarray:
-    with np.load(folder / "models.npz") as stored:
+    with np.load(folder / "private-models.npz") as stored:
         return stored["models"]
 
 
@@ -143,13 +143,15 @@ def test_run_leaves_a_complete_folder(finished):
     certificate = json.loads((folder / "certificate.json").read_text())
     assert certificate["horizon"] == 12
     assert max(b["epsilon"] for b in certificate["budgets"]) <= 4.0
-    rows = list(csv.DictReader((folder / "metrics.csv").read_text().splitlines()))
+    rows = list(csv.DictReader((folder / "private-metrics.csv").read_text().splitlines()))
     assert [r["step"] for r in rows] == ["0", "0", "4", "4", "8", "8", "12", "12"]
     assert float(rows[-1]["spent_max"]) == pytest.approx(4.0, rel=1e-6)
     assert models(folder).shape == (2, 3, 2)
-    assert (folder / "report.html").read_text().lstrip().lower().startswith("<!doctype html>")
+    assert (
+        (folder / "private-report.html").read_text().lstrip().lower().startswith("<!doctype html>")
+    )
     assert "Privacy certificate: ldp-online, 12 messages, laplace noise" in output
-    assert "report.html" in output
+    assert "private-report.html" in output
     model = hs.load_release(folder / "released")
     assert model.average_of == "the mean of messages 4 to 11 of all 3 agents"
     assert float(rows[-2]["released_error"]) == pytest.approx(model.accuracy)
@@ -159,7 +161,7 @@ def test_run_leaves_a_complete_folder(finished):
 def test_a_run_is_repeated_exactly_by_its_own_config(finished, tmp_path):
     folder, _ = finished
     call("run", "--config", folder / "config.toml", "--out", tmp_path)
-    for name in ("metrics.csv", "budget.csv", "certificate.json", "config.toml"):
+    for name in ("private-metrics.csv", "budget.csv", "certificate.json", "config.toml"):
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes(), name
     np.testing.assert_array_equal(models(tmp_path), models(folder))
 
@@ -215,10 +217,10 @@ def test_resume_needs_the_folder_of_a_run(tmp_path, monkeypatch, capsys):
 
 def test_resume_refuses_a_damaged_checkpoint(tmp_path, finished, monkeypatch, capsys):
     (tmp_path / "config.toml").write_bytes((finished[0] / "config.toml").read_bytes())
-    content = bytearray((finished[0] / "checkpoint.npz").read_bytes())
+    content = bytearray((finished[0] / "private-checkpoint.npz").read_bytes())
     content[100] ^= 1
-    (tmp_path / "checkpoint.npz").write_bytes(content)
-    assert "checkpoint.npz is damaged" in error_of(
+    (tmp_path / "private-checkpoint.npz").write_bytes(content)
+    assert "private-checkpoint.npz is damaged" in error_of(
         monkeypatch, capsys, "run", "--resume", "--out", tmp_path
     )
 
@@ -327,7 +329,7 @@ def test_ternary_messages_end_at_delta(tmp_path):
     assert re.search(r"0\.0000 \(δ =.*? 0\.04\d+\)", output), "the summary says at which delta"
     certificate = json.loads((tmp_path / "certificate.json").read_text())
     assert all(b["epsilon"] == 0 and b["delta"] <= 0.05 for b in certificate["budgets"])
-    page = (tmp_path / "report.html").read_text()
+    page = (tmp_path / "private-report.html").read_text()
     assert "delta spent per agent" in page and ">delta</th>" in page
 
 
@@ -375,7 +377,7 @@ def test_certify_calibrates_to_a_target():
 @pytest.mark.slow
 def test_compare_two_algorithms(tmp_path):
     result = call("compare", "ldp-online", "dsgd", *TINY, "--epsilon", "4", "--out", tmp_path)
-    page = (tmp_path / "report.html").read_text()
+    page = (tmp_path / "private-report.html").read_text()
     for name in ("ldp-online", "dsgd"):
         assert name in result.output
         assert name in page
@@ -640,7 +642,7 @@ def test_a_run_with_secrets_keeps_them_and_shows_the_curve(tmp_path):
     assert config.load(out / "config.toml").secrets == {"colluders": 2}
     certificate = stated((out / "certificate.json").read_text())
     assert max(certificate.epsilon) == pytest.approx(1.0, rel=1e-6)
-    page = (out / "report.html").read_text()
+    page = (out / "private-report.html").read_text()
     assert "If others collude" in page and "all others collude" in page
     assert "planned for 2 colluders" in page
     call("verify", out / "certificate.json", out / "released" / "certificate.json")

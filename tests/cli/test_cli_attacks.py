@@ -57,9 +57,9 @@ def test_a_network_trains_and_states_device_memory_and_time(tmp_path):
         "accuracy",
     ):
         assert text in result.output
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    page = (tmp_path / "private-report.html").read_text(encoding="utf-8")
     assert "training accuracy" in page and "no known Lipschitz constant" in page
-    with open(tmp_path / "metrics.csv", encoding="utf-8") as file:
+    with open(tmp_path / "private-metrics.csv", encoding="utf-8") as file:
         assert {"accuracy", "train_accuracy", "test_loss"} <= set(next(csv.reader(file)))
 
 
@@ -114,7 +114,7 @@ def test_an_audit_says_what_it_tested_and_what_that_means(tmp_path):
         "never prove it",
     ):
         assert text in result.output
-    with open(tmp_path / "audit.csv", encoding="utf-8") as file:
+    with open(tmp_path / "private-audit.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert 0.3 < float(rows[0]["lower_bound"]) <= 1.01
 
@@ -135,7 +135,7 @@ def test_an_audit_that_finds_too_much_ends_with_code_4(tmp_path, monkeypatch):
     assert result.exit_code == 4, result.output
     said = " ".join(result.output.split())
     assert "EXCEEDED" in said and "The noise is NOT what" in said and "scale 33" in said
-    data = json.loads((tmp_path / "audit.json").read_text(encoding="utf-8"))
+    data = json.loads((tmp_path / "private-audit.json").read_text(encoding="utf-8"))
     assert (
         len(data["failed"]) == 3 and not data["noise"]["holds"] and not data["search"][0]["holds"]
     )
@@ -158,8 +158,8 @@ def test_an_interrupted_audit_keeps_what_is_done(tmp_path, monkeypatch):
         "this audit is partial" in result.output
         and "--only runs --agent 0 --agent 2" in result.output
     )
-    assert "PARTIAL" in (tmp_path / "report.html").read_text(encoding="utf-8")
-    data = json.loads((tmp_path / "audit.json").read_text(encoding="utf-8"))
+    assert "PARTIAL" in (tmp_path / "private-report.html").read_text(encoding="utf-8")
+    data = json.loads((tmp_path / "private-audit.json").read_text(encoding="utf-8"))
     assert data["not_finished"] == {"runs": [0, 2]} and len(data["search"]) == 2
 
 
@@ -183,6 +183,6 @@ def test_an_attack_leaves_pictures(tmp_path):
         tmp_path,
     )
     assert result.exit_code == 0, result.output
-    assert "blind guess" in result.output and (tmp_path / "reconstructions.csv").exists()
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "blind guess" in result.output and (tmp_path / "private-reconstructions.csv").exists()
+    page = (tmp_path / "private-report.html").read_text(encoding="utf-8")
     assert "<svg" in page and "<image" in page, "a curve, and the images themselves"

@@ -80,7 +80,7 @@ def test_it_is_listed_without_being_imported(installed):
 @pytest.mark.parametrize("name", ["plain-gossip", "plain_gossip:PlainGossip"])
 def test_it_is_run_certified_verified_and_reported(installed, name):
     call("run", name, *SMALL, *STEPS, "--seeds", "2", "--epsilon", "5", "--out", "run")
-    assert "plain-gossip" in Path("run/report.html").read_text(encoding="utf-8")
+    assert "plain-gossip" in Path("run/private-report.html").read_text(encoding="utf-8")
     found = json.loads(Path("run/certificate.json").read_text())
     assert found["algorithm"] == "plain-gossip"
     assert max(budget["epsilon"] for budget in found["budgets"]) <= 5
@@ -109,13 +109,13 @@ def test_it_is_audited(installed):
     audit = ["audit", "plain-gossip", *SMALL, "--steps", "2", "--epsilon", "2", "--agent", "0"]
     said = call(*audit, "--only", "search", "--out", "audit")
     assert "Nothing failed" in said
-    assert Path("audit/report.html").exists()
+    assert Path("audit/private-report.html").exists()
 
 
 @pytest.mark.slow
 def test_it_is_compared_and_attacked_by_runs(installed):
     call("compare", "plain-gossip", "dsgd", *SMALL, *STEPS, "--seeds", "1", "--out", "both")
-    assert "plain-gossip" in Path("both/report.html").read_text(encoding="utf-8")
+    assert "plain-gossip" in Path("both/private-report.html").read_text(encoding="utf-8")
     audit = ["audit", "plain-gossip", *SMALL, "--steps", "2", "--epsilon", "2", "--runs", "2000"]
     assert "Nothing failed" in call(*audit, "--out", "audit")
 

@@ -410,5 +410,5 @@ def models(path: Path) -> np.ndarray:
     """The models that the agents of that net.toml kept."""
     network = load(path)
     return np.stack(
-        [np.load(member.state / f"{member.name}.model.npy") for member in network.members]
+        [np.load(member.state / f"{member.name}.private-model.npy") for member in network.members]
     )

@@ -252,7 +252,7 @@ def test_the_tutorial(terminal):
     assert {path.name for path in state.glob("alice.*")} == listed
     modes = {
         name: (state / name).stat().st_mode & 0o777
-        for name in ("", "bob.ledger", "bob.model.npy", "bob.log")
+        for name in ("", "bob.ledger", "bob.private-model.npy", "bob.log")
     }
     assert list(modes.values()) == [0o700, 0o600, 0o600, 0o600]
     fields = "".join(row[0] for row in rows(section("operations.md", "Logs and monitoring")))

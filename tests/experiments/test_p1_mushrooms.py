@@ -29,7 +29,7 @@ def test_a_hundredth_of_the_experiment(tmp_path):
     assert (tmp_path / "table-1.csv").is_file()
     for text in ("ldp-online", "dsgd", "dola", "pdop", "23.34", "4999", "Assumption 2", "-1.085"):
         assert text in page
-    assert (tmp_path / "dsgd" / "metrics.csv").is_file()
+    assert (tmp_path / "dsgd" / "private-metrics.csv").is_file()
 
 
 @needs_data

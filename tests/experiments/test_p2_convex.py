@@ -60,7 +60,7 @@ def test_a_hundredth_of_the_experiment(tmp_path):
         "Fig. 6(b)",
     ):
         assert text in page
-    assert (tmp_path / "digits" / "S2, p = 0.9996" / "metrics.csv").is_file()
+    assert (tmp_path / "digits" / "S2, p = 0.9996" / "private-metrics.csv").is_file()
     with (tmp_path / "ends.csv").open(encoding="utf-8") as file:
         rows = list(csv.reader(file))
     assert len(rows) == 16

@@ -28,7 +28,7 @@ def test_a_hundredth_of_the_experiment(tmp_path):
         "agent 6",
     ):
         assert text in page
-    assert (tmp_path / "gradient" / "metrics.csv").is_file()
+    assert (tmp_path / "gradient" / "private-metrics.csv").is_file()
     assert (tmp_path / "feedback.csv").read_text().startswith("form,")
 
 

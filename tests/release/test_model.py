@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -298,3 +299,25 @@ def test_several_seeds_are_several_runs(run: hs.Run) -> None:
     assert any("has 2: the models of several seeds" in text for text in run.release().warnings)
     one = hs.simulate(run.algorithm, PROBLEM, GRAPH, steps=4, seeds=[3], delta=1e-5)
     assert len(one.release().warnings) == 1
+
+
+def test_an_agents_own_model_is_no_released_model(run: hs.Run, tmp_path: Path) -> None:
+    run.save(tmp_path)
+    own = tmp_path / "alice.private-model.npy"
+    np.save(own, run.models[0, 0])
+    instead = "hearsay network release --config net.toml"
+    for path in (own, tmp_path / "private-models.npz", tmp_path):
+        with pytest.raises(ValueError, match=f"must be .*released model, got .*{instead}"):
+            hs.load_release(path)
+    # Under the name of a model it is known by how it begins.
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / MODEL).write_bytes(own.read_bytes())
+    with pytest.raises(ValueError, match="got a NumPy array, as an agent's own model is"):
+        hs.load_release(tmp_path / "taken")
+    with sqlite3.connect(tmp_path / "alice.ledger") as ledger:
+        ledger.execute("create table t (x)")
+    with pytest.raises(ValueError, match="got a ledger, which holds an agent's state"):
+        hs.load_release(tmp_path / "alice.ledger")
+    run.release(folder=tmp_path / "released")
+    with pytest.raises(ValueError, match=f"the released model is in {tmp_path / 'released'}"):
+        hs.load_release(tmp_path)

@@ -10,6 +10,7 @@ import pytest
 
 from hearsay import _files
 from hearsay._files import write_atomically
+from hearsay.simulation import checkpoint
 from hearsay.simulation.checkpoint import NAME, PREVIOUS, DamagedCheckpoint, load, save
 
 
@@ -53,7 +54,7 @@ def test_a_truncated_file_is_refused(tmp_path, keep):
     content = (tmp_path / NAME).read_bytes()
     (tmp_path / NAME).write_bytes(content[:keep])
     with pytest.raises(
-        DamagedCheckpoint, match=r"checkpoint.npz is damaged \(its checksum does not match\)"
+        DamagedCheckpoint, match=r"private-checkpoint.npz is damaged \(its checksum does not"
     ):
         load(tmp_path)
 
@@ -163,3 +164,21 @@ def test_an_interrupt_while_writing_leaves_nothing_beside(tmp_path, monkeypatch)
 def test_a_folder_that_is_not_there_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=str(tmp_path / "none" / "file.txt")):
         write_atomically(tmp_path / "none" / "file.txt", b"some")
+
+
+def test_a_folder_of_before_is_gone_on_with_under_the_names_of_today(tmp_path):
+    checkpoint.write(tmp_path / "checkpoint.npz", arrays(0))
+    for name in ("checkpoint.previous.npz", "metrics.csv", "models.npz", "report.html"):
+        (tmp_path / name).write_text("of before")
+    (tmp_path / "certificate.json").write_text("{}")
+    np.testing.assert_array_equal(load(tmp_path)["models"], arrays(0)["models"])
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "certificate.json", "private-checkpoint.npz", "private-checkpoint.previous.npz",
+        "private-metrics.csv", "private-models.npz", "private-report.html",
+    }  # fmt: skip
+
+
+def test_files_of_somebody_else_keep_their_names(tmp_path):
+    (tmp_path / "report.html").write_text("not a run's")
+    assert not checkpoint.exists(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]

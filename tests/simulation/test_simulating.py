@@ -446,10 +446,10 @@ def test_metrics_of_a_run_summarise_the_raw_ones(whole):
 
 def test_a_saved_run_can_be_read_back(whole, tmp_path):
     folder = whole.save(tmp_path / "a" / "b")
-    with np.load(folder / "models.npz") as stored:
+    with np.load(folder / "private-models.npz") as stored:
         np.testing.assert_array_equal(stored["models"], whole.models)
     assert hs.Certificate.from_json((folder / "certificate.json").read_text()) == whole.certificate
-    rows = [line.split(",") for line in (folder / "metrics.csv").read_text().splitlines()]
+    rows = [line.split(",") for line in (folder / "private-metrics.csv").read_text().splitlines()]
     assert rows[0][:3] == ["step", "seed", "tracking_error"]
     assert len(rows) == 1 + 7 * 2
     assert [r[:2] for r in rows[1:4]] == [["0", "0"], ["0", "7"], ["5", "0"]]

@@ -49,7 +49,7 @@ def certificates(folder) -> list[tuple[float, str]]:
     """(the epsilon that was asked for, the text) of every point that has one."""
     found = []
     for path in sorted(folder.glob("points/*/certificate*.json")):
-        point = json.loads((path.parent / "point.json").read_text())
+        point = json.loads((path.parent / "private-point.json").read_text())
         if point["epsilon"] is not None:
             found.append((point["epsilon"], path.read_text(encoding="utf-8")))
     return found
@@ -80,12 +80,12 @@ def test_every_row_and_column_is_there(whole):
     # Records that are this far apart can be told from each other at a large budget.
     assert found.at("secret-batches", 8.0).mean > found.at("guessing").mean + 0.2
     found.report(folder)
-    rows = list(csv.DictReader(io.StringIO((folder / "frontier.csv").read_text())))
+    rows = list(csv.DictReader(io.StringIO((folder / "private-frontier.csv").read_text())))
     assert [row["series"] for row in rows] == ["guessing", *["alone"] * 2, *["secret-batches"] * 2]
-    assert len((folder / "runs.csv").read_text().splitlines()) == 1 + 2 + 4 * 4
-    page = (folder / "report.html").read_text()
+    assert len((folder / "private-runs.csv").read_text().splitlines()) == 1 + 2 + 4 * 4
+    page = (folder / "private-report.html").read_text()
     assert "all records" in page and "points/alone-8/certificate.json" in page
-    assert str(found) == (folder / "frontier.txt").read_text().rstrip("\n")
+    assert str(found) == (folder / "private-frontier.txt").read_text().rstrip("\n")
 
 
 def test_every_certificate_holds_and_is_within_its_epsilon(whole):
@@ -212,10 +212,23 @@ def test_points_of_another_frontier_are_not_taken_for_this_one(tmp_path, monkeyp
 def test_a_damaged_point_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(running, "measure", fake)
     measured(tmp_path)
-    path = tmp_path / "points" / "alone-8" / "point.json"
+    path = tmp_path / "points" / "alone-8" / "private-point.json"
     path.write_text(path.read_text()[:40])
-    with pytest.raises(ValueError, match="alone-8/point.json must be a point that hearsay"):
+    with pytest.raises(ValueError, match="alone-8/private-point.json must be a point that hearsay"):
         measured(tmp_path)
+
+
+def test_points_of_before_are_found_under_the_names_of_today(tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "measure", fake)
+    measured(tmp_path).report(tmp_path)
+    private = sorted(tmp_path.rglob("private-*"))
+    for path in private:
+        path.rename(path.with_name(path.name.removeprefix("private-")))
+    again = measured(tmp_path)
+    assert again.found and not again.missing
+    again.report(tmp_path)
+    assert sorted(tmp_path.rglob("private-*")) == private
+    assert not list(tmp_path.rglob("point.json")) and not list(tmp_path.glob("report.html"))
 
 
 @pytest.mark.parametrize(
@@ -299,8 +312,8 @@ def test_the_command_writes_a_table_and_a_page_and_says_what_is_left(tmp_path, m
     assert result.exit_code == 0, result.output
     said = "at epsilon = 2 alone 0.700, together 0.700 (a trusted server: 0.700)"
     assert said in result.output.replace("\n", " ")
-    assert "5 agents with 91 records each" in (tmp_path / "frontier.txt").read_text()
-    assert len(list(tmp_path.glob("points/*/point.json"))) == 6
+    assert "5 agents with 91 records each" in (tmp_path / "private-frontier.txt").read_text()
+    assert len(list(tmp_path.glob("points/*/private-point.json"))) == 6
     monkeypatch.setattr(running, "measure", functools.partial(stop))
     again = invoke(*words, "--series", "alone,correlated-noise")
     assert again.exit_code == 130 and "will not be run again" in again.output
@@ -318,11 +331,11 @@ def test_the_demonstration_ends_with_the_released_model(tmp_path, monkeypatch):
     result = invoke("demo", "--out", tmp_path)
     assert result.exit_code == 0 and "the model" in result.output
     assert released == [tmp_path / "released"]
-    rows = list(csv.DictReader(io.StringIO((tmp_path / "frontier.csv").read_text())))
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "private-frontier.csv").read_text())))
     assert {row["series"] for row in rows} == {"guessing", *demo.SERIES}
     assert {row["epsilon"] for row in rows} == {"", "1", "2", "4"}
     monkeypatch.setattr(running, "measure", stop)
-    (tmp_path / "points" / "central-4" / "point.json").unlink()
+    (tmp_path / "points" / "central-4" / "private-point.json").unlink()
     assert invoke("demo", "--out", tmp_path).exit_code == 130 and len(released) == 1
 
 
