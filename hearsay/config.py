@@ -1,7 +1,7 @@
 """A run described as data: a few small tables, from a TOML file or the command line.
 
-    [problem]    loss = "logistic", "ridge", "estimation", "synthetic" or "neural", and the
-                 arguments of that function in problems/problem.py
+    [problem]    loss = "logistic", "ridge", "softmax", "estimation", "synthetic" or "neural",
+                 and the arguments of that function in problems/problem.py
     [graph]      kind = "ring", ..., and the arguments of that builder in graphs/; kind = "edges"
                  with edges = [[0, 1, 0.3], ...] for any other
     [algorithm]  name = "ldp-online", ..., or that of an installed package, and the fields of that

@@ -24,6 +24,8 @@ from hearsay.certification.describing import own_accounts
 from hearsay.graphs import Graph
 from hearsay.privacy.adjacency import ZERO_OUT
 from hearsay.problems.losses.linear import HalfSquared, LinearLoss, Squared
+from hearsay.problems.losses.loss import BoundedLoss
+from hearsay.problems.losses.softmax import Softmax
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Records
 from hearsay.problems.task import Task
@@ -45,7 +47,7 @@ def candidates(
     times what the agent holds beside them.
     """
     loss = problem.loss
-    if not isinstance(loss, LinearLoss) or problem.declared:
+    if not isinstance(loss, BoundedLoss) or problem.declared:
         require.fail(
             "problem",
             "a linear model's whose loss bounds the records: only then is it known which there"
@@ -65,7 +67,7 @@ def candidates(
         # A subset has another record in the place of one that it leaves out.
         beside["copies of the other one"] = own
     size = loss.feature_bound if np.isfinite(loss.feature_bound) else _ENDLESS
-    (low, top), d = label_range(loss), problem.dimension
+    (low, top), d = label_range(loss), problem.shape[-1]
     rng = np.random.default_rng([seed, *b"pairs"])
     lines = {
         "equal coordinates": np.ones(d),
@@ -117,7 +119,10 @@ def costliest_row(
     return int(np.argmax(account.told(weights, step, list(algorithm.channels))))
 
 
-def label_range(loss: LinearLoss) -> tuple[float, float]:
+def label_range(loss: BoundedLoss) -> tuple[float, float]:
     """What labels may be. Where a loss bounds none, a clip makes large ones all the same."""
+    if isinstance(loss, Softmax):
+        return 0.0, loss.classes - 1.0
+    assert isinstance(loss, LinearLoss)
     top = loss.label_bound if np.isfinite(loss.label_bound) else 100.0
     return (-top if isinstance(loss, (Squared, HalfSquared)) else 0.0), top

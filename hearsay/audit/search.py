@@ -50,7 +50,8 @@ from hearsay.certification import spent_after
 from hearsay.graphs import Graph
 from hearsay.privacy.adjacency import ZERO_OUT
 from hearsay.problems.losses.domains import shortened
-from hearsay.problems.losses.linear import LinearLoss
+from hearsay.problems.losses.loss import BoundedLoss
+from hearsay.problems.losses.softmax import Softmax
 from hearsay.problems.sampling.samplers import Records
 from hearsay.problems.task import Task, public
 from hearsay.simulation.engine import full_precision
@@ -153,7 +154,7 @@ def search(
     ratios, totals, best = (jax.tree.map(np.asarray, part) for part in outcome)
     place = int(np.argmax(totals))
     reached: Variables = jax.tree.map(lambda x: jnp.asarray(x[place]), best)
-    if label_range(problem.linear)[0] == 0:  # classes; on the way they may lie between
+    if label_range(_bounded(problem))[0] == 0:  # classes; on the way they may lie between
         reached = reached._replace(
             labels=jnp.round(reached.labels), other_label=jnp.round(reached.other_label)
         )
@@ -167,7 +168,7 @@ def unsearchable(problem: Task) -> str:
     """Why there is nothing to search over, if so."""
     loss = problem.loss
     known = (
-        isinstance(loss, LinearLoss) and np.isfinite(loss.feature_bound) and not problem.declared
+        isinstance(loss, BoundedLoss) and np.isfinite(loss.feature_bound) and not problem.declared
     )
     if not problem.endless and known:
         return ""
@@ -175,6 +176,11 @@ def unsearchable(problem: Task) -> str:
         "a linear model's, with a data set and a bound on its features: only then is it known which"
         " records there may be"
     )
+
+
+def _bounded(problem: Task) -> BoundedLoss:
+    assert isinstance(problem.loss, BoundedLoss)
+    return problem.loss
 
 
 def _starts(
@@ -192,19 +198,19 @@ def _starts(
     or anything; the two records are opposite in their labels, or in their features, or one of
     them has none.
     """
-    loss, d, (count, rows) = problem.linear, problem.dimension, sizes
-    low, top = label_range(loss)
+    loss, d, (count, rows) = _bounded(problem), problem.dimension, sizes
+    (low, top), width = label_range(loss), problem.shape[-1]
     kind = np.arange(count) % _KINDS
-    line = rng.normal(size=(count, d))
+    line = rng.normal(size=(count, width))
     line[::2] = np.sign(line[::2])  # equal coordinates are the costliest in l1
     line *= loss.feature_bound / np.linalg.norm(line, axis=1, keepdims=True)
-    others = rng.normal(size=(count, rows, d))
+    others = rng.normal(size=(count, rows, width))
     others *= loss.feature_bound / np.linalg.norm(others, axis=2, keepdims=True)
     size = np.select([kind <= 1, kind == 5], [0.0, rng.uniform(size=count)], 1.0)[:, None, None]
     others = size * np.where((kind == 5)[:, None, None], others, line[:, None, :])
-    labels = np.where(
-        (kind <= 1)[:, None], 0.5 * (low + top), rng.choice([low, top], (count, rows))
-    )
+    # A class is one from start to end: which it is called is no matter, since models may be any.
+    between = low if isinstance(loss, Softmax) else 0.5 * (low + top)
+    labels = np.where((kind <= 1)[:, None], between, rng.choice([low, top], (count, rows)))
     turn = np.select([kind == 1, (kind == 3) | (kind == 4)], [-1.0, 0.0], 1.0)[:, None]
     turn = 0.0 * turn if problem.adjacency == ZERO_OUT else turn
     other_label = np.where((kind == 1) | (kind == 4), top, low)
@@ -231,7 +237,9 @@ def _starts(
 
 def _ranges(algorithm: Algorithm, problem: Task, begin: Variables) -> Variables:
     """How far one unit of a climb moves each variable; coins stay."""
-    loss, (low, top) = problem.linear, label_range(problem.linear)
+    loss = _bounded(problem)
+    low, top = label_range(loss)
+    labels = 0.0 if isinstance(loss, Softmax) else top - low
     reach = min(problem.domain.reach(problem.dimension), 10.0)
     steps = [0.0 if name in algorithm.coins else reach for name in algorithm.channels]
     walk = tuple(
@@ -239,7 +247,7 @@ def _ranges(algorithm: Algorithm, problem: Task, begin: Variables) -> Variables:
         for part, size in zip(begin.transcript.sent, steps, strict=True)
     )
     free = 0.0 if problem.adjacency == ZERO_OUT else 1.0  # the record in the place of one of them
-    sizes = (loss.feature_bound, top - low, free * loss.feature_bound, free * (top - low))
+    sizes = (loss.feature_bound, labels, free * loss.feature_bound, free * labels)
     records = [jnp.full_like(part[0], size) for part, size in zip(begin[:4], sizes, strict=True)]
     return Variables(records[0], records[1], records[2], records[3], Transcript(walk, walk))
 
@@ -314,7 +322,7 @@ def _measure(
     return jnp.where(l2 == 0, 0.0, l2 / limits.each), jnp.asarray(total / limits.total)
 
 
-def _admissible(loss: LinearLoss, found: Variables) -> Variables:
+def _admissible(loss: BoundedLoss, found: Variables) -> Variables:
     """Records put back where records may be; a transcript may be anything."""
     low, top = label_range(loss)
 
@@ -344,7 +352,7 @@ def _climb(
     """
     (reach, unravel), iterations = ravel_pytree(ranges), len(along)
     loss = program.loss
-    assert isinstance(loss, LinearLoss)
+    assert isinstance(loss, BoundedLoss)
 
     def inside(flat: jax.Array) -> jax.Array:
         return ravel_pytree(_admissible(loss, unravel(flat)))[0]

@@ -38,7 +38,7 @@ from hearsay.audit.secret_batches import Thrown, throw
 from hearsay.base import Algorithm
 from hearsay.certification import certify
 from hearsay.graphs import Graph
-from hearsay.problems.losses.linear import LinearLoss
+from hearsay.problems.losses.loss import BoundedLoss
 from hearsay.problems.problem import Problem
 from hearsay.problems.task import Task
 
@@ -199,7 +199,7 @@ def unavailable(
             return (
                 "" if models else "canaries are looked for in messages that are models with noise"
             )
-        if not isinstance(problem.loss, LinearLoss) or problem.declared:
+        if not isinstance(problem.loss, BoundedLoss) or problem.declared:
             return "only a linear model's loss says which records there may be"
     return ""
 

@@ -39,7 +39,7 @@ from hearsay.graphs import Graph, complete, ring, star
 from hearsay.privacy.adjacency import REPLACE, ZERO_OUT
 from hearsay.problems import Ball, Logistic, Problem, Squared
 from hearsay.problems.data.records import Records as Held
-from hearsay.problems.losses.linear import LinearLoss
+from hearsay.problems.losses.loss import BoundedLoss
 from hearsay.problems.sampling.samplers import (
     Arrivals,
     Cyclic,
@@ -72,7 +72,7 @@ class Case(NamedTuple):
     """
 
     words: str
-    loss: LinearLoss
+    loss: BoundedLoss
     dimension: int
     radius: float
     graph: Graph
@@ -309,7 +309,8 @@ def _pair(a: jax.Array, b: jax.Array) -> jax.Array:
 def _transcripts(algorithm: Algorithm, case: Case) -> Transcript:
     """Random ones; coins are up, and everybody is heard."""
     names, coins = list(algorithm.channels), set(algorithm.coins)
-    plain = random_transcripts(0, _TRANSCRIPTS, _STEPS, len(names), case.dimension, 1.5)
+    numbers = case.loss.dimension((case.dimension,))
+    plain = random_transcripts(0, _TRANSCRIPTS, _STEPS, len(names), numbers, 1.5)
     up, weight = jnp.ones((_TRANSCRIPTS, _STEPS)), float(case.graph.row_sums[_AGENT])
     return Transcript(
         tuple(up if n in coins else part for n, part in zip(names, plain.sent, strict=True)),

@@ -111,7 +111,7 @@ def run_frontier(
     if config.run.get("device"):
         choose(config.run["device"])
     # The noise ends training before weights grow: a penalty on them only costs accuracy.
-    usual = {"ridge": 0.0} if loss_of(config) == "logistic" else {}
+    usual = {"ridge": 0.0} if loss_of(config) in ("logistic", "softmax") else {}
     config = config.merged({"problem": {**usual, **config.problem}})
     with progress_bar() as show:
         found = measured(

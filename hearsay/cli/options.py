@@ -37,8 +37,8 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
         "loss",
         str,
         (
-            "logistic, ridge, neural; estimation (paper P3's endless stream) or synthetic (paper"
-            " P4's learners), which take no --data."
+            "logistic, ridge, softmax (several classes), neural; estimation (paper P3's endless"
+            " stream) or synthetic (paper P4's learners), which take no --data."
         ),
     ),
     "model": ("problem", "model", str, "A neural network: mlp, cnn-p1, cnn-p3, cnn-p4, resnet18."),

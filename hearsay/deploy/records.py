@@ -36,6 +36,7 @@ _BLOCK = 1024  # records that are turned into float64 at once
 _FILE_KEYS = {
     "logistic": ("dimension", "feature_bound"),
     "ridge": ("dimension", "feature_bound", "label_bound"),
+    "softmax": ("dimension", "feature_bound", "classes"),
     "neural": ("shape", "classes"),
 }
 
@@ -98,11 +99,15 @@ def public_task(network: Network) -> Task:
     shape = (require.count("dimension in [problem]", keys["dimension"]),)
     bound = require.bound("feature_bound in [problem]", keys["feature_bound"])
     reason, size = f"each agent scales a record with an l2 norm above {bound:g} down to it", 1.0
+    classes = 2
+    if loss == "softmax":
+        classes = require.count("classes in [problem]", keys["classes"], 2)
+        size = float(classes - 1)
     if loss == "ridge":
         size = require.bound("label_bound in [problem]", keys["label_bound"])
         reason += f" and clips labels to {size:g} in size"
     why = (bounded("enforced", bound, f"{reason}."),)
-    known = Facts(network.run, shape, counts, bound, size, why, loss == "logistic")
+    known = Facts(network.run, shape, counts, bound, size, why, loss != "ridge", classes)
     return build_task(network.config, known, _FILE_KEYS[loss])
 
 
@@ -211,17 +216,10 @@ def _bounded(
             if keys.get("bytes", True)
             else features.astype(np.float64, copy=False)
         )
-        allowed, rule = (
-            (labels == np.floor(labels)) & (labels >= 0) & (labels < keys["classes"]),
-            f"0 to {keys['classes'] - 1}",
-        )
     else:
         kept = datasets.shorten(features, keys["feature_bound"])
-        allowed, rule = (
-            (np.isin(labels, (0, 1)), "0 or 1")
-            if loss == "logistic"
-            else (np.ones(len(labels), bool), "")
-        )
+    classes = {"logistic": 2, "ridge": None}.get(loss, keys.get("classes"))
+    allowed, rule = datasets.allowed_labels(labels, classes)
     if not allowed.all():
         raise ValueError(f"labels must be {rule}, and that of row {int(np.argmin(allowed))} is not")
     bound = require.optional(require.bound)("label_bound in [problem]", keys.get("label_bound"))

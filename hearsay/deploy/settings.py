@@ -14,8 +14,9 @@ holds a copy.
 
 Agents are numbered in the order of their tables. With `records` every agent reads its own file, and
 [problem] needs what nobody can read off a file that is not there: `dimension` and `feature_bound`
-(and `label_bound` for regression; `shape` and `classes` for neural networks). Without, all take
-their share of the public data set that [problem] names: for trying out.
+(and `label_bound` for regression, `classes` for softmax; `shape` and `classes` for neural
+networks). Without, all take their share of the public data set that [problem] names: for trying
+out.
 
 [privacy] may also have `lifetime`: what records may spend in all runs together (lifetime.py).
 

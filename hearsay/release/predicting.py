@@ -22,9 +22,13 @@ from hearsay.problems.losses.linear import (
 )
 from hearsay.problems.losses.models import MODELS
 from hearsay.problems.losses.neural_loss import Model, NeuralLoss, named
+from hearsay.problems.losses.softmax import Softmax
 from hearsay.problems.task import Task
 
 _LINEAR = {kind.__name__: kind for kind in (Logistic, Squared, HalfSquared, PolynomialLogistic)}
+# Those whose margin is the logarithm of the odds of class 1.
+_ODDS = (Logistic.__name__, PolynomialLogistic.__name__)
+_SEVERAL = Softmax.__name__
 _AT_ONCE = 500  # records that a network scores together
 
 
@@ -33,7 +37,8 @@ class Predictor:
     """What turns features and parameters into labels.
 
     Args:
-      facts: what a file says of it: the loss, the shape of one record, whether labels are classes.
+      facts: what a file says of it: the loss, the shape of one record, whether labels are classes
+        and (softmax, networks) how many.
       model: a network, where the loss is one's and it is at hand.
     """
 
@@ -44,30 +49,66 @@ class Predictor:
     def classification(self) -> bool:
         return bool(self.facts["classification"])
 
+    @property
+    def classes(self) -> int | None:
+        """How many labels are told apart; None where labels are numbers."""
+        if not self.classification:
+            return None
+        return 2 if self.facts["loss"] in _LINEAR else self.facts.get("classes")
+
     def predict(self, params: np.ndarray, features: np.ndarray) -> np.ndarray:
         """One label per record."""
-        shape = tuple(self.facts["shape"])
-        if features.shape[1:] != shape or features.ndim != len(shape) + 1:
-            require.fail(
-                "features", f"of shape (records, {', '.join(map(str, shape))})", features.shape
-            )
+        self._require_shape(features)
         if self.facts["loss"] in _LINEAR:
             margin = features @ params
             if not self.classification:
                 return margin
             loss: LinearLoss = _LINEAR[self.facts["loss"]](feature_bound=1.0)
             return np.asarray(loss.predict(jnp.asarray(margin)))
+        return np.argmax(self.scores(params, features), axis=1).astype(float)
+
+    def scores(self, params: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """(records, classes): what a softmax makes probabilities of. A logistic model has 0 and the
+        margin.
+        """
+        self._require_shape(features)
+        if self.facts["loss"] in _ODDS:
+            margin = features @ params
+            return np.stack([0.0 * margin, margin], axis=1)
+        if self.facts["loss"] in _LINEAR:
+            require.fail(
+                "the loss of the model",
+                "Logistic, Softmax or a network's: only these give probabilities",
+                self.facts["loss"],
+            )
+        if self.facts["loss"] == _SEVERAL:
+            return features @ params.reshape(self.facts["classes"], -1).T
         if self.model is None or self.model.scores is None:
             raise ValueError(
                 f"model must be given to predict with {self.facts['model']}, which hearsay cannot"
                 " build by name: load_release(path, model=...) takes what from_module gives"
             )
         loss_, vector = NeuralLoss(self.model, compute=self.facts["compute"]), jnp.asarray(params)
-        labels = [
-            jnp.argmax(loss_.scores(vector, as_features(block, vector.dtype)), axis=1)
+        found = [
+            loss_.scores(vector, as_features(block, vector.dtype))
             for block in np.array_split(features, max(1, -(-len(features) // _AT_ONCE)))
         ]
-        return np.concatenate([np.asarray(part, float) for part in labels])
+        return np.concatenate([np.asarray(part, float) for part in found])
+
+    def probabilities(self, params: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """(records, classes), each row with the sum 1: the softmax of the scores. Those of a
+        network are as good as its training has made them.
+        """
+        scores = self.scores(params, features)
+        grown = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return grown / grown.sum(axis=1, keepdims=True)
+
+    def _require_shape(self, features: np.ndarray) -> None:
+        shape = tuple(self.facts["shape"])
+        if features.shape[1:] != shape or features.ndim != len(shape) + 1:
+            require.fail(
+                "features", f"of shape (records, {', '.join(map(str, shape))})", features.shape
+            )
 
 
 def of(task: Task) -> Predictor:
@@ -75,6 +116,8 @@ def of(task: Task) -> Predictor:
     shape = [int(size) for size in task.shape]
     facts: dict[str, Any] = {"shape": shape, "classification": bool(task.classification)}
     loss = task.loss
+    if isinstance(loss, Softmax):
+        return Predictor({"loss": _SEVERAL, **facts, "classes": loss.classes})
     if not isinstance(loss, NeuralLoss):
         return Predictor({"loss": type(loss).__name__, **facts})
     facts |= {"loss": "NeuralLoss", "model": loss.model.name, "compute": loss.compute}
@@ -99,12 +142,20 @@ def predictor(facts: Any, size: int, model: Any = None) -> Predictor:
       model: the network, where it is none of hearsay's own.
     """
     require.instance("model of the released model", facts, dict, "facts by name")
-    require.one_of("loss of the released model", facts.get("loss"), [*_LINEAR, "NeuralLoss"])
+    require.one_of(
+        "loss of the released model", facts.get("loss"), [*_LINEAR, _SEVERAL, "NeuralLoss"]
+    )
     shape = require.each(require.count)("shape of the released model", facts.get("shape"))
     require.flag("classification of the released model", facts.get("classification"))
     if facts["loss"] in _LINEAR:
         if shape != (size,):
             require.fail("shape of the released model", f"({size},), as its numbers", shape)
+        return Predictor(facts)
+    if facts["loss"] == _SEVERAL:
+        classes = require.count("classes of the released model", facts.get("classes"), 2)
+        if len(shape) != 1 or shape[0] * classes != size:
+            rule = f"one number, of which {classes} classes have {size:,} numbers"
+            require.fail("shape of the released model", rule, shape)
         return Predictor(facts)
     if facts.get("parameters") != size:
         require.fail(

@@ -25,6 +25,7 @@ alone, for the network, for a trusted server.
 **The clip.** The logistic loss has gradients of norm at most Ba, its bound on features, but at the
 start all of them have at most Ba / 2. Clipping there leaves the first step as it is, cuts off what
 badly misclassified records say later (the loss stays convex and as smooth), and halves the noise.
+The softmax loss of K classes has sqrt(2) Ba, and Ba sqrt(1 - 1/K) at the start.
 
 **Read-out.** The released model is the mean of the last messages: `TAIL` of them at least. A mean
 carries less noise; one that begins early carries models that have not travelled far.
@@ -55,7 +56,9 @@ from hearsay.algorithms.gradient_perturbation import GradientPerturbation
 from hearsay.certification import calibrate
 from hearsay.graphs import Graph
 from hearsay.graphs.secrets import Secrets
-from hearsay.problems.losses.linear import LinearLoss, Logistic
+from hearsay.problems.losses.linear import Logistic
+from hearsay.problems.losses.loss import BoundedLoss
+from hearsay.problems.losses.softmax import Softmax
 from hearsay.problems.sampling.samplers import Arrivals, History, Poisson, Sampling
 from hearsay.problems.task import Task
 from hearsay.schedules import Constant
@@ -109,6 +112,8 @@ def prepared(problem: AnyTask) -> AnyTask:
     loss, arrivals = problem.loss, problem.arrivals
     if isinstance(loss, Logistic) and loss.clip is None and math.isfinite(loss.feature_bound):
         loss = replace(loss, clip=loss.feature_bound / 2)
+    if isinstance(loss, Softmax) and loss.clip is None and math.isfinite(loss.feature_bound):
+        loss = replace(loss, clip=loss.feature_bound * math.sqrt(1 - 1 / loss.classes))
     here = Arrivals(arrivals.per_step, problem.most, arrivals.block)
     return replace(problem, loss=loss, arrivals=here)
 
@@ -135,7 +140,7 @@ def setting(
     task = task.task
     loud = 1.0 if secrets is None else loudness(secrets, graph.agents)
     exchanges, faster = averaging_rounds(graph, loud)
-    if not isinstance(task.loss, LinearLoss):
+    if not isinstance(task.loss, BoundedLoss):
         chosen = neural_setting(task, graph, epsilon, delta, secrets)
         return replace(chosen, averaging=exchanges, chebyshev=faster)
     together = graph.agents if graph.edges else 1

@@ -251,7 +251,7 @@ def test_classes_that_there_are_not(tmp_path, bad):
     save(tmp_path, "bob", features, np.where(np.arange(9) == 2, bad, labels))
     assert (
         refused(lambda: own(network(tmp_path, NEURAL), 1))
-        == "labels must be 0 to 2, and that of row 2 is not"
+        == "labels must be whole numbers from 0 to 2, and that of row 2 is not"
     )
 
 

@@ -32,6 +32,7 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.algorithms.theory.findings import Finding, below
 from hearsay.graphs import Graph
+from hearsay.problems.losses.softmax import Softmax
 from hearsay.problems.task import Task
 
 if TYPE_CHECKING:
@@ -208,7 +209,12 @@ def static_rate(
 
 def gradient_bound(problem: Task) -> float:
     """B_g: the length of one record's gradient at most, over the ball, its regulariser included."""
-    loss, reach = problem.linear, problem.domain.reach(problem.dimension)
+    reach = problem.domain.reach(problem.dimension)
+    if isinstance(problem.loss, Softmax):
+        clip, several = problem.loss.clip, problem.loss
+        data = several.unclipped_longest(reach)
+        return min(data, math.inf if clip is None else clip) + several.regulariser * reach
+    loss = problem.linear
     margin = loss.feature_bound * reach
     labels = (0.0, 1.0) if problem.classification else (-loss.label_bound, loss.label_bound)
     with np.errstate(over="ignore"):  # residuals rise with the margin, so the largest is at an end
@@ -323,7 +329,8 @@ def correlated_federated(
 
 def _unclipped(problem: Task) -> float:
     """The longest gradient of the data without the clip."""
-    return problem.linear.unclipped_longest(problem.domain.reach(problem.dimension))
+    loss = problem.loss if isinstance(problem.loss, Softmax) else problem.linear
+    return loss.unclipped_longest(problem.domain.reach(problem.dimension))
 
 
 def _sensitivity(algorithm: CorrelatedFederated, smoothness: float) -> list[Finding]:
