@@ -26,7 +26,8 @@ from hearsay.privacy.certificate import Certificate
 from hearsay.privacy.codec import encode
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
-_answer: ContextVar[dict[str, Any] | None] = ContextVar("answer", default=None)
+# What was answered; empty until something is. None: nobody asked.
+_answers: ContextVar[list[dict[str, Any]] | None] = ContextVar("answers", default=None)
 
 
 def answering(command: Callable[..., None]) -> Callable[..., None]:
@@ -50,8 +51,8 @@ def answering(command: Callable[..., None]) -> Callable[..., None]:
         if not json:
             command(**words)
             return
-        found: dict[str, Any] = {}
-        token = _answer.set(found)
+        found: list[dict[str, Any]] = []
+        token = _answers.set(found)
         try:
             with contextlib.redirect_stdout(io.StringIO()):
                 command(**words)
@@ -59,7 +60,7 @@ def answering(command: Callable[..., None]) -> Callable[..., None]:
             _print(found)
             raise
         finally:
-            _answer.reset(token)
+            _answers.reset(token)
         _print(found)
 
     wrapper.__signature__ = own.replace(parameters=[*parameters, option])  # type: ignore[attr-defined]
@@ -71,15 +72,16 @@ def answer(**facts: Any) -> None:
     """What --json prints, by key; nothing happens where it was not given. What takes a while is
     given as a function without arguments.
     """
-    found = _answer.get()
+    found = _answers.get()
     if found is not None:
-        found.update(facts)
+        found.append(facts)
 
 
-def _print(found: dict[str, Any]) -> None:
-    # Nothing found: the command has said on standard error why.
+def _print(found: list[dict[str, Any]]) -> None:
+    # Nothing was answered: the command has said on standard error why.
     if found:
-        print(library.dumps(plain(found), indent=2, allow_nan=False))
+        whole = {key: value for facts in found for key, value in facts.items()}
+        print(library.dumps(plain(whole), indent=2, allow_nan=False))
 
 
 def plain(value: Any) -> Any:

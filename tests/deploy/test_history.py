@@ -5,6 +5,7 @@ anybody, and escaped.
 from __future__ import annotations
 
 import csv
+import json
 import sqlite3
 import sys
 from contextlib import closing
@@ -21,6 +22,7 @@ from hearsay.deploy.ledger import Ledger
 from hearsay.deploy.settings import load
 from hearsay.privacy.certificate import show
 from hearsay.report.deployed import deployed_report
+from tests.cli.test_json import documented
 from tests.deploy import networks
 from tests.report.test_html import checked
 
@@ -169,7 +171,10 @@ def test_what_is_wrong_is_said_and_the_rest_is_drawn(run, tmp_path, monkeypatch,
     with closing(sqlite3.connect(found.members[1].ledger)) as db:
         db.execute("UPDATE rounds SET epsilon = 0 WHERE round = 1")
         db.commit()
-    assert command(monkeypatch, "network", "report", "--config", str(run), "--out", str(out)) == 6
+    words = ["network", "report", "--config", str(run), "--out", str(out)]
+    assert command(monkeypatch, *words, "--json") == 6
+    assert json.loads(capsys.readouterr().out).keys() == documented("network report")
+    assert command(monkeypatch, *words) == 6
     said = " ".join(capsys.readouterr().err.split())
     assert "carol.ledger was begun with another configuration than this net.toml" in said
     assert "the row of message 1 in" in said and "bob.ledger is damaged" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from hearsay.deploy.deployment import deployment
 from hearsay.deploy.host import Refused
 from hearsay.deploy.releasing import release
 from hearsay.deploy.settings import load
+from tests.cli.test_json import documented
 from tests.deploy.networks import Gate, Threads, run_threads, wait_for, write
 
 SEED, NAMES = 3, ("alice", "bob", "carol", "dave")
@@ -79,7 +81,8 @@ def test_a_rehearsal_is_not_released_as_private(tmp_path: Path) -> None:
     words = ["network", "release", "--config", str(path), "--out", str(tmp_path / "out")]
     refused = CliRunner().invoke(app, words)
     assert refused.exit_code and not (tmp_path / "out").exists()
-    assert CliRunner().invoke(app, [*words, "--rehearsal"]).exit_code == 0
+    found = json.loads(CliRunner().invoke(app, [*words, "--rehearsal", "--json"]).stdout)
+    assert found.keys() == documented("network release") and not found["private"]
     assert not hs.load_release(tmp_path / "out").private
 
 
