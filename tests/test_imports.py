@@ -151,8 +151,10 @@ def test_the_accountant_knows_nothing_of_jax_problems_or_runs():
         if inside(module_of(f), "hearsay.privacy") or module_of(f) == "hearsay.schedules"
     ]
     assert len(checked) >= 6
+    # How a certificate looks in a notebook, imported when it is looked at.
+    shown = {"hearsay.privacy.certificate": {"hearsay.report.inline"}}
     for path in checked:
-        for name in imported(path):
+        for name in imported(path) - shown.get(module_of(path), set()):
             assert name.split(".")[0] not in ("jax", "jaxlib", "equinox"), f"{path} imports {name}"
             if name != "hearsay" and inside(name, "hearsay"):
                 assert any(inside(name, layer) for layer in allowed), f"{path} imports {name}"

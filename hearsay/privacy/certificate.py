@@ -437,6 +437,11 @@ class Certificate:
     def __str__(self) -> str:
         return "\n".join(wrapped(line) for line in self._lines())
 
+    def _repr_html_(self) -> str:
+        from hearsay.report.inline import certificate_html
+
+        return certificate_html(self)
+
     def _lines(self) -> list[str]:
         delta = (
             f", delta = {self.delta!r}"

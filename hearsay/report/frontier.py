@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from hearsay._files import private
 from hearsay.privacy.certificate import show
@@ -29,8 +30,6 @@ NAME = private("report.html")
 
 def frontier_report(found: Frontier, folder: str | Path) -> Path:
     """Write private-report.html into the folder; returns its path."""
-    figure, ax = new_figure(7.2, 4.8)
-    accuracy_against_epsilon(found, ax)
     shown = (
         "Test accuracy of the released model. Lines: mean over splits and noise seeds. Bands: one"
         " standard deviation. Grey: what does not depend on epsilon."
@@ -44,10 +43,17 @@ def frontier_report(found: Frontier, folder: str | Path) -> Path:
         about=found.title,
         missing=", ".join(found.missing),
         verdict=verdict(found),
-        picture=picture("frontier", figure, shown),
-        accuracies=_accuracies(found),
+        picture=picture("frontier", drawn(found), shown),
+        accuracies=accuracies(found),
         details=_details(found),
     )
+
+
+def drawn(found: Frontier) -> Figure:
+    """The picture of the page."""
+    figure, ax = new_figure(7.2, 4.8)
+    accuracy_against_epsilon(found, ax)
+    return figure
 
 
 def verdict(found: Frontier) -> str:
@@ -78,7 +84,7 @@ def _with_secrets(found: Frontier, epsilon: float) -> str:
 def accuracy_against_epsilon(found: Frontier, ax: Axes | None = None) -> Axes:
     """A line with a band for every series; a grey line where epsilon does not matter."""
     ax = axes_or_new(ax)
-    drawn = 0
+    lines = 0
     with styled():
         for _, label, row in found.rows:
             points = [p for p in row if p is not None]
@@ -94,8 +100,8 @@ def accuracy_against_epsilon(found: Frontier, ax: Axes | None = None) -> Axes:
                     fontsize=8,
                 )
                 continue
-            style = line_style(drawn)
-            drawn += 1
+            style = line_style(lines)
+            lines += 1
             at = [p.epsilon for p in points if p.epsilon is not None]
             ax.plot(at, [p.mean for p in points], marker="o", markersize=3.5, label=label, **style)
             _if_all_collude(ax, points, style["color"])
@@ -114,7 +120,7 @@ def accuracy_against_epsilon(found: Frontier, ax: Axes | None = None) -> Axes:
         ax.set_ylabel("test accuracy")
         plain_ticks(ax, percent=True)
         ax.set_xticks(found.epsilons, [f"{e:g}" for e in found.epsilons])
-        if drawn:
+        if lines:
             # Lines may be anywhere: beside them.
             ax.figure.legend(loc="outside lower center", ncols=2, fontsize=8)
     return ax
@@ -130,7 +136,8 @@ def _if_all_collude(ax: Axes, points: list[Point], color: str) -> None:
         ax.plot(ends[1:], level[1:], color=color, marker="o", markersize=5, markerfacecolor="none")
 
 
-def _accuracies(found: Frontier) -> Table:
+def accuracies(found: Frontier) -> Table:
+    """One row per series, one column per epsilon."""
     rows = [
         [label, *(None if p is None else p.cell for p in points)] for _, label, points in found.rows
     ]

@@ -1,5 +1,5 @@
 """A page that stands alone (no script, nothing loaded): a template of templates/, filled in, with
-report.css inside it.
+report.css inside it; or a piece of a page with inline.css, for notebooks.
 
 What the templates are given is plain data, tables and pictures. Everything in it becomes text: the
 templates escape what they print, except `Markup`, which only this file makes (the figures, the
@@ -127,6 +127,7 @@ def _environment() -> Environment:
     )
     found.globals |= {
         "css": Markup((_HERE / "report.css").read_text(encoding="utf-8")),
+        "inline_css": Markup((_HERE / "inline.css").read_text(encoding="utf-8")),
         "version": VERSION,
     }
     return found

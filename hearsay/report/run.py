@@ -60,7 +60,7 @@ def run_report(run: Run, folder: Path) -> Path:
             f" {int(run.steps[-1]):,} steps, {count(len(run.seeds), 'seed')},"
             f" {run.certificate.mechanism.capitalize()} noise"
         ),
-        headline=_headline(run),
+        headline=headline(run),
         stopped=run.stopped,
         unbounded=who(unbounded, len(run.certificate.budgets)) if unbounded else "",
         network=_network(run),
@@ -82,7 +82,7 @@ def final(run: Run, metric: str) -> str:
     )
 
 
-def _headline(run: Run) -> list[tuple[str, str, str]]:
+def headline(run: Run) -> list[tuple[str, str, str]]:
     """The numbers that one asks for first."""
     seeds = f"± standard deviation of {len(run.seeds)} seeds" if len(run.seeds) > 1 else "one seed"
     tiles = []

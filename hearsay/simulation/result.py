@@ -155,6 +155,11 @@ class Run:
             f" {len(self.seeds)} seeds)"
         )
 
+    def _repr_html_(self) -> str:
+        from hearsay.report.inline import run_html
+
+        return run_html(self)
+
     def final(self, metric: str) -> tuple[float, float]:
         """(mean, standard deviation over seeds) of a metric at the last measured step."""
         require.one_of("metric", metric, self.metrics)

@@ -87,6 +87,11 @@ class Frontier:
             lines.append("   ".join([f"{label:{wide}}", *(f"{c:{each}}" for c in row)]).rstrip())
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        from hearsay.report.inline import frontier_html
+
+        return frontier_html(self)
+
     @property
     def note(self) -> str:
         """What brackets in the table mean; "" where there are none."""

@@ -173,9 +173,9 @@ def test_what_is_wrong_is_said_and_the_rest_is_drawn(run, tmp_path, monkeypatch,
         db.commit()
     words = ["network", "report", "--config", str(run), "--out", str(out)]
     assert command(monkeypatch, *words, "--json") == 6
-    assert json.loads(capsys.readouterr().out).keys() == documented("network report")
-    assert command(monkeypatch, *words) == 6
-    said = " ".join(capsys.readouterr().err.split())
+    captured = capsys.readouterr()
+    assert json.loads(captured.out).keys() == documented("network report")
+    said = " ".join(captured.err.split())
     assert "carol.ledger was begun with another configuration than this net.toml" in said
     assert "the row of message 1 in" in said and "bob.ledger is damaged" in said
     page = checked(out / "report.html")
