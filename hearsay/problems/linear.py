@@ -207,6 +207,7 @@ def ridge_task(
     return linear_task(data, loss, Ball(radius), arrivals, seed, adjacency)
 
 
+@require.plain_arguments
 def linear_task(
     data: Facts, loss: Loss, domain: Ball, arrivals: Arrivals, seed: int, adjacency: str
 ) -> Task:
@@ -226,6 +227,7 @@ def linear_task(
     )
 
 
+@require.plain_arguments
 def held_by(
     data: Any,
     agents: int | None,

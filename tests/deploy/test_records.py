@@ -40,6 +40,7 @@ def network(
 
 LOGISTIC = {"loss": "logistic", "dimension": 3, "feature_bound": 1.0}
 RIDGE = {"loss": "ridge", "dimension": 3, "feature_bound": 2.0, "label_bound": 1.5}
+SOFTMAX = {"loss": "softmax", "dimension": 3, "feature_bound": 1.0, "classes": 3}
 NEURAL = {"loss": "neural", "model": "mlp", "shape": [4, 4, 1], "classes": 3}
 
 
@@ -255,6 +256,24 @@ def test_classes_that_there_are_not(tmp_path, bad):
     )
 
 
+def test_several_classes_of_a_linear_model(tmp_path):
+    features = np.random.default_rng(0).normal(size=(9, 3))
+    labels = np.arange(9.0) % 3
+    save(tmp_path, "bob", features, labels)
+    task, records, _ = own(network(tmp_path, SOFTMAX), 1)
+    assert task.loss.classes == 3 and task.dimension == 9 and task.classification
+    assert np.linalg.norm(records.features, axis=1).max() <= 1
+    np.testing.assert_array_equal(records.labels, labels)
+    # What a simulation of the same files has.
+    each = [(features[: min(n, 9)].repeat(2, 0)[:n], np.zeros(n)) for n in COUNTS]
+    same = hs.problems.softmax(each, classes=3, feature_bound=1.0)
+    assert task.digest() == same.task.digest()
+    assert task.change == same.task.change
+    save(tmp_path, "bob", features, np.where(np.arange(9) == 2, SECRET, labels))
+    said = refused(lambda: own(network(tmp_path, SOFTMAX), 1))
+    assert said == "labels must be whole numbers from 0 to 2, and that of row 2 is not"
+
+
 def test_public_data_gives_everybody_its_share():
     tables: dict[str, Any] = {
         "network": {"run": "wards"},
@@ -290,6 +309,7 @@ def test_public_streams_have_no_records_to_take_out():
         (LOGISTIC, "feature_bound"),
         (RIDGE, "label_bound"),
         (RIDGE, "dimension"),
+        (SOFTMAX, "classes"),
         (NEURAL, "shape"),
         (NEURAL, "classes"),
     ],
@@ -310,7 +330,7 @@ def test_what_no_file_can_say_must_be_given(tmp_path, problem, key):
             {"loss": "estimation"},
             (
                 r"loss in \[problem\] where agents read files of their own must be one of logistic,"
-                r" ridge, neural"
+                r" ridge, softmax, .*neural"
             ),
         ),
         ({"dimension": 0}, r"dimension in \[problem\] must be at least 1, got 0"),

@@ -16,6 +16,7 @@ from scipy import optimize
 from hearsay import problems
 from hearsay.privacy.adjacency import ZERO_OUT
 from hearsay.problems import Ball, Softmax
+from hearsay.simulation.optimum import Reference
 
 WIDTH = 3
 BALL = Ball(1e5)
@@ -240,3 +241,79 @@ def test_extreme_margins_stay_finite():
 def test_bad_options_are_named(options, message):
     with pytest.raises((ValueError, TypeError), match=message):
         Softmax(**{"feature_bound": 1.0, "classes": 3, **options})
+
+
+def test_digits_have_their_ten_classes():
+    problem = problems.softmax("digits", agents=3)
+    odd = problems.logistic("digits", agents=3)
+    np.testing.assert_array_equal(np.unique(problem.labels), np.arange(10))
+    np.testing.assert_array_equal(problem.features, odd.features)
+    np.testing.assert_array_equal(problem.labels % 2, odd.labels)
+    np.testing.assert_array_equal(problem.test_labels % 2, odd.test_labels)
+    assert problem.loss == Softmax(1.0, 10, 0.01) and problem.dimension == 640
+    assert problem.assumptions == odd.assumptions
+    with pytest.raises(ValueError, match="labels must be 0 or 1, got"):
+        problems.logistic(problems.load("digits", every_class=True))
+
+
+def wards(classes: int = 3):
+    rng = np.random.default_rng(0)
+    return [(rng.normal(size=(n, 2)), rng.integers(0, classes, n).astype(float)) for n in (12, 30)]
+
+
+def test_one_set_per_agent():
+    problem = problems.softmax(wards(), classes=4, feature_bound=2.0, test=wards()[0])
+    assert problem.loss.classes == 4  # a class that nobody has is one all the same
+    assert np.linalg.norm(problem.features, axis=2).max() <= 2
+    assert len(problem.test_labels) == 12
+    sets = [problems.from_arrays(*one, feature_bound=2.0, classes=3) for one in wards()]
+    assert problems.softmax(sets).loss.classes == 3
+    assert problems.softmax(sets[1], agents=2).loss.classes == 3
+    two = problems.from_arrays(wards(2)[0][0], wards(2)[0][1], feature_bound=2.0)
+    assert problems.softmax(two, agents=2).loss.classes == 2
+
+
+@pytest.mark.parametrize(
+    "data, options, message",
+    [
+        (wards(), {"feature_bound": 2.0}, "classes must be given with pairs"),
+        (wards(), {"classes": 3}, "feature_bound must be given with pairs"),
+        (
+            wards(),
+            {"feature_bound": 2.0, "classes": 2},
+            "data of agent 0: labels must be 0 or 1, got 2 in row",
+        ),
+        ("digits", {"classes": 10}, "classes must be left out where one data set is dealt out"),
+        (
+            wards(),
+            {"feature_bound": 2.0, "classes": 3, "test": (np.ones((1, 2)), [3.0])},
+            "test: labels must be whole numbers from 0 to 2, got 3 in row 0",
+        ),
+    ],
+)
+def test_data_that_do_not_fit_are_refused(data, options, message):
+    with pytest.raises(ValueError, match=message):
+        problems.softmax(data, **options)
+
+
+@pytest.mark.parametrize("bad", [3.0, -1.0, 0.5])
+def test_labels_that_are_no_class_are_refused_with_a_clip_too(bad):
+    with pytest.raises(ValueError, match="labels must be whole numbers from 0 to 2"):
+        Softmax(1.0, 3, clip=0.1).require_admissible(np.zeros((2, 3)), np.array([0.0, bad]))
+
+
+def test_the_reference_is_the_minimiser_inside_and_on_the_edge():
+    problem = problems.softmax(wards(), classes=3, feature_bound=2.0, ridge=0.1, head_start=30)
+    for one in (problem, replace(problem, domain=Ball(0.05), loss=replace(problem.loss, clip=0.2))):
+        best = Reference(one).at(0)
+        weights = np.concatenate([np.full(n, 1 / (2 * n)) for n in (12, 30)])
+        a, y = (
+            np.concatenate([part[i, :n] for i, n in enumerate((12, 30))])
+            for part in (one.features, one.labels)
+        )
+        slope = replace(one.loss, clip=None).gradient_sum(best.params, a, y, weights)
+        slope = slope + 0.1 * best.params
+        # First-order optimality over the ball: the way down leads out of it.
+        moved = one.domain.project(best.params - slope)
+        np.testing.assert_allclose(moved, best.params, atol=1e-7)
+    assert np.linalg.norm(best.params) == pytest.approx(0.05)

@@ -14,6 +14,7 @@ from hearsay.graphs import Graph
 from hearsay.problems.data.holdings import Facts
 from hearsay.problems.linear import logistic_task
 from hearsay.problems.problem import Problem
+from hearsay.problems.softmax import softmax_task
 from hearsay.problems.task import Task
 from hearsay.tradeoff import rule
 from hearsay.tradeoff.rehearsal import made_up
@@ -93,6 +94,17 @@ def test_the_clip_leaves_the_first_step_and_halves_the_change():
     own = hs.problems.logistic("digits", agents=3, clip=0.2)
     assert prepared(own).loss.clip == 0.2
     assert prepared(own).arrivals.head_start == own.most
+
+
+def test_the_clip_of_several_classes_leaves_the_first_step_as_it_is():
+    data = Facts("nobody's", (30,), np.full(5, 91), 2.0, 9.0, classes=10)
+    plain = softmax_task(data, ridge=0.0).under("zero-out")
+    clipped = prepared(plain)
+    longest = 2.0 * np.linalg.norm(plain.loss.residual(np.zeros((1, 10)), np.zeros(1)))
+    assert clipped.loss.clip == pytest.approx(longest, rel=1e-12) == clipped.change
+    found = setting(clipped, hs.graphs.ring(5), 2.0, DELTA)
+    # 1 / L of a loss with curvature Ba^2 / 2.
+    assert found.step == 0.5 and found.rate == 1.0
 
 
 @pytest.mark.parametrize("graph", [hs.graphs.ring(9), hs.graphs.star(6), hs.graphs.grid(9)])

@@ -293,6 +293,7 @@ def linear_stream(
     return Dataset("linear-stream", *train, *test, feature_bound, bound, "enforced", reason, truth)
 
 
+@require.plain_arguments
 def check_classification(features: Any, labels: Any, classes: int = 2) -> None:
     """Refuses features that are not finite and labels that are not 0, ..., classes - 1,
     naming the first bad row.
@@ -399,6 +400,7 @@ def _classes(name: str, value: Any) -> int:
     return require.count(name, value, 2)
 
 
+@require.plain_arguments
 def allowed_labels(labels: np.ndarray, classes: int | None) -> tuple[np.ndarray, str]:
     """(which of them are a class, the rule in words); without classes any finite number will do."""
     if classes is None:

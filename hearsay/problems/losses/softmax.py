@@ -37,6 +37,10 @@ on which S H is 0 or 1, and planes, on which they project onto lines at an angle
 x = c^2, the largest eigenvalue of (S H - I / 3)' (S H - I / 3) there is
 1/9 + x / 6 + sqrt(x^2 / 36 + x (1 - x) / 9), which grows with x up to 4/9 at x = 1. For K = 2 all
 residuals lie on the line of (1, -1), where the clip is that of linear.py: [r, r + L] stays.
+
+**Rounding.** Probabilities come from margins (counted as L R, privacy/float64.py) by K
+exponentials, their sum and a quotient: p is off by fewer than K + 16 roundings, and P_k there
+counts d + 64, with d = K times the columns.
 """
 
 from __future__ import annotations
