@@ -28,18 +28,20 @@ globals().update({VERBS[name]: build for name, build in REGISTRY.items()})
 
 if TYPE_CHECKING:
     from hearsay.audit.checking import check_algorithm
-    from hearsay.tradeoff import frontier
+    from hearsay.tradeoff import Rehearsal, frontier, rehearse
 
     def __getattr__(name: str) -> Callable[..., Algorithm]: ...
 
 else:
 
     def __getattr__(name: str) -> Any:
-        """Auditing and the frontier are imported when they are asked for."""
+        """Auditing, rehearsals and the frontier are imported when they are asked for."""
         if name == "check_algorithm":
             from hearsay.audit.checking import check_algorithm as found
-        elif name == "frontier":
-            from hearsay.tradeoff import frontier as found
+        elif name in ("frontier", "rehearse", "Rehearsal"):
+            from hearsay import tradeoff
+
+            found = getattr(tradeoff, name)
         else:
             raise AttributeError(f"module 'hearsay' has no attribute {name!r}")
         return found
@@ -59,6 +61,7 @@ __all__ = [
     "Poisson",
     "Secrets",
     "PowerLaw",
+    "Rehearsal",
     "ReleasedModel",
     "Resample",
     "Run",
@@ -75,6 +78,7 @@ __all__ = [
     "load_release",
     "budget_by_horizon",
     "problems",
+    "rehearse",
     "scheme_s1",
     "scheme_s2",
     "simulate",

@@ -4,10 +4,17 @@ series.py      who learns, with what: alone, on the network, at a trusted server
 sharing.py     the same with noise that pairs of agents share, by the number of colluders
 rule.py        the settings of each, from public facts only
 rehearsal.py   where no bound tells which settings are best: a trial on made-up records
+rehearsing.py  settings that learn, tried on several kinds of made-up records: hs.rehearse
+made_up.py     those records
+trial.py       many settings at once on them
+choices.py     the settings that are tried
+advice.py      what would help where the answer is no better than a guess
+kept.py        choices that were made before, in the cache folder
 points.py      what one series measures at one epsilon, and its file
 running.py     all of them, kept as they are finished
 """
 
+from hearsay.tradeoff.rehearsing import Rehearsal, rehearse, usual_graph
 from hearsay.tradeoff.running import Frontier, frontier
 
-__all__ = ["Frontier", "frontier"]
+__all__ = ["Frontier", "Rehearsal", "frontier", "rehearse", "usual_graph"]

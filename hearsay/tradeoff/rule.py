@@ -45,7 +45,7 @@ were chosen on MNIST.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -119,14 +119,18 @@ def prepared(problem: AnyTask) -> AnyTask:
 
 
 def setting(
-    task: Task, graph: Graph, epsilon: float, delta: float, secrets: Secrets | None = None
+    task: Task,
+    graph: Graph,
+    epsilon: float | Sequence[float],
+    delta: float,
+    secrets: Secrets | None = None,
 ) -> Setting:
     """The rule's choice for agents that learn over that graph; without edges each learns alone.
 
     Args:
       task: what is public of the problem, as `prepared` leaves it.
       graph: who hears whom.
-      epsilon: what each agent may spend; infinite for no noise at all.
+      epsilon: what each agent may spend, one number or one each; infinite for no noise at all.
       delta: at which.
       secrets: noise that pairs of agents share; epsilon is against the colluders that it names.
 
@@ -140,12 +144,12 @@ def setting(
     task = task.task
     loud = 1.0 if secrets is None else loudness(secrets, graph.agents)
     exchanges, faster = averaging_rounds(graph, loud)
-    if not isinstance(task.loss, BoundedLoss):
+    if not travels(task):
         chosen = neural_setting(task, graph, epsilon, delta, secrets)
         return replace(chosen, averaging=exchanges, chebyshev=faster)
     together = graph.agents if graph.edges else 1
-    curved, reach = task.loss.curvature[1], DISTANCE / task.loss.feature_bound
-    if math.isinf(epsilon):
+    curved, reach = task.loss.curvature[1], DISTANCE / task.loss.feature_bound  # type: ignore[attr-defined]
+    if np.all(np.isinf(epsilon)):
         return Setting(MOST, 1 / curved, 1.0, exchanges, faster)
     found: list[tuple[float, Setting]] = []
     for rate in RATES:
@@ -165,8 +169,17 @@ def setting(
     return next(one for bound, one in found if bound <= 1.01 * least)
 
 
+def travels(task: Task) -> bool:
+    """A linear model whose records have a bound, of which the rule's bound speaks."""
+    return isinstance(task.loss, BoundedLoss) and math.isfinite(task.loss.feature_bound)
+
+
 def neural_setting(
-    task: Task, graph: Graph, epsilon: float, delta: float, secrets: Secrets | None = None
+    task: Task,
+    graph: Graph,
+    epsilon: float | Sequence[float],
+    delta: float,
+    secrets: Secrets | None = None,
 ) -> Setting:
     """For neural networks, whose bound nobody knows: as many rounds as usual for DP-SGD, a share of
     the records in each, and a step that lets the noise of all rounds together move each parameter
@@ -174,7 +187,7 @@ def neural_setting(
     """
     rate = max(0.05, min(1.0, 50 / float(task.counts.min())))
     step = LARGEST_STEP / (task.loss.clip or 1.0)
-    if math.isfinite(epsilon):
+    if np.all(np.isfinite(epsilon)):
         together = graph.agents if graph.edges else 1
         level = _noise_law(task, graph, rate, epsilon, delta, secrets)(NEURAL_ROUNDS)
         step = min(step, SHAKEN / (level * math.sqrt(NEURAL_ROUNDS / together)))
@@ -215,9 +228,9 @@ def _chebyshev_left(modulus: float, rounds: int) -> float:
     return abs(now)
 
 
-def batches(rate: float) -> Sampling:
+def batches(rate: float, method: str = "full") -> Sampling:
     """The sampler of a share `rate` of the records."""
-    return History("full") if rate == 1 else Poisson(rate)
+    return History(method) if rate == 1 else Poisson(rate)
 
 
 def noisy_gradient(chosen: Setting) -> GradientPerturbation:
@@ -248,7 +261,7 @@ def _noise_law(
     task: Task,
     graph: Graph,
     rate: float,
-    epsilon: float,
+    epsilon: float | Sequence[float],
     delta: float,
     secrets: Secrets | None = None,
 ) -> Callable[[int], float]:

@@ -1,0 +1,229 @@
+"""Settings that a rehearsal may choose: gradient perturbation around the rule's.
+
+The rule (rule.py) takes the travel, the sum of all steps, from a bound that knows nothing of how
+records vary. What it leaves open is tried here: more or less travel, smaller or larger clips
+(gradients that are cut shorter need less noise), steps of another size, one more exchange after a
+message (gradients are then taken where all agents are on average), and which average of messages is
+released. Every number is rounded to three digits before the noise is calibrated, so that agents
+that rehearse on different machines arrive at the same plan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
+
+from hearsay.algorithms.gradient_perturbation import GradientPerturbation
+from hearsay.certification import calibrate
+from hearsay.graphs import Graph
+from hearsay.graphs.secrets import Secrets
+from hearsay.problems.task import Task
+from hearsay.release.readouts import READOUTS, ReadOut
+from hearsay.tradeoff import rule
+from hearsay.tradeoff.trial import Column
+
+COUPLING = 0.999
+# Averages that deployed agents keep, too.
+RELEASED = ("tail", "exponential")
+TRAVELS = (1.0, 2.0, 4.0, 0.5)
+# Of the longest gradient that a record has at the start.
+CLIPS = (1.0, 0.5, 2.0)
+# The largest step, in units of 1 / L: at 2 what all records have in common would begin to swing.
+STEEPEST = 2.0
+_PROBE = 64
+
+AnyTask = TypeVar("AnyTask", bound=Task)
+Epsilon = float | tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a rehearsal chooses.
+
+    Args:
+      rounds: messages of each agent.
+      step: the size of a step.
+      clip: the norm that every record's gradient is brought down to; None: as the task has it.
+      rate: the share of its records that an agent takes into a step.
+      averaging: exchanges after each message.
+      chebyshev: with weights that bring agents together faster.
+      readout: the average of messages that is released.
+      colluders: that noise which pairs of agents share is planned for; None: there is none.
+      ratio: of shared to own noise.
+    """
+
+    rounds: int
+    step: float
+    clip: float | None = None
+    rate: float = 1.0
+    averaging: int = 0
+    chebyshev: bool = False
+    readout: str = RELEASED[0]
+    colluders: int | None = None
+    ratio: Any = None
+
+    @property
+    def secrets(self) -> Secrets | None:
+        return None if self.colluders is None else Secrets(self.colluders, self.ratio)
+
+    @property
+    def algorithm(self) -> GradientPerturbation:
+        """Its noise is to be calibrated."""
+        plain = rule.Setting(
+            self.rounds,
+            self.step,
+            self.rate,
+            self.averaging,
+            self.chebyshev,
+            secrets=self.secrets,
+        )
+        return replace(rule.noisy_gradient(plain), sampling=rule.batches(self.rate, "auto"))
+
+    @property
+    def average(self) -> ReadOut:
+        return READOUTS[self.readout]()
+
+    @property
+    def words(self) -> str:
+        share = "all records" if self.rate == 1 else f"a share {self.rate:g} of the records"
+        said = [f"gradient perturbation, {self.rounds} rounds of step {self.step:g} with {share}"]
+        if self.clip is not None:
+            said.append(f"gradients clipped to {self.clip:g}")
+        if self.averaging:
+            rounds = "round" if self.averaging == 1 else "rounds"
+            said.append(f"{self.averaging} averaging {rounds}")
+        if self.colluders is not None:
+            said.append(f"shared noise {self.ratio:g} times own for {self.colluders} colluders")
+        kind = "exponential mean of the last messages"
+        said.append("mean of the last half of the messages" if self.readout == "tail" else kind)
+        return ", ".join(said)
+
+    def prepared(self, problem: AnyTask) -> AnyTask:
+        """The same task or problem with this clip, and all records there from the start."""
+        loss: Any = problem.loss
+        if self.clip is not None:
+            loss = replace(loss, clip=self.clip)
+        arrivals = replace(problem.arrivals, head_start=problem.most)
+        return replace(problem, loss=loss, arrivals=arrivals)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def rounded(value: float) -> float:
+    """To three digits."""
+    return float(f"{value:.3g}")
+
+
+def clips(task: Task) -> tuple[float | None, ...]:
+    """Those that may be chosen, the rule's first; a task that has one keeps it."""
+    loss: Any = task.loss
+    if loss.clip is not None or not rule.travels(task):
+        return (None,)
+    longest = loss.feature_bound / 2
+    if not task.classification:
+        # Labels lie anywhere within their bound: half of it is far from the middle.
+        longest = loss.feature_bound * loss.label_bound / 2
+    elif task.dimension > task.shape[0]:
+        longest = loss.feature_bound
+    return tuple(rounded(longest * factor) for factor in CLIPS)
+
+
+class Law:
+    """What a certificate asks for: everybody's own noise on the gradient, for any clip and number
+    of rounds with all records. It is in proportion to the change of a gradient and to the root of
+    the rounds.
+    """
+
+    def __init__(
+        self, task: Task, graph: Graph, epsilon: Epsilon, delta: float, secrets: Secrets | None
+    ) -> None:
+        self.task = task
+        probe = Choice(_PROBE, 1.0, clips(task)[0])
+        tried = replace(probe.algorithm, secrets=secrets)
+        prepared = probe.prepared(task)
+        asked = calibrate(tried, prepared, graph, _PROBE, epsilon, delta=delta)
+        change = prepared.change * math.sqrt(_PROBE)
+        self.levels = [float(asked.noise_for(i)(0)) / change for i in range(graph.agents)]
+
+    def column(self, choice: Choice, quiet: bool = False) -> Column:
+        """The choice as a trial has it; `quiet`: without noise."""
+        prepared = choice.prepared(self.task)
+        loss: Any = prepared.loss
+        size = 0.0 if quiet else prepared.change * math.sqrt(choice.rounds)
+        clip = math.inf if loss.clip is None else loss.clip
+        return Column(choice.rounds, choice.step, tuple(size * one for one in self.levels), clip)
+
+
+def by_the_rule(
+    task: Task, graph: Graph, epsilon: Epsilon, delta: float, secrets: Secrets | None = None
+) -> Choice:
+    """The rule's choice with its own clip."""
+    return _ruled(task, graph, epsilon, delta, secrets, clips(task)[0])
+
+
+def _ruled(
+    task: Task,
+    graph: Graph,
+    epsilon: Epsilon,
+    delta: float,
+    secrets: Secrets | None,
+    clip: float | None,
+) -> Choice:
+    bare = Choice(1, 1.0, clip)
+    chosen = rule.setting(bare.prepared(task), graph, epsilon, delta, secrets)
+    return replace(
+        bare,
+        rounds=chosen.rounds,
+        step=rounded(chosen.step),
+        rate=chosen.rate,
+        averaging=chosen.averaging,
+        chebyshev=chosen.chebyshev,
+        colluders=None if secrets is None else secrets.colluders,
+        ratio=None if secrets is None else secrets.ratio,
+    )
+
+
+def around(
+    task: Task, graph: Graph, epsilon: Epsilon, delta: float, secrets: Secrets | None
+) -> list[Choice]:
+    """The rule's choice first, then those around it."""
+    found = []
+    for clip in clips(task):
+        base = _ruled(task, graph, epsilon, delta, secrets, clip)
+        for travel in TRAVELS if base.rate == 1 else TRAVELS[:1]:
+            found.append(_longer(base, travel, _largest(task)))
+    return list(dict.fromkeys(found))
+
+
+def _largest(task: Task) -> float:
+    return rounded(STEEPEST / task.loss.curvature[1])
+
+
+def varied(choice: Choice, task: Task) -> Iterator[Choice]:
+    """A good choice with one thing changed that the travel does not say."""
+    if not choice.averaging:
+        yield replace(choice, averaging=1)
+    for factor in (2.0, 0.5):
+        other = rule.CHUNK * max(1, round(choice.rounds / factor / rule.CHUNK))
+        if other <= rule.MOST and choice.rate == 1:
+            step = min(_largest(task), rounded(choice.step * choice.rounds / other))
+            yield replace(choice, rounds=other, step=step)
+
+
+def _longer(choice: Choice, travel: float, largest: float) -> Choice:
+    """So many times the travel, by more rounds as far as there may be, and then larger steps."""
+    wanted = choice.rounds * travel
+    rounds = int(min(rule.MOST, rule.CHUNK * max(1, round(wanted / rule.CHUNK))))
+    step = choice.step if wanted <= rule.MOST else choice.step * wanted / rounds
+    return replace(choice, rounds=rounds, step=min(largest, rounded(step)))
+
+
+def secrets_for(colluders: int | None, agents: int) -> Secrets | None:
+    """Planned for so many colluders, with the ratio of `planned_ratio` written out."""
+    if colluders is None:
+        return None
+    planned = Secrets(colluders)
+    return replace(planned, ratio=planned.shared(agents).ratios[0])

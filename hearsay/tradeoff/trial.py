@@ -1,0 +1,268 @@
+"""Gradient perturbation on made-up records, for many settings at once, in NumPy.
+
+The rounds are those of algorithms/gradient_perturbation.py with all records in every step,
+
+    sent    = p + noise                      p: the next message before its noise
+    v       = sent, averaged m times
+    p       = Proj[ v + c (A v - v) - a g(v) ]
+
+with one column for every setting and noise seed: columns differ in step, noise, clip and number of
+rounds, and share the records. The engine compiles a program for every clip and shape, which would
+take longer than all of this; tests hold the two against each other. Settings are compared under the
+same noise: seed by seed it is drawn once and scaled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from hearsay.graphs import Graph
+from hearsay.problems.problem import Problem
+from hearsay.release.readouts import ReadOut
+
+Single = np.float32
+
+
+@dataclass(frozen=True)
+class Column:
+    """One setting.
+
+    Args:
+      rounds: messages of each agent.
+      step: the size of a step.
+      noise: the standard deviation of every agent's own noise on its gradient.
+      clip: the norm that every record's gradient is brought down to; infinite: none.
+    """
+
+    rounds: int
+    step: float
+    noise: tuple[float, ...]
+    clip: float = np.inf
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What messages go through, the same in all columns.
+
+    Args:
+      mixing: A, (agents, agents), dense for few agents.
+      coupling: c.
+      relays: (round, 2), as `AveragedGradient.relays` gives them.
+      shared: (agents, sources) what every agent adds of noise that cancels between agents, in
+        units of everybody's own; None: there is none.
+    """
+
+    mixing: sparse.csr_array | np.ndarray
+    coupling: float
+    relays: np.ndarray
+    shared: np.ndarray | None = None
+
+    def mixed(self, values: np.ndarray) -> np.ndarray:
+        """A v, of values (agents, ...)."""
+        flat = values.reshape(len(values), -1)
+        return np.asarray(self.mixing @ flat, Single).reshape(values.shape)
+
+    def averaged(self, sent: np.ndarray) -> np.ndarray:
+        before = now = sent
+        for own, earlier in self.relays:
+            before, now = now, Single(own) * self.mixed(now) - Single(earlier) * before
+        return now
+
+
+def exchange(graph: Graph, coupling: float, relays: np.ndarray, shared: Any = None) -> Exchange:
+    """That of a graph; `shared` as `Algorithm.shared` gives it."""
+    mixing = sparse.eye_array(graph.agents) + graph.weights - sparse.diags_array(graph.row_sums)
+    found = sparse.csr_array(mixing.astype(Single))
+    kept = found if graph.agents > 64 else found.toarray()
+    return Exchange(kept, coupling, relays, None if shared is None else _pairs(shared))
+
+
+def _pairs(shared: Any) -> np.ndarray:
+    """One column per pair; where every two agents share alike, as many as agents with the same
+    covariance, ratio^2 (n I - 1 1').
+    """
+    agents = shared.agents
+    if not shared.pairs and len(shared.ratios) == 1:
+        centred = np.eye(agents) - 1 / agents
+        return (shared.ratios[0] * np.sqrt(agents) * centred).astype(Single)
+    pairs = shared.pairs or tuple(
+        (one, two) for one in range(agents) for two in range(one + 1, agents)
+    )
+    found = np.zeros((agents, len(pairs)), Single)
+    for place, (one, two) in enumerate(pairs):
+        ratio = shared.ratios[place if len(shared.ratios) > 1 else 0]
+        found[one, place], found[two, place] = ratio, -ratio
+    return found
+
+
+def tried(
+    problem: Problem,
+    exchanged: Exchange,
+    columns: Sequence[Column],
+    readouts: Sequence[ReadOut],
+    seeds: Sequence[int],
+    together: bool = True,
+) -> np.ndarray:
+    """Scores (read-out, column, seed) of the released model on the problem's test set.
+
+    Args:
+      problem: with made-up records and a test set.
+      exchanged: what messages go through.
+      columns: the settings.
+      readouts: which averages of messages are scored.
+      seeds: of the noise.
+      together: one model of all agents' messages; otherwise each releases its own, and the score
+        is the mean over agents.
+    """
+    # The longest first, so that who is done is at the end.
+    order = sorted(range(len(columns)), key=lambda place: -columns[place].rounds)
+    longest = [columns[place] for place in order]
+    rounds = _Rounds(problem, exchanged, longest, seeds)
+    slots = [np.zeros((one.slots, *rounds.shown(together).shape), Single) for one in readouts]
+    found = np.zeros((len(readouts), len(columns), len(seeds)))
+    many = len(seeds)
+    for step in range(longest[0].rounds):
+        sent = rounds.message(step)
+        shown = sent.mean(axis=0, keepdims=True) if together else sent
+        for one, slot in zip(readouts, slots, strict=True):
+            keep, add = one.weights(np.array([step]))[0].astype(Single)
+            for number in range(one.slots):
+                slot[number] = keep[number] * slot[number] + add[number] * shown
+        done = [place for place in range(rounds.active) if longest[place].rounds == step + 1]
+        for place in done:
+            own = slice(place * many, (place + 1) * many)
+            for number, (one, slot) in enumerate(zip(readouts, slots, strict=True)):
+                model = np.tensordot(one.mix(step + 1), slot[:, :, own], (0, 0))
+                found[number, order[place]] = _scores(problem, model)
+        if done:
+            rounds.drop(len(done))
+            slots = [slot[:, :, : rounds.active * many] for slot in slots]
+        if rounds.active:
+            rounds.update(step, sent[:, : rounds.active * many])
+    return found
+
+
+class _Rounds:
+    """The state of all columns that are not done: (agents, columns x seeds, parameters)."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        exchanged: Exchange,
+        columns: list[Column],
+        seeds: Sequence[int],
+    ) -> None:
+        self.exchange, self.loss, self.domain = exchanged, problem.loss, problem.domain
+        self.features = problem.features.astype(Single)
+        self.labels = problem.labels.astype(Single)
+        self.weights = (1 / problem.counts)[:, None, None].astype(Single)
+        lengths = np.maximum(np.linalg.norm(self.features, axis=2), 1e-12)
+        self.seeds, self.active = len(seeds), len(columns)
+        self.dimension = problem.dimension
+        # Nobody else's: a trial has its own stream of noise.
+        self.noise = [np.random.default_rng([*b"trial", seed]) for seed in seeds]
+        each = np.repeat(np.arange(len(columns)), len(seeds))
+        steps = np.array([column.step for column in columns])[each]
+        self.steps = steps.astype(Single)[:, None]
+        self.loud = np.array([column.noise for column in columns])[each].T.astype(Single)
+        clips = np.array([column.clip for column in columns])[each]
+        self.limits = (
+            None
+            if np.all(np.isinf(clips))
+            else (clips[None, None, :] / lengths[:, :, None]).astype(Single)
+        )
+        shape = (problem.agents, len(each), problem.dimension)
+        self.params = np.broadcast_to(problem.first_models[:, None, :].astype(Single), shape).copy()
+
+    def shown(self, together: bool) -> np.ndarray:
+        return self.params[:1] if together else self.params
+
+    def drop(self, columns: int) -> None:
+        """The last ones are done."""
+        self.active -= columns
+        left = self.active * self.seeds
+        self.params, self.steps = self.params[:, :left], self.steps[:left]
+        self.loud = self.loud[:, :left]
+        if self.limits is not None:
+            self.limits = self.limits[:, :, :left]
+
+    def message(self, step: int) -> np.ndarray:
+        """What is sent in that round; the first message has no noise."""
+        if step == 0:
+            return self.params
+        agents = len(self.params)
+        drawn = np.stack(
+            [one.standard_normal((agents, self.dimension), Single) for one in self.noise], axis=1
+        )
+        if self.exchange.shared is not None:
+            common = np.stack(
+                [
+                    one.standard_normal((self.exchange.shared.shape[1], self.dimension), Single)
+                    for one in self.noise
+                ],
+                axis=1,
+            )
+            drawn = drawn + np.tensordot(self.exchange.shared, common, (1, 0))
+        scale = (self.loud * self.steps[:, 0])[:, :, None]
+        return self.params + scale * np.tile(drawn, (1, self.active, 1))
+
+    def update(self, step: int, sent: np.ndarray) -> None:
+        heard = self.exchange.averaged(sent)
+        own = self._projected(heard)
+        point = own + Single(self.exchange.coupling) * (self.exchange.mixed(heard) - own)
+        self.params = self._projected(point - self.steps * self._gradient(own))
+
+    def _projected(self, params: np.ndarray) -> np.ndarray:
+        return np.asarray(self.domain.project(params), Single)
+
+    def _gradient(self, params: np.ndarray) -> np.ndarray:
+        agents, columns, _ = params.shape
+        width = self.features.shape[2]
+        margins = self.features @ params.reshape(agents, -1, width).swapaxes(1, 2)
+        residual = self._residual(margins, columns)
+        found = (residual * self.weights).swapaxes(1, 2) @ self.features
+        found = found.reshape(params.shape)
+        if self.loss.regulariser:
+            found = found + Single(self.loss.regulariser) * params
+        return found
+
+    def _residual(self, margins: np.ndarray, columns: int) -> np.ndarray:
+        """Clipped, (agents, records, columns x outputs)."""
+        agents, records, wide = margins.shape
+        loss: Any = self.loss
+        if wide == columns:
+            found = loss.residual(margins, self.labels[:, :, None])
+            if self.limits is not None:
+                found = np.clip(found, -self.limits, self.limits)
+            return found
+        split = margins.reshape(agents, records, columns, -1)
+        found = loss.residual(split, np.broadcast_to(self.labels[:, :, None], split.shape[:3]))
+        if self.limits is not None:
+            size = np.maximum(np.linalg.norm(found, axis=3), 1e-12)
+            found = found * np.minimum(1, self.limits / size)[..., None]
+        return found.reshape(agents, records, wide)
+
+
+def _scores(problem: Problem, models: np.ndarray) -> np.ndarray:
+    """(seed,) of models (agents or 1, seed, parameters): accuracy, or for numbers the share of
+    their variance that is explained.
+    """
+    features, labels = problem.test_features, problem.test_labels
+    agents, seeds, dimension = models.shape
+    outputs = dimension // features.shape[1]
+    margins = features @ models.reshape(-1, features.shape[1]).T
+    margins = margins.reshape(len(features), agents, seeds, outputs)
+    if not problem.classification:
+        wrong = np.mean((margins[..., 0] - labels[:, None, None]) ** 2, axis=0)
+        return np.mean(1 - wrong / max(labels.var(), 1e-12), axis=0)
+    if outputs > 1:
+        named = np.argmax(margins, axis=3)
+    else:
+        loss: Any = problem.loss
+        named = np.asarray(loss.predict(margins[..., 0]))
+    return np.mean(named == labels[:, None, None], axis=(0, 1))
