@@ -26,7 +26,7 @@ from hearsay.problems.sampling.samplers import (
     Resample,
     Subset,
 )
-from hearsay.problems.softmax import softmax, softmax_task
+from hearsay.problems.several_classes import softmax, softmax_task
 from hearsay.problems.synthetic_learners import synthetic
 from hearsay.problems.task import Declared, Task
 
