@@ -38,6 +38,7 @@ from hearsay.tables.reading import read_table
 from hearsay.tables.schema import Schema
 
 log = logging.getLogger("hearsay.agent")
+NEEDS_SCHEMA = " (a table with a header needs a schema in [problem]: docs/tables.md)"
 _BLOCK = 1024  # records that are turned into float64 at once
 # What no file can say, because it must hold for all of them.
 _FILE_KEYS = {
@@ -213,10 +214,10 @@ def read(
         reason = (
             str(error)
             if str(error).startswith("it must")
-            else f"it cannot be read ({type(error).__name__}); a table with a header needs a schema"
-            " in [problem]"
+            else f"it cannot be read ({type(error).__name__})"
         )
-        raise ValueError(f"data of agent {name}: {reason}: {path}") from None
+        hint = NEEDS_SCHEMA if path.suffix == ".csv" else ""
+        raise ValueError(f"data of agent {name}: {reason}: {path}{hint}") from None
     if not all(
         isinstance(part, np.ndarray) and part.dtype.kind in "biuf" and part.ndim
         for part in (features, labels)
