@@ -3,7 +3,7 @@
     [problem]    loss = "logistic", "ridge", "softmax", "estimation", "synthetic" or "neural",
                  and the arguments of that function in problems/problem.py; or tables of one's own:
                  schema = "schema.toml", data = ["north.csv", ...] (one file per agent) and
-                 perhaps test = "held-out.csv", which need no loss (problems/tabular.py)
+                 perhaps test = "held-out.csv", which need no loss (problems/tabular_data.py)
     [graph]      kind = "ring", ..., and the arguments of that builder in graphs/; kind = "edges"
                  with edges = [[0, 1, 0.3], ...] for any other
     [algorithm]  name = "ldp-online", ..., or that of an installed package, and the fields of that

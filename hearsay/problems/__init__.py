@@ -28,7 +28,7 @@ from hearsay.problems.sampling.samplers import (
 )
 from hearsay.problems.softmax import softmax, softmax_task
 from hearsay.problems.synthetic_learners import synthetic
-from hearsay.problems.tabular import table_facts, tabular, tabular_task
+from hearsay.problems.tabular_data import table_facts, tabular, tabular_task
 from hearsay.problems.task import Declared, Task
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {

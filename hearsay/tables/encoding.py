@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from hearsay import _validate as require
 from hearsay.tables.cells import (
     GAP,
     UNKNOWN,
@@ -121,6 +122,7 @@ def encode(schema: Schema, table: Table, *, target: bool = True) -> Encoded:
     return Encoded(found, np.concatenate(labels) if target else None, counted)
 
 
+@require.plain_arguments
 def room(width: int) -> float:
     """More than the relative error of a computed norm of that many terms, and of a product."""
     return (width + 8) * float(np.finfo(np.float64).eps)
