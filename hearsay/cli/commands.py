@@ -21,6 +21,7 @@ from hearsay.cli.frontier import demo, frontier
 from hearsay.cli.network import network
 from hearsay.cli.planning import plan
 from hearsay.cli.reproducing import data, reproduce
+from hearsay.cli.schema import schema
 from hearsay.cli.screen import errors
 from hearsay.cli.training import compare, run
 from hearsay.cli.verify import verify
@@ -40,6 +41,7 @@ app = typer.Typer(
 # In the order in which --help lists them.
 for command in (
     agent,
+    schema,
     run,
     certify,
     verify,
