@@ -27,6 +27,7 @@ from hearsay.problems.sampling.samplers import (
 )
 from hearsay.problems.synthetic_learners import synthetic
 from hearsay.problems.task import Declared, Task
+from hearsay.problems.torch_modules import from_torch, state_dict, torch_model
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {
     "logistic": logistic,
@@ -74,11 +75,14 @@ __all__ = [
     "from_function",
     "from_module",
     "from_records",
+    "from_torch",
     "linear_stream",
     "load",
     "load_images",
     "logistic",
     "neural",
     "ridge",
+    "state_dict",
     "synthetic",
+    "torch_model",
 ]
