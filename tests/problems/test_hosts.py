@@ -161,9 +161,7 @@ def test_a_run_takes_the_same_path_and_measures_the_same():
             step=0.5, noise=0.1, mechanism="gaussian", sampling=hs.Cyclic(3)
         )
         runs.append(
-            hs.simulate(
-                algorithm, problem, hs.graphs.ring(2), steps=2, seeds=1, delta=1e-5
-            )
+            hs.simulate(algorithm, problem, hs.graphs.ring(2), steps=2, seeds=1, delta=1e-5)
         )
     np.testing.assert_allclose(runs[1].models, runs[0].models, rtol=1e-4, atol=1e-6)
     for name in ("accuracy", "test_loss"):
