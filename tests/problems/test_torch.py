@@ -206,6 +206,21 @@ def test_what_is_not_trained_stays_as_it_is_and_tied_parameters_count_once():
     assert set(hs.problems.state_dict(tied, host.first)) == {"a.weight", "b.weight", "b.bias"}
 
 
+def test_gradients_that_share_their_memory_are_scaled_once():
+    """The biases of two layers that are added up have one gradient, in one array."""
+
+    class Both(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(64, 3), nn.Linear(64, 3)
+
+        def forward(self, x):
+            return self.a(x.flatten(1)) + self.b(x.flatten(1))
+
+    module = Both()
+    np.testing.assert_allclose(summed(module), looped(module, CLIP, "l2"), rtol=1e-9, atol=1e-12)
+
+
 class Odd(nn.Module):
     """Layers with faults, one at a time."""
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.problems.losses.hosts import Host, as_numbers
-from hearsay.problems.losses.torch_clipping import blocks, clipped_sum
+from hearsay.problems.losses.torch_clipping import blocks, clipped_sum, suited
 
 LOSSES = ("cross-entropy", "mse")
 OneLoss = Callable[[Any, Any], Any]
@@ -93,7 +93,8 @@ class TorchHost(Host):
         import torch
 
         params, total = self._params(vector), np.zeros(self.size, vector.dtype)
-        for rows, own in blocks(weights, microbatch):
+        most = min(microbatch or len(weights), suited(self.size, vector.itemsize))
+        for rows, own in blocks(weights, most):
             record = (as_numbers(part[rows], vector.dtype) for part in (features, labels))
             gradients = self._gradients(params, *map(torch.from_numpy, record))
             flat = [gradient.reshape(len(rows), -1) for gradient in gradients.values()]
