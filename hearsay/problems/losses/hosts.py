@@ -7,8 +7,8 @@ other's memory.
 
 The bound on a record is the one of per_record.py, held over there (`Host.gradient_sum`): a record
 counts with norm at most the clip in the arithmetic that is used, nothing if its gradient is not
-finite or longer than 1e36, and exactly nothing with weight 0. All records of a batch are computed, also
-those of weight 0: how many there are would change the rounding of the others.
+finite or longer than 1e36, and exactly nothing with weight 0. All records of a batch are computed,
+also those of weight 0: how many there are would change the rounding of the others.
 
 Under vmap (over agents or seeds) sums are computed one after the other; values and scores of many
 records with the same parameters in one call.
