@@ -11,7 +11,7 @@ from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.graphs.channels import channel
 from hearsay.release import predicting
-from hearsay.release.model import SIMULATED, ReleasedModel
+from hearsay.release.model import SIMULATED, ReleasedModel, how_made
 from hearsay.release.readouts import ReadOut, as_readout
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ def released(run: Run, kind: Any, of: Any, neighbours: bool, seed: int | None) -
         run.certificate,
         _warnings(run, place),
         _accuracy(run, predictor, params),
+        run.problem.schema,
+        how_made(run.algorithm, rounds, run.graph.agents),
     )
 
 

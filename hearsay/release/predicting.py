@@ -86,7 +86,7 @@ class Predictor:
         if self.model is None or self.model.scores is None:
             raise ValueError(
                 f"model must be given to predict with {self.facts['model']}, which hearsay cannot"
-                " build by name: load_release(path, model=...) takes what from_module gives"
+                " build by name: load_model(path, model=...) takes what from_module gives"
             )
         loss_, vector = NeuralLoss(self.model, compute=self.facts["compute"]), jnp.asarray(params)
         found = [
