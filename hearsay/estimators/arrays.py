@@ -89,13 +89,19 @@ def classes_of(classes: Any, public: bool, seen: np.ndarray) -> np.ndarray:
                 " that the records have"
             )
         return seen
-    found = np.unique(np.asarray(classes))
-    if not require.is_sequence(classes) or len(found) != len(classes) or len(found) < 2:
+    listed = [] if isinstance(classes, str) else list(classes)
+    found = np.unique(np.array(listed))
+    if len(found) != len(listed) or len(found) < 2:
         require.fail("classes", "a list of two or more, all different", classes)
-    strange = ~np.isin(seen, found)
-    if strange.any():
-        require.fail("y", f"one of the classes {found.tolist()}", seen[strange][0])
     return found
+
+
+def require_known(y: np.ndarray, classes: np.ndarray) -> None:
+    """Errors name the row, and show no value."""
+    strange = ~np.isin(y, classes)
+    if strange.any():
+        rule = f"one of the classes {classes.tolist()}"
+        require.fail("y", rule, f"another in row {int(np.argmax(strange))}")
 
 
 def schema_of(names: Sequence[str], columns: Sequence[Column], target: Column) -> Schema:
@@ -133,9 +139,7 @@ def cells_of(table: Any, schema: Schema, target: bool) -> dict[str, np.ndarray]:
     if missing:
         require.fail(f"{read.name}", "a table with the schema's columns", f"no {missing[0]!r}")
     blocks = list(read.blocks(names))
-    return {
-        name: np.concatenate([_array(block.cells[name]) for block in blocks]) for name in names
-    }
+    return {name: np.concatenate([_array(block.cells[name]) for block in blocks]) for name in names}
 
 
 def _array(cells: Any) -> np.ndarray:

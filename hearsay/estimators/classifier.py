@@ -133,9 +133,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
         return arrays.levels(self.classes_)
 
     def _written(self, y: np.ndarray) -> np.ndarray:
-        known = np.isin(y, self.classes_)
-        if not known.all():
-            require.fail("y", f"one of the classes {self.classes_.tolist()}", y[~known][0])
+        arrays.require_known(y, self.classes_)
         texts = np.array([str(one) for one in self.classes_.tolist()], dtype=object)
         return texts[np.searchsorted(self.classes_, y)]
 

@@ -53,8 +53,8 @@ def test_classes_are_given_or_said_to_be_public():
     for wrong in ([1], [1, 1, 3], "ab"):
         with pytest.raises(ValueError, match="classes must be a list of two or more"):
             arrays.classes_of(wrong, False, seen)
-    with pytest.raises(ValueError, match=r"y must be one of the classes \[0, 1\], got 3"):
-        arrays.classes_of([0, 1], False, seen)
+    with pytest.raises(ValueError, match=r"classes \[0, 1\], got 'another in row 1'"):
+        arrays.require_known(seen, np.array([0, 1]))
 
 
 def test_classes_are_told_apart_as_text():

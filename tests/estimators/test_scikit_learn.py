@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import pytest
-from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
+from sklearn.utils.estimator_checks import check_estimator
 
 import hearsay as hs
 from hearsay.estimators import fitting
@@ -32,5 +31,7 @@ def test_the_checks_that_apply_pass(kind: str) -> None:
         found = check_estimator(
             ESTIMATORS[kind], expected_failed_checks=UNHELD[kind], on_skip=None, on_fail=None
         )
-    failed = {one["check_name"]: repr(one["exception"]) for one in found if one["status"] == "failed"}
+    failed = {
+        one["check_name"]: repr(one["exception"]) for one in found if one["status"] == "failed"
+    }
     assert not failed

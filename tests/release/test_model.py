@@ -18,7 +18,7 @@ import hearsay as hs
 from hearsay.algorithms.baselines.noisy_average import NoisyAverage
 from hearsay.base import Private, State
 from hearsay.privacy.recursion import Release
-from hearsay.release.folder import CERTIFICATE, MADE, MODEL, SCHEMA, digest
+from hearsay.release.folder import CERTIFICATE, MODEL, digest
 from hearsay.release.model import ReleasedModel
 from hearsay.release.tensors import pack, unpack
 
