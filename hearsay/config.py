@@ -1,7 +1,9 @@
 """A run described as data: a few small tables, from a TOML file or the command line.
 
     [problem]    loss = "logistic", "ridge", "softmax", "estimation", "synthetic" or "neural",
-                 and the arguments of that function in problems/problem.py
+                 and the arguments of that function in problems/problem.py; or tables of one's own:
+                 schema = "schema.toml", data = ["north.csv", ...] (one file per agent) and
+                 perhaps test = "held-out.csv", which need no loss (problems/tabular_data.py)
     [graph]      kind = "ring", ..., and the arguments of that builder in graphs/; kind = "edges"
                  with edges = [[0, 1, 0.3], ...] for any other
     [algorithm]  name = "ldp-online", ..., or that of an installed package, and the fields of that
@@ -16,7 +18,8 @@
                  edges = [[0, 1], ...]; without the table nothing is shared
 
 The known keys of a table are read off the function that it feeds, so a new algorithm or builder
-needs no change here. An unknown key is an error that names the nearest known one.
+needs no change here. An unknown key is an error that names the nearest known one. Paths of tables
+are taken from the folder of the file that names them.
 
 A name like "package.module:Class" makes Python import that module. A file may have come from
 anywhere, so such a name counts only where it was also typed: `Config.allowed`.
@@ -25,6 +28,7 @@ anywhere, so such a name counts only where it was also typed: `Config.allowed`.
 from __future__ import annotations
 
 import inspect
+import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,11 +46,14 @@ from hearsay.problems import PROBLEMS, TASKS, Problem, Task
 from hearsay.problems.data.holdings import Facts
 from hearsay.problems.sampling.samplers import SAMPLERS, Fresh, History, Poisson, Sampling, Sized
 from hearsay.schedules import Schedule
+from hearsay.tables.encoding import Counted
 
 RUN_KEYS = ("steps", "seeds", "every", "precision", "device")
 PRIVACY_KEYS = ("epsilon", "delta", "budget", "adjacency")
 SECRETS_KEYS = ("colluders", "ratio", "graph", "edges", "degree", "seed")
 TABLES = ("problem", "graph", "algorithm", "privacy", "run", "secrets")
+# Keys of [problem] with paths, where there is a schema.
+TABLE_KEYS = ("schema", "data", "test")
 USUAL = "ldp-online"
 # Keys of [algorithm] that belong to its sampler, and the samplers that take them.
 _SAMPLING_KEYS: dict[str, type] = {
@@ -189,7 +196,21 @@ def load(path: str | Path) -> Config:
         if not isinstance(table, dict):
             require.fail(f"{name} in {path}", "a table of keys", table)
     require_planned(tables)
+    if "problem" in tables:
+        tables["problem"] = _moved(tables["problem"], lambda name: Path(path).parent / name)
     return Config(**tables)
+
+
+def _moved(problem: Mapping[str, Any], place: Callable[[Any], str | Path]) -> dict[str, Any]:
+    """The table with the paths of tables as seen from elsewhere."""
+
+    def moved(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [moved(one) for one in value]
+        return os.path.normpath(place(value)) if isinstance(value, (str, Path)) else value
+
+    named = TABLE_KEYS if "schema" in problem else ()
+    return {key: moved(value) if key in named else value for key, value in problem.items()}
 
 
 def require_planned(tables: Mapping[str, Any]) -> None:
@@ -204,11 +225,17 @@ _UNPLANNED = (
 )
 
 
-def build(config: Config) -> tuple[Algorithm, Problem, Graph]:
+def build(
+    config: Config, notify: Callable[[Counted], None] | None = None
+) -> tuple[Algorithm, Problem, Graph]:
     """The three things that a simulation needs, with the noise calibrated if a
     target epsilon is given.
+
+    Args:
+      config: the tables.
+      notify: is given what was counted in every table of rows, for its owner only.
     """
-    problem = build_problem(config)
+    problem = build_problem(config, **({"notify": notify} if tabulated(config) else {}))
     graph = build_graph(config, problem.agents)
     algorithm = build_algorithm(config, problem, graph)
     if "epsilon" in config.privacy:
@@ -222,12 +249,31 @@ def loss_of(config: Config) -> str:
     """The key of PROBLEMS that the table means."""
     keys = config.problem
     usual = "neural" if "model" in keys or keys.get("data") in ("mnist", "cifar10") else "logistic"
+    if "schema" not in keys and require.is_sequence(keys.get("data")):
+        require.fail("data in [problem]", "one name without a schema (--schema)", keys["data"])
+    if "schema" in keys:
+        usual = "tabular"
+        if keys.get("loss", usual) != usual:
+            rule = "left out with a schema: its target says what is learned"
+            require.fail("loss in [problem]", rule, keys["loss"])
     return require.one_of("loss in [problem]", keys.get("loss", usual), PROBLEMS)
+
+
+def tabulated(config: Config) -> bool:
+    """Records are made from tables, by a schema."""
+    return loss_of(config) == "tabular"
 
 
 def build_problem(config: Config, **replaced: Any) -> Problem:
     """What the table says, with some of its arguments replaced."""
     keys = {key: value for key, value in config.problem.items() if key != "loss"}
+    if tabulated(config):
+        for key in ("schema", "data"):
+            if key not in keys:
+                raise ValueError(
+                    f"{key} in [problem] must be given with tables (--{key}): a schema.toml, and"
+                    " one file for every agent"
+                )
     return _call("[problem]", PROBLEMS[loss_of(config)], {**keys, **replaced})
 
 
@@ -365,10 +411,17 @@ def _call(table: str, function: Callable[..., Any], keys: Mapping[str, Any]) -> 
     return function(**keys)
 
 
-def dump(config: Config) -> str:
-    """The configuration as TOML, so that `hearsay run --config` repeats the run."""
+def dump(config: Config, folder: str | Path | None = None) -> str:
+    """The configuration as TOML, so that `hearsay run --config` repeats the run.
+
+    Args:
+      config: the tables.
+      folder: where the file will be: paths of tables are written as seen from there.
+    """
     import tomlkit
 
+    if folder is not None:
+        config = replace(config, problem=_moved(config.problem, lambda n: _from(folder, n)))
     found = tomlkit.document()
     for table in TABLES:
         # An empty table of secrets would not be read again; files without one are as they were.
@@ -379,6 +432,13 @@ def dump(config: Config) -> str:
             written.append(key, toml_item(value))
         found.append(table, written)
     return found.as_string()
+
+
+def _from(folder: str | Path, path: str) -> str:
+    try:
+        return os.path.relpath(path, folder)
+    except ValueError:  # another drive
+        return os.path.abspath(path)
 
 
 def toml_item(value: Any) -> Any:

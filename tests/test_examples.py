@@ -30,8 +30,9 @@ MODULES = sorted(
     for path in PACKAGE.rglob("*.py")
     if ">>> " in path.read_text(encoding="utf-8")
 )
-# Their blocks need a network that is set up first: tests/deploy/test_network_docs.py runs them.
-ELSEWHERE = {"docs/network.md", "docs/operations.md"}
+# Their blocks need a network or files that are set up first: tests/deploy/test_network_docs.py and
+# tests/tables/test_tables_docs.py run them.
+ELSEWHERE = {"docs/network.md", "docs/operations.md", "docs/tables.md"}
 PAGES = [
     page
     for page in ("README.md", *sorted(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md")))

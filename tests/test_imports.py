@@ -27,7 +27,10 @@ HEAVY = {
     "sklearn",
     "dp_accounting",
     "pydantic",
+    "narwhals",
     "pandas",
+    "polars",
+    "pyarrow",
     "torch",
 }
 
@@ -103,6 +106,12 @@ def test_the_network_libraries_stay_in_deploy():
     # The stream of a key that two agents share, imported when noise is drawn from it.
     assert outside == {"hearsay.mechanisms.shared_lattice"}
     assert files_that_import("safetensors") == {"hearsay.deploy.ledger"}
+
+
+def test_frames_and_parquet_are_known_where_tables_are_read_and_nowhere_else():
+    for library in ("narwhals", "pyarrow"):
+        assert files_that_import(library) == {"hearsay.tables.reading"}
+    assert not files_that_import("pandas") and not files_that_import("polars")
 
 
 def test_only_the_network_commands_use_deploy():

@@ -216,6 +216,7 @@ DATA = datasets.from_arrays(FEATURES, LABELS, feature_bound=2.0, test_fraction=0
 PROBLEM = problems.logistic(DATA, agents=3, clip=0.5)
 IMAGES = images.from_records(np.zeros((40, 4, 4, 1), np.uint8), np.arange(40) % 2)
 FACTS = Facts("custom", (2,), PROBLEM.counts, 2.0, 1.0)
+SCHEMA = hs.Schema({"x": hs.Number(0, 2), "y": hs.Category(["a", "b"])}, "y")
 IMAGE_FACTS = Facts("custom", (4, 4, 1), PROBLEM.counts, classes=2, bytes=True)
 NETWORK = problems.neural(IMAGES, model="mlp", agents=3)
 ACCOUNT = accounts(hs.ldp_online(), PROBLEM, GRAPH, 0)[0]
@@ -306,6 +307,8 @@ EXAMPLES = [
 # What functions return and nobody gives; a model that is traced, and the abstract parents
 # of the above.
 RESULTS = {
+    "Count",
+    "Counted",
     "Colluded",
     "Candidate",
     "Frontier",
@@ -552,6 +555,23 @@ CALLS = {
     problems.softmax_task: {"data": FACTS, "clip": 0.5},
     problems.ridge_task: {"data": FACTS, "clip": 0.5},
     problems.neural_task: {"data": IMAGE_FACTS, "model": "mlp"},
+    problems.tabular_task: {
+        "data": problems.table_facts(SCHEMA, PROBLEM.counts),
+        "clip": 0.5,
+        "ridge": 0.1,
+        "radius": 3.0,
+        "head_start": 1,
+    },
+    problems.tabular: {
+        "data": [{"x": [0, 1], "y": ["a", "b"]}] * 3,
+        "schema": SCHEMA,
+        "agents": 3,
+        "clip": 0.5,
+        "ridge": 0.1,
+        "radius": 3.0,
+        "head_start": 1,
+        "seed": 1,
+    },
     problems.logistic: {
         "data": DATA,
         "agents": 3,

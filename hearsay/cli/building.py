@@ -8,21 +8,31 @@ from collections.abc import Sequence
 from typing import Any
 
 from hearsay.cli.options import word
-from hearsay.cli.screen import note
+from hearsay.cli.screen import Owner, note
 
 
-def built(config: Any) -> tuple[Any, Any, Any]:
-    """(algorithm, problem, graph), on the device and in the precision that it names."""
+def built(config: Any, owner: Owner | None = None) -> tuple[Any, Any, Any]:
+    """(algorithm, problem, graph), on the device and in the precision that it names.
+
+    Args:
+      config: the tables.
+      owner: who is told what was counted in tables of rows.
+    """
     import jax
 
     from hearsay.config import build
     from hearsay.simulation.memory import choose
+    from hearsay.tables.schema import Schema
 
     if config.run.get("precision") == 64:
         jax.config.update("jax_enable_x64", True)
     if config.run.get("device"):
         choose(config.run["device"])
-    return build(config)
+    owner = owner or Owner()
+    if "schema" in config.problem:
+        for warning in Schema.of(config.problem["schema"]).warnings:
+            owner.say(f"{config.problem['schema']}: {warning}")
+    return build(config, owner)
 
 
 def typed(config: Any) -> str:

@@ -23,6 +23,7 @@ from hearsay.cli.network import network
 from hearsay.cli.planning import plan
 from hearsay.cli.predicting import predict
 from hearsay.cli.reproducing import data, reproduce
+from hearsay.cli.schema import schema
 from hearsay.cli.screen import errors
 from hearsay.cli.training import compare, run
 from hearsay.cli.verify import verify
@@ -44,6 +45,7 @@ for command in (
     fit,
     predict,
     agent,
+    schema,
     run,
     certify,
     verify,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,22 +14,22 @@ from hearsay.cli import folders
 from hearsay.cli.folders import claim, interrupted
 from hearsay.cli.json_output import answer, answering, of_frontier, of_release
 from hearsay.cli.options import CHOSEN_BY_RULE, Out, configurable, word
-from hearsay.cli.screen import console, frontier_table, progress_bar
+from hearsay.cli.screen import Owner, console, frontier_table, progress_bar
 
 
 @answering
 @configurable(*CHOSEN_BY_RULE)
 def frontier(
+    config: Any,
     problem: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help=(
                 "The data: digits, breast-cancer, mushrooms (logistic regression); mnist, cifar10"
-                " (neural networks)."
+                " (neural networks). Or tables: --schema, --data and --test."
             )
         ),
-    ],
-    config: Any,
+    ] = None,
     epsilon: Annotated[
         str, typer.Option(help="What every agent may spend: several numbers, e.g. 1,2,4.")
     ] = "1,2,4",
@@ -58,10 +60,16 @@ def frontier(
     Under zero-out adjacency unless --adjacency says otherwise. Ctrl-C keeps the points that are
     finished; the same command with the same --out goes on.
     """
-    folder = out or Path("out") / f"frontier-{problem}"
+    tables = "schema" in config.problem
+    if tables == (problem is not None):
+        raise ValueError(
+            "frontier needs either a data set by its name (hearsay frontier breast-cancer) or"
+            " tables (--schema, --data and --test)"
+        )
+    folder = out or Path("out") / f"frontier-{problem or 'tables'}"
     claim(folder)
     missing = run_frontier(
-        config.merged({"problem": {"data": problem}}),
+        config if tables else config.merged({"problem": {"data": problem}}),
         folder,
         epsilons=[word(part) for part in epsilon.split(",")],
         delta=delta,
@@ -98,7 +106,7 @@ def run_frontier(
     colluders: Sequence[int] | None = None,
 ) -> tuple[str, ...]:
     """Measure and report; returns the points that an interruption has left out."""
-    from hearsay.config import build_graph, build_problem, loss_of
+    from hearsay.config import build_graph, build_problem, loss_of, tabulated
     from hearsay.report.frontier import verdict
     from hearsay.simulation.memory import choose
     from hearsay.tradeoff import frontier as measured
@@ -113,9 +121,15 @@ def run_frontier(
     # The noise ends training before weights grow: a penalty on them only costs accuracy.
     usual = {"ridge": 0.0} if loss_of(config) in ("logistic", "softmax") else {}
     config = config.merged({"problem": {**usual, **config.problem}})
+    build: Any = functools.partial(build_problem, config)
+    if tabulated(config):
+        if "test" not in config.problem:
+            raise ValueError("--test must name a table to test on, for hearsay frontier on tables")
+        # Nothing is dealt out: a split is another seed of the sampling.
+        build = functools.partial(replace, build_problem(config, notify=Owner()))
     with progress_bar() as show:
         found = measured(
-            lambda seed: build_problem(config, seed=seed),
+            lambda seed: build(seed=seed),
             lambda agents: build_graph(config, agents),
             epsilons,
             delta=delta,

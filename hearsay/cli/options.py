@@ -26,12 +26,20 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
     "data": (
         "problem",
         "data",
-        str,
+        list[str],
         (
             "digits, breast-cancer, mushrooms; linear (streaming regression, with --loss ridge);"
-            " mnist, cifar10 (neural networks)."
+            " mnist, cifar10 (neural networks). With --schema: a table (.csv, .parquet), one for"
+            " every agent; repeatable."
         ),
     ),
+    "schema": (
+        "problem",
+        "schema",
+        str,
+        "A schema.toml: what is public of the tables in --data (hearsay schema drafts one).",
+    ),
+    "test": ("problem", "test", str, "With --schema: a table to test on."),
     "loss": (
         "problem",
         "loss",
@@ -174,7 +182,6 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
 # What hearsay frontier chooses itself, or takes in another form.
 CHOSEN_BY_RULE = (
     "algorithm",
-    "data",
     "per_step",
     "head_start",
     "step",
@@ -258,6 +265,9 @@ def _configuration(words: dict[str, Any]) -> Config:
     tables: dict[str, dict[str, Any]] = {name: {} for name in TABLES}
     for name, (table, key, _, _) in _OPTIONS.items():
         value = words.get(name)
+        if name == "data":
+            # One name is a data set, unless a schema says that it is a table.
+            value = (value[0] if len(value) == 1 else value) if value else None
         tables[table][key] = (
             word(value) if name in ("weight", "clip") and value is not None else value
         )

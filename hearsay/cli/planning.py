@@ -76,5 +76,5 @@ def plan(
     plan_table(found)
     theory_table(list(found.findings))
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(out, dump(found.config(config)).encode())
+    write_atomically(out, dump(found.config(config), out.parent).encode())
     console.print(f"Run it with: hearsay run {typed(config)}--config {out}", soft_wrap=True)

@@ -25,9 +25,11 @@ from hearsay.privacy.adjacency import ZERO_OUT
 from hearsay.privacy.certificate import few
 from hearsay.privacy.certificate import show as show_epsilon
 from hearsay.privacy.curve import ALL
+from hearsay.tables.encoding import Counted
 
 console = Console()
 errors = Console(stderr=True)
+
 
 _SIGNS = {"epsilon": "ε", "delta": "δ"}
 
@@ -35,6 +37,21 @@ _SIGNS = {"epsilon": "ε", "delta": "δ"}
 def note(text: str) -> None:
     """What the reader should know beside the answer, on standard error."""
     errors.print(text, style="yellow", soft_wrap=True, highlight=False, markup=False)
+
+
+class Owner:
+    """Prints what was counted in every table, once: where its owner sees it, and in no file."""
+
+    def __init__(self) -> None:
+        self._seen: set[str] = set()
+
+    def __call__(self, counted: Counted) -> None:
+        self.say(str(counted))
+
+    def say(self, line: str) -> None:
+        if line not in self._seen:
+            self._seen.add(line)
+            note(line)
 
 
 @contextmanager

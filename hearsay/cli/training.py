@@ -14,7 +14,7 @@ from hearsay.cli.building import built, typed, with_noise
 from hearsay.cli.folders import claim, interrupted
 from hearsay.cli.json_output import answer, answering, of_release, of_run
 from hearsay.cli.options import NAMES, Flag, Out, configurable
-from hearsay.cli.screen import console, hint, note, progress_bar, summary
+from hearsay.cli.screen import Owner, console, hint, note, progress_bar, summary
 
 
 @answering
@@ -66,6 +66,7 @@ def run(
     data = config.problem.get("data", "digits")
     loss = config.problem.get("loss")
     data = loss if loss in ("estimation", "synthetic") else data  # these make their own
+    data = "tables" if "schema" in config.problem else data
     folder = out or Path("out") / f"{name}-{data}-{time.strftime('%Y%m%d-%H%M%S')}"
     _run(with_noise(config), folder, resume, overwrite, no_privacy)
 
@@ -96,7 +97,7 @@ def _run(config: Any, out: Path, resume: bool, overwrite: bool, no_privacy: bool
             f"the privacy budget would be infinite ({reason}); use --no-privacy to run anyway"
         )
     if not resume:
-        write_atomically(out / "config.toml", dump(config).encode())
+        write_atomically(out / "config.toml", dump(config, out).encode())
     with progress_bar(unit(algorithm)) as show:
         result = fulfil(
             promised,
@@ -156,7 +157,10 @@ def compare(
     claim(out)
     runs: dict[str, Any] = {}
     config = with_noise(config.allowing(*algorithms), algorithms)
-    parts = {name: built(config.merged({"algorithm": {"name": name}})) for name in algorithms}
+    owner = Owner()
+    parts = {
+        name: built(config.merged({"algorithm": {"name": name}}), owner) for name in algorithms
+    }
     shared = parts[algorithms[0]][1]
     reference = Reference(shared)
     try:

@@ -4,6 +4,9 @@ its own host.
     NAME.npz    arrays `features` (records, ...) and `labels` (records,)
     NAME.csv    numbers, one record a line, the label last; lines that begin with # are skipped
 
+With a schema in [problem] it is a table, a row for every record: a .csv with a header or a
+.parquet (tables/reading.py). What was clipped, unknown or missing is in the agent's own log.
+
 The task counts all agents, because weights, schedules and certificates do; how many records each of
 them has is public and in net.toml. Nobody else's records are here. Errors name rows, never values:
 they end up in logs.
@@ -21,7 +24,7 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.config import build_problem, build_task, loss_of
 from hearsay.deploy.settings import Network
-from hearsay.problems import TASKS
+from hearsay.problems import TASKS, table_facts
 from hearsay.problems.data import datasets
 from hearsay.problems.data.holdings import Facts, bounded, served
 from hearsay.problems.data.records import Records
@@ -29,8 +32,13 @@ from hearsay.problems.data.stream import Stream
 from hearsay.problems.losses.loss import BoundedLoss
 from hearsay.problems.sampling.samplers import Arrivals
 from hearsay.problems.task import Task
+from hearsay.tables.encoding import encode
+from hearsay.tables.fingerprints import Hashing
+from hearsay.tables.reading import read_table
+from hearsay.tables.schema import Schema
 
 log = logging.getLogger("hearsay.agent")
+NEEDS_SCHEMA = " (a table with a header needs a schema in [problem]: docs/tables.md)"
 _BLOCK = 1024  # records that are turned into float64 at once
 # What no file can say, because it must hold for all of them.
 _FILE_KEYS = {
@@ -44,7 +52,7 @@ _FILE_KEYS = {
 class Own(NamedTuple):
     """The task, which is public; the agent's own records; and a hash of every one of them as it is
     in the file: before it is scaled or clipped, so that it is known again in a run with other
-    bounds.
+    bounds, or with another schema (all columns of a table are in it, whatever is read of them).
     """
 
     task: Task
@@ -65,9 +73,12 @@ def own(network: Network, agent: int | None) -> Own:
     if agent is None:
         return Own(task, None, nothing)
     member, count = network.members[agent], int(task.counts[agent])
-    features, labels = read(member.data, member.name, task.shape, count)
-    rows = hashed_rows(features, labels)
-    features, labels = _bounded(network, features, labels)
+    if task.schema is not None:
+        features, labels, rows = read_rows(member.data, member.name, task.schema, count)
+    else:
+        features, labels = read(member.data, member.name, task.shape, count)
+        rows = hashed_rows(features, labels)
+        features, labels = _bounded(network, features, labels)
     if isinstance(task.loss, BoundedLoss):
         task.loss.require_admissible(features, labels)
     # As in a simulation, where all agents' records are one array.
@@ -81,13 +92,18 @@ def public_task(network: Network) -> Task:
     """The task of agents that read files of their own, from what net.toml says of all of them."""
     keys, loss = network.config.problem, loss_of(network.config)
     require.one_of("loss in [problem] where agents read files of their own", loss, TASKS)
+    counts = np.array([member.records for member in network.members])
+    if loss == "tabular":
+        if "schema" not in keys:
+            raise ValueError("schema in [problem] must be given with loss = 'tabular'")
+        known = table_facts(Schema.of(keys["schema"]), counts, network.run)
+        return build_task(network.config, known, ("schema",))
     for key in _FILE_KEYS[loss]:
         if key not in keys:
             raise ValueError(
                 f"{key} in [problem] must be given where agents read files of their own: it must"
                 " hold for all of them"
             )
-    counts = np.array([member.records for member in network.members])
     steps = require.count("per_step in [problem]", keys.get("per_step", 1))
     served(Arrivals(steps), counts, "per_step in [problem]")
     if loss == "neural":
@@ -136,16 +152,53 @@ def hashed_rows(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return found
 
 
-def read(
-    path: Path | None, name: str, shape: tuple[int, ...], records: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The first `records` records of the file, as numbers that are finite."""
+def read_rows(
+    path: Path | None, name: str, schema: Schema, records: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The first `records` rows of the agent's table as records, and a hash of each."""
+    path = _there(path, name)
+    try:
+        table = Hashing(read_table(path))
+        found = encode(schema, table)
+    except ValueError as error:
+        raise ValueError(f"data of agent {name}: {error}") from None
+    log.info("%s", found.counted)
+    assert found.labels is not None
+    _require_enough(path, name, len(found.labels), records)
+    return found.features[:records], found.labels[:records], table.hashes[:records]
+
+
+def _there(path: Path | None, name: str) -> Path:
     if path is None:
         raise ValueError(
             f"data in [agents.{name}] must name the file with this agent's records (or give --data)"
         )
     if not path.is_file():
         raise FileNotFoundError(f"data of agent {name}: {path} is not there")
+    return path
+
+
+def _require_enough(path: Path, name: str, found: int, records: int) -> None:
+    if found > records:
+        log.warning(
+            "%s has %d records, and net.toml says %d: the last %d are not used",
+            path,
+            found,
+            records,
+            found - records,
+        )
+    if found < records:
+        raise ValueError(
+            f"data of agent {name}: {path} must hold the {records} records that net.toml says, got"
+            f" {found}"
+        )
+
+
+def read(
+    path: Path | None, name: str, shape: tuple[int, ...], records: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The first `records` records of the file, as numbers that are finite."""
+    path = _there(path, name)
     try:
         if path.suffix == ".npz":
             # NumPy leaves a bad one open.
@@ -163,7 +216,8 @@ def read(
             if str(error).startswith("it must")
             else f"it cannot be read ({type(error).__name__})"
         )
-        raise ValueError(f"data of agent {name}: {reason}: {path}") from None
+        hint = NEEDS_SCHEMA if path.suffix == ".csv" else ""
+        raise ValueError(f"data of agent {name}: {reason}: {path}{hint}") from None
     if not all(
         isinstance(part, np.ndarray) and part.dtype.kind in "biuf" and part.ndim
         for part in (features, labels)
@@ -183,19 +237,7 @@ def read(
             f"data of agent {name}: records must have shape {shape} and a label each, got"
             f" {features.shape[1:]} and labels {labels.shape}"
         )
-    if len(labels) > records:
-        log.warning(
-            "%s has %d records, and net.toml says %d: the last %d are not used",
-            path,
-            len(labels),
-            records,
-            len(labels) - records,
-        )
-    if len(labels) < records:
-        raise ValueError(
-            f"data of agent {name}: {path} must hold the {records} records that net.toml says, got"
-            f" {len(labels)}"
-        )
+    _require_enough(path, name, len(labels), records)
     features, labels = features[:records], labels[:records]
     whole = np.isfinite(labels) & np.isfinite(features.reshape(records, -1)).all(axis=1)
     if not whole.all():

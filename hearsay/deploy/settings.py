@@ -13,10 +13,11 @@ holds a copy.
                     agents too
 
 Agents are numbered in the order of their tables. With `records` every agent reads its own file, and
-[problem] needs what nobody can read off a file that is not there: `dimension` and `feature_bound`
-(and `label_bound` for regression, `classes` for softmax; `shape` and `classes` for neural
-networks). Without, all take their share of the public data set that [problem] names: for trying
-out.
+[problem] needs what nobody can read off a file that is not there: `schema` where files are tables
+(the path of a schema.toml, of which every agent has a copy), and otherwise `dimension` and
+`feature_bound` (and `label_bound` for regression, `classes` for softmax; `shape` and `classes` for
+neural networks). Without, all take their share of the public data set that [problem] names: for
+trying out.
 
 [privacy] may also have `lifetime`: what records may spend in all runs together (lifetime.py).
 
@@ -40,6 +41,7 @@ from hearsay import _validate as require
 from hearsay.config import PRIVACY_KEYS as RUN_PRIVACY_KEYS
 from hearsay.config import TABLES, Config, require_planned
 from hearsay.deploy.links import Credentials, Peer, valid_endpoint
+from hearsay.tables.schema import Schema
 
 SCHEMA = 1
 POLICIES = ("wait", "skip")
@@ -125,6 +127,10 @@ class Network:
             self.config,
             {k: v for k, v in self.config.problem.items() if k != "data_dir"},
         )
+        if "schema" in problem:
+            # Its content, wherever a host keeps it. JSON's hash forgets an order that records have.
+            tables = problem["schema"]
+            problem["schema"] = {**tables, "order": list(tables["columns"])}
         found = {
             "schema": SCHEMA,
             "run": self.run,
@@ -196,7 +202,7 @@ def read(tables: Mapping[str, Any], folder: Path) -> Network:
     found = Network(
         run,
         members,
-        _config(tables, [m.name for m in members], members[0].records is not None),
+        _config(tables, [m.name for m in members], members[0].records is not None, folder),
         require.one_of("policy in [network]", network.get("policy", "wait"), POLICIES),
         require.positive("deadline in [network]", network.get("deadline", 300.0)),
         require.positive("patience in [network]", network.get("patience", 5.0)),
@@ -221,17 +227,22 @@ def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
         if _same(here, there):
             continue
         if isinstance(here, dict) and isinstance(there, dict):
-            inner = next(
-                k
-                for k in (*here, *there)
-                if k not in here or k not in there or not _same(here[k], there[k])
-            )
-            return (
-                f"[{_key(key)}] {_key(inner)} is {_quoted(here.get(inner))} here and"
-                f" {_quoted(there.get(inner))} there"
-            )
+            return f"[{_key(key)}] {_inner(here, there)}"
         return f"{_key(key)} is {_quoted(here)} here and {_quoted(there)} there"
     return "nothing"
+
+
+def _inner(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
+    """The first key in which two tables differ, that of a table in them after a point."""
+    key = next(
+        k
+        for k in (*ours, *theirs)
+        if k not in ours or k not in theirs or not _same(ours[k], theirs[k])
+    )
+    here, there = ours.get(key), theirs.get(key)
+    if isinstance(here, dict) and isinstance(there, dict):
+        return f"{_key(key)}.{_inner(here, there)}"
+    return f"{_key(key)} is {_quoted(here)} here and {_quoted(there)} there"
 
 
 def _key(name: str) -> str:
@@ -309,14 +320,22 @@ def _require_distinct(members: tuple[Member, ...]) -> None:
         )
 
 
-def _config(tables: Mapping[str, Any], names: list[str], from_files: bool) -> Config:
+def _config(tables: Mapping[str, Any], names: list[str], from_files: bool, folder: Path) -> Config:
     graph, problem = dict(tables.get("graph", {})), dict(tables.get("problem", {}))
     require_planned(tables)
     secrets = dict(tables.get("secrets", {}))
     for where, table in (("[graph]", graph), ("[secrets]", secrets)):
         if "edges" in table:
             table["edges"] = _numbered_edges(f"edges in {where}", table["edges"], names)
-    for key in ("agents", *(("data", "partition") if from_files else ())):
+    if "schema" in problem:
+        if not from_files:
+            raise ValueError(
+                "records in [agents.NAME] must be given with a schema: how many rows each agent's"
+                " table has"
+            )
+        place = _path("schema in [problem]", problem["schema"], folder)
+        problem["schema"] = Schema.load(place or folder).tables
+    for key in ("agents", *(("data", "partition", "test") if from_files else ())):
         if key in problem:
             raise ValueError(
                 f"{key} in [problem] must be left out: the [agents.NAME] tables say it"

@@ -28,6 +28,7 @@ from hearsay.problems.sampling.samplers import (
 )
 from hearsay.problems.softmax import softmax, softmax_task
 from hearsay.problems.synthetic_learners import synthetic
+from hearsay.problems.tabular_data import table_facts, tabular, tabular_task
 from hearsay.problems.task import Declared, Task
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {
@@ -37,6 +38,7 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
     "estimation": estimation,
     "synthetic": synthetic,
     "neural": neural,
+    "tabular": tabular,
 }
 # What is public of those whose data may be anybody's, from what is public of the data.
 TASKS: dict[str, Callable[..., Task]] = {
@@ -44,6 +46,7 @@ TASKS: dict[str, Callable[..., Task]] = {
     "ridge": ridge_task,
     "softmax": softmax_task,
     "neural": neural_task,
+    "tabular": tabular_task,
 }
 
 __all__ = [
@@ -87,4 +90,7 @@ __all__ = [
     "ridge",
     "softmax",
     "synthetic",
+    "table_facts",
+    "tabular",
+    "tabular_task",
 ]

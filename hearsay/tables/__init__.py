@@ -1,8 +1,10 @@
-"""Tables of people who are not us: what is public of their columns (schema.py), how a row becomes a
-record (encoding.py).
+"""Tables of people who are not us: what is public of their columns (schema.py), where rows come
+from (reading.py), how a row becomes a record (encoding.py), a schema to start from (drafting.py).
 """
 
 from hearsay.tables.columns import Category, Ignored, Number
+from hearsay.tables.encoding import Counted, Encoded
+from hearsay.tables.reading import read_table
 from hearsay.tables.schema import Schema
 
-__all__ = ["Category", "Ignored", "Number", "Schema"]
+__all__ = ["Category", "Counted", "Encoded", "Ignored", "Number", "Schema", "read_table"]

@@ -106,15 +106,17 @@ def column_of(where: str, table: Any) -> Column:
     if kind == "number":
         ends = keys.pop("range", None)
         if not require.is_sequence(ends) or len(ends) != 2:
+            rule = "filled in" if ends == [] else "two numbers"
             require.fail(
                 f"range in {where}",
-                "two numbers, [smallest, largest], from what the column means and not from"
-                " private rows",
+                f"{rule}: [smallest, largest], from what the column means and not from private"
+                " rows",
                 ends,
             )
         keys |= {"low": ends[0], "high": ends[1]}
-    elif kind == "category" and "levels" not in keys:
-        require.fail(f"levels in {where}", "a list of texts", None)
+    elif kind == "category" and not keys.get("levels"):
+        rule = "filled in: a list of texts, from what the column means and not from private rows"
+        require.fail(f"levels in {where}", rule, keys.get("levels"))
     try:
         return KINDS[kind](**keys)
     except ValueError as error:

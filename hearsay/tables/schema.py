@@ -24,9 +24,11 @@ stands for the intercept.
 
 **Classification.** The record is then divided by its length: a linear model tells classes apart by
 the sign of a.theta (or by which of several is largest), which no positive factor changes, and every
-record has the norm 1 that a certificate counts on. **Regression.** Records are divided by the
-square root of the number of entries instead, one factor for all, so that a prediction stays linear
-in the row; the target goes from its range to [-1, 1].
+record has the norm 1 that a certificate counts on. **Regression.** Records are divided by one
+factor for all instead, so that a prediction stays linear in the row: the square root of the number
+of columns and 1, because no column adds more than 1 to the square of a record's length (a category
+sets one of its entries, a number that is missing none but its mark). The target goes from its range
+to [-1, 1].
 """
 
 from __future__ import annotations
@@ -41,9 +43,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hearsay import _validate as require
 from hearsay._files import write_atomically
-from hearsay.tables.columns import Category, Column, Ignored, Number, column_of, table_of
+from hearsay.tables.columns import (
+    FLAG,
+    MANY_LEVELS,
+    MIDDLE,
+    OTHER,
+    Category,
+    Column,
+    Ignored,
+    Number,
+    column_of,
+    table_of,
+)
+from hearsay.tables.encoding import Encoded, encode, room
+from hearsay.tables.reading import paired, read_table
 
 INTERCEPT = "1"
 
@@ -82,6 +99,9 @@ class Schema:
             require.fail("target", "a number or a category", f"{self.target!r}, which is ignored")
         if isinstance(kind, Category) and len(kind.levels) < 2:
             require.fail(f"levels of {self.target!r}, the target,", "two or more", kind.levels)
+        if kind.gap in (FLAG, MIDDLE, OTHER) and kind.gap not in (self.classes or ()):
+            rule = "refuse or a value: there is nothing to learn from a row without its target"
+            require.fail(f"gap of {self.target!r}, the target,", rule, kind.gap)
         if not self.inputs:
             require.fail("columns", "one or more beside the target that are read", [*self.columns])
 
@@ -123,7 +143,19 @@ class Schema:
     @property
     def factor(self) -> float | None:
         """What every record of a regression is divided by; None where each is by its length."""
-        return None if self.classes else math.sqrt(self.width)
+        if self.classes:
+            return None
+        return math.sqrt(len(self.inputs) + 1) * (1 + room(self.width))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What looks private in it."""
+        return tuple(
+            f"{name!r} has {len(column.levels):,} levels: they look like names of people or places"
+            " rather than kinds, and a schema is public"
+            for name, column in self.columns.items()
+            if isinstance(column, Category) and len(column.levels) > MANY_LEVELS
+        )
 
     @property
     def digest(self) -> str:
@@ -136,6 +168,45 @@ class Schema:
         """As a schema.toml has it."""
         columns = {name: table_of(column) for name, column in self.columns.items()}
         return {"target": self.target, "columns": columns}
+
+    def encode(self, source: Any, *, name: str | None = None, target: bool = True) -> Encoded:
+        """The rows of a table as records; the counts beside them are for its owner only.
+
+        Args:
+          source: a path (.csv, .tsv, .parquet), a frame of pandas, polars or pyarrow, a dict of
+            columns; a pair (table, labels), where the table may be an array with one column for
+            each of `inputs`, or such an array alone.
+          name: what errors and counts call it; the path unless given.
+          target: read the labels, too.
+
+        Example:
+          >>> import hearsay as hs
+          >>> columns = {"age": hs.Number(0, 120), "ill": hs.Category(["no", "yes"])}
+          >>> schema = hs.Schema(columns, target="ill")
+          >>> found = schema.encode({"age": [60, 130], "ill": ["no", "yes"]}, name="north")
+          >>> found.features.round(3).tolist(), found.labels.tolist()
+          ([[0.0, 1.0], [0.707, 0.707]], [0.0, 1.0])
+          >>> print(found.counted)
+          north: 2 rows; age: 1 clipped to 0..120
+        """
+        if isinstance(source, (tuple, np.ndarray)):
+            given, labels = source if isinstance(source, tuple) else (source, None)
+            read = self.target if target else None
+            table = paired(given, labels, list(self.inputs), read, name or "table")
+            return encode(self, table, target=target)
+        return encode(self, read_table(source, name=name), target=target)
+
+    def decode(self, labels: Any) -> np.ndarray:
+        """Labels, or a regression's predictions, as the target's own values.
+
+        Args:
+          labels: numbers of classes, or numbers on the scale from -1 to 1.
+        """
+        labels = require.array("labels", labels)
+        if self.classes:
+            return np.array(self.classes, dtype=object)[labels.astype(np.int64)]
+        low, high = self.label_range or (-1.0, 1.0)
+        return low + (labels + 1) / 2 * (high - low)
 
     def to_toml(self) -> str:
         """The text of a schema.toml."""
@@ -156,6 +227,19 @@ class Schema:
         """Write it as a schema.toml."""
         write_atomically(Path(path), self.to_toml().encode())
         return Path(path)
+
+    @classmethod
+    def of(cls, given: Any) -> Schema:
+        """A schema, the path of a schema.toml, or what is in one.
+
+        Args:
+          given: any of the three.
+        """
+        if isinstance(given, Schema):
+            return given
+        if isinstance(given, (str, os.PathLike)):
+            return cls.load(given)
+        return cls.read(given, "schema")
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Schema:

@@ -18,7 +18,7 @@ import hearsay as hs
 from hearsay.config import Config, build_problem
 from hearsay.deploy.deployment import deployment
 from hearsay.deploy.launch import initialise
-from hearsay.deploy.records import own, read
+from hearsay.deploy.records import NEEDS_SCHEMA, own, read
 from hearsay.deploy.settings import Network, load
 from hearsay.deploy.settings import read as settings
 from hearsay.problems.task import Task
@@ -525,7 +525,7 @@ def test_unreadable_files_are_named_and_not_quoted(tmp_path, file):
     path.write_bytes(UNREADABLE[file])
     said = refused(lambda: read(path, "bob", (3,), 9))
     assert said.startswith("data of agent bob: it cannot be read (")
-    assert said.endswith(f"): {path}")
+    assert said.endswith(f"): {path}{NEEDS_SCHEMA if path.suffix == '.csv' else ''}")
 
 
 def test_an_archive_without_arrays(tmp_path):

@@ -1,0 +1,237 @@
+"""Learning from tables: one table per agent, and a public schema that makes records of their rows.
+
+The schema says what is learned. A target with two levels: logistic regression; with more: softmax
+regression; a number: ridge regression; and a network by its name, where there are levels. All
+records are there before the first step, and one of them is emptied in the adjacency that
+certificates speak of (zero-out), unless said otherwise.
+
+What is public is the schema and how many rows each agent has: `table_facts` and `tabular_task` are
+made from these alone, and a simulation on files and an agent that has only its own arrive at the
+same task.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from hearsay import _validate as require
+from hearsay.privacy.adjacency import ZERO_OUT
+from hearsay.problems.data.holdings import Facts, bounded, served
+from hearsay.problems.data.records import padded
+from hearsay.problems.losses.domains import Ball
+from hearsay.problems.losses.linear import Logistic, Squared
+from hearsay.problems.losses.loss import Loss
+from hearsay.problems.neural_networks import neural_task
+from hearsay.problems.problem import Problem, holding
+from hearsay.problems.sampling.samplers import Arrivals
+from hearsay.problems.task import Task
+from hearsay.tables.encoding import Counted, Encoded
+from hearsay.tables.schema import Schema
+
+_NETWORK_CLIP = 1.0
+# Models of numbers between -1 and 1, from records no longer than 1; classes have no such scale.
+_NUMBERS_RADIUS, _CLASSES_RADIUS = 5.0, 1e5
+
+
+def tabular(
+    data: Sequence[Any],
+    schema: Any,
+    *,
+    agents: int | None = None,
+    test: Any = None,
+    model: Any = None,
+    clip: float | None = None,
+    ridge: float = 0.0,
+    radius: float | None = None,
+    per_step: int = 1,
+    head_start: int | None = None,
+    names: Sequence[str] | None = None,
+    notify: Callable[[Counted], None] | None = None,
+    seed: int = 0,
+    adjacency: str = ZERO_OUT,
+) -> Problem:
+    """Learning from tables, one for each agent.
+
+    Args:
+      data: one table per agent, as `Schema.encode` takes them: paths, frames, dicts of columns.
+      schema: a Schema, or the path of a schema.toml.
+      agents: left out, or as many as there are tables.
+      test: a table to test on, or several.
+      model: a network by its name ("mlp"), or one as `neural` takes it; a linear model unless
+        given.
+      clip: the l2 norm that every record's gradient is brought down to; None leaves that of a
+        linear model as it is, and brings a network's down to 1.
+      ridge: the regulariser is ridge / 2 times the squared norm of the model (ridge regression:
+        ridge times it).
+      radius: of the ball that models are projected onto; 1e5 for classes and 5 for numbers unless
+        given.
+      per_step: records that reach each agent per step, after the head start.
+      head_start: records that each agent holds before step 0; all of them unless given.
+      names: what errors and the owner's lines call the tables; their paths unless given.
+      notify: is given what was counted in every table, for its owner only.
+      seed: of a network's start and of the sampling.
+      adjacency: what certificates protect, "replace" (one record is replaced by any other) or
+        "zero-out" (by an empty one; privacy/adjacency.py).
+
+    Example:
+      >>> import hearsay as hs
+      >>> schema = hs.Schema(
+      ...     {"age": hs.Number(0, 120), "ill": hs.Category(["no", "yes"])}, target="ill"
+      ... )
+      >>> wards = [{"age": [31, 58], "ill": ["no", "yes"]}, {"age": [70], "ill": ["yes"]}]
+      >>> problem = hs.problems.tabular(wards, schema)
+      >>> problem.counts.tolist(), problem.loss.feature_bound
+      ([2, 1], 1.0)
+    """
+    public = Schema.of(schema)
+    sources = list(data) if isinstance(data, (list, tuple)) else [data]
+    if not sources:
+        require.fail("data", "one table for every agent", data)
+    if agents is not None and require.count("agents", agents) != len(sources):
+        require.fail("agents", f"left out, or the {len(sources)} that have a table each", agents)
+    if names is not None and len(names) != len(sources):
+        require.fail("names", f"one for each of the {len(sources)} tables", list(names))
+    called = names or [_name(one, f"table of agent {i}") for i, one in enumerate(sources)]
+    tell = notify or (lambda counted: None)
+    found = [_encoded(public, *pair, tell) for pair in zip(sources, called, strict=True)]
+    counts = np.array([len(one.features) for one in found])
+    task = tabular_task(
+        table_facts(public, counts),
+        model=model,
+        clip=clip,
+        ridge=ridge,
+        radius=radius,
+        per_step=per_step,
+        head_start=head_start,
+        seed=seed,
+        adjacency=adjacency,
+    )
+    records = padded(counts.tolist(), ((one.features, _labels(one)) for one in found))
+    tests = [
+        _encoded(public, one, _name(one, "test"), tell)
+        for one in (test if isinstance(test, list) else [] if test is None else [test])
+    ]
+    features = [np.zeros((0, public.width)), *(one.features for one in tests)]
+    labels = [np.zeros(0), *map(_labels, tests)]
+    return holding(task, records, np.concatenate(features), np.concatenate(labels))
+
+
+def table_facts(schema: Schema, counts: Any, name: str | None = None) -> Facts:
+    """What is public of tables: their schema and how many rows each agent has.
+
+    Args:
+      schema: of all of them.
+      counts: rows by agent.
+      name: what reports call the data; after the target unless given.
+    """
+    if schema.classes:
+        how = "is divided by its own length"
+    else:
+        how = f"is divided by {schema.factor:.4g}, and labels are clipped to a public range"
+    reason = (
+        "a public schema makes it of one row (numbers are clipped to public ranges, categories have"
+        f" public levels), and it {how}."
+    )
+    return Facts(
+        name or f"tables ({schema.target})",
+        (schema.width,),
+        np.asarray(counts),
+        1.0,
+        1.0,
+        (bounded("enforced", 1.0, reason),),
+        classification=schema.classes is not None,
+        classes=len(schema.classes or ()),
+        schema=schema,
+    )
+
+
+def tabular_task(
+    data: Facts,
+    *,
+    model: Any = None,
+    clip: float | None = None,
+    ridge: float = 0.0,
+    radius: float | None = None,
+    per_step: int = 1,
+    head_start: int | None = None,
+    seed: int = 0,
+    adjacency: str = ZERO_OUT,
+) -> Task:
+    """What is public of `tabular` on such data (`table_facts`); arguments as there."""
+    if data.schema is None:
+        raise ValueError("data must have a schema (table_facts makes them), got none")
+    head = int(max(data.counts)) if head_start is None else head_start
+    if model is not None:
+        return _network(data, model, clip, ridge, radius, per_step, head, seed, adjacency)
+    arrivals = Arrivals(per_step, head)
+    served(arrivals, data.counts)
+    usual = _CLASSES_RADIUS if data.schema.classes else _NUMBERS_RADIUS
+    return Task(
+        data.name,
+        _loss(data, ridge, clip),
+        Ball(usual if radius is None else radius),
+        data.shape,
+        data.counts,
+        arrivals,
+        data.classification,
+        data.assumptions,
+        seed,
+        adjacency=adjacency,
+        schema=data.schema,
+    )
+
+
+def _loss(data: Facts, ridge: float, clip: float | None) -> Loss:
+    if not data.classification:
+        return Squared(data.feature_bound, ridge, data.label_bound, clip)
+    if data.classes == 2:
+        return Logistic(data.feature_bound, ridge, 1.0, clip)
+    from hearsay.problems.losses.softmax import Softmax
+
+    return Softmax(data.feature_bound, ridge, classes=data.classes, clip=clip)
+
+
+def _network(
+    data: Facts,
+    model: Any,
+    clip: float | None,
+    ridge: float,
+    radius: float | None,
+    per_step: int,
+    head_start: int,
+    seed: int,
+    adjacency: str,
+) -> Task:
+    if not data.classification:
+        rule = "left out where the target is a number: networks here tell classes apart"
+        require.fail("model", rule, model)
+    return neural_task(
+        data,
+        model=model,
+        clip=_NETWORK_CLIP if clip is None else clip,
+        ridge=ridge,
+        per_step=per_step,
+        head_start=head_start,
+        radius=_CLASSES_RADIUS if radius is None else radius,
+        seed=seed,
+        adjacency=adjacency,
+    )
+
+
+def _name(source: Any, otherwise: str) -> str:
+    return str(source) if isinstance(source, (str, os.PathLike)) else otherwise
+
+
+def _encoded(schema: Schema, source: Any, name: str, tell: Callable[[Counted], None]) -> Encoded:
+    found = schema.encode(source, name=name)
+    tell(found.counted)
+    return found
+
+
+def _labels(found: Encoded) -> np.ndarray:
+    assert found.labels is not None
+    return found.labels

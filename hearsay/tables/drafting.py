@@ -1,0 +1,229 @@
+"""A schema to start from: kinds of columns from their names and types, ranges left to be filled in.
+
+What is in a schema is public, and everybody who takes part has it. The smallest and the largest
+value of a column, and the levels that a category has here, are values of somebody's row: so none of
+them is written, unless the owner says that they are public. What is written depends on the header
+and on what type of values a column holds:
+
+    number      all cells are numbers; its range is to be filled in
+    category    texts; the levels are to be filled in
+    ignored     identifiers by their name, dates, texts that are all different, row numbers, and
+                texts with more than MANY_LEVELS different values: those look like names
+
+A draft that is not filled in does not load: the error names the column.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hearsay import _validate as require
+from hearsay.tables.cells import CellError, Cells, Texts, is_gap, plain_level, text_of
+from hearsay.tables.columns import MANY_LEVELS
+from hearsay.tables.reading import Table, read_table
+
+WHY = """\
+What is in this file is public: everybody who takes part has it.
+A range is what a column can be for anybody (an age: 0 to 120), never what it is in your rows:
+the smallest and the largest value there are somebody's, and telling them would tell of that
+person, outside every epsilon. The same holds for the levels of a category."""
+MEASURED = """\
+Ranges and levels were taken from the rows, which you have said are public (--ranges-are-public).
+No epsilon covers what they tell."""
+
+_IDENTIFIER = re.compile(
+    r"(^|[^a-z])(id|ids|uuid|guid|key|index|name|names|surname|forename|patient|patients|person"
+    r"|subject|case|mrn|ssn|nhs|email|mail|phone|address|street|zip|postcode|birthday)([^a-z]|$)"
+)
+_TARGET = ("target", "label", "class", "outcome", "diagnosis", "y")
+_DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ]\d{1,2}:.*)?")
+_CLASSES = 20  # a target with at most so many different whole numbers is a category
+# What such a column can be for anybody, from what it means.
+_USUAL = {
+    "age": (0, 120),
+    "bmi": (10, 80),
+    "height_cm": (40, 230),
+    "weight_kg": (1, 300),
+    "heart_rate": (20, 250),
+    "systolic": (50, 300),
+    "diastolic": (20, 200),
+    "temperature": (30, 45),
+}
+
+
+@dataclass
+class _Seen:
+    """What the drafting of one column needs to know of its cells."""
+
+    rows: int = 0
+    numbers: bool = True
+    whole: bool = True
+    dates: bool = True
+    low: float = np.inf
+    high: float = -np.inf
+    values: set[str] = field(default_factory=set)
+    texts: Texts = field(default_factory=Texts)
+
+    def add(self, cells: Cells) -> None:
+        numbers = self._numbers(cells)
+        if numbers is not None and (finite := numbers[np.isfinite(numbers)]).size:
+            self.low = min(self.low, float(finite.min()))
+            self.high = max(self.high, float(finite.max()))
+            self.whole = self.whole and bool(np.all(finite == np.floor(finite)))
+        several = np.unique(cells) if isinstance(cells, np.ndarray) else set(cells)
+        texts = [text_of(one).strip() for one in several]
+        filled = [text for text in texts if not is_gap(text)]
+        self.dates = self.dates and all(_DATE.fullmatch(text) for text in filled)
+        if len(self.values) <= MANY_LEVELS:
+            self.values.update(map(plain_level, filled))
+        self.rows += len(cells)
+
+    def _numbers(self, cells: Cells) -> np.ndarray | None:
+        if not self.numbers:
+            return None
+        if isinstance(cells, np.ndarray):
+            self.numbers = cells.dtype.kind != "b"
+            return cells.astype(np.float64)
+        try:
+            return self.texts.numbers(cells)
+        except CellError:
+            self.numbers = False
+            return None
+
+    @property
+    def counted_on(self) -> bool:
+        """Row numbers: whole, all different, none left out."""
+        return self.whole and self.rows > 2 and self.high - self.low == self.rows - 1
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A schema that may have to be filled in.
+
+    Args:
+      text: of a schema.toml.
+      warnings: what the owner should look at.
+    """
+
+    text: str
+    warnings: tuple[str, ...]
+
+
+def draft(source: Any, *, target: str | None = None, ranges_are_public: bool = False) -> Draft:
+    """A schema.toml for such a table.
+
+    Args:
+      source: as for `Schema.encode`: a path, a frame, a dict of columns.
+      target: the column to be predicted; guessed from its name unless given.
+      ranges_are_public: take ranges and levels from the rows.
+
+    Example:
+      >>> from hearsay.tables.drafting import draft
+      >>> table = {"age": [31, 58], "ill": ["no", "yes"]}
+      >>> print(draft(table, target="ill").text.partition("[columns.ill]")[0][-107:])
+      [columns.age]
+      kind = "number"
+      range = []  # FILL IN: [smallest, largest], such as [0, 120]
+      gap = "middle"
+      <BLANKLINE>
+      <BLANKLINE>
+    """
+    require.flag("ranges_are_public", ranges_are_public)
+    table = read_table(source)
+    columns = list(table.columns)
+    _require_header(table)
+    if target is not None:
+        require.one_of("target", target, columns)
+    seen = {name: _Seen() for name in columns}
+    for block in table.blocks(columns):
+        for name, cells in block.cells.items():
+            seen[name].add(cells)
+    if not any(one.rows for one in seen.values()):
+        raise ValueError(f"{table.name} must have rows below its header, got none")
+    guess = target or next((name for name in columns if name.casefold() in _TARGET), None)
+    warnings: list[str] = []
+    why = MEASURED if ranges_are_public else WHY
+    lines = [*(f"# {line}" for line in why.splitlines()), ""]
+    if guess is None:
+        lines.append('target = ""  # FILL IN: the column to be predicted')
+    else:
+        lines.append(f"target = {_quoted(guess)}")
+    for name in columns:
+        lines += ["", f"[columns.{_key(name)}]"]
+        lines += _table(name, seen[name], name == guess, ranges_are_public, warnings)
+    return Draft("\n".join(lines) + "\n", tuple(warnings))
+
+
+def _require_header(table: Table) -> None:
+    """Without one the first row would be written into a public file, as names."""
+    numbers = [name for name in table.columns if re.fullmatch(r"[+-]?[\d.,]+(e[+-]?\d+)?", name)]
+    if numbers or not table.columns:
+        raise ValueError(
+            f"{table.name} must begin with a header of column names, and a name on its first line"
+            " is a number: a row there would be written into a public file"
+        )
+
+
+def _table(name: str, seen: _Seen, target: bool, public: bool, warnings: list[str]) -> list[str]:
+    number = seen.numbers and not (target and seen.whole and len(seen.values) <= _CLASSES)
+    if not target and (reason := _ignored(name, seen, number)):
+        if "levels" in reason:
+            warnings.append(f"{name!r} has more than {MANY_LEVELS} levels: {_NAMES}")
+        return [f'kind = "ignored"  # {reason}']
+    if number:
+        usual = _USUAL.get(re.sub(r"[^a-z]+", "_", name.casefold()).strip("_"))
+        such = f", such as {list(usual)}" if usual else " that it can be for anybody"
+        found = f"range = []  # FILL IN: [smallest, largest]{such}"
+        if public:
+            low, high = seen.low, seen.high
+            ends = [int(end) if end.is_integer() else end for end in (low, high)]
+            found = f"range = {ends}" if low < high else f"{found} (all are equal)"
+        return ['kind = "number"', found, *([] if target else ['gap = "middle"'])]
+    found = "levels = []  # FILL IN: all that it can be for anybody"
+    if len(seen.values) > MANY_LEVELS:
+        warnings.append(f"{name!r} has more than {MANY_LEVELS} levels: {_NAMES}")
+    elif public and seen.values:
+        levels = sorted(seen.values, key=_order)
+        found = f"levels = [{', '.join(map(_quoted, levels))}]"
+    return ['kind = "category"', found, *([] if target else ['gap = "other"'])]
+
+
+_NAMES = "they look like names of people or places rather than kinds"
+
+
+def _ignored(name: str, seen: _Seen, number: bool) -> str:
+    """Why a column is not read; "" where it is."""
+    if _IDENTIFIER.search(re.sub(r"([a-z])([A-Z])", r"\1 \2", name).casefold().replace("_", " ")):
+        return "an identifier, by its name"
+    if number:
+        return "row numbers" if seen.counted_on else ""
+    if seen.dates:
+        return "dates: make numbers of them (an age, days since)"
+    if len(seen.values) > MANY_LEVELS:
+        return f"more than {MANY_LEVELS} levels: {_NAMES}"
+    if seen.rows > 2 and len(seen.values) == seen.rows:
+        return "texts that are all different: they look like identifiers"
+    return ""
+
+
+def _order(level: str) -> tuple[float, str]:
+    try:
+        return float(level), ""
+    except ValueError:
+        return np.inf, level
+
+
+def _quoted(text: str) -> str:
+    import tomlkit
+
+    return tomlkit.item(text).as_string()
+
+
+def _key(name: str) -> str:
+    import tomlkit
+
+    return tomlkit.key(name).as_string() if not re.fullmatch(r"[\w-]+", name, re.A) else name

@@ -1,0 +1,98 @@
+"""Rows known again: a hash of every row of a table, by which a budget finds it in a later run.
+
+It is taken of the cells as they are in the table, all columns of it in the order of their names:
+another schema, another order of columns, a file of another kind (Parquet, decimal commas) do not
+change it. Columns without a name, such as an index, are not in it. The hashes would confirm a guess
+of a row, and stay in memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from hearsay.tables.cells import Cells, floats, number_of, text_of
+from hearsay.tables.reading import Block, Table
+
+
+class Hashing:
+    """A table that hashes its rows as they are read.
+
+    Args:
+      table: the table itself.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table, self._found = table, [np.zeros((0, 32), np.uint8)]
+        self.name, self.separator = table.name, table.separator
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self._table.notes
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self._table.columns
+
+    @property
+    def hashes(self) -> np.ndarray:
+        """(rows, 32) bytes, of the rows that were read last."""
+        return np.concatenate(self._found)
+
+    def blocks(self, wanted: list[str]) -> Iterator[Block]:
+        names = sorted(self.columns)
+        start, self._found = hashlib.sha256(repr(names).encode()).digest(), self._found[:1]
+        for block in self._table.blocks(names):
+            parts = np.concatenate([fingerprints(block.cells[name]) for name in names], axis=1)
+            width, content = parts.shape[1], parts.tobytes()
+            found = (
+                hashlib.sha256(start + content[at : at + width]).digest()
+                for at in range(0, len(content), width)
+            )
+            rows = np.frombuffer(b"".join(found), np.uint8)
+            self._found.append(rows.reshape(block.rows, 32))
+            yield block._replace(cells={name: block.cells[name] for name in wanted})
+
+    def place(self, row: int) -> str:
+        return self._table.place(row)
+
+
+def fingerprints(cells: Cells) -> np.ndarray:
+    """(cells, 16) bytes that are equal where cells are the same gap, number or text, whatever kind
+    of file they come from and whatever a schema makes of them.
+    """
+    found = np.zeros((len(cells), 16), np.uint8)
+    numbers = _all_numbers(cells)
+    if numbers is not None:
+        found[:, 0] = ~np.isnan(numbers)
+        bits = (np.where(np.isnan(numbers), 0.0, numbers) + 0.0).astype("<f8")
+        found[:, 8:] = bits.view(np.uint8).reshape(-1, 8)
+        return found
+    texts = list(map(text_of, cells)) if isinstance(cells, np.ndarray) else cells
+    known = {text: np.frombuffer(_fingerprint(text), np.uint8) for text in set(texts)}
+    if texts:
+        found[:] = [known[text] for text in texts]
+    return found
+
+
+def _all_numbers(cells: Cells) -> np.ndarray | None:
+    if isinstance(cells, np.ndarray):
+        return None if cells.dtype.kind == "b" else cells.astype(np.float64)
+    joined = "\n".join(cells)
+    if "_" in joined:
+        return None
+    if "," in joined:
+        cells = [cell.replace(",", ".") if "." not in cell else cell for cell in cells]
+    return floats([cell or "nan" for cell in cells])
+
+
+def _fingerprint(text: str) -> bytes:
+    number = number_of(text)
+    if number is None:
+        word = text.strip().casefold().encode()
+        return b"\x02" + hashlib.blake2b(word, digest_size=15).digest()
+    if np.isnan(number):
+        return bytes(16)
+    return b"\x01" + bytes(7) + np.array(number + 0.0, "<f8").tobytes()

@@ -1,0 +1,136 @@
+"""Drafts of schemas: kinds from names and types, and no value of a private row."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import hearsay as hs
+from hearsay.tables.drafting import draft
+
+ROWS = 40
+TABLE = {
+    "PatientID": [str(7000 + 13 * i) for i in range(ROWS)],
+    "row": [str(i) for i in range(ROWS)],
+    "age": [f"{31.337 + i:.3f}" for i in range(ROWS)],
+    "visits": [str(i % 3) for i in range(ROWS)],
+    "ward": ["wXYZ", "wABC"] * (ROWS // 2),
+    "notes": [f"note {i}" for i in range(ROWS)],
+    "seen": [f"2024-05-{i % 28 + 1:02}" for i in range(ROWS)],
+    "diagnosis": ["1", "0"] * (ROWS // 2),
+}
+
+
+def kinds(text: str) -> dict[str, str]:
+    return dict(re.findall(r'^\[columns\.([\w"]+)\]\nkind = "(\w+)"', text, re.MULTILINE))
+
+
+def test_kinds_come_from_names_and_types():
+    found = draft(TABLE).text
+    assert kinds(found) == {
+        "PatientID": "ignored",
+        "row": "ignored",
+        "age": "number",
+        "visits": "number",
+        "ward": "category",
+        "notes": "ignored",
+        "seen": "ignored",
+        "diagnosis": "category",
+    }
+    assert 'target = "diagnosis"' in found
+
+
+def test_nothing_of_a_row_is_in_a_draft():
+    """The same draft for other rows of the same types, and for one row more or less."""
+    other = {name: list(reversed(cells[:-2])) for name, cells in TABLE.items()}
+    other["age"] = [f"{99.5 + i:.1f}" for i in range(ROWS - 2)]
+    other["ward"] = ["a", "b"] * (ROWS // 2 - 1)
+    assert draft(TABLE) == draft(other)
+    for cells in TABLE.values():
+        assert not any(cell in draft(TABLE).text for cell in cells if len(cell) > 2)
+    with_gaps = {**TABLE, "age": ["", *TABLE["age"][1:]], "ward": ["", *TABLE["ward"][1:]]}
+    assert draft(with_gaps) == draft(TABLE)
+
+
+def test_a_draft_does_not_load_before_it_is_filled_in(tmp_path):
+    path = tmp_path / "schema.toml"
+    path.write_text(draft(TABLE).text)
+    with pytest.raises(
+        ValueError, match=r"range in \[columns.age\] of .*schema.toml must be filled in"
+    ):
+        hs.Schema.load(path)
+    text = path.read_text()
+    text = re.sub(r"range = \[\] .*", "range = [0, 120]", text)
+    text = re.sub(r"levels = \[\] .*", 'levels = ["0", "1"]', text)
+    path.write_text(text)
+    schema = hs.Schema.load(path)
+    assert list(schema.inputs) == ["age", "visits", "ward"]
+    assert schema.encode(TABLE).counted.columns["ward"].unknown == ROWS
+
+
+def test_ranges_that_are_said_to_be_public_are_taken(tmp_path):
+    path = tmp_path / "schema.toml"
+    found = draft(TABLE, ranges_are_public=True)
+    path.write_text(found.text)
+    schema = hs.Schema.load(path)
+    assert schema.columns["age"] == hs.Number(31.337, 70.337, "middle")
+    assert schema.columns["ward"] == hs.Category(["wABC", "wXYZ"], "other")
+    assert schema.classes == ("0", "1")
+    counts = schema.encode(TABLE).counted.columns
+    assert not any((c.clipped, c.unknown, c.gaps) != (0, 0, 0) for c in counts.values())
+    assert "No epsilon covers what they tell" in found.text
+
+
+@pytest.mark.parametrize("public", [False, True])
+def test_hundreds_of_levels_are_not_read_and_not_written(public):
+    doctors = [f"Dr {i % 201}" for i in range(500)]
+    table = {"doctor": doctors, "age": np.arange(500) % 90, "ill": ["no", "yes"] * 250}
+    found = draft(table, target="ill", ranges_are_public=public)
+    assert kinds(found.text)["doctor"] == "ignored"
+    assert "Dr 1" not in found.text
+    (warning,) = found.warnings
+    assert "'doctor' has more than 200 levels: they look like names of people" in warning
+
+
+def test_a_target_of_many_numbers_is_a_number():
+    table = {"age": ["1", "2"], "y": ["0.5", "1.5"]}
+    assert kinds(draft(table).text)["y"] == "number"
+    assert 'target = "y"' in draft(table).text
+    assert 'target = ""  # FILL IN' in draft({"a": ["1"], "b": ["2"]}).text
+
+
+def test_an_age_has_a_range_that_its_name_gives():
+    assert "such as [0, 120]" in draft({"Age": ["31"], "y": ["a"]}).text
+
+
+def test_a_file_without_a_header_is_refused_before_its_first_row_is_written(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("31337.5,no\n12,yes\n")
+    with pytest.raises(ValueError, match="must begin with a header of column names") as caught:
+        draft(path)
+    assert "31337" not in str(caught.value)
+
+
+def test_names_that_toml_has_to_quote(tmp_path):
+    table = {
+        'blood "type"': ["a", "b", "a"],
+        "weight [kg]": ["1.5", "2", "3"],
+        "y": ["n", "y", "n"],
+    }
+    path = tmp_path / "schema.toml"
+    path.write_text(draft(table, ranges_are_public=True).text)
+    assert list(hs.Schema.load(path).columns) == list(table)
+
+
+@pytest.mark.parametrize(
+    ("table", "target", "message"),
+    [
+        ({"a": ["1"], "b": ["2"]}, "c", "target must be one of a, b, got 'c'"),
+        ({"a": [], "b": []}, None, "must have rows below its header, got none"),
+    ],
+)
+def test_what_cannot_be_drafted(table, target, message):
+    with pytest.raises(ValueError, match=message):
+        draft(table, target=target)
