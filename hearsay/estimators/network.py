@@ -181,12 +181,10 @@ class NetworkEstimator(BaseEstimator):
             table = validate_data(self, table, reset=False, dtype=np.float64)
         return features_of(self.schema_, table)
 
-    def _labels(self, table: Any) -> np.ndarray:
-        """What a table itself says of its target, as records have it."""
+    def _truth(self, table: Any) -> np.ndarray:
+        """What a table itself says of its target, within its range."""
         check_is_fitted(self, "model_")
-        found = self.schema_.encode(as_table(table)).labels
-        assert found is not None
-        return found
+        return self.schema_.decode(self.schema_.encode(as_table(table)).labels)
 
     def _from_schema(self, schema: Schema) -> None:
         """What follows from it for the target."""

@@ -97,7 +97,7 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
           sample_weight: of every row; all the same unless given.
         """
         if y is None and self.schema is not None:
-            y = self.schema_.decode(self._labels(table))
+            y = self._truth(table)
         return super().score(table, y, sample_weight)
 
     def _from_schema(self, schema: Schema) -> None:

@@ -192,7 +192,7 @@ def _loss(data: Facts, ridge: float, clip: float | None) -> Loss:
         return Logistic(data.feature_bound, ridge, 1.0, clip)
     from hearsay.problems.losses.softmax import Softmax
 
-    return Softmax(data.feature_bound, ridge, classes=data.classes, clip=clip)
+    return Softmax(data.feature_bound, data.classes, ridge, clip)
 
 
 def _network(

@@ -141,24 +141,25 @@ def test_arrays_have_one_column_for_each_input(run: hs.Run) -> None:
     np.testing.assert_array_equal(model.predict(encoded, encoded=True), wanted)
 
 
-def test_a_network_comes_back_whole(tmp_path: Path) -> None:
-    run = run_of("colour", model="mlp")
-    run.release(folder=tmp_path)
+@pytest.fixture(scope="module")
+def network() -> ReleasedModel:
+    return run_of("colour", model="mlp").release()
+
+
+def test_a_network_comes_back_whole(network: ReleasedModel, tmp_path: Path) -> None:
+    network.save(tmp_path)
     model = hs.load_model(tmp_path)
-    table, (network, params) = table_for("colour", 9), model.network()
+    table, (program, params) = table_for("colour", 9), model.network()
     module, features = model.module(), model.schema.encode(table, target=False).features
     scores = np.asarray(jax.vmap(module)(jax.numpy.asarray(features)))
     np.testing.assert_array_equal(model.classes[scores.argmax(axis=1)], model.predict(table))
-    assert network.size == params.size
+    assert program.size == params.size
     with pytest.raises(ValueError, match="must be linear for scikit-learn, got mlp"):
         model.to_sklearn()
     # Parameters and network go on where they were.
     pairs = [(features, np.zeros(ROWS)), (features, np.ones(ROWS))]
-    start = hs.problems.neural(pairs, model=(network, params), classes=3).first_models
+    start = hs.problems.neural(pairs, model=(program, params), classes=3).first_models
     np.testing.assert_array_equal(start, [params, params])
-    linear = run_of("ill").release()
-    with pytest.raises(ValueError, match="must be a network that is at hand, got Logistic"):
-        linear.network()
 
 
 @pytest.fixture(scope="module")
@@ -204,6 +205,11 @@ def test_a_schema_must_fit_the_model(released: ReleasedModel, change: Any, text:
         replace(released, schema=hs.Schema(keep, target=target))
 
 
+def test_a_linear_model_is_no_network(released: ReleasedModel) -> None:
+    with pytest.raises(ValueError, match="must be a network that is at hand, got Logistic"):
+        released.network()
+
+
 def test_it_says_how_it_was_made(released: ReleasedModel, tmp_path: Path) -> None:
     replace(released, made={**released.made, "command": "hearsay fit"}).save(tmp_path)
     made, said = hs.load_model(tmp_path).made, (tmp_path / MADE).read_text()
@@ -220,10 +226,8 @@ def test_a_pickle_has_a_network_that_is_built_again(run: hs.Run) -> None:
     assert again.certificate.to_json() == model.certificate.to_json()
 
 
-def test_a_network_without_a_name_is_in_no_pickle(tmp_path: Path) -> None:
-    network = run_of("ill", model="mlp").release()
-    again = pickle.loads(pickle.dumps(network))
-    table = table_for("ill", 5)
+def test_a_network_without_a_name_is_in_no_pickle(network: ReleasedModel) -> None:
+    again, table = pickle.loads(pickle.dumps(network)), table_for("colour", 5)
     np.testing.assert_array_equal(again.predict(table), network.predict(table))
     facts = {**network.predictor.facts, "named": False}
     strange = replace(network, predictor=replace(network.predictor, facts=facts))
