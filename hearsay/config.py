@@ -11,7 +11,7 @@
                  one; sampling = "poisson" with sample_rate = 0.05 and perhaps sample_cap = 800
     [privacy]    epsilon (calibrate the noise to it), delta, budget (stop before it is exceeded),
                  adjacency ("replace" or "zero-out"; [problem] may say it as well)
-    [run]        steps, seeds, every, precision, device
+    [run]        steps, seeds, every, precision, device, release (which average of messages)
     [secrets]    noise that pairs of agents share (graphs/secrets.py): colluders (how many of the
                  other agents it is planned for), ratio (of shared to own noise: one number, or one
                  for each pair), graph = "complete" or "random" with degree and seed, or
@@ -45,10 +45,11 @@ from hearsay.privacy.adjacency import RELATIONS
 from hearsay.problems import PROBLEMS, TASKS, Problem, Task
 from hearsay.problems.data.holdings import Facts
 from hearsay.problems.sampling.samplers import SAMPLERS, Fresh, History, Poisson, Sampling, Sized
+from hearsay.release.readouts import READOUTS
 from hearsay.schedules import Schedule
 from hearsay.tables.encoding import Counted
 
-RUN_KEYS = ("steps", "seeds", "every", "precision", "device")
+RUN_KEYS = ("steps", "seeds", "every", "precision", "device", "release")
 PRIVACY_KEYS = ("epsilon", "delta", "budget", "adjacency")
 SECRETS_KEYS = ("colluders", "ratio", "graph", "edges", "degree", "seed")
 TABLES = ("problem", "graph", "algorithm", "privacy", "run", "secrets")
@@ -141,6 +142,11 @@ class Config:
         return self.run.get("steps", 1000)
 
     @property
+    def release(self) -> str | None:
+        """Which average of messages is released; None: the usual one."""
+        return self.run.get("release")
+
+    @property
     def delta(self) -> float | None:
         return self.privacy.get("delta")
 
@@ -174,6 +180,10 @@ def _precision(name: str, value: Any) -> int:
     return bits
 
 
+def _release(name: str, value: Any) -> str:
+    return require.one_of(name, value, READOUTS)
+
+
 _RULES: dict[str, require.Rule] = {
     "epsilon": _one_or_several,
     "budget": _one_or_several,
@@ -183,6 +193,7 @@ _RULES: dict[str, require.Rule] = {
     "seeds": _seeds,
     "every": require.optional(require.count),
     "precision": _precision,
+    "release": _release,
 }
 
 

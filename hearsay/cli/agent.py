@@ -59,6 +59,10 @@ def agent(
     log = logging.getLogger("hearsay.agent")
     found = load(config, allow or ())
     require_safe(found, insecure)
+    if found.chosen is not None:
+        log.info("%s", found.chosen.words)
+        for line in found.chosen.warnings:
+            log.warning("%s", line)
     if (own := found.members[found.index(name)].credentials) is not None:
         own.verify(name, found.members[found.index(name)].peer.host)
     enable_compilation_cache()

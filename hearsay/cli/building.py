@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hearsay.cli.options import word
-from hearsay.cli.screen import Owner, note
+from hearsay.cli.screen import Owner, console, note, progress_bar
 
 
 def built(config: Any, owner: Owner | None = None) -> tuple[Any, Any, Any]:
@@ -69,6 +69,31 @@ def with_noise(config: Any, names: Sequence[str] = ()) -> Any:
         note("delta = 1e-05, because none was given (--delta)")
         config = config.merged({"privacy": {"delta": 1e-5}})
     return config
+
+
+def rehearsed(config: Any) -> tuple[Any, Any]:
+    """(the configuration with rehearsed settings, the rehearsal) where it names no algorithm and
+    nothing of one; (itself, None) otherwise, and where there are no settings to choose.
+    """
+    from hearsay.config import build_problem, loss_of
+    from hearsay.tradeoff import settled
+
+    # These make endless streams or their own learners: their papers' settings are the usual ones.
+    if not settled.unsettled(config) or loss_of(config) in ("estimation", "synthetic", "neural"):
+        return config, None
+    task = build_problem(settled.described(config)).task
+    if not settled.rehearsable(task):
+        return config, None
+    if "epsilon" not in config.privacy:
+        note(f"epsilon = {settled.EPSILON:g}, because none was given (--epsilon)")
+    if "delta" not in config.privacy:
+        note(f"delta = {settled.DELTA:g}, because none was given (--delta)")
+    with progress_bar() as show:
+        written, found = settled.settled(settled.described(config, task.agents), task, None, show)
+    console.print(found.words, soft_wrap=True, highlight=False, markup=False)
+    for line in found.warnings:
+        note(f"WARNING: {line}")
+    return written, found
 
 
 def _needs_delta(mechanism: Any) -> bool:

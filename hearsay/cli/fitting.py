@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import secrets
 import shlex
 import time
 from dataclasses import replace
@@ -13,9 +14,9 @@ import typer
 
 from hearsay.cli import folders
 from hearsay.cli.folders import claim, interrupted
-from hearsay.cli.json_output import answer, answering, of_release, of_run
+from hearsay.cli.json_output import answer, answering, of_rehearsal, of_release, of_run
 from hearsay.cli.options import Flag, Out
-from hearsay.cli.screen import Owner, console, hint, note, progress_bar
+from hearsay.cli.screen import Owner, console, hint, note, progress_bar, summary
 
 RELEASED = "released"
 
@@ -55,8 +56,14 @@ def fit(
         str, typer.Option(help="What is protected: zero-out or replace (docs/adjacency.md).")
     ] = "zero-out",
     seed: Annotated[
-        int, typer.Option(help="Of the simulated noise: whoever knows it can take it off again.")
-    ] = 0,
+        int | None,
+        typer.Option(
+            help=(
+                "Of the simulated noise: whoever knows it can take it off again (default: drawn"
+                " from the operating system, and kept in a private file)."
+            )
+        ),
+    ] = None,
     out: Out = None,
     resume: Annotated[
         bool, Flag("--resume", help="Continue the run in --out from its checkpoint.")
@@ -82,6 +89,7 @@ def fit(
             raise ValueError(
                 f"{folder} holds a run: --resume continues it, --overwrite replaces it"
             )
+        seed = _seed(seed, folder, resume)
         problem = problems.tabular(
             tables,
             schema,
@@ -118,22 +126,44 @@ def fit(
 
 def _finished(result: Any, folder: Path, command: str) -> None:
     """Write what there is, and say it."""
+    from hearsay.tradeoff.beside import with_beside
+
+    run = with_beside(result.run)
     model = replace(result.model, made={**result.model.made, "command": command})
-    report, released = result.run.report(folder), model.save(folder / RELEASED)
+    # The test table's people are covered by no certificate: what it says stays here.
+    released = replace(model, accuracy=None).save(folder / RELEASED)
+    report = run.report(folder)
     answer(
-        **of_run(result.run),
-        rehearsal=result.rehearsal.words,
-        warnings=result.rehearsal.warnings,
+        **of_run(run),
+        rehearsal=of_rehearsal(result.rehearsal),
         folder=folder,
         report=report,
         released=of_release(model, released),
     )
     print(model)
-    if result.run.tested:
-        hint(result.run)
+    if run.tested:
+        summary({run.algorithm.name: run})
+        hint(run)
     _say(f"Report, private: {report}")
     _say(f"Released model, may be published: {released}")
     _say(f"Predictions: hearsay predict {released} NEW.csv")
+
+
+def _seed(given: int | None, folder: Path, resume: bool) -> int:
+    """The seed of the noise: as given, that of the run that goes on, or a new one."""
+    from hearsay import _validate as require
+    from hearsay._files import private, write_atomically
+
+    file = folder / private("seed.txt")
+    if resume:
+        if given is not None:
+            raise ValueError("--seed must be left out with --resume: the run has its own")
+        if not file.exists():
+            raise ValueError(f"--resume needs --out with the folder of a fit, got {folder}")
+        given = int(file.read_text(encoding="ascii"))
+    seed = secrets.randbelow(2**31) if given is None else require.natural("seed", given)
+    write_atomically(file, str(seed).encode())
+    return seed
 
 
 def _say(text: str) -> None:

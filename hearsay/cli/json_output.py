@@ -112,11 +112,28 @@ def of_run(run: Any) -> dict[str, Any]:
         **of_certificate(run.certificate),
         "metrics": {name: {"mean": m, "deviation": d} for name, (m, d) in final.items()},
         "guessing": run.guessing,
+        "without_noise": None if run.beside is None else run.beside.clean,
+        "alone": None if run.beside is None else run.beside.alone,
         "steps": int(run.steps[-1]),
         "seeds": run.seeds,
         "seconds": run.seconds,
         "stopped": run.stopped,
         "certificate": run.certificate,
+    }
+
+
+def of_rehearsal(found: Any) -> dict[str, Any]:
+    """What was chosen, and how good it was on made-up records."""
+    return {
+        "settings": found.choice.to_json(),
+        "words": found.words,
+        "made_up": {
+            "score": found.score,
+            "without_noise": found.clean,
+            "alone": found.alone,
+            "guessing": found.guess,
+        },
+        "warnings": found.warnings,
     }
 
 

@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
-from hearsay.cli.json_output import answer, answering, of_certificate
+from hearsay.cli.json_output import answer, answering, of_certificate, of_rehearsal
 from hearsay.cli.network_options import Allow, Insecure, NetConfig, NoPrivacy, Seed, require_extra
 from hearsay.cli.network_state import release, report, spent, status
-from hearsay.cli.screen import console, errors, network_table, watching
+from hearsay.cli.screen import console, errors, network_table, note, watching
 
 network = typer.Typer(
     no_args_is_help=True,
@@ -67,7 +67,7 @@ def keys(
     from hearsay.deploy.launch import make_keys
     from hearsay.deploy.settings import load
 
-    folder = out or load(config).keys
+    folder = out or load(config, settle=False).keys
     if folder is None:
         raise ValueError("keys in [network] must name a folder, or give --out")
     make_keys(folder, config, overwrite=overwrite)
@@ -102,6 +102,7 @@ def check_network(config: NetConfig, allow: Allow = None) -> None:
         relays=relays,
         configuration=found.digest,
         **of_certificate(plan.certificate),
+        **({} if found.chosen is None else of_rehearsal(found.chosen)),
         certificate=plan.certificate,
     )
     passed = f", each passed on {relays} times (averaging)" if relays else ""
@@ -110,8 +111,34 @@ def check_network(config: NetConfig, allow: Allow = None) -> None:
         f" {found.digest[:16]}",
         soft_wrap=True,
     )
+    if found.chosen is not None:
+        _say(found.chosen)
     if not plan.certificate.finite:
         raise typer.Exit(3)
+
+
+@network.command(name="plan")
+@answering
+def plan_network(config: NetConfig, allow: Allow = None) -> None:
+    """Choose settings for a net.toml that has none, by rehearsal on made-up records
+    (docs/settings.md), and write them into it; comments stay.
+    """
+    require_extra()
+    from hearsay.deploy.choosing import write
+    from hearsay.deploy.settings import load
+
+    found = load(config, allow or ())
+    write(config, found)
+    answer(run=found.run, config=config, **of_rehearsal(found.chosen))
+    _say(found.chosen)
+    console.print(f"Wrote them to {config}.", soft_wrap=True)
+
+
+def _say(chosen: Any) -> None:
+    """What was chosen, and what to expect of it."""
+    console.print(chosen.words, soft_wrap=True, highlight=False, markup=False)
+    for line in chosen.warnings:
+        note(f"WARNING: {line}")
 
 
 @network.command()

@@ -114,7 +114,12 @@ def release(
             )
         ),
     ] = None,
-    kind: Annotated[str, typer.Option(help="The average: tail or exponential.")] = "tail",
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            help="The average: tail or exponential (default: as [run] of net.toml has it, or tail)."
+        ),
+    ] = None,
     own: Annotated[
         bool, typer.Option("--own", help="With --name: of its own messages alone.")
     ] = False,
@@ -139,7 +144,7 @@ def release(
     from hearsay.deploy.settings import load
 
     model = released(config, name, kind=kind, own=own, rehearsal=rehearsal, allowed=allow or ())
-    folder = out or Path("out") / f"release-{load(config, allow or ()).run}"
+    folder = out or Path("out") / f"release-{load(config, settle=False).run}"
     require_writable(folder)
     model.save(folder)
     answer(**of_release(model, folder))

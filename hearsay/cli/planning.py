@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from hearsay.cli.building import built, horizon_of, typed
+from hearsay.cli.building import built, horizon_of, rehearsed, typed
 from hearsay.cli.folders import require_writable
-from hearsay.cli.json_output import answer, answering, of_certificate, of_findings
+from hearsay.cli.json_output import (
+    answer,
+    answering,
+    of_certificate,
+    of_findings,
+    of_rehearsal,
+)
 from hearsay.cli.options import Flag, configurable, word
 from hearsay.cli.screen import console, plan_table, theory_table
 
@@ -39,6 +46,9 @@ def plan(
 ) -> None:
     """Choose the noise (and, on request, the exponents) that meets a privacy target,
     and write a configuration that runs it.
+
+    Without an algorithm all settings are chosen: those that a rehearsal on made-up records finds
+    best (docs/settings.md).
     """
     from hearsay._files import write_atomically
     from hearsay.config import dump
@@ -50,6 +60,11 @@ def plan(
     if targets is None:
         raise ValueError("a plan needs a target: --epsilon, or --epsilons with one per agent")
     require_writable(out.parent)
+    if horizon_of(horizon) == math.inf and not exponents and samples is None:
+        written, found = rehearsed(config.merged({"privacy": {"epsilon": targets}}))
+        if found is not None:
+            _rehearsal(written, found, out)
+            return
     algorithm, problem, graph = built(config.without("privacy", "epsilon"))
     found = library_plan(
         algorithm,
@@ -78,3 +93,23 @@ def plan(
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, dump(found.config(config), out.parent).encode())
     console.print(f"Run it with: hearsay run {typed(config)}--config {out}", soft_wrap=True)
+
+
+def _rehearsal(config: Any, found: Any, out: Path) -> None:
+    """Say what was chosen and what it costs, and write it."""
+    from hearsay._files import write_atomically
+    from hearsay.certification import certify
+    from hearsay.config import dump
+
+    certificate = certify(found.algorithm, found.task, found.graph, found.rounds, delta=found.delta)
+    print(certificate)
+    answer(
+        algorithm=found.algorithm.name,
+        **of_certificate(certificate),
+        **of_rehearsal(found),
+        config=out,
+        certificate=certificate,
+    )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(out, dump(config).encode())
+    console.print(f"Run it with: hearsay run --config {out}", soft_wrap=True)

@@ -103,6 +103,22 @@ def summary(runs: dict[str, Any]) -> None:
         numbers = ["{:.4g} ± {:.2g}".format(*result.final(metric)) for metric in shown]
         table.add_row(name, _largest(result.certificate), *numbers, f"{result.seconds:.1f} s")
     console.print(table)
+    for name, result in runs.items():
+        if line := _beside(result):
+            console.print(f"{name}: {line}", soft_wrap=True, highlight=False)
+
+
+def _beside(result: Any) -> str:
+    """The released model beside what it is to be compared with; "" where nothing is known."""
+    if result.beside is None:
+        return ""
+    names = {"clean": "without noise", "alone": "alone", "guess": "guessing"}
+    values = {name: getattr(result.beside, name) for name in names}
+    said = [f"{value:.4g} {names[name]}" for name, value in values.items() if value is not None]
+    metric = "released_accuracy" if result.problem.classification else "released_error"
+    if metric not in result.metrics or not said:
+        return ""
+    return f"{metric.replace('_', ' ')} {result.final(metric)[0]:.4g} ({', '.join(said)})"
 
 
 def _largest(certificate: Any) -> str:

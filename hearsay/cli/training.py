@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hearsay.cli.building import built, typed, with_noise
+from hearsay.cli.building import built, rehearsed, typed, with_noise
 from hearsay.cli.folders import claim, interrupted
 from hearsay.cli.json_output import answer, answering, of_release, of_run
 from hearsay.cli.options import NAMES, Flag, Out, configurable
@@ -45,7 +45,9 @@ def run(
     and the model that may be published.
 
     Files whose names begin with private- hold what no certificate covers (docs/releasing.md).
-    Without --noise or --epsilon the noise is set so that every agent spends epsilon = 10.
+    Without an algorithm (and without --steps or any setting of one) the settings are those that a
+    rehearsal on made-up records chooses (docs/settings.md). Without --noise or --epsilon the noise
+    is set so that every agent spends epsilon = 10.
     """
     if resume:
         from hearsay.config import load
@@ -61,6 +63,8 @@ def run(
                 " --budget)"
             )
         config = kept.allowing(name)
+    if not resume:
+        config, _ = rehearsed(config)
     config = config.merged({"privacy": {"budget": budget}})
     name = config.algorithm.get("name", "ldp-online").replace(":", ".")
     data = config.problem.get("data", "digits")
@@ -75,8 +79,10 @@ def _run(config: Any, out: Path, resume: bool, overwrite: bool, no_privacy: bool
     from hearsay._files import write_atomically
     from hearsay.certification import unit
     from hearsay.config import dump
+    from hearsay.release.readouts import USUAL
     from hearsay.simulation import checkpoint
     from hearsay.simulation.simulating import fulfil, promise
+    from hearsay.tradeoff.beside import with_beside
 
     claim(out)
     if checkpoint.exists(out) and not resume and not overwrite:
@@ -105,9 +111,11 @@ def _run(config: Any, out: Path, resume: bool, overwrite: bool, no_privacy: bool
             every=config.every,
             folder=out,
             resume=resume,
+            release=config.release or USUAL,
             progress=functools.partial(show, "training"),
             notify=functools.partial(console.print, highlight=False, soft_wrap=True),
         )
+    result = with_beside(result)
     report = result.report(out)
     print(result.certificate)
     answer(**of_run(result), folder=out, report=report, released=None)
@@ -149,9 +157,11 @@ def compare(
             f"compare needs two or more different algorithms, got {' '.join(algorithms)}"
         )
     from hearsay.certification import unit
+    from hearsay.release.readouts import USUAL
     from hearsay.report.comparison import comparison_report
     from hearsay.simulation.optimum import Reference
     from hearsay.simulation.simulating import simulate
+    from hearsay.tradeoff.beside import with_beside
 
     out = out or Path("out") / f"compare-{time.strftime('%Y%m%d-%H%M%S')}"
     claim(out)
@@ -166,7 +176,7 @@ def compare(
     try:
         for name, (algorithm, problem, graph) in parts.items():
             with progress_bar(unit(algorithm)) as show:
-                runs[name] = simulate(
+                done = simulate(
                     algorithm,
                     problem,
                     graph,
@@ -175,8 +185,10 @@ def compare(
                     every=config.every,
                     delta=config.delta,
                     reference=reference,
+                    release=config.release or USUAL,
                     progress=functools.partial(show, name),
                 )
+            runs[name] = with_beside(done)
             if runs[name].interrupted:
                 break
     except KeyboardInterrupt:

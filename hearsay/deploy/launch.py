@@ -32,6 +32,16 @@ from hearsay.problems.data.partition import partition as split
 NAMES = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy")
 _RESTARTS = 100
 _STARTER = Path(__file__).with_name("starter.toml")
+# What is chosen by rehearsal instead.
+_RULED = (
+    ("problem", "ridge"),
+    ("problem", "head_start"),
+    ("graph", "kind"),
+    ("algorithm", "name"),
+    ("algorithm", "step"),
+    ("algorithm", "mechanism"),
+    ("run", "steps"),
+)
 
 
 class Status(NamedTuple):
@@ -140,14 +150,15 @@ def initialise(
     run: str = "first-run",
     port: int = 7447,
     epsilon: float = 5.0,
-    steps: int = 200,
+    steps: int | None = None,
     partition: str = "iid",
     secure: bool = True,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Path:
     """A folder to start from: net.toml, a file of records for every agent, certificates.
 
-    The records are a public data set, dealt out.
+    The records are a public data set, dealt out. Settings are rehearsed (choosing.py) and written
+    into the file; with `steps` they are those of starter.toml, for so many messages.
     """
     agents = require.count("agents", agents, 2)
     config = folder / "net.toml"
@@ -173,6 +184,8 @@ def initialise(
         ("run", "steps"): steps,
     }
     write_atomically(config, _filled(values, held, port, secure).encode())
+    if steps is None:
+        _choose(config, progress)
     progress(f"wrote {config} and the records of {agents} agents")
     if secure:
         make_keys(folder / "keys", config)
@@ -188,7 +201,10 @@ def _filled(
 
     found = tomlkit.parse(_STARTER.read_text(encoding="utf-8"))
     for (table, key), value in values.items():
-        found[table][key] = value
+        found[table][key] = value if value is not None else 0
+    if values["run", "steps"] is None:
+        for table, key in _RULED:
+            del found[table][key]
     if not secure:
         del found["network"]["keys"]
     agents = tomlkit.table(is_super_table=True)
@@ -202,12 +218,24 @@ def _filled(
     return found.as_string()
 
 
+def _choose(config: Path, progress: Callable[[str], None]) -> None:
+    """Rehearse, and write what was chosen into the file."""
+    from hearsay.deploy.choosing import write
+    from hearsay.deploy.settings import load
+
+    network = load(config)
+    assert network.chosen is not None
+    write(config, network)
+    for line in (network.chosen.words, *network.chosen.warnings):
+        progress(line)
+
+
 def make_keys(folder: Path, config: Path, *, overwrite: bool = False) -> None:
     """A test certificate authority, and a certificate for every agent in the file."""
     from hearsay.deploy import tls
     from hearsay.deploy.settings import load
 
-    network = load(config)
+    network = load(config, settle=False)
     hosts = {
         m.name: sorted({m.peer.host.strip("[]"), "127.0.0.1", "localhost"}) for m in network.members
     }

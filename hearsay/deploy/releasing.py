@@ -28,7 +28,7 @@ def release(
     config: Path,
     name: str | None = None,
     *,
-    kind: Any = "tail",
+    kind: Any = None,
     own: bool = False,
     rehearsal: bool = False,
     allowed: Sequence[str] = (),
@@ -39,12 +39,14 @@ def release(
       config: net.toml.
       name: one agent's, with those that it heard; None: the mean of all agents of the network
         that have run on this host.
-      kind: "tail", or "exponential" (of models up to a megabyte).
+      kind: "tail", or "exponential" (of models up to a megabyte); unless given what net.toml calls
+        release in [run], and "tail" without.
       own: of one agent: of its own messages alone.
       rehearsal: allow a run whose noise came from a seed; the model says that it is NOT PRIVATE.
       allowed: as for `settings.load`.
     """
-    network, readout = load(config, allowed), as_readout("kind", kind)
+    network = load(config, allowed)
+    readout = as_readout("kind", kind or network.config.release or "tail")
     members = network.members if name is None else (network.members[network.index(name)],)
     here = {m.name: _stored(m, network) for m in members if name or m.averages.exists()}
     if not here:

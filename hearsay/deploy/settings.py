@@ -19,6 +19,9 @@ Agents are numbered in the order of their tables. With `records` every agent rea
 neural networks). Without, all take their share of the public data set that [problem] names: for
 trying out.
 
+Without [algorithm], and without `steps`, `head_start` and `per_step`, settings are chosen by
+rehearsal for `epsilon` in [privacy] (choosing.py).
+
 [privacy] may also have `lifetime`: what records may spend in all runs together (lifetime.py).
 
 What must be the same everywhere is `Network.public`; its hash is in every message. Endpoints,
@@ -35,13 +38,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hearsay import _validate as require
 from hearsay.config import PRIVACY_KEYS as RUN_PRIVACY_KEYS
 from hearsay.config import TABLES, Config, require_planned
 from hearsay.deploy.links import Credentials, Peer, valid_endpoint
 from hearsay.tables.schema import Schema
+
+if TYPE_CHECKING:
+    from hearsay.tradeoff import Rehearsal
 
 SCHEMA = 1
 POLICIES = ("wait", "skip")
@@ -50,7 +56,8 @@ _NETWORK_KEYS = ("run", "policy", "deadline", "patience", "keys", "state", "keep
 PRIVACY_KEYS = ("lifetime",)  # besides those of `hearsay run`; each agent's own business
 _AGENT_KEYS = ("endpoint", "records", "data", "state", "certificate", "key", "ca")
 _QUOTED = 200
-_LOCAL_RUN_KEYS = ("device",)  # where to compute is each agent's own business
+# Where to compute, and which average to release, is each agent's own business.
+_LOCAL_RUN_KEYS = ("device", "release")
 
 
 @dataclass(frozen=True)
@@ -100,6 +107,7 @@ class Network:
     state: Path = Path("state")
     keep: int = 10 * 2**30
     lifetime: tuple[float, ...] | None = None
+    chosen: Rehearsal | None = None  # the settings, where the file has none (choosing.py)
 
     def __post_init__(self) -> None:
         require.settle(self, deadline=require.positive, patience=require.positive)
@@ -159,12 +167,14 @@ class Network:
         return None if self.keys is None else _credentials(self.keys, "observer", {}, self.keys)
 
 
-def load(path: str | Path, allowed: Sequence[str] = ()) -> Network:
+def load(path: str | Path, allowed: Sequence[str] = (), *, settle: bool = True) -> Network:
     """The network in that file.
 
     Args:
       path: of net.toml.
       allowed: the places ("package.module:Class") that [algorithm] may import (config.py).
+      settle: choose settings where the file has none (choosing.py), which takes a while the first
+        time; without them there is no plan, and the hash is not that of messages.
     """
     path = Path(path)
     if not path.is_file():
@@ -176,7 +186,12 @@ def load(path: str | Path, allowed: Sequence[str] = ()) -> Network:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid TOML: {error}") from error
     found = read(tables, path.parent)
-    return replace(found, config=found.config.allowing(*allowed))
+    found = replace(found, config=found.config.allowing(*allowed))
+    if not settle:
+        return found
+    from hearsay.deploy.choosing import settled
+
+    return settled(found)
 
 
 def read(tables: Mapping[str, Any], folder: Path) -> Network:

@@ -39,9 +39,9 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
       classes: of arrays: all classes that there can be.
       ranges_are_public: of arrays: take ranges and classes from the records where none are given.
         What they say of somebody is then not covered, and the certificate says so.
-      random_state: an integer; a RandomState or Generator to draw one from; None for one from the
-        operating system. How records are dealt out, batches and the simulated noise follow from
-        it: whoever knows it can take the noise off again.
+      random_state: an integer below 2^31; a RandomState or Generator to draw one from; None for
+        one from the operating system. How records are dealt out, batches and the simulated noise
+        follow from it: whoever knows it, or tries them all, can take the noise off again.
 
     Attributes:
       model_: the ReleasedModel.
@@ -75,7 +75,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
         ranges: Any = None,
         classes: Any = None,
         ranges_are_public: bool = False,
-        random_state: Any = 0,
+        random_state: Any = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta

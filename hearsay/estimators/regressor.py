@@ -38,9 +38,9 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
       target_range: of arrays: the public (low, high) of the target.
       ranges_are_public: of arrays: take ranges from the records where none are given. What they
         say of somebody is then not covered, and the certificate says so.
-      random_state: an integer; a RandomState or Generator to draw one from; None for one from the
-        operating system. How records are dealt out, batches and the simulated noise follow from
-        it: whoever knows it can take the noise off again.
+      random_state: an integer below 2^31; a RandomState or Generator to draw one from; None for
+        one from the operating system. How records are dealt out, batches and the simulated noise
+        follow from it: whoever knows it, or tries them all, can take the noise off again.
 
     Attributes are those of NetworkClassifier, without `classes_`.
 
@@ -68,7 +68,7 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
         ranges: Any = None,
         target_range: Any = None,
         ranges_are_public: bool = False,
-        random_state: Any = 0,
+        random_state: Any = None,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta

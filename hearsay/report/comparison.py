@@ -14,7 +14,7 @@ from hearsay.report import plots
 from hearsay.report.numbers import count, largest, quantity
 from hearsay.report.page import Cell, Picture, Table, picture, write
 from hearsay.report.plot_style import new_figure
-from hearsay.report.run import CURVES, NAME, final
+from hearsay.report.run import CURVES, NAME, compared, final
 from hearsay.simulation.result import METRICS
 
 if TYPE_CHECKING:
@@ -90,6 +90,9 @@ def _final_values(runs: Mapping[str, Run]) -> list[Table]:
         else ""
     )
     found = [Table(f"Budgets, rounded up, and metrics: {spread}at the last step", header, rows)]
+    if any(run.beside is not None for run in runs.values()):
+        beside = [[name, (compared(run) or ("not measured",))[0]] for name, run in runs.items()]
+        found.append(Table("To compare with: released models", ["run", "beside it"], beside))
     if rest:
         others = [[name, *(final(run, m) for m in rest)] for name, run in runs.items()]
         found.append(Table("The other metrics", ["run", *(plots.LABELS[m] for m in rest)], others))

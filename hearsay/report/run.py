@@ -95,6 +95,8 @@ def headline(run: Run) -> list[tuple[str, str, str]]:
         if metric in run.metrics:
             what = f"{run.readouts[0].of_rounds(int(run.steps[-1]))} of all agents: free"
             tiles.append((title, final(run, metric), what))
+    if run.beside is not None and (said := compared(run)):
+        tiles.append(("Beside it", *said))
     if plots.measured(run, "tracking_error"):
         what = "squared distance to the running optimum"
         tiles.append(("Tracking error", final(run, "tracking_error"), what))
@@ -111,6 +113,28 @@ def headline(run: Run) -> list[tuple[str, str, str]]:
     tiles.append(("Messages", f"{sent * run.graph.agents:,}", each))
     together = "one seed" if len(run.seeds) == 1 else f"{len(run.seeds)} seeds side by side"
     return [*tiles, ("Wall time", duration(run.seconds), together)]
+
+
+def compared(run: Run) -> tuple[str, str] | None:
+    """(guessing, no noise and alone in one line, what they are); None where nothing is known."""
+    if run.beside is None:
+        return None
+    percent = run.problem.classification
+    names = {"guess": "guessing", "clean": "without noise", "alone": "alone"}
+    said = [
+        f"{_number(value, percent)} {names[name]}"
+        for name, value in run.beside._asdict().items()
+        if value is not None
+    ]
+    what = (
+        "of the released model: the same settings without noise; every agent alone with the same"
+        " epsilon, by the rule; always the commonest label"
+    )
+    return (", ".join(said), what) if said else None
+
+
+def _number(value: float, percent: bool) -> str:
+    return f"{100 * value:.1f} %" if percent else quantity(value, 3)
 
 
 def _learning(run: Run) -> dict[str, object]:

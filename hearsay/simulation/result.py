@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -47,6 +47,21 @@ METRICS = {
 }
 
 
+class Beside(NamedTuple):
+    """What a run's released model is to be compared with, each as the test accuracy (or mean
+    squared error) of a released model; None where it was not measured.
+
+    Args:
+      guess: always the commonest label, or the mean.
+      clean: the same settings without noise.
+      alone: every agent by itself with the same epsilon, by the rule of tradeoff/rule.py.
+    """
+
+    guess: float | None
+    clean: float | None
+    alone: float | None
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Run:
     """What a simulation has measured, its models and its certificate.
@@ -65,6 +80,7 @@ class Run:
       seconds: how long it took.
       readouts: the averages of messages that it kept.
       averages: what each of them found, by name: (seed, agent, dimension).
+      beside: what its accuracy is to be compared with, where somebody measured it.
     """
 
     algorithm: Algorithm
@@ -80,6 +96,7 @@ class Run:
     seconds: float
     readouts: tuple[ReadOut, ...] = ()
     averages: dict[str, np.ndarray] = field(default_factory=dict)
+    beside: Beside | None = None
 
     @cached_property
     def metrics(self) -> dict[str, np.ndarray]:

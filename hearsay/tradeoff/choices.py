@@ -19,6 +19,7 @@ from hearsay.algorithms.gradient_perturbation import GradientPerturbation
 from hearsay.certification import calibrate
 from hearsay.graphs import Graph
 from hearsay.graphs.secrets import Secrets
+from hearsay.problems.losses.linear import PolynomialLogistic
 from hearsay.problems.task import Task
 from hearsay.release.readouts import READOUTS, ReadOut
 from hearsay.tradeoff import rule
@@ -28,7 +29,7 @@ COUPLING = 0.999
 # Averages that deployed agents keep, too.
 RELEASED = ("tail", "exponential")
 TRAVELS = (1.0, 2.0, 4.0, 0.5)
-# Of the longest gradient that a record has at the start.
+# In units of the rule's.
 CLIPS = (1.0, 0.5, 2.0)
 # The largest step, in units of 1 / L: at 2 what all records have in common would begin to swing.
 STEEPEST = 2.0
@@ -120,15 +121,13 @@ def rounded(value: float) -> float:
 def clips(task: Task) -> tuple[float | None, ...]:
     """Those that may be chosen, the rule's first; a task that has one keeps it."""
     loss: Any = task.loss
-    if loss.clip is not None or not rule.travels(task):
+    if loss.clip is not None or not rule.travels(task) or isinstance(loss, PolynomialLogistic):
         return (None,)
-    longest = loss.feature_bound / 2
-    if not task.classification:
-        # Labels lie anywhere within their bound: half of it is far from the middle.
-        longest = loss.feature_bound * loss.label_bound / 2
-    elif task.dimension > task.shape[0]:
-        longest = loss.feature_bound
-    return tuple(rounded(longest * factor) for factor in CLIPS)
+    first = rule.prepared(task).loss.clip
+    if first is None:
+        # Numbers lie anywhere within their bound: half of it is far from their middle.
+        first = loss.feature_bound * loss.label_bound / 2
+    return tuple(rounded(first * factor) for factor in CLIPS)
 
 
 class Law:

@@ -55,7 +55,7 @@ FIRST, LATER = (0,), (1, 2)
 MARGIN = 0.002
 # Nanoseconds of one core that a round of trials may take; what a record costs beside its
 # parameters in one column and round, and what each parameter adds.
-WORK = 8e9
+WORK = 5e9
 PER_RECORD, PER_PARAMETER = 30.0, 0.3
 FEWEST = 20
 
@@ -378,7 +378,7 @@ class _Trials:
 
         with side_by_side() as pool:
             found = list(pool.map(measured, self.problems([choice, single], LATER)))
-        self.tell("rehearsed", self.total, self.total)
+        self.tell("rehearsing", self.total, self.total)
         clean, by_themselves, guess = map(float, np.mean(found, axis=0))
         return Scores(score, clean, by_themselves, guess, ruled)
 

@@ -267,7 +267,7 @@ def _size(path: Path) -> int:
 @LINUX
 @pytest.mark.slow
 def test_the_rehearsal_and_the_code_of_the_page(terminal, monkeypatch):
-    terminal.folder = initialise(terminal.folder / "wards", agents=2).parent
+    terminal.folder = initialise(terminal.folder / "wards", agents=2, steps=200).parent
     terminal.run(REHEARSE)
     terminal.shorten("rehearsal.toml", 40)
     terminal.end(terminal.start(UP_REHEARSED))
@@ -281,7 +281,7 @@ def test_the_rehearsal_and_the_code_of_the_page(terminal, monkeypatch):
 @LINUX
 @pytest.mark.parametrize("run", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_page_shares_noise(run, terminal):
-    terminal.folder = initialise(terminal.folder / "wards", agents=3).parent
+    terminal.folder = initialise(terminal.folder / "wards", agents=3, steps=200).parent
     terminal.run(SHARE)
     terminal.shorten("shared.toml", 5)
     assert "epsilon if that many of the others collude" in terminal.run(CHECK_SHARED)
@@ -297,7 +297,7 @@ def test_the_page_shares_noise(run, terminal):
 
 @LINUX
 def test_a_host_needs_what_the_page_says(terminal):
-    folder = initialise(terminal.folder / "wards", agents=2).parent
+    folder = initialise(terminal.folder / "wards", agents=2, steps=200).parent
     terminal.folder = folder
     terminal.run(f"{KEYS} --overwrite")
     terminal.folder = folder.parent / "host"
@@ -352,7 +352,7 @@ def test_the_exit_codes_of_an_agent(terminal):
 
 
 def test_what_a_radius_costs(tmp_path):
-    text = initialise(tmp_path / "wards", secure=False).read_text()
+    text = initialise(tmp_path / "wards", steps=200, secure=False).read_text()
     page = re.search(
         r"`radius` is (\d+) unless given\. .* takes ([\d.]+) % more noise than (\d+), and (\d+)"
         r" takes ([\d.]+) %",

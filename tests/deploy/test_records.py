@@ -177,7 +177,9 @@ def test_another_file_may_be_given_on_the_command_line(tmp_path):
 @pytest.mark.parametrize(("data", "partition"), [("digits", "iid"), ("breast-cancer", "dominant")])
 def test_dealt_out_files_are_the_simulators_problem(tmp_path, data, partition):
     found = load(
-        initialise(tmp_path / "net", agents=5, data=data, partition=partition, secure=False)
+        initialise(
+            tmp_path / "net", agents=5, data=data, steps=200, partition=partition, secure=False
+        )
     )
     simulated = hs.problems.logistic(
         data,

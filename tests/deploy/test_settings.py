@@ -581,7 +581,7 @@ def test_a_file_that_is_no_text_is_named(tmp_path):
 def test_a_first_net_toml_is_the_starter_filled_in(tmp_path):
     """Comments, spaces and order are those of starter.toml; only values differ."""
     plain = initialise(tmp_path / "plain", agents=2, port=9000, steps=7, secure=False).read_text()
-    text = initialise(tmp_path / "tls", agents=12, run="other", epsilon=2.5).read_text()
+    text = initialise(tmp_path / "tls", agents=12, run="other", epsilon=2.5, steps=200).read_text()
     starter = (Path(launch.__file__).parent / "starter.toml").read_text()
     head, _, rest = starter.partition("[agents.NAME]")
     _, _, tail = rest.partition("\n\n")

@@ -1,0 +1,104 @@
+"""What stands beside the accuracy of a run: guessing, the same settings without noise, and every
+agent alone with the same epsilon.
+
+All three are measured on the run's own problem. Alone is gradient perturbation by the rule
+(rule.py), each agent on its own records, with the model that it may release. For neural networks,
+where a second run would take as long as the first, only guessing is known. Like the accuracy
+itself they are measured on records, and no certificate covers them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from hearsay.base import Algorithm
+from hearsay.certification import unit
+from hearsay.release.readouts import Tail
+from hearsay.schedules import Constant
+from hearsay.simulation.result import Beside, Run
+from hearsay.simulation.simulating import simulate
+from hearsay.tradeoff import rule
+from hearsay.tradeoff.choices import COUPLING, Law, by_the_rule
+from hearsay.tradeoff.rehearsing import nobody
+from hearsay.tradeoff.trial import exchange, tried
+
+_SEEDS = 4
+_DELTA = 1e-5
+# Records times parameters times rounds and seeds: some seconds.
+_MOST = 5e10
+
+
+def beside(run: Run) -> Beside:
+    """The three numbers of a run, in the unit of what it released; None where one is not known.
+
+    Args:
+      run: with a test set.
+    """
+    problem = run.problem
+    if not run.tested:
+        return Beside(None, None, None)
+    guess = run.guessing if problem.classification else float(problem.test_labels.var())
+    if not problem.loss.convex or problem.endless or run.interrupted:
+        return Beside(guess, None, None)
+    return Beside(guess, _clean(run), _alone(run))
+
+
+def with_beside(run: Run) -> Run:
+    """The run, which knows them."""
+    return replace(run, beside=beside(run))
+
+
+def _clean(run: Run) -> float | None:
+    """The same settings without noise."""
+    if not run.averages:
+        return None
+    try:
+        again = simulate(
+            _quiet(run.algorithm),
+            run.problem,
+            run.graph,
+            steps=int(run.steps[-1]),
+            # As many as before: the same program serves.
+            seeds=run.seeds,
+            every=max(1, int(run.steps[1] - run.steps[0])) if len(run.steps) > 1 else None,
+            delta=run.certificate.slack or run.certificate.delta,
+            reference=False,
+            release=run.readouts,
+        )
+    except ValueError:
+        # A method that is nothing without its noise.
+        return None
+    name = "released_accuracy" if run.problem.classification else "released_error"
+    found = again.final(name)[0]
+    return found if math.isfinite(found) and not again.interrupted else None
+
+
+def _quiet(algorithm: Algorithm) -> Algorithm:
+    noise = algorithm.noise
+    zero = Constant(0.0)
+    return replace(algorithm, noise=(zero,) * len(noise) if isinstance(noise, tuple) else zero)
+
+
+def _alone(run: Run) -> float | None:
+    spent = np.array(run.certificate.epsilon)
+    task = replace(run.problem.task, seed=0)
+    known = rule.travels(task) and task.declared is None and unit(run.algorithm) == "epsilon"
+    if not known or not np.all(np.isfinite(spent)) or not np.all(spent > 0):
+        return None
+    apart, delta = nobody(task.agents), run.certificate.slack or _DELTA
+    epsilon = tuple(spent.tolist())
+    choice = by_the_rule(task, apart, epsilon, delta)
+    work = float(task.counts.sum()) * task.dimension * choice.rounds * _SEEDS
+    if choice.rate < 1 or work > _MOST:
+        return None
+    column = Law(task, apart, epsilon, delta, None).column(choice)
+    passed = exchange(apart, COUPLING, np.zeros((0, 2)))
+    score = tried(
+        choice.prepared(run.problem), passed, [column], (Tail(),), range(_SEEDS), together=False
+    ).mean()
+    if run.problem.classification:
+        return float(score)
+    return float((1 - score) * run.problem.test_labels.var())
