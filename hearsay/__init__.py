@@ -18,7 +18,8 @@ from hearsay.certification import budget_by_horizon, calibrate, certify
 from hearsay.graphs.secrets import Secrets
 from hearsay.privacy.certificate import Certificate
 from hearsay.problems.sampling.samplers import Cyclic, Fresh, History, Poisson, Resample, Subset
-from hearsay.release.model import ReleasedModel, load_release
+from hearsay.release.folder import load_model
+from hearsay.release.model import ReleasedModel
 from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize
 from hearsay.simulation.result import Run
 from hearsay.simulation.simulating import simulate
@@ -28,6 +29,7 @@ globals().update({VERBS[name]: build for name, build in REGISTRY.items()})
 
 if TYPE_CHECKING:
     from hearsay.audit.checking import check_algorithm
+    from hearsay.estimators import NetworkClassifier, NetworkRegressor, TableEncoder
     from hearsay.tradeoff import Rehearsal, frontier, rehearse
 
     def __getattr__(name: str) -> Callable[..., Algorithm]: ...
@@ -35,13 +37,19 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        """Auditing, rehearsals and the frontier are imported when they are asked for."""
+        """Auditing, rehearsals, the frontier and what rests on scikit-learn are imported when they
+        are asked for.
+        """
         if name == "check_algorithm":
             from hearsay.audit.checking import check_algorithm as found
         elif name in ("frontier", "rehearse", "Rehearsal"):
             from hearsay import tradeoff
 
             found = getattr(tradeoff, name)
+        elif name in ("NetworkClassifier", "NetworkRegressor", "TableEncoder"):
+            from hearsay import estimators
+
+            found = getattr(estimators, name)
         else:
             raise AttributeError(f"module 'hearsay' has no attribute {name!r}")
         return found
@@ -57,6 +65,8 @@ __all__ = [
     "Geometric",
     "History",
     "Ignored",
+    "NetworkClassifier",
+    "NetworkRegressor",
     "Number",
     "Poisson",
     "Secrets",
@@ -68,6 +78,7 @@ __all__ = [
     "Schema",
     "SampleSize",
     "Subset",
+    "TableEncoder",
     "__version__",
     "algorithm",
     "calibrate",
@@ -75,7 +86,7 @@ __all__ = [
     "check_algorithm",
     "frontier",
     "graphs",
-    "load_release",
+    "load_model",
     "budget_by_horizon",
     "problems",
     "rehearse",

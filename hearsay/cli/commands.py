@@ -17,9 +17,11 @@ from hearsay.cli.algorithms import algorithms, check_algorithm
 from hearsay.cli.attack import attack
 from hearsay.cli.audit import audit
 from hearsay.cli.certify import certify
+from hearsay.cli.fitting import fit
 from hearsay.cli.frontier import demo, frontier
 from hearsay.cli.network import network
 from hearsay.cli.planning import plan
+from hearsay.cli.predicting import predict
 from hearsay.cli.reproducing import data, reproduce
 from hearsay.cli.schema import schema
 from hearsay.cli.screen import errors
@@ -40,6 +42,8 @@ app = typer.Typer(
 
 # In the order in which --help lists them.
 for command in (
+    fit,
+    predict,
     agent,
     schema,
     run,

@@ -17,7 +17,7 @@ from hearsay.deploy.deployment import deployment
 from hearsay.deploy.settings import Member, Network, load
 from hearsay.privacy.certificate import few
 from hearsay.release import predicting
-from hearsay.release.model import ReleasedModel
+from hearsay.release.model import ReleasedModel, how_made
 from hearsay.release.of_run import require_shown
 from hearsay.release.readouts import ReadOut, as_readout
 
@@ -81,6 +81,8 @@ def release(
         predicting.of(plan.task),
         plan.certificate,
         (REHEARSED,) if rehearsed else (),
+        schema=plan.task.schema,
+        made={**how_made(plan.algorithm, plan.messages, plan.graph.agents), "run": network.run},
     )
 
 

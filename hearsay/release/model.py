@@ -4,22 +4,15 @@ A certificate counts every message of a run, so whatever follows from messages a
 costs nothing more (post-processing). The model that an agent has for itself is not among that: no
 noise has been added to it since its last message.
 
-`ReleasedModel.save` writes two files into a folder:
-
-    model.safetensors    the parameters as one vector `params`, and as metadata the algorithm, the
-                         problem, how to predict with it, what it is an average of, why it costs
-                         nothing, and the digest of the certificate
-    certificate.json     what the run costs every agent (`hearsay verify` computes it again)
-
-`load_release` reads them back and refuses what is damaged or does not belong together. The digests
-show damage and mix-ups, not forgery: who changes a file can compute them anew.
+A model of tables has their schema: it takes tables as their owners have them, and answers with a
+level of the target, or with a number in the target's own units. One without takes records whose
+features were prepared as the problem's were.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,15 +20,13 @@ from typing import Any
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay._files import write_atomically
 from hearsay._version import VERSION
-from hearsay.privacy.certificate import Certificate, show
-from hearsay.release.predicting import Predictor, predictor
-from hearsay.release.refusing import require_not_private
-from hearsay.release.tensors import pack, unpack
+from hearsay.base import Algorithm
+from hearsay.privacy.certificate import Certificate, few, show
+from hearsay.problems.losses.neural_loss import Model
+from hearsay.release.predicting import Predictor
+from hearsay.tables.schema import Schema
 
-MODEL, CERTIFICATE = "model.safetensors", "certificate.json"
-FORMAT = "hearsay released model 1"
 FREE = (
     "it is computed from messages that were sent, with their noise, and from public numbers alone:"
     " the certificate counts every one of those messages, and what follows from them costs nothing"
@@ -63,6 +54,8 @@ class ReleasedModel:
       warnings: what keeps it from being private, or is to be known before it is published.
       accuracy: on the test set: the share of right labels, or the mean squared error of a
         regression; None where there is no test set.
+      schema: of the tables that it was learned from; None where records were no rows of tables.
+      made: how it was made, as texts by name: version, algorithm, rounds, settings.
     """
 
     params: np.ndarray
@@ -74,6 +67,8 @@ class ReleasedModel:
     certificate: Certificate
     warnings: tuple[str, ...] = ()
     accuracy: float | None = None
+    schema: Schema | None = None
+    made: Mapping[str, str] = field(default_factory=dict)
     why: str = field(default=FREE, init=False)
 
     def __post_init__(self) -> None:
@@ -83,17 +78,107 @@ class ReleasedModel:
         object.__setattr__(self, "params", params)
         if not self.certificate.finite and self.private:
             object.__setattr__(self, "warnings", (UNBOUNDED, *self.warnings))
+        if self.schema is not None:
+            self._require_fitting(self.schema)
+
+    def _require_fitting(self, schema: Schema) -> None:
+        shape, wanted = tuple(self.predictor.facts["shape"]), (schema.width,)
+        if shape != wanted:
+            require.fail("schema", f"one whose records have shape {shape}, as the model's", wanted)
+        if (schema.classes is not None) != self.predictor.classification:
+            said = "a category" if self.predictor.classification else "a number"
+            require.fail("schema", f"one whose target is {said}, as the model's", schema.target)
+        if schema.classes and len(schema.classes) != self.predictor.classes:
+            rule = f"one whose target has {self.predictor.classes} levels, as the model's"
+            require.fail("schema", rule, len(schema.classes))
 
     @property
     def private(self) -> bool:
         """Nothing says that it is not."""
         return not any(text.startswith("NOT PRIVATE") for text in self.warnings)
 
-    def predict(self, features: Any) -> np.ndarray:
-        """Labels (numbers, for a regression) of records whose features were prepared as the
-        problem's were.
+    @property
+    def classes(self) -> np.ndarray | None:
+        """What it tells apart, in the order of the columns of `predict_proba`: levels of the
+        target where there is a schema, else the labels 0, 1, ...; None for a regression.
         """
-        return self.predictor.predict(self.params, np.asarray(features))
+        if self.predictor.classes is None:
+            return None
+        if self.schema is not None:
+            return np.array(self.schema.classes, dtype=object)
+        return np.arange(float(self.predictor.classes))
+
+    def predict(self, table: Any, *, encoded: bool = False) -> np.ndarray:
+        """What the model says of every row: a level of the target, or a number in its units; of a
+        model without a schema the label, or the number, as the problem had them.
+
+        Args:
+          table: with a schema: a path to a table, a frame, columns by name, a list of rows (each
+            its values by name), or an array with one column for each of `schema.inputs`. Without
+            one: an array of features, prepared as the problem's were.
+          encoded: with a schema: the table is an array of features that `Schema.encode` has made.
+            They have more columns than a table (a constant), and are refused unless this is said.
+        """
+        said = self.predictor.predict(self.params, self._features(table, encoded))
+        return said if self.schema is None else self.schema.decode(said)
+
+    def predict_proba(self, table: Any, *, encoded: bool = False) -> np.ndarray:
+        """The probability of every class (`classes`) for every row; arguments as for `predict`.
+
+        They are what the model says and not how often it is right: noise makes it more, or less,
+        sure of itself than it should be.
+        """
+        if not self.predictor.classification:
+            raise ValueError(
+                f"the model must tell classes apart to have their probabilities, got a regression"
+                f" on {self.problem}"
+            )
+        return self.predictor.probabilities(self.params, self._features(table, encoded))
+
+    def _features(self, table: Any, encoded: bool) -> np.ndarray:
+        if require.flag("encoded", encoded) or self.schema is None:
+            return np.asarray(table)
+        return features_of(self.schema, table)
+
+    def to_sklearn(self) -> Any:
+        """The same linear model in scikit-learn: LogisticRegression or LinearRegression with the
+        coefficients set; with a schema behind a TableEncoder, as one pipeline that takes tables.
+
+        Example:
+          >>> import hearsay as hs
+          >>> problem, graph = hs.problems.logistic("breast-cancer"), hs.graphs.ring(5)
+          >>> model = hs.simulate(hs.dsgd(noise=0.1), problem, graph, steps=20).release()
+          >>> test = problem.test_features
+          >>> bool((model.to_sklearn().predict(test) == model.predict(test)).all())
+          True
+        """
+        from hearsay.estimators.exporting import exported
+
+        return exported(self)
+
+    def network(self) -> tuple[Model, np.ndarray]:
+        """The network and its released parameters, as `hearsay.problems.neural(model=...)` takes
+        them: to go on training from there, or to compute with.
+        """
+        model = self.predictor.model
+        if model is None:
+            raise ValueError(
+                "the released model must be a network that is at hand, got"
+                f" {self.predictor.facts.get('model', self.predictor.facts['loss'])}"
+            )
+        return model, np.asarray(self.params)
+
+    def module(self) -> Any:
+        """The network as the Equinox module that it was made from, with the released parameters:
+        it maps one record's features to scores.
+        """
+        model, params = self.network()
+        if model.module is None:
+            raise ValueError(
+                f"the network must come from a module, got {model} from a function: network() has"
+                " it with its parameters"
+            )
+        return model.module(model.unravel(params))
 
     def __repr__(self) -> str:
         return f"ReleasedModel({self.algorithm} on {self.problem}: {self.average_of})"
@@ -105,6 +190,10 @@ class ReleasedModel:
             f"Released model: {self.algorithm} on {self.problem}, {len(self.params):,} numbers"
         ]
         lines += [f"  average of  {self.average_of}"]
+        if self.schema is not None:
+            lines.append(
+                f"  predicts    {self.schema.target}, from {few(self.schema.inputs, ', ')}"
+            )
         if self.accuracy is not None:
             what = "accuracy" if self.predictor.classification else "test error"
             lines.append(f"  {what:<10}  {self.accuracy:.4g}")
@@ -115,101 +204,60 @@ class ReleasedModel:
         return "\n".join([*lines, *(f"  warning     {text}" for text in self.warnings)])
 
     def save(self, folder: str | os.PathLike) -> Path:
-        """Write model.safetensors and certificate.json into the folder; returns the folder."""
-        path, certificate = Path(folder), self.certificate.to_json()
-        path.mkdir(parents=True, exist_ok=True)
-        facts = {
-            "format": FORMAT,
-            "version": VERSION,
-            "algorithm": self.algorithm,
-            "problem": self.problem,
-            "model": json.dumps(self.predictor.facts),
-            "kind": self.kind,
-            "average_of": self.average_of,
-            "why_free": self.why,
-            "warnings": json.dumps(self.warnings),
-            "accuracy": "" if self.accuracy is None else repr(float(self.accuracy)),
-            "certificate": json.loads(certificate)["digest"],
-        }
-        facts["digest"] = _digest(facts, self.params)
-        # The certificate first: a model is never there without it.
-        write_atomically(path / CERTIFICATE, certificate.encode())
-        write_atomically(path / MODEL, b"".join(pack({"params": self.params}, facts)))
-        return path
+        """Write it into the folder (release/folder.py says which files); returns the folder."""
+        from hearsay.release.folder import save
+
+        return save(self, folder)
 
 
-def load_release(path: str | os.PathLike, model: Any = None) -> ReleasedModel:
-    """What `ReleasedModel.save` wrote, checked against its digests and its certificate.
+def features_of(schema: Schema, table: Any) -> np.ndarray:
+    """Records of the rows of a table, of rows by name, or of an array with a column per input.
 
     Args:
-      path: the folder, or the model.safetensors in it.
-      model: the Model of a network that hearsay cannot build by name (hearsay.problems.from_module
-        and from_function give one); needed to predict with it only.
-
-    Example:
-      >>> import tempfile
-      >>> import hearsay as hs
-      >>> problem, graph = hs.problems.ridge(agents=3, records=60), hs.graphs.ring(3)
-      >>> run = hs.simulate(hs.dsgd(noise=0.1), problem, graph, steps=20)
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     run.release(folder=folder).params.tolist() == hs.load_release(folder).params.tolist()
-      True
+      schema: of the table.
+      table: as `ReleasedModel.predict` takes it.
     """
-    file = Path(path)
-    if file.is_dir() and (file / MODEL).exists():
-        file = file / MODEL
-    require_not_private(file)
-    file = file / MODEL if file.is_dir() else file
-    if not file.exists():
-        raise FileNotFoundError(f"there is no released model at {file}")
-    arrays, facts = unpack(file.read_bytes(), str(file))
-    if facts.get("format") != FORMAT or set(arrays) != {"params"}:
-        require.fail(str(file), f"a {FORMAT}", facts.get("format", "another safetensors file"))
-    params = arrays["params"]
-    if facts.pop("digest", "") != _digest(facts, params):
-        raise ValueError(f"{file} is damaged: it is not as it was written (its digest)")
-    if params.ndim != 1 or params.dtype.kind != "f":
-        require.fail(f"params of {file}", "one vector of floating-point numbers", params.shape)
-    # A file may come from anybody: nothing of it is believed before it fits the numbers.
-    try:
-        warnings, said = json.loads(facts["warnings"]), json.loads(facts["model"])
-        accuracy = float(facts["accuracy"]) if facts["accuracy"] else None
-        average_of, kind = facts["average_of"], facts["kind"]
-        algorithm, problem, digest = facts["algorithm"], facts["problem"], facts["certificate"]
-    except (KeyError, ValueError, RecursionError) as error:
-        raise ValueError(f"{file} must be a whole {FORMAT}, got {error}") from None
-    if not isinstance(warnings, list) or not all(isinstance(text, str) for text in warnings):
-        require.fail(f"warnings of {file}", "a list of texts", warnings)
-    return ReleasedModel(
-        params,
-        average_of,
-        kind,
-        algorithm,
-        problem,
-        predictor(said, len(params), model),
-        _certificate(file.with_name(CERTIFICATE), digest),
-        tuple(warnings),
-        accuracy,
+    found = as_table(table)
+    if isinstance(found, np.ndarray) and found.shape[1:] == (schema.width,):
+        require.fail(
+            "table",
+            f"an array with {len(schema.inputs)} columns, one for each input of the schema"
+            " (encoded=True for features that Schema.encode has made)",
+            f"shape {found.shape}",
+        )
+    return schema.encode(found, target=False).features
+
+
+def as_table(table: Any) -> Any:
+    """A list of rows by name as columns by name, other lists as arrays; anything else as it is."""
+    if is_rows(table):
+        names = list(dict.fromkeys(name for row in table for name in row))
+        return {name: [row.get(name) for row in table] for name in names}
+    # Arrays of jax and others, which are no frames.
+    if isinstance(table, (list, tuple)) or (
+        hasattr(table, "__array__") and not hasattr(table, "columns")
+    ):
+        return np.asarray(table)
+    return table
+
+
+def is_rows(table: Any) -> bool:
+    """Is it one table, as a list of rows by name, and no list of tables?"""
+    cell = (str, int, float, bool, type(None), np.generic)
+    return (
+        isinstance(table, (list, tuple))
+        and len(table) > 0
+        and all(isinstance(row, Mapping) for row in table)
+        and all(isinstance(value, cell) for row in table for value in row.values())
     )
 
 
-def _certificate(path: Path, digest: str) -> Certificate:
-    if not path.exists():
-        raise FileNotFoundError(
-            f"{path} is not there: a released model is nothing without its certificate"
-        )
-    text = path.read_text(encoding="utf-8")
-    found = Certificate.from_json(text)
-    if json.loads(text).get("digest") != digest:
-        raise ValueError(
-            f"{path} is the certificate of another run than the model beside it (its digest)"
-        )
-    return found
-
-
-def _digest(facts: dict[str, str], params: np.ndarray) -> str:
-    found = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
-    little = np.ascontiguousarray(params, params.dtype.newbyteorder("<"))
-    found.update(f"{little.dtype.str} {little.shape}".encode())
-    found.update(little.tobytes())
-    return found.hexdigest()
+def how_made(algorithm: Algorithm, rounds: int, agents: int) -> dict[str, str]:
+    """How a model of that run was made, as texts."""
+    settings = {
+        name: few(value, ", ") if isinstance(value, tuple) else str(value)
+        for name, value in algorithm.options.items()
+        if value is not None
+    }
+    known = {"hearsay": VERSION, "algorithm": algorithm.name}
+    return {**known, "agents": str(agents), "rounds": str(rounds), **settings}

@@ -11,7 +11,7 @@ from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.graphs.channels import channel
 from hearsay.release import predicting
-from hearsay.release.model import SIMULATED, ReleasedModel
+from hearsay.release.model import SIMULATED, ReleasedModel, how_made
 from hearsay.release.readouts import ReadOut, as_readout
 
 if TYPE_CHECKING:
@@ -35,17 +35,19 @@ def released(run: Run, kind: Any, of: Any, neighbours: bool, seed: int | None) -
         run.problem.name,
         predictor,
         run.certificate,
-        _warnings(run, place),
+        _warnings(run),
         _accuracy(run, predictor, params),
+        run.problem.schema,
+        how_made(run.algorithm, rounds, run.graph.agents),
     )
 
 
-def _warnings(run: Run, place: int) -> tuple[str, ...]:
-    seeded = f"{SIMULATED}: this one is {run.seeds[place]}"
+def _warnings(run: Run) -> tuple[str, ...]:
+    # Not which seed it was: what may be published must not say how to take its noise off.
     if len(run.seeds) == 1:
-        return (seeded,)
+        return (SIMULATED,)
     return (
-        seeded,
+        SIMULATED,
         f"the certificate is that of one noise seed, and the run has {len(run.seeds)}: the models"
         " of several seeds together cost as much as so many runs; publish one",
     )

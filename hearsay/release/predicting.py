@@ -86,7 +86,7 @@ class Predictor:
         if self.model is None or self.model.scores is None:
             raise ValueError(
                 f"model must be given to predict with {self.facts['model']}, which hearsay cannot"
-                " build by name: load_release(path, model=...) takes what from_module gives"
+                " build by name: load_model(path, model=...) takes what from_module gives"
             )
         loss_, vector = NeuralLoss(self.model, compute=self.facts["compute"]), jnp.asarray(params)
         found = [
@@ -102,6 +102,21 @@ class Predictor:
         scores = self.scores(params, features)
         grown = np.exp(scores - scores.max(axis=1, keepdims=True))
         return grown / grown.sum(axis=1, keepdims=True)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Programs are in no pickle: a network that has a name is built again."""
+        facts = self.facts
+        if facts["loss"] not in (*_LINEAR, _SEVERAL) and not facts.get("named"):
+            raise TypeError(
+                f"the network must be one that hearsay builds by name to be pickled, got"
+                f" {facts.get('model')}: ReleasedModel.save writes its parameters"
+            )
+        return predictor, (facts, facts.get("parameters", self._numbers))
+
+    @property
+    def _numbers(self) -> int:
+        """How many numbers a linear model has."""
+        return math.prod(self.facts["shape"]) * self.facts.get("classes", 1)
 
     def _require_shape(self, features: np.ndarray) -> None:
         shape = tuple(self.facts["shape"])

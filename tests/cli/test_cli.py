@@ -152,7 +152,7 @@ def test_run_leaves_a_complete_folder(finished):
     )
     assert "Privacy certificate: ldp-online, 12 messages, laplace noise" in output
     assert "private-report.html" in output
-    model = hs.load_release(folder / "released")
+    model = hs.load_model(folder / "released")
     assert model.average_of == "the mean of messages 4 to 11 of all 3 agents"
     assert float(rows[-2]["released_error"]) == pytest.approx(model.accuracy)
     assert "Released model: ldp-online" in output

@@ -83,7 +83,7 @@ def test_a_rehearsal_is_not_released_as_private(tmp_path: Path) -> None:
     assert refused.exit_code and not (tmp_path / "out").exists()
     found = json.loads(CliRunner().invoke(app, [*words, "--rehearsal", "--json"]).stdout)
     assert found.keys() == documented("network release") and not found["private"]
-    assert not hs.load_release(tmp_path / "out").private
+    assert not hs.load_model(tmp_path / "out").private
 
 
 def test_private_agents_release_without_their_ledgers(tmp_path: Path) -> None:

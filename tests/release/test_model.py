@@ -18,7 +18,8 @@ import hearsay as hs
 from hearsay.algorithms.baselines.noisy_average import NoisyAverage
 from hearsay.base import Private, State
 from hearsay.privacy.recursion import Release
-from hearsay.release.model import CERTIFICATE, MODEL, ReleasedModel, _digest
+from hearsay.release.folder import CERTIFICATE, MODEL, digest
+from hearsay.release.model import ReleasedModel
 from hearsay.release.tensors import pack, unpack
 
 GRAPH = hs.graphs.star(4)
@@ -65,13 +66,13 @@ def test_its_accuracy_is_what_the_run_measured(run: hs.Run) -> None:
 
 def test_a_round_trip(run: hs.Run, tmp_path: Path) -> None:
     saved = run.release(folder=tmp_path)
-    found = hs.load_release(tmp_path)
+    found = hs.load_model(tmp_path)
     np.testing.assert_array_equal(found.params, saved.params)
     assert str(found) == str(saved)
     assert found.certificate.to_json() == run.certificate.to_json()
     right = found.predict(PROBLEM.test_features) == PROBLEM.test_labels
     assert right.mean() == saved.accuracy
-    assert hs.load_release(tmp_path / MODEL).private
+    assert hs.load_model(tmp_path / MODEL).private
     # Anybody's safetensors reads the same.
     with safe_open(tmp_path / MODEL, "numpy") as file:
         np.testing.assert_array_equal(file.get_tensor("params"), saved.params)
@@ -90,13 +91,13 @@ def test_a_damaged_model_is_refused(run: hs.Run, tmp_path: Path, place: int) -> 
     content = file.read_bytes()
     file.write_bytes(damaged(content, place % len(content)))
     with pytest.raises(ValueError, match=r"damaged|whole safetensors|released model"):
-        hs.load_release(tmp_path)
+        hs.load_model(tmp_path)
     file.write_bytes(content[:-5])
     with pytest.raises(ValueError, match="end within 'params'"):
-        hs.load_release(tmp_path)
+        hs.load_model(tmp_path)
     file.write_bytes(content + b"x")
     with pytest.raises(ValueError, match="1 bytes after its end"):
-        hs.load_release(tmp_path)
+        hs.load_model(tmp_path)
 
 
 def test_another_certificate_is_refused(run: hs.Run, tmp_path: Path) -> None:
@@ -106,21 +107,21 @@ def test_another_certificate_is_refused(run: hs.Run, tmp_path: Path) -> None:
     other = hs.certify(run.algorithm, PROBLEM, GRAPH, 21, delta=1e-5)
     file.write_text(other.to_json())
     with pytest.raises(ValueError, match="the certificate of another run"):
-        hs.load_release(tmp_path)
+        hs.load_model(tmp_path)
     file.write_text(own.replace('"gradient-perturbation"', '"dsgd"'))
     with pytest.raises(ValueError, match="its digest does not match"):
-        hs.load_release(tmp_path)
+        hs.load_model(tmp_path)
     file.unlink()
     with pytest.raises(FileNotFoundError, match="nothing without its certificate"):
-        hs.load_release(tmp_path)
+        hs.load_model(tmp_path)
     with pytest.raises(FileNotFoundError, match="no released model"):
-        hs.load_release(tmp_path / "elsewhere")
+        hs.load_model(tmp_path / "elsewhere")
 
 
 def test_a_file_that_is_no_released_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / MODEL).write_bytes(b"".join(pack({"weights": np.zeros(3)})))
     with pytest.raises(ValueError, match="must be a hearsay released model 1"):
-        hs.load_release(tmp_path)
+        hs.load_model(tmp_path)
 
 
 def test_unpack_reads_what_pack_writes() -> None:
@@ -139,7 +140,7 @@ def test_a_run_without_noise_is_not_private(tmp_path: Path) -> None:
     run = hs.simulate(hs.dsgd(noise=0), PROBLEM, GRAPH, steps=3, reference=False, regret=False)
     found = run.release(folder=tmp_path)
     assert not found.private and found.warnings[0].startswith("NOT PRIVATE")
-    assert hs.load_release(tmp_path).warnings == found.warnings
+    assert hs.load_model(tmp_path).warnings == found.warnings
 
 
 def test_bad_requests_are_named(run: hs.Run) -> None:
@@ -199,7 +200,7 @@ def network_run(model: Any) -> hs.Run:
 def test_a_network_of_ours_predicts_from_its_file(tmp_path: Path) -> None:
     run = network_run("mlp")
     run.release(folder=tmp_path)
-    found = hs.load_release(tmp_path)
+    found = hs.load_model(tmp_path)
     said = found.predict(run.problem.test_features)
     assert np.mean(said == run.problem.test_labels) == pytest.approx(found.accuracy)
     assert run.metrics["released_accuracy"][-1, 0] == pytest.approx(found.accuracy)
@@ -220,12 +221,12 @@ def test_a_network_of_somebody_elses_needs_its_model(tmp_path: Path) -> None:
     run = network_run(own)
     run.release(folder=tmp_path)
     with pytest.raises(ValueError, match="model must be given to predict with mlp"):
-        hs.load_release(tmp_path).predict(run.problem.test_features)
-    said = hs.load_release(tmp_path, model=own).predict(run.problem.test_features)
+        hs.load_model(tmp_path).predict(run.problem.test_features)
+    said = hs.load_model(tmp_path, model=own).predict(run.problem.test_features)
     assert np.mean(said == run.problem.test_labels) == pytest.approx(run.release().accuracy)
     wrong = hs.problems.from_module(eqx.nn.Linear(3, 2, key=jax.random.key(0)))
     with pytest.raises(ValueError, match="model must be of 650 parameters"):
-        hs.load_release(tmp_path, model=wrong)
+        hs.load_model(tmp_path, model=wrong)
 
 
 def test_numbers_that_are_none_are_refused(run: hs.Run) -> None:
@@ -247,7 +248,7 @@ def forged(folder: Path, changes: dict[str, Any], params: np.ndarray | None = No
     arrays, facts = unpack((folder / MODEL).read_bytes(), "it")
     params = arrays["params"] if params is None else params
     facts = {key: text for key, text in (facts | changes).items() if text is not None}
-    facts["digest"] = _digest({k: v for k, v in facts.items() if k != "digest"}, params)
+    facts["digest"] = digest({k: v for k, v in facts.items() if k != "digest"}, params)
     (folder / MODEL).write_bytes(b"".join(pack({"params": params}, facts)))
 
 
@@ -283,7 +284,7 @@ def test_a_file_from_anybody_is_refused_in_words(run, tmp_path, changes, text) -
     run.release(folder=tmp_path)
     forged(tmp_path, changes)
     with pytest.raises((ValueError, TypeError), match=text):
-        hs.load_release(tmp_path)
+        hs.load_model(tmp_path)
 
 
 @pytest.mark.parametrize("params", [np.zeros((2, 2)), np.zeros(30, np.int64), np.ones(30, bool)])
@@ -291,7 +292,7 @@ def test_parameters_are_one_vector_of_numbers(run, tmp_path, params) -> None:
     run.release(folder=tmp_path)
     forged(tmp_path, {}, params)
     with pytest.raises(ValueError, match="must be one vector of floating-point numbers"):
-        hs.load_release(tmp_path)
+        hs.load_model(tmp_path)
 
 
 def test_several_seeds_are_several_runs(run: hs.Run) -> None:
@@ -308,16 +309,16 @@ def test_an_agents_own_model_is_no_released_model(run: hs.Run, tmp_path: Path) -
     instead = "hearsay network release --config net.toml"
     for path in (own, tmp_path / "private-models.npz", tmp_path):
         with pytest.raises(ValueError, match=f"must be .*released model, got .*{instead}"):
-            hs.load_release(path)
+            hs.load_model(path)
     # Under the name of a model it is known by how it begins.
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / MODEL).write_bytes(own.read_bytes())
     with pytest.raises(ValueError, match="got a NumPy array, as an agent's own model is"):
-        hs.load_release(tmp_path / "taken")
+        hs.load_model(tmp_path / "taken")
     with sqlite3.connect(tmp_path / "alice.ledger") as ledger:
         ledger.execute("create table t (x)")
     with pytest.raises(ValueError, match="got a ledger, which holds an agent's state"):
-        hs.load_release(tmp_path / "alice.ledger")
+        hs.load_model(tmp_path / "alice.ledger")
     run.release(folder=tmp_path / "released")
     with pytest.raises(ValueError, match=f"the released model is in {tmp_path / 'released'}"):
-        hs.load_release(tmp_path)
+        hs.load_model(tmp_path)

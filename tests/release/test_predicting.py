@@ -97,7 +97,7 @@ def test_a_released_model_keeps_its_classes(tmp_path):
     run = hs.simulate(hs.gradient_perturbation(noise=0.1), SOFTMAX, graph, steps=3, reference=False)
     model = run.release()
     model.save(tmp_path / "model")
-    again = hs.load_release(tmp_path / "model")
+    again = hs.load_model(tmp_path / "model")
     features = RNG.normal(size=(7, 3))
     np.testing.assert_array_equal(again.predict(features), model.predict(features))
     assert set(model.predict(features)) <= {0.0, 1.0, 2.0, 3.0}

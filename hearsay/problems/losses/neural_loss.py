@@ -55,6 +55,7 @@ class Model:
       value: (params, feature, label) -> the loss of one record.
       scores: (params, feature) -> a score for every class; None: accuracy cannot be measured.
       host: what computes it outside of JAX (hosts.py), where something else does.
+      module: from what `unravel` gives to the module with those parameters; None: there is none.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Model:
     value: Callable[[Any, jax.Array, jax.Array], jax.Array]
     scores: Callable[[Any, jax.Array], jax.Array] | None
     host: hosts.Host | None = None
+    module: Callable[[Any], Any] | None = None
 
     def __post_init__(self) -> None:
         require.settle(self, size=require.count)
@@ -241,16 +243,17 @@ def from_module(module: eqx.Module, *, name: str | None = None) -> tuple[Model, 
     refuse_batchnorm(module)
     arrays, rest = eqx.partition(with_fast_convolutions(module), eqx.is_inexact_array)
 
+    def whole(params: Any) -> eqx.Module:
+        return eqx.combine(params, rest)
+
     def scores(params: Any, feature: jax.Array) -> jax.Array:
-        return eqx.combine(params, rest)(feature)
+        return whole(params)(feature)  # type: ignore[operator]
 
     def value(params: Any, feature: jax.Array, label: jax.Array) -> jax.Array:
         return cross_entropy(scores(params, feature), label)
 
-    vector = raveled(arrays)
-    return Model(
-        name or type(module).__name__, vector.size, _unraveler(arrays), value, scores
-    ), vector
+    vector, called = raveled(arrays), name or type(module).__name__
+    return Model(called, vector.size, _unraveler(arrays), value, scores, whole), vector
 
 
 def from_function(

@@ -1,0 +1,247 @@
+"""What both estimators share: which data belong to whom, and the way from them to a released model.
+
+    fit(tables)             a list with one table per agent (paths, frames), with a schema
+    fit([(X, y), ...])      one pair of arrays per agent, with ranges (arrays.py)
+    fit(X, y), fit(table)   as scikit-learn passes them: dealt out to `agents` agents at random,
+                            which simulates a network of people who have never met
+
+A fitted estimator predicts with the released model alone. The run and the problem hold private
+records and models: they stay in memory, and no pickle has them.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from hearsay import _validate as require
+from hearsay import problems
+from hearsay.estimators import arrays
+from hearsay.estimators.fitting import graph_of, rehearsed, run_rehearsed
+from hearsay.privacy.recursion import Assumption
+from hearsay.problems.problem import Problem
+from hearsay.release.model import as_table, features_of, is_rows
+from hearsay.tables.columns import Column
+from hearsay.tables.schema import Schema
+
+RELEASED = "released"
+# Records and models of agents; and a rehearsal, whose programs no pickle takes.
+_PRIVATE = ("problem_", "run_", "rehearsal_")
+_MOST = 2**31
+
+
+class NetworkEstimator(BaseEstimator):
+    """A model that agents learn together; NetworkClassifier and NetworkRegressor say how."""
+
+    # Set by the constructors of both.
+    epsilon: float
+    delta: float
+    schema: Schema | None
+    agents: int | None
+    graph: Any
+    colluders: int | None
+    model: str
+    adjacency: str
+    ranges: Any
+    ranges_are_public: bool
+    random_state: Any
+
+    def fit(self, tables: Any, y: Any = None, *, test: Any = None) -> Any:
+        """Learn on a simulated network of agents.
+
+        Args:
+          tables: with a schema: one table per agent, a list of paths, frames or columns by name.
+            Without one: a list of pairs (X, y), one per agent. A single table, or X with `y`, is
+            dealt out to `agents` agents (5 unless given).
+          y: the target, where `tables` is X and has none.
+          test: a table (a pair of arrays where there is no schema) to test on, for the report.
+            It is nobody's training record, and the certificate does not cover it.
+        """
+        seed = _seed(self.random_state)
+        if self.schema is not None:
+            sources, schema, tested = self._from_tables(tables, y, test, seed)
+        else:
+            sources, schema, tested = self._from_arrays(tables, y, test, seed)
+        problem = self._problem(sources, schema, tested, seed)
+        self.graph_ = graph_of(self.graph, problem.agents)
+        self.rehearsal_ = rehearsed(
+            problem,
+            self.graph_,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            colluders=self.colluders,
+        )
+        for text in self.rehearsal_.warnings:
+            warnings.warn(text, stacklevel=2)
+        found = run_rehearsed(self.rehearsal_, problem, self.graph_, delta=self.delta, seed=seed)
+        if found.run.interrupted:
+            raise KeyboardInterrupt
+        self.schema_, self.problem_, self.run_ = schema, found.run.problem, found.run
+        self.model_, self.certificate_ = found.model, found.model.certificate
+        return self
+
+    def _problem(self, sources: list[Any], schema: Schema, test: Any, seed: int) -> Problem:
+        problem = problems.tabular(
+            sources,
+            schema,
+            test=test,
+            model=None if self.model == "linear" else self.model,
+            adjacency=self.adjacency,
+            seed=seed,
+        )
+        read_off = [] if self.schema is not None else self._read_off()
+        if self.schema is None and self.ranges is None:
+            read_off.insert(0, "ranges of the columns")
+        if not read_off:
+            return problem
+        said = Assumption("declared", arrays.READ_OFF.format(" and the ".join(read_off)))
+        return replace(problem, assumptions=(*problem.assumptions, said))
+
+    def _from_tables(self, tables: Any, y: Any, test: Any, seed: int) -> tuple[Any, Schema, Any]:
+        """Everybody's table, with the schema that they share."""
+        require.instance("schema", self.schema, Schema, "a Schema, or None for arrays")
+        assert self.schema is not None
+        self.n_features_in_ = len(self.schema.inputs)
+        self.feature_names_in_ = np.array(list(self.schema.inputs), dtype=object)
+        self._from_schema(self.schema)
+        if isinstance(tables, (list, tuple)) and y is None and not is_rows(tables):
+            self._require_agents(len(tables))
+            return list(tables), self.schema, test
+        columns = arrays.cells_of(as_table(tables), self.schema, target=y is None)
+        if y is not None:
+            columns[self.schema.target] = column_or_1d(y)
+        rows = len(next(iter(columns.values())))
+        parts = arrays.dealt(rows, self.agents, seed)
+        sources = [{name: own[part] for name, own in columns.items()} for part in parts]
+        return sources, self.schema, test
+
+    def _from_arrays(self, tables: Any, y: Any, test: Any, seed: int) -> tuple[Any, Schema, Any]:
+        """Everybody's arrays as tables, with the schema that is made for them."""
+        if y is None:
+            pairs = self._pairs(tables)
+            self._require_agents(len(pairs))
+        else:
+            whole, target = self._checked(tables, y, reset=True)
+            parts = arrays.dealt(len(whole), self.agents, seed)
+            pairs = [(whole[part], target[part]) for part in parts]
+        features, targets = (np.concatenate(one) for one in zip(*pairs, strict=True))
+        public = require.flag("ranges_are_public", self.ranges_are_public)
+        columns = arrays.ranges_of(self.ranges, features.shape[1], public, features)
+        names = getattr(self, "feature_names_in_", None)
+        names = [f"x{index}" for index in range(len(columns))] if names is None else names
+        target = self._target(targets, public)
+        schema = arrays.schema_of([str(name) for name in names], columns, target)
+
+        sources = [(own, self._written(own_target)) for own, own_target in pairs]
+        if test is not None:
+            own, own_target = self._checked(*_pair("test", test), reset=False)
+            test = (own, self._written(own_target))
+        return sources, schema, test
+
+    def _pairs(self, tables: Any) -> list[tuple[np.ndarray, np.ndarray]]:
+        if not isinstance(tables, (list, tuple)) or not len(tables) or is_rows(tables):
+            raise ValueError(
+                f"This {type(self).__name__} estimator requires y to be passed, but the target y is"
+                " None: give fit(X, y), a list of pairs (X, y) with one for every agent, or a"
+                " schema and a list of tables"
+            )
+        pairs = []
+        for agent, one in enumerate(tables):
+            try:
+                X, y = _pair(f"tables[{agent}]", one)
+                pairs.append(self._checked(X, y, reset=agent == 0))
+            except ValueError as error:
+                raise ValueError(f"data of agent {agent}: {error}") from error
+        return pairs
+
+    def _require_agents(self, many: int) -> None:
+        if self.agents is not None and require.count("agents", self.agents) != many:
+            require.fail(
+                "agents", f"left out, or the {many} that have data of their own", self.agents
+            )
+
+    def _checked(self, X: Any, y: Any, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Arrays as scikit-learn has them."""
+        numeric = isinstance(self, RegressorMixin)
+        X, y = validate_data(self, X, y, reset=reset, dtype=np.float64, y_numeric=numeric)
+        return X, column_or_1d(y, warn=True)
+
+    def _features(self, table: Any) -> np.ndarray:
+        """Records of the rows of a table, or of an array where the estimator was given arrays."""
+        check_is_fitted(self, "model_")
+        if self.schema is None:
+            table = validate_data(self, table, reset=False, dtype=np.float64)
+        return features_of(self.schema_, table)
+
+    def _truth(self, table: Any) -> np.ndarray:
+        """What a table itself says of its target, within its range."""
+        check_is_fitted(self, "model_")
+        return self.schema_.decode(self.schema_.encode(as_table(table)).labels)
+
+    def _from_schema(self, schema: Schema) -> None:
+        """What follows from it for the target."""
+        raise NotImplementedError
+
+    def _target(self, y: np.ndarray, public: bool) -> Column:
+        """The column that stands for an array's target."""
+        raise NotImplementedError
+
+    def _written(self, y: np.ndarray) -> np.ndarray:
+        """An array's target as the table has it."""
+        raise NotImplementedError
+
+    def _read_off(self) -> list[str]:
+        """What was read off the records."""
+        raise NotImplementedError
+
+    def report(self, folder: str | os.PathLike) -> Path:
+        """Write the run's report into the folder, and the model that may be published into
+        `released/` in it; returns the path of the page. Files whose names begin with private- hold
+        what no certificate covers.
+
+        Args:
+          folder: where to; it is made.
+        """
+        check_is_fitted(self, "model_")
+        if not hasattr(self, "run_"):
+            raise ValueError(
+                "report must be asked of the estimator that was fitted, got a copy that was"
+                " pickled: pickles hold no records and no run"
+            )
+        page = self.run_.report(folder)
+        # What a test table says is covered by no certificate.
+        replace(self.model_, accuracy=None).save(Path(folder) / RELEASED)
+        return page
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is private: a pickle of a model goes where models go."""
+        state = super().__getstate__()
+        return {name: value for name, value in state.items() if name not in _PRIVATE}
+
+
+def _pair(name: str, value: Any) -> tuple[Any, Any]:
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        require.fail(name, "a pair (X, y)", type(value).__name__)
+    return value[0], value[1]
+
+
+def _seed(random_state: Any) -> int:
+    """The seed of the noise, of the sampling and of how records are dealt out."""
+    if random_state is None:
+        return secrets.randbelow(_MOST)
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(_MOST))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(_MOST))
+    found = require.natural("random_state", random_state)
+    if found >= _MOST:
+        require.fail("random_state", "below 2^31", found)
+    return found

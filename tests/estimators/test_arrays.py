@@ -1,0 +1,86 @@
+"""Arrays as tables: ranges and classes are public, or somebody says that they may be read off."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hearsay as hs
+from hearsay.estimators import arrays
+
+VALUES = np.array([[1.0, 5.0, -2.0], [3.0, 5.0, 4.0]])
+
+
+def test_ranges_are_given_or_said_to_be_public():
+    with pytest.raises(ValueError, match="ranges must be given for arrays, got None"):
+        arrays.ranges_of(None, 3, False, VALUES)
+    assert arrays.ranges_of((0, 9), 3, False, VALUES) == [hs.Number(0, 9)] * 3
+    each = arrays.ranges_of([(0, 1), (2, 3), (4, 5)], 3, False, VALUES)
+    assert each == [hs.Number(0, 1), hs.Number(2, 3), hs.Number(4, 5)]
+    seen = arrays.ranges_of(None, 3, True, VALUES)
+    assert seen == [hs.Number(1, 3), hs.Number(0, 10), hs.Number(-2, 4)]
+    # What is given counts, whatever may be read off.
+    assert arrays.ranges_of((0, 9), 3, True, VALUES) == [hs.Number(0, 9)] * 3
+
+
+def test_two_columns_have_one_range_each():
+    """Two pairs of two numbers are no single range."""
+    found = arrays.ranges_of([(0, 1), (2, 3)], 2, False, VALUES[:, :2])
+    assert found == [hs.Number(0, 1), hs.Number(2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("ranges", "text"),
+    [
+        ((3, 1), "ranges must be two numbers, the smaller one first"),
+        ((0, np.inf), "ranges must be two numbers"),
+        ([(0, 1), (1, 0), (0, 1)], r"ranges\[1\] must be two numbers, the smaller one first"),
+        ([(0, 1), (0, 1)], "one for each of the 3 columns"),
+        (7, "one for each of the 3 columns"),
+    ],
+)
+def test_ranges_that_are_none_are_named(ranges, text):
+    with pytest.raises(ValueError, match=text):
+        arrays.ranges_of(ranges, 3, False, VALUES)
+
+
+def test_classes_are_given_or_said_to_be_public():
+    seen = np.array([1, 3])
+    with pytest.raises(ValueError, match="classes must be given for arrays, got None"):
+        arrays.classes_of(None, False, seen)
+    assert arrays.classes_of(None, True, seen).tolist() == [1, 3]
+    assert arrays.classes_of([3, 2, 1], False, seen).tolist() == [1, 2, 3]
+    for wrong in ([1], [1, 1, 3], "ab"):
+        with pytest.raises(ValueError, match="classes must be a list of two or more"):
+            arrays.classes_of(wrong, False, seen)
+    with pytest.raises(ValueError, match=r"classes \[0, 1\], got 'another in row 1'"):
+        arrays.require_known(seen, np.array([0, 1]))
+
+
+def test_classes_are_told_apart_as_text():
+    assert arrays.levels(np.array([1.5, 2.0])).levels == ("1.5", "2.0")
+    with pytest.raises(ValueError, match="classes must differ when they are written as text"):
+        arrays.levels(np.array(["a", "a "], dtype=object))
+
+
+def test_the_range_of_a_target():
+    with pytest.raises(ValueError, match="target_range must be given for arrays, got None"):
+        arrays.target_range_of(None, False, VALUES[0])
+    assert arrays.target_range_of((0, 7), False, VALUES[0]) == hs.Number(0, 7)
+    assert arrays.target_range_of(None, True, VALUES[0]) == hs.Number(-2, 5)
+
+
+def test_a_target_gets_a_name_of_its_own():
+    schema = arrays.schema_of(["y", "x"], [hs.Number(0, 1)] * 2, hs.Category(["a", "b"]))
+    assert schema.target == "y_" and list(schema.inputs) == ["y", "x"]
+
+
+def test_everybody_gets_rows_and_nobody_the_same():
+    parts = list(arrays.dealt(23, None, 4))
+    assert [len(part) for part in parts] == [5, 5, 5, 4, 4]
+    assert sorted(np.concatenate(parts)) == list(range(23))
+    again = arrays.dealt(23, None, 4)
+    assert all(np.array_equal(a, b) for a, b in zip(parts, again, strict=True))
+    assert not np.array_equal(parts[0], next(arrays.dealt(23, None, 5)))
+    with pytest.raises(ValueError, match="X must be of at least 5 rows, one for each agent"):
+        list(arrays.dealt(4, None, 0))
