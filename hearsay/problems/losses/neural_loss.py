@@ -253,7 +253,7 @@ def from_module(module: eqx.Module, *, name: str | None = None) -> tuple[Model, 
         return cross_entropy(scores(params, feature), label)
 
     vector, called = raveled(arrays), name or type(module).__name__
-    return Model(called, vector.size, _unraveler(arrays), value, scores, whole), vector
+    return Model(called, vector.size, _unraveler(arrays), value, scores, module=whole), vector
 
 
 def from_function(
@@ -311,7 +311,7 @@ def from_host(host: hosts.Host, name: str, *, scored: bool = True) -> Model:
       scored: its scores are those of classes.
     """
     scores = host.scores_of if scored else None
-    return Model(name, host.size, lambda vector: vector, host.value_of, scores, host)
+    return Model(name, host.size, lambda vector: vector, host.value_of, scores, host=host)
 
 
 def raveled(tree: Any) -> np.ndarray:
