@@ -119,12 +119,28 @@ def tried(
       together: one model of all agents' messages; otherwise each releases its own, and the score
         is the mean over agents.
     """
+    found = released(problem, exchanged, columns, readouts, seeds, together)
+    return np.array([[_scores(problem, model) for model in each] for each in found])
+
+
+def released(
+    problem: Problem,
+    exchanged: Exchange,
+    columns: Sequence[Column],
+    readouts: Sequence[ReadOut],
+    seeds: Sequence[int],
+    together: bool = True,
+) -> list[list[np.ndarray]]:
+    """The models themselves, by read-out and column: (agents, seed, parameters), or of all agents
+    together (1, seed, parameters). Arguments as for `tried`.
+    """
     # The longest first, so that who is done is at the end.
     order = sorted(range(len(columns)), key=lambda place: -columns[place].rounds)
     longest = [columns[place] for place in order]
     rounds = _Rounds(problem, exchanged, longest, seeds)
-    slots = [np.zeros((one.slots, *rounds.shown(together).shape), Single) for one in readouts]
-    found = np.zeros((len(readouts), len(columns), len(seeds)))
+    shape = (1 if together else problem.agents, *rounds.params.shape[1:])
+    slots = [np.zeros((one.slots, *shape), Single) for one in readouts]
+    found = [[np.zeros(0)] * len(columns) for _ in readouts]
     many = len(seeds)
     for step in range(longest[0].rounds):
         sent = rounds.message(step)
@@ -137,13 +153,13 @@ def tried(
         for place in done:
             own = slice(place * many, (place + 1) * many)
             for number, (one, slot) in enumerate(zip(readouts, slots, strict=True)):
-                model = np.tensordot(one.mix(step + 1), slot[:, :, own], (0, 0))
-                found[number, order[place]] = _scores(problem, model)
+                mixed = np.tensordot(one.mix(step + 1), slot[:, :, own], (0, 0))
+                found[number][order[place]] = mixed
         if done:
             rounds.drop(len(done))
             slots = [slot[:, :, : rounds.active * many] for slot in slots]
         if rounds.active:
-            rounds.update(step, sent[:, : rounds.active * many])
+            rounds.update(sent[:, : rounds.active * many])
     return found
 
 
@@ -179,9 +195,6 @@ class _Rounds:
         shape = (problem.agents, len(each), problem.dimension)
         self.params = np.broadcast_to(problem.first_models[:, None, :].astype(Single), shape).copy()
 
-    def shown(self, together: bool) -> np.ndarray:
-        return self.params[:1] if together else self.params
-
     def drop(self, columns: int) -> None:
         """The last ones are done."""
         self.active -= columns
@@ -211,7 +224,7 @@ class _Rounds:
         scale = (self.loud * self.steps[:, 0])[:, :, None]
         return self.params + scale * np.tile(drawn, (1, self.active, 1))
 
-    def update(self, step: int, sent: np.ndarray) -> None:
+    def update(self, sent: np.ndarray) -> None:
         heard = self.exchange.averaged(sent)
         own = self._projected(heard)
         point = own + Single(self.exchange.coupling) * (self.exchange.mixed(heard) - own)

@@ -1,0 +1,247 @@
+"""Rehearsals: settings from public facts alone, kept, and never dearer than asked."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import hearsay as hs
+from hearsay.problems.data.holdings import Facts
+from hearsay.problems.linear import logistic_task, ridge_task
+from hearsay.problems.task import Task
+from hearsay.tradeoff import choices, kept, made_up, rehearsing, usual_graph
+from hearsay.tradeoff.made_up import KINDS
+
+DELTA = 1e-5
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEARSAY_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Few candidates on few made-up records: the way of a choice, not its quality."""
+    monkeypatch.setattr(rehearsing, "KINDS", KINDS[:2])
+    monkeypatch.setattr(rehearsing, "LATER", (1,))
+    monkeypatch.setattr(rehearsing, "WORK", 1e7)
+    monkeypatch.setattr(rehearsing, "SEEDS", 2)
+    monkeypatch.setattr(choices, "TRAVELS", (1.0, 2.0))
+    monkeypatch.setattr(choices, "CLIPS", (1.0, 0.5))
+
+
+def facts(agents: int = 5, records: int = 60, width: int = 6, **options) -> Task:
+    data = Facts("nobody's", (width,), np.full(agents, records), 1.0, 1.0)
+    return logistic_task(data, ridge=0.0, adjacency="zero-out", **options)
+
+
+def held(seed: int) -> hs.problems.Problem:
+    rng = np.random.default_rng(seed)
+    sets = [(rng.normal(size=(60, 6)), rng.integers(0, 2, 60)) for _ in range(3)]
+    return hs.problems.logistic(sets, feature_bound=1.0, ridge=0.0, seed=seed)
+
+
+def test_the_choice_is_a_function_of_public_facts(quick, tmp_path, monkeypatch):
+    one, other = held(1), held(2)
+    assert not np.array_equal(one.features, other.features)
+    first = hs.rehearse(one, hs.graphs.complete(3), 1.0)
+    monkeypatch.setenv("HEARSAY_CACHE", str(tmp_path / "another"))
+    second = hs.rehearse(other, hs.graphs.complete(3), 1.0)
+    assert (first.choice, first.scores, first.words) == (
+        second.choice, second.scores, second.words
+    )  # fmt: skip
+    assert first.task.digest() == second.task.digest()
+    assert isinstance(first.prepared(one), hs.problems.Problem)
+    assert first.prepared(one).loss.clip == first.task.loss.clip is not None
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "colluders"), [(1.0, None), ((0.5, 1.0, 2.0, 1.0, 1.0), None), (1.0, 1)]
+)
+def test_no_agent_spends_more_than_asked(quick, epsilon, colluders):
+    for adjacency in ("zero-out", "replace"):
+        found = hs.rehearse(
+            facts().under(adjacency), hs.graphs.ring(5), epsilon, colluders=colluders
+        )
+        sent = hs.certify(found.algorithm, found.task, found.graph, found.rounds, delta=DELTA)
+        target = np.broadcast_to(epsilon, 5)
+        assert np.all(np.array(sent.epsilon) <= target * (1 + 1e-9))
+        # Nothing is given away either.
+        assert np.all(np.array(sent.epsilon) >= 0.99 * target)
+        assert (found.algorithm.secrets is not None) == (colluders is not None)
+        for number in (found.choice.step, found.choice.clip):
+            assert float(f"{number:.3g}") == number
+
+
+def test_a_choice_is_made_once(quick, monkeypatch):
+    first = hs.rehearse(facts(), hs.graphs.complete(5), 1.0)
+
+    def never(*given):
+        raise AssertionError("it was chosen again")
+
+    monkeypatch.setattr(rehearsing, "_Trials", never)
+    again = hs.rehearse(facts(seed=7), hs.graphs.complete(5), 1.0)
+    assert (again.choice, again.scores, again.warnings) == (
+        first.choice, first.scores, first.warnings
+    )  # fmt: skip
+    for other in (
+        {"task": facts(records=61)},
+        {"task": facts().under("replace")},
+        {"epsilon": 1.1},
+        {"delta": 1e-6},
+        {"colluders": 1},
+        {"seed": 1},
+        {"graph": hs.graphs.ring(5)},
+    ):
+        given = {"task": facts(), "graph": hs.graphs.complete(5), "epsilon": 1.0, **other}
+        with pytest.raises(AssertionError, match="again"):
+            hs.rehearse(**given)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: "",
+        lambda text: text[: len(text) // 2],
+        lambda text: text.replace('"step": ', '"step": 1'),
+        lambda text: json.dumps({"choice": {}, "mark": "x"}),
+        lambda text: "[" * 100_000,
+    ],
+)
+def test_a_damaged_file_is_made_again(quick, damage):
+    first = hs.rehearse(facts(), hs.graphs.complete(5), 1.0)
+    (file,) = kept.place("x").parent.glob("*.json")
+    whole = file.read_text()
+    file.write_text(damage(whole))
+    again = hs.rehearse(facts(), hs.graphs.complete(5), 1.0)
+    assert (again.choice, again.scores) == (first.choice, first.scores)
+    assert file.read_text() == whole
+
+
+def test_a_file_of_other_keys_is_made_again(quick):
+    first = hs.rehearse(facts(), hs.graphs.complete(5), 1.0)
+    (file,) = kept.place("x").parent.glob("*.json")
+    kept.write(file.stem, {"choice": {"rounds": 8, "speed": 1}, "scores": {}, "warnings": []})
+    assert hs.rehearse(facts(), hs.graphs.complete(5), 1.0).choice == first.choice
+
+
+def test_a_folder_that_takes_nothing_is_no_error(quick, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("HEARSAY_CACHE", str(tmp_path / "file"))
+    assert hs.rehearse(facts(), hs.graphs.complete(5), 1.0).rounds > 0
+
+
+def test_two_at_once_leave_one_whole_file():
+    value = {"choice": {"rounds": 8}, "text": "x" * 100_000}
+    seen: list[bool] = []
+
+    def write() -> None:
+        for _ in range(20):
+            kept.write("name", value)
+            seen.append(kept.read("name") == value)
+
+    threads = [threading.Thread(target=write) for _ in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert len(seen) == 80 and all(seen)
+    assert [path.name for path in kept.place("name").parent.iterdir()] == ["name.json"]
+
+
+def test_a_hopeless_task_is_said_to_be(quick):
+    found = hs.rehearse(facts(records=20, width=30), hs.graphs.complete(5), 0.1)
+    (line,) = found.warnings
+    assert line.startswith("this will be no better than guessing") and line in str(found)
+    assert "times the records" in line and "epsilon about" in line
+    assert found.score < found.guess + 0.05
+    assert not hs.rehearse(facts(records=2000), hs.graphs.complete(5), 4.0).warnings
+
+
+@pytest.mark.slow
+def test_breast_cancer_is_not_hopeless_and_gains_by_the_rehearsal():
+    task = hs.problems.logistic("breast-cancer", ridge=0.0, adjacency="zero-out").task
+    found = hs.rehearse(task, hs.graphs.complete(5), 2.0)
+    assert not found.warnings and found.score >= found.scores.ruled
+    assert found.guess < found.alone < found.score < found.clean
+
+
+@pytest.mark.slow
+def test_a_table_is_rehearsed_within_half_a_minute_of_two_cores():
+    task = facts(agents=10, records=2000, width=100)
+    began = time.process_time()
+    hs.rehearse(task, hs.graphs.complete(10), 1.0)
+    assert time.process_time() - began < 60
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_made_up_records_have_the_public_facts(kind):
+    for task in (facts(records=40), ridge_task(Facts("x", (5,), np.array([30, 50]), 2.0, 3.0))):
+        found = made_up.made_up(task, kind, 0)
+        lengths = np.linalg.norm(found.features, axis=2)
+        assert found.counts.tolist() == task.counts.tolist()
+        assert lengths.max() <= task.loss.feature_bound
+        assert lengths.max() > 0.5 * task.loss.feature_bound
+        if task.classification:
+            assert 0.2 < found.test_labels.mean() < 0.8
+        else:
+            assert np.abs(found.test_labels).max() <= 3.0 and found.test_labels.var() > 0.05
+        assert not np.array_equal(
+            found.features, made_up.made_up(task, kind, 1).features
+        )
+
+
+def test_made_up_rows_of_a_table_are_rows_of_that_table():
+    columns = {
+        "age": hs.Number(0, 120, gap="flag"),
+        "ward": hs.Category(["north", "south"]),
+        "ill": hs.Category(["no", "yes"]),
+    }
+    schema = hs.Schema(columns, "ill")
+    task = replace(facts(records=50, width=schema.width), schema=schema)
+    for kind in KINDS:
+        features = made_up.made_up(task, kind, 0).features[0]
+        np.testing.assert_allclose(np.linalg.norm(features, axis=1), 1.0)
+        rows = features / features[:, -1:]
+        age, missing, *ward, _ = rows.T
+        assert np.abs(age).max() <= 1 + 1e-9 and set(np.round(missing, 9)) <= {0.0, 1.0}
+        assert np.all(age[missing > 0.5] == 0)
+        np.testing.assert_allclose(np.sum(ward, axis=0), 1.0)
+
+
+def test_other_kinds_of_tasks(quick):
+    data = Facts("numbers", (4,), np.full(3, 300), 1.0, 1.0, classification=False)
+    ridge = hs.rehearse(ridge_task(data, adjacency="zero-out"), hs.graphs.complete(3), 4.0)
+    assert ridge.guess == 0.0 and ridge.score > 0.1 and "variance explained" in ridge.words
+    assert ridge.task.loss.clip is not None
+    digits = hs.problems.softmax("digits", agents=3, ridge=0.0, adjacency="zero-out").task
+    softmax = hs.rehearse(digits, hs.graphs.complete(3), 4.0)
+    assert softmax.guess + 0.1 < softmax.score < softmax.clean
+
+
+def test_neural_networks_have_the_rules_settings():
+    task = hs.problems.neural("digits", model="mlp", agents=3, clip=1.0).task
+    found = hs.rehearse(task, hs.graphs.complete(3), 2.0)
+    assert found.score is None and found.words.startswith("by the rule for neural networks")
+    sent = hs.certify(found.algorithm, found.task, found.graph, found.rounds, delta=DELTA)
+    assert max(sent.epsilon) <= 2.0
+
+
+def test_who_hears_whom_where_nobody_says_it():
+    assert usual_graph(10).name == "complete" and usual_graph(1).edges == 0
+    assert {len(usual_graph(30).weights[[i]].indices) for i in range(30)} == {6}
+
+
+def test_what_is_asked_is_checked():
+    with pytest.raises(ValueError, match="epsilon must be"):
+        hs.rehearse(facts(), hs.graphs.complete(5), -1.0)
+    with pytest.raises(ValueError, match="delta must be"):
+        hs.rehearse(facts(), hs.graphs.complete(5), 1.0, delta=2.0)
+    with pytest.raises(ValueError, match="colluders"):
+        hs.rehearse(facts(), hs.graphs.complete(5), 1.0, colluders=4)
