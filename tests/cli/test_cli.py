@@ -427,8 +427,8 @@ def test_data_says_what_is_there_and_what_is_not(tmp_path, monkeypatch):
         (
             ["run", "--set", "run.step=1"],
             (
-                "key in [run] must be one of steps, seeds, every, precision, device, got 'step';"
-                " did you mean 'steps'?"
+                "key in [run] must be one of steps, seeds, every, precision, device, release, got"
+                " 'step'; did you mean 'steps'?"
             ),
         ),
         (

@@ -192,9 +192,7 @@ def test_made_up_records_have_the_public_facts(kind):
             assert 0.2 < found.test_labels.mean() < 0.8
         else:
             assert np.abs(found.test_labels).max() <= 3.0 and found.test_labels.var() > 0.05
-        assert not np.array_equal(
-            found.features, made_up.made_up(task, kind, 1).features
-        )
+        assert not np.array_equal(found.features, made_up.made_up(task, kind, 1).features)
 
 
 def test_made_up_rows_of_a_table_are_rows_of_that_table():
