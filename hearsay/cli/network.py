@@ -25,29 +25,78 @@ network = typer.Typer(
 @network.command()
 def init(
     folder: Annotated[Path, typer.Argument(help="A new folder.")],
-    agents: Annotated[int, typer.Option(help="How many agents.")] = 5,
+    schema: Annotated[
+        Path | None, typer.Option(help="The schema.toml of tables of your own (with --data).")
+    ] = None,
     data: Annotated[
-        str, typer.Option(help="The public data set to deal out: digits, breast-cancer, mushrooms.")
-    ] = "digits",
+        list[str] | None,
+        typer.Option(
+            help=(
+                "With --schema: a table, once for every agent. Without: the public data set to"
+                " deal out, digits (the default), breast-cancer or mushrooms."
+            )
+        ),
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="What every record may cost (default: 5).")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="At which epsilon holds.")] = 1e-5,
+    colluders: Annotated[
+        int | None,
+        typer.Option(help="Share noise, against so many of the others that pool what they know."),
+    ] = None,
+    agents: Annotated[
+        int | None, typer.Option(help="How many agents (default: 5, or one for each table).")
+    ] = None,
     port: Annotated[int, typer.Option(help="The first agent's port; the others follow.")] = 7447,
     plain: Annotated[
         bool, typer.Option("--plain", help="Plain TCP on this machine instead of TLS.")
     ] = False,
 ) -> None:
-    """Make a folder to start from: net.toml, a file of records for every agent,
-    test certificates.
+    """Make a folder to start from: net.toml with rehearsed settings, and test certificates.
+
+    For tables of your own give --schema, and --data once for every agent; otherwise a public data
+    set is dealt out.
     """
     require_extra()
     from hearsay.deploy.launch import initialise
+    from hearsay.deploy.own_tables import initialise_tables
 
-    config = initialise(
-        folder,
-        agents=agents,
-        data=data,
-        port=port,
-        secure=not plain,
-        progress=lambda t: console.print(t, soft_wrap=True),
-    )
+    def say(text: str) -> None:
+        console.print(text, soft_wrap=True, highlight=False, markup=False)
+
+    budget = 5.0 if epsilon is None else epsilon
+    if schema is not None:
+        if agents not in (None, len(data or ())):
+            raise ValueError(
+                f"--agents must be left out: there is one for each table, got {agents}"
+            )
+        config = initialise_tables(
+            folder,
+            schema,
+            [Path(path) for path in data or ()],
+            epsilon=budget,
+            delta=delta,
+            colluders=colluders,
+            port=port,
+            secure=not plain,
+            notify=say,
+        )
+    else:
+        if len(data or ()) > 1 or colluders is not None:
+            raise ValueError(
+                "--schema must be given with several tables or --colluders: it says what is public"
+                " of them (hearsay schema drafts one)"
+            )
+        config = initialise(
+            folder,
+            agents=5 if agents is None else agents,
+            data=data[0] if data else "digits",
+            port=port,
+            epsilon=budget,
+            secure=not plain,
+            progress=say,
+        )
     console.print(f"Try it with: hearsay network up --config {config}", soft_wrap=True)
 
 

@@ -185,7 +185,7 @@ def initialise(
     }
     write_atomically(config, _filled(values, held, port, secure).encode())
     if steps is None:
-        _choose(config, progress)
+        choose(config, progress)
     progress(f"wrote {config} and the records of {agents} agents")
     if secure:
         make_keys(folder / "keys", config)
@@ -218,7 +218,7 @@ def _filled(
     return found.as_string()
 
 
-def _choose(config: Path, progress: Callable[[str], None]) -> None:
+def choose(config: Path, progress: Callable[[str], None]) -> None:
     """Rehearse, and write what was chosen into the file."""
     from hearsay.deploy.choosing import write
     from hearsay.deploy.settings import load

@@ -1,0 +1,123 @@
+"""A folder to start from for people with tables of their own: `hearsay network init --schema`.
+
+    net.toml       an agent for every table, named after its file; how many rows each has, and what
+                   was chosen by rehearsal
+    schema.toml    a copy: it is public, and every host needs one
+    keys/          test certificates
+
+Tables stay where they are: net.toml says where. On real hosts every agent has its own table only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from hearsay import _validate as require
+from hearsay._files import write_atomically
+from hearsay.deploy.launch import choose, make_keys
+from hearsay.deploy.settings import NAME
+from hearsay.tables.schema import Schema
+
+_HEAD = """\
+# Agents that learn together from tables of their own. Every agent holds a copy of this file and of
+# schema.toml; see docs/network.md.
+"""
+
+
+@require.plain_arguments
+def initialise_tables(
+    folder: Path,
+    schema: Path,
+    tables: Sequence[Path],
+    *,
+    epsilon: float,
+    delta: float = 1e-5,
+    colluders: int | None = None,
+    run: str = "first-run",
+    port: int = 7447,
+    secure: bool = True,
+    notify: Callable[[str], None] = lambda text: None,
+) -> Path:
+    """Write the folder; returns the path of net.toml.
+
+    Args:
+      folder: a new one.
+      schema: what is public of the tables.
+      tables: one for each agent.
+      epsilon: what every row may cost.
+      delta: at which.
+      colluders: how many of the others may pool what they know, where noise is to be shared.
+      run: its name.
+      port: the first agent's; the others follow.
+      secure: TLS with test certificates instead of plain TCP.
+      notify: told what was counted in each table (for their owners), chosen and written.
+    """
+    config = folder / "net.toml"
+    if config.exists():
+        raise ValueError(f"{config} is there already: choose another folder")
+    if len(tables) < 2:
+        require.fail("tables", "two or more, one for each agent", [str(path) for path in tables])
+    known, names = Schema.load(schema), _names(tables)
+    held = []
+    for path in tables:
+        counted = known.encode(path).counted
+        held.append(counted.rows)
+        notify(str(counted))
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(schema, folder / "schema.toml")
+    text = _written(names, tables, held, folder, epsilon, delta, colluders, run, port, secure)
+    write_atomically(config, text.encode())
+    choose(config, notify)
+    notify(f"wrote {config} for {', '.join(names)}")
+    if secure:
+        make_keys(folder / "keys", config)
+        notify(f"wrote test certificates to {folder / 'keys'}")
+    return config
+
+
+def _names(tables: Sequence[Path]) -> list[str]:
+    """Agents are named after their files."""
+    names = [re.sub(r"[^A-Za-z0-9_-]", "-", path.stem) for path in tables]
+    for name, path in zip(names, tables, strict=True):
+        if not NAME.fullmatch(name) or name == "observer" or names.count(name) > 1:
+            require.fail(
+                "tables", "files whose names differ (agents are named after them)", str(path)
+            )
+    return names
+
+
+def _written(
+    names: Sequence[str],
+    tables: Sequence[Path],
+    held: Sequence[int],
+    folder: Path,
+    epsilon: float,
+    delta: float,
+    colluders: int | None,
+    run: str,
+    port: int,
+    secure: bool,
+) -> str:
+    import tomlkit
+
+    found = tomlkit.parse(_HEAD)
+    network = {"run": run, **({"keys": "keys"} if secure else {}), "state": "state"}
+    agents = tomlkit.table(is_super_table=True)
+    for number, (name, path, rows) in enumerate(zip(names, tables, held, strict=True)):
+        one = tomlkit.table()
+        one.append("endpoint", f"{'tls' if secure else 'tcp'}/127.0.0.1:{port + number}")
+        one.append("data", tomlkit.item(os.path.relpath(path, folder)))
+        one["data"].comment("on its own host")
+        one.append("records", rows)
+        agents.append(name, one)
+    parts = {"network": network, "agents": agents, "problem": {"schema": "schema.toml"}}
+    parts["privacy"] = {"epsilon": epsilon, "delta": delta}
+    if colluders is not None:
+        parts["secrets"] = {"colluders": colluders}
+    for table, values in parts.items():
+        found.append(table, values if table == "agents" else tomlkit.item(values))
+    return found.as_string()
