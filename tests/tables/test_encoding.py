@@ -122,6 +122,13 @@ def test_a_record_depends_on_its_own_row_alone():
         np.testing.assert_array_equal(one.features[0], whole.features[row])
 
 
+def test_a_level_that_looks_like_a_gap_is_the_level():
+    schema = hs.Schema({"x": hs.Category(["NA", "null"], "other"), "y": NO_YES}, "y")
+    found = schema.encode({"x": ["NA", "null", "", "nan"], "y": ["no"] * 4})
+    assert found.features.argmax(axis=1).tolist() == [0, 1, 2, 2]
+    assert found.counted.columns["x"].gaps == 2
+
+
 def test_the_owners_line():
     table = {
         "age": ["130", "200", "-1", "50"],
