@@ -144,6 +144,17 @@ def test_the_owners_line():
     )
 
 
+def test_the_owners_line_of_a_wide_table_is_still_a_line():
+    names = [f"x{i}" for i in range(30)]
+    schema = hs.Schema({**{n: hs.Number(0, 1, "middle") for n in names}, "y": NO_YES}, "y")
+    table = {name: ["", "5", "0.5"] for name in names} | {"y": ["no"] * 3}
+    table["x7"] = ["", "", "0.5"]
+    assert str(schema.encode(table, name="wide.csv").counted) == (
+        "wide.csv: 3 rows; 29 numbers clipped to their ranges in 29 columns (most in x0, 1); 31"
+        " gaps taken as the schema says in 30 columns (most in x7, 2)"
+    )
+
+
 def test_the_target_is_not_read_where_nobody_asks_for_it():
     schema = hs.Schema({"x": hs.Number(0, 1), "y": NO_YES}, "y")
     found = schema.encode({"x": [0.5]}, target=False)
