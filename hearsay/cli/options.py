@@ -46,7 +46,8 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
         str,
         (
             "logistic, ridge, softmax (several classes), neural; estimation (paper P3's endless"
-            " stream) or synthetic (paper P4's learners), which take no --data."
+            " stream) or synthetic (paper P4's learners), which take no --data. With --schema it is"
+            " tabular, and the target says the rest."
         ),
     ),
     "model": (

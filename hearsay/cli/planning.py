@@ -111,5 +111,5 @@ def _rehearsal(config: Any, found: Any, out: Path) -> None:
         certificate=certificate,
     )
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(out, dump(config).encode())
+    write_atomically(out, dump(config, out.parent).encode())
     console.print(f"Run it with: hearsay run --config {out}", soft_wrap=True)

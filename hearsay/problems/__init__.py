@@ -95,6 +95,5 @@ __all__ = [
     "synthetic",
     "table_facts",
     "tabular",
-    "tabular_task",
     "torch_model",
 ]

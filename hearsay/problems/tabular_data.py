@@ -128,6 +128,13 @@ def table_facts(schema: Schema, counts: Any, name: str | None = None) -> Facts:
       schema: of all of them.
       counts: rows by agent.
       name: what reports call the data; after the target unless given.
+
+    Example:
+      >>> import hearsay as hs
+      >>> columns = {"age": hs.Number(0, 120), "ill": hs.Category(["no", "yes"])}
+      >>> facts = hs.problems.table_facts(hs.Schema(columns, target="ill"), [120, 90])
+      >>> facts.shape, facts.feature_bound
+      ((2,), 1.0)
     """
     if schema.classes:
         how = "is divided by its own length"

@@ -102,7 +102,7 @@ class Texts:
 
 
 # 1,234: a decimal sign, or one of thousands.
-_LIKE = {sign: re.compile(rf"^\s*[+-]?[1-9]\d{{0,2}}\{sign}\d{{3}}\s*$", re.M) for sign in ",."}
+_LIKE = {sign: re.compile(rf"^ *[+-]?[1-9]\d{{0,2}}\{sign}\d{{3}} *$", re.M) for sign in ",."}
 
 
 def floats(texts: Iterable[str]) -> np.ndarray | None:

@@ -62,6 +62,9 @@ class _Seen:
     rows: int = 0
     numbers: bool = True
     whole: bool = True
+    # Row numbers: each is the one before it and 1.
+    counting: bool = True
+    last: float = np.nan
     dates: bool = True
     low: float = np.inf
     high: float = -np.inf
@@ -74,13 +77,20 @@ class _Seen:
             self.low = min(self.low, float(finite.min()))
             self.high = max(self.high, float(finite.max()))
             self.whole = self.whole and bool(np.all(finite == np.floor(finite)))
+            before = numbers[0] - 1 if np.isnan(self.last) else self.last
+            steps = np.diff(numbers, prepend=before)
+            self.counting = self.counting and bool(np.all(steps == 1))
+            self.last = float(numbers[-1])
+        self.rows += len(cells)
+        # Numbers are no dates, and of many levels it is enough to know that they are many.
+        if not self.dates and len(self.values) > MANY_LEVELS:
+            return
         several = np.unique(cells) if isinstance(cells, np.ndarray) else set(cells)
         texts = [text_of(one).strip() for one in several]
         filled = [text for text in texts if not is_gap(text)]
         self.dates = self.dates and all(_DATE.fullmatch(text) for text in filled)
         if len(self.values) <= MANY_LEVELS:
             self.values.update(map(plain_level, filled))
-        self.rows += len(cells)
 
     def _numbers(self, cells: Cells) -> np.ndarray | None:
         if not self.numbers:
@@ -93,11 +103,6 @@ class _Seen:
         except CellError:
             self.numbers = False
             return None
-
-    @property
-    def counted_on(self) -> bool:
-        """Row numbers: whole, all different, none left out."""
-        return self.whole and self.rows > 2 and self.high - self.low == self.rows - 1
 
 
 @dataclass(frozen=True)
@@ -200,7 +205,7 @@ def _ignored(name: str, seen: _Seen, number: bool) -> str:
     if _IDENTIFIER.search(re.sub(r"([a-z])([A-Z])", r"\1 \2", name).casefold().replace("_", " ")):
         return "an identifier, by its name"
     if number:
-        return "row numbers" if seen.counted_on else ""
+        return "row numbers" if seen.counting and seen.whole and seen.rows > 2 else ""
     if seen.dates:
         return "dates: make numbers of them (an age, days since)"
     if len(seen.values) > MANY_LEVELS:

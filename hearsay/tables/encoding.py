@@ -38,6 +38,13 @@ from hearsay.tables.reading import Block, Table
 if TYPE_CHECKING:
     from hearsay.tables.schema import Schema
 
+_NAMED = 8  # columns that the owner's line names one by one
+_ALL = {
+    "clipped": "numbers clipped to their ranges",
+    "unknown": "unknown levels taken as other",
+    "gaps": "gaps taken as the schema says",
+}
+
 
 @dataclass
 class Count:
@@ -74,9 +81,10 @@ class Counted:
 
     def __str__(self) -> str:
         found = [f"{self.rows:,} rows" if self.rows != 1 else "1 row", *self.notes]
-        for name, count in self.columns.items():
-            if words := _words(self.kinds[name], count):
-                found.append(f"{name}: {', '.join(words)}")
+        said = {name: _words(self.kinds[name], count) for name, count in self.columns.items()}
+        lines = [f"{name}: {', '.join(words)}" for name, words in said.items() if words]
+        # A line of thirty columns is read by nobody.
+        found += lines if len(lines) <= _NAMED else _totals(self.columns)
         return f"{self.name}: {'; '.join(found)}"
 
 
@@ -255,6 +263,22 @@ class _Encoder:
 def _to_unit(column: Number, values: np.ndarray) -> np.ndarray:
     # In this order nothing overflows, and rounding stays within [-1, 1].
     return 2.0 * ((values - column.low) / (column.high - column.low)) - 1.0
+
+
+def _totals(columns: Mapping[str, Count]) -> list[str]:
+    """Over all columns, and where it happened most."""
+    found = []
+    for what, words in _ALL.items():
+        counts = {name: getattr(count, what) for name, count in columns.items()}
+        if total := sum(counts.values()):
+            many, most = sum(map(bool, counts.values())), max(counts, key=counts.__getitem__)
+            where = (
+                f"in {most}"
+                if many == 1
+                else f"in {many} columns (most in {most}, {counts[most]:,})"
+            )
+            found.append(f"{total:,} {words} {where}")
+    return found
 
 
 def _words(column: Column, count: Count) -> list[str]:

@@ -71,10 +71,10 @@ def fingerprints(cells: Cells) -> np.ndarray:
         found[:, 8:] = bits.view(np.uint8).reshape(-1, 8)
         return found
     texts = list(map(text_of, cells)) if isinstance(cells, np.ndarray) else cells
-    known = {text: np.frombuffer(_fingerprint(text), np.uint8) for text in set(texts)}
-    if texts:
-        found[:] = [known[text] for text in texts]
-    return found
+    known = list(set(texts))
+    table = np.frombuffer(b"".join(map(_fingerprint, known)), np.uint8).reshape(-1, 16)
+    codes = {text: code for code, text in enumerate(known)}
+    return table[np.array(list(map(codes.__getitem__, texts)), np.int64)]
 
 
 def _all_numbers(cells: Cells) -> np.ndarray | None:

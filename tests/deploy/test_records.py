@@ -332,7 +332,7 @@ def test_what_no_file_can_say_must_be_given(tmp_path, problem, key):
             {"loss": "estimation"},
             (
                 r"loss in \[problem\] where agents read files of their own must be one of logistic,"
-                r" ridge, softmax, .*neural"
+                r" ridge, softmax, neural, tabular, got 'estimation'"
             ),
         ),
         ({"dimension": 0}, r"dimension in \[problem\] must be at least 1, got 0"),

@@ -15,6 +15,7 @@ TABLE = {
     "PatientID": [str(7000 + 13 * i) for i in range(ROWS)],
     "row": [str(i) for i in range(ROWS)],
     "age": [f"{31.337 + i:.3f}" for i in range(ROWS)],
+    "days": [str((i * 7) % ROWS) for i in range(ROWS)],
     "visits": [str(i % 3) for i in range(ROWS)],
     "ward": ["wXYZ", "wABC"] * (ROWS // 2),
     "notes": [f"note {i}" for i in range(ROWS)],
@@ -33,6 +34,7 @@ def test_kinds_come_from_names_and_types():
         "PatientID": "ignored",
         "row": "ignored",
         "age": "number",
+        "days": "number",
         "visits": "number",
         "ward": "category",
         "notes": "ignored",
@@ -45,6 +47,7 @@ def test_kinds_come_from_names_and_types():
 def test_nothing_of_a_row_is_in_a_draft():
     """The same draft for other rows of the same types, and for one row more or less."""
     other = {name: list(reversed(cells[:-2])) for name, cells in TABLE.items()}
+    other["row"] = [str(5 + i) for i in range(ROWS - 2)]
     other["age"] = [f"{99.5 + i:.1f}" for i in range(ROWS - 2)]
     other["ward"] = ["a", "b"] * (ROWS // 2 - 1)
     assert draft(TABLE) == draft(other)
@@ -66,7 +69,7 @@ def test_a_draft_does_not_load_before_it_is_filled_in(tmp_path):
     text = re.sub(r"levels = \[\] .*", 'levels = ["0", "1"]', text)
     path.write_text(text)
     schema = hs.Schema.load(path)
-    assert list(schema.inputs) == ["age", "visits", "ward"]
+    assert list(schema.inputs) == ["age", "days", "visits", "ward"]
     assert schema.encode(TABLE).counted.columns["ward"].unknown == ROWS
 
 

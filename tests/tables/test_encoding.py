@@ -122,6 +122,13 @@ def test_a_record_depends_on_its_own_row_alone():
         np.testing.assert_array_equal(one.features[0], whole.features[row])
 
 
+def test_a_level_that_looks_like_a_gap_is_the_level():
+    schema = hs.Schema({"x": hs.Category(["NA", "null"], "other"), "y": NO_YES}, "y")
+    found = schema.encode({"x": ["NA", "null", "", "nan"], "y": ["no"] * 4})
+    assert found.features.argmax(axis=1).tolist() == [0, 1, 2, 2]
+    assert found.counted.columns["x"].gaps == 2
+
+
 def test_the_owners_line():
     table = {
         "age": ["130", "200", "-1", "50"],
@@ -134,6 +141,17 @@ def test_the_owners_line():
     assert str(CLASSES.encode(table, name="north.csv").counted) == (
         "north.csv: 4 rows; age: 3 clipped to 0..120; bmi: 2 gaps taken as the middle, and marked;"
         " dose: 1 gap taken as 5.0; ward: 2 unknown levels taken as other, 1 gap taken as other"
+    )
+
+
+def test_the_owners_line_of_a_wide_table_is_still_a_line():
+    names = [f"x{i}" for i in range(30)]
+    schema = hs.Schema({**{n: hs.Number(0, 1, "middle") for n in names}, "y": NO_YES}, "y")
+    table = {name: ["", "5", "0.5"] for name in names} | {"y": ["no"] * 3}
+    table["x7"] = ["", "", "0.5"]
+    assert str(schema.encode(table, name="wide.csv").counted) == (
+        "wide.csv: 3 rows; 29 numbers clipped to their ranges in 29 columns (most in x0, 1); 31"
+        " gaps taken as the schema says in 30 columns (most in x7, 2)"
     )
 
 
