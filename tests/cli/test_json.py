@@ -42,8 +42,8 @@ TINY = [*RIDGE, "--steps", "4", "--seeds", "1", "--noise", "0.5"]
 def documented(command: str) -> set[str]:
     """The keys that the page says."""
     row = ROWS[command]
-    more = documented("frontier") if row.startswith("those of `hearsay frontier`") else set()
-    return more | set(re.findall(r"`(\w+)`", row))
+    like = re.match(r"those of `hearsay (\w+)`", row)
+    return (documented(like[1]) if like else set()) | set(re.findall(r"`(\w+)`", row))
 
 
 def answered(*words: Any, code: int = 0) -> dict[str, Any]:
