@@ -19,7 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from hearsay._files import write_atomically
+from hearsay._files import PRIVATE, write_atomically
 from hearsay._version import VERSION
 from hearsay.report.numbers import quantity
 from hearsay.report.plot_style import styled
@@ -106,7 +106,8 @@ def picture(name: str, figure: Figure, caption: str, described: str = "") -> Pic
 def write(path: Path, template: str, **data: Any) -> Path:
     """Write the page; it is whole or not there. Returns its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, render(template, **data).encode())
+    private = path.name.startswith(PRIVATE)
+    write_atomically(path, render(template, private=private, **data).encode())
     return path
 
 

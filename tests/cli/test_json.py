@@ -33,7 +33,7 @@ from tests.tradeoff.test_frontier import fake
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "command-line.md"
 ROWS = dict(re.findall(r"^\| `hearsay ([\w -]+)` \| (.+) \|$", PAGE.read_text(), re.MULTILINE))
 # These print no numbers.
-WITHOUT = {"network init", "network keys"}
+WITHOUT = {"schema", "network init", "network keys"}
 RIDGE = ["--loss", "ridge", "--agents", "3"]
 RIDGE += ["--set", "problem.records=20", "--set", "problem.dimension=2"]
 TINY = [*RIDGE, "--steps", "4", "--seeds", "1", "--noise", "0.5"]
@@ -42,8 +42,8 @@ TINY = [*RIDGE, "--steps", "4", "--seeds", "1", "--noise", "0.5"]
 def documented(command: str) -> set[str]:
     """The keys that the page says."""
     row = ROWS[command]
-    more = documented("frontier") if row.startswith("those of `hearsay frontier`") else set()
-    return more | set(re.findall(r"`(\w+)`", row))
+    like = re.match(r"those of `hearsay (\w+)`", row)
+    return (documented(like[1]) if like else set()) | set(re.findall(r"`(\w+)`", row))
 
 
 def answered(*words: Any, code: int = 0) -> dict[str, Any]:
@@ -133,6 +133,16 @@ def test_infinity_is_a_word_and_a_refusal_leaves_nothing_on_standard_output(tmp_
     assert isinstance(result.exception, ValueError) and result.stdout == ""
     shape = json_output.plain({1: (np.float32(2), math.nan, Path("a")), "x": np.eye(2)})
     assert shape == {"1": [2.0, "nan", "a"], "x": [[1.0, 0.0], [0.0, 1.0]]}
+
+
+def test_a_rehearsal_has_the_keys_that_the_page_says():
+    found = SimpleNamespace(
+        choice=SimpleNamespace(to_json=dict), words="", score=0.9, clean=0.95, alone=0.7,
+        guess=0.6, warnings=(),
+    )  # fmt: skip
+    said = PAGE.read_text().partition("\nA rehearsal ")[2].partition("\n\n")[0]
+    shape = json_output.of_rehearsal(found)
+    assert {*shape, *shape["made_up"]} == set(re.findall(r"`(\w+)`", said))
 
 
 def test_the_lists(tmp_path):

@@ -72,7 +72,7 @@ def test_owners_are_told_once_and_runs_repeat(folder):
     config = (folder / "one" / "config.toml").read_text()
     assert 'data = ["../a.csv", "../b.csv"]' in config and 'schema = "../s.toml"' in config
     call("run", "--config", "one/config.toml", "--out", "two")
-    first, again = (np.load(folder / name / "models.npz") for name in ("one", "two"))
+    first, again = (np.load(folder / name / "private-models.npz") for name in ("one", "two"))
     assert all(np.array_equal(first[key], again[key]) for key in first)
 
 
@@ -117,4 +117,4 @@ def test_a_frontier_of_tables(folder):
         "frontier", *TABLES, "--test", "t.csv", *words, "--graph", "complete", "--out", "f"
     )
     assert shown.stderr.count("a.csv: 12 rows") == 1
-    assert (folder / "f" / "report.html").exists()
+    assert (folder / "f" / "private-report.html").exists()

@@ -179,6 +179,7 @@ def test_what_is_wrong_is_said_and_the_rest_is_drawn(run, tmp_path, monkeypatch,
     assert "carol.ledger was begun with another configuration than this net.toml" in said
     assert "the row of message 1 in" in said and "bob.ledger is damaged" in said
     page = checked(out / "report.html")
+    assert "This page is private" not in page
     assert "Something is wrong" in page and "1 of 3 have a ledger on this host" in page
 
 

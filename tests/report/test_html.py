@@ -108,6 +108,7 @@ def test_report_says_what_the_certificate_says(run, tmp_path):
     assert escape(NOT_COVERED[1:]) in page
     assert "the paper's formula, not a guarantee" in unescape(page)
     assert "30 messages from every agent" in page
+    assert "This page is private" in page
 
 
 def test_report_has_the_headline_numbers_and_figures(run, tmp_path):
