@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from hearsay import _validate as require
@@ -178,7 +179,7 @@ class ReleasedModel:
                 f"the network must come from a module, got {model} from a function: network() has"
                 " it with its parameters"
             )
-        return model.module(model.unravel(params))
+        return model.module(model.unravel(jnp.asarray(params)))
 
     def __repr__(self) -> str:
         return f"ReleasedModel({self.algorithm} on {self.problem}: {self.average_of})"
@@ -192,7 +193,7 @@ class ReleasedModel:
         lines += [f"  average of  {self.average_of}"]
         if self.schema is not None:
             lines.append(
-                f"  predicts    {self.schema.target}, from {few(self.schema.inputs, ', ')}"
+                f"  predicts    {self.schema.target}, from {few(list(self.schema.inputs), ', ')}"
             )
         if self.accuracy is not None:
             what = "accuracy" if self.predictor.classification else "test error"
