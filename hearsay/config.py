@@ -3,7 +3,10 @@
     [problem]    loss = "logistic", "ridge", "softmax", "estimation", "synthetic" or "neural",
                  and the arguments of that function in problems/problem.py; or tables of one's own:
                  schema = "schema.toml", data = ["north.csv", ...] (one file per agent) and
-                 perhaps test = "held-out.csv", which need no loss (problems/tabular_data.py)
+                 perhaps test = "held-out.csv", which need no loss (problems/tabular_data.py).
+                 A network of your own is model = "package.module:function", a function without
+                 arguments that gives an Equinox or PyTorch module, or what from_module or
+                 torch_model gives
     [graph]      kind = "ring", ..., and the arguments of that builder in graphs/; kind = "edges"
                  with edges = [[0, 1, 0.3], ...] for any other
     [algorithm]  name = "ldp-online", ..., or that of an installed package, and the fields of that
@@ -21,8 +24,8 @@ The known keys of a table are read off the function that it feeds, so a new algo
 needs no change here. An unknown key is an error that names the nearest known one. Paths of tables
 are taken from the folder of the file that names them.
 
-A name like "package.module:Class" makes Python import that module. A file may have come from
-anywhere, so such a name counts only where it was also typed: `Config.allowed`.
+A name like "package.module:Class" (an algorithm, a model) makes Python import that module. A file
+may have come from anywhere, so such a name counts only where it was also typed: `Config.allowed`.
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ from hearsay.privacy.adjacency import RELATIONS
 from hearsay.problems import PROBLEMS, TASKS, Problem, Task
 from hearsay.problems.data.holdings import Facts
 from hearsay.problems.sampling.samplers import SAMPLERS, Fresh, History, Poisson, Sampling, Sized
+from hearsay.problems.torch_modules import built
 from hearsay.release.readouts import READOUTS
 from hearsay.schedules import Schedule
 from hearsay.tables.encoding import Counted
@@ -70,8 +74,8 @@ class Config:
 
     Args:
       problem, graph, algorithm, privacy, run, secrets: as above.
-      allowed: the places ("package.module:Class") that [algorithm] may import: what somebody typed,
-        never what a file says.
+      allowed: the places ("package.module:Class") that [algorithm] and `model` in [problem] may
+        import: what somebody typed, never what a file says.
     """
 
     problem: Mapping[str, Any] = field(default_factory=dict)
@@ -285,7 +289,7 @@ def build_problem(config: Config, **replaced: Any) -> Problem:
                     f"{key} in [problem] must be given with tables (--{key}): a schema.toml, and"
                     " one file for every agent"
                 )
-    return _call("[problem]", PROBLEMS[loss_of(config)], {**keys, **replaced})
+    return _call("[problem]", PROBLEMS[loss_of(config)], {**_with_model(config, keys), **replaced})
 
 
 def build_task(config: Config, data: Facts, known: Sequence[str] = ()) -> Task:
@@ -293,7 +297,25 @@ def build_task(config: Config, data: Facts, known: Sequence[str] = ()) -> Task:
     `known` are the keys that `data` was made from.
     """
     keys = {key: value for key, value in config.problem.items() if key not in ("loss", *known)}
-    return _call("[problem]", TASKS[loss_of(config)], {**keys, "data": data})
+    return _call("[problem]", TASKS[loss_of(config)], {**_with_model(config, keys), "data": data})
+
+
+def _with_model(config: Config, keys: dict[str, Any]) -> dict[str, Any]:
+    """With the network that the function at a place builds, where `model` is one; only where that
+    was typed.
+    """
+    place, where = keys.get("model"), "model in [problem]"
+    if not outside.is_place(place):
+        return keys
+    assert isinstance(place, str)
+    if place not in config.allowed:
+        raise ValueError(
+            f"{where} must not make Python import a module by itself, got {place!r} in a file: if"
+            f" you trust that module, name it yourself (hearsay run --model {place}; for agents"
+            f" --allow {place}; in a program config.allowing({place!r}))"
+        )
+    seed = require.natural("seed in [problem]", keys.get("seed", 0))
+    return {**keys, "model": built(outside.function_at(where, place), seed)}
 
 
 @require.plain_arguments

@@ -127,11 +127,37 @@ def _require_own_name(where: str, name: str, kind: type, called: Any) -> None:
 
 
 def _imported(where: str, place: str, shown: str) -> Callable[..., Any]:
+    module, attribute = _module(where, place, shown)
+    found = getattr(module, attribute, None)
+    if found is None:
+        path = place.partition(":")[0]
+        known = [n for n, v in vars(module).items() if _is_algorithm(v) and v.__module__ == path]
+        have = f"it has {', '.join(known)}" if known else "it defines no algorithm"
+        raise ValueError(f"{where} must name something in {path}, got {shown}: {have}")
+    return _require_builder(where, shown, found)
+
+
+def function_at(where: str, place: str) -> Callable[..., Any]:
+    """What stands at a place that somebody typed, to be called.
+
+    Args:
+      where: what error messages call it.
+      place: "package.module:function".
+    """
+    module, attribute = _module(where, place, f"{place!r}")
+    found = getattr(module, attribute, None)
+    if not callable(found):
+        require.fail(where, f"the place of a function in {module.__name__}", place)
+    return found
+
+
+def _module(where: str, place: str, shown: str) -> tuple[Any, str]:
+    """The module that a place names, imported, and what is meant in it."""
     if not _PLACE.fullmatch(place):
         raise ValueError(f"{where} must be package.module:Class, got {shown}")
     path, _, attribute = place.partition(":")
     try:
-        module = import_module(path)
+        return import_module(path), attribute
     # An installed package may fail in any way: it is named, and other names still work.
     except (Exception, SystemExit) as error:
         rule = f"{where} must name a module that can be imported, got {shown}"
@@ -144,12 +170,6 @@ def _imported(where: str, place: str, shown: str) -> Callable[..., Any]:
         raise ValueError(
             f"{rule}: importing {path} fails with {type(error).__name__}: {error}"
         ) from error
-    found = getattr(module, attribute, None)
-    if found is None:
-        known = [n for n, v in vars(module).items() if _is_algorithm(v) and v.__module__ == path]
-        have = f"it has {', '.join(known)}" if known else "it defines no algorithm"
-        raise ValueError(f"{where} must name something in {path}, got {shown}: {have}")
-    return _require_builder(where, shown, found)
 
 
 def _is_algorithm(found: Any) -> bool:

@@ -48,5 +48,5 @@ def require_extra() -> None:
     if missing:
         raise ValueError(
             f"{', '.join(missing)} must be installed to run a network: pip install '.[network]' in"
-            " a checkout of hearsay"
+            " a checkout of hearsay, or 'FILE.whl[network]' for a wheel"
         )

@@ -49,7 +49,15 @@ _OPTIONS: dict[str, tuple[str, str, Any, str]] = {
             " stream) or synthetic (paper P4's learners), which take no --data."
         ),
     ),
-    "model": ("problem", "model", str, "A neural network: mlp, cnn-p1, cnn-p3, cnn-p4, resnet18."),
+    "model": (
+        "problem",
+        "model",
+        str,
+        (
+            "A neural network: mlp, cnn-p1, cnn-p3, cnn-p4, resnet18; or package.module:function"
+            " that gives one."
+        ),
+    ),
     "clip": (
         "problem",
         "clip",
@@ -284,4 +292,4 @@ def _configuration(words: dict[str, Any]) -> Config:
             )
         tables[table][key] = word(value)
     # What is typed may be imported; what only the file says may not.
-    return config.merged(tables).allowing(tables["algorithm"]["name"])
+    return config.merged(tables).allowing(tables["algorithm"]["name"], tables["problem"]["model"])

@@ -26,10 +26,11 @@ from hearsay.problems.sampling.samplers import (
     Resample,
     Subset,
 )
-from hearsay.problems.softmax import softmax, softmax_task
+from hearsay.problems.several_classes import softmax, softmax_task
 from hearsay.problems.synthetic_learners import synthetic
 from hearsay.problems.tabular_data import table_facts, tabular, tabular_task
 from hearsay.problems.task import Declared, Task
+from hearsay.problems.torch_modules import from_torch, state_dict, torch_model
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {
     "logistic": logistic,
@@ -82,6 +83,7 @@ __all__ = [
     "from_function",
     "from_module",
     "from_records",
+    "from_torch",
     "linear_stream",
     "load",
     "load_images",
@@ -89,8 +91,10 @@ __all__ = [
     "neural",
     "ridge",
     "softmax",
+    "state_dict",
     "synthetic",
     "table_facts",
     "tabular",
     "tabular_task",
+    "torch_model",
 ]

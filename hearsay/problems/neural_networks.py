@@ -15,7 +15,8 @@ from hearsay.problems.data.holdings import Facts, Holdings, deal, gather, one_ea
 from hearsay.problems.data.images import Images, in_order, load_images
 from hearsay.problems.losses.domains import Ball, Box, Domain
 from hearsay.problems.losses.models import MODELS
-from hearsay.problems.losses.neural_loss import Model, NeuralLoss, from_module, named
+from hearsay.problems.losses.neural_loss import Model, NeuralLoss, from_host, from_module, named
+from hearsay.problems.losses.torch_host import INSTALL, TorchHost, is_torch_module
 from hearsay.problems.problem import Problem, holding
 from hearsay.problems.sampling.samplers import Arrivals
 from hearsay.problems.task import Task
@@ -83,6 +84,13 @@ def neural(
     """
     if isinstance(model, str):
         require.one_of("model", model, MODELS)  # before a large file is read
+    if is_torch_module(model):
+        require.fail(
+            "model",
+            "an Equinox module, or the pair that from_function gives; a PyTorch module goes with"
+            f" its own data sets: hearsay.problems.from_torch(module, dataset) ({INSTALL})",
+            type(model).__name__,
+        )
     seed = require.natural("seed", seed)
     if one_each(data):
         limits = {"records": records, "test_records": test_records}
@@ -207,6 +215,9 @@ def _model(model: Any, images: Facts, seed: int) -> tuple[Model, np.ndarray]:
         return from_module(model)
     if isinstance(model, tuple) and len(model) == 2 and isinstance(model[0], Model):
         return model
+    if is_torch_module(model):
+        host = TorchHost(model, images.shape, "cross-entropy")
+        return from_host(host, host.name), host.first
     if callable(model):
         require.fail(
             "model",

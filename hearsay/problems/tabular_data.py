@@ -25,6 +25,7 @@ from hearsay.problems.data.records import padded
 from hearsay.problems.losses.domains import Ball
 from hearsay.problems.losses.linear import Logistic, Squared
 from hearsay.problems.losses.loss import Loss
+from hearsay.problems.losses.softmax import Softmax
 from hearsay.problems.neural_networks import neural_task
 from hearsay.problems.problem import Problem, holding
 from hearsay.problems.sampling.samplers import Arrivals
@@ -190,8 +191,6 @@ def _loss(data: Facts, ridge: float, clip: float | None) -> Loss:
         return Squared(data.feature_bound, ridge, data.label_bound, clip)
     if data.classes == 2:
         return Logistic(data.feature_bound, ridge, 1.0, clip)
-    from hearsay.problems.losses.softmax import Softmax
-
     return Softmax(data.feature_bound, data.classes, ridge, clip)
 
 

@@ -51,6 +51,8 @@ def record_bytes(problem: Problem) -> int:
     """What one record's clipped gradient takes, about."""
     loss = problem.loss
     assert isinstance(loss, NeuralLoss)
+    if loss.model.host is not None:
+        return loss.model.host.record_bytes(problem.shape, problem.dtype)
     vector = jax.ShapeDtypeStruct((problem.dimension,), problem.dtype)
     params = jax.eval_shape(loss.model.unravel, vector)
     feature = jax.ShapeDtypeStruct(

@@ -26,6 +26,7 @@ INPUTS = {
 }
 SCHEMAS = {
     "classes": hs.Schema({**INPUTS, "ill": hs.Category(["no", "yes"])}, "ill"),
+    "three": hs.Schema({**INPUTS, "stage": hs.Category(["0", "1", "2"])}, "stage"),
     "numbers": hs.Schema({**INPUTS, "cost": hs.Number(0, 100)}, "cost"),
 }
 
@@ -45,6 +46,7 @@ def files(folder, kind="classes", counts=COUNTS, **tables):
                 "bmi": np.where(rng.random(count) < 0.2, np.nan, rng.normal(27, 6, count).round(1)),
                 "ward": rng.choice(["north", "south", "east"], count),
                 "ill": np.where(age + rng.normal(0, 20, count) > 60, "yes", "no"),
+                "stage": np.digitize(age, [40, 80]),
                 "cost": (age / 2 + rng.normal(0, 5, count)).round(2),
             }
         )

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
+import hearsay as hs
 from hearsay import problems
 from hearsay.privacy.adjacency import ZERO_OUT
 from hearsay.problems import Ball, Softmax
@@ -317,3 +318,32 @@ def test_the_reference_is_the_minimiser_inside_and_on_the_edge():
         moved = one.domain.project(best.params - slope)
         np.testing.assert_allclose(moved, best.params, atol=1e-7)
     assert np.linalg.norm(best.params) == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("sampling", [hs.History("full"), hs.Poisson(0.5)])
+def test_a_run_without_noise_learns_and_is_measured_as_its_models_predict(sampling):
+    problem = problems.softmax(
+        wards(), classes=3, feature_bound=2.0, ridge=0.1, head_start=30, test=wards()[0]
+    )
+    algorithm = hs.gradient_perturbation(noise=0.0, step=0.4, coupling=0.3, sampling=sampling)
+    run = hs.simulate(algorithm, problem, hs.graphs.ring(2), steps=150, every=150)
+    found, best = run.models[0], Reference(problem).at(150)
+    hits = [
+        np.argmax(problem.test_features @ one.reshape(3, 2).T, axis=1) == problem.test_labels
+        for one in found
+    ]
+    assert run.metrics["accuracy"][-1, 0] == pytest.approx(np.mean(hits))
+    off = np.sum((found - best.params) ** 2, axis=1).mean()
+    assert run.metrics["tracking_error"][-1, 0] == pytest.approx(off, rel=1e-6)
+    objective = [
+        np.mean(
+            [
+                problem.loss.values(problem.loss.margins(one, a[:n]), y[:n]).mean()
+                for a, y, n in zip(problem.features, problem.labels, problem.counts, strict=True)
+            ]
+        )
+        + 0.05 * one @ one
+        for one in found
+    ]
+    assert run.metrics["regret"][-1, 0] == pytest.approx(np.mean(objective) - best.value, rel=1e-6)
+    assert run.metrics["tracking_error"][-1, 0] < 0.1 * run.metrics["tracking_error"][0, 0]

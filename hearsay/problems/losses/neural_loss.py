@@ -32,7 +32,7 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.privacy.adjacency import REPLACE
-from hearsay.problems.losses import per_record
+from hearsay.problems.losses import hosts, per_record
 from hearsay.problems.losses.domains import Domain
 from hearsay.problems.losses.loss import Loss
 from hearsay.problems.losses.models import MODELS, refuse_batchnorm, with_fast_convolutions
@@ -54,6 +54,7 @@ class Model:
       unravel: from a vector of parameters to what `value` and `scores` take.
       value: (params, feature, label) -> the loss of one record.
       scores: (params, feature) -> a score for every class; None: accuracy cannot be measured.
+      host: what computes it outside of JAX (hosts.py), where something else does.
       module: from what `unravel` gives to the module with those parameters; None: there is none.
     """
 
@@ -62,6 +63,7 @@ class Model:
     unravel: Callable[[jax.Array], Any]
     value: Callable[[Any, jax.Array, jax.Array], jax.Array]
     scores: Callable[[Any, jax.Array], jax.Array] | None
+    host: hosts.Host | None = None
     module: Callable[[Any], Any] | None = None
 
     def __post_init__(self) -> None:
@@ -106,6 +108,8 @@ class NeuralLoss(Loss):
         require.settle(self, microbatch=require.optional(require.count))
         require.one_of("norm", self.norm, ["l2", "l1"])
         require.one_of("compute", self.compute, COMPUTE)
+        if self.model.host is not None and self.compute == "bfloat16":
+            require.fail("compute", f"tf32 or float32 for {self.model}", self.compute)
 
     def dimension(self, record: tuple[int, ...]) -> int:
         return self.model.size
@@ -113,6 +117,9 @@ class NeuralLoss(Loss):
     def gradient_sum(
         self, params: jax.Array, features: jax.Array, labels: jax.Array, weights: jax.Array
     ) -> jax.Array:
+        how: dict[str, Any] = {"clip": self.clip, "norm": self.norm, "microbatch": self.microbatch}
+        if self.model.host is not None:
+            return hosts.gradient_sum(self.model.host, params, features, labels, weights, **how)
         with jax.default_matmul_precision(COMPUTE[self.compute]):
             tree = per_record.gradient_sum(
                 self.value,
@@ -120,9 +127,7 @@ class NeuralLoss(Loss):
                 features,
                 labels,
                 weights,
-                clip=self.clip,
-                norm=self.norm,
-                microbatch=self.microbatch,
+                **how,
             )
         return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(tree)]).astype(
             params.dtype
@@ -132,6 +137,8 @@ class NeuralLoss(Loss):
         """A fingerprint of what the model computes for records of that shape:
         its program and the constants in it.
         """
+        if self.model.host is not None:
+            return self.model.host.program(record, hosts.precision())
         dtype = jnp.result_type(float)
         shapes = (
             ((self.model.size,), dtype),
@@ -246,7 +253,7 @@ def from_module(module: eqx.Module, *, name: str | None = None) -> tuple[Model, 
         return cross_entropy(scores(params, feature), label)
 
     vector, called = raveled(arrays), name or type(module).__name__
-    return Model(called, vector.size, _unraveler(arrays), value, scores, whole), vector
+    return Model(called, vector.size, _unraveler(arrays), value, scores, module=whole), vector
 
 
 def from_function(
@@ -293,6 +300,18 @@ def from_function(
     vector = raveled(params)
     found = name or getattr(loss, "__qualname__", type(loss).__name__)
     return Model(str(found), vector.size, _unraveler(params), value, scores), vector
+
+
+def from_host(host: hosts.Host, name: str, *, scored: bool = True) -> Model:
+    """A Model that something else computes.
+
+    Args:
+      host: what does.
+      name: what reports call it.
+      scored: its scores are those of classes.
+    """
+    scores = host.scores_of if scored else None
+    return Model(name, host.size, lambda vector: vector, host.value_of, scores, host=host)
 
 
 def raveled(tree: Any) -> np.ndarray:
