@@ -54,7 +54,7 @@ class ReleasedModel:
       certificate: what the run cost every agent.
       warnings: what keeps it from being private, or is to be known before it is published.
       accuracy: on the test set: the share of right labels, or the mean squared error of a
-        regression; None where there is no test set.
+        regression; None where there is no test set. It is about records, and in no saved file.
       schema: of the tables that it was learned from; None where records were no rows of tables.
       made: how it was made, as texts by name: version, algorithm, rounds, settings.
     """
