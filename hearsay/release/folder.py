@@ -7,6 +7,8 @@
     schema.toml          of the tables that it predicts from, where it does
     made.txt             how it was made, for people; nobody reads it back
 
+What was measured on a test set is not among it: that is about records, which no certificate covers.
+
 `load_model` refuses what is damaged or does not belong together. The digests show damage and
 mix-ups, not forgery: who changes a file can compute them anew.
 """
@@ -16,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +44,7 @@ FORMAT = "hearsay released model 1"
 
 def save(model: ReleasedModel, folder: str | os.PathLike) -> Path:
     """Write the files into the folder; returns the folder."""
+    model = replace(model, accuracy=None)
     path, certificate = Path(folder), model.certificate.to_json()
     path.mkdir(parents=True, exist_ok=True)
     facts = {
@@ -53,7 +57,7 @@ def save(model: ReleasedModel, folder: str | os.PathLike) -> Path:
         "average_of": model.average_of,
         "why_free": model.why,
         "warnings": json.dumps(model.warnings),
-        "accuracy": "" if model.accuracy is None else repr(float(model.accuracy)),
+        "accuracy": "",
         "made": json.dumps(dict(model.made)),
         "schema": "" if model.schema is None else model.schema.digest,
         "certificate": json.loads(certificate)["digest"],
@@ -111,6 +115,7 @@ def load_model(path: str | os.PathLike, model: Any = None) -> ReleasedModel:
     # A file may come from anybody: nothing of it is believed before it fits the numbers.
     try:
         warnings, said = json.loads(facts["warnings"]), json.loads(facts["model"])
+        # Of earlier versions, which wrote it.
         accuracy = float(facts["accuracy"]) if facts["accuracy"] else None
         average_of, kind = facts["average_of"], facts["kind"]
         algorithm, problem, proof = facts["algorithm"], facts["problem"], facts["certificate"]

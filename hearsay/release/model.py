@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from hearsay import _validate as require
@@ -53,7 +54,7 @@ class ReleasedModel:
       certificate: what the run cost every agent.
       warnings: what keeps it from being private, or is to be known before it is published.
       accuracy: on the test set: the share of right labels, or the mean squared error of a
-        regression; None where there is no test set.
+        regression; None where there is no test set. It is about records, and in no saved file.
       schema: of the tables that it was learned from; None where records were no rows of tables.
       made: how it was made, as texts by name: version, algorithm, rounds, settings.
     """
@@ -178,7 +179,7 @@ class ReleasedModel:
                 f"the network must come from a module, got {model} from a function: network() has"
                 " it with its parameters"
             )
-        return model.module(model.unravel(params))
+        return model.module(model.unravel(jnp.asarray(params)))
 
     def __repr__(self) -> str:
         return f"ReleasedModel({self.algorithm} on {self.problem}: {self.average_of})"
@@ -192,7 +193,7 @@ class ReleasedModel:
         lines += [f"  average of  {self.average_of}"]
         if self.schema is not None:
             lines.append(
-                f"  predicts    {self.schema.target}, from {few(self.schema.inputs, ', ')}"
+                f"  predicts    {self.schema.target}, from {few(list(self.schema.inputs), ', ')}"
             )
         if self.accuracy is not None:
             what = "accuracy" if self.predictor.classification else "test error"

@@ -14,6 +14,7 @@ import hearsay as hs
 from hearsay.deploy import budget
 from hearsay.deploy.deployment import deployment
 from hearsay.deploy.records import own
+from hearsay.deploy.releasing import release
 from hearsay.deploy.settings import difference, load
 from tests.deploy.networks import NAMES, run_threads, write
 
@@ -100,6 +101,13 @@ def test_a_rehearsed_network_ends_with_the_models_of_a_simulation(tmp_path):
     deployed = np.stack([agents[n].model for n in NAMES])
     np.testing.assert_allclose(deployed, run.models[0], rtol=0, atol=1e-6)
     assert np.abs(deployed).max() > 1e-3
+    # What is published reads tables as the simulation's does.
+    folder = release(path, rehearsal=True).save(tmp_path / "released")
+    model = hs.load_model(folder)
+    assert model.schema == SCHEMAS["classes"] and model.made["rounds"] == str(plan.messages)
+    wanted = run.release()
+    np.testing.assert_allclose(model.params, wanted.params, rtol=0, atol=1e-6)
+    np.testing.assert_array_equal(model.predict(tables[0]), wanted.predict(tables[0]))
 
 
 def test_the_content_of_the_schema_is_what_agents_agree_on(tmp_path):

@@ -62,18 +62,22 @@ X = np.column_stack([np.concatenate([t["age"] for t in TABLES])])
 Y = np.concatenate([t["ill"] for t in TABLES])
 
 
+def classifier(epsilon: float = 50.0, **options: Any) -> hs.NetworkClassifier:
+    return hs.NetworkClassifier(epsilon, **{"random_state": 0, **options})
+
+
 @pytest.fixture(scope="module")
 def fitted() -> hs.NetworkClassifier:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fitting, "rehearse", quick.rehearse)
-        return hs.NetworkClassifier(50.0, schema=SCHEMA).fit(TABLES)
+        return classifier(schema=SCHEMA).fit(TABLES)
 
 
 def test_files_frames_and_columns_are_the_same_tables(fitted, tmp_path):
     paths = [written(tmp_path / f"{k}.csv", own) for k, own in enumerate(TABLES)]
     frames = [pandas.DataFrame(own) for own in TABLES]
     for tables in (paths, frames):
-        same = hs.NetworkClassifier(50.0, schema=SCHEMA).fit(tables)
+        same = classifier(schema=SCHEMA).fit(tables)
         np.testing.assert_allclose(same.model_.params, fitted.model_.params, rtol=1e-12)
         assert same.certificate_.to_json() == fitted.certificate_.to_json()
     assert fitted.problem_.counts.tolist() == [60, 60, 60]
@@ -116,19 +120,19 @@ def test_the_report_keeps_what_may_be_published_apart(fitted, tmp_path):
 
 def test_one_table_is_dealt_out():
     whole = {name: np.concatenate([own[name] for own in TABLES]) for name in TABLES[0]}
-    one = hs.NetworkClassifier(50.0, schema=SCHEMA, agents=4).fit(whole)
+    one = classifier(schema=SCHEMA, agents=4).fit(whole)
     assert one.problem_.counts.tolist() == [45] * 4
     target = whole.pop("ill")
-    frame = hs.NetworkClassifier(50.0, schema=SCHEMA, agents=4).fit(pandas.DataFrame(whole), target)
+    frame = classifier(schema=SCHEMA, agents=4).fit(pandas.DataFrame(whole), target)
     np.testing.assert_allclose(frame.model_.params, one.model_.params, rtol=1e-12)
     rows = [dict(zip(whole, row, strict=True)) for row in zip(*whole.values(), strict=True)]
-    same = hs.NetworkClassifier(50.0, schema=SCHEMA, agents=4).fit(rows, target)
+    same = classifier(schema=SCHEMA, agents=4).fit(rows, target)
     np.testing.assert_allclose(same.model_.params, one.model_.params, rtol=1e-12)
 
 
 def test_pairs_of_arrays_one_for_each_agent():
     pairs = [(X[:50], Y[:50]), (X[50:70], Y[50:70]), (X[70:], Y[70:])]
-    model = hs.NetworkClassifier(50.0, ranges=(0, 120), classes=["yes", "no"]).fit(pairs)
+    model = classifier(ranges=(0, 120), classes=["yes", "no"]).fit(pairs)
     assert model.problem_.counts.tolist() == [50, 20, 110]
     # As scikit-learn sorts them, whatever the list was.
     assert model.classes_.tolist() == ["no", "yes"]
@@ -142,13 +146,13 @@ def test_pairs_of_arrays_one_for_each_agent():
 
 
 def test_what_is_read_off_the_records_is_declared():
-    model = hs.NetworkClassifier(50.0, ranges_are_public=True).fit(X, Y)
+    model = classifier(ranges_are_public=True).fit(X, Y)
     (said,) = [one for one in model.problem_.assumptions if "read off" in one.text]
     assert said.kind == "declared"
     assert "the ranges of the columns and the classes were read off the records" in said.text
     assert "read off the records" in str(model.certificate_)
     assert model.schema_.inputs == {"x0": hs.Number(float(X.min()), float(X.max()))}
-    given = hs.NetworkClassifier(50.0, ranges=(0, 120), ranges_are_public=True).fit(X, Y)
+    given = classifier(ranges=(0, 120), ranges_are_public=True).fit(X, Y)
     (said,) = [one for one in given.problem_.assumptions if "read off" in one.text]
     assert said.text.startswith("the classes were read off")
 
@@ -173,18 +177,18 @@ def test_what_is_read_off_the_records_is_declared():
 )
 def test_what_is_wrong_is_named(options, data, text):
     with pytest.raises((ValueError, TypeError), match=text):
-        hs.NetworkClassifier(50.0, **options).fit(*data)
+        classifier(**options).fit(*data)
 
 
 def test_a_regression_in_the_units_of_its_target(tmp_path):
-    model = hs.NetworkRegressor(500.0, schema=NUMBERS).fit(TABLES, test=table(9))
+    model = hs.NetworkRegressor(500.0, random_state=0, schema=NUMBERS).fit(TABLES, test=table(9))
     new = table(8)
     said = model.predict(new)
     assert model.score(new) > 0.9 and abs(said.mean() - new["dose"].mean()) < 1
     assert model.model_.accuracy == pytest.approx(
         np.mean((model.predict(table(9)) - table(9)["dose"]) ** 2) / 100
     )
-    arrays = hs.NetworkRegressor(500.0, ranges=(0, 120), target_range=(5, 25))
+    arrays = hs.NetworkRegressor(500.0, random_state=0, ranges=(0, 120), target_range=(5, 25))
     found = arrays.fit(X, 5 + X[:, 0] / 6)
     assert found.score(X, 5 + X[:, 0] / 6) > 0.9
     with pytest.raises(ValueError, match="target_range must be given for arrays"):
@@ -199,7 +203,7 @@ def test_the_seed_settles_the_noise_and_none_is_secret(fitted):
     same = clone(fitted).fit(TABLES)
     np.testing.assert_array_equal(same.model_.params, fitted.model_.params)
     others = [
-        hs.NetworkClassifier(50.0, schema=SCHEMA, random_state=state).fit(TABLES)
+        classifier(schema=SCHEMA, random_state=state).fit(TABLES)
         for state in (1, None, np.random.default_rng(5), np.random.RandomState(5))
     ]
     seeds = {one.run_.seeds[0] for one in others}
@@ -207,13 +211,13 @@ def test_the_seed_settles_the_noise_and_none_is_secret(fitted):
 
 
 def test_colluders_that_are_planned_for():
-    one = hs.NetworkClassifier(2.0, schema=SCHEMA, colluders=1).fit(TABLES)
+    one = classifier(2.0, schema=SCHEMA, colluders=1).fit(TABLES)
     assert one.certificate_.colluders == 1 and max(one.certificate_.epsilon) <= 2.0
     assert max(one.certificate_.all_collude) > 2.0
 
 
 def test_a_network_by_its_name():
-    model = hs.NetworkClassifier(50.0, schema=SCHEMA, model="mlp").fit(TABLES)
+    model = classifier(schema=SCHEMA, model="mlp").fit(TABLES)
     network, params = model.model_.network()
     assert network.name == "mlp" and params.size == network.size
     assert model.predict_proba(TABLES[0]).shape == (60, 2)
@@ -225,19 +229,18 @@ def test_pipelines_on_the_public_side():
     """A step that learns nothing, and the cross-validation of the whole."""
     shifted = make_pipeline(
         FunctionTransformer(lambda ages: ages - 60.0),
-        hs.NetworkClassifier(50.0, ranges=(-60, 60), classes=["no", "yes"], agents=2),
+        classifier(ranges=(-60, 60), classes=["no", "yes"], agents=2),
     )
     assert cross_val_score(shifted, X, Y, cv=2).mean() > 0.8
 
 
 def test_what_a_rehearsal_warns_of_is_a_warning(monkeypatch):
     def doubtful(*words: Any, **options: Any) -> Any:
-        found = quick.rehearse(*words, **options)
-        return quick.Quick(found.algorithm, found.rounds, warnings=("no better than a guess",))
+        return quick.rehearse(*words, **options, warnings=("no better than a guess",))
 
     monkeypatch.setattr(fitting, "rehearse", doubtful)
     with pytest.warns(UserWarning, match="no better than a guess"):
-        hs.NetworkClassifier(50.0, schema=SCHEMA).fit(TABLES)
+        classifier(schema=SCHEMA).fit(TABLES)
 
 
 def test_nothing_is_predicted_before_a_fit():

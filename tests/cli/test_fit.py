@@ -1,0 +1,216 @@
+"""`hearsay fit` and `hearsay predict`: from tables to a model, and to predictions for new rows."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import hearsay as hs
+from hearsay.cli import commands
+from hearsay.estimators import fitting
+from hearsay.simulation import simulating
+from tests.cli.test_json import documented
+from tests.estimators import quick
+
+SCHEMA = hs.Schema(
+    {
+        "patient": hs.Ignored(),
+        "age": hs.Number(0, 120, gap="middle"),
+        "ward": hs.Category(["north", "south"]),
+        "ill": hs.Category(["yes", "no"]),
+    },
+    target="ill",
+)
+PRIVATE = {
+    "private-checkpoint.npz",
+    "private-metrics.csv",
+    "private-models.npz",
+    "private-report.html",
+    "private-seed.txt",
+}
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fitting, "rehearse", quick.rehearse)
+
+
+def rows(seed: int, many: int = 50) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(seed)
+    return [
+        {
+            "patient": f"{seed}-{row}",
+            "ward": ("north", "south")[row % 2],
+            "age": f"{(age := rng.uniform(0, 120)):.2f}",
+            "ill": "yes" if age > 60 else "no",
+        }
+        for row in range(many)
+    ]
+
+
+def write(path: Path, table: list[dict[str, Any]], names: list[str] | None = None) -> Path:
+    with path.open("w", newline="") as handle:
+        writer = csv.DictWriter(handle, names or list(table[0]), extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(table)
+    return path
+
+
+def call(*words: Any, code: int = 0) -> Any:
+    result = CliRunner().invoke(commands.app, [str(word) for word in words])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("hospitals")
+    SCHEMA.save(folder / "schema.toml")
+    for seed, name in enumerate(("north", "south", "east", "held-out")):
+        write(folder / f"{name}.csv", rows(seed))
+    # Another order, no target, a gap, and a ward that nobody knows.
+    new = [{**row, "ward": "west", "age": ""} if not k else row for k, row in enumerate(rows(9, 5))]
+    write(folder / "new.csv", new, ["age", "patient", "ward"])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def words(home: Path) -> list[Any]:
+    tables = [home / f"{name}.csv" for name in ("north", "south", "east")]
+    return ["fit", home / "schema.toml", *tables, "--epsilon", 50, "--test", home / "held-out.csv"]
+
+
+@pytest.fixture(scope="module")
+def made(home: Path, words: list[Any]) -> tuple[Path, Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitting, "rehearse", quick.rehearse)
+        return home / "out", call(*words, "--out", home / "out", "--seed", 4)
+
+
+def test_a_fit_leaves_what_may_be_published_apart(made, home, words):
+    folder, result = made
+    there = {path.name for path in folder.iterdir()}
+    public = {"released", "budget.csv", "certificate.json", "certificate.txt"}
+    assert there - {"private-checkpoint.previous.npz"} == PRIVATE | public
+    released = {path.name for path in (folder / "released").iterdir()}
+    assert released == {"model.safetensors", "certificate.json", "schema.toml", "made.txt"}
+    model = hs.load_model(folder / "released")
+    assert model.schema == SCHEMA and model.accuracy is None
+    command = model.made["command"]
+    assert command.startswith("hearsay fit schema.toml north.csv south.csv east.csv --epsilon 50")
+    # Neither the seed of the noise nor what the test table says is in it.
+    assert not any("seed=4" in text or "is 4" in text for text in model.warnings)
+    assert (folder / "private-seed.txt").read_text() == "4"
+    shown = result.output
+    assert "not rehearsed" in shown and "Released model, may be published" in shown
+    assert "north.csv: 50 rows" in shown and "guessing" in shown and "without noise" in shown
+    same = hs.NetworkClassifier(50.0, schema=SCHEMA, random_state=4).fit(words[2:5])
+    np.testing.assert_allclose(same.model_.params, model.params, rtol=1e-12)
+    call("verify", folder / "released" / "certificate.json")
+
+
+def test_predictions_for_new_rows(made, home, tmp_path):
+    released = made[0] / "released"
+    result = call("predict", released, home / "new.csv", "--keep", "patient", "--probabilities")
+    found = list(csv.DictReader(result.stdout.splitlines()))
+    columns = ["patient", "predicted_ill", "probability_yes", "probability_no"]
+    assert [list(row) for row in found] == [columns] * 5
+    assert [row["patient"] for row in found] == [f"9-{k}" for k in range(5)]
+    for row in found[1:]:
+        yes = float(row["probability_yes"])
+        assert row["predicted_ill"] == ("yes" if yes > 0.5 else "no")
+        assert yes + float(row["probability_no"]) == pytest.approx(1)
+    assert "1 gap taken as the middle" in result.stderr and "unknown level" in result.stderr
+    file = tmp_path / "predictions.csv"
+    call("predict", released, home / "new.csv", "--out", file)
+    lines = file.read_text().splitlines()
+    assert lines == ["predicted_ill", *(row["predicted_ill"] for row in found)]
+
+
+def test_a_table_that_has_its_target_is_tested(made, home, tmp_path):
+    released = made[0] / "released"
+    result = call("predict", released, home / "held-out.csv", "--json")
+    found = json.loads(result.stdout)
+    assert found.keys() == documented("predict") and found["rows"] == 50
+    said = hs.load_model(released).predict(home / "held-out.csv")
+    truth = [row["ill"] for row in rows(3)]
+    assert found["columns"] == {"predicted_ill": said.tolist()}
+    assert found["accuracy"] == np.mean(said == truth) > 0.8
+    # A target that nobody has filled in is no reason to refuse.
+    empty = write(tmp_path / "empty.csv", [{**row, "ill": ""} for row in rows(3, 4)])
+    result = call("predict", released, empty)
+    assert len(result.stdout.splitlines()) == 5 and "not tested" in result.stderr
+    assert "accuracy" not in result.stderr
+
+
+def test_a_regression_predicts_in_its_units(home, tmp_path):
+    schema = hs.Schema({"age": hs.Number(0, 120), "dose": hs.Number(5, 25)}, target="dose")
+    schema.save(tmp_path / "schema.toml")
+    tables = [
+        write(tmp_path / f"{k}.csv", [{**r, "dose": 5 + float(r["age"]) / 6} for r in rows(k)])
+        for k in range(2)
+    ]
+    call("fit", tmp_path / "schema.toml", *tables, "--epsilon", 500, "--out", tmp_path / "out")
+    result = call("predict", tmp_path / "out" / "released", tables[0])
+    said = [float(line) for line in result.stdout.splitlines()[1:]]
+    assert 4 < min(said) < max(said) < 26 and "root mean squared error on" in result.stderr
+    with pytest.raises(ValueError, match="--probabilities must be left out for 'dose'"):
+        call("predict", tmp_path / "out" / "released", tables[0], "--probabilities")
+
+
+def test_what_is_wrong_is_named(made, home, tmp_path):
+    released = made[0] / "released"
+    short = write(tmp_path / "short.csv", rows(3, 4), ["patient", "ward"])
+    with pytest.raises(ValueError, match="short.csv must have the schema's columns, and has no"):
+        call("predict", released, short)
+    with pytest.raises(ValueError, match="--keep must name columns of .*, which has no 'name'"):
+        call("predict", released, home / "new.csv", "--keep", "name")
+    with pytest.raises(ValueError, match="must be the folder of a released model"):
+        call("predict", made[0], home / "new.csv")
+    plain = hs.problems.ridge(agents=2, records=30, dimension=3)
+    run = hs.simulate(hs.dsgd(noise=0.1), plain, hs.graphs.ring(2), steps=2)
+    run.release(folder=tmp_path / "plain")
+    with pytest.raises(ValueError, match="must have a schema to read tables"):
+        call("predict", tmp_path / "plain", home / "new.csv")
+
+
+def test_a_fit_answers_in_json_and_refuses_to_replace_another(made, home, words, tmp_path):
+    found = json.loads(call(*words, "--out", tmp_path / "one", "--json").stdout)
+    assert found.keys() == documented("fit")
+    assert found["released"]["folder"] == str(tmp_path / "one" / "released")
+    assert found["epsilon"] <= 50 and found["adjacency"] == "zero-out"
+    with pytest.raises(ValueError, match="holds a run: --resume continues it"):
+        call(*words, "--out", made[0])
+    with pytest.raises(ValueError, match="--seed must be left out with --resume"):
+        call(*words, "--out", made[0], "--resume", "--seed", 4)
+    with pytest.raises(ValueError, match="--resume needs --out with the folder of a fit"):
+        call(*words, "--out", tmp_path / "none", "--resume")
+    # Its seed is a new one, unless it is given.
+    seeds = {(folder / "private-seed.txt").read_text() for folder in (made[0], tmp_path / "one")}
+    assert len(seeds) == 2
+
+
+def test_a_fit_that_was_interrupted_goes_on(made, words, tmp_path, monkeypatch):
+    kept = simulating.Session.advance
+
+    def advance(self: Any, steps: int) -> None:
+        if self.step >= 20:
+            raise KeyboardInterrupt
+        kept(self, steps)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(simulating.Session, "advance", advance)
+        stopped = call(*words, "--out", tmp_path / "out", "--seed", 4, code=130)
+    assert "--resume goes on from there" in " ".join(stopped.stderr.split())
+    assert not (tmp_path / "out" / "released").exists()
+    call(*words, "--out", tmp_path / "out", "--resume")
+    models = [hs.load_model(one / "released").params for one in (tmp_path / "out", made[0])]
+    np.testing.assert_allclose(models[0], models[1], rtol=1e-9)
