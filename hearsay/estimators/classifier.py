@@ -52,13 +52,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
       graph_, problem_, run_: as they were run; the last two are private, and in no pickle.
       n_features_in_, feature_names_in_: of the columns that are read.
 
-    Example:
-      >>> import hearsay as hs
-      >>> from sklearn.datasets import load_iris
-      >>> X, y = load_iris(return_X_y=True)
-      >>> model = hs.NetworkClassifier(epsilon=8, ranges=(0, 8), classes=[0, 1, 2]).fit(X, y)
-      >>> model.certificate_.finite
-      True
+    docs/estimators.md has examples.
     """
 
     def __init__(

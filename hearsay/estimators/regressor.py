@@ -44,14 +44,7 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
 
     Attributes are those of NetworkClassifier, without `classes_`.
 
-    Example:
-      >>> import numpy as np
-      >>> import hearsay as hs
-      >>> X = np.random.default_rng(0).uniform(-1, 1, (500, 2))
-      >>> y = 3 * X[:, 0] - X[:, 1]
-      >>> model = hs.NetworkRegressor(epsilon=8, ranges=(-1, 1), target_range=(-4, 4)).fit(X, y)
-      >>> model.predict(X).shape
-      (500,)
+    docs/estimators.md has examples.
     """
 
     def __init__(
