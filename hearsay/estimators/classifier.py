@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,8 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
     Args:
       epsilon: what each agent may spend.
       delta: at which.
-      schema: what is public of the tables; None where `fit` is given arrays.
+      schema: what is public of the tables, a Schema or the path of a schema.toml; None where `fit`
+        is given arrays.
       agents: how many, where one table or one (X, y) is dealt out; 5 unless given.
       graph: who hears whom: a Graph, the name of one, or None for the usual one.
       colluders: how many of the other agents may work together against one, where pairs of agents
@@ -49,16 +51,12 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
       rehearsal_: which settings were chosen, and how they did on made-up records.
       classes_: in the order of the columns of `predict_proba`.
       schema_: what is public of the columns, also where it was made for arrays.
-      graph_, problem_, run_: as they were run; the last two are private, and in no pickle.
+      graph_: who heard whom.
+      counted_: what was clipped, unknown or missing in every table, each for its owner only.
+      problem_, run_: as they were run; these and `counted_` are private, and in no pickle.
       n_features_in_, feature_names_in_: of the columns that are read.
 
-    Example:
-      >>> import hearsay as hs
-      >>> from sklearn.datasets import load_iris
-      >>> X, y = load_iris(return_X_y=True)
-      >>> model = hs.NetworkClassifier(epsilon=8, ranges=(0, 8), classes=[0, 1, 2]).fit(X, y)
-      >>> model.certificate_.finite
-      True
+    docs/estimators.md has examples.
     """
 
     def __init__(
@@ -66,7 +64,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
         epsilon: float = 2.0,
         delta: float = 1e-5,
         *,
-        schema: Schema | None = None,
+        schema: Schema | str | os.PathLike | None = None,
         agents: int | None = None,
         graph: Graph | str | None = None,
         colluders: int | None = None,

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import secrets
 import warnings
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,21 +31,24 @@ from hearsay.privacy.recursion import Assumption
 from hearsay.problems.problem import Problem
 from hearsay.release.model import as_table, features_of, is_rows
 from hearsay.tables.columns import Column
+from hearsay.tables.encoding import Counted
 from hearsay.tables.schema import Schema
+from hearsay.tradeoff.beside import with_beside
 
 RELEASED = "released"
-# Records and models of agents; and a rehearsal, whose programs no pickle takes.
-_PRIVATE = ("problem_", "run_", "rehearsal_")
+# Records and models of agents, what was counted in tables; and a rehearsal, whose programs no
+# pickle takes.
+_PRIVATE = ("problem_", "run_", "counted_", "rehearsal_")
 _MOST = 2**31
 
 
-class NetworkEstimator(BaseEstimator):
+class NetworkEstimator(BaseEstimator, ABC):
     """A model that agents learn together; NetworkClassifier and NetworkRegressor say how."""
 
     # Set by the constructors of both.
     epsilon: float
     delta: float
-    schema: Schema | None
+    schema: Any
     agents: int | None
     graph: Any
     colluders: int | None
@@ -89,6 +93,7 @@ class NetworkEstimator(BaseEstimator):
         return self
 
     def _problem(self, sources: list[Any], schema: Schema, test: Any, seed: int) -> Problem:
+        self.counted_: list[Counted] = []
         problem = problems.tabular(
             sources,
             schema,
@@ -96,6 +101,7 @@ class NetworkEstimator(BaseEstimator):
             model=None if self.model == "linear" else self.model,
             adjacency=self.adjacency,
             seed=seed,
+            notify=self.counted_.append,
         )
         read_off = [] if self.schema is not None else self._read_off()
         if self.schema is None and self.ranges is None:
@@ -107,21 +113,20 @@ class NetworkEstimator(BaseEstimator):
 
     def _from_tables(self, tables: Any, y: Any, test: Any, seed: int) -> tuple[Any, Schema, Any]:
         """Everybody's table, with the schema that they share."""
-        require.instance("schema", self.schema, Schema, "a Schema, or None for arrays")
-        assert self.schema is not None
-        self.n_features_in_ = len(self.schema.inputs)
-        self.feature_names_in_ = np.array(list(self.schema.inputs), dtype=object)
-        self._from_schema(self.schema)
+        schema = Schema.of(self.schema)
+        self.n_features_in_ = len(schema.inputs)
+        self.feature_names_in_ = np.array(list(schema.inputs), dtype=object)
+        self._from_schema(schema)
         if isinstance(tables, (list, tuple)) and y is None and not is_rows(tables):
             self._require_agents(len(tables))
-            return list(tables), self.schema, test
-        columns = arrays.cells_of(as_table(tables), self.schema, target=y is None)
+            return list(tables), schema, test
+        columns = arrays.cells_of(as_table(tables), schema, target=y is None)
         if y is not None:
-            columns[self.schema.target] = column_or_1d(y)
+            columns[schema.target] = column_or_1d(y)
         rows = len(next(iter(columns.values())))
         parts = arrays.dealt(rows, self.agents, seed)
         sources = [{name: own[part] for name, own in columns.items()} for part in parts]
-        return sources, self.schema, test
+        return sources, schema, test
 
     def _from_arrays(self, tables: Any, y: Any, test: Any, seed: int) -> tuple[Any, Schema, Any]:
         """Everybody's arrays as tables, with the schema that is made for them."""
@@ -186,21 +191,21 @@ class NetworkEstimator(BaseEstimator):
         check_is_fitted(self, "model_")
         return self.schema_.decode(self.schema_.encode(as_table(table)).labels)
 
+    @abstractmethod
     def _from_schema(self, schema: Schema) -> None:
         """What follows from it for the target."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _target(self, y: np.ndarray, public: bool) -> Column:
         """The column that stands for an array's target."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _written(self, y: np.ndarray) -> np.ndarray:
         """An array's target as the table has it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _read_off(self) -> list[str]:
         """What was read off the records."""
-        raise NotImplementedError
 
     def report(self, folder: str | os.PathLike) -> Path:
         """Write the run's report into the folder, and the model that may be published into
@@ -216,7 +221,7 @@ class NetworkEstimator(BaseEstimator):
                 "report must be asked of the estimator that was fitted, got a copy that was"
                 " pickled: pickles hold no records and no run"
             )
-        page = self.run_.report(folder)
+        page = with_beside(self.run_).report(folder)
         self.model_.save(Path(folder) / RELEASED)
         return page
 

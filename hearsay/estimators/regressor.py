@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,8 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
     Args:
       epsilon: what each agent may spend.
       delta: at which.
-      schema: what is public of the tables; None where `fit` is given arrays.
+      schema: what is public of the tables, a Schema or the path of a schema.toml; None where `fit`
+        is given arrays.
       agents: how many, where one table or one (X, y) is dealt out; 5 unless given.
       graph: who hears whom: a Graph, the name of one, or None for the usual one.
       colluders: how many of the other agents may work together against one, where pairs of agents
@@ -44,14 +46,7 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
 
     Attributes are those of NetworkClassifier, without `classes_`.
 
-    Example:
-      >>> import numpy as np
-      >>> import hearsay as hs
-      >>> X = np.random.default_rng(0).uniform(-1, 1, (500, 2))
-      >>> y = 3 * X[:, 0] - X[:, 1]
-      >>> model = hs.NetworkRegressor(epsilon=8, ranges=(-1, 1), target_range=(-4, 4)).fit(X, y)
-      >>> model.predict(X).shape
-      (500,)
+    docs/estimators.md has examples.
     """
 
     def __init__(
@@ -59,7 +54,7 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
         epsilon: float = 2.0,
         delta: float = 1e-5,
         *,
-        schema: Schema | None = None,
+        schema: Schema | str | os.PathLike | None = None,
         agents: int | None = None,
         graph: Graph | str | None = None,
         colluders: int | None = None,

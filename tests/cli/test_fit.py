@@ -151,7 +151,8 @@ def test_a_table_that_has_its_target_is_tested(made, home, tmp_path):
     assert "accuracy" not in result.stderr
 
 
-def test_a_regression_predicts_in_its_units(home, tmp_path):
+def test_a_regression_predicts_in_its_units(home, tmp_path, monkeypatch):
+    monkeypatch.setattr(quick, "NUMBERS", 60)
     schema = hs.Schema({"age": hs.Number(0, 120), "dose": hs.Number(5, 25)}, target="dose")
     schema.save(tmp_path / "schema.toml")
     tables = [

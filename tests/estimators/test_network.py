@@ -76,10 +76,13 @@ def fitted() -> hs.NetworkClassifier:
 def test_files_frames_and_columns_are_the_same_tables(fitted, tmp_path):
     paths = [written(tmp_path / f"{k}.csv", own) for k, own in enumerate(TABLES)]
     frames = [pandas.DataFrame(own) for own in TABLES]
-    for tables in (paths, frames):
-        same = classifier(schema=SCHEMA).fit(tables)
+    for tables, schema in ((paths, SCHEMA.save(tmp_path / "schema.toml")), (frames, SCHEMA)):
+        same = classifier(schema=schema).fit(tables)
         np.testing.assert_allclose(same.model_.params, fitted.model_.params, rtol=1e-12)
         assert same.certificate_.to_json() == fitted.certificate_.to_json()
+    assert [str(one) for one in fitted.counted_] == [
+        f"table of agent {agent}: 60 rows" for agent in range(3)
+    ]
     assert fitted.problem_.counts.tolist() == [60, 60, 60]
     assert fitted.graph_.agents == 3
 
@@ -103,7 +106,7 @@ def test_a_pickle_holds_no_record(fitted):
     content = pickle.dumps(fitted)
     again = pickle.loads(content)
     np.testing.assert_array_equal(again.predict(TABLES[0]), fitted.predict(TABLES[0]))
-    assert not any(hasattr(again, name) for name in ("problem_", "run_"))
+    assert not any(hasattr(again, name) for name in ("problem_", "run_", "counted_"))
     for array in (fitted.problem_.features, fitted.run_.models):
         assert np.ascontiguousarray(array).tobytes()[:64] not in content
     with pytest.raises(ValueError, match="report must be asked of the estimator that was fitted"):
@@ -167,7 +170,7 @@ def test_what_is_read_off_the_records_is_declared():
         ({"ranges_are_public": True, "agents": 2}, ([(X, Y)] * 3, None), "agents must be left out"),
         ({"schema": SCHEMA, "agents": 2}, (TABLES, None), "agents must be left out"),
         ({"schema": NUMBERS}, (TABLES, None), "must be a category for a classifier"),
-        ({"schema": "schema.toml"}, (TABLES, None), "schema must be a Schema"),
+        ({"schema": "none.toml"}, (TABLES, None), "none.toml is not there"),
         ({"schema": SCHEMA, "graph": "rnig"}, (TABLES, None), "graph must be one of"),
         ({"schema": SCHEMA, "graph": hs.graphs.ring(4)}, (TABLES, None), "graph must be one of"),
         ({"schema": SCHEMA, "random_state": -1}, (TABLES, None), "random_state must be"),
@@ -176,7 +179,7 @@ def test_what_is_read_off_the_records_is_declared():
     ],
 )
 def test_what_is_wrong_is_named(options, data, text):
-    with pytest.raises((ValueError, TypeError), match=text):
+    with pytest.raises((ValueError, TypeError, OSError), match=text):
         classifier(**options).fit(*data)
 
 

@@ -104,6 +104,32 @@ def test_a_choice_is_made_once(quick, monkeypatch):
             hs.rehearse(**given)
 
 
+def test_names_and_ranges_of_columns_change_no_choice(quick, monkeypatch):
+    """Arrays whose ranges are read off them have other ones in every fold."""
+
+    def table(levels: tuple[str, ...] = ("a", "b"), **numbers: hs.Number) -> Task:
+        columns = {**numbers, "ward": hs.Category(levels), "ill": hs.Category(("no", "yes"))}
+        counts = np.full(5, 60)
+        schema = hs.Schema(columns, target="ill")
+        return hs.problems.tabular_task(hs.problems.table_facts(schema, counts))
+
+    graph = hs.graphs.complete(5)
+    first = hs.rehearse(table(age=hs.Number(0, 120)), graph, 1.0)
+
+    def never(*_: object) -> None:
+        raise AssertionError("again")
+
+    monkeypatch.setattr(rehearsing, "_Trials", never)
+    assert hs.rehearse(table(("x", "y"), bmi=hs.Number(5, 99)), graph, 1.0).choice == first.choice
+    for other in (
+        table(("x", "y", "z"), bmi=hs.Number(5, 99)),
+        table(bmi=hs.Number(5, 99, gap="flag")),
+        table(bmi=hs.Number(5, 99), age=hs.Number(0, 120)),
+    ):
+        with pytest.raises(AssertionError, match="again"):
+            hs.rehearse(other, graph, 1.0)
+
+
 @pytest.mark.parametrize(
     "damage",
     [
