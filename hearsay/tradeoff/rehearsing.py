@@ -34,9 +34,11 @@ from hearsay.problems.task import Task, public
 from hearsay.release.readouts import READOUTS, ReadOut
 from hearsay.tradeoff import advice, kept, rule
 from hearsay.tradeoff.choices import (
+    CLIPS,
     COUPLING,
     RELEASED,
     STEEPEST,
+    TRAVELS,
     AnyTask,
     Choice,
     Epsilon,
@@ -256,6 +258,8 @@ class _Asked:
             WORK,
             FEWEST,
             STEEPEST,
+            TRAVELS,
+            CLIPS,
             KINDS,
             RELEASED,
         )
