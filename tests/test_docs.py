@@ -10,13 +10,14 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 def test_the_files_that_pages_and_docstrings_name_exist():
-    """`room/file.py` is a file of the package, of the tests or of the benchmarks."""
+    """`room/file.py` is a file of the package, tests, benchmarks or examples."""
     root = DOCS.parent
     there = [
         f"/{path.relative_to(root)}"
-        for folder in ("hearsay", "tests", "benchmarks", "docs")
+        for folder in ("hearsay", "tests", "benchmarks", "docs", "examples")
         for path in (root / folder).rglob("*")
     ]
+    there += [f"/{path.name}" for path in root.iterdir()]
     missing = {
         f"{page.name}: {name}"
         for page in (root / "README.md", *DOCS.glob("*.md"))
@@ -47,7 +48,7 @@ def test_no_page_or_message_names_a_package_of_somebody_else():
     found = {
         str(p)
         for p in paths
-        if p.suffix not in (".pyc", ".gz") and wrong.search(p.read_text(encoding="utf-8"))
+        if p.suffix not in (".pyc", ".gz", ".png") and wrong.search(p.read_text(encoding="utf-8"))
     }
     assert not found
     assert all(

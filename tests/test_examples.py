@@ -48,6 +48,8 @@ NOT_RUN = {
     ("docs/attack.md", "hearsay attack --config docs/results"),
     ("docs/releasing.md", "hearsay network release"),
     ("docs/frontier.md", "hearsay frontier breast-cancer"),
+    ("docs/estimators.md", "hearsay fit schema.toml"),
+    ("docs/settings.md", "python -m benchmarks.settings"),
 }
 
 
