@@ -11,9 +11,9 @@ worth: guessing, alone, no noise.
 
 Adjacency is zero-out, delta = 1e-5, everybody hears everybody; nobody is trusted, or one colluder
 is planned for (secrets). Measured is the released model, on records set aside: mean over
-splits and noise seeds, simulated by the engine. Settings are chosen before any record is read and
-are the same for all splits. None of these data sets was looked at to choose made-up records or
-candidates.
+splits and noise seeds, simulated by tradeoff/trial.py, which tests hold against the engine.
+Settings follow from public facts and are the same for all splits. None of these data sets was
+looked at to choose made-up records or candidates.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 import hearsay as hs
 from hearsay.release.readouts import Tail
 from hearsay.tradeoff import usual_graph
-from hearsay.tradeoff.choices import Choice, by_the_rule, secrets_for
-from hearsay.tradeoff.rehearsing import guessing, nobody
+from hearsay.tradeoff.choices import COUPLING, Law, by_the_rule, secrets_for
+from hearsay.tradeoff.rehearsing import exchanged, guessing, nobody
+from hearsay.tradeoff.trial import exchange, tried
 
 DELTA = 1e-5
 Make = Callable[[int], Any]
@@ -87,25 +89,6 @@ def sets() -> dict[str, Make]:
     }
 
 
-def score(problem: Any, graph: Any, choice: Choice, readout: Any, noise: Any, seeds: Any) -> float:
-    """Of the released model; without edges the mean over the agents' own."""
-    prepared = choice.prepared(problem)
-    algorithm = replace(choice.algorithm, noise=noise)
-    run = hs.simulate(
-        algorithm, prepared, graph, steps=choice.rounds, seeds=seeds, every=8, delta=DELTA,
-        reference=False, regret=False, release=(readout,),
-    )  # fmt: skip
-    models = run.averages[readout.name]
-    models = models.mean(axis=1, keepdims=True) if graph.edges else models
-    flat = models.reshape(-1, models.shape[-1])
-    margins = [prepared.loss.margins(one, prepared.test_features) for one in flat]
-    if problem.classification:
-        named = [np.asarray(prepared.loss.predict(one)) for one in margins]
-        return float(np.mean([one == problem.test_labels for one in named]))
-    wrong = np.mean([(one - problem.test_labels) ** 2 for one in margins])
-    return float(1 - wrong / problem.test_labels.var())
-
-
 def row(name: str, make: Make, epsilon: float, colluders: int | None, given: Any) -> str:
     """One line of the table."""
     problems = [make(seed) for seed in range(given.splits)]
@@ -113,34 +96,33 @@ def row(name: str, make: Make, epsilon: float, colluders: int | None, given: Any
     graph, apart = usual_graph(task.agents), nobody(task.agents)
     found = hs.rehearse(task, graph, epsilon, delta=DELTA, colluders=colluders)
     secrets = secrets_for(colluders, task.agents)
+    law = Law(task, graph, epsilon, DELTA, secrets)
     ruled = by_the_rule(task, graph, epsilon, DELTA, secrets)
     single = by_the_rule(task, apart, epsilon, DELTA)
-
-    def noise(choice: Choice, on: Any) -> Any:
-        prepared = choice.prepared(task)
-        return hs.calibrate(
-            choice.algorithm, prepared, on, choice.rounds, epsilon, delta=DELTA
-        ).noise
-
+    own = Law(task, apart, epsilon, DELTA, None).column(single)
+    alone = exchange(apart, COUPLING, np.zeros((0, 2)))
     rows = {
-        "alone": (apart, single, Tail(), noise(single, apart)),
-        "rule": (graph, ruled, Tail(0.25), noise(ruled, graph)),
-        "rehearsed": (graph, found.choice, found.readout, found.algorithm.noise),
-        "no noise": (graph, replace(found.choice, colluders=None), found.readout, 0.0),
+        "alone": (alone, own, Tail()),
+        "rule": (exchanged(ruled, graph), law.column(ruled), Tail(0.25)),
+        "rehearsed": (exchanged(found.choice, graph), law.column(found.choice), found.readout),
+        "no noise": (
+            exchanged(found.choice, graph),
+            law.column(found.choice, quiet=True),
+            found.readout,
+        ),
     }
     means = {"guessing": np.mean([guessing(one) for one in problems])}
-    for title, (on, choice, readout, level) in rows.items():
-        seeds = [0] if title == "no noise" else None
-        means[title] = np.mean(
-            [
-                score(
-                    one, on, choice, readout,
-                    hs.Constant(level) if isinstance(level, float) else level,
-                    seeds or [given.seeds * number + s for s in range(given.seeds)],
-                )
-                for number, one in enumerate(problems)
-            ]
-        )  # fmt: skip
+    for title, (passed, column, readout) in rows.items():
+
+        def score(number: int, *way: Any, apart: bool = title == "alone") -> float:
+            seeds = [given.seeds * number + seed for seed in range(given.seeds)]
+            passed, column, readout = way
+            return tried(problems[number], passed, [column], (readout,), seeds, not apart).mean()
+
+        with threadpool_limits(1):
+            means[title] = np.mean(
+                [score(number, passed, column, readout) for number in range(given.splits)]
+            )
     who = "all others hostile" if colluders is None else "one colluder"
     numbers = " | ".join(f"{value:.3f}" for value in means.values())
     return f"| {name} | {epsilon:g} | {who} | {numbers} | {found.choice.words} |"

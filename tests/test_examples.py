@@ -32,7 +32,7 @@ MODULES = sorted(
 )
 # Their blocks need a network or files that are set up first: tests/deploy/test_network_docs.py and
 # tests/tables/test_tables_docs.py run them.
-ELSEWHERE = {"docs/network.md", "docs/operations.md", "docs/tables.md"}
+ELSEWHERE = {"docs/network.md", "docs/operations.md", "docs/tables.md", "docs/five-hospitals.md"}
 PAGES = [
     page
     for page in ("README.md", *sorted(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md")))
@@ -81,16 +81,27 @@ def cases(kind: str) -> list:
     ]
 
 
+# What nobody needs who has no use for it: examples that import these run in `make test-torch`.
+EXTRA = ("torch", "opacus")
+
+
+def require_libraries(text: str) -> None:
+    """Skips an example whose own lines import what is not installed."""
+    for library in EXTRA:
+        if re.search(rf"^(?: *>>> )?(?:import|from) {library}\b", text, re.MULTILINE):
+            pytest.importorskip(library, reason=f"needs {library}: make test-torch runs it")
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_the_examples_of_a_module_run(name):
-
-    importlib.import_module(name)
+    require_libraries(Path(inspect.getfile(importlib.import_module(name))).read_text("utf-8"))
     failed, attempted = doctest.testmod(sys.modules[name])
     assert attempted and not failed
 
 
 @pytest.mark.parametrize("block", cases("python"))
 def test_the_code_on_a_page_runs(block, tmp_path, monkeypatch):
+    require_libraries(block.text)
     monkeypatch.chdir(tmp_path)
     exec(compile(block.text, block.id, "exec", dont_inherit=True), {"__name__": "example"})
 

@@ -75,7 +75,7 @@ def rehearsed(config: Any) -> tuple[Any, Any]:
     """(the configuration with rehearsed settings, the rehearsal) where it names no algorithm and
     nothing of one; (itself, None) otherwise, and where there are no settings to choose.
     """
-    from hearsay.config import build_problem, loss_of
+    from hearsay.config import build_graph, build_problem, loss_of
     from hearsay.tradeoff import settled
 
     # These make endless streams or their own learners: their papers' settings are the usual ones.
@@ -84,12 +84,13 @@ def rehearsed(config: Any) -> tuple[Any, Any]:
     task = build_problem(settled.described(config)).task
     if not settled.rehearsable(task):
         return config, None
-    if "epsilon" not in config.privacy:
-        note(f"epsilon = {settled.EPSILON:g}, because none was given (--epsilon)")
-    if "delta" not in config.privacy:
-        note(f"delta = {settled.DELTA:g}, because none was given (--delta)")
+    whole = settled.described(config, task.agents)
+    graph = build_graph(whole, task.agents)
+    for name in ("epsilon", "delta"):
+        if name not in config.privacy:
+            note(f"{name} = {whole.privacy[name]:g}, because none was given (--{name})")
     with progress_bar() as show:
-        written, found = settled.settled(settled.described(config, task.agents), task, None, show)
+        written, found = settled.settled(whole, task, graph, show)
     console.print(found.words, soft_wrap=True, highlight=False, markup=False)
     for line in found.warnings:
         note(f"WARNING: {line}")

@@ -94,7 +94,9 @@ def summary(runs: dict[str, Any]) -> None:
         "released_error",
         "tracking_error",
     )
-    shown = [metric for metric in wanted if metric in first.metrics]
+    # Without a best model to compare with there is no distance from it.
+    known = [metric for metric in wanted if metric in first.metrics]
+    shown = [m for m in known if not all(math.isnan(r.final(m)[0]) for r in runs.values())]
     table = Table(title="After the last step (mean ± standard deviation over seeds)")
     table.add_column("algorithm")
     for column in ("largest ε", *(metric.replace("_", " ") for metric in shown), "time"):

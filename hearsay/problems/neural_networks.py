@@ -217,7 +217,7 @@ def _model(model: Any, images: Facts, seed: int) -> tuple[Model, np.ndarray]:
         return model
     if is_torch_module(model):
         host = TorchHost(model, images.shape, "cross-entropy")
-        return from_host(host, host.name), host.first
+        return from_host(host, host.name, module=host.filled), host.first
     if callable(model):
         require.fail(
             "model",

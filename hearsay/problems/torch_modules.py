@@ -159,7 +159,7 @@ def torch_model(
         require.fail("module", "one that gives a score for each of two or more classes", 1)
     if classes not in (None, host.outputs):
         require.fail("classes", f"the {host.outputs} that {host.name} gives scores for", classes)
-    return from_host(host, host.name, scored=scored), host.first
+    return from_host(host, host.name, scored=scored, module=host.filled), host.first
 
 
 def state_dict(source: Any, params: Any) -> dict[str, Any]:
@@ -189,7 +189,7 @@ def state_dict(source: Any, params: Any) -> dict[str, Any]:
             require.fail("source", rule, source)
         filled = model.host.module
     vector = require.array("params", getattr(params, "params", params))
-    return filled_in(filled, vector)
+    return {n: t.detach().clone() for n, t in filled_in(filled, vector).state_dict().items()}
 
 
 def built(build: Callable[[], Any], seed: int) -> Any:

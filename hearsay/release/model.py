@@ -170,8 +170,8 @@ class ReleasedModel:
         return model, np.asarray(self.params)
 
     def module(self) -> Any:
-        """The network as the Equinox module that it was made from, with the released parameters:
-        it maps one record's features to scores.
+        """The network as the Equinox (or PyTorch) module that it was made from, with the released
+        parameters: it maps one record's features (PyTorch: a batch of them) to scores.
         """
         model, params = self.network()
         if model.module is None:

@@ -105,6 +105,10 @@ class Schema:
         if not self.inputs:
             require.fail("columns", "one or more beside the target that are read", [*self.columns])
 
+    def __eq__(self, other: object) -> bool:
+        # Equal dicts may have another order, and records have that of the columns.
+        return isinstance(other, Schema) and self.digest == other.digest
+
     def __hash__(self) -> int:
         return hash(self.digest)
 

@@ -115,7 +115,8 @@ def error_of(monkeypatch, capsys, *words: str) -> str:
     assert caught.value.code == 2
     captured = capsys.readouterr()
     assert "Traceback" not in captured.err
-    return re.sub(r"\x1b\[[0-9;]*m", "", captured.err).strip()
+    # Notes may stand above it.
+    return re.sub(r"\x1b\[[0-9;]*m", "", captured.err).strip().splitlines()[-1]
 
 
 def nothing_may_run(monkeypatch) -> None:

@@ -213,7 +213,7 @@ def test_certificates_may_all_be_the_agents_own():
         (
             ["run", "seeds"],
             3,
-            r"key in \[run\] must be one of steps, precision, device, got 'seeds'",
+            r"key in \[run\] must be one of steps, precision, device, release, got 'seeds'",
         ),
         (["run", "step"], 3, r"key in \[run\] must be .* got 'step'; did you mean 'steps'"),
         (["run", "steps"], 0, "steps must be at least 1, got 0"),

@@ -394,8 +394,10 @@ def test_a_run_comes_back_as_a_state_dict(tmp_path):
     with torch.no_grad():
         said = trained.eval()(torch.from_numpy(test)).argmax(dim=1).numpy()
     np.testing.assert_array_equal(said, released.predict(test))
-    again = hs.load_release(tmp_path, model=hs.problems.torch_model(module, SHAPE))
+    again = hs.load_model(tmp_path, model=hs.problems.torch_model(module, SHAPE))
     np.testing.assert_array_equal(again.predict(test), said)
+    for name, tensor in again.module().state_dict().items():
+        assert torch.equal(tensor, trained.state_dict()[name])
     changed = torch.cat([p.flatten() for p in trained.parameters()])
     np.testing.assert_allclose(changed.detach().numpy(), released.params, rtol=1e-6, atol=1e-7)
     assert not np.allclose(released.params, problem.start)

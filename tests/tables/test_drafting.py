@@ -118,6 +118,8 @@ def test_a_file_without_a_header_is_refused_before_its_first_row_is_written(tmp_
 
 def test_names_that_toml_has_to_quote(tmp_path):
     table = {
+        "a.b": ["1", "2", "4"],
+        "two\nlines = [#": ["1", "2", "4"],
         'blood "type"': ["a", "b", "a"],
         "weight [kg]": ["1.5", "2", "3"],
         "y": ["n", "y", "n"],

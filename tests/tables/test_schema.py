@@ -29,7 +29,7 @@ def test_a_schema_written_and_read_again_is_the_same(tmp_path):
 def test_the_digest_knows_the_order_of_columns():
     one = hs.Schema({"a": AGE, "b": AGE, "ill": ILL}, "ill")
     two = hs.Schema({"b": AGE, "a": AGE, "ill": ILL}, "ill")
-    assert one.digest != two.digest
+    assert one.digest != two.digest and one != two
 
 
 def test_entries_and_factor():

@@ -302,16 +302,24 @@ def from_function(
     return Model(str(found), vector.size, _unraveler(params), value, scores), vector
 
 
-def from_host(host: hosts.Host, name: str, *, scored: bool = True) -> Model:
+def from_host(
+    host: hosts.Host,
+    name: str,
+    *,
+    scored: bool = True,
+    module: Callable[[Any], Any] | None = None,
+) -> Model:
     """A Model that something else computes.
 
     Args:
       host: what does.
       name: what reports call it.
       scored: its scores are those of classes.
+      module: as for `Model`, from a vector.
     """
     scores = host.scores_of if scored else None
-    return Model(name, host.size, lambda vector: vector, host.value_of, scores, host=host)
+    same = lambda vector: vector  # noqa: E731
+    return Model(name, host.size, same, host.value_of, scores, module=module, host=host)
 
 
 def raveled(tree: Any) -> np.ndarray:

@@ -164,6 +164,10 @@ class TorchHost(Host):
             self._one_value(params, self._fixed(kind), *record)
         return (2 * held[0] + 2 * self.size) * np.dtype(dtype).itemsize
 
+    def filled(self, vector: Any) -> Any:
+        """The module with these parameters: a copy."""
+        return filled_in(self.module, np.asarray(vector, np.float64))
+
     def _params(self, vector: np.ndarray) -> dict[str, Any]:
         import torch
 
@@ -221,8 +225,8 @@ class TorchHost(Host):
         return outputs
 
 
-def filled_in(module: Any, vector: np.ndarray) -> dict[str, Any]:
-    """All that the module's `state_dict` has, with these parameters, in its precisions."""
+def filled_in(module: Any, vector: np.ndarray) -> Any:
+    """A copy of the module with these parameters, in its own precisions."""
     import torch
 
     filled = copy.deepcopy(module)
@@ -232,8 +236,8 @@ def filled_in(module: Any, vector: np.ndarray) -> dict[str, Any]:
         require.fail("params", f"one vector of {sum(sizes):,} numbers", vector.shape)
     with torch.no_grad():
         for parameter, part in zip(trained, np.split(vector, np.cumsum(sizes)[:-1]), strict=True):
-            parameter.copy_(torch.from_numpy(part).view(parameter.shape))
-    return {name: tensor.detach().clone() for name, tensor in filled.state_dict().items()}
+            parameter.copy_(torch.from_numpy(part.copy()).view(parameter.shape))
+    return filled
 
 
 def refuse_mixing(module: Any) -> None:
