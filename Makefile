@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SETTINGS ?=
 
-.PHONY: demo test test-slow audit check bench format clean
+.PHONY: demo test test-slow test-torch dist audit check bench format clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -23,6 +23,19 @@ test: $(VENV)/.installed-dev
 
 test-slow: $(VENV)/.installed-dev
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest -m slow
+
+# What needs PyTorch, in an environment of its own: it is large.
+test-torch:
+	$(PYTHON) -m venv .venv-torch
+	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check -e ".[dev,torch]" opacus
+	OMP_NUM_THREADS=1 .venv-torch/bin/python -m pytest -n 0 -m "not slow" tests/problems/test_torch.py \
+	    tests/deploy/test_outside_models.py tests/test_examples.py \
+	    -k "test_torch.py or outside_models or torch_modules or (code_on and (neural or opacus))"
+
+dist: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check build twine
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
 
 audit: $(VENV)/.installed-dev
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(BIN)/python -m pytest tests/audit -m ""

@@ -114,6 +114,16 @@ def test_frames_and_parquet_are_known_where_tables_are_read_and_nowhere_else():
     assert not files_that_import("pandas") and not files_that_import("polars")
 
 
+def test_torch_stays_in_the_files_of_the_bridge_and_is_imported_late():
+    assert files_that_import("torch") == {
+        "hearsay.problems.losses.torch_clipping",
+        "hearsay.problems.losses.torch_host",
+        "hearsay.problems.torch_modules",
+    }
+    for path in FILES:
+        assert not any(inside(m, "torch") for m in imported(path, everywhere=False)), path
+
+
 def test_only_the_network_commands_use_deploy():
     outside = {m for m in files_that_import("hearsay.deploy") if not inside(m, "hearsay.deploy")}
     # The page of a deployed run names the type of what it draws, and imports nothing of it.

@@ -83,7 +83,11 @@ class Predictor:
             )
         if self.facts["loss"] == _SEVERAL:
             return features @ params.reshape(self.facts["classes"], -1).T
-        if self.model is None or self.model.scores is None:
+        if self.model is not None and self.model.scores is None:
+            require.fail(
+                "the network", "one with scores of classes (module() has it as it is)", self.model
+            )
+        if self.model is None:
             raise ValueError(
                 f"model must be given to predict with {self.facts['model']}, which hearsay cannot"
                 " build by name: load_model(path, model=...) takes what from_module gives"

@@ -199,6 +199,8 @@ def _network(history: History) -> dict[str, object]:
         *([("Fewer messages", history.plan.stopped)] if history.plan.stopped else []),
     ]
     caption = "Agents by number, in the order of net.toml."
+    if (chosen := history.network.chosen) is not None:
+        facts.append(("Settings", " ".join([chosen.words, *chosen.warnings])))
     return {"picture": picture("network", figure, caption, described), "facts": facts}
 
 

@@ -29,7 +29,11 @@ NAME = private("report.html")
 
 
 def frontier_report(found: Frontier, folder: str | Path) -> Path:
-    """Write private-report.html into the folder; returns its path."""
+    """Write private-report.html and its picture, private-frontier.png, into the folder; returns the
+    path of the page.
+    """
+    with styled():
+        drawn(found).savefig(Path(folder) / private("frontier.png"), dpi=150)
     shown = (
         "Test accuracy of the released model. Lines: mean over splits and noise seeds. Bands: one"
         " standard deviation. Grey: what does not depend on epsilon."

@@ -96,7 +96,8 @@ class Choice:
             rounds = "round" if self.averaging == 1 else "rounds"
             said.append(f"{self.averaging} averaging {rounds}")
         if self.colluders is not None:
-            said.append(f"shared noise {self.ratio:g} times own for {self.colluders} colluders")
+            many = f"{self.colluders} colluder{'' if self.colluders == 1 else 's'}"
+            said.append(f"shared noise {self.ratio:g} times own for {many}")
         kind = "exponential mean of the last messages"
         said.append("mean of the last half of the messages" if self.readout == "tail" else kind)
         return ", ".join(said)

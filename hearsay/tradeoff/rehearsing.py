@@ -12,6 +12,7 @@ call: nothing that a cache holds can make a run cost more than epsilon.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,9 +34,11 @@ from hearsay.problems.task import Task, public
 from hearsay.release.readouts import READOUTS, ReadOut
 from hearsay.tradeoff import advice, kept, rule
 from hearsay.tradeoff.choices import (
+    CLIPS,
     COUPLING,
     RELEASED,
     STEEPEST,
+    TRAVELS,
     AnyTask,
     Choice,
     Epsilon,
@@ -255,6 +258,8 @@ class _Asked:
             WORK,
             FEWEST,
             STEEPEST,
+            TRAVELS,
+            CLIPS,
             KINDS,
             RELEASED,
         )
@@ -422,8 +427,10 @@ def trial_problems(
     rounds = sum(one.rounds for one in choices) * SEEDS * len(KINDS) * len(draws)
     each = PER_PARAMETER * task.dimension + PER_RECORD * task.dimension / task.shape[0]
     most = int(WORK / (rounds * each * task.agents))
+    # Very many agents: fewer kinds, so that each keeps some records.
+    kinds = KINDS[: max(2, math.ceil(len(KINDS) * min(1.0, most / FEWEST)))]
     small = fewer(task, max(FEWEST, most))
-    return [made_up(small, kind, 100 * seed + draw) for draw in draws for kind in KINDS]
+    return [made_up(small, kind, 100 * seed + draw) for draw in draws for kind in kinds]
 
 
 def _best(means: np.ndarray) -> tuple[int, int]:

@@ -438,6 +438,7 @@ def test_every_key_of_the_table_exists_and_none_is_missing():
         "steps",
         "precision",
         "device",
+        "release",
     } <= set(RUN_KEYS)
 
 
@@ -471,6 +472,7 @@ def test_which_keys_are_the_same_everywhere():
         "adjacency": "zero-out",
         "precision": 32,
         "device": "cpu",
+        "release": "exponential",
     }
     other |= {
         "colluders": 0,

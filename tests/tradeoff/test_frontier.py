@@ -86,6 +86,7 @@ def test_every_row_and_column_is_there(whole):
     page = (folder / "private-report.html").read_text()
     assert "all records" in page and "points/alone-8/certificate.json" in page
     assert str(found) == (folder / "private-frontier.txt").read_text().rstrip("\n")
+    assert (folder / "private-frontier.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_every_certificate_holds_and_is_within_its_epsilon(whole):
