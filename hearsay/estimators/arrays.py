@@ -19,8 +19,8 @@ from hearsay.tables.reading import read_table
 from hearsay.tables.schema import Schema
 
 READ_OFF = (
-    "the {} were read off the records (ranges_are_public=True): what they say of somebody is not"
-    " covered"
+    "read off the records (ranges_are_public=True), so that what they say of somebody is not"
+    " covered: {}"
 )
 AGENTS = 5
 

@@ -21,7 +21,12 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import (
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
 
 from hearsay import _validate as require
 from hearsay import problems
@@ -108,7 +113,7 @@ class NetworkEstimator(BaseEstimator, ABC):
             read_off.insert(0, "ranges of the columns")
         if not read_off:
             return problem
-        said = Assumption("declared", arrays.READ_OFF.format(" and the ".join(read_off)))
+        said = Assumption("declared", arrays.READ_OFF.format(", ".join(read_off)))
         return replace(problem, assumptions=(*problem.assumptions, said))
 
     def _from_tables(self, tables: Any, y: Any, test: Any, seed: int) -> tuple[Any, Schema, Any]:
@@ -121,9 +126,10 @@ class NetworkEstimator(BaseEstimator, ABC):
             self._require_agents(len(tables))
             return list(tables), schema, test
         columns = arrays.cells_of(as_table(tables), schema, target=y is None)
+        rows = len(next(iter(columns.values())))
         if y is not None:
             columns[schema.target] = column_or_1d(y)
-        rows = len(next(iter(columns.values())))
+            check_consistent_length(columns[schema.target], next(iter(columns.values())))
         parts = arrays.dealt(rows, self.agents, seed)
         sources = [{name: own[part] for name, own in columns.items()} for part in parts]
         return sources, schema, test
