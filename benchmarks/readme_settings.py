@@ -3,8 +3,8 @@
     python -m benchmarks.readme_settings
 
 on the ten digits (softmax) and mushrooms (logistic), five agents in a ring, delta = 1e-5, zero-out;
-accuracy of the released model and of the agents' own, mean over four splits. Beside them stands what
-`python -m benchmarks.tables` measures with no settings at all.
+accuracy of the released model (and of the agents' own), mean over four splits. To be compared with
+`python -m benchmarks.tables`, which has no settings at all.
 """
 
 from __future__ import annotations
