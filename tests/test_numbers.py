@@ -307,6 +307,14 @@ EXAMPLES = [
 # What functions return and nobody gives; a model that is traced, and the abstract parents
 # of the above.
 RESULTS = {
+    # What a rehearsal has tried and found.
+    "Situation",
+    "Choice",
+    "Kind",
+    "Scores",
+    "Rehearsal",
+    "Column",
+    "Exchange",
     "Count",
     "Counted",
     "Colluded",

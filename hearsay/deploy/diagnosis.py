@@ -38,6 +38,7 @@ class Diagnosis:
             credentials,
         )
         self._reasons: dict[str, str] = {}
+        self._answers: dict[str, bool] = {}
         self._dialling: dict[str, threading.Thread] = {}
 
     def dial(self, names: Iterable[str]) -> None:
@@ -60,11 +61,17 @@ class Diagnosis:
         """Empty where nothing is known yet."""
         return self._reasons.get(name, "")
 
+    def answers(self, name: str) -> bool | None:
+        """Somebody listens there, whatever became of the link; None where it is not known yet."""
+        return self._answers.get(name)
+
     def forget(self, name: str) -> None:
         self._reasons.pop(name, None)
+        self._answers.pop(name, None)
 
     def _dial(self, peer: Peer) -> None:
         where, found = peer.endpoint.partition("/")[2], dial(peer, self._credentials)
+        self._answers[peer.name] = not found
         if found and peer.name < self._me.name:
             found += f"; {peer.name} connects to this agent, so look at its log too"
         if not found:

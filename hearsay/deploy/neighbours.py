@@ -197,9 +197,14 @@ class Neighbours:
         while not self._stop.is_set():
             untold, alive = self._hears - set(told), self.transport.alive()
             # Who has said that it is done and then left needs no word any more: its answer was lost
-            # with its link.
-            away = {name: away.get(name, clock.passed) for name in (untold & self._told) - alive}
-            untold -= {name for name, since in away.items() if clock.passed - since >= _GONE}
+            # with its link. Who still listens has lost its link only, and waits for the word.
+            lost = (untold & self._told) - alive
+            for name in lost - set(away):
+                self.diagnosis.forget(name)
+            away = {name: away.get(name, clock.passed) for name in lost}
+            quiet = {name for name, since in away.items() if clock.passed - since >= _GONE}
+            self.diagnosis.dial(quiet)
+            untold -= {name for name in quiet if self.diagnosis.answers(name) is False}
             asked = untold & alive
             for name in pace.due(self.unasked(asked, what)):
                 self.ask(name, what, partial(told.__setitem__, name))

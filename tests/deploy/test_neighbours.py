@@ -5,6 +5,7 @@ so that nothing depends on how fast a machine is.
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections import Counter
@@ -278,6 +279,29 @@ def test_who_was_done_and_left_is_not_waited_for(world, monkeypatch):
     line.answer("bob", "done/alice", b"heard")
     thread.join(SECONDS)
     assert not thread.is_alive()
+
+
+def test_who_was_done_and_has_lost_its_link_is_told_when_it_is_back(world, monkeypatch):
+    """carol's process is there, on a busy machine or a bad line: without the word she would wait
+    until her deadline.
+    """
+    monkeypatch.setattr(module, "_GONE", 0.0)
+    alice, line, _ = world()
+    host, _, port = alice.network.members[2].endpoint.partition("/")[2].rpartition(":")
+    with socket.create_server((host, int(port))):
+        thread = threading.Thread(target=alice.part)
+        thread.start()
+        for name in HEARS:
+            wait_for(lambda name=name: (name, "done/alice") in line.open)
+            assert alice.hear_done(name) == b"heard"
+        line.here.discard("carol")
+        line.answer("bob", "done/alice", b"heard")
+        wait_for(lambda: alice.diagnosis.answers("carol"))
+        assert thread.is_alive()
+        line.come_back("carol")
+        line.answer("carol", "done/alice", b"heard")
+        thread.join(SECONDS)
+        assert not thread.is_alive()
 
 
 def test_the_end_is_told_and_heard(world):

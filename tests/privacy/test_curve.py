@@ -51,7 +51,7 @@ def test_the_text_has_the_column_and_the_curve():
         "(mu_i + mu_j)-GDP",
         "pairs of agents have secrets in",
     ):
-        assert word in text.replace("\n", " ").replace("               ", ""), word
+        assert word in " ".join(text.split())
     for word in ("collude", "colluders", "secrets"):
         assert word not in str(own)
 
