@@ -685,6 +685,15 @@ SMALL = {
 # They work on traced values inside compiled programs, on shapes, or on what a public function has
 # checked before; or they draw and are tested where they are.
 INTERNAL = {
+    "hearsay.estimators.arrays",
+    "hearsay.estimators.fitting",
+    "hearsay.problems.losses.hosts",
+    "hearsay.problems.losses.torch_clipping",
+    "hearsay.tradeoff.advice",
+    "hearsay.tradeoff.choices",
+    "hearsay.tradeoff.made_up",
+    "hearsay.tradeoff.settled",
+    "hearsay.tradeoff.trial",
     "hearsay.audit.coalitions",
     "hearsay.audit.collecting",
     "hearsay.audit.shared_noise",

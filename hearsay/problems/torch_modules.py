@@ -34,6 +34,7 @@ from hearsay.problems.task import Task
 Rows = tuple[np.ndarray, np.ndarray]
 
 
+@require.plain_arguments
 def from_torch(
     module: Any,
     dataset: Any,
@@ -126,6 +127,7 @@ def from_torch(
     return holding(task, records, *tested)
 
 
+@require.plain_arguments
 def torch_model(
     module: Any,
     shape: Sequence[int],
@@ -192,6 +194,7 @@ def state_dict(source: Any, params: Any) -> dict[str, Any]:
     return {n: t.detach().clone() for n, t in filled_in(filled, vector).state_dict().items()}
 
 
+@require.plain_arguments
 def built(build: Callable[[], Any], seed: int) -> Any:
     """What a function builds; where torch is in use, from that seed, so that all who build it begin
     with the same parameters.

@@ -253,6 +253,7 @@ def is_rows(table: Any) -> bool:
     )
 
 
+@require.plain_arguments
 def how_made(algorithm: Algorithm, rounds: int, agents: int) -> dict[str, str]:
     """How a model of that run was made, as texts."""
     settings = {

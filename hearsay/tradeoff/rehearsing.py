@@ -215,6 +215,7 @@ def rehearse(
     )
 
 
+@require.plain_arguments
 def usual_graph(agents: int) -> Graph:
     """Who hears whom where nobody has said it: everybody everybody up to 10 agents, else six others
     that are drawn once and for all.
@@ -227,6 +228,7 @@ def usual_graph(agents: int) -> Graph:
     return builders.random(agents, degree=6)
 
 
+@require.plain_arguments
 def nobody(agents: int) -> Graph:
     """Nobody hears anybody."""
     return Graph(sparse.csr_array((agents, agents)), "alone")
@@ -420,6 +422,7 @@ def guessing(problem: Problem) -> float:
     )
 
 
+@require.plain_arguments
 def trial_problems(
     task: Task, choices: Sequence[Choice], draws: Sequence[int], seed: int
 ) -> list[Problem]:
