@@ -40,6 +40,9 @@ def cache_folder() -> Path:
     return Path(own) if own else Path(base) / "hearsay"
 
 
+_ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+
+
 def private(name: str) -> str:
     """The name of a file that holds private values, which no certificate covers."""
     return PRIVATE + name
@@ -63,7 +66,9 @@ def write_atomically(path: Path, content: bytes, previous: Path | None = None) -
     """
     beside = path.with_name(path.name + ".partial")
     try:
-        with open(beside, "wb") as handle:
+        # What is private is its owner's alone, whatever the folder allows.
+        mode = 0o600 if PRIVATE in path.name else 0o666
+        with os.fdopen(os.open(beside, _ANEW, mode), "wb") as handle:
             handle.write(content)
             handle.flush()
             os.fsync(handle.fileno())

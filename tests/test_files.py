@@ -13,7 +13,7 @@ import threading
 import pytest
 
 from hearsay import _files
-from hearsay._files import NAME, InUse, held
+from hearsay._files import NAME, InUse, held, write_atomically
 
 # Only what the lock needs: importing the whole package would take seconds.
 HOLDER = """
@@ -134,3 +134,10 @@ def test_the_module_can_be_imported_where_there_is_no_fcntl(monkeypatch):
 def test_nothing_to_hold():
     with held(None):
         pass
+
+
+def test_what_is_private_is_its_owners_alone(tmp_path):
+    write_atomically(tmp_path / "private-seed.txt", b"7")
+    write_atomically(tmp_path / "alice.private-model.npy", b"7")
+    for path in tmp_path.iterdir():
+        assert path.stat().st_mode & 0o777 == 0o600

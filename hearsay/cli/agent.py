@@ -56,6 +56,7 @@ def agent(
         force=True,
     )
     logging.getLogger("hearsay").setLevel(logging.WARNING if quiet else logging.INFO)
+    logging.getLogger("hearsay.owner").setLevel(logging.INFO if check else logging.WARNING)
     log = logging.getLogger("hearsay.agent")
     found = load(config, allow or ())
     require_safe(found, insecure)

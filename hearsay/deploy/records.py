@@ -38,6 +38,8 @@ from hearsay.tables.reading import read_table
 from hearsay.tables.schema import Schema
 
 log = logging.getLogger("hearsay.agent")
+# What was counted in a table is private: `hearsay agent --check` shows it, and no log keeps it.
+owner = logging.getLogger("hearsay.owner")
 NEEDS_SCHEMA = " (a table with a header needs a schema in [problem]: docs/tables.md)"
 _BLOCK = 1024  # records that are turned into float64 at once
 # What no file can say, because it must hold for all of them.
@@ -162,7 +164,7 @@ def read_rows(
         found = encode(schema, table)
     except ValueError as error:
         raise ValueError(f"data of agent {name}: {error}") from None
-    log.info("%s", found.counted)
+    owner.info("%s", found.counted)
     assert found.labels is not None
     _require_enough(path, name, len(found.labels), records)
     return found.features[:records], found.labels[:records], table.hashes[:records]

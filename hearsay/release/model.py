@@ -35,8 +35,15 @@ FREE = (
 )
 UNBOUNDED = "NOT PRIVATE: the budget of the run is infinite"
 SIMULATED = (
-    "the noise of a simulation follows from its seed: whoever knows the seed can take it off again"
-    " (deployed agents draw theirs from the operating system)"
+    "the noise of a simulation follows from its seed: whoever knows the seed, or tries all 2^31 of"
+    " them, can take it off again (deployed agents draw theirs from the operating system)"
+)
+# Of people's own tables: seeds below this are the first that anybody would try.
+GUESSED = 2**16
+UNSEEDED = (
+    "NOT PRIVATE: the noise came from a seed that is easily guessed, and whoever guesses it can"
+    " take it off again (hearsay fit draws a secret one, deployed agents draw their noise from the"
+    " operating system)"
 )
 
 

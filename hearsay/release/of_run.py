@@ -11,7 +11,7 @@ from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.graphs.channels import channel
 from hearsay.release import predicting
-from hearsay.release.model import SIMULATED, ReleasedModel, how_made
+from hearsay.release.model import GUESSED, SIMULATED, UNSEEDED, ReleasedModel, how_made
 from hearsay.release.readouts import ReadOut, as_readout
 
 if TYPE_CHECKING:
@@ -44,10 +44,12 @@ def released(run: Run, kind: Any, of: Any, neighbours: bool, seed: int | None) -
 
 def _warnings(run: Run) -> tuple[str, ...]:
     # Not which seed it was: what may be published must not say how to take its noise off.
+    guessed = run.problem.schema is not None and min(run.seeds) < GUESSED
+    simulated = UNSEEDED if guessed else SIMULATED
     if len(run.seeds) == 1:
-        return (SIMULATED,)
+        return (simulated,)
     return (
-        SIMULATED,
+        simulated,
         f"the certificate is that of one noise seed, and the run has {len(run.seeds)}: the models"
         " of several seeds together cost as much as so many runs; publish one",
     )

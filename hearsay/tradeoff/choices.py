@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
+from hearsay import _validate as require
 from hearsay.algorithms.gradient_perturbation import GradientPerturbation
 from hearsay.certification import calibrate
 from hearsay.graphs import Graph
@@ -64,6 +65,19 @@ class Choice:
     readout: str = RELEASED[0]
     colluders: int | None = None
     ratio: Any = None
+
+    def __post_init__(self) -> None:
+        require.settle(
+            self,
+            rounds=require.count,
+            step=require.positive,
+            clip=require.optional(require.bound),
+            rate=require.share,
+            averaging=require.natural,
+            chebyshev=require.flag,
+            colluders=require.optional(require.natural),
+        )
+        require.one_of("readout", self.readout, READOUTS)
 
     @property
     def secrets(self) -> Secrets | None:

@@ -83,6 +83,9 @@ class Scores:
     guess: float
     ruled: float
 
+    def __post_init__(self) -> None:
+        require.settle(self, **dict.fromkeys(self.__dataclass_fields__, require.number))
+
 
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
@@ -276,15 +279,17 @@ def _neural(asked: _Asked) -> Choice:
 
 
 def _remembered(asked: _Asked, tell: Progress) -> tuple[Choice, Scores, tuple[str, ...]]:
-    """From the cache, or chosen now and kept there."""
+    """From the cache, or chosen now and kept there.
+
+    A file may be anybody's. Whom a budget holds against is never read from it: that was asked for.
+    """
     found = kept.read(asked.key)
+    against = asked.secrets
+    ratio = None if against is None else against.ratio
     try:
         if found is not None:
-            return (
-                Choice(**found["choice"]),
-                Scores(**found["scores"]),
-                tuple(map(str, found["warnings"])),
-            )
+            choice = Choice(**{**found["choice"], "colluders": planned(against), "ratio": ratio})
+            return choice, Scores(**found["scores"]), tuple(map(str, found["warnings"]))
     except (KeyError, TypeError, ValueError):
         # Somebody else's, or damaged: it is made again.
         pass

@@ -143,9 +143,13 @@ def test_rows_are_known_again_whatever_the_schema_makes_of_them(tmp_path):
     np.testing.assert_array_equal(second.rows, first.rows)
 
 
-def test_owners_read_in_their_own_log_what_was_counted(tmp_path, caplog):
+def test_owners_are_told_what_was_counted_and_logs_are_not(tmp_path, caplog):
     path, tables = files(tmp_path)
     with caplog.at_level(logging.INFO, "hearsay.agent"):
+        logging.getLogger("hearsay.owner").setLevel(logging.WARNING)
+        deployment(load(path), 0)
+        assert not any("clipped" in record.getMessage() for record in caplog.records)
+    with caplog.at_level(logging.INFO, "hearsay.owner"):
         plan = deployment(load(path), 0)
     (line,) = [r.getMessage() for r in caplog.records if "clipped" in r.getMessage()]
     assert line.startswith(f"{tables[0]}: 30 rows; age: ")

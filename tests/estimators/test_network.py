@@ -107,6 +107,9 @@ def test_a_pickle_holds_no_record(fitted):
     again = pickle.loads(content)
     np.testing.assert_array_equal(again.predict(TABLES[0]), fitted.predict(TABLES[0]))
     assert not any(hasattr(again, name) for name in ("problem_", "run_", "counted_"))
+    # Nor where its noise came from, nor how right it was on anybody's rows.
+    assert fitted.random_state is not None and again.random_state is None
+    assert again.model_.accuracy is None
     for array in (fitted.problem_.features, fitted.run_.models):
         assert np.ascontiguousarray(array).tobytes()[:64] not in content
     with pytest.raises(ValueError, match="report must be asked of the estimator that was fitted"):

@@ -323,3 +323,15 @@ def test_an_agents_own_model_is_no_released_model(run: hs.Run, tmp_path: Path) -
     run.release(folder=tmp_path / "released")
     with pytest.raises(ValueError, match=f"the released model is in {tmp_path / 'released'}"):
         hs.load_model(tmp_path)
+
+
+def test_a_seed_that_anybody_guesses_hides_nobodys_rows():
+    """Whoever repeats the command with the default seeds has the noise of the released model."""
+    schema = hs.Schema({"age": hs.Number(0, 120), "ill": hs.Category(["no", "yes"])}, target="ill")
+    table = {"age": [20, 70, 30, 80], "ill": ["no", "yes", "no", "yes"]}
+    problem = hs.problems.tabular([table, table], schema)
+    for seed, private in ((0, False), (2**30 + 1, True)):
+        run = hs.simulate(
+            hs.dsgd(noise=0.1), problem, hs.graphs.ring(2), steps=2, seeds=[seed], reference=False
+        )
+        assert run.release().private == private

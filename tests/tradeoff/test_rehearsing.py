@@ -157,6 +157,45 @@ def test_a_file_of_other_keys_is_made_again(quick):
     assert hs.rehearse(facts(), hs.graphs.complete(5), 1.0).choice == first.choice
 
 
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"rounds": "3"},
+        {"rounds": 0},
+        {"readout": "nope"},
+        {"clip": -1.0},
+        {"step": float("nan")},
+        {"rate": 2.0},
+    ],
+    ids=str,
+)
+def test_a_forged_choice_is_made_again(quick, forged):
+    """Its mark is right: anybody who can write there can make one."""
+    first = hs.rehearse(facts(), hs.graphs.complete(5), 1.0)
+    (file,) = kept.place("x").parent.glob("*.json")
+    found = kept.read(file.stem)
+    kept.write(file.stem, {**found, "choice": {**found["choice"], **forged}})
+    assert hs.rehearse(facts(), hs.graphs.complete(5), 1.0).choice == first.choice
+    kept.write(file.stem, {**found, "scores": dict.fromkeys(found["scores"], "much")})
+    assert hs.rehearse(facts(), hs.graphs.complete(5), 1.0).choice == first.choice
+
+
+@pytest.mark.parametrize("asked", [None, 1])
+def test_no_file_says_whom_a_budget_holds_against(quick, asked):
+    """A plan for nobody colluding has less noise: 6.9 instead of 1 if all others collude."""
+    graph = hs.graphs.complete(5)
+    hs.rehearse(facts(), graph, 1.0, colluders=asked)
+    (file,) = kept.place("x").parent.glob("*.json")
+    found = kept.read(file.stem)
+    forged = {**found["choice"], "colluders": 0, "ratio": 100.0}
+    kept.write(file.stem, {**found, "choice": forged})
+    again = hs.rehearse(facts(), graph, 1.0, colluders=asked)
+    assert again.choice.colluders == asked
+    sent = hs.certify(again.algorithm, again.task, graph, again.rounds, delta=1e-5)
+    assert max(sent.epsilon) <= 1.0
+    assert (sent.secrets is None) == (asked is None)
+
+
 def test_a_folder_that_takes_nothing_is_no_error(quick, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("HEARSAY_CACHE", str(tmp_path / "file"))
