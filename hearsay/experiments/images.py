@@ -26,6 +26,7 @@ from hearsay import _validate as require
 from hearsay.base import Algorithm
 from hearsay.certification import calibrate, certify
 from hearsay.experiments import settings
+from hearsay.experiments.parts import OutOfTime, or_left
 from hearsay.experiments.runner import Experiment, with_step_factors
 from hearsay.experiments.settings import Settings, Table
 from hearsay.graphs import Graph
@@ -138,14 +139,21 @@ def side_by_side(
     wanted = chosen(only, [*trials, own.name, CHEAP])
     runs: Runs = {}
     for name in experiment.each("as printed", (name for name in trials if name in wanted)):
-        runs[name] = run(experiment, *trials[name], steps)
-    if own.name in wanted:
-        same = certified(own.algorithm, clipped, own.graph, steps)
-        options = list(with_step_factors(own.algorithm, own.factors).values())
-        runs[own.name] = better(experiment, options, clipped, own.graph, steps, same, "same budget")
+        with or_left(name):
+            runs[name] = run(experiment, *trials[name], steps)
     if CHEAP in wanted:
-        runs[CHEAP] = cheapest(experiment, clipped, graph, steps)
-    return runs
+        with or_left(CHEAP):
+            runs[CHEAP] = cheapest(experiment, clipped, graph, steps)
+    if own.name in wanted:
+        with or_left(own.name):
+            same = certified(own.algorithm, clipped, own.graph, steps)
+            options = list(with_step_factors(own.algorithm, own.factors).values())
+            runs[own.name] = better(
+                experiment, options, clipped, own.graph, steps, same, "same budget"
+            )
+    if not runs:
+        raise OutOfTime("there was no time for a single run")
+    return {name: runs[name] for name in wanted if name in runs}
 
 
 def run(

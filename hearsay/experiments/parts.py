@@ -4,12 +4,18 @@ An experiment is many simulations and one report at the end. While `keeping` is 
 that has come to its end (a simulation, a measured regret, the attacks at one level of noise) is
 written to a folder `parts`, under a fingerprint of all that it depends on, so that the same command
 goes on where an interrupt, a kill or a full disk ended it.
+
+With a limit on the time (an accelerator that is lent for so many minutes) a run that would not be
+finished in what is left is left out: `OutOfTime`. Experiments then go on with their next run
+(`or_left`), and say at the end what is missing.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -26,6 +32,7 @@ from hearsay.simulation import checkpoint
 from hearsay.simulation.regret import Comparators, Regret
 from hearsay.simulation.regret import online_regret as library_regret
 from hearsay.simulation.result import Run
+from hearsay.simulation.session import Expected
 from hearsay.simulation.simulating import fingerprint
 from hearsay.simulation.simulating import simulate as library_simulate
 
@@ -33,8 +40,14 @@ if TYPE_CHECKING:
     from hearsay.audit.dlg import Reconstruction
 
 FOLDER, PAGE = "parts", "interrupted.html"
+# Models of a run beyond so many bytes are not kept: no report of an experiment reads them.
+MOST_MODELS = 4 << 20
 Arrays = dict[str, np.ndarray]
 Kept = TypeVar("Kept")
+
+
+class OutOfTime(Exception):
+    """A run would not be finished in the time that is left."""
 
 
 class Part(NamedTuple):
@@ -50,12 +63,29 @@ class Part(NamedTuple):
 @dataclass
 class Parts:
     """The parts of one experiment: `done` are those of this call (by their marks), `found` of them
-    came from an earlier one.
+    came from an earlier one, and `left` are the names of what there was no time for.
+
+    Args:
+      deadline: when there is no time left, by time.monotonic().
+      tell: called with a line of text about every run that begins.
     """
 
     home: Path
+    deadline: float = math.inf
+    tell: Callable[[str], None] = lambda text: None
     done: dict[str, Part] = field(default_factory=dict)
     found: int = 0
+    left: list[str] = field(default_factory=list)
+    # Whether something is being made right now.
+    busy: bool = False
+
+    def allow(self, seconds: float = 0.0) -> None:
+        """Refuses what takes longer than there is time for."""
+        remaining = self.deadline - time.monotonic()
+        if remaining <= seconds:
+            raise OutOfTime(
+                f"{seconds:.0f} s more would be needed, and {max(0.0, remaining):.0f} s are left"
+            )
 
     def page(self, title: str) -> Path:
         """What there is so far, marked as no more than that."""
@@ -76,16 +106,39 @@ _current: ContextVar[Parts | None] = ContextVar("parts", default=None)
 
 
 @contextlib.contextmanager
-def keeping(folder: Path) -> Iterator[Parts]:
-    """Keep what is finished in that folder; when all of it is, the parts are removed."""
-    parts = Parts(folder)
+def keeping(
+    folder: Path,
+    seconds: float = math.inf,
+    tell: Callable[[str], None] = lambda text: None,
+) -> Iterator[Parts]:
+    """Keep what is finished in that folder; when all of it is, the parts are removed.
+
+    Args:
+      seconds: what would not be finished within them is left out.
+      tell: called with a line of text about every run that begins.
+    """
+    parts = Parts(folder, time.monotonic() + seconds, tell)
     token = _current.set(parts)
     try:
         yield parts
     finally:
         _current.reset(token)
+    if parts.left:
+        return
     shutil.rmtree(folder / FOLDER, ignore_errors=True)
     (folder / PAGE).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def or_left(name: str) -> Iterator[None]:
+    """Where there is no time for what is done inside, its name is noted and the caller goes on."""
+    try:
+        yield
+    except OutOfTime as reason:
+        parts = _current.get()
+        assert parts is not None
+        parts.left.append(name)
+        parts.tell(f"{name} is left out: {reason}")
 
 
 def complete(run: Run) -> Run:
@@ -101,9 +154,18 @@ def simulate(algorithm: Algorithm, problem: Problem, graph: Graph, **options: An
     """
     options = {"release": (), **options}
     asked = {**options, "reference": bool(options.get("reference", True))}
+    parts = _current.get()
+
+    def watch(text: str) -> None:
+        """A run that has just been timed goes on only where it will be finished."""
+        if parts is not None:
+            parts.tell(f"{algorithm.name}: {text}")
+            if isinstance(text, Expected):
+                parts.allow(text.seconds)
+
     return _kept(
         fingerprint(algorithm, problem, graph, tuple(sorted(asked.items()))),
-        lambda: complete(library_simulate(algorithm, problem, graph, **options)),
+        lambda: complete(library_simulate(algorithm, problem, graph, notify=watch, **options)),
         _arrays,
         lambda stored: _run(stored, algorithm, problem, graph),
         lambda run: Part(
@@ -176,7 +238,12 @@ def _kept(
         # Experiments may ask for the same part twice.
         parts.found += mark not in parts.done
     else:
-        found = make()
+        parts.allow()
+        parts.busy = True
+        try:
+            found = make()
+        finally:
+            parts.busy = False
         path.parent.mkdir(parents=True, exist_ok=True)
         checkpoint.write(path, arrays(found))
     parts.done[mark] = about(found)
@@ -189,7 +256,7 @@ def _arrays(run: Run) -> Arrays:
         "seeds": np.array(run.seeds),
         "steps": run.steps,
         "spent": run.spent,
-        "models": run.models,
+        "models": run.models if run.models.nbytes <= MOST_MODELS else run.models[..., :0],
         "stopped": np.array(run.stopped or ""),
         "seconds": np.array(run.seconds),
         **{f"raw_{name}": values for name, values in run.raw.items()},

@@ -26,6 +26,9 @@ from hearsay.graphs import Graph
 from hearsay.graphs.pairs import edges
 
 _DENSE_AGENTS = 128
+# On an accelerator up to so many neighbours are added up one by one in a dense graph's place: the
+# additions become part of the update, and no sum is stored.
+_FEW_NEIGHBOURS = 4
 
 
 class Dense(eqx.Module):
@@ -42,6 +45,10 @@ class Padded(eqx.Module):
     weight: jax.Array
 
     def __call__(self, values: jax.Array) -> jax.Array:
+        if self.neighbour.shape[1] <= _FEW_NEIGHBOURS and jax.default_backend() != "cpu":
+            slots = zip(self.neighbour.T, self.weight.T, strict=True)
+            return sum(weight[:, None] * values[source] for source, weight in slots)
+
         def add(total: jax.Array, slot: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
             return total + slot[1][:, None] * values[slot[0]], None
 
@@ -284,11 +291,12 @@ def mixer(graph: Graph, name: str, dtype: Any) -> Any:
 
 def _others(weights: sparse.csr_array, dtype: Any) -> Any:
     n, edges = weights.shape[0], weights.nnz
-    if n <= _DENSE_AGENTS or edges > n * n / 4:
-        return Dense(jnp.asarray(weights.toarray(), dtype))
     degrees = np.diff(weights.indptr)
+    few = 0 < degrees.max() <= _FEW_NEIGHBOURS and jax.default_backend() != "cpu"
+    if not few and (n <= _DENSE_AGENTS or edges > n * n / 4):
+        return Dense(jnp.asarray(weights.toarray(), dtype))
     target = np.repeat(np.arange(n), degrees)
-    if n * degrees.max() > 3 * edges:
+    if not few and n * degrees.max() > 3 * edges:
         return Edges(
             jnp.asarray(weights.indices), jnp.asarray(target), jnp.asarray(weights.data, dtype)
         )

@@ -31,13 +31,11 @@ from hearsay.problems.task import Task
 from hearsay.release.readouts import ReadOut, averaged, round_weights, shown
 from hearsay.simulation import keys, shared
 from hearsay.simulation.program import Carry, Program, held_rates
+from hearsay.simulation.side_by_side import side_by_side
 
 # On a CPU a block of noise should still be in the cache when its steps use it; elsewhere few
 # kernels should draw much.
 _CPU_DRAWN_BYTES, _DRAWN_BYTES = 4 * 2**20, 2**29
-# Up to so many agents that are computed one after the other each have a copy of the program; more
-# take turns in a loop, which compiles in the time of one.
-_COPIES = 8
 
 
 class Setting(NamedTuple):
@@ -186,6 +184,13 @@ def _all_seeds(
             carry.states, draws, carry.sampler, own, carry.kept
         )
     count = len(jax.tree.leaves(carry.states)[0])
+    if together() and count > 1:
+
+        def alone(states: Any, noise: Any, kept: Any, keys: tuple) -> tuple[Any, Any, Any, Any]:
+            return one_round(states, noise, carry.sampler, keys[0] if keys else own, kept)
+
+        found = side_by_side(alone)(carry.states, draws, carry.kept, (own,) if per_seed else ())
+        return found[0], pick(found[1], 0), found[2], found[3]
     each = ((*pick((carry.states, draws, carry.kept), seed), seed) for seed in range(count))
     seeds = [
         one_round(states, noise, carry.sampler, own[seed] if per_seed else own, kept)
@@ -298,12 +303,7 @@ def all_agents(program: Program, records: Any) -> Callable[[Callable], Callable]
     """How a function of one agent becomes one of all: vmap, or one agent after the other."""
     if isinstance(records, PerAgent):
         return partial(one_by_one, agents=len(records))
-    return in_turn if program.loss.unrolled else jax.vmap
-
-
-def in_turn(function: Callable) -> Callable:
-    """Like vmap over the agents, but one after the other in a loop."""
-    return lambda *args: jax.lax.map(lambda own: function(*own), args)
+    return side_by_side if program.loss.unrolled else jax.vmap
 
 
 def one_by_one(function: Callable, agents: int) -> Callable:
@@ -355,16 +355,18 @@ def surroundings(
 
 def placed(problem: Problem) -> Any:
     """The problem's records as the engine wants them."""
-    if not problem.loss.unrolled or _take_turns(problem.agents):
+    if not problem.loss.unrolled or together():
         return problem.device_records
     return PerAgent(
         problem.records.of(agent).placed(problem.dtype) for agent in range(problem.agents)
     )
 
 
-def _take_turns(agents: int) -> bool:
-    """Not on a CPU, where a convolution inside a loop runs on a single core."""
-    return agents > _COPIES and jax.devices()[0].platform != "cpu"
+def together() -> bool:
+    """Whether networks of all agents are computed at once: not on a CPU, where one agent's work
+    fills the cores.
+    """
+    return jax.devices()[0].platform != "cpu"
 
 
 def inputs(

@@ -14,10 +14,11 @@ from hearsay.graphs import Graph
 from hearsay.problems.losses import per_record
 from hearsay.problems.losses.neural_loss import NeuralLoss
 from hearsay.problems.problem import Problem
+from hearsay.simulation.engine import together
 
-# Of the free memory, for the gradients of a microbatch: the compiler keeps more than an
-# estimate sees.
-_SHARE = 0.25
+# Of the free memory, for the gradients of a microbatch: on a CPU the compiler keeps more than an
+# estimate sees, and where many networks are computed at once far less (measured).
+_SHARE, _SHARE_TOGETHER = 0.25, 2.0
 
 
 def choose(name: str) -> None:
@@ -65,18 +66,28 @@ def record_bytes(problem: Problem) -> int:
 
 
 @require.plain_arguments
-def fitted(algorithm: Algorithm, problem: Problem, free: int | None = None) -> Problem:
+def fitted(
+    algorithm: Algorithm, problem: Problem, free: int | None = None, seeds: int = 1
+) -> Problem:
     """The problem with a microbatch that fits into memory, unless it has one:
-    a neural network holds a gradient for every record of it.
+    a neural network holds a gradient for every record of it and, where networks are computed side
+    by side, for every agent and seed.
     """
     loss = problem.loss
     if not isinstance(loss, NeuralLoss) or loss.microbatch is not None:
         return problem
+    share = _SHARE_TOGETHER if together() else _SHARE
     most = per_record.fitting_microbatch(
-        record_bytes(problem), int(_SHARE * (free_bytes() if free is None else free))
+        _at_once(problem, seeds) * record_bytes(problem),
+        int(share * (free_bytes() if free is None else free)),
     )
     wide = widest(algorithm, problem)
     return problem if most >= wide else replace(problem, loss=replace(loss, microbatch=most))
+
+
+def _at_once(problem: Problem, seeds: int) -> int:
+    """Networks that are computed at once."""
+    return problem.agents * seeds if together() else 1
 
 
 def halved(problem: Problem, algorithm: Algorithm) -> Problem | None:
@@ -106,7 +117,9 @@ def summary(algorithm: Algorithm, problem: Problem, graph: Graph, seeds: int = 1
         )
         # States, messages, noise, the updated states and two averages of messages of every seed,
         # and the gradients of a microbatch.
-        needed = data + 6 * seeds * state + at_once * record_bytes(problem)
+        needed = (
+            data + 6 * seeds * state + at_once * _at_once(problem, seeds) * record_bytes(problem)
+        )
         text += (
             f", about {_size(needed)} in all with the gradients of {at_once} records at once (free:"
             f" {_size(free_bytes())})"

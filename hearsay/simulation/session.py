@@ -33,6 +33,17 @@ from hearsay.simulation.rounds import Rounds
 _CARRIED = "carry_{}"
 
 
+class Expected(str):
+    """A line that says how long a run will take, with the seconds."""
+
+    seconds: float
+
+    def __new__(cls, text: str, seconds: float) -> Expected:
+        found = super().__new__(cls, text)
+        found.seconds = seconds
+        return found
+
+
 class Session:
     """The moving parts of one simulation.
 
@@ -133,10 +144,11 @@ class Session:
         self._watched_calls += 1
         if self._watched_calls == 2:  # the first one was compiled on the way
             each, left = (time.perf_counter() - began) / size, self.allowed - self.step
-            self.tell(
+            text = (
                 f"expected time: {_duration(each * left)} for {left:,} more steps of"
                 f" {_duration(each)} (measured), and what measuring takes"
             )
+            self.tell(Expected(text, each * left))
 
     def measure(self) -> None:
         """Start measuring the current models; the numbers are read only when someone needs them,

@@ -143,7 +143,7 @@ def fulfil(
     with held(home):
         enable_compilation_cache()
         tell = notify or (lambda text: None)
-        problem = fitted(p.algorithm, p.problem)
+        problem = fitted(p.algorithm, p.problem, seeds=len(seed_list))
         tell(summary(p.algorithm, problem, p.graph, len(seed_list)))
         session = Session(
             p.algorithm,

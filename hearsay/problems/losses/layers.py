@@ -250,6 +250,8 @@ class GroupNorm(eqx.Module):
         self.scale, self.bias = jnp.full(channels, scale), jnp.zeros(channels)
 
     def __call__(self, x: jax.Array) -> jax.Array:
+        if jax.default_backend() != "cpu":
+            return self._by_channel(x)
         split = x.reshape(*x.shape[:-1], self.groups, -1)
         mean = split.mean(axis=(0, 1, 3), keepdims=True)
         centred = split - mean
@@ -257,6 +259,19 @@ class GroupNorm(eqx.Module):
         return (centred * lax.rsqrt(variance + 1e-5)).reshape(x.shape) * self.scale[
             None, None
         ] + self.bias[None, None]
+
+    def _by_channel(self, x: jax.Array) -> jax.Array:
+        """The same as a slope and an offset for every channel, from two sums over positions: few
+        passes over memory, which is what a norm costs on an accelerator, and as few backwards.
+        """
+        wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+        sums = jnp.stack([wide.mean(axis=(0, 1)), (wide * wide).mean(axis=(0, 1))])
+        mean, square = sums.reshape(2, self.groups, -1).mean(axis=2)
+        spread = lax.rsqrt(jnp.maximum(square - mean * mean, 0) + 1e-5)
+        each = x.shape[-1] // self.groups
+        slope = jnp.repeat(spread, each) * self.scale
+        offset = self.bias - jnp.repeat(mean, each) * slope
+        return (wide * slope[None, None] + offset[None, None]).astype(x.dtype)
 
 
 class ChannelsFirstConv(eqx.Module):

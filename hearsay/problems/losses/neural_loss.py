@@ -128,6 +128,7 @@ class NeuralLoss(Loss):
                 labels,
                 weights,
                 **how,
+                narrow=self._narrow,
             )
         return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(tree)]).astype(
             params.dtype
@@ -184,6 +185,14 @@ class NeuralLoss(Loss):
         if jnp.issubdtype(feature.dtype, jnp.integer):
             feature = feature.astype(dtype) / 255
         return jax.tree.map(lambda leaf: leaf.astype(dtype), params), feature.astype(dtype)
+
+    @property
+    def _narrow(self) -> Any:
+        """The precision in which accelerators keep a batch's gradients until they are summed:
+        they come out of the model in it, so that nothing is rounded.
+        """
+        short = self.compute == "bfloat16" and jax.default_backend() != "cpu"
+        return jnp.bfloat16 if short else None
 
     @property
     def curvature(self) -> tuple[float, float]:

@@ -51,6 +51,7 @@ def gradient_sum(
     clip: float | None = None,
     norm: str = "l2",
     microbatch: int | None = None,
+    narrow: Any = None,
 ) -> Any:
     """sum_i weights_i clip(gradient of value(params, features_i, labels_i)), shaped like `params`;
     without `clip` the plain weighted sum.
@@ -65,7 +66,7 @@ def gradient_sum(
     def block(features: jax.Array, labels: jax.Array, weights: jax.Array) -> Any:
         if clip is None:
             return unclipped(value, params, features, labels, weights)
-        return clipped(value, params, features, labels, weights, clip, norm)
+        return clipped(value, params, features, labels, weights, clip, norm, narrow)
 
     return _in_blocks(block, params, (features, labels, weights), size)
 
@@ -120,7 +121,10 @@ def weighted(
 
 def summed(scales: jax.Array, gradient: jax.Array) -> jax.Array:
     """Over the records, in full precision whatever the model computes in."""
-    return jnp.tensordot(scales.astype(gradient.dtype), gradient, 1, precision="highest")
+    if jax.default_backend() == "cpu":
+        return jnp.tensordot(scales.astype(gradient.dtype), gradient, 1, precision="highest")
+    wide = scales.reshape(-1, *(1 for _ in gradient.shape[1:]))
+    return jnp.sum(wide * gradient.astype(scales.dtype), axis=0)
 
 
 def unclipped(
@@ -144,11 +148,16 @@ def clipped(
     weights: jax.Array,
     clip: float,
     norm: str,
+    narrow: Any = None,
 ) -> Any:
     # The barrier: nothing of a gradient may be computed once for its norm and once more
     # for the sum.
     gradients = lax.optimization_barrier(
-        jax.vmap(jax.grad(value), (None, 0, 0))(params, features, labels)
+        jax.vmap(jax.grad(value), (None, 0, 0))(
+            params if narrow is None else jax.tree.map(lambda p: p.astype(narrow), params),
+            features,
+            labels,
+        )
     )
     sizes = jax.vmap(lambda g: size_of(g, norm))(gradients)
     scales = (weights * factor_of(sizes, params, clip, norm)).astype(sizes.dtype)
@@ -168,12 +177,13 @@ def one_by_one(gradients: Any, weights: jax.Array, clip: float, norm: str) -> An
 
     def add(total: Any, record: tuple) -> tuple[Any, None]:
         gradient, weight = record
+        gradient = jax.tree.map(lambda g: g.astype(weight.dtype), gradient)
         finite, factor = careful(gradient, clip, norm)
         # Not a product: 0 times an infinity is not 0.
         grown = lambda t, g: jnp.where(finite, t + (weight * factor).astype(g.dtype) * g, t)  # noqa: E731
         return jax.tree.map(grown, total, gradient), None
 
-    nothing = jax.tree.map(lambda g: jnp.zeros(g.shape[1:], g.dtype), gradients)
+    nothing = jax.tree.map(lambda g: jnp.zeros(g.shape[1:], weights.dtype), gradients)
     return lax.scan(add, nothing, (gradients, weights))[0]
 
 
@@ -181,9 +191,11 @@ def size_of(gradient: Any, norm: str) -> jax.Array:
     """One record's sum of squares (l2) or of absolute values (l1); not finite if an entry is not,
     or where the sum overflows.
     """
-    terms = [
-        jnp.abs(leaf) if norm == "l1" else jnp.square(leaf) for leaf in jax.tree.leaves(gradient)
+    wide = [
+        leaf.astype(jnp.float32) if leaf.dtype == jnp.bfloat16 else leaf
+        for leaf in jax.tree.leaves(gradient)
     ]
+    terms = [jnp.abs(leaf) if norm == "l1" else jnp.square(leaf) for leaf in wide]
     return jnp.stack([_blocked_sum(term.ravel()) for term in terms]).sum()
 
 
