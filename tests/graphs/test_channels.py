@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import networkx as nx
 import numpy as np
@@ -40,6 +41,17 @@ def test_every_way_of_mixing_equals_the_dense_product(name, channel):
         )
         whole = total.reshape(flat.shape) + np.asarray(mix.own)[:, None] * flat
         np.testing.assert_allclose(whole, matrix @ flat, atol=1e-13)
+
+
+def test_few_neighbours_are_added_up_one_by_one_on_accelerators(monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    graph = graphs.five_agents(weight=0.1)
+    values = np.random.default_rng(0).normal(size=(5, 3))
+    for kind, weights in (("coupling", graph.weights), ("pushing", graph.pushed)):
+        mix = mixer(graph, kind, jnp.float64)
+        assert isinstance(mix.others, Padded)
+        np.testing.assert_allclose(mix.total(jnp.asarray(values)), weights @ values, atol=1e-15)
+    assert isinstance(mixer(graphs.complete(10), "coupling", jnp.float64).others, Dense)
 
 
 def test_uneven_degrees_and_lopsided_weights_in_the_padded_form():

@@ -127,6 +127,24 @@ def test_group_norm_is_equinoxs():
     )
 
 
+def test_group_norm_on_accelerators_is_the_same(monkeypatch):
+    norm = eqx.tree_at(lambda n: (n.scale, n.bias), GroupNorm(8, 4), (normal(1, 8), normal(2, 8)))
+
+    def found():
+        return jax.vjp(lambda n, x: n(x), norm, normal(0, 5, 6, 8) * 3 + 1)
+
+    wanted, back = found()
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    ours, ours_back = found()
+    np.testing.assert_allclose(ours, wanted, atol=1e-10)
+    pairs = zip(*(jax.tree.leaves(b(jnp.sin(wanted))) for b in (ours_back, back)), strict=True)
+    for a, b in pairs:
+        np.testing.assert_allclose(a, b, atol=1e-9)
+    # Sums of bfloat16 numbers are taken in float32.
+    short = norm(jnp.full((2, 2, 8), 256.0, jnp.bfloat16).at[0, 0].set(258.0))
+    assert short.dtype == jnp.bfloat16 and np.isfinite(np.asarray(short, np.float32)).all()
+
+
 def test_groups_must_divide_the_channels():
     with pytest.raises(ValueError, match="groups must be a divisor of the 6 channels, got 4"):
         GroupNorm(6, 4)

@@ -85,6 +85,24 @@ def test_other_devices_give_the_same(monkeypatch):
         np.testing.assert_allclose(flat(ours), looped(clip, "l2"), rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize("far", [False, True], ids=["summed at once", "one by one"])
+def test_gradients_kept_in_bfloat16_are_the_same_to_the_last_bit(far):
+    """They come out of the model in it; they are measured and summed in float32."""
+
+    def value(params, feature, label):
+        short = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), params)
+        return jnp.tanh(short @ feature.astype(jnp.bfloat16)).sum().astype(jnp.float32)
+
+    features = np.random.default_rng(0).normal(size=(5, 40)).astype(np.float32)
+    # Squares of it overflow.
+    features[3] *= 1e25 if far else 1
+    rows = (value, jnp.ones(40, jnp.float32), features, jnp.zeros(5), jnp.ones(5, jnp.float32))
+    wide, short = (gradient_sum(*rows, clip=0.2, narrow=narrow) for narrow in (None, jnp.bfloat16))
+    assert short.dtype == jnp.float32
+    np.testing.assert_array_equal(short, wide)
+    assert np.linalg.norm(short) <= 5 * 0.2
+
+
 def linear(params, feature, label):
     """A loss whose gradient is the record itself."""
     return params[0] @ feature[:2] + params[1] @ feature[2:] + 0 * label

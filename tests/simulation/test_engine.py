@@ -121,7 +121,7 @@ def test_a_tap_sees_large_models_too():
 
 
 @pytest.mark.slow
-def test_networks_of_many_agents_take_turns_with_the_same_result(monkeypatch):
+def test_networks_side_by_side_have_the_same_result(monkeypatch):
     layer = eqx.nn.Linear(64, 10, key=jax.random.key(0))
     model = eqx.nn.Sequential([eqx.nn.Lambda(jnp.ravel), layer])
     problem = hs.problems.neural("digits", model=model, agents=3, records=60, test_records=10)
@@ -139,11 +139,11 @@ def test_networks_of_many_agents_take_turns_with_the_same_result(monkeypatch):
         return np.asarray(rounds.models)
 
     copies = models()
-    monkeypatch.setattr(engine, "_take_turns", lambda agents: True)
+    monkeypatch.setattr(engine, "together", lambda: True)
     np.testing.assert_allclose(models(), copies, rtol=1e-5, atol=1e-6)
     monkeypatch.undo()
-    # Accelerators only: on a CPU a convolution inside a loop runs on a single core.
-    assert not engine._take_turns(100)
+    # Accelerators only: on a CPU one agent's work fills the cores.
+    assert not engine.together()
 
 
 def test_programs_are_what_compilation_depends_on():

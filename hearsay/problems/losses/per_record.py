@@ -56,7 +56,9 @@ def gradient_sum(
     """sum_i weights_i clip(gradient of value(params, features_i, labels_i)), shaped like `params`;
     without `clip` the plain weighted sum.
 
-    `microbatch` records are worked on at a time; None takes as many as suit the machine.
+    `microbatch` records are worked on at a time; None takes as many as suit the machine. `narrow`
+    is the precision in which the gradients of single records are kept: one in which they come out
+    of `value` (None: that of the parameters).
     """
     require.one_of("norm", norm, ("l1", "l2"))
     clip = require.optional(require.bound)("clip", clip)
@@ -119,12 +121,19 @@ def weighted(
         return jax.grad(total)(params)
 
 
+def wide(gradient: jax.Array) -> jax.Array:
+    """In the precision in which gradients are measured and summed: bfloat16 becomes float32."""
+    return gradient.astype(jnp.float32) if gradient.dtype == jnp.bfloat16 else gradient
+
+
 def summed(scales: jax.Array, gradient: jax.Array) -> jax.Array:
     """Over the records, in full precision whatever the model computes in."""
+    gradient = wide(gradient)
+    scales = scales.astype(gradient.dtype)
     if jax.default_backend() == "cpu":
-        return jnp.tensordot(scales.astype(gradient.dtype), gradient, 1, precision="highest")
-    wide = scales.reshape(-1, *(1 for _ in gradient.shape[1:]))
-    return jnp.sum(wide * gradient.astype(scales.dtype), axis=0)
+        return jnp.tensordot(scales, gradient, 1, precision="highest")
+    # A sum reads bfloat16 as it is stored; a product would want it in float32, in memory.
+    return jnp.sum(scales.reshape(-1, *(1 for _ in gradient.shape[1:])) * gradient, axis=0)
 
 
 def unclipped(
@@ -177,13 +186,13 @@ def one_by_one(gradients: Any, weights: jax.Array, clip: float, norm: str) -> An
 
     def add(total: Any, record: tuple) -> tuple[Any, None]:
         gradient, weight = record
-        gradient = jax.tree.map(lambda g: g.astype(weight.dtype), gradient)
+        gradient = jax.tree.map(wide, gradient)
         finite, factor = careful(gradient, clip, norm)
         # Not a product: 0 times an infinity is not 0.
         grown = lambda t, g: jnp.where(finite, t + (weight * factor).astype(g.dtype) * g, t)  # noqa: E731
         return jax.tree.map(grown, total, gradient), None
 
-    nothing = jax.tree.map(lambda g: jnp.zeros(g.shape[1:], weights.dtype), gradients)
+    nothing = jax.tree.map(lambda g: jnp.zeros_like(wide(g[0])), gradients)
     return lax.scan(add, nothing, (gradients, weights))[0]
 
 
@@ -191,11 +200,8 @@ def size_of(gradient: Any, norm: str) -> jax.Array:
     """One record's sum of squares (l2) or of absolute values (l1); not finite if an entry is not,
     or where the sum overflows.
     """
-    wide = [
-        leaf.astype(jnp.float32) if leaf.dtype == jnp.bfloat16 else leaf
-        for leaf in jax.tree.leaves(gradient)
-    ]
-    terms = [jnp.abs(leaf) if norm == "l1" else jnp.square(leaf) for leaf in wide]
+    leaves = [wide(leaf) for leaf in jax.tree.leaves(gradient)]
+    terms = [jnp.abs(leaf) if norm == "l1" else jnp.square(leaf) for leaf in leaves]
     return jnp.stack([_blocked_sum(term.ravel()) for term in terms]).sum()
 
 
