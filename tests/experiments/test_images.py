@@ -82,7 +82,7 @@ def test_scales():
 def test_p1(tmp_path):
     only = [p1_images.PRINTED, p1_images.CLIPPED, p1_images.OWN, images.CHEAP]
     page, stages = run("p1-mnist", tmp_path, problem=LIGHT, only=only)
-    assert stages == ["as printed", "same budget", "small budget"]
+    assert stages == ["as printed", "small budget", "same budget"]
     ends = table(tmp_path)
     assert list(ends)[1:] == only
     printed, clipped, own, cheap = only
