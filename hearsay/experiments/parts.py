@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 FOLDER, PAGE = "parts", "interrupted.html"
 # Models of a run beyond so many bytes are not kept: no report of an experiment reads them.
-MOST_MODELS = 4 << 20
+MOST_MODELS = 1 << 20
 Arrays = dict[str, np.ndarray]
 Kept = TypeVar("Kept")
 

@@ -127,7 +127,7 @@ class Session:
         """The first two calls of a large model: does a microbatch fit,
         and how long will the run take?
         """
-        began = time.perf_counter()
+        began, before = time.perf_counter(), (self.rounds.carry, self.step)
         try:
             self.rounds.advance(size)
             self.models.block_until_ready()
@@ -137,18 +137,29 @@ class Session:
             )
             if smaller is None:
                 raise
+            # The round may have been counted before the device failed.
+            self.rounds.carry, self.rounds.step = before
             self.rounds.on(smaller)
             self.tell(f"out of memory: going on with microbatches of {smaller.loss.microbatch}")  # type: ignore[attr-defined]
             self._watched(size)
             return
         self._watched_calls += 1
         if self._watched_calls == 2:  # the first one was compiled on the way
-            each, left = (time.perf_counter() - began) / size, self.allowed - self.step
+            spent, left = time.perf_counter() - began, self.allowed - self.step
+            done, ahead = self._work(before[1], self.step), self._work(self.step, self.allowed)
+            grown = ", which grow" if ahead * size > 1.1 * done * left else ""
             text = (
-                f"expected time: {_duration(each * left)} for {left:,} more steps of"
-                f" {_duration(each)} (measured), and what measuring takes"
+                f"expected time: {_duration(spent * ahead / done)} for {left:,} more steps of"
+                f" {_duration(spent / size)} (measured){grown}, and what measuring takes"
             )
-            self.tell(Expected(text, each * left))
+            self.tell(Expected(text, spent * ahead / done))
+
+    def _work(self, first: int, last: int) -> float:
+        """What the steps before the last one take, in blocks of records."""
+        sampling, problem = self.algorithm.sampling, self.problem
+        held = float(problem.counts.max())
+        sizes = np.minimum(sampling.sizes(np.arange(first, last), held, problem.arrivals), held)
+        return float(np.ceil(sizes / sampling.width(problem.most, problem.arrivals)).sum())
 
     def measure(self) -> None:
         """Start measuring the current models; the numbers are read only when someone needs them,

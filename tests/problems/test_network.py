@@ -400,3 +400,19 @@ def test_more_local_steps_than_a_block_holds_are_refused():
     algorithm = hs.correlated_federated(horizon=2, sampling=hs.Fresh(64))
     with pytest.raises(ValueError, match="at most 32 records a round"):
         algorithm.check(hs.graphs.ring(3), problem)
+
+
+def test_the_expected_time_follows_batches_that_grow():
+    from hearsay.simulation.session import Session
+
+    problem = hs.problems.neural("digits", model=tiny(), agents=3)
+    grows = hs.output_perturbation(sampling=hs.Resample("(k+1)^1.4"))
+    steady, growing = (
+        Session(algorithm, problem, hs.graphs.ring(3), [0])
+        for algorithm in (hs.dsgd(sampling=hs.Cyclic(8)), grows)
+    )
+    assert steady._work(0, 10) == steady._work(60, 70) == 10
+    # 1 to 26 records, and 316 to 383, in blocks of 32.
+    assert (growing._work(0, 10), growing._work(60, 70)) == (10, 114)
+    # From there on all 479 or 480 records of an agent.
+    assert growing._work(90, 100) == 10 * 15
