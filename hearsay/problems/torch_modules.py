@@ -59,7 +59,8 @@ def from_torch(
 
     Agents begin with the module's parameters as they are. What does not require a gradient, and
     all buffers, stay fixed. BatchNorm is refused: with it there is no gradient of one record.
-    Dropout is refused in training mode: call `module.eval()` first, which leaves it out.
+    Dropout is refused in training mode: call `module.eval()` first, which leaves it out. So is a
+    module that keeps anything from one call to the next: one serves all agents and seeds.
 
     Args:
       module: a torch.nn.Module on the CPU, from a batch of records to a row of scores each.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
+import random
 import threading
 
 import jax
@@ -17,6 +18,7 @@ import pytest
 import hearsay as hs
 from hearsay.problems.losses import torch_clipping
 from hearsay.problems.losses.neural_loss import NeuralLoss, from_host
+from hearsay.problems.losses.torch_state import snapshot
 
 torch = pytest.importorskip("torch", reason="needs torch: make test-torch runs it")
 nn, F = torch.nn, torch.nn.functional
@@ -260,14 +262,148 @@ class Odd(nn.Module):
         (Odd("random"), "deterministic, but Odd draws random numbers: call module.eval"),
         (Odd("item"), r"record by record \(no .item\(\)"),
         (Odd("branch"), r"record by record \(no .item\(\), no branch"),
-        (Odd("state"), "nothing written in place to a buffer"),
-        (Odd("statistics"), "nothing written in place to a buffer"),
+        (Odd("state"), "changes 'seen' of Odd at the top"),
+        (Odd("statistics"), "changes 'seen' of Odd at the top"),
         (Odd("dict"), "a row of scores for a record, got 'dict'"),
     ],
     ids=lambda x: x.fault if isinstance(x, Odd) else None,
 )
 def test_modules_that_have_no_gradient_of_one_record_are_refused(module, message):
     with pytest.raises(ValueError, match=message):
+        hs.problems.torch_model(module, (4,))
+
+
+class Keeping(nn.Module):
+    """Keeps something from one call to the next, in one of the places where that is possible."""
+
+    kept = None
+
+    def __init__(self, where):
+        super().__init__()
+        self.where, self.layer, self.calls = where, nn.Linear(4, 2), []
+        self.generator, self.hidden = random.Random(0), [nn.Identity()]
+        self.register_buffer("seen", torch.zeros(4, dtype=torch.float64))
+        self.alias = self.seen
+
+    def forward(self, x):
+        mean, where = self.layer.weight.detach().mean(0), self.where
+        if where == "attribute":
+            x, self.kept = x + (0 if self.kept is None else self.kept), mean
+        if where == "first record":
+            self.kept = x.detach().abs().mean() if self.kept is None else self.kept
+            x = x * (1 + self.kept)
+        if where == "in gradients" and torch.is_grad_enabled():
+            self.kept = self.layer.weight.mean()
+        if where == "list":
+            self.calls.append(len(x))
+        if where == "generator":
+            x = x * self.generator.random()
+        if where == "hidden layer":
+            self.hidden[0].calls = 1 + getattr(self.hidden[0], "calls", 0)
+        if where == "double buffer":
+            with torch.no_grad():
+                self.seen.fill_(float(len(x)))
+        if where == "alias":
+            with torch.no_grad():
+                self.alias.add_(1)
+        if where == "class":
+            x, Keeping.kept = x + (Keeping.kept or 0), 1 + (Keeping.kept or 0)
+        return self.layer(x)
+
+
+@pytest.mark.parametrize(
+    "where, message",
+    [
+        ("attribute", "changes 'kept' of Keeping at 0 "),
+        ("first record", "changes 'kept' of Keeping at 0 "),
+        ("in gradients", "changes 'kept' of Keeping at 0 "),
+        ("list", "changes 'calls' of Keeping at 0 .*keep state out of forward"),
+        ("generator", "changes 'generator' of Keeping at 0 "),
+        ("hidden layer", "changes 'hidden' of Keeping at 0 "),
+        ("double buffer", "changes 'seen' of Keeping at 0 "),
+        ("alias", "changes 'seen' of Keeping at 0 "),
+        ("class", "one gradient for a record and parameters, got another one for '0.layer.weight'"),
+    ],
+)
+def test_what_is_kept_from_one_call_to_the_next_is_refused(where, message, monkeypatch):
+    """One module serves all agents and seeds: nobody counts what one learns from another's call."""
+    monkeypatch.setattr(Keeping, "kept", None)
+    module = nn.Sequential(Keeping(where))
+    before = snapshot(module)
+    with pytest.raises(ValueError, match=message):
+        hs.problems.torch_model(module, (4,))
+    assert snapshot(module) == before
+
+
+def test_a_loss_with_a_memory_and_random_numbers_of_numpy_are_refused():
+    calls, rng = [], np.random.default_rng(0)
+
+    def loss(scores, label):
+        calls.append(1)
+        return len(calls) * scores.sum()
+
+    class Noisy(nn.Linear):
+        def forward(self, x):
+            return super().forward(x * rng.random())
+
+    with pytest.raises(ValueError, match="keep state out of forward and of the loss"):
+        hs.problems.torch_model(nn.Linear(4, 2), (4,), loss=loss)
+    with pytest.raises(ValueError, match="draw no random numbers"):
+        hs.problems.torch_model(Noisy(4, 2), (4,))
+
+
+def test_spectral_norm_is_refused_in_training_mode_and_learns_in_eval_mode():
+    """In training mode a trial with parameters of 0 left buffers of 0, and gradients of 0."""
+    module = nn.Sequential(nn.Flatten(), nn.utils.parametrizations.spectral_norm(nn.Linear(64, 3)))
+    before = snapshot(module)
+    with pytest.raises(ValueError, match=r"'_u' of _SpectralNorm at 1.*module.eval\(\) first"):
+        TorchHost(module, SHAPE, "cross-entropy")
+    assert snapshot(module) == before
+    wanted = looped(module.eval(), CLIP, "l2")
+    assert np.abs(wanted).max() > 1e-3
+    np.testing.assert_allclose(summed(module), wanted, rtol=1e-9, atol=1e-12)
+
+
+def test_trials_and_sums_leave_buffers_and_modules_as_they_were():
+    class Scaled(nn.Linear):
+        def __init__(self):
+            super().__init__(64, 3)
+            self.register_buffer("scale", torch.full((64,), 0.5))
+            self.note = {"sizes": [64, 3]}
+
+        def forward(self, x):
+            return super().forward(x.flatten(1) * self.scale)
+
+    module = Scaled()
+    before = snapshot(module)
+    host = TorchHost(module, SHAPE, "cross-entropy")
+    features, labels, weights = (np.asarray(part, np.float64) for part in batch())
+    for point in (host.first, 1 + host.first):
+        host.gradient_sum(point, features, labels, weights, clip=CLIP, norm="l2", microbatch=None)
+    assert snapshot(module) == snapshot(host.module) == before
+    assert torch.equal(host.fixed["scale"], torch.full((64,), 0.5))
+
+
+# torch says that it takes the records of an LSTM one after the other.
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_recurrent_layer_is_not_taken_for_one_with_a_memory():
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.last = nn.LSTM(8, 4, batch_first=True), nn.Linear(4, 3)
+
+        def forward(self, x):
+            return self.last(self.layer(x[:, 0])[0][:, -1])
+
+    torch.manual_seed(0)
+    module = Recurrent()
+    np.testing.assert_allclose(summed(module), looped(module, CLIP, "l2"), rtol=1e-9, atol=1e-12)
+
+
+def test_a_module_that_cannot_be_copied_says_why():
+    module = Keeping("in gradients")
+    module(torch.zeros(1, 4))
+    with pytest.raises(ValueError, match="copy.deepcopy copies, but Keeping is not"):
         hs.problems.torch_model(module, (4,))
 
 

@@ -19,6 +19,15 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.problems.losses.hosts import Host, as_numbers
 from hearsay.problems.losses.torch_clipping import blocks, clipped_sum, suited
+from hearsay.problems.losses.torch_refusals import (
+    cannot,
+    copied,
+    line,
+    refuse_change,
+    refuse_memory,
+    refuse_mixing,
+)
+from hearsay.problems.losses.torch_state import of_tensors, snapshot
 
 LOSSES = ("cross-entropy", "mse")
 OneLoss = Callable[[Any, Any], Any]
@@ -57,7 +66,7 @@ class TorchHost(Host):
         torch = require_torch()
         require.instance("module", module, torch.nn.Module, "a torch.nn.Module")
         refuse_mixing(module)
-        self.module, self.shape = copy.deepcopy(module), tuple(shape)
+        self.module, self.shape = copied(module), tuple(shape)
         self.loss, self._loss = loss, _loss_of(loss)
         own = dict(self.module.named_parameters())
         trained = {n: p for n, p in own.items() if p.requires_grad and p.numel()}
@@ -67,6 +76,9 @@ class TorchHost(Host):
         self.size = sum(map(math.prod, self.shapes.values()))
         # By name, of tensors that several names share once: functional_call ties them again.
         every = own | dict(self.module.named_buffers())
+        # What calls leave in it is never in `module`, which is what is given back. All tensors are
+        # replaced in a call, so that it needs none of its own.
+        self._called = copy.deepcopy(self.module, {id(tensor): tensor for tensor in every.values()})
         for name, tensor in every.items():
             if tensor.device.type != "cpu" or tensor.is_complex():
                 where = f"{name} on {tensor.device} ({tensor.dtype})"
@@ -93,19 +105,21 @@ class TorchHost(Host):
         import torch
 
         params, total = self._params(vector), np.zeros(self.size, vector.dtype)
+        fixed = self._fixed(_kind(vector.dtype))
         most = min(microbatch or len(weights), suited(self.size, vector.itemsize))
         for rows, own in blocks(weights, most):
             record = (as_numbers(part[rows], vector.dtype) for part in (features, labels))
-            gradients = self._gradients(params, *map(torch.from_numpy, record))
+            gradients = self._gradients(params, fixed, *map(torch.from_numpy, record))
             flat = [gradient.reshape(len(rows), -1) for gradient in gradients.values()]
             total += clipped_sum(flat, torch.from_numpy(own), clip, norm)
         return total
 
-    def _gradients(self, params: dict[str, Any], features: Any, labels: Any) -> dict[str, Any]:
+    def _gradients(
+        self, params: dict[str, Any], fixed: dict[str, Any], features: Any, labels: Any
+    ) -> dict[str, Any]:
         """(records, ...) of every parameter."""
         from torch.func import grad, vmap
 
-        fixed = self._fixed(features.dtype)
         value = lambda p, x, y: self._one_value(p, fixed, x, y)  # noqa: E731
         return vmap(grad(value), in_dims=(None, 0, 0))(params, features, labels)
 
@@ -188,7 +202,7 @@ class TorchHost(Host):
         """What the module makes of a batch of one."""
         from torch.func import functional_call
 
-        return functional_call(self.module, {**params, **fixed}, (feature[None],))
+        return functional_call(self._called, {**params, **fixed}, (feature[None],))
 
     def _one_value(self, params: dict[str, Any], fixed: dict[str, Any], x: Any, y: Any) -> Any:
         return self._loss(self._one_scores(params, fixed, x), y)
@@ -199,17 +213,42 @@ class TorchHost(Host):
         """
         import torch
 
-        vector = np.zeros(self.size, np.float32)
-        params = self._params(vector)
-        records = torch.zeros(2, *self.shape), torch.zeros(2)
+        rng, params = np.random.default_rng(0), self._params(self.first.astype(np.float32))
+        other = self._params(rng.uniform(-1, 1, self.size).astype(np.float32))
+        # So small that it is index 0 also for a module that takes bytes (v / 255) as indices.
+        small = rng.uniform(0, 2**-9, (2, 1, *self.shape)).astype(np.float32)
+        record, another = ((torch.from_numpy(x), torch.zeros(1)) for x in small)
+        # A copy, so that what the module writes to a buffer is seen here and not kept.
+        fixed = {n: t.clone() for n, t in self._fixed(torch.float32).items()}
+        held = lambda: (snapshot(self._called), of_tensors(fixed))  # noqa: E731
+        before = held()
+        outputs = self._outputs(params, fixed, record[0][0])
+
+        def gradients(point: dict[str, Any], rows: tuple[Any, Any]) -> dict[str, Any]:
+            # After every call: what torch.func left in a module must not be computed with.
+            refuse_change(self._called, before, held())
+            try:
+                return self._gradients(point, fixed, *rows)
+            except Exception as error:
+                raise ValueError(cannot(self.name, error)) from error
+
+        first = gradients(params, record)
+        gradients(other, another)
+        refuse_memory(self.name, first, gradients(params, record))
+        refuse_change(self._called, before, held())
+        return outputs
+
+    def _outputs(self, params: dict[str, Any], fixed: dict[str, Any], feature: Any) -> int:
+        import torch
+
         shape = " x ".join(map(str, self.shape))
         try:
             with torch.no_grad():
-                found = self._forward(params, self._fixed(torch.float32), records[0][0])
+                found = self._forward(params, fixed, feature)
         except Exception as error:
             raise ValueError(
                 f"module must take records of shape {shape}, one at a time as a batch of one, but"
-                f" {self.name} does not: {_line(error)}"
+                f" {self.name} does not: {line(error)}"
             ) from error
         if not isinstance(found, torch.Tensor) or found.ndim > 2 or found.shape[:1] != (1,):
             got = tuple(found.shape) if isinstance(found, torch.Tensor) else type(found).__name__
@@ -217,11 +256,6 @@ class TorchHost(Host):
         outputs = found.numel()
         if self.loss == "mse" and outputs != 1:
             require.fail("module", "one that gives one number for a record with mse", outputs)
-        try:
-            sizes = [tuple(g.shape) for g in self._gradients(params, *records).values()]
-        except Exception as error:
-            raise ValueError(_cannot(self.name, error)) from error
-        assert sizes == [(2, *own) for own in self.shapes.values()]
         return outputs
 
 
@@ -240,28 +274,6 @@ def filled_in(module: Any, vector: np.ndarray) -> Any:
     return filled
 
 
-def refuse_mixing(module: Any) -> None:
-    """Refuses layers through which one record reaches another's gradient, and random ones."""
-    from torch.nn.modules import batchnorm, dropout, instancenorm
-
-    for name, layer in module.named_modules():
-        where = f"{type(layer).__name__} at {name or 'the top'}"
-        tracked = getattr(layer, "track_running_stats", False)
-        if isinstance(layer, batchnorm._BatchNorm) or (
-            isinstance(layer, instancenorm._InstanceNorm) and tracked
-        ):
-            raise ValueError(
-                "module must be free of BatchNorm and other statistics over records, got"
-                f" {where}: with it a record's gradient depends on the other records of the batch,"
-                " so there is no gradient of one record to clip; use GroupNorm (or LayerNorm)"
-            )
-        if isinstance(layer, dropout._DropoutNd) and layer.training and layer.p > 0:
-            raise ValueError(
-                f"module must be deterministic, got {where} in training mode: call module.eval()"
-                " first, which leaves dropout out"
-            )
-
-
 def _loss_of(loss: str | OneLoss) -> OneLoss:
     """Of one record, from (scores, label); a label is a number of the scores' type."""
     from torch.nn import functional
@@ -272,24 +284,6 @@ def _loss_of(loss: str | OneLoss) -> OneLoss:
     if loss == "mse":
         return lambda scores, label: (scores.reshape(()) - label).square()
     return lambda scores, label: functional.cross_entropy(scores, label.long())
-
-
-def _cannot(name: str, error: Exception) -> str:
-    if "random" in str(error):
-        return (
-            f"module must be deterministic, but {name} draws random numbers: call module.eval()"
-            f" first, or leave that layer out ({_line(error)})"
-        )
-    return (
-        "module must be one that torch.func can differentiate record by record (no .item(), no"
-        " branch on values, nothing written in place to a buffer, one number as loss), but"
-        f" {name} is not: {_line(error)}"
-    )
-
-
-def _line(error: Exception) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def _kind(dtype: Any) -> Any:
