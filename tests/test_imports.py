@@ -118,6 +118,8 @@ def test_torch_stays_in_the_files_of_the_bridge_and_is_imported_late():
     assert files_that_import("torch") == {
         "hearsay.problems.losses.torch_clipping",
         "hearsay.problems.losses.torch_host",
+        "hearsay.problems.losses.torch_refusals",
+        "hearsay.problems.losses.torch_state",
         "hearsay.problems.torch_modules",
     }
     for path in FILES:
