@@ -79,8 +79,10 @@ def fit(
     begin with private- hold what no certificate covers.
     """
     from hearsay import problems
+    from hearsay._files import private, write_atomically
     from hearsay.estimators.fitting import graph_of, rehearsed, run_rehearsed
     from hearsay.simulation import checkpoint
+    from hearsay.tables.schema import Schema
 
     folder = out or Path("out") / f"fit-{schema.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
     with folders.command():
@@ -89,10 +91,12 @@ def fit(
             raise ValueError(
                 f"{folder} holds a run: --resume continues it, --overwrite replaces it"
             )
-        seed = _seed(seed, folder, resume)
+        seed, public = _seed(seed, folder, resume), Schema.load(schema)
+        for text in public.warnings:
+            note(f"{schema}: {text}")
         problem = problems.tabular(
             tables,
-            schema,
+            public,
             test=test,
             model=None if model == "linear" else model,
             adjacency=adjacency,
@@ -107,6 +111,7 @@ def fit(
         _say(found.words)
         for text in found.warnings:
             note(text)
+        write_atomically(folder / private("seed.txt"), str(seed).encode())
         with progress_bar() as show:
             result = run_rehearsed(
                 found,
@@ -150,7 +155,7 @@ def _finished(result: Any, folder: Path, command: str) -> None:
 def _seed(given: int | None, folder: Path, resume: bool) -> int:
     """The seed of the noise: as given, that of the run that goes on, or a new one."""
     from hearsay import _validate as require
-    from hearsay._files import private, write_atomically
+    from hearsay._files import private
 
     file = folder / private("seed.txt")
     if resume:
@@ -159,9 +164,7 @@ def _seed(given: int | None, folder: Path, resume: bool) -> int:
         if not file.exists():
             raise ValueError(f"--resume needs --out with the folder of a fit, got {folder}")
         given = int(file.read_text(encoding="ascii"))
-    seed = secrets.randbelow(2**31) if given is None else require.natural("seed", given)
-    write_atomically(file, str(seed).encode())
-    return seed
+    return secrets.randbelow(2**31) if given is None else require.natural("seed", given)
 
 
 def _say(text: str) -> None:

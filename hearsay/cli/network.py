@@ -225,6 +225,9 @@ def up(
             going = True
             while going:
                 going = fleet.watch()
+                if found.policy == "wait" and fleet.refused:
+                    # Nobody can go on without them, and starting them again changes nothing.
+                    break
                 seen = (
                     {
                         one.name: one.facts
@@ -260,7 +263,8 @@ def up(
         state=found.state,
     )
     if fleet.failed:
-        for name, code in fleet.failed.items():
+        # Who was stopped because of the others has nothing to say.
+        for name, code in (fleet.refused or fleet.failed).items():
             log = found.members[found.index(name)].state / f"{name}.log"
             errors.print(
                 f"{name} ended with code {code}; the end of {log}:", style="red", soft_wrap=True

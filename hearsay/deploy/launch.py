@@ -31,6 +31,7 @@ from hearsay.problems.data.partition import partition as split
 
 NAMES = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy")
 _RESTARTS = 100
+_LATER = 5  # the exit code of an agent that was stopped and may go on later
 _STARTER = Path(__file__).with_name("starter.toml")
 # What is chosen by rehearsal instead.
 _RULED = (
@@ -96,6 +97,11 @@ class Fleet:
             elif code != 0:
                 self.failed[name] = code
         return any(process.poll() is None for process in self.processes.values())
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """Those that have ended for a reason which starting them again does not change."""
+        return {name: code for name, code in self.failed.items() if code != _LATER}
 
     def stop(self, seconds: float = 10.0) -> None:
         """Terminate all of them, and kill those that have not ended after so many seconds."""

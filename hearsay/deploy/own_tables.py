@@ -62,6 +62,8 @@ def initialise_tables(
     if len(tables) < 2:
         require.fail("tables", "two or more, one for each agent", [str(path) for path in tables])
     known, names = Schema.load(schema), _names(tables)
+    for text in known.warnings:
+        notify(f"{schema}: {text}")
     held = []
     for path in tables:
         counted = known.encode(path).counted
@@ -71,7 +73,13 @@ def initialise_tables(
     shutil.copyfile(schema, folder / "schema.toml")
     text = _written(names, tables, held, folder, epsilon, delta, colluders, run, port, secure)
     write_atomically(config, text.encode())
-    choose(config, notify)
+    try:
+        choose(config, notify)
+    except BaseException:
+        # What cannot be planned must not be in the way of the next attempt.
+        config.unlink()
+        (folder / "schema.toml").unlink()
+        raise
     notify(f"wrote {config} for {', '.join(names)}")
     if secure:
         make_keys(folder / "keys", config)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,7 @@ def tabular(
         require.fail("agents", f"left out, or the {len(sources)} that have a table each", agents)
     if names is not None and len(names) != len(sources):
         require.fail("names", f"one for each of the {len(sources)} tables", list(names))
+    _require_different(sources, test)
     called = names or [_name(one, f"table of agent {i}") for i, one in enumerate(sources)]
     tell = notify or (lambda counted: None)
     found = [_encoded(public, *pair, tell) for pair in zip(sources, called, strict=True)]
@@ -119,6 +121,22 @@ def tabular(
     features = [np.zeros((0, public.width)), *(one.features for one in tests)]
     labels = [np.zeros(0), *map(_labels, tests)]
     return holding(task, records, np.concatenate(features), np.concatenate(labels))
+
+
+def _require_different(sources: list[Any], test: Any) -> None:
+    """No file is two agents', or trained on and tested on: rows that are there twice pay twice, and
+    a model is right of what it has seen.
+    """
+    tested = test if isinstance(test, list) else [test]
+    seen: set[Path] = set()
+    for place, one in enumerate([*sources, *tested]):
+        if not isinstance(one, (str, os.PathLike)):
+            continue
+        path = Path(one).resolve()
+        if path in seen:
+            name = "data" if place < len(sources) else "test"
+            require.fail(name, "files that differ: each is one agent's, or tested on", str(one))
+        seen.add(path)
 
 
 def table_facts(schema: Schema, counts: Any, name: str | None = None) -> Facts:

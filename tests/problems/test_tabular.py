@@ -122,7 +122,8 @@ def files(folder):
     TWO.save(folder / "schema.toml")
     for name, one in zip(("north", "south"), tables(), strict=True):
         pd.DataFrame(one).to_csv(folder / f"{name}.csv")
-    return {"schema": "schema.toml", "data": ["north.csv", "south.csv"], "test": "north.csv"}
+    pd.DataFrame(tables()[0]).to_csv(folder / "held-out.csv")
+    return {"schema": "schema.toml", "data": ["north.csv", "south.csv"], "test": "held-out.csv"}
 
 
 def test_a_configuration_takes_paths_from_its_own_folder(tmp_path, monkeypatch):
@@ -168,3 +169,14 @@ def test_a_task_of_tables_elsewhere():
         Config({"schema": "s.toml", "clip": 0.3}), table_facts(TWO, [5, 6]), ["schema"]
     )
     assert task.digest() == tabular_task(table_facts(TWO, [5, 6]), clip=0.3).digest()
+
+
+def test_a_file_is_one_agents_and_is_not_tested_on(tmp_path):
+    for name in ("north", "south"):
+        (tmp_path / f"{name}.csv").write_text("age,ill\n31,no\n70,yes\n")
+    north, south = tmp_path / "north.csv", tmp_path / "south.csv"
+    schema = hs.Schema({"age": hs.Number(0, 120), "ill": hs.Category(["no", "yes"])}, target="ill")
+    with pytest.raises(ValueError, match="data must be files that differ"):
+        hs.problems.tabular([north, south, tmp_path / "." / "north.csv"], schema)
+    with pytest.raises(ValueError, match="test must be files that differ"):
+        hs.problems.tabular([north, south], schema, test=south)
