@@ -130,6 +130,8 @@ def test_the_separator_follows_from_the_header_alone(tmp_path):
     assert read_table(path).separator == ";"
     path.write_text('\n,,\n"a;b;c;d",b\n1;2,3\n')
     assert read_table(path).separator == ","
+    path.write_text("a;b,c\n" + "1;2,5\n" * 9 + "1,2\n")
+    assert read_table(path).separator == ";"
     path.write_text("a,b,c\n1;2;3\n4;5;6\n")
     with pytest.raises(ValueError, match=r"row 1 \(line 2\) must have 3 cells"):
         list(read_table(path).blocks(["a"]))
