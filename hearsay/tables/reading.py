@@ -22,7 +22,7 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.tables.cells import Cells
-from hearsay.tables.values import frame_cells, listed, reading
+from hearsay.tables.values import decimals, has_wide, listed, numbers_or_texts, reading
 
 TEXT, PARQUET = (".csv", ".tsv", ".txt"), (".parquet", ".pq")
 _ROWS = 100_000  # rows of a frame at a time
@@ -212,11 +212,21 @@ class Frame(_Rows):
         for first in range(0, len(self._frame), _ROWS):
             with reading(self.name):
                 part = self._frame[first : first + _ROWS]
-            cells = {
-                one: frame_cells(part[:, self._places[one]], f"{self.name}, column {one!r}")
-                for one in wanted
-            }
+            cells = {one: self._cells(part, one) for one in wanted}
             yield Block(first, len(part), cells)
+
+    def _cells(self, part: Any, column: str) -> Cells:
+        import narwhals
+
+        with reading(f"{self.name}, column {column!r}"):
+            series = part[:, self._places[column]]
+            kind = series.dtype
+            if kind.is_float():
+                single = kind == narwhals.Float32
+                return decimals(series.to_numpy().astype(np.float32 if single else np.float64))
+            if kind.is_integer() and not has_wide(series):
+                return np.asarray(series.cast(narwhals.Float64).to_numpy(), np.float64)
+            return numbers_or_texts(series.to_list())
 
 
 class ParquetFile(_Rows):

@@ -47,7 +47,7 @@ def listed(values: Any, where: str) -> Cells:
     """
     if isinstance(values, (list, tuple)):
         with reading(where):
-            return _numbers_or_texts(values)
+            return numbers_or_texts(values)
     with reading(where):
         array = np.asarray(values)
     if array.ndim != 1:
@@ -56,48 +56,32 @@ def listed(values: Any, where: str) -> Cells:
         return _array(array)
 
 
-def frame_cells(series: Any, where: str) -> Cells:
-    """A column of a frame, as narwhals has it.
-
-    Args:
-      series: the column.
-      where: what errors call it.
-    """
-    import narwhals
-
-    with reading(where):
-        kind = series.dtype
-        if kind.is_float():
-            single = kind == narwhals.Float32
-            return _floats(np.asarray(series.to_numpy(), np.float32 if single else np.float64))
-        if kind.is_integer() and not _has_wide(series):
-            return np.asarray(series.cast(narwhals.Float64).to_numpy(), np.float64)
-        return _numbers_or_texts(series.to_list())
-
-
-def _has_wide(series: Any) -> bool:
+def has_wide(series: Any) -> bool:
+    """Whether a frame's column of whole numbers has one of 2^53 or more."""
     ends = [end for end in (series.min(), series.max()) if end is not None]
     return any(text_of(end) != "" and abs(int(end)) >= WIDE for end in ends)
 
 
 def _array(array: np.ndarray) -> Cells:
     if array.dtype.kind == "f":
-        return _floats(array)
+        return decimals(array)
     if array.dtype.kind in "biu":
         return array
     # Lists of nanoseconds would be lists of whole numbers.
     values = list(array) if array.dtype.kind in "mM" else array.tolist()
-    return _numbers_or_texts(values)
+    return numbers_or_texts(values)
 
 
-def _floats(array: np.ndarray) -> np.ndarray:
+def decimals(array: np.ndarray) -> np.ndarray:
+    """Floats as float64: the numbers that their shortest decimals say."""
     if array.dtype.itemsize >= 8:
         return np.asarray(array, np.float64)
     values, inverse = np.unique(array, return_inverse=True)
     return values.astype(str).astype(np.float64)[inverse.reshape(-1)]
 
 
-def _numbers_or_texts(values: Sequence[Any]) -> Cells:
+def numbers_or_texts(values: Sequence[Any]) -> Cells:
+    """A list of Python's values."""
     kinds = set(map(type, values))
     if kinds == {bool}:
         return np.array(values, bool)
