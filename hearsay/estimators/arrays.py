@@ -104,6 +104,33 @@ def require_known(y: np.ndarray, classes: np.ndarray) -> None:
         require.fail("y", rule, f"another in row {int(np.argmax(strange))}")
 
 
+def require_numbers(name: str, values: Any) -> None:
+    """Texts are refused here, since scikit-learn's own error would show them."""
+    # Sparse ones have no texts, and scikit-learn knows what to say of them.
+    if values is None or hasattr(values, "toarray"):
+        return
+    try:
+        found = np.asarray(values)
+        if found.dtype.kind not in "OUS":
+            return
+        rows = found.astype(object)
+    except (TypeError, ValueError):
+        # Rows of several lengths: no array of numbers, and scikit-learn says so.
+        rows = np.array([None])
+    for place, value in np.ndenumerate(rows):
+        if isinstance(value, (str, bytes)) and not _is_number(value):
+            where = ", column ".join(map(str, place))
+            require.fail(name, "numbers", f"something else in row {where}")
+
+
+def _is_number(text: str | bytes) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def schema_of(names: Sequence[str], columns: Sequence[Column], target: Column) -> Schema:
     """Of arrays with those columns; the target is called y, or otherwise if a column is."""
     called = "y"

@@ -182,6 +182,9 @@ class NetworkEstimator(BaseEstimator, ABC):
     def _checked(self, X: Any, y: Any, reset: bool) -> tuple[np.ndarray, np.ndarray]:
         """Arrays as scikit-learn has them."""
         numeric = isinstance(self, RegressorMixin)
+        arrays.require_numbers("X", X)
+        if numeric:
+            arrays.require_numbers("y", y)
         X, y = validate_data(self, X, y, reset=reset, dtype=np.float64, y_numeric=numeric)
         return X, column_or_1d(y, warn=True)
 
@@ -189,6 +192,7 @@ class NetworkEstimator(BaseEstimator, ABC):
         """Records of the rows of a table, or of an array where the estimator was given arrays."""
         check_is_fitted(self, "model_")
         if self.schema is None:
+            arrays.require_numbers("X", table)
             table = validate_data(self, table, reset=False, dtype=np.float64)
         return features_of(self.schema_, table)
 

@@ -241,10 +241,11 @@ def as_table(table: Any) -> Any:
     if is_rows(table):
         names = list(dict.fromkeys(name for row in table for name in row))
         return {name: [row.get(name) for row in table] for name in names}
+    if isinstance(table, (list, tuple)):
+        # As one type, numbers of one row would depend on what stands in the others.
+        return np.array(table, object)
     # Arrays of jax and others, which are no frames.
-    if isinstance(table, (list, tuple)) or (
-        hasattr(table, "__array__") and not hasattr(table, "columns")
-    ):
+    if hasattr(table, "__array__") and not hasattr(table, "columns"):
         return np.asarray(table)
     return table
 

@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 
 import numpy as np
 
 GAPS = frozenset(("", "na", "n/a", "nan", "null"))
 Cells = Sequence[str] | np.ndarray
 UNKNOWN, GAP = -1, -2
+WIDE = 2**53  # from here on a float64 is not the only whole number that is rounded to it
 
 _NUMBER = "a number, without a unit or a thousands separator"
 _WHOLE = re.compile(r"[+-]?\d+\.0+")
@@ -159,6 +161,15 @@ def text_of(value: object) -> str:
         return ""
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
+    if isinstance(value, np.floating) and value.dtype.itemsize < 8:
+        value = float(str(value))
     if isinstance(value, (float, np.floating)):
         return "" if np.isnan(value) else repr(float(value))
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return "" if np.isnat(value) else str(value)
+    if isinstance(value, Decimal) and value.is_nan():
+        return ""
+    if isinstance(value, Decimal) and value.is_finite():
+        whole = value == value.to_integral_value()
+        return format(value.to_integral_value(), "f") if whole else repr(float(value))
     return str(value)

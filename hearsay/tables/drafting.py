@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -41,6 +41,13 @@ _IDENTIFIER = re.compile(
 )
 _TARGET = ("target", "label", "class", "outcome", "diagnosis", "y")
 _DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ]\d{1,2}:.*)?")
+# A date, a time, or a number, with a sign, an exponent, a unit of a few letters.
+_VALUE = re.compile(
+    rf"{_DATE.pattern}|\d{{1,2}}:\d\d(:.*)?|true|false"
+    r"|[<>≤≥=~]{0,2} ?[+-]?[€$£]? ?[\d.,'/ ]*\d[.,]?(e[+-]?\d+)?"
+    r" ?[^\W\d_]{0,5}[%°µ/²³]*[^\W\d_]{0,5}",
+    re.IGNORECASE,
+)
 _CLASSES = 20  # a target with at most so many different whole numbers is a category
 # What such a column can be for anybody, from what it means.
 _USUAL = {
@@ -147,6 +154,7 @@ def draft(source: Any, *, target: str | None = None, ranges_are_public: bool = F
     for block in table.blocks(columns):
         for name, cells in block.cells.items():
             seen[name].add(cells)
+    _require_names(table, seen)
     if not any(one.rows for one in seen.values()):
         raise ValueError(f"{table.name} must have rows below its header, got none")
     guess = target or next((name for name in columns if name.casefold() in _TARGET), None)
@@ -165,12 +173,21 @@ def draft(source: Any, *, target: str | None = None, ranges_are_public: bool = F
 
 def _require_header(table: Table) -> None:
     """Without one the first row would be written into a public file, as names."""
-    numbers = [name for name in table.columns if re.fullmatch(r"[+-]?[\d.,]+(e[+-]?\d+)?", name)]
-    if numbers or not table.columns:
-        raise ValueError(
-            f"{table.name} must begin with a header of column names, and a name on its first line"
-            " is a number: a row there would be written into a public file"
-        )
+    if not table.columns or any(_VALUE.fullmatch(name) for name in table.columns):
+        _no_header(table, "is a number or a date")
+
+
+def _require_names(table: Table, seen: dict[str, _Seen]) -> None:
+    """In a text file a name that stands below itself is a value; y may be one."""
+    if table.separator and any(len(name) > 1 and name in seen[name].values for name in seen):
+        _no_header(table, "is in its own column, too")
+
+
+def _no_header(table: Table, why: str) -> NoReturn:
+    raise ValueError(
+        f"{table.name} must begin with a header of column names, and a name on its first line"
+        f" {why}: a row there would be written into a public file"
+    )
 
 
 def _table(name: str, seen: _Seen, target: bool, public: bool, warnings: list[str]) -> list[str]:

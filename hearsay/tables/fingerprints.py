@@ -2,18 +2,27 @@
 
 It is taken of the cells as they are in the table, all columns of it in the order of their names:
 another schema, another order of columns, a file of another kind (Parquet, decimal commas) do not
-change it. Columns without a name, such as an index, are not in it. The hashes would confirm a guess
-of a row, and stay in memory.
+change it. A cell counts as one of
+
+    a gap
+    a number         as float64; whole numbers of 2^53 or more with all their digits
+    a point of time  2020-01-02, 2020-01-02 07:30:00.5: the day alone at midnight, no zeros at the
+                     end of a fraction, T as a space, +00:00 as Z; other zones as they are written
+    a text           without spaces around it, large and small letters the same
+
+Columns without a name, such as an index, are not in it. The hashes would confirm a guess of a row,
+and stay in memory.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 
 import numpy as np
 
-from hearsay.tables.cells import Cells, floats, number_of, text_of
+from hearsay.tables.cells import WIDE, Cells, floats, number_of, text_of
 from hearsay.tables.reading import Block, Table
 
 
@@ -78,21 +87,58 @@ def fingerprints(cells: Cells) -> np.ndarray:
 
 
 def _all_numbers(cells: Cells) -> np.ndarray | None:
+    """None where some are no numbers, or such that not all their digits are in a float64."""
+    found: np.ndarray | None
     if isinstance(cells, np.ndarray):
-        return None if cells.dtype.kind == "b" else cells.astype(np.float64)
-    joined = "\n".join(cells)
-    if "_" in joined:
-        return None
-    if "," in joined:
-        cells = [cell.replace(",", ".") if "." not in cell else cell for cell in cells]
-    return floats([cell or "nan" for cell in cells])
+        found = None if cells.dtype.kind == "b" else cells.astype(np.float64)
+    else:
+        joined = "\n".join(cells)
+        if "_" in joined:
+            return None
+        if "," in joined:
+            cells = [cell.replace(",", ".") if "." not in cell else cell for cell in cells]
+        found = floats([cell or "nan" for cell in cells])
+    return None if found is None or (np.abs(found) >= WIDE).any() else found
 
 
 def _fingerprint(text: str) -> bytes:
     number = number_of(text)
     if number is None:
-        word = text.strip().casefold().encode()
-        return b"\x02" + hashlib.blake2b(word, digest_size=15).digest()
+        return _hashed(b"\x02", _moment(text.strip().casefold()))
     if np.isnan(number):
         return bytes(16)
+    if abs(number) >= WIDE:
+        return _hashed(b"\x03", _digits(text.strip(), number))
     return b"\x01" + bytes(7) + np.array(number + 0.0, "<f8").tobytes()
+
+
+def _hashed(kind: bytes, text: str) -> bytes:
+    return kind + hashlib.blake2b(text.encode(), digest_size=15).digest()
+
+
+def _digits(text: str, number: float) -> str:
+    if plain := re.fullmatch(r"([+-]?)0*(\d+)(?:[.,]0*)?", text, re.ASCII):
+        return ("-" if plain[1] == "-" else "") + plain[2]
+    return str(int(number)) if np.isfinite(number) else repr(number)
+
+
+_MOMENT = re.compile(
+    r"(?P<day>\d{4}-\d\d-\d\d)?(?:(?<=\d)[t ](?=\d))?"
+    r"(?P<time>\d\d:\d\d)?(?:(?<=:\d\d):(?P<second>\d\d)(?:[.,](?P<part>\d+))?)?"
+    r" ?(?P<zone>z|utc|[+-]\d\d:?\d\d)?",
+    re.ASCII,
+)
+
+
+def _moment(text: str) -> str:
+    """A date or a time in one form; anything else as it is."""
+    found = _MOMENT.fullmatch(text)
+    if not found or not (found["day"] or found["time"]):
+        return text
+    second, part = found["second"] or "00", (found["part"] or "").rstrip("0")
+    time = f"{found['time'] or '00:00'}:{second}" + (f".{part}" if part else "")
+    zone = (found["zone"] or "").replace(":", "")
+    zone = "z" if zone in ("utc", "+0000", "-0000") else zone
+    if found["day"] is None:
+        return time + zone
+    return found["day"] + ("" if time == "00:00:00" else f" {time}") + zone

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay.tables.cells import Cells, text_of
+from hearsay.tables.cells import Cells
+from hearsay.tables.values import decimals, has_wide, listed, numbers_or_texts, reading
 
 TEXT, PARQUET = (".csv", ".tsv", ".txt"), (".parquet", ".pq")
 _ROWS = 100_000  # rows of a frame at a time
@@ -94,7 +94,8 @@ def paired(table: Any, labels: Any, inputs: Sequence[str], target: str | None, n
     if isinstance(table, (str, os.PathLike)):
         require.fail(name, "a frame or an array in a pair (table, labels)", "a path")
     if isinstance(table, (np.ndarray, list)) or hasattr(table, "__jax_array__"):
-        array = np.asarray(table)
+        # As one type, numbers of a list would depend on what stands beside them.
+        array = np.array(table, object) if isinstance(table, list) else np.asarray(table)
         if array.ndim != 2 or array.shape[1] != len(inputs):
             rule = f"an array (rows, {len(inputs)}), one column for each input of the schema"
             require.fail(name, rule, f"shape {array.shape}")
@@ -164,7 +165,9 @@ class Columns(_Rows):
         self.name = name
         places = named_columns(list(columns), name)
         values = list(columns.values())
-        self._cells = {one: _listed(values[place]) for one, place in places.items()}
+        self._cells = {
+            one: listed(values[place], f"{name}, column {one!r}") for one, place in places.items()
+        }
         lengths = {one: len(cells) for one, cells in self._cells.items()}
         if len(set(lengths.values())) > 1:
             require.fail(f"columns of {name}", "equally long", lengths)
@@ -197,7 +200,8 @@ class Frame(_Rows):
         except TypeError:
             rule = "a path, a frame of pandas, polars or pyarrow, or a dict of columns"
             raise TypeError(f"{name} must be {rule}, got {type(frame).__name__}") from None
-        self._frame = known.collect() if isinstance(known, narwhals.LazyFrame) else known
+        with reading(name):
+            self._frame = known.collect() if isinstance(known, narwhals.LazyFrame) else known
         self._places = named_columns(self._frame.columns, name)
 
     @property
@@ -206,9 +210,23 @@ class Frame(_Rows):
 
     def blocks(self, wanted: list[str]) -> Iterator[Block]:
         for first in range(0, len(self._frame), _ROWS):
-            part = self._frame[first : first + _ROWS]
-            cells = {one: _frame_cells(part[:, self._places[one]]) for one in wanted}
+            with reading(self.name):
+                part = self._frame[first : first + _ROWS]
+            cells = {one: self._cells(part, one) for one in wanted}
             yield Block(first, len(part), cells)
+
+    def _cells(self, part: Any, column: str) -> Cells:
+        import narwhals
+
+        with reading(f"{self.name}, column {column!r}"):
+            series = part[:, self._places[column]]
+            kind = series.dtype
+            if kind.is_float():
+                single = kind == narwhals.Float32
+                return decimals(series.to_numpy().astype(np.float32 if single else np.float64))
+            if kind.is_integer() and not has_wide(series):
+                return np.asarray(series.cast(narwhals.Float64).to_numpy(), np.float64)
+            return numbers_or_texts(series.to_list())
 
 
 class ParquetFile(_Rows):
@@ -262,31 +280,3 @@ class ParquetFile(_Rows):
             f"{self.name} must be a Parquet file, and cannot be read as one"
             f" ({type(error).__name__})"
         ) from None
-
-
-def _listed(values: Any) -> Cells:
-    """A column of a dict."""
-    array = values if isinstance(values, np.ndarray) else None
-    if array is None and isinstance(values, (list, tuple)):
-        return _numbers_or_texts(values)
-    array = np.asarray(values) if array is None else array
-    if array.ndim != 1:
-        require.fail("a column", "a list of values", f"shape {array.shape}")
-    return array if array.dtype.kind in "biuf" else _numbers_or_texts(array.tolist())
-
-
-def _numbers_or_texts(values: Sequence[Any]) -> Cells:
-    kinds = set(map(type, values))
-    if kinds <= {int, float} or kinds == {bool}:
-        # A whole number that no float holds is read as its text, and is infinite.
-        with suppress(OverflowError):
-            return np.array(values, bool if kinds == {bool} else np.float64)
-    return list(map(text_of, values))
-
-
-def _frame_cells(series: Any) -> Cells:
-    import narwhals
-
-    if series.dtype.is_numeric():
-        return np.asarray(series.cast(narwhals.Float64).to_numpy(), np.float64)
-    return _numbers_or_texts(series.to_list())

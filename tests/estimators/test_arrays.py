@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import hearsay as hs
@@ -84,3 +85,38 @@ def test_everybody_gets_rows_and_nobody_the_same():
     assert not np.array_equal(parts[0], next(arrays.dealt(23, None, 5)))
     with pytest.raises(ValueError, match="X must be of at least 5 rows, one for each agent"):
         list(arrays.dealt(4, None, 0))
+
+
+TEXTS = np.array([[1.0, "2.5"], [3.0, "Smith"]], dtype=object)
+
+
+@pytest.mark.parametrize("kind", ["objects", "texts", "frame", "lists"])
+def test_texts_where_numbers_must_be_are_named_and_not_shown(kind):
+    made = {
+        "objects": TEXTS,
+        "texts": TEXTS.astype(str),
+        "frame": pd.DataFrame(TEXTS, columns=["a", "b"]),
+        "lists": TEXTS.tolist(),
+    }[kind]
+    classifier = hs.NetworkClassifier(ranges=(0, 9), classes=[0, 1], agents=1)
+    regressor = hs.NetworkRegressor(ranges=(0, 9), target_range=(0, 9), agents=1)
+    wanted = "X must be numbers, got 'something else in row 1, column 1'"
+    for estimator in (classifier, regressor):
+        for fit in (
+            lambda e=estimator: e.fit(made, [0, 1]),
+            lambda e=estimator: e.fit([(made, [0, 1])]),
+        ):
+            with pytest.raises(ValueError, match=wanted) as caught:
+                fit()
+            assert "Smith" not in str(caught.value)
+    # What a fit leaves.
+    classifier.model_, classifier.n_features_in_ = None, 2
+    with pytest.raises(ValueError, match=wanted):
+        classifier.predict(made)
+    with pytest.raises(ValueError, match="y must be numbers, got 'something else in row 1'"):
+        regressor.fit(VALUES, ["1", "Smith"])
+
+
+def test_texts_that_are_numbers_are_left_to_scikit_learn():
+    for fine in (TEXTS[:1], [["1e3", "-2"]], [[None, "1"]], VALUES, None, [[1], [1, 2]], [[1j]]):
+        arrays.require_numbers("X", fine)

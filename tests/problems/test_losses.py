@@ -340,3 +340,18 @@ def test_bad_domains_are_named():
         Ball(0.0)
     with pytest.raises(ValueError, match="high must be above low = 1, got 1.0"):
         Box(1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("feature", "label", "message"),
+    [
+        (31.337, 0.0, "features must be within the loss's feature_bound 1, got another in row 2"),
+        (0.5, 31.337, "labels must be between -1 and 1 for .*, got another in row 2"),
+    ],
+)
+def test_records_that_are_refused_are_named_and_not_shown(feature, label, message):
+    features, labels = np.zeros((4, 2)), np.zeros(4)
+    features[2, 1], labels[2] = feature, label
+    with pytest.raises(ValueError, match=message) as caught:
+        Squared(1.0, label_bound=1.0).require_admissible(features, labels)
+    assert "31.3" not in str(caught.value)

@@ -299,8 +299,9 @@ def test_data_that_do_not_fit_are_refused(data, options, message):
 
 @pytest.mark.parametrize("bad", [3.0, -1.0, 0.5])
 def test_labels_that_are_no_class_are_refused_with_a_clip_too(bad):
-    with pytest.raises(ValueError, match="labels must be whole numbers from 0 to 2"):
+    with pytest.raises(ValueError, match="labels must be whole numbers from 0 to 2") as error:
         Softmax(1.0, 3, clip=0.1).require_admissible(np.zeros((2, 3)), np.array([0.0, bad]))
+    assert str(error.value).endswith("got another in row 1")
 
 
 def test_the_reference_is_the_minimiser_inside_and_on_the_edge():

@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hearsay as hs
-from hearsay.tables import csv_files
+from hearsay.tables import csv_files, text_lines
+from hearsay.tables.encoding import encode
+from hearsay.tables.fingerprints import Hashing
 from hearsay.tables.reading import read_table
 from tests.tables import reference
 
@@ -62,7 +64,7 @@ def test_encodings_separators_and_quotes(tmp_path, plain, encoding, separator, q
     found = SCHEMA.encode(written(path, encoding=encoding, separator=separator, quoting=quoting))
     np.testing.assert_array_equal(found.features, plain.features)
     np.testing.assert_array_equal(found.labels, plain.labels)
-    said = "read as cp1252, it is no UTF-8" in str(found.counted)
+    said = "3 rows; 1 line read as cp1252, being no UTF-8; age" in str(found.counted)
     assert said == (encoding in ("cp1252", "latin-1"))
 
 
@@ -71,7 +73,84 @@ def test_bytes_that_cp1252_does_not_have(tmp_path, plain):
     rows[0][0] = "\x81"
     found = SCHEMA.encode(written(tmp_path / "x.csv", rows, encoding="latin-1"))
     np.testing.assert_array_equal(found.features, plain.features)
-    assert "read as latin-1" in str(found.counted)
+    assert "1 line read as cp1252" in str(found.counted)
+    assert "1 line read as latin-1" in str(found.counted)
+
+
+def encoded(path, content: bytes, schema=SCHEMA):
+    """Records, labels and hashes, row by row."""
+    path.write_bytes(content)
+    table = Hashing(read_table(path, name="x.csv"))
+    found = encode(schema, table)
+    return np.column_stack([found.features, found.labels, table.hashes]), found.counted
+
+
+LINES = [",".join(row).encode() for row in [HEADER, *ROWS]]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("chunk", [1, 7, 2**20])
+@pytest.mark.parametrize(
+    "row",
+    [
+        b"p\xe9,31,2.5,nord,no",  # no UTF-8
+        b"p\x81,31,2.5,nord,no",  # nor cp1252
+        b'"p;1;2;3;4;5;6",31,2.5,nord,no',  # other separators
+        b'"p""\n""4",31,2.5,nord,no',
+        b'p4,NA,"2",nord,no',
+        b"900719925474099312345,31,2.5,1,no",
+    ],
+)
+def test_one_row_changes_no_other_rows_records_or_hashes(tmp_path, monkeypatch, row, end, chunk):
+    """Whatever is in it, in cells that are read and in others."""
+    monkeypatch.setattr(text_lines, "_CHUNK", chunk)
+    before, _ = encoded(tmp_path / "x.csv", end.join([*LINES, LINES[1]]) + end)
+    for place in (1, 3, 4):
+        lines = [*LINES, LINES[1]]
+        lines[place] = row
+        after, _ = encoded(tmp_path / "x.csv", end.join(lines) + end)
+        same = (before == after).all(axis=1).tolist()
+        assert same == [index + 1 != place for index in range(4)]
+
+
+def test_a_header_is_decoded_for_itself(tmp_path):
+    schema = hs.Schema({"größe": hs.Number(0, 9), "ward": hs.Category(["süd", "b"])}, "ward")
+    header, rows = "größe,ward\n", "1,süd\n2,b\n"
+    both, counted = encoded(tmp_path / "x.csv", (header + rows).encode(), schema)
+    assert str(counted) == "x.csv: 2 rows"
+    mixed, counted = encoded(tmp_path / "x.csv", header.encode("cp1252") + rows.encode(), schema)
+    assert str(counted) == "x.csv: 2 rows; 1 line read as cp1252, being no UTF-8"
+    np.testing.assert_array_equal(mixed, both)
+
+
+def test_the_separator_follows_from_the_header_alone(tmp_path):
+    """Rows that are wider with another separator do not change it: they are refused."""
+    path = tmp_path / "x.csv"
+    path.write_text("a;b\n" + "1,2,3;4\n" * 9)
+    assert read_table(path).separator == ";"
+    path.write_text('\n,,\n"a;b;c;d",b\n1;2,3\n')
+    assert read_table(path).separator == ","
+    path.write_text("a;b,c\n" + "1;2,5\n" * 9 + "1,2\n")
+    assert read_table(path).separator == ";"
+    path.write_text("a,b,c\n1;2;3\n4;5;6\n")
+    with pytest.raises(ValueError, match=r"row 1 \(line 2\) must have 3 cells"):
+        list(read_table(path).blocks(["a"]))
+
+
+@pytest.mark.parametrize("block", [1, 1000])
+def test_an_open_quote_takes_in_no_row_below_it(tmp_path, monkeypatch, block):
+    """With stray quotes in other rows it did, and both were one row of the right width."""
+    monkeypatch.setattr(csv_files, "_ROWS", block)
+    path = tmp_path / "x.csv"
+    path.write_text('a,b,c\n"1\n1",2,3\n\n1,5" pipe,x\n')
+    with pytest.raises(ValueError, match=r"x.csv, line 5: quotes do not match"):
+        list(read_table(path).blocks(["a"]))
+    path.write_text('a,b,c\n1,"2,3\n1,",a",x\n')
+    with pytest.raises(ValueError, match=r"x.csv, line 3: quotes do not match"):
+        list(read_table(path).blocks(["a"]))
+    path.write_text('a,b,c\r\n1,"2 ""x""\r\n,",3\r\n"""",5,x')
+    cells = [cell for part in read_table(path).blocks(["a"]) for cell in part.cells["a"]]
+    assert cells == ["1", '"']
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t"])

@@ -116,6 +116,36 @@ def test_a_file_without_a_header_is_refused_before_its_first_row_is_written(tmp_
     assert "31337" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("2024-05-01", "1.2.1931", "31/01/2024 10:20", "10:20:30", "3e5", "-1.5E-3", "80 kg"),
+        *("5.5mmol/l", "37°C", "12 %", "120/80", "<5", "1,234.5", "true"),
+    ],
+)
+def test_values_of_all_kinds_are_no_names(tmp_path, value):
+    path = tmp_path / "x.csv"
+    path.write_text(f"ward;{value};ill\nnorth;1;no\nsouth;2;yes\n")
+    with pytest.raises(ValueError, match="on its first line is a number or a date") as caught:
+        draft(path)
+    assert value not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["x1", "2h_glucose", "24h urine volume", "HbA1c", "b12", "Na"])
+def test_names_with_numbers_in_them_are_names(tmp_path, name):
+    path = tmp_path / "x.csv"
+    path.write_text(f"ward;{name};y\nnorth;1;n\nsouth;2;y\n")
+    assert name in draft(path).text
+
+
+def test_a_name_that_is_a_value_of_its_column_is_no_name(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("Smith,north,no\nJones,south,yes\nMiller,north,no\n")
+    with pytest.raises(ValueError, match="first line is in its own column, too") as caught:
+        draft(path)
+    assert "north" not in str(caught.value)
+
+
 def test_names_that_toml_has_to_quote(tmp_path):
     table = {
         "a.b": ["1", "2", "4"],

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import builtins
+import datetime
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.csv as pc
 import pyarrow.parquet as pq
 import pytest
 
 import hearsay as hs
 from hearsay.tables import reading
+from hearsay.tables.drafting import draft
 from hearsay.tables.encoding import encode
 from hearsay.tables.fingerprints import Hashing
 from hearsay.tables.reading import read_table
@@ -146,3 +150,122 @@ def test_booleans_and_huge_whole_numbers_are_numbers():
     np.testing.assert_allclose(found.features[:, 0], [np.sqrt(0.5), 0.0])
     found = schema.encode({"x": [10**400, -(10**400)], "ill": ["no", "yes"]})
     np.testing.assert_allclose(found.features[:, 0], [np.sqrt(0.5), -np.sqrt(0.5)])
+
+
+CODES = hs.Schema(
+    {
+        "code": hs.Category(["900000000000207008", "7"], "other"),
+        "dose": hs.Number(0, 9, "middle"),
+        "ill": hs.Category(["no", "yes"]),
+    },
+    "ill",
+)
+FIRST, SECOND, SMALL = 900000000000207008, 900000000000207009, 7
+
+
+@pytest.mark.parametrize("other", [SECOND, None, 7, 7.5, "x", 10**400, Decimal("1.5"), True])
+@pytest.mark.parametrize("kind", ["list", "array", "pandas", "rows"])
+def test_a_wide_whole_number_is_the_same_level_whatever_stands_beside_it(kind, other):
+    codes, ill = [FIRST, SMALL, other], ["no", "yes", "no"]
+    doses = [1, 2, 0.5 if other == 7.5 else None]
+    if kind == "rows":
+        table = ([list(row) for row in zip(codes, doses, strict=True)], ill)
+    else:
+        made = {"list": list, "array": lambda v: np.array(v, object), "pandas": list}[kind]
+        table = {"code": made(codes), "dose": made(doses), "ill": ill}
+        table = pd.DataFrame(table, dtype=object) if kind == "pandas" else table
+    found = CODES.encode(table).features
+    np.testing.assert_allclose(found[0] / found[0, -1], [1, 0, 0, 2 / 9 - 1, 1])
+    np.testing.assert_allclose(found[1] / found[1, -1], [0, 1, 0, 4 / 9 - 1, 1])
+    np.testing.assert_array_equal(found[2, :3] > 0, [False, other == 7, other != 7])
+
+
+@pytest.mark.parametrize("gap", [None, 5])
+def test_wide_whole_numbers_of_frames_have_all_their_digits(tmp_path, gap):
+    table = pa.table({"code": [FIRST, SECOND, 7, gap], "dose": [1] * 4, "ill": ["no"] * 4})
+    pq.write_table(table, tmp_path / "x.parquet")
+    pc.write_csv(table, tmp_path / "x.csv")
+    made = table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
+    sources = [tmp_path / "x.csv", tmp_path / "x.parquet", table, pl.from_arrow(table), made]
+    sources.append(table.set_column(0, "code", table["code"].cast(pa.decimal128(38, 0))))
+    wanted = hashes(sources[0])
+    assert len(np.unique(wanted, axis=0)) == 4
+    for source in sources:
+        found = CODES.encode(source).features[:, :3].argmax(axis=1)
+        assert found.tolist() == [0, 2, 1, 2]
+        np.testing.assert_array_equal(hashes(source), wanted)
+        assert "FILL IN" in draft(source, target="ill").text
+
+
+def bad_texts() -> pa.Array:
+    content = pa.array([b"31337\xff", b"b"], pa.binary()).buffers()
+    return pa.Array.from_buffers(pa.string(), 2, [None, *content[1:]])
+
+
+@pytest.mark.parametrize("kind", ["far dates", "texts"])
+def test_what_a_library_says_of_a_cell_is_not_shown(tmp_path, kind):
+    far = pa.array([31337 * 10**13, 2], pa.timestamp("us"))
+    table = pa.table({"id": far if kind == "far dates" else bad_texts(), "ill": ["no", "yes"]})
+    pq.write_table(table, tmp_path / "x.parquet")
+    for read in (hashes, draft):
+        for source in (tmp_path / "x.parquet", table):
+            with pytest.raises(ValueError, match="column 'id' must be of values that can") as info:
+                read(source)
+            assert "31337" not in str(info.value) and info.value.__suppress_context__
+
+
+def test_a_lazy_frame_that_fails_is_not_quoted():
+    lazy = pl.LazyFrame({"id": ["31337x"]}).with_columns(pl.col("id").cast(pl.Int64))
+    with pytest.raises(ValueError, match="table must be of values that can be read") as info:
+        read_table(lazy)
+    assert "31337" not in str(info.value)
+
+
+MOMENT = datetime.datetime(2020, 1, 2, 7, 30, 0, 250_000)
+UTC = datetime.UTC
+COLUMNS = {
+    "float32": pa.array([27.1, None, 1e-8, 16777216], pa.float32()),
+    "day": pa.array([datetime.date(2020, 1, 2), None] * 2),
+    "midnight": pa.array([datetime.datetime(2020, 1, 2), None] * 2, pa.timestamp("ns")),
+    "seconds": pa.array([MOMENT.replace(microsecond=0), None] * 2, pa.timestamp("s")),
+    "millis": pa.array([MOMENT, None] * 2, pa.timestamp("ms")),
+    "nanos": pa.array([MOMENT, None] * 2, pa.timestamp("ns")),
+    "zone": pa.array([MOMENT.replace(tzinfo=UTC), None] * 2, pa.timestamp("us", "UTC")),
+    "time": pa.array([MOMENT.time(), None] * 2, pa.time64("us")),
+    "truth": pa.array([True, None, False, True]),
+}
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_a_row_has_one_hash_in_files_of_all_kinds(tmp_path, kind):
+    table = pa.table({"x": COLUMNS[kind], "y": [1, 2, 3, 4]})
+    pq.write_table(table, tmp_path / "x.parquet")
+    pc.write_csv(table, tmp_path / "x.csv")
+    frame = table.to_pandas()
+    frame.to_csv(tmp_path / "pandas.csv", index=False)
+    sources = [tmp_path / "x.csv", tmp_path / "pandas.csv", table, frame, pl.from_arrow(table)]
+    for source in sources:
+        np.testing.assert_array_equal(hashes(source), hashes(tmp_path / "x.parquet"), str(source))
+    assert len(np.unique(hashes({"x": table["x"].to_pylist()}), axis=0)) == len(
+        set(table["x"].to_pylist())
+    )
+
+
+def test_numbers_of_float32_are_those_that_a_text_file_has():
+    schema = hs.Schema({"x": hs.Number(0, 100), "ill": hs.Category(["no", "yes"])}, "ill")
+    values = np.array([27.1, 0.1], np.float32)
+    wanted = schema.encode({"x": ["27.1", "0.1"], "ill": ["no", "yes"]}).features
+    nullable = pd.DataFrame({"x": pd.array(values, "Float32"), "ill": ["no", "yes"]})
+    for table in (
+        {"x": values, "ill": ["no", "yes"]},
+        {"x": list(values), "ill": ["no", "yes"]},
+        (values[:, None], ["no", "yes"]),
+        nullable,
+        pl.DataFrame({"x": values, "ill": ["no", "yes"]}),
+    ):
+        np.testing.assert_array_equal(schema.encode(table).features, wanted)
+
+
+def test_points_of_time_in_arrays_are_no_numbers():
+    days = np.array(["2020-01-02", "NaT"], "datetime64[ns]")
+    np.testing.assert_array_equal(hashes({"a": days}), hashes({"a": ["2020-01-02", ""]}))

@@ -45,7 +45,7 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.problems.losses.domains import Domain, namespace
-from hearsay.problems.losses.loss import SLACK, BoundedLoss
+from hearsay.problems.losses.loss import SLACK, BoundedLoss, refuse
 
 
 @dataclass(frozen=True)
@@ -85,16 +85,9 @@ class LinearLoss(BoundedLoss):
 
     def require_labels(self, labels: np.ndarray) -> None:
         low, high = self.label_range
-        if (
-            self.clip is None
-            and labels.size
-            and not (low * SLACK <= labels.min() and labels.max() <= high * SLACK)
-        ):
-            require.fail(
-                "labels",
-                f"between {low:g} and {high:g} for {self}",
-                (float(labels.min()), float(labels.max())),
-            )
+        outside = ~((low * SLACK <= labels) & (labels <= high * SLACK))
+        if self.clip is None and outside.any():
+            refuse("labels", f"between {low:g} and {high:g} for {self}", outside)
 
     def dimension(self, record: tuple[int, ...]) -> int:
         return record[-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import jax
 import numpy as np
@@ -14,6 +14,12 @@ from hearsay.privacy.adjacency import REPLACE
 from hearsay.problems.losses.domains import FAR, Domain, namespace
 
 SLACK = 1 + 1e-6  # of a bound, for records that were shortened in float32
+
+
+def refuse(name: str, rule: str, wrong: np.ndarray) -> NoReturn:
+    """Errors end up in logs: they name the first wrong record, and show no value."""
+    row = ", ".join(map(str, np.argwhere(wrong)[0].tolist()))
+    raise ValueError(f"{name} must be {rule}, got another in row {row}")
 
 
 class Loss(ABC):
@@ -128,11 +134,10 @@ class BoundedLoss(Loss):
                 "features and labels must be finite, got a record with NaN or infinity"
             )
         with np.errstate(over="ignore"):
-            longest = float(np.linalg.norm(features, axis=-1).max(initial=0.0))
-        if longest > self.feature_bound * SLACK:
-            require.fail(
-                "features", f"within the loss's feature_bound {self.feature_bound:g}", longest
-            )
+            longer = np.linalg.norm(features, axis=-1) > self.feature_bound * SLACK
+        if longer.any():
+            rule = f"within the loss's feature_bound {self.feature_bound:g}"
+            refuse("features", rule, longer)
         self.require_labels(labels)
 
     def require_range(self, reach: float, most: float) -> None:

@@ -54,7 +54,7 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.problems.losses.domains import namespace, shortened
-from hearsay.problems.losses.loss import BoundedLoss
+from hearsay.problems.losses.loss import BoundedLoss, refuse
 
 
 @dataclass(frozen=True)
@@ -145,11 +145,7 @@ class Softmax(BoundedLoss):
     def require_labels(self, labels: np.ndarray) -> None:
         known = (labels == np.floor(labels)) & (labels >= 0) & (labels < self.classes)
         if not known.all():
-            require.fail(
-                "labels",
-                f"whole numbers from 0 to {self.classes - 1} for {self}",
-                float(labels[~known][0]),
-            )
+            refuse("labels", f"whole numbers from 0 to {self.classes - 1} for {self}", ~known)
 
     def _chosen(self, margins: Any, labels: Any) -> Any:
         """Whether a class is the record's own."""
