@@ -129,6 +129,8 @@ def named_columns(header: Sequence[object], name: str) -> dict[str, int]:
 def _file(path: Path, name: str) -> Table:
     from hearsay.tables.csv_files import CsvFile
 
+    if path.is_dir():
+        raise ValueError(f"{name} must be a file with a table, got a folder")
     if not path.is_file():
         raise FileNotFoundError(f"{name} is not there")
     kind = path.suffix.lower()

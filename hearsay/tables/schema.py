@@ -249,12 +249,17 @@ class Schema:
     def load(cls, path: str | os.PathLike) -> Schema:
         """What a schema.toml says."""
         file = Path(path)
+        if file.is_dir():
+            raise ValueError(f"{file} must be a schema.toml, got a folder")
         if not file.is_file():
             raise FileNotFoundError(f"{file} is not there: hearsay schema FILE.csv drafts one")
         try:
             tables = tomllib.loads(file.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{file} is not valid TOML: {error}") from None
+            raise ValueError(
+                f"{file} must be a schema (hearsay schema FILE.csv drafts one), got what is not"
+                f" valid TOML: {error}"
+            ) from None
         return cls.read(tables, str(file))
 
     @classmethod

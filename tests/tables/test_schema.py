@@ -97,3 +97,11 @@ def test_hundreds_of_levels_look_like_names():
     (warning,) = schema.warnings
     assert warning.startswith("'doctor' has 201 levels: they look like names of people")
     assert not hs.Schema({"doctor": hs.Category(levels[:200]), "ill": ILL}, "ill").warnings
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(ValueError, match=r"must be a schema.toml, got a folder"):
+        hs.Schema.load(tmp_path)
+    schema = hs.Schema({"age": hs.Number(0, 120), "ill": hs.Category(["no", "yes"])}, target="ill")
+    with pytest.raises(ValueError, match=r"must be a file with a table, got a folder"):
+        schema.encode(tmp_path)
