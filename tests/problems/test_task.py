@@ -7,9 +7,7 @@ from __future__ import annotations
 import doctest
 import inspect
 import math
-import re
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -302,13 +300,6 @@ def test_a_test_set_may_be_given_beside_them():
         dealt(EXAMPLES["neural"]), model="mlp", classes=3, test=(PIXELS[:5], np.arange(5) % 3)
     )
     assert images.test_features.shape == (5, 4, 4, 1)
-
-
-def test_the_example_of_the_readme_runs(capsys):
-    text = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
-    (block,) = (b for b in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "wards" in b)
-    exec(compile(block, "README.md", "exec"), {})
-    assert "ldp-online" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("example", [Task, hs.problems.logistic])
