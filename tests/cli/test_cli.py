@@ -567,7 +567,12 @@ def test_only_a_model_that_only_guesses_is_called_so(capsys):
     for guessing, accuracy, called in ((0.5, 0.505, True), (0.5, 0.52, False), (None, 0.1, False)):
         screen.hint(
             SimpleNamespace(
-                guessing=guessing, final=lambda metric, accuracy=accuracy: (accuracy, 0.0)
+                guessing=guessing,
+                metrics=("accuracy", "released_accuracy"),
+                final=lambda metric, accuracy=accuracy: (
+                    accuracy if metric == "released_accuracy" else 0.9,
+                    0.0,
+                ),
             )
         )
         assert ("no better than always naming" in plain(capsys.readouterr().err)) == called

@@ -8,7 +8,7 @@ import re
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -231,6 +231,7 @@ def test_a_network_before_it_runs(tmp_path):
 def test_all_agents_of_a_network(tmp_path, monkeypatch):
     class Fleet:
         restarts, failed = {"alice": 1, "bob": 0}, {"bob": 5}
+        refused: ClassVar = {}
 
         def __init__(self, config, found, options):
             self.processes = {name: SimpleNamespace(poll=lambda: 0) for name in found.names}
