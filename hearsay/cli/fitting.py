@@ -15,7 +15,7 @@ import typer
 from hearsay.cli import folders
 from hearsay.cli.folders import claim, interrupted
 from hearsay.cli.json_output import answer, answering, of_rehearsal, of_release, of_run
-from hearsay.cli.options import Flag, Out
+from hearsay.cli.options import Out, Overwrite, Resume
 from hearsay.cli.screen import Owner, console, hint, note, progress_bar, summary
 
 RELEASED = "released"
@@ -65,12 +65,8 @@ def fit(
         ),
     ] = None,
     out: Out = None,
-    resume: Annotated[
-        bool, Flag("--resume", help="Continue the run in --out from its checkpoint.")
-    ] = False,
-    overwrite: Annotated[
-        bool, Flag("--overwrite", help="Replace the run that is in --out.")
-    ] = False,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Learn from one table per agent on a simulated network, and write the model that may be
     published into OUT/released.

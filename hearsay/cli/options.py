@@ -16,6 +16,10 @@ from hearsay.config import TABLES, Config, load
 
 # Of installed packages too; none of them is imported for it.
 NAMES = f"{', '.join(outside.names())}; or package.module:Class of your own"
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Continue the run in --out from its checkpoint.")
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the run that is in --out.")]
 Out = Annotated[
     Path | None, typer.Option(help="Folder for the results (default: a new one under out/).")
 ]

@@ -13,7 +13,7 @@ import typer
 from hearsay.cli.building import built, rehearsed, typed, with_noise
 from hearsay.cli.folders import claim, interrupted
 from hearsay.cli.json_output import answer, answering, of_release, of_run
-from hearsay.cli.options import NAMES, Flag, Out, configurable
+from hearsay.cli.options import NAMES, Flag, Out, Overwrite, Resume, configurable
 from hearsay.cli.screen import Owner, console, hint, note, progress_bar, summary
 
 
@@ -31,12 +31,8 @@ def run(
         ),
     ] = None,
     out: Out = None,
-    resume: Annotated[
-        bool, Flag("--resume", help="Continue the run in --out from its checkpoint.")
-    ] = False,
-    overwrite: Annotated[
-        bool, Flag("--overwrite", help="Replace the run that is in --out.")
-    ] = False,
+    resume: Resume = False,
+    overwrite: Overwrite = False,
     no_privacy: Annotated[
         bool, Flag("--no-privacy", help="Allow a run whose budget is infinite.")
     ] = False,
