@@ -133,6 +133,7 @@ def test_only_the_network_commands_use_deploy():
         "hearsay.cli.agent",
         "hearsay.cli.network",
         "hearsay.cli.network_state",
+        "hearsay.cli.network_up",
         "hearsay.report.deployed",
     }
     page = imported(ROOT / "report" / "deployed.py", everywhere=False)

@@ -1,20 +1,19 @@
-"""`hearsay network`: folders, keys and certificates of a network, and all its agents on this
-machine. What is read of agents at work or done: network_state.py.
+"""`hearsay network`: folders, keys and certificates of a network. All its agents on this machine:
+network_up.py. What is read of agents at work or done: network_state.py.
 """
 
 from __future__ import annotations
 
-import signal
-import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from hearsay.cli.json_output import answer, answering, of_certificate, of_rehearsal
-from hearsay.cli.network_options import Allow, Insecure, NetConfig, NoPrivacy, Seed, require_extra
+from hearsay.cli.network_options import Allow, NetConfig, require_extra
 from hearsay.cli.network_state import release, report, spent, status
-from hearsay.cli.screen import console, errors, network_table, note, watching
+from hearsay.cli.network_up import up
+from hearsay.cli.screen import console, note
 
 network = typer.Typer(
     no_args_is_help=True,
@@ -59,45 +58,44 @@ def init(
     set is dealt out.
     """
     require_extra()
+    budget = 5.0 if epsilon is None else epsilon
+    given: dict[str, Any] = {"epsilon": budget, "port": port, "secure": not plain}
+    if schema is None:
+        config = _dealt_out(folder, data or ["digits"], agents, colluders, given)
+    else:
+        given |= {"delta": delta, "colluders": colluders}
+        config = _of_tables(folder, schema, data or [], agents, given)
+    console.print(f"Try it with: hearsay network up --config {config}", soft_wrap=True)
+
+
+def _dealt_out(
+    folder: Path, data: list[str], agents: int | None, colluders: int | None, given: dict[str, Any]
+) -> Path:
+    """The net.toml of a public data set that is dealt out."""
     from hearsay.deploy.launch import initialise
+
+    if len(data) > 1 or colluders is not None:
+        raise ValueError(
+            "--schema must be given with several tables or --colluders: it says what is public"
+            " of them (hearsay schema drafts one)"
+        )
+    many = 5 if agents is None else agents
+    return initialise(folder, agents=many, data=data[0], progress=_print, **given)
+
+
+def _of_tables(
+    folder: Path, schema: Path, data: list[str], agents: int | None, given: dict[str, Any]
+) -> Path:
+    """The net.toml of tables of one's own."""
     from hearsay.deploy.own_tables import initialise_tables
 
-    def say(text: str) -> None:
-        console.print(text, soft_wrap=True, highlight=False, markup=False)
+    if agents not in (None, len(data)):
+        raise ValueError(f"--agents must be left out: there is one for each table, got {agents}")
+    return initialise_tables(folder, schema, [Path(one) for one in data], notify=_print, **given)
 
-    budget = 5.0 if epsilon is None else epsilon
-    if schema is not None:
-        if agents not in (None, len(data or ())):
-            raise ValueError(
-                f"--agents must be left out: there is one for each table, got {agents}"
-            )
-        config = initialise_tables(
-            folder,
-            schema,
-            [Path(path) for path in data or ()],
-            epsilon=budget,
-            delta=delta,
-            colluders=colluders,
-            port=port,
-            secure=not plain,
-            notify=say,
-        )
-    else:
-        if len(data or ()) > 1 or colluders is not None:
-            raise ValueError(
-                "--schema must be given with several tables or --colluders: it says what is public"
-                " of them (hearsay schema drafts one)"
-            )
-        config = initialise(
-            folder,
-            agents=5 if agents is None else agents,
-            data=data[0] if data else "digits",
-            port=port,
-            epsilon=budget,
-            secure=not plain,
-            progress=say,
-        )
-    console.print(f"Try it with: hearsay network up --config {config}", soft_wrap=True)
+
+def _print(text: str) -> None:
+    console.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
 @network.command()
@@ -185,103 +183,10 @@ def plan_network(config: NetConfig, allow: Allow = None) -> None:
 
 def _say(chosen: Any) -> None:
     """What was chosen, and what to expect of it."""
-    console.print(chosen.words, soft_wrap=True, highlight=False, markup=False)
+    _print(chosen.words)
     for line in chosen.warnings:
         note(f"WARNING: {line}")
 
 
-@network.command()
-@answering
-def up(
-    config: NetConfig,
-    simulate_noise: Seed = None,
-    insecure: Insecure = False,
-    no_privacy: NoPrivacy = False,
-    allow: Allow = None,
-) -> None:
-    """Start every agent as a process of this machine and watch them;
-    one that is killed is started again. Ctrl-C stops all; the same command continues.
-    """
-    require_extra()
-    from hearsay.deploy.budget import sizes
-    from hearsay.deploy.deployment import deployment, require_safe
-    from hearsay.deploy.launch import Fleet, observe, statuses
-    from hearsay.deploy.settings import load
-
-    found = load(config, allow or ())
-    require_safe(found, insecure)
-    plan = deployment(found, None)  # errors in the file are reported once, here
-    options = ["--insecure"] * insecure + ["--no-privacy"] * no_privacy
-    options += [] if simulate_noise is None else ["--simulate-noise", str(simulate_noise)]
-    options += [word for place in allow or () for word in ("--allow", place)]
-    fleet = Fleet(config, found, options)
-    last: dict[str, Any] = {}
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        # Whoever ends this command ends its agents.
-        signal.signal(number, signal.default_int_handler)
-    try:
-        fleet.start()
-        with observe(found) as observer, watching() as show:
-            going = True
-            while going:
-                going = fleet.watch()
-                if found.policy == "wait" and fleet.refused:
-                    # Nobody can go on without them, and starting them again changes nothing.
-                    break
-                seen = (
-                    {
-                        one.name: one.facts
-                        for one in statuses(found, observer, seconds=0.2)
-                        if one.facts
-                    }
-                    if going
-                    else {}
-                )
-                last.update(seen)
-                for name, spent in zip(found.names, sizes(plan.certificate), strict=True):
-                    # It may have ended before it was asked again.
-                    if name in last and fleet.processes[name].poll() == 0:
-                        last[name] |= {"done": True, "spent": spent, "waiting_for": []}
-                show(
-                    network_table(
-                        found, [(n, last.get(n), n in seen) for n in found.names], fleet.restarts
-                    )
-                )
-                time.sleep(0.3 if going else 0.0)
-    except KeyboardInterrupt:
-        errors.print("stopping all agents ...")
-        fleet.stop()
-        console.print(f"Continue with: hearsay network up --config {config}", soft_wrap=True)
-        raise typer.Exit(130) from None
-    finally:
-        fleet.stop()
-    answer(
-        run=found.run,
-        agents={name: last.get(name) for name in found.names},
-        restarts=fleet.restarts,
-        failed=fleet.failed,
-        state=found.state,
-    )
-    if fleet.failed:
-        # Who was stopped because of the others has nothing to say.
-        for name, code in (fleet.refused or fleet.failed).items():
-            log = found.members[found.index(name)].state / f"{name}.log"
-            errors.print(
-                f"{name} ended with code {code}; the end of {log}:", style="red", soft_wrap=True
-            )
-            errors.print(
-                "".join(log.read_text(errors="replace").splitlines(keepends=True)[-3:]),
-                markup=False,
-                highlight=False,
-                soft_wrap=True,
-            )
-        raise typer.Exit(5)
-    console.print(
-        f"All {len(found.names)} agents are done. Models, certificates, logs and ledgers:"
-        f" {found.state}",
-        soft_wrap=True,
-    )
-
-
-for command in (status, spent, report, release):
+for command in (up, status, spent, report, release):
     network.command()(command)

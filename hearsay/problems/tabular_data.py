@@ -21,15 +21,12 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.privacy.adjacency import ZERO_OUT
-from hearsay.problems.data.holdings import Facts, bounded, served
+from hearsay.problems.data.holdings import Facts, bounded
 from hearsay.problems.data.records import padded
-from hearsay.problems.losses.domains import Ball
-from hearsay.problems.losses.linear import Logistic, Squared
-from hearsay.problems.losses.loss import Loss
-from hearsay.problems.losses.softmax import Softmax
+from hearsay.problems.linear import logistic_task, ridge_task
 from hearsay.problems.neural_networks import neural_task
 from hearsay.problems.problem import Problem, holding
-from hearsay.problems.sampling.samplers import Arrivals
+from hearsay.problems.several_classes import softmax_task
 from hearsay.problems.task import Task
 from hearsay.tables.encoding import Counted, Encoded
 from hearsay.tables.schema import Schema
@@ -193,30 +190,24 @@ def tabular_task(
     head = int(max(data.counts)) if head_start is None else head_start
     if model is not None:
         return _network(data, model, clip, ridge, radius, per_step, head, seed, adjacency)
-    arrivals = Arrivals(per_step, head)
-    served(arrivals, data.counts)
     usual = _CLASSES_RADIUS if data.schema.classes else _NUMBERS_RADIUS
-    return Task(
-        data.name,
-        _loss(data, ridge, clip),
-        Ball(usual if radius is None else radius),
-        data.shape,
-        data.counts,
-        arrivals,
-        data.classification,
-        data.assumptions,
-        seed,
+    return _linear(data)(
+        data,
+        ridge=ridge,
+        per_step=per_step,
+        head_start=head,
+        radius=usual if radius is None else radius,
+        clip=clip,
+        seed=seed,
         adjacency=adjacency,
-        schema=data.schema,
     )
 
 
-def _loss(data: Facts, ridge: float, clip: float | None) -> Loss:
+def _linear(data: Facts) -> Callable[..., Task]:
+    """Which linear model the target asks for."""
     if not data.classification:
-        return Squared(data.feature_bound, ridge, data.label_bound, clip)
-    if data.classes == 2:
-        return Logistic(data.feature_bound, ridge, 1.0, clip)
-    return Softmax(data.feature_bound, data.classes, ridge, clip)
+        return ridge_task
+    return logistic_task if data.classes == 2 else softmax_task
 
 
 def _network(

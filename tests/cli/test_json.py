@@ -234,6 +234,7 @@ def test_all_agents_of_a_network(tmp_path, monkeypatch):
         refused: ClassVar = {}
 
         def __init__(self, config, found, options):
+            self.network = found
             self.processes = {name: SimpleNamespace(poll=lambda: 0) for name in found.names}
             (found.members[1].state).mkdir(parents=True)
             (found.members[1].state / "bob.log").write_text("stopped\n")

@@ -264,19 +264,30 @@ def test_a_deadline_says_who_is_connected(world):
     )
 
 
+def parting(alice: Neighbours, line: Line) -> threading.Thread:
+    """alice is done, and has asked all others whether they have heard it."""
+    thread = threading.Thread(target=alice.part)
+    thread.start()
+    wait_for(lambda: all((name, "done/alice") in line.open for name in HEARS))
+    return thread
+
+
+def leave_without_an_answer(alice: Neighbours, line: Line) -> None:
+    """bob and carol are done, too; bob answers, and carol's link is gone before she does."""
+    for name in HEARS:
+        assert alice.hear_done(name) == b"heard"
+    line.here.discard("carol")
+    line.answer("bob", "done/alice", b"heard")
+
+
 def test_who_was_done_and_left_is_not_waited_for(world, monkeypatch):
     """The last word of two can always be lost: carol has heard all she needs,
     and her answer went with her link.
     """
     monkeypatch.setattr(module, "_GONE", 0.0)
     alice, line, _ = world()
-    thread = threading.Thread(target=alice.part)
-    thread.start()
-    for name in HEARS:
-        wait_for(lambda name=name: (name, "done/alice") in line.open)
-        assert alice.hear_done(name) == b"heard"
-    line.here.discard("carol")
-    line.answer("bob", "done/alice", b"heard")
+    thread = parting(alice, line)
+    leave_without_an_answer(alice, line)
     thread.join(SECONDS)
     assert not thread.is_alive()
 
@@ -289,13 +300,8 @@ def test_who_was_done_and_has_lost_its_link_is_told_when_it_is_back(world, monke
     alice, line, _ = world()
     host, _, port = alice.network.members[2].endpoint.partition("/")[2].rpartition(":")
     with socket.create_server((host, int(port))):
-        thread = threading.Thread(target=alice.part)
-        thread.start()
-        for name in HEARS:
-            wait_for(lambda name=name: (name, "done/alice") in line.open)
-            assert alice.hear_done(name) == b"heard"
-        line.here.discard("carol")
-        line.answer("bob", "done/alice", b"heard")
+        thread = parting(alice, line)
+        leave_without_an_answer(alice, line)
         wait_for(lambda: alice.diagnosis.answers("carol"))
         assert thread.is_alive()
         line.come_back("carol")
@@ -306,10 +312,8 @@ def test_who_was_done_and_has_lost_its_link_is_told_when_it_is_back(world, monke
 
 def test_the_end_is_told_and_heard(world):
     alice, line, _ = world()
-    thread = threading.Thread(target=alice.part)
-    thread.start()
+    thread = parting(alice, line)
     for name in HEARS:
-        wait_for(lambda name=name: (name, "done/alice") in line.open)
         line.answer(name, "done/alice", b"heard")
     assert alice.hear_done("bob") == b"heard" and alice.hear_done("mallory") is None
     assert thread.is_alive()

@@ -1,0 +1,124 @@
+"""`hearsay network up`: all agents of a network as processes of this machine, watched."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from hearsay.cli.json_output import answer, answering
+from hearsay.cli.network_options import Allow, Insecure, NetConfig, NoPrivacy, Seed, require_extra
+from hearsay.cli.screen import console, errors, network_table, watching
+
+if TYPE_CHECKING:
+    from hearsay.deploy.launch import Fleet
+    from hearsay.deploy.settings import Network
+
+Facts = dict[str, dict[str, Any]]
+
+
+@answering
+def up(
+    config: NetConfig,
+    simulate_noise: Seed = None,
+    insecure: Insecure = False,
+    no_privacy: NoPrivacy = False,
+    allow: Allow = None,
+) -> None:
+    """Start every agent as a process of this machine and watch them;
+    one that is killed is started again. Ctrl-C stops all; the same command continues.
+    """
+    require_extra()
+    from hearsay.deploy.budget import sizes
+    from hearsay.deploy.deployment import deployment, require_safe
+    from hearsay.deploy.launch import Fleet
+    from hearsay.deploy.settings import load
+
+    found = load(config, allow or ())
+    require_safe(found, insecure)
+    plan = deployment(found, None)  # errors in the file are reported once, here
+    options = ["--insecure"] * insecure + ["--no-privacy"] * no_privacy
+    options += [] if simulate_noise is None else ["--simulate-noise", str(simulate_noise)]
+    options += [word for place in allow or () for word in ("--allow", place)]
+    fleet = Fleet(config, found, options)
+    last = _run(fleet, dict(zip(found.names, sizes(plan.certificate), strict=True)))
+    answer(
+        run=found.run,
+        agents={name: last.get(name) for name in found.names},
+        restarts=fleet.restarts,
+        failed=fleet.failed,
+        state=found.state,
+    )
+    if fleet.failed:
+        _say_why(fleet)
+        raise typer.Exit(5)
+    console.print(
+        f"All {len(found.names)} agents are done. Models, certificates, logs and ledgers:"
+        f" {found.state}",
+        soft_wrap=True,
+    )
+
+
+def _run(fleet: Fleet, budgets: dict[str, float]) -> Facts:
+    """What every agent has last said of itself, once all have ended; they end with this command."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # Whoever ends this command ends its agents.
+        signal.signal(number, signal.default_int_handler)
+    try:
+        fleet.start()
+        return _watched(fleet, budgets)
+    except KeyboardInterrupt:
+        errors.print("stopping all agents ...")
+        fleet.stop()
+        console.print(f"Continue with: hearsay network up --config {fleet.config}", soft_wrap=True)
+        raise typer.Exit(130) from None
+    finally:
+        fleet.stop()
+
+
+def _watched(fleet: Fleet, budgets: dict[str, float]) -> Facts:
+    """Show what agents say of themselves until all have ended, or nobody can go on."""
+    from hearsay.deploy.launch import observe, statuses
+
+    network, last = fleet.network, {}
+    with observe(network) as observer, watching() as show:
+        going = True
+        while going:
+            going = fleet.watch()
+            if network.policy == "wait" and fleet.refused:
+                # Nobody can go on without them, and starting them again changes nothing.
+                break
+            asked = statuses(network, observer, seconds=0.2) if going else []
+            seen = {one.name: one.facts for one in asked if one.facts}
+            last.update(seen)
+            for name, spent in budgets.items():
+                # It may have ended before it was asked again.
+                if name in last and fleet.processes[name].poll() == 0:
+                    last[name] |= {"done": True, "spent": spent, "waiting_for": []}
+            rows = [(name, last.get(name), name in seen) for name in network.names]
+            show(network_table(network, rows, fleet.restarts))
+            time.sleep(0.3 if going else 0.0)
+    return last
+
+
+def _say_why(fleet: Fleet) -> None:
+    """The end of the logs of those that have failed."""
+    # Who was stopped because of the others has nothing to say.
+    for name, code in (fleet.refused or fleet.failed).items():
+        log = _log(fleet.network, name)
+        errors.print(
+            f"{name} ended with code {code}; the end of {log}:", style="red", soft_wrap=True
+        )
+        errors.print(
+            "".join(log.read_text(errors="replace").splitlines(keepends=True)[-3:]),
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+def _log(network: Network, name: str) -> Path:
+    return network.members[network.index(name)].state / f"{name}.log"
