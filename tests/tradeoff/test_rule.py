@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import sparse
+from scipy import linalg, sparse
 
 import hearsay as hs
 from hearsay.graphs import Graph
@@ -16,6 +16,7 @@ from hearsay.problems.linear import logistic_task
 from hearsay.problems.problem import Problem
 from hearsay.problems.several_classes import softmax_task
 from hearsay.problems.task import Task
+from hearsay.release.readouts import Exponential, ReadOut, Tail
 from hearsay.tradeoff import rule
 from hearsay.tradeoff.rehearsal import made_up
 from hearsay.tradeoff.rule import averaging_rounds, noisy_gradient, prepared, setting
@@ -183,3 +184,51 @@ def test_the_step_of_a_neural_network_follows_the_noise(monkeypatch):
         found = rule.neural_setting(task, graph, 1.0, DELTA)
         assert found.step == pytest.approx(step, rel=0.01) and found.rounds == 400
     assert rule.neural_setting(task, nobody(1), math.inf, DELTA).step == 4.0
+
+
+def scale(algorithm: hs.GradientPerturbation, task: Task, rounds: int) -> float:
+    """Of everybody's noise at epsilon = 2."""
+    graph = hs.graphs.complete(task.agents)
+    found = hs.calibrate(algorithm, task, graph, rounds, 2.0, delta=DELTA)
+    return float(found.noise_for(0)(0))
+
+
+@pytest.mark.parametrize("kind", ["banded", "toeplitz", "blt"])
+def test_correlated_noise_on_batches_is_no_quieter_than_with_all_records(kind):
+    """|C 1| <= sum_p |C 1_p| <= b max_p |C 1_p| for the rounds p, p + b, ... of each batch."""
+    task, rounds = facts(records=24, dimension=3), 48
+    plain = noisy_gradient(rule.Setting(rounds, 1.0))
+    whole = replace(plain, correlation=kind, horizon=rounds)
+    with_all = scale(whole, task, rounds)
+    for batches in (2, 4, 8):
+        some = scale(replace(whole, sampling=hs.Cyclic(24 // batches)), task, rounds)
+        assert some >= with_all * (1 - 1e-6)
+    assert some > 1.01 * with_all
+
+
+def noise_in(readout: ReadOut, rounds: int) -> np.ndarray:
+    """What every round's noise counts for in the released model, where the loss is flat."""
+    slots = np.zeros((readout.slots, rounds))
+    for step in range(rounds):
+        keep, add = readout.weights(np.array([step]))[0]
+        slots *= keep[:, None]
+        slots[:, step] += add
+    messages = readout.mix(rounds) @ slots
+    return np.append(np.cumsum(messages[:0:-1])[::-1], 0.0)
+
+
+@pytest.mark.parametrize("readout", [Tail(), Exponential()], ids=lambda one: one.name)
+def test_correlated_noise_leaves_no_less_in_the_released_model(readout):
+    """Why it is no candidate of a rehearsal (docs/settings.md)."""
+    task, rounds = facts(records=96, dimension=3), 128
+    plain = noisy_gradient(rule.Setting(rounds, 1.0))
+    weights = noise_in(readout, rounds)
+    independent = scale(plain, task, rounds) * np.linalg.norm(weights)
+    for batches in (2, 8):
+        own = replace(plain, correlation="banded", width=batches, horizon=rounds)
+        own = replace(own, sampling=hs.Cyclic(96 // batches))
+        encoder = own.factors.encoder_coefficients()
+        taken_back = linalg.solve_triangular(
+            linalg.toeplitz(encoder, 0 * encoder), np.eye(rounds), lower=True
+        )
+        assert scale(own, task, rounds) * np.linalg.norm(weights @ taken_back) > independent
