@@ -58,12 +58,12 @@ def init(
     set is dealt out.
     """
     require_extra()
-    budget = 5.0 if epsilon is None else epsilon
-    given: dict[str, Any] = {"epsilon": budget, "port": port, "secure": not plain}
+    budget = {"epsilon": 5.0 if epsilon is None else epsilon, "delta": delta}
+    given: dict[str, Any] = {**budget, "port": port, "secure": not plain}
     if schema is None:
         config = _dealt_out(folder, data or ["digits"], agents, colluders, given)
     else:
-        given |= {"delta": delta, "colluders": colluders}
+        given["colluders"] = colluders
         config = _of_tables(folder, schema, data or [], agents, given)
     console.print(f"Try it with: hearsay network up --config {config}", soft_wrap=True)
 

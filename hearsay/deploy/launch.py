@@ -156,6 +156,7 @@ def initialise(
     run: str = "first-run",
     port: int = 7447,
     epsilon: float = 5.0,
+    delta: float = 1e-5,
     steps: int | None = None,
     partition: str = "iid",
     secure: bool = True,
@@ -187,6 +188,7 @@ def initialise(
         ("problem", "feature_bound"): known.feature_bound,
         ("problem", "head_start"): min(held.values()) // 2,
         ("privacy", "epsilon"): epsilon,
+        ("privacy", "delta"): delta,
         ("run", "steps"): steps,
     }
     write_atomically(config, _filled(values, held, port, secure).encode())
@@ -207,7 +209,9 @@ def _filled(
 
     found = tomlkit.parse(_STARTER.read_text(encoding="utf-8"))
     for (table, key), value in values.items():
-        found[table][key] = value if value is not None else 0
+        # What is there already keeps its spelling.
+        if found[table][key] != value:
+            found[table][key] = value if value is not None else 0
     if values["run", "steps"] is None:
         for table, key in _RULED:
             del found[table][key]

@@ -99,13 +99,15 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
         if schema.classes is not None:
             rule = "a number for a regressor (NetworkClassifier tells levels apart)"
             require.fail(f"target {schema.target!r} of the schema", rule, "a category")
-        if self.model != "linear":
-            require.fail("model", "linear where the target is a number", self.model)
+        self._require_linear()
 
     def _target(self, y: np.ndarray, public: bool) -> Column:
+        self._require_linear()
+        return arrays.target_range_of(self.target_range, public, y)
+
+    def _require_linear(self) -> None:
         if self.model != "linear":
             require.fail("model", "linear where the target is a number", self.model)
-        return arrays.target_range_of(self.target_range, public, y)
 
     def _written(self, y: np.ndarray) -> np.ndarray:
         return np.asarray(y, np.float64)

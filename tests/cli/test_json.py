@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import tomllib
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -226,6 +227,15 @@ def test_a_network_before_it_runs(tmp_path):
     assert alice.keys() == documented("agent") and alice["model"] is None
     assert len(alice["certificate"]["budgets"]) == 1
     assert answered("network", "spent", path) == {}
+
+
+def test_a_folder_to_start_from_has_the_budget_that_was_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(launch, "choose", lambda config, progress: None)
+    asked = ["network", "init", str(tmp_path / "net"), "--epsilon", "2", "--delta", "1e-7"]
+    runner = CliRunner()
+    assert runner.invoke(commands.app, [*asked, "--agents", "3", "--plain"]).exit_code == 0
+    read = tomllib.loads((tmp_path / "net" / "net.toml").read_text(encoding="utf-8"))
+    assert read["privacy"] == {"epsilon": 2.0, "delta": 1e-7} and len(read["agents"]) == 3
 
 
 def test_all_agents_of_a_network(tmp_path, monkeypatch):
