@@ -50,6 +50,8 @@ def problem(per_step: int = 1, clip: float | None = None) -> Problem:
 
 
 GRAPH = hs.graphs.ring(AGENTS)
+# Messages on a grid, and weights that change from round to round.
+REFUSED = ("quantized-dsgd", "asynchronous-gossip")
 
 
 def algorithm(name: str, noise=None):
@@ -80,7 +82,7 @@ def test_without_noise_the_record_is_found(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n in hs.REGISTRY if n != "quantized-dsgd"])
+@pytest.mark.parametrize("name", [n for n in hs.REGISTRY if n not in REFUSED])
 def test_every_algorithm_gives_its_record_away_without_noise(name):
     """sdm-dsgd sends half of the coordinates; an agent of adp2sgd may be asleep,
     so that its activity is set to 1.
@@ -215,6 +217,8 @@ def test_what_cannot_be_attacked_is_refused():
         ValueError, match="nothing that agent 0 sent at steps 0 and 1 depends on the records"
     ):
         reconstruct(hs.dsgd(step=0.0, noise=None), problem(), GRAPH)
+    with pytest.raises(ValueError, match="one whose weights are the same in every round"):
+        reconstruct(algorithm("asynchronous-gossip"), problem(clip=0.5), GRAPH)
 
 
 def test_report_shows_every_target_at_every_level(tmp_path):
