@@ -142,7 +142,7 @@ def _finished(result: Any, folder: Path, command: str) -> None:
     print(model)
     if run.tested:
         summary({run.algorithm.name: run})
-        hint(run)
+        hint({run.algorithm.name: run})
     _say(f"Report, private: {report}")
     _say(f"Released model, may be published: {released}")
     _say(f"Predictions: hearsay predict {released} NEW.csv")

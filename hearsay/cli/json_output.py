@@ -3,8 +3,8 @@
 A command that is decorated with `answering` has the option. It calls `answer` with what it has
 found; when it ends, also with an exit code of its own, that is printed. Whatever it prints for
 people meanwhile is dropped; notes, progress and errors go to standard error as always. Infinity,
-which JSON does not have, is the word "infinite", as in certificates. Which command has which keys:
-docs/command-line.md.
+which JSON does not have, is the word "infinite", as in certificates; what was not measured is null.
+Which command has which keys: docs/command-line.md.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import functools
 import inspect
 import io
 import json as library
+import math
 from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
@@ -24,6 +25,7 @@ import typer
 
 from hearsay.privacy.certificate import Certificate
 from hearsay.privacy.codec import encode
+from hearsay.simulation.own_unit import errors_of, in_own_unit
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 # What was answered; empty until something is. None: nobody asked.
@@ -98,7 +100,8 @@ def plain(value: Any) -> Any:
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(one) for one in value]
-    return encode(value)
+    # A number that nobody could measure.
+    return None if isinstance(value, float) and math.isnan(value) else encode(value)
 
 
 def of_run(run: Any) -> dict[str, Any]:
@@ -106,14 +109,17 @@ def of_run(run: Any) -> dict[str, Any]:
     the seeds.
     """
     final = {metric: run.final(metric) for metric in run.metrics}
+    beside, wrong = run.beside, errors_of(run)
     return {
         "algorithm": run.algorithm.name,
         "problem": run.problem.name,
         **of_certificate(run.certificate),
         "metrics": {name: {"mean": m, "deviation": d} for name, (m, d) in final.items()},
-        "guessing": run.guessing,
-        "without_noise": None if run.beside is None else run.beside.clean,
-        "alone": None if run.beside is None else run.beside.alone,
+        "error": wrong.released[0] if wrong and wrong.released else None,
+        "r2": wrong.explained if wrong else None,
+        "guessing": wrong.guess if wrong else run.guessing,
+        "without_noise": wrong.clean if wrong else beside.clean if beside else None,
+        "alone": wrong.alone if wrong else beside.alone if beside else None,
         "steps": int(run.steps[-1]),
         "seeds": run.seeds,
         "seconds": run.seconds,
@@ -155,10 +161,18 @@ def of_release(model: Any, folder: Path) -> dict[str, Any]:
         "problem": model.problem,
         **of_certificate(model.certificate),
         "average_of": model.average_of,
-        "accuracy": model.accuracy,
+        **_of_test(model),
         "private": model.private,
         "warnings": model.warnings,
     }
+
+
+def _of_test(model: Any) -> dict[str, Any]:
+    """The accuracy, or the error of a number in its own unit."""
+    found = model.accuracy
+    if model.predictor.classification or found is None:
+        return {"accuracy": found, "error": None}
+    return {"accuracy": None, "error": in_own_unit(found, model.schema)}
 
 
 def of_frontier(found: Any) -> dict[str, Any]:

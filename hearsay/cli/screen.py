@@ -25,6 +25,7 @@ from hearsay.privacy.adjacency import ZERO_OUT
 from hearsay.privacy.certificate import few
 from hearsay.privacy.certificate import show as show_epsilon
 from hearsay.privacy.curve import ALL
+from hearsay.simulation.own_unit import Errors, errors_of
 from hearsay.tables.encoding import Counted
 
 console = Console()
@@ -97,12 +98,14 @@ def summary(runs: dict[str, Any]) -> None:
     # Without a best model to compare with there is no distance from it.
     known = [metric for metric in wanted if metric in first.metrics]
     shown = [m for m in known if not all(math.isnan(r.final(m)[0]) for r in runs.values())]
-    table = Table(title="After the last step (mean ± standard deviation over seeds)")
+    wrong = {name: errors_of(run) for name, run in runs.items()}
+    unit = next((f"; errors: root mean squared, {one.unit}" for one in wrong.values() if one), "")
+    table = Table(title=f"After the last step (mean ± standard deviation over seeds{unit})")
     table.add_column("algorithm")
     for column in ("largest ε", *(metric.replace("_", " ") for metric in shown), "time"):
         table.add_column(column, justify="right")
     for name, result in runs.items():
-        numbers = ["{:.4g} ± {:.2g}".format(*result.final(metric)) for metric in shown]
+        numbers = [_final(result, wrong[name], metric) for metric in shown]
         table.add_row(name, _largest(result.certificate), *numbers, f"{result.seconds:.1f} s")
     console.print(table)
     for name, result in runs.items():
@@ -110,17 +113,28 @@ def summary(runs: dict[str, Any]) -> None:
             console.print(f"{name}: {line}", soft_wrap=True, highlight=False)
 
 
+def _final(result: Any, wrong: Errors | None, metric: str) -> str:
+    """A metric at the end; errors of numbers in the target's own unit."""
+    known = {} if wrong is None else {"test_error": wrong.own, "released_error": wrong.released}
+    return "{:.4g} ± {:.2g}".format(*(known.get(metric) or result.final(metric)))
+
+
 def _beside(result: Any) -> str:
     """The released model beside what it is to be compared with; "" where nothing is known."""
     if result.beside is None:
         return ""
-    names = {"clean": "without noise", "alone": "alone", "guess": "guessing"}
-    values = {name: getattr(result.beside, name) for name in names}
+    wrong = errors_of(result)
+    names = {"clean": "without noise", "alone": "alone"}
+    names["guess"] = "guessing" if wrong is None else "always naming the mean"
+    values = {name: getattr(wrong or result.beside, name) for name in names}
     said = [f"{value:.4g} {names[name]}" for name, value in values.items() if value is not None]
-    metric = "released_accuracy" if result.problem.classification else "released_error"
+    metric = "released_accuracy" if wrong is None else "released_error"
     if metric not in result.metrics or not said:
         return ""
-    return f"{metric.replace('_', ' ')} {result.final(metric)[0]:.4g} ({', '.join(said)})"
+    if wrong is None or wrong.released is None:
+        return f"released accuracy {result.final(metric)[0]:.4g} ({', '.join(said)})"
+    explained = "" if wrong.explained is None else f"; R^2 {wrong.explained:.3g}"
+    return f"released error {wrong.released[0]:.4g} ({', '.join(said)}){explained}"
 
 
 def _largest(certificate: Any) -> str:
@@ -212,20 +226,33 @@ def frontier_table(found: Any) -> None:
         console.print(found.note, soft_wrap=True, highlight=False)
 
 
-def hint(result: Any) -> None:
-    """Say it when a model is no better than a guess: the budget, not the reader, is to blame."""
-    if result.guessing is None:
+def hint(runs: dict[str, Any]) -> None:
+    """Say it when models are no better than a guess: the budget, not the reader, is to blame."""
+    guesses = {name: guess for name, run in runs.items() if (guess := _no_better(run))}
+    if not guesses:
         return
-    # What is published, where something is.
-    kept = [k for k in ("released_accuracy", "accuracy") if k in result.metrics]
-    if result.final(kept[0])[0] > result.guessing + 0.01:
-        return
+    whose = f" of {', '.join(guesses)}" if len(runs) > 1 else ""
     note(
-        "At this budget the models are no better than always naming the commoner label"
-        f" ({result.guessing:.0%}). What helps: a larger epsilon, more records or agents, shared"
-        " noise (--colluders), Gaussian noise (--mechanism gaussian --delta 1e-5), and settings by"
-        " rehearsal (name no algorithm); hearsay demo shows a case that works."
+        f"At this budget the models{whose} are no better than always naming"
+        f" {next(iter(guesses.values()))}. What helps: a larger epsilon, more records or agents,"
+        " shared noise (--colluders), Gaussian noise (--mechanism gaussian --delta 1e-5), and"
+        " settings by rehearsal (name no algorithm); hearsay demo shows a case that works."
     )
+
+
+def _no_better(run: Any) -> str:
+    """The guess that a run's models do not beat by a hundredth; "" where they do."""
+    wrong = errors_of(run)
+    if wrong is not None:
+        error = (wrong.released or wrong.own)[0]
+        worse = (error / wrong.guess) ** 2 >= 0.99 if wrong.guess else error > 0
+        return f"the mean (error {wrong.guess:.4g}, {wrong.unit})" if worse else ""
+    if run.guessing is None:
+        return ""
+    # What is published, where something is.
+    kept = next(k for k in ("released_accuracy", "accuracy") if k in run.metrics)
+    worse = run.final(kept)[0] <= run.guessing + 0.01
+    return f"the commoner label ({run.guessing:.0%})" if worse else ""
 
 
 def algorithm_line(algorithm: Any) -> str:

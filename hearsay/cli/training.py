@@ -116,7 +116,7 @@ def _run(config: Any, out: Path, resume: bool, overwrite: bool, no_privacy: bool
     print(result.certificate)
     answer(**of_run(result), folder=out, report=report, released=None)
     summary({algorithm.name: result})
-    hint(result)
+    hint({algorithm.name: result})
     if result.stopped:
         note(f"Stopped early: {result.stopped}")
     console.print(f"Report: {report}", soft_wrap=True)
@@ -191,6 +191,7 @@ def compare(
         if not runs:
             raise
     summary(runs)
+    hint(runs)
     missing = [name for name in algorithms if name not in runs or runs[name].interrupted]
     notes = [f"INTERRUPTED: {', '.join(missing)} did not come to the end."] if missing else []
     report = comparison_report(runs, out, f"Comparison on {shared.name}", notes=notes)

@@ -26,6 +26,7 @@ from hearsay.base import Algorithm
 from hearsay.privacy.certificate import Certificate, few, show
 from hearsay.problems.losses.neural_loss import Model
 from hearsay.release.predicting import Predictor
+from hearsay.simulation.own_unit import in_own_unit, unit
 from hearsay.tables.schema import Schema
 
 FREE = (
@@ -61,7 +62,8 @@ class ReleasedModel:
       certificate: what the run cost every agent.
       warnings: what keeps it from being private, or is to be known before it is published.
       accuracy: on the test set: the share of right labels, or the mean squared error of a
-        regression; None where there is no test set. It is about records, and in no saved file.
+        regression, of labels as records have them; None where there is no test set. It is about
+        records, and in no saved file.
       schema: of the tables that it was learned from; None where records were no rows of tables.
       made: how it was made, as texts by name: version, algorithm, rounds, settings.
     """
@@ -203,13 +205,18 @@ class ReleasedModel:
                 f"  predicts    {self.schema.target}, from {few(list(self.schema.inputs), ', ')}"
             )
         if self.accuracy is not None:
-            what = "accuracy" if self.predictor.classification else "test error"
-            lines.append(f"  {what:<10}  {self.accuracy:.4g}")
+            lines.append(self._tested(self.accuracy))
         lines += [f"  epsilon     at most {top} for any agent ({self.certificate.adjacency})"]
         if self.certificate.collusion:
             lines.append(f"              {self.certificate.collusion}")
         lines += [f"  free        {self.why}"]
         return "\n".join([*lines, *(f"  warning     {text}" for text in self.warnings)])
+
+    def _tested(self, found: float) -> str:
+        if self.predictor.classification:
+            return f"  accuracy    {found:.4g}"
+        error = in_own_unit(found, self.schema)
+        return f"  test error  {error:.4g} (root mean squared, {unit(self.schema)})"
 
     def save(self, folder: str | os.PathLike) -> Path:
         """Write it into the folder (release/folder.py says which files); returns the folder."""

@@ -22,6 +22,7 @@ from hearsay.report.numbers import between, count, duration, largest, quantity, 
 from hearsay.report.page import Table, picture, write
 from hearsay.report.plot_style import new_figure
 from hearsay.report.provenance import configuration, reproduction
+from hearsay.simulation.own_unit import errors_of
 from hearsay.simulation.result import METRICS
 
 if TYPE_CHECKING:
@@ -89,12 +90,21 @@ def headline(run: Run) -> list[tuple[str, str, str]]:
     if "accuracy" in run.metrics:
         worst = f"{seeds}; worst agent {final(run, 'accuracy_worst')}"
         tiles.append(("Test accuracy", final(run, "accuracy"), worst))
-    elif "test_error" in run.metrics:
-        tiles.append(("Test error", final(run, "test_error"), f"mean squared; {seeds}"))
+    wrong = errors_of(run)
+    if wrong is not None:
+        what = f"root mean squared, {wrong.unit}; {seeds}"
+        tiles.append(("Test error", spread(*wrong.own, len(run.seeds)), what))
     for metric, title in RELEASED.items():
         if metric in run.metrics:
             what = f"{run.readouts[0].of_rounds(int(run.steps[-1]))} of all agents: free"
-            tiles.append((title, final(run, metric), what))
+            if wrong is None or wrong.released is None:
+                tiles.append((title, final(run, metric), what))
+                continue
+            what = f"root mean squared, {wrong.unit}; {what}"
+            tiles.append((title, spread(*wrong.released, len(run.seeds)), what))
+            if wrong.explained is not None:
+                what = "the share of the target's variance that the released model explains"
+                tiles.append(("R²", quantity(wrong.explained, 3), what))
     if run.beside is not None and (said := compared(run)):
         tiles.append(("Beside it", *said))
     if plots.measured(run, "tracking_error"):
@@ -119,16 +129,18 @@ def compared(run: Run) -> tuple[str, str] | None:
     """(guessing, no noise and alone in one line, what they are); None where nothing is known."""
     if run.beside is None:
         return None
-    percent = run.problem.classification
+    wrong = errors_of(run)
     names = {"guess": "guessing", "clean": "without noise", "alone": "alone"}
+    values = {name: getattr(wrong or run.beside, name) for name in names}
     said = [
-        f"{_number(value, percent)} {names[name]}"
-        for name, value in run.beside._asdict().items()
+        f"{_number(value, wrong is None)} {names[name]}"
+        for name, value in values.items()
         if value is not None
     ]
+    guess = "always the commonest label" if wrong is None else f"always the mean, {wrong.unit}"
     what = (
         "of the released model: the same settings without noise; every agent alone with the same"
-        " epsilon, by the rule; always the commonest label"
+        f" epsilon, by the rule; {guess}"
     )
     return (", ".join(said), what) if said else None
 

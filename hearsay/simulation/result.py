@@ -34,15 +34,18 @@ METRICS = {
     "accuracy": "accuracy on the test set, mean over agents",
     "train_accuracy": "accuracy on (about 1,000 of) the training records, mean over agents",
     "accuracy_worst": "accuracy on the test set of the worst agent",
-    "test_error": "mean squared error on the test set, mean over agents",
+    "test_error": (
+        "mean squared error on the test set, mean over agents (of labels as records have them: a"
+        " table's target on the scale from -1 to 1)"
+    ),
     "test_loss": "loss on the test set, mean over agents",
     "released_accuracy": (
         "accuracy on the test set of the model that may be released: an average of messages, over"
         " rounds and agents"
     ),
     "released_error": (
-        "mean squared error on the test set of the model that may be released: an average of"
-        " messages, over rounds and agents"
+        "mean squared error on the test set of the model that may be released, on the same scale:"
+        " an average of messages, over rounds and agents"
     ),
 }
 

@@ -563,19 +563,27 @@ def test_a_run_is_not_overwritten_unasked(tmp_path, monkeypatch, capsys):
     assert call("run", "ldp-online", *TINY, "--out", out, "--overwrite").exit_code == 0
 
 
+def guesser(guessing, accuracy):
+    return SimpleNamespace(
+        guessing=guessing,
+        metrics=("accuracy", "released_accuracy"),
+        final=lambda metric: (accuracy if metric == "released_accuracy" else 0.9, 0.0),
+    )
+
+
 def test_only_a_model_that_only_guesses_is_called_so(capsys):
     for guessing, accuracy, called in ((0.5, 0.505, True), (0.5, 0.52, False), (None, 0.1, False)):
-        screen.hint(
-            SimpleNamespace(
-                guessing=guessing,
-                metrics=("accuracy", "released_accuracy"),
-                final=lambda metric, accuracy=accuracy: (
-                    accuracy if metric == "released_accuracy" else 0.9,
-                    0.0,
-                ),
-            )
-        )
+        screen.hint({"dsgd": guesser(guessing, accuracy)})
         assert ("no better than always naming" in plain(capsys.readouterr().err)) == called
+    # Of several it is said which.
+    screen.hint({"a": guesser(0.5, 0.5), "b": guesser(0.5, 0.9), "c": guesser(0.5, 0.4)})
+    said = plain(capsys.readouterr().err)
+    assert "the models of a, c are no better than always naming the commoner label (50%)" in said
+
+
+def test_a_comparison_says_whose_models_only_guess(tmp_path):
+    result = call("compare", "ldp-online", "dsgd", *TINY, "--epsilon", "0.001", "--out", tmp_path)
+    assert "the models of ldp-online, dsgd are no better than always" in plain(result.output)
 
 
 @pytest.mark.slow

@@ -167,6 +167,37 @@ def test_a_regression_predicts_in_its_units(home, tmp_path, monkeypatch):
         call("predict", tmp_path / "out" / "released", tables[0], "--probabilities")
 
 
+def test_errors_of_a_regression_are_in_its_own_unit(tmp_path, monkeypatch):
+    monkeypatch.setattr(quick, "NUMBERS", 20)
+    schema = hs.Schema({"age": hs.Number(0, 120), "dose": hs.Number(5, 25)}, target="dose")
+    schema.save(tmp_path / "schema.toml")
+    tables = [
+        write(tmp_path / f"{k}.csv", [{**r, "dose": 5 + float(r["age"]) / 6} for r in rows(k)])
+        for k in range(3)
+    ]
+    words = ["fit", tmp_path / "schema.toml", *tables[:2], "--test", tables[2], "--epsilon", 500]
+    result = call(*words, "--out", tmp_path / "out", "--json")
+    found = json.loads(result.stdout)
+    model = hs.load_model(tmp_path / "out" / "released")
+    truth = np.array([5 + float(row["age"]) / 6 for row in rows(2)])
+    error = np.sqrt(np.mean((model.predict(tables[2]) - truth) ** 2))
+    assert found["error"] == pytest.approx(error, rel=1e-5)
+    assert found["released"]["error"] == pytest.approx(error, rel=1e-5)
+    assert found["guessing"] == pytest.approx(truth.std())
+    assert found["r2"] == pytest.approx(1 - error**2 / truth.var(), rel=1e-4)
+    # A tenth of its range would be 2: these are no numbers on the scale from -1 to 1.
+    assert 0 < found["without_noise"] < truth.std() and found["alone"] > 0
+    assert found["released"]["accuracy"] is None
+    assert '"nan"' not in result.stdout and found["metrics"]["tracking_error"]["mean"] is None
+    page = (tmp_path / "out" / "private-report.html").read_text()
+    assert "root mean squared, in the unit of &#39;dose&#39;" in page
+    noisy = call(*words[:-1], 0.01, "--out", tmp_path / "two", "--seed", 3)
+    said = " ".join(noisy.output.split())
+    assert "in the unit of 'dose'" in said and "R^2 -" in said
+    assert f"{truth.std():.4g} always naming the mean" in said
+    assert f"no better than always naming the mean (error {truth.std():.4g}" in said
+
+
 def test_what_is_wrong_is_named(made, home, tmp_path):
     released = made[0] / "released"
     short = write(tmp_path / "short.csv", rows(3, 4), ["patient", "ward"])

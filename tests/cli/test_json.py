@@ -133,7 +133,7 @@ def test_infinity_is_a_word_and_a_refusal_leaves_nothing_on_standard_output(tmp_
     result = CliRunner().invoke(commands.app, ["run", "dsgd", *RIDGE, "--noise", "none", "--json"])
     assert isinstance(result.exception, ValueError) and result.stdout == ""
     shape = json_output.plain({1: (np.float32(2), math.nan, Path("a")), "x": np.eye(2)})
-    assert shape == {"1": [2.0, "nan", "a"], "x": [[1.0, 0.0], [0.0, 1.0]]}
+    assert shape == {"1": [2.0, None, "a"], "x": [[1.0, 0.0], [0.0, 1.0]]}
 
 
 def test_a_rehearsal_has_the_keys_that_the_page_says():
