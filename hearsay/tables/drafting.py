@@ -10,7 +10,9 @@ and on what type of values a column holds:
     ignored     identifiers by their name, dates, texts that are all different, row numbers, and
                 texts with more than MANY_LEVELS different values: those look like names
 
-A draft that is not filled in does not load: the error names the column.
+A draft that is not filled in does not load: the error names the column. What an empty cell means is
+said for every input, and not for the target: there is nothing to learn from a row without it. Where
+the target is still to be named, it is proposed in comments.
 """
 
 from __future__ import annotations
@@ -167,7 +169,9 @@ def draft(source: Any, *, target: str | None = None, ranges_are_public: bool = F
         lines.append(f"target = {_quoted(guess)}")
     for name in columns:
         lines += ["", f"[columns.{_key(name)}]"]
-        lines += _table(name, seen[name], name == guess, ranges_are_public, warnings)
+        found = _table(name, seen[name], name == guess, ranges_are_public, warnings)
+        # Any column may become the target, which has no such gap: then it is only proposed.
+        lines += found if guess else [_proposed(line) for line in found]
     return Draft("\n".join(lines) + "\n", tuple(warnings))
 
 
@@ -212,6 +216,11 @@ def _table(name: str, seen: _Seen, target: bool, public: bool, warnings: list[st
         levels = sorted(seen.values, key=_order)
         found = f"levels = [{', '.join(map(_quoted, levels))}]"
     return ['kind = "category"', found, *([] if target else ['gap = "other"'])]
+
+
+def _proposed(line: str) -> str:
+    note = "what an empty cell means; not for the target"
+    return f"# {line}  # {note}" if line.startswith("gap") else line
 
 
 _NAMES = "they look like names of people or places rather than kinds"

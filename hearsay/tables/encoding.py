@@ -210,15 +210,15 @@ class _Encoder:
                 out[:, 1] = gaps
             return
         assert isinstance(self.column, Category)
-        out[np.arange(len(cells)), self._codes(cells, other=True)] = 1.0
+        out[np.arange(len(cells)), self._codes(cells)] = 1.0
 
     def label(self, cells: Cells) -> np.ndarray:
         """As a label."""
         if isinstance(self.column, Number):
-            return self._scaled(cells)[0]
-        return self._codes(cells, other=False).astype(np.float64)
+            return self._scaled(cells, target=True)[0]
+        return self._codes(cells, target=True).astype(np.float64)
 
-    def _scaled(self, cells: Cells) -> tuple[np.ndarray, np.ndarray]:
+    def _scaled(self, cells: Cells, target: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """From the range to [-1, 1], and where there was a gap."""
         column = self.column
         assert isinstance(column, Number) and self.texts is not None
@@ -226,7 +226,7 @@ class _Encoder:
             cells.astype(np.float64) if isinstance(cells, np.ndarray) else self.texts.numbers(cells)
         )
         gaps = np.isnan(values)
-        self._require_filled(gaps, 'gap = "middle", "flag" or a number')
+        self._require_filled(gaps, "a number" if target else '"middle", "flag" or a number')
         outside = (values < column.low) | (values > column.high)
         self.count.clipped += int(outside.sum())
         scaled = _to_unit(column, np.clip(values, column.low, column.high))
@@ -235,13 +235,13 @@ class _Encoder:
             scaled[gaps] = 0.0 if middle else _to_unit(column, np.array(float(column.gap)))
         return scaled, gaps
 
-    def _codes(self, cells: Cells, other: bool) -> np.ndarray:
+    def _codes(self, cells: Cells, target: bool = False) -> np.ndarray:
         column = self.column
         assert isinstance(column, Category)
         codes = level_codes(cells, column.levels)
-        self._require_filled(codes == GAP, 'gap = "other" or a level')
+        self._require_filled(codes == GAP, "a level" if target else '"other" or a level')
         unknown = codes == UNKNOWN
-        if not other and unknown.any():
+        if target and unknown.any():
             few = ", ".join(column.levels[:5]) + (", ..." if len(column.levels) > 5 else "")
             rule = f"one of {few}, the target's levels in the schema"
             raise CellError(int(np.argmax(unknown)), rule)
@@ -255,7 +255,7 @@ class _Encoder:
     def _require_filled(self, gaps: np.ndarray, how: str) -> None:
         assert isinstance(self.column, (Number, Category))
         if self.column.gap == REFUSE and gaps.any():
-            rule = f"filled in, or have a meaning of gaps in the schema ({how})"
+            rule = f"filled in, or have a meaning of gaps in the schema (gap = {how})"
             raise CellError(int(np.argmax(gaps)), rule)
         self.count.gaps += int(gaps.sum())
 

@@ -100,7 +100,11 @@ class Schema:
         if isinstance(kind, Category) and len(kind.levels) < 2:
             require.fail(f"levels of {self.target!r}, the target,", "two or more", kind.levels)
         if kind.gap in (FLAG, MIDDLE, OTHER) and kind.gap not in (self.classes or ()):
-            rule = "refuse or a value: there is nothing to learn from a row without its target"
+            value = "one of its levels" if self.classes else "a number within its range"
+            rule = (
+                f"left out (rows without a target are refused), or {value} for empty cells to be"
+                " taken as"
+            )
             require.fail(f"gap of {self.target!r}, the target,", rule, kind.gap)
         if not self.inputs:
             require.fail("columns", "one or more beside the target that are read", [*self.columns])

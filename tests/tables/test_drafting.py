@@ -104,6 +104,24 @@ def test_a_target_of_many_numbers_is_a_number():
     assert 'target = ""  # FILL IN' in draft({"a": ["1"], "b": ["2"]}).text
 
 
+@pytest.mark.parametrize(("target", "gap"), [("ill", 'gap = "no"'), ("dose", "gap = 11")])
+@pytest.mark.parametrize("named", [False, True])
+def test_whichever_column_becomes_the_target_its_draft_loads(target, gap, named, tmp_path):
+    path = tmp_path / "schema.toml"
+    table = {"age": ["31", "58"], "dose": ["10.5", "20"], "ill": ["no", "yes"]}
+    text = draft(table, target=target if named else None, ranges_are_public=True).text
+    path.write_text(text.replace('target = ""', f'target = "{target}"'))
+    schema = hs.Schema.load(path)
+    # What the error about an empty target advises works.
+    empty = {**table, target: ["", table[target][1]]}
+    with pytest.raises(ValueError, match=rf"row 1, column '{target}' must be filled in") as caught:
+        schema.encode(empty)
+    assert "other" not in str(caught.value) and "middle" not in str(caught.value)
+    kind = f"[columns.{target}]\n"
+    path.write_text(path.read_text().replace(kind, f"{kind}{gap}\n"))
+    assert hs.Schema.load(path).encode(empty).counted.columns[target].gaps == 1
+
+
 def test_an_age_has_a_range_that_its_name_gives():
     assert "such as [0, 120]" in draft({"Age": ["31"], "y": ["a"]}).text
 

@@ -53,12 +53,12 @@ def test_entries_and_factor():
         (
             {"a": AGE, "b": hs.Number(0, 1, "middle")},
             "b",
-            "gap of 'b', the target, must be refuse or a value: .*got 'middle'",
+            "gap of 'b', the target, must be left out .*or a number within its range",
         ),
         (
             {"a": AGE, "b": hs.Category(["x", "y"], "other")},
             "b",
-            "gap of 'b', the target, must be refuse or a value",
+            "gap of 'b', the target, must be left out .*, or one of its levels",
         ),
     ],
 )
