@@ -140,10 +140,12 @@ class Rehearsal:
                 f" them): {self.choice.words}"
             )
         s = self.scores
-        what = "" if self.task.classification else " of the variance explained"
+        numbers = not self.task.classification
+        what = " of the variance explained" if numbers else ""
+        guess = "by guessing" if numbers else "by guessing, classes being about equally common"
         return (
             f"rehearsed: {self.choice.words}; made-up records: {s.score:.2f}{what}"
-            f" ({s.clean:.2f} without noise, {s.alone:.2f} alone, {s.guess:.2f} by guessing)"
+            f" ({s.clean:.2f} without noise, {s.alone:.2f} alone, {s.guess:.2f} {guess})"
         )
 
     def prepared(self, problem: AnyTask) -> AnyTask:
@@ -202,6 +204,9 @@ def rehearse(
     choice, scores, warnings = (
         _remembered(asked, tell) if rule.travels(task) else (_neural(asked), None, ())
     )
+    # Not in the cache: a file may be older than these words.
+    if scores is not None and (said := advice.about(task, scores.guess)):
+        warnings = tuple(f"{line} {said}" for line in warnings)
     prepared = choice.prepared(task)
     algorithm = calibrate(choice.algorithm, prepared, graph, choice.rounds, spend, delta=delta)
     return Rehearsal(

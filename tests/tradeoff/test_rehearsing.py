@@ -226,6 +226,12 @@ def test_a_hopeless_task_is_said_to_be(quick):
     assert line.startswith("this will be no better than guessing") and line in str(found)
     assert "times the records" in line and "epsilon about" in line
     assert found.score < found.guess + 0.05
+    # Whatever the real classes are, which nobody has looked at.
+    share = f"on made-up records the commonest is {found.guess:.0%}"
+    assert f"classes that are about equally common: {share}" in line
+    assert "classes being about equally common" in found.words
+    again = hs.rehearse(facts(records=20, width=30), hs.graphs.complete(5), 0.1)
+    assert again.warnings == found.warnings
     assert not hs.rehearse(facts(records=2000), hs.graphs.complete(5), 4.0).warnings
 
 
