@@ -241,7 +241,7 @@ _UNPLANNED = (
 
 
 def build(
-    config: Config, notify: Callable[[Counted], None] | None = None
+    config: Config, notify: Callable[[Counted], None] | None = None, **replaced: Any
 ) -> tuple[Algorithm, Problem, Graph]:
     """The three things that a simulation needs, with the noise calibrated if a
     target epsilon is given.
@@ -249,8 +249,10 @@ def build(
     Args:
       config: the tables.
       notify: is given what was counted in every table of rows, for its owner only.
+      replaced: arguments of the problem in the place of what the table says.
     """
-    problem = build_problem(config, **({"notify": notify} if tabulated(config) else {}))
+    told = {"notify": notify} if tabulated(config) else {}
+    problem = build_problem(config, **told, **replaced)
     graph = build_graph(config, problem.agents)
     algorithm = build_algorithm(config, problem, graph)
     if "epsilon" in config.privacy:
@@ -283,13 +285,19 @@ def build_problem(config: Config, **replaced: Any) -> Problem:
     """What the table says, with some of its arguments replaced."""
     keys = {key: value for key, value in config.problem.items() if key != "loss"}
     if tabulated(config):
-        for key in ("schema", "data"):
-            if key not in keys:
-                raise ValueError(
-                    f"{key} in [problem] must be given with tables (--{key}): a schema.toml, and"
-                    " one file for every agent"
-                )
+        require_tables(keys)
     return _call("[problem]", PROBLEMS[loss_of(config)], {**_with_model(config, keys), **replaced})
+
+
+def require_tables(problem: Mapping[str, Any]) -> Mapping[str, Any]:
+    """[problem] with all that tables need."""
+    for key in ("schema", "data"):
+        if key not in problem:
+            raise ValueError(
+                f"{key} in [problem] must be given with tables (--{key}): a schema.toml, and one"
+                " file for every agent"
+            )
+    return problem
 
 
 def build_task(config: Config, data: Facts, known: Sequence[str] = ()) -> Task:

@@ -5,34 +5,63 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hearsay.cli.options import word
 from hearsay.cli.screen import Owner, console, note, progress_bar
 
+if TYPE_CHECKING:
+    from hearsay.problems.data.table_rows import TableRows
 
-def built(config: Any, owner: Owner | None = None) -> tuple[Any, Any, Any]:
+
+class Rows:
+    """The files of one command, read once however many problems are made of them; their owner is
+    told what was counted in them.
+    """
+
+    def __init__(self) -> None:
+        self._owner = Owner()
+        self._read: TableRows | None = None
+
+    def of(self, config: Any) -> dict[str, Any]:
+        """What takes the place of the paths in [problem]; nothing where there are none.
+
+        Args:
+          config: any that names the command's files.
+        """
+        from hearsay.config import require_tables, tabulated
+        from hearsay.problems.data.table_rows import read_rows
+        from hearsay.tables.schema import Schema
+
+        if not tabulated(config):
+            return {}
+        keys = require_tables(config.problem)
+        if self._read is None:
+            schema = Schema.of(keys["schema"])
+            for warning in schema.warnings:
+                self._owner.say(f"{keys['schema']}: {warning}")
+            named = {"test": keys.get("test"), "names": keys.get("names")}
+            self._read = read_rows(keys["data"], schema, **named, notify=self._owner)
+        return {"data": self._read, "test": None, "names": None}
+
+
+def built(config: Any, rows: Rows | None = None) -> tuple[Any, Any, Any]:
     """(algorithm, problem, graph), on the device and in the precision that it names.
 
     Args:
       config: the tables.
-      owner: who is told what was counted in tables of rows.
+      rows: what has been read of its files before.
     """
     import jax
 
     from hearsay.config import build
     from hearsay.simulation.memory import choose
-    from hearsay.tables.schema import Schema
 
     if config.run.get("precision") == 64:
         jax.config.update("jax_enable_x64", True)
     if config.run.get("device"):
         choose(config.run["device"])
-    owner = owner or Owner()
-    if "schema" in config.problem:
-        for warning in Schema.of(config.problem["schema"]).warnings:
-            owner.say(f"{config.problem['schema']}: {warning}")
-    return build(config, owner)
+    return build(config, **(rows or Rows()).of(config))
 
 
 def typed(config: Any) -> str:
@@ -71,9 +100,13 @@ def with_noise(config: Any, names: Sequence[str] = ()) -> Any:
     return config
 
 
-def rehearsed(config: Any) -> tuple[Any, Any]:
+def rehearsed(config: Any, rows: Rows) -> tuple[Any, Any]:
     """(the configuration with rehearsed settings, the rehearsal) where it names no algorithm and
     nothing of one; (itself, None) otherwise, and where there are no settings to choose.
+
+    Args:
+      config: the tables.
+      rows: reads its files, where that is still to be done.
     """
     from hearsay.config import build_graph, build_problem, loss_of
     from hearsay.tradeoff import settled
@@ -81,7 +114,7 @@ def rehearsed(config: Any) -> tuple[Any, Any]:
     # These make endless streams or their own learners: their papers' settings are the usual ones.
     if not settled.unsettled(config) or loss_of(config) in ("estimation", "synthetic", "neural"):
         return config, None
-    task = build_problem(settled.described(config)).task
+    task = build_problem(settled.described(config), **rows.of(config)).task
     if not settled.rehearsable(task):
         return config, None
     whole = settled.described(config, task.agents)

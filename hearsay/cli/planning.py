@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hearsay.cli.building import built, horizon_of, rehearsed, typed
+from hearsay.cli.building import Rows, built, horizon_of, rehearsed, typed
 from hearsay.cli.folders import require_writable
 from hearsay.cli.json_output import (
     answer,
@@ -60,12 +60,13 @@ def plan(
     if targets is None:
         raise ValueError("a plan needs a target: --epsilon, or --epsilons with one per agent")
     require_writable(out.parent)
+    rows = Rows()
     if horizon_of(horizon) == math.inf and not exponents and samples is None:
-        written, found = rehearsed(config.merged({"privacy": {"epsilon": targets}}))
+        written, found = rehearsed(config.merged({"privacy": {"epsilon": targets}}), rows)
         if found is not None:
             _rehearsal(written, found, out)
             return
-    algorithm, problem, graph = built(config.without("privacy", "epsilon"))
+    algorithm, problem, graph = built(config.without("privacy", "epsilon"), rows)
     found = library_plan(
         algorithm,
         problem,

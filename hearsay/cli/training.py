@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
-from hearsay.cli.building import built, rehearsed, typed, with_noise
+from hearsay.cli.building import Rows, built, rehearsed, typed, with_noise
 from hearsay.cli.folders import claim, interrupted
 from hearsay.cli.json_output import answer, answering, of_release, of_run
 from hearsay.cli.options import NAMES, Flag, Out, Overwrite, Resume, configurable
-from hearsay.cli.screen import Owner, console, hint, note, progress_bar, summary
+from hearsay.cli.screen import console, hint, note, progress_bar, summary
 
 
 @answering
@@ -59,8 +59,9 @@ def run(
                 " --budget)"
             )
         config = kept.allowing(name)
+    rows = Rows()
     if not resume:
-        config, _ = rehearsed(config)
+        config, _ = rehearsed(config, rows)
     config = config.merged({"privacy": {"budget": budget}})
     name = config.algorithm.get("name", "ldp-online").replace(":", ".")
     data = config.problem.get("data", "digits")
@@ -68,10 +69,12 @@ def run(
     data = loss if loss in ("estimation", "synthetic") else data  # these make their own
     data = "tables" if "schema" in config.problem else data
     folder = out or Path("out") / f"{name}-{data}-{time.strftime('%Y%m%d-%H%M%S')}"
-    _run(with_noise(config), folder, resume, overwrite, no_privacy)
+    _run(with_noise(config), rows, folder, resume, overwrite, no_privacy)
 
 
-def _run(config: Any, out: Path, resume: bool, overwrite: bool, no_privacy: bool) -> None:
+def _run(
+    config: Any, rows: Rows, out: Path, resume: bool, overwrite: bool, no_privacy: bool
+) -> None:
     from hearsay._files import write_atomically
     from hearsay.certification import unit
     from hearsay.config import dump
@@ -83,7 +86,7 @@ def _run(config: Any, out: Path, resume: bool, overwrite: bool, no_privacy: bool
     claim(out)
     if checkpoint.exists(out) and not resume and not overwrite:
         raise ValueError(f"{out} holds a run: --resume continues it, --overwrite replaces it")
-    algorithm, problem, graph = built(config)
+    algorithm, problem, graph = built(config, rows)
     promised = promise(
         algorithm,
         problem,
@@ -163,10 +166,8 @@ def compare(
     claim(out)
     runs: dict[str, Any] = {}
     config = with_noise(config.allowing(*algorithms), algorithms)
-    owner = Owner()
-    parts = {
-        name: built(config.merged({"algorithm": {"name": name}}), owner) for name in algorithms
-    }
+    rows = Rows()
+    parts = {name: built(config.merged({"algorithm": {"name": name}}), rows) for name in algorithms}
     shared = parts[algorithms[0]][1]
     reference = Reference(shared)
     try:

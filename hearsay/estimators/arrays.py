@@ -101,7 +101,7 @@ def require_known(y: np.ndarray, classes: np.ndarray) -> None:
     strange = ~np.isin(y, classes)
     if strange.any():
         rule = f"one of the classes {classes.tolist()}"
-        require.fail("y", rule, f"another in row {int(np.argmax(strange))}")
+        require.fail("y", rule, f"another in row {int(np.argmax(strange))} (counted from 0)")
 
 
 def require_numbers(name: str, values: Any) -> None:
@@ -120,7 +120,7 @@ def require_numbers(name: str, values: Any) -> None:
     for place, value in np.ndenumerate(rows):
         if isinstance(value, (str, bytes)) and not _is_number(value):
             where = ", column ".join(map(str, place))
-            require.fail(name, "numbers", f"something else in row {where}")
+            require.fail(name, "numbers", f"something else in row {where} (counted from 0)")
 
 
 def _is_number(text: str | bytes) -> bool:

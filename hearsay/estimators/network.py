@@ -15,7 +15,10 @@ import os
 import secrets
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +36,7 @@ from hearsay import problems
 from hearsay.estimators import arrays
 from hearsay.estimators.fitting import graph_of, rehearsed, run_rehearsed
 from hearsay.privacy.recursion import Assumption
+from hearsay.problems.data.table_rows import deal_rows, read_rows
 from hearsay.problems.problem import Problem
 from hearsay.release.model import as_table, features_of, is_rows
 from hearsay.tables.columns import Column
@@ -75,11 +79,9 @@ class NetworkEstimator(BaseEstimator, ABC):
             It is nobody's training record, and the certificate does not cover it.
         """
         seed = _seed(self.random_state)
-        if self.schema is not None:
-            sources, schema, tested = self._from_tables(tables, y, test, seed)
-        else:
-            sources, schema, tested = self._from_arrays(tables, y, test, seed)
-        problem = self._problem(sources, schema, tested, seed)
+        given = self._from_arrays if self.schema is None else self._from_tables
+        sources, whole, schema, tested = given(tables, y, test)
+        problem = self._problem(sources, whole, schema, tested, seed)
         self.graph_ = graph_of(self.graph, problem.agents)
         self.rehearsal_ = rehearsed(
             problem,
@@ -97,16 +99,24 @@ class NetworkEstimator(BaseEstimator, ABC):
         self.model_, self.certificate_ = found.model, found.model.certificate
         return self
 
-    def _problem(self, sources: list[Any], schema: Schema, test: Any, seed: int) -> Problem:
+    def _problem(
+        self, sources: list[Any], whole: bool, schema: Schema, test: Any, seed: int
+    ) -> Problem:
+        """Of one table per agent, or of one for all that is dealt out (`whole`)."""
         self.counted_: list[Counted] = []
+        told = {"test": test, "notify": self.counted_.append}
+        if whole:
+            # Read before it is dealt out: errors name rows as they were given.
+            parts = partial(arrays.dealt, agents=self.agents, seed=seed)
+            rows = deal_rows(sources[0], schema, parts, **told)
+        else:
+            rows = read_rows(sources, schema, **told)
         problem = problems.tabular(
-            sources,
+            rows,
             schema,
-            test=test,
             model=None if self.model == "linear" else self.model,
             adjacency=self.adjacency,
             seed=seed,
-            notify=self.counted_.append,
         )
         read_off = [] if self.schema is not None else self._read_off()
         if self.schema is None and self.ranges is None:
@@ -116,33 +126,30 @@ class NetworkEstimator(BaseEstimator, ABC):
         said = Assumption("declared", arrays.READ_OFF.format(", ".join(read_off)))
         return replace(problem, assumptions=(*problem.assumptions, said))
 
-    def _from_tables(self, tables: Any, y: Any, test: Any, seed: int) -> tuple[Any, Schema, Any]:
-        """Everybody's table, with the schema that they share."""
+    def _from_tables(self, tables: Any, y: Any, test: Any) -> tuple[Any, bool, Schema, Any]:
+        """(everybody's table, False) or (the one that is dealt out, True), with their schema."""
         schema = Schema.of(self.schema)
         self.n_features_in_ = len(schema.inputs)
         self.feature_names_in_ = np.array(list(schema.inputs), dtype=object)
         self._from_schema(schema)
         if isinstance(tables, (list, tuple)) and y is None and not is_rows(tables):
             self._require_agents(len(tables))
-            return list(tables), schema, test
-        columns = arrays.cells_of(as_table(tables), schema, target=y is None)
-        rows = len(next(iter(columns.values())))
-        if y is not None:
-            columns[schema.target] = column_or_1d(y)
-            check_consistent_length(columns[schema.target], next(iter(columns.values())))
-        parts = arrays.dealt(rows, self.agents, seed)
-        sources = [{name: own[part] for name, own in columns.items()} for part in parts]
-        return sources, schema, test
+            return list(tables), False, schema, test
+        table = as_table(tables)
+        if y is None and not isinstance(table, np.ndarray):
+            return [table], True, schema, test
+        columns = arrays.cells_of(table, schema, target=y is None)
+        columns[schema.target] = column_or_1d(y)
+        check_consistent_length(columns[schema.target], next(iter(columns.values())))
+        return [columns], True, schema, test
 
-    def _from_arrays(self, tables: Any, y: Any, test: Any, seed: int) -> tuple[Any, Schema, Any]:
-        """Everybody's arrays as tables, with the schema that is made for them."""
+    def _from_arrays(self, tables: Any, y: Any, test: Any) -> tuple[Any, bool, Schema, Any]:
+        """The same of arrays, with the schema that is made for them."""
         if y is None:
             pairs = self._pairs(tables)
             self._require_agents(len(pairs))
         else:
-            whole, target = self._checked(tables, y, reset=True)
-            parts = arrays.dealt(len(whole), self.agents, seed)
-            pairs = [(whole[part], target[part]) for part in parts]
+            pairs = [self._checked(tables, y, reset=True)]
         features, targets = (np.concatenate(one) for one in zip(*pairs, strict=True))
         public = require.flag("ranges_are_public", self.ranges_are_public)
         columns = arrays.ranges_of(self.ranges, features.shape[1], public, features)
@@ -151,11 +158,15 @@ class NetworkEstimator(BaseEstimator, ABC):
         predicted = self._target(targets, public)
         schema = arrays.schema_of([str(name) for name in names], columns, predicted)
 
-        sources = [(own, self._written(own_target)) for own, own_target in pairs]
+        sources = []
+        for agent, (own, own_target) in enumerate(pairs):
+            with _named(f"data of agent {agent}" if y is None else ""):
+                sources.append((own, self._written(own_target)))
         if test is not None:
             own, own_target = self._checked(*_pair("test", test), reset=False)
-            test = (own, self._written(own_target))
-        return sources, schema, test
+            with _named("test"):
+                test = (own, self._written(own_target))
+        return sources, y is not None, schema, test
 
     def _pairs(self, tables: Any) -> list[tuple[np.ndarray, np.ndarray]]:
         if not isinstance(tables, (list, tuple)) or not len(tables) or is_rows(tables):
@@ -166,11 +177,9 @@ class NetworkEstimator(BaseEstimator, ABC):
             )
         pairs = []
         for agent, one in enumerate(tables):
-            try:
+            with _named(f"data of agent {agent}"):
                 X, y = _pair(f"tables[{agent}]", one)
                 pairs.append(self._checked(X, y, reset=agent == 0))
-            except ValueError as error:
-                raise ValueError(f"data of agent {agent}: {error}") from error
         return pairs
 
     def _require_agents(self, many: int) -> None:
@@ -245,6 +254,15 @@ class NetworkEstimator(BaseEstimator, ABC):
             found["random_state"] = None
             found["model_"] = replace(found["model_"], accuracy=None)
         return found
+
+
+@contextmanager
+def _named(whose: str) -> Iterator[None]:
+    """Errors that say whose data they are about; "" where there is no doubt."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{whose}: {error}" if whose else str(error)) from error
 
 
 def _pair(name: str, value: Any) -> tuple[Any, Any]:

@@ -12,9 +12,7 @@ same task.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,13 +20,13 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.privacy.adjacency import ZERO_OUT
 from hearsay.problems.data.holdings import Facts, bounded
-from hearsay.problems.data.records import padded
+from hearsay.problems.data.table_rows import TableRows, read_rows
 from hearsay.problems.linear import logistic_task, ridge_task
 from hearsay.problems.neural_networks import neural_task
 from hearsay.problems.problem import Problem, holding
 from hearsay.problems.several_classes import softmax_task
 from hearsay.problems.task import Task
-from hearsay.tables.encoding import Counted, Encoded
+from hearsay.tables.encoding import Counted
 from hearsay.tables.schema import Schema
 
 _NETWORK_CLIP = 1.0
@@ -37,7 +35,7 @@ _NUMBERS_RADIUS, _CLASSES_RADIUS = 5.0, 1e5
 
 
 def tabular(
-    data: Sequence[Any],
+    data: Sequence[Any] | TableRows,
     schema: Any,
     *,
     agents: int | None = None,
@@ -56,7 +54,8 @@ def tabular(
     """Learning from tables, one for each agent.
 
     Args:
-      data: one table per agent, as `Schema.encode` takes them: paths, frames, dicts of columns.
+      data: one table per agent, as `Schema.encode` takes them: paths, frames, dicts of columns; or
+        what `read_rows` has made of them and of `test`.
       schema: a Schema, or the path of a schema.toml.
       agents: left out, or as many as there are tables.
       test: a table to test on, or several.
@@ -87,20 +86,17 @@ def tabular(
       ([2, 1], 1.0)
     """
     public = Schema.of(schema)
-    sources = list(data) if isinstance(data, (list, tuple)) else [data]
-    if not sources:
-        require.fail("data", "one table for every agent", data)
-    if agents is not None and require.count("agents", agents) != len(sources):
-        require.fail("agents", f"left out, or the {len(sources)} that have a table each", agents)
-    if names is not None and len(names) != len(sources):
-        require.fail("names", f"one for each of the {len(sources)} tables", list(names))
-    _require_different(sources, test)
-    called = names or [_name(one, f"table of agent {i}") for i, one in enumerate(sources)]
-    tell = notify or (lambda counted: None)
-    found = [_encoded(public, *pair, tell) for pair in zip(sources, called, strict=True)]
-    counts = np.array([len(one.features) for one in found])
+    if not isinstance(data, TableRows):
+        rows = read_rows(data, public, test=test, names=names, notify=notify)
+    elif public == data.schema and test is None and names is None:
+        rows = data
+    else:
+        raise ValueError("schema must be that of the rows that were read, and no test or names")
+    many = rows.records.agents
+    if agents is not None and require.count("agents", agents) != many:
+        require.fail("agents", f"left out, or the {many} that have a table each", agents)
     task = tabular_task(
-        table_facts(public, counts),
+        table_facts(public, rows.records.held),
         model=model,
         clip=clip,
         ridge=ridge,
@@ -110,30 +106,7 @@ def tabular(
         seed=seed,
         adjacency=adjacency,
     )
-    records = padded(counts.tolist(), ((one.features, _labels(one)) for one in found))
-    tests = [
-        _encoded(public, one, _name(one, "test"), tell)
-        for one in (test if isinstance(test, list) else [] if test is None else [test])
-    ]
-    features = [np.zeros((0, public.width)), *(one.features for one in tests)]
-    labels = [np.zeros(0), *map(_labels, tests)]
-    return holding(task, records, np.concatenate(features), np.concatenate(labels))
-
-
-def _require_different(sources: list[Any], test: Any) -> None:
-    """No file is two agents', or trained on and tested on: rows that are there twice pay twice, and
-    a model is right of what it has seen.
-    """
-    tested = test if isinstance(test, list) else [test]
-    seen: set[Path] = set()
-    for place, one in enumerate([*sources, *tested]):
-        if not isinstance(one, (str, os.PathLike)):
-            continue
-        path = Path(one).resolve()
-        if path in seen:
-            name = "data" if place < len(sources) else "test"
-            require.fail(name, "files that differ: each is one agent's, or tested on", str(one))
-        seen.add(path)
+    return holding(task, rows.records, rows.test_features, rows.test_labels)
 
 
 def table_facts(schema: Schema, counts: Any, name: str | None = None) -> Facts:
@@ -235,18 +208,3 @@ def _network(
         seed=seed,
         adjacency=adjacency,
     )
-
-
-def _name(source: Any, otherwise: str) -> str:
-    return str(source) if isinstance(source, (str, os.PathLike)) else otherwise
-
-
-def _encoded(schema: Schema, source: Any, name: str, tell: Callable[[Counted], None]) -> Encoded:
-    found = schema.encode(source, name=name)
-    tell(found.counted)
-    return found
-
-
-def _labels(found: Encoded) -> np.ndarray:
-    assert found.labels is not None
-    return found.labels

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import hearsay as hs
+from hearsay.problems.data import table_rows
 from tests.cli.test_cli import call
 
 SCHEMA = hs.Schema(
@@ -62,6 +64,32 @@ def test_certificates_follow_from_the_schema_and_the_numbers_of_rows(folder):
     again = call(*words)
     assert json.loads(first.stdout) == json.loads(again.stdout)
     assert "unknown levels" in again.stderr and "unknown levels" not in first.stderr
+
+
+@pytest.mark.parametrize("words", [["run"], ["compare", "dsgd", "dola", *QUICK[2:]]])
+def test_every_file_is_read_once(folder, monkeypatch, words):
+    read, kept = [], table_rows.Schema.encode
+
+    def encode(self, source, **keys):
+        read.append(str(source))
+        return kept(self, source, **keys)
+
+    def settled(whole, task, graph, show):
+        return whole.merged({"algorithm": {"name": "dsgd", "noise": 1.0}}), found
+
+    def simulated(algorithm, problem, *_, **__):
+        # All that a run needs is there.
+        assert problem.test_labels.shape == (20,)
+        raise RuntimeError("far enough")
+
+    found = SimpleNamespace(words="", warnings=())
+    monkeypatch.setattr(table_rows.Schema, "encode", encode)
+    monkeypatch.setattr("hearsay.tradeoff.settled.settled", settled)
+    for name in ("promise", "simulate"):
+        monkeypatch.setattr(f"hearsay.simulation.simulating.{name}", simulated)
+    with pytest.raises(RuntimeError, match="far enough"):
+        call(*words, *TABLES, "--test", "t.csv", "--out", "o")
+    assert read == ["a.csv", "b.csv", "t.csv"]
 
 
 @pytest.mark.slow

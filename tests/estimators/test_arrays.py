@@ -54,7 +54,9 @@ def test_classes_are_given_or_said_to_be_public():
     for wrong in ([1], [1, 1, 3], "ab"):
         with pytest.raises(ValueError, match="classes must be a list of two or more"):
             arrays.classes_of(wrong, False, seen)
-    with pytest.raises(ValueError, match=r"classes \[0, 1\], got 'another in row 1'"):
+    with pytest.raises(
+        ValueError, match=r"classes \[0, 1\], got 'another in row 1 .counted from 0.'"
+    ):
         arrays.require_known(seen, np.array([0, 1]))
 
 
@@ -100,7 +102,7 @@ def test_texts_where_numbers_must_be_are_named_and_not_shown(kind):
     }[kind]
     classifier = hs.NetworkClassifier(ranges=(0, 9), classes=[0, 1], agents=1)
     regressor = hs.NetworkRegressor(ranges=(0, 9), target_range=(0, 9), agents=1)
-    wanted = "X must be numbers, got 'something else in row 1, column 1'"
+    wanted = "X must be numbers, got 'something else in row 1, column 1 .counted from 0.'"
     for estimator in (classifier, regressor):
         for fit in (
             lambda e=estimator: e.fit(made, [0, 1]),
@@ -113,7 +115,9 @@ def test_texts_where_numbers_must_be_are_named_and_not_shown(kind):
     classifier.model_, classifier.n_features_in_ = None, 2
     with pytest.raises(ValueError, match=wanted):
         classifier.predict(made)
-    with pytest.raises(ValueError, match="y must be numbers, got 'something else in row 1'"):
+    with pytest.raises(
+        ValueError, match="y must be numbers, got 'something else in row 1 .counted from 0.'"
+    ):
         regressor.fit(VALUES, ["1", "Smith"])
 
 

@@ -136,6 +136,27 @@ def test_one_table_is_dealt_out():
     np.testing.assert_allclose(same.model_.params, one.model_.params, rtol=1e-12)
 
 
+def test_errors_name_rows_as_they_were_given(tmp_path):
+    strange = Y.copy()
+    strange[97] = "perhaps"
+    arrays = classifier(ranges=(0, 120), classes=["yes", "no"])
+    with pytest.raises(ValueError, match=r"^y must be .*another in row 97 \(counted from 0\)"):
+        arrays.fit(X, strange)
+    message = r"^data of agent 1: y must be .*another in row 7 \(counted from 0\)"
+    with pytest.raises(ValueError, match=message):
+        arrays.fit([(X[:90], Y[:90]), (X[90:], strange[90:])])
+    whole = {name: np.concatenate([own[name] for own in TABLES]) for name in TABLES[0]}
+    whole["ill"] = strange
+    with pytest.raises(ValueError, match=r"^table, row 98, column 'ill' must be one of yes, no"):
+        classifier(schema=SCHEMA).fit(whole)
+    path = written(tmp_path / "all.csv", whole)
+    with pytest.raises(ValueError, match=r"all.csv, row 98 \(line 99\), column 'ill' must be one"):
+        classifier(schema=SCHEMA).fit(path)
+    del whole["ill"]
+    with pytest.raises(ValueError, match=r"^table, row 98, column 'ill' must be one of yes, no"):
+        classifier(schema=SCHEMA).fit(whole, strange)
+
+
 def test_pairs_of_arrays_one_for_each_agent():
     pairs = [(X[:50], Y[:50]), (X[50:70], Y[50:70]), (X[70:], Y[70:])]
     model = classifier(ranges=(0, 120), classes=["yes", "no"]).fit(pairs)
@@ -168,7 +189,11 @@ def test_what_is_read_off_the_records_is_declared():
     [
         ({}, (X, Y), "ranges must be given for arrays"),
         ({"ranges": (0, 120)}, (X, Y), "classes must be given for arrays"),
-        ({"ranges": (0, 120), "classes": ["a", "b"]}, (X, Y), "'another in row 0'"),
+        (
+            {"ranges": (0, 120), "classes": ["a", "b"]},
+            (X, Y),
+            "'another in row 0 .counted from 0.'",
+        ),
         ({"ranges_are_public": True}, (X, None), "requires y to be passed"),
         ({"ranges_are_public": True, "agents": 2}, ([(X, Y)] * 3, None), "agents must be left out"),
         ({"schema": SCHEMA, "agents": 2}, (TABLES, None), "agents must be left out"),

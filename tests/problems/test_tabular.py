@@ -8,6 +8,7 @@ import pytest
 import hearsay as hs
 from hearsay.config import Config, build, build_task, dump, load
 from hearsay.problems import table_facts, tabular, tabular_task
+from hearsay.problems.data.table_rows import read_rows
 from hearsay.problems.losses.linear import Logistic, Squared
 from hearsay.problems.losses.neural_loss import NeuralLoss
 from hearsay.problems.losses.softmax import Softmax
@@ -122,7 +123,7 @@ def files(folder):
     TWO.save(folder / "schema.toml")
     for name, one in zip(("north", "south"), tables(), strict=True):
         pd.DataFrame(one).to_csv(folder / f"{name}.csv")
-    pd.DataFrame(tables()[0]).to_csv(folder / "held-out.csv")
+    pd.DataFrame(tables((20,), 1)[0]).to_csv(folder / "held-out.csv")
     return {"schema": "schema.toml", "data": ["north.csv", "south.csv"], "test": "held-out.csv"}
 
 
@@ -180,3 +181,39 @@ def test_a_file_is_one_agents_and_is_not_tested_on(tmp_path):
         hs.problems.tabular([north, south, tmp_path / "." / "north.csv"], schema)
     with pytest.raises(ValueError, match="test must be files that differ"):
         hs.problems.tabular([north, south], schema, test=south)
+
+
+def test_a_copy_under_another_name_is_found_by_its_rows(tmp_path):
+    schema = hs.Schema({"age": hs.Number(0, 120), "ill": hs.Category(["no", "yes"])}, target="ill")
+
+    def write(name, *lines):
+        (tmp_path / name).write_text("\n".join(lines))
+        return tmp_path / name
+
+    north = write("north.csv", "patient,age,ill", "a,31,no", "b,70,yes", "c,70,yes")
+    south = write("south.csv", "patient,age,ill", "d,31,no", "e,70,yes", "f,70,yes")
+    # Other people with the same numbers, and no column that the schema names: other rows.
+    assert hs.problems.tabular([north, south], schema).counts.tolist() == [3, 3]
+    message = (
+        r"copy.csv must be another table than .*north.csv, and has the same rows: .* Leave one"
+    )
+    copy = write("copy.csv", "ill;age;patient", "yes;70,0;b", "yes;70;c", "no;31;a")
+    for given in ({"data": [north, south, copy]}, {"data": [north, south], "test": copy}):
+        with pytest.raises(ValueError, match=message):
+            hs.problems.tabular(schema=schema, **given)
+    # Copies in memory are somebody's experiment.
+    frame = {"age": [31, 70], "ill": ["no", "yes"]}
+    assert hs.problems.tabular([frame, frame], schema).agents == 2
+
+
+def test_rows_that_were_read_serve_again():
+    told = []
+    rows = read_rows(tables(), TWO, test=tables((5,), 2)[0], notify=told.append)
+    first, again = (tabular(rows, TWO, clip=clip) for clip in (0.5, 1.0))
+    plain = tabular(tables(), TWO, test=tables((5,), 2)[0], clip=0.5)
+    assert len(told) == 3 and first.records.digest() == plain.records.digest()
+    assert np.array_equal(first.test_features, plain.test_features)
+    # The same numbers in memory, and not once more.
+    assert np.shares_memory(first.features, again.features)
+    with pytest.raises(ValueError, match="schema must be that of the rows that were read"):
+        tabular(rows, NUMBER)
