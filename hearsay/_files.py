@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,6 +40,16 @@ def cache_folder() -> Path:
     own = os.environ.get("HEARSAY_CACHE")
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(own) if own else Path(base) / "hearsay"
+
+
+class Notice(UserWarning):
+    """What the user should know, and nothing is wrong: the command line prints it as a line."""
+
+
+@functools.cache
+def warn_once(text: str) -> None:
+    """A Notice, the first time that it is given."""
+    warnings.warn(text, Notice, stacklevel=3)
 
 
 _ANEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC

@@ -60,6 +60,10 @@ TABLES = ("problem", "graph", "algorithm", "privacy", "run", "secrets")
 # Keys of [problem] with paths, where there is a schema.
 TABLE_KEYS = ("schema", "data", "test")
 USUAL = "ldp-online"
+# What agents spend where nobody has said it: tables of one's own (hearsay fit, the estimators) and
+# networks (hearsay network init); and a first run of any method (hearsay run).
+EPSILON, DELTA = 2.0, 1e-5
+FIRST_EPSILON = 10.0
 # Keys of [algorithm] that belong to its sampler, and the samplers that take them.
 _SAMPLING_KEYS: dict[str, type] = {
     "sample_size": Sized,

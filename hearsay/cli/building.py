@@ -42,6 +42,11 @@ class Rows:
                 self._owner.say(f"{keys['schema']}: {warning}")
             named = {"test": keys.get("test"), "names": keys.get("names")}
             self._read = read_rows(keys["data"], schema, **named, notify=self._owner)
+            if self._read.records.agents == 1:
+                note(
+                    "One file is one agent, which learns by itself: give --data once for every"
+                    " agent (hearsay fit --agents deals the rows of one file out)"
+                )
         return {"data": self._read, "test": None, "names": None}
 
 
@@ -64,12 +69,12 @@ def built(config: Any, rows: Rows | None = None) -> tuple[Any, Any, Any]:
     return build(config, **(rows or Rows()).of(config))
 
 
-def typed(config: Any) -> str:
+def typed(config: Any) -> list[str]:
     """The name that a command must be given again, because a file alone may not import it."""
     from hearsay.algorithms import outside
 
     name = config.algorithm.get("name")
-    return f"{name} " if outside.is_place(name) else ""
+    return [str(name)] if outside.is_place(name) else []
 
 
 def horizon_of(text: str) -> Any:
@@ -82,10 +87,10 @@ def with_noise(config: Any, names: Sequence[str] = ()) -> Any:
     at delta = 1e-5 where the noise needs one.
     """
     from hearsay.algorithms import outside
-    from hearsay.config import algorithm_builder
+    from hearsay.config import DELTA, FIRST_EPSILON, algorithm_builder
 
     given = config.privacy.get("epsilon") is not None or config.algorithm.get("noise") is not None
-    config = config if given else config.merged({"privacy": {"epsilon": 10.0}})
+    config = config if given else config.merged({"privacy": {"epsilon": FIRST_EPSILON}})
     names = names or [config.algorithm.get("name", "ldp-online")]
     # A word that is no algorithm is refused where it is built.
     known = [name for name in names if outside.is_place(name) or name in outside.names()]
@@ -95,8 +100,8 @@ def with_noise(config: Any, names: Sequence[str] = ()) -> Any:
     default = {b["mechanism"].default for b in builders if "mechanism" in b}
     kinds = {config.algorithm["mechanism"]} if "mechanism" in config.algorithm else default
     if config.delta is None and any(_needs_delta(kind) for kind in kinds):
-        note("delta = 1e-05, because none was given (--delta)")
-        config = config.merged({"privacy": {"delta": 1e-5}})
+        note(f"delta = {DELTA:g}, because none was given (--delta)")
+        config = config.merged({"privacy": {"delta": DELTA}})
     return config
 
 

@@ -6,11 +6,15 @@ Everything it does, it does through the library; only the cli files know typer a
 from __future__ import annotations
 
 import os
+import re
 import sys
-from typing import Annotated
+import warnings
+from itertools import pairwise
+from typing import Annotated, Any, TextIO
 
 import typer
 
+from hearsay._files import Notice
 from hearsay._version import VERSION
 from hearsay.cli.agent import agent
 from hearsay.cli.algorithms import algorithms, check_algorithm
@@ -24,9 +28,14 @@ from hearsay.cli.planning import plan
 from hearsay.cli.predicting import predict
 from hearsay.cli.reproducing import data, reproduce
 from hearsay.cli.schema import schema
-from hearsay.cli.screen import errors
+from hearsay.cli.screen import errors, note
 from hearsay.cli.training import compare, run
 from hearsay.cli.verify import verify
+
+# What else may be wrong with a command's words: an option that there is not, no command at all.
+USAGE: type[Exception] = typer.BadParameter.__bases__[0]  # type: ignore[assignment]
+_KIND = re.compile(r" a valid (\w+)")
+_KINDS = {"float": "a number", "number": "a number", "integer": "a whole number"}
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -86,8 +95,38 @@ def main() -> None:
     """Entry point: what the user got wrong is one clear line,
     not a traceback (set HEARSAY_DEBUG=1 to see one).
     """
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", Notice)
+        warnings.showwarning = _shown
+        _main()
+
+
+def _shown(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Notices as lines; other warnings as Python has them."""
+    if issubclass(category, Notice):
+        note(str(message))
+    else:
+        print(warnings.formatwarning(message, category, filename, lineno), end="", file=sys.stderr)
+
+
+def _main() -> None:
     try:
-        app()
+        code = app(standalone_mode=False)
+    except typer.BadParameter as error:
+        errors.print(f"error: {_wrong(error)}", style="red", markup=False, soft_wrap=True)
+        sys.exit(2)
+    except USAGE as error:
+        error.show()  # type: ignore[attr-defined]
+        sys.exit(2)
+    except typer.Abort:
+        sys.exit(1)
     except (ValueError, TypeError, OSError) as error:
         if os.environ.get("HEARSAY_DEBUG"):
             raise
@@ -95,6 +134,28 @@ def main() -> None:
         sys.exit(2)
     except KeyboardInterrupt:  # before or between what the commands themselves catch
         sys.exit(130)
+    sys.exit(code or 0)
+
+
+def _wrong(error: Any) -> str:
+    """What is wrong with an option or an argument, as all errors say it."""
+    parameter, told = error.param, error.format_message()
+    name = "" if parameter is None else (parameter.opts or [""])[0]
+    name = name if name.startswith("-") else name.upper()
+    asked = f" ({error.ctx.command_path} --help says more)" if error.ctx else ""
+    if name and (found := _KIND.search(told)):
+        return f"{name} must be {_KINDS.get(found[1], found[1])}{_given(name)}{asked}"
+    if name and told.startswith("Missing"):
+        return f"{name} must be given{asked}"
+    return f"{told}{asked}"
+
+
+def _given(name: str) -> str:
+    """What stands behind an option on the command line; "" for an argument."""
+    words = sys.argv[1:]
+    found = [one.partition("=")[2] for one in words if one.startswith(f"{name}=")]
+    found += [two for one, two in pairwise(words) if one == name]
+    return f", got {found[-1]!r}" if found else ""
 
 
 if __name__ == "__main__":

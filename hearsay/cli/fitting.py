@@ -8,62 +8,110 @@ import shlex
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from hearsay.cli import folders
-from hearsay.cli.folders import claim, interrupted
+from hearsay.cli.folders import claim_run, interrupted
 from hearsay.cli.json_output import answer, answering, of_rehearsal, of_release, of_run
 from hearsay.cli.options import Out, Overwrite, Resume
-from hearsay.cli.screen import Owner, console, hint, note, progress_bar, summary
+from hearsay.cli.screen import Owner, console, hint, note, progress_bar, summary, typeable
+from hearsay.config import DELTA, EPSILON
+from hearsay.privacy.adjacency import ZERO_OUT
 
 RELEASED = "released"
+LINEAR = "linear"
+_ALONE = (
+    "One file is one agent, which learns by itself. Give more files, one for each agent; or deal"
+    " the rows of this one out, as if so many people had them: --agents 5"
+)
+
+_Schema = Annotated[
+    Path,
+    typer.Argument(help="What is public of the tables: a schema.toml (hearsay schema drafts one)."),
+]
+_Tables = Annotated[
+    list[Path] | None,
+    typer.Argument(help="One table for every agent: CSV, TSV or Parquet files."),
+]
+_Epsilon = Annotated[float, typer.Option(help="What every agent may spend.")]
+_Delta = Annotated[float, typer.Option(help="At which epsilon holds.")]
+_Colluders = Annotated[
+    int | None,
+    typer.Option(
+        help=(
+            "How many of the other agents may work together against one, where pairs of agents"
+            " share secrets (default: all of them, and nobody has secrets)."
+        )
+    ),
+]
+_Test = Annotated[
+    Path | None,
+    typer.Option(help="A table to test on, of people whose rows are in no agent's table."),
+]
+_Model = Annotated[str, typer.Option(help="linear, or a neural network: mlp.")]
+_Graph = Annotated[
+    str | None,
+    typer.Option(help="ring, star, complete, ... (default: complete up to 10 agents)."),
+]
+_Adjacency = Annotated[
+    str, typer.Option(help="What is protected: zero-out or replace (docs/adjacency.md).")
+]
+_Agents = Annotated[
+    int | None,
+    typer.Option(help="Deal the rows of one table out to so many agents, at random."),
+]
+_Seed = Annotated[
+    int | None,
+    typer.Option(
+        help=(
+            "Of the simulated noise: whoever knows it can take it off again (default: drawn"
+            " from the operating system, and kept in a private file)."
+        )
+    ),
+]
+
+
+class _Asked(NamedTuple):
+    """What a fit is to do, but for its seed and its folder."""
+
+    schema: Path
+    tables: list[Path]
+    epsilon: float
+    delta: float
+    colluders: int | None
+    test: Path | None
+    model: str
+    graph: str | None
+    adjacency: str
+    agents: int | None
+
+    @property
+    def command(self) -> str:
+        """As it may be published: files without their folders, and no seed."""
+        words = ["hearsay", "fit", self.schema.name, *(table.name for table in self.tables)]
+        words += ["--epsilon", f"{self.epsilon:g}", "--delta", f"{self.delta:g}"]
+        words += [] if self.colluders is None else ["--colluders", f"{self.colluders}"]
+        words += [] if self.model == LINEAR else ["--model", self.model]
+        words += [] if self.graph is None else ["--graph", self.graph]
+        words += [] if self.agents is None else ["--agents", f"{self.agents}"]
+        return shlex.join([*words, "--adjacency", self.adjacency])
 
 
 @answering
 def fit(
-    schema: Annotated[
-        Path,
-        typer.Argument(
-            help="What is public of the tables: a schema.toml (hearsay schema drafts one)."
-        ),
-    ],
-    tables: Annotated[
-        list[Path], typer.Argument(help="One table for every agent: CSV, TSV or Parquet files.")
-    ],
-    epsilon: Annotated[float, typer.Option(help="What every agent may spend.")] = 2.0,
-    delta: Annotated[float, typer.Option(help="At which epsilon holds.")] = 1e-5,
-    colluders: Annotated[
-        int | None,
-        typer.Option(
-            help=(
-                "How many of the other agents may work together against one, where pairs of agents"
-                " share secrets (default: all of them, and nobody has secrets)."
-            )
-        ),
-    ] = None,
-    test: Annotated[
-        Path | None,
-        typer.Option(help="A table to test on, of people whose rows are in no agent's table."),
-    ] = None,
-    model: Annotated[str, typer.Option(help="linear, or a neural network: mlp.")] = "linear",
-    graph: Annotated[
-        str | None,
-        typer.Option(help="ring, star, complete, ... (default: complete up to 10 agents)."),
-    ] = None,
-    adjacency: Annotated[
-        str, typer.Option(help="What is protected: zero-out or replace (docs/adjacency.md).")
-    ] = "zero-out",
-    seed: Annotated[
-        int | None,
-        typer.Option(
-            help=(
-                "Of the simulated noise: whoever knows it can take it off again (default: drawn"
-                " from the operating system, and kept in a private file)."
-            )
-        ),
-    ] = None,
+    schema: _Schema,
+    tables: _Tables = None,
+    epsilon: _Epsilon = EPSILON,
+    delta: _Delta = DELTA,
+    colluders: _Colluders = None,
+    test: _Test = None,
+    model: _Model = LINEAR,
+    graph: _Graph = None,
+    adjacency: _Adjacency = ZERO_OUT,
+    agents: _Agents = None,
+    seed: _Seed = None,
     out: Out = None,
     resume: Resume = False,
     overwrite: Overwrite = False,
@@ -74,63 +122,101 @@ def fit(
     Settings come from a rehearsal on made-up records, which sees nothing private. Files whose names
     begin with private- hold what no certificate covers.
     """
-    from hearsay import problems
-    from hearsay._files import private, write_atomically
-    from hearsay.estimators.fitting import graph_of, rehearsed, run_rehearsed
-    from hearsay.simulation import checkpoint
-    from hearsay.tables.schema import Schema
-
+    given = [] if tables is None else tables
+    asked = _Asked(schema, given, epsilon, delta, colluders, test, model, graph, adjacency, agents)
     folder = out or Path("out") / f"fit-{schema.stem}-{time.strftime('%Y%m%d-%H%M%S')}"
     with folders.command():
-        claim(folder)
-        if checkpoint.exists(folder) and not resume and not overwrite:
-            raise ValueError(
-                f"{folder} holds a run: --resume continues it, --overwrite replaces it"
-            )
-        seed, public = _seed(seed, folder, resume), Schema.load(schema)
-        for text in public.warnings:
-            note(f"{schema}: {text}")
-        problem = problems.tabular(
-            tables,
-            public,
-            test=test,
-            model=None if model == "linear" else model,
-            adjacency=adjacency,
-            seed=seed,
-            notify=Owner(),
+        _require_tables(asked)
+        claim_run(folder, resume, overwrite)
+        _finished(_fitted(asked, folder, _seed(seed, folder, resume), resume), folder, asked)
+
+
+def _require_tables(asked: _Asked) -> None:
+    """A schema, then tables; or what to type for it."""
+    from hearsay.tables.reading import PARQUET, TEXT
+
+    if asked.schema.suffix.lower() in (*TEXT, *PARQUET):
+        files, draft = [asked.schema, *asked.tables], Path("schema.toml")
+        first = typeable("hearsay", "schema", files[0], "-o", draft)
+        made = f"there is a {draft} here" if draft.exists() else f"{first} drafts it; fill it in"
+        raise ValueError(
+            f"SCHEMA must be a schema.toml, which says what is public of the tables, got the table"
+            f" {asked.schema}: {made}, then {typeable('hearsay', 'fit', draft, *files)}"
         )
-        network = graph_of(graph, problem.agents)
-        with progress_bar() as show:
-            found = rehearsed(
-                problem, network, epsilon=epsilon, delta=delta, colluders=colluders, progress=show
-            )
-        _say(found.words)
-        for text in found.warnings:
-            note(text)
-        write_atomically(folder / private("seed.txt"), str(seed).encode())
-        with progress_bar() as show:
-            result = run_rehearsed(
-                found,
-                problem,
-                network,
-                delta=delta,
-                seed=seed,
-                folder=folder,
-                resume=resume,
-                progress=functools.partial(show, "training"),
-            )
-        if result.run.interrupted:
-            interrupted("Its checkpoint is kept, and --resume goes on from there.")
-        command = _command(schema, tables, epsilon, delta, colluders, model, graph, adjacency)
-        _finished(result, folder, command)
+    if not asked.tables:
+        again = typeable("hearsay", "fit", asked.schema)
+        raise ValueError(f"TABLES must be given, one file for every agent: {again} NORTH.csv ...")
+    if asked.agents is not None and len(asked.tables) > 1:
+        raise ValueError(
+            "--agents must be left out with several tables, each of which is one agent's, got"
+            f" {asked.agents}"
+        )
 
 
-def _finished(result: Any, folder: Path, command: str) -> None:
+def _fitted(asked: _Asked, folder: Path, seed: int, resume: bool) -> Any:
+    """Rehearsed, run and released."""
+    from hearsay._files import private, write_atomically
+    from hearsay.estimators.fitting import graph_of, rehearsed, run_rehearsed
+
+    problem = _problem(asked, seed)
+    network = graph_of(asked.graph, problem.agents)
+    with progress_bar() as show:
+        found = rehearsed(
+            problem,
+            network,
+            epsilon=asked.epsilon,
+            delta=asked.delta,
+            colluders=asked.colluders,
+            progress=show,
+        )
+    _say(found.words)
+    for text in found.warnings:
+        note(text)
+    write_atomically(folder / private("seed.txt"), str(seed).encode())
+    with progress_bar() as show:
+        result = run_rehearsed(
+            found,
+            problem,
+            network,
+            delta=asked.delta,
+            seed=seed,
+            folder=folder,
+            resume=resume,
+            progress=functools.partial(show, "training"),
+        )
+    if result.run.interrupted:
+        interrupted("Its checkpoint is kept, and --resume goes on from there.")
+    return result
+
+
+def _problem(asked: _Asked, seed: int) -> Any:
+    """What the tables and the schema say is learned; their owners are told what was counted."""
+    from hearsay import problems
+    from hearsay.estimators.arrays import dealt
+    from hearsay.estimators.fitting import network_of
+    from hearsay.problems.data.table_rows import deal_rows, read_rows
+    from hearsay.tables.schema import Schema
+
+    network, public = network_of(asked.model), Schema.load(asked.schema)
+    for text in public.warnings:
+        note(f"{asked.schema}: {text}")
+    told: dict[str, Any] = {"test": asked.test, "notify": Owner()}
+    if asked.agents is None:
+        rows = read_rows(asked.tables, public, **told)
+    else:
+        parts = functools.partial(dealt, agents=asked.agents, seed=seed)
+        rows = deal_rows(asked.tables[0], public, parts, **told)
+    if rows.records.agents == 1:
+        note(_ALONE)
+    return problems.tabular(rows, public, model=network, adjacency=asked.adjacency, seed=seed)
+
+
+def _finished(result: Any, folder: Path, asked: _Asked) -> None:
     """Write what there is, and say it."""
     from hearsay.tradeoff.beside import with_beside
 
     run = with_beside(result.run)
-    model = replace(result.model, made={**result.model.made, "command": command})
+    model = replace(result.model, made={**result.model.made, "command": asked.command})
     report, released = run.report(folder), model.save(folder / RELEASED)
     answer(
         **of_run(run),
@@ -145,7 +231,7 @@ def _finished(result: Any, folder: Path, command: str) -> None:
         hint({run.algorithm.name: run})
     _say(f"Report, private: {report}")
     _say(f"Released model, may be published: {released}")
-    _say(f"Predictions: hearsay predict {released} NEW.csv")
+    _say(f"Predictions: {typeable('hearsay', 'predict', released)} NEW.csv")
 
 
 def _seed(given: int | None, folder: Path, resume: bool) -> int:
@@ -165,22 +251,3 @@ def _seed(given: int | None, folder: Path, resume: bool) -> int:
 
 def _say(text: str) -> None:
     console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-def _command(
-    schema: Path,
-    tables: list[Path],
-    epsilon: float,
-    delta: float,
-    colluders: int | None,
-    model: str,
-    graph: str | None,
-    adjacency: str,
-) -> str:
-    """As it may be published: files without their folders, and no seed."""
-    words = ["hearsay", "fit", schema.name, *(table.name for table in tables)]
-    words += ["--epsilon", f"{epsilon:g}", "--delta", f"{delta:g}"]
-    words += [] if colluders is None else ["--colluders", f"{colluders}"]
-    words += [] if model == "linear" else ["--model", model]
-    words += [] if graph is None else ["--graph", graph]
-    return shlex.join([*words, "--adjacency", adjacency])

@@ -44,6 +44,17 @@ def claim(folder: Path) -> None:
     _stack.get().enter_context(held(folder))
 
 
+def claim_run(folder: Path, resume: bool, overwrite: bool) -> None:
+    """Hold it for a run; refused where another run is in it, unless it is to be continued or
+    replaced.
+    """
+    from hearsay.simulation import checkpoint
+
+    claim(folder)
+    if checkpoint.exists(folder) and not resume and not overwrite:
+        raise ValueError(f"{folder} holds a run: --resume continues it, --overwrite replaces it")
+
+
 def interrupted(kept: str) -> NoReturn:
     """End a command that Ctrl-C has ended: what is left of it, and how to go on."""
     again = shlex.join(["hearsay", *sys.argv[1:]])

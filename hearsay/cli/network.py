@@ -13,7 +13,8 @@ from hearsay.cli.json_output import answer, answering, of_certificate, of_rehear
 from hearsay.cli.network_options import Allow, NetConfig, require_extra
 from hearsay.cli.network_state import release, report, spent, status
 from hearsay.cli.network_up import up
-from hearsay.cli.screen import console, note
+from hearsay.cli.screen import console, note, typeable
+from hearsay.config import DELTA, EPSILON
 
 network = typer.Typer(
     no_args_is_help=True,
@@ -36,10 +37,8 @@ def init(
             )
         ),
     ] = None,
-    epsilon: Annotated[
-        float | None, typer.Option(help="What every record may cost (default: 5).")
-    ] = None,
-    delta: Annotated[float, typer.Option(help="At which epsilon holds.")] = 1e-5,
+    epsilon: Annotated[float, typer.Option(help="What every record may cost.")] = EPSILON,
+    delta: Annotated[float, typer.Option(help="At which epsilon holds.")] = DELTA,
     colluders: Annotated[
         int | None,
         typer.Option(help="Share noise, against so many of the others that pool what they know."),
@@ -58,14 +57,14 @@ def init(
     set is dealt out.
     """
     require_extra()
-    budget = {"epsilon": 5.0 if epsilon is None else epsilon, "delta": delta}
+    budget = {"epsilon": epsilon, "delta": delta}
     given: dict[str, Any] = {**budget, "port": port, "secure": not plain}
     if schema is None:
         config = _dealt_out(folder, data or ["digits"], agents, colluders, given)
     else:
         given["colluders"] = colluders
         config = _of_tables(folder, schema, data or [], agents, given)
-    console.print(f"Try it with: hearsay network up --config {config}", soft_wrap=True)
+    _print(f"Try it with: {typeable('hearsay', 'network', 'up', '--config', config)}")
 
 
 def _dealt_out(

@@ -11,7 +11,7 @@ import typer
 
 from hearsay.cli.json_output import answer, answering
 from hearsay.cli.network_options import Allow, Insecure, NetConfig, NoPrivacy, Seed, require_extra
-from hearsay.cli.screen import console, errors, network_table, watching
+from hearsay.cli.screen import console, errors, network_table, typeable, watching
 
 if TYPE_CHECKING:
     from hearsay.deploy.launch import Fleet
@@ -73,7 +73,8 @@ def _run(fleet: Fleet, budgets: dict[str, float]) -> Facts:
     except KeyboardInterrupt:
         errors.print("stopping all agents ...")
         fleet.stop()
-        console.print(f"Continue with: hearsay network up --config {fleet.config}", soft_wrap=True)
+        again = typeable("hearsay", "network", "up", "--config", fleet.config)
+        console.print(f"Continue with: {again}", soft_wrap=True, highlight=False, markup=False)
         raise typer.Exit(130) from None
     finally:
         fleet.stop()

@@ -18,7 +18,7 @@ from hearsay.cli.json_output import (
     of_rehearsal,
 )
 from hearsay.cli.options import Flag, configurable, word
-from hearsay.cli.screen import console, plan_table, theory_table
+from hearsay.cli.screen import console, plan_table, theory_table, typeable
 
 
 @answering
@@ -93,7 +93,7 @@ def plan(
     theory_table(list(found.findings))
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, dump(found.config(config), out.parent).encode())
-    console.print(f"Run it with: hearsay run {typed(config)}--config {out}", soft_wrap=True)
+    _say_how(out, *typed(config))
 
 
 def _rehearsal(config: Any, found: Any, out: Path) -> None:
@@ -113,4 +113,9 @@ def _rehearsal(config: Any, found: Any, out: Path) -> None:
     )
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, dump(config, out.parent).encode())
-    console.print(f"Run it with: hearsay run --config {out}", soft_wrap=True)
+    _say_how(out)
+
+
+def _say_how(out: Path, *typed_again: str) -> None:
+    again = typeable("hearsay", "run", *typed_again, "--config", out)
+    console.print(f"Run it with: {again}", soft_wrap=True, highlight=False, markup=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -38,6 +39,11 @@ _SIGNS = {"epsilon": "ε", "delta": "δ"}
 def note(text: str) -> None:
     """What the reader should know beside the answer, on standard error."""
     errors.print(text, style="yellow", soft_wrap=True, highlight=False, markup=False)
+
+
+def typeable(*words: Any) -> str:
+    """A command as it can be typed: what a shell would take apart is in quotes."""
+    return shlex.join(map(str, words))
 
 
 class Owner:

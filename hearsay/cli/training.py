@@ -11,10 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from hearsay.cli.building import Rows, built, rehearsed, typed, with_noise
-from hearsay.cli.folders import claim, interrupted
+from hearsay.cli.folders import claim, claim_run, interrupted
 from hearsay.cli.json_output import answer, answering, of_release, of_run
 from hearsay.cli.options import NAMES, Flag, Out, Overwrite, Resume, configurable
-from hearsay.cli.screen import console, hint, note, progress_bar, summary
+from hearsay.cli.screen import console, hint, note, progress_bar, summary, typeable
 
 
 @answering
@@ -79,13 +79,10 @@ def _run(
     from hearsay.certification import unit
     from hearsay.config import dump
     from hearsay.release.readouts import USUAL
-    from hearsay.simulation import checkpoint
     from hearsay.simulation.simulating import fulfil, promise
     from hearsay.tradeoff.beside import with_beside
 
-    claim(out)
-    if checkpoint.exists(out) and not resume and not overwrite:
-        raise ValueError(f"{out} holds a run: --resume continues it, --overwrite replaces it")
+    claim_run(out, resume, overwrite)
     algorithm, problem, graph = built(config, rows)
     promised = promise(
         algorithm,
@@ -125,9 +122,8 @@ def _run(
     console.print(f"Report: {report}", soft_wrap=True)
     _released(result, out / "released")
     if result.interrupted:
-        console.print(
-            f"Continue with: hearsay run {typed(config)}--resume --out {out}", soft_wrap=True
-        )
+        again = typeable("hearsay", "run", *typed(config), "--resume", "--out", out)
+        console.print(f"Continue with: {again}", soft_wrap=True, highlight=False, markup=False)
         raise typer.Exit(130)
 
 

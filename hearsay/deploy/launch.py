@@ -24,6 +24,7 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay._files import write_atomically
+from hearsay.config import DELTA, EPSILON
 from hearsay.deploy.settings import Network
 from hearsay.deploy.transport import Observer
 from hearsay.problems.data import datasets
@@ -155,8 +156,8 @@ def initialise(
     data: str = "digits",
     run: str = "first-run",
     port: int = 7447,
-    epsilon: float = 5.0,
-    delta: float = 1e-5,
+    epsilon: float = EPSILON,
+    delta: float = DELTA,
     steps: int | None = None,
     partition: str = "iid",
     secure: bool = True,

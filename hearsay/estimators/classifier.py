@@ -10,6 +10,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from hearsay import _validate as require
+from hearsay.config import DELTA, EPSILON
 from hearsay.estimators import arrays
 from hearsay.estimators.network import NetworkEstimator
 from hearsay.graphs import Graph
@@ -61,8 +62,8 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
 
     def __init__(
         self,
-        epsilon: float = 2.0,
-        delta: float = 1e-5,
+        epsilon: float = EPSILON,
+        delta: float = DELTA,
         *,
         schema: Schema | str | os.PathLike | None = None,
         agents: int | None = None,

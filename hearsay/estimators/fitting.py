@@ -10,11 +10,14 @@ from typing import Any, NamedTuple
 
 from hearsay import _validate as require
 from hearsay.graphs import BUILDERS, Graph
+from hearsay.problems.losses.models import MODELS
 from hearsay.problems.problem import Problem
 from hearsay.release.model import ReleasedModel
 from hearsay.simulation.result import Run
 from hearsay.simulation.simulating import simulate
 from hearsay.tradeoff import Rehearsal, rehearse, usual_graph
+
+LINEAR = "linear"
 
 
 class Fitted(NamedTuple):
@@ -23,6 +26,13 @@ class Fitted(NamedTuple):
     run: Run
     rehearsal: Rehearsal
     model: ReleasedModel
+
+
+def network_of(model: Any) -> Any:
+    """What `problems.tabular` takes for the name of a model: None for the linear one."""
+    if isinstance(model, str):
+        require.one_of("model", model, (LINEAR, *MODELS))
+    return None if model == LINEAR else model
 
 
 def graph_of(graph: Any, agents: int) -> Graph:

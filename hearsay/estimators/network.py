@@ -34,7 +34,7 @@ from sklearn.utils.validation import (
 from hearsay import _validate as require
 from hearsay import problems
 from hearsay.estimators import arrays
-from hearsay.estimators.fitting import graph_of, rehearsed, run_rehearsed
+from hearsay.estimators.fitting import graph_of, network_of, rehearsed, run_rehearsed
 from hearsay.privacy.recursion import Assumption
 from hearsay.problems.data.table_rows import deal_rows, read_rows
 from hearsay.problems.problem import Problem
@@ -114,7 +114,7 @@ class NetworkEstimator(BaseEstimator, ABC):
         problem = problems.tabular(
             rows,
             schema,
-            model=None if self.model == "linear" else self.model,
+            model=network_of(self.model),
             adjacency=self.adjacency,
             seed=seed,
         )

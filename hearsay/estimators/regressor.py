@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from hearsay import _validate as require
+from hearsay.config import DELTA, EPSILON
 from hearsay.estimators import arrays
 from hearsay.estimators.network import NetworkEstimator
 from hearsay.graphs import Graph
@@ -51,8 +52,8 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
 
     def __init__(
         self,
-        epsilon: float = 2.0,
-        delta: float = 1e-5,
+        epsilon: float = EPSILON,
+        delta: float = DELTA,
         *,
         schema: Schema | str | os.PathLike | None = None,
         agents: int | None = None,

@@ -75,7 +75,7 @@ def chosen(algorithm: Algorithm, graph: Graph, of: Any, neighbours: bool) -> tup
     agents, neighbours = graph.agents, require.flag("neighbours", neighbours)
     if isinstance(of, str):
         require.one_of("of", of, ["all"])
-        return list(range(agents)), f"all {agents} agents"
+        return list(range(agents)), f"all {agents} agents" if agents > 1 else "the one agent"
     agent = require.natural("of", of)
     if agent >= agents:
         require.fail("of", f'"all" or an agent\'s number below {agents}', agent)

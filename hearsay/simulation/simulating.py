@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay._files import cache_folder, held
+from hearsay._files import cache_folder, held, warn_once
 from hearsay._interrupts import stopping
 from hearsay._version import VERSION
 from hearsay.base import Algorithm
@@ -268,11 +268,28 @@ def _loop(
 
 def enable_compilation_cache() -> None:
     """Keep compiled programs in the user's cache folder, so that the next run of the same
-    shape starts at once.
+    shape starts at once; where it cannot be written, say so once and keep none.
     """
-    if getattr(jax.config, "jax_compilation_cache_dir", None) is None:
-        jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "compiled"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    if getattr(jax.config, "jax_compilation_cache_dir", None) is not None:
+        return
+    folder = cache_folder() / "compiled"
+    if not _writable(folder):
+        # jax would warn of every program, in words of its own.
+        warn_once(
+            f"{folder} cannot be written: compiled programs are not kept, and every command"
+            " compiles its own (HEARSAY_CACHE names another folder)"
+        )
+        return
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+def _writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK | os.X_OK)
 
 
 def as_seeds(seeds: int | Sequence[int]) -> list[int]:

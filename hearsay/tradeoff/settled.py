@@ -16,7 +16,7 @@ import inspect
 from typing import Any
 
 from hearsay import _validate as require
-from hearsay.config import Config, build_graph, build_secrets, loss_of
+from hearsay.config import DELTA, FIRST_EPSILON, Config, build_graph, build_secrets, loss_of
 from hearsay.graphs import Graph
 from hearsay.graphs.secrets import Secrets
 from hearsay.problems import PROBLEMS
@@ -25,7 +25,6 @@ from hearsay.tradeoff import rule
 from hearsay.tradeoff.choices import COUPLING, Choice
 from hearsay.tradeoff.rehearsing import Progress, Rehearsal, rehearse
 
-EPSILON, DELTA = 10.0, 1e-5
 # Keys with which somebody has said how the run goes.
 _SAID = {"problem": ("per_step", "head_start"), "run": ("steps",)}
 
@@ -52,7 +51,7 @@ def described(config: Config, agents: int | None = None) -> Config:
         usual["graph"] = few
     privacy = config.privacy
     usual["privacy"] = {
-        "epsilon": privacy.get("epsilon", EPSILON),
+        "epsilon": privacy.get("epsilon", FIRST_EPSILON),
         "delta": privacy.get("delta", DELTA),
     }
     return config.merged(usual)

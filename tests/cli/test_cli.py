@@ -11,6 +11,7 @@ import re
 import sys
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -561,6 +562,40 @@ def test_a_run_is_not_overwritten_unasked(tmp_path, monkeypatch, capsys):
         "a command that fails must leave the run as it was"
     )
     assert call("run", "ldp-online", *TINY, "--out", out, "--overwrite").exit_code == 0
+
+
+def test_words_that_are_no_numbers_are_refused_in_one_line(monkeypatch, capsys):
+    message = error_of(monkeypatch, capsys, "fit", "s.toml", "a.csv", "--epsilon", "two")
+    assert message.startswith("error: --epsilon must be a number, got 'two' (")
+    message = error_of(monkeypatch, capsys, "run", "--steps=x")
+    assert message.startswith("error: --steps must be a whole number, got 'x' (")
+    message = error_of(monkeypatch, capsys, "predict", "model")
+    assert message.startswith("error: TABLE must be given (")
+    assert "No such option: --nosuch" in error_of(monkeypatch, capsys, "run", "--nosuch")
+
+
+def test_a_cache_that_cannot_be_written_is_one_line(monkeypatch, capsys, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HEARSAY_CACHE", str(tmp_path / "file"))
+    monkeypatch.setattr(sys, "argv", ["hearsay", "algorithms"])
+    kept = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", None)
+    _files.warn_once.cache_clear()
+
+    def twice(**words):
+        simulation.enable_compilation_cache()
+        simulation.enable_compilation_cache()
+        assert jax.config.jax_compilation_cache_dir is None
+
+    try:
+        monkeypatch.setattr(commands, "app", twice)
+        with pytest.raises(SystemExit):
+            commands.main()
+    finally:
+        jax.config.update("jax_compilation_cache_dir", kept)
+    said = plain(capsys.readouterr().err)
+    assert said.count("cannot be written: compiled programs are not kept") == 1
+    assert "Warning" not in said and "HEARSAY_CACHE names another folder" in said
 
 
 def guesser(guessing, accuracy):

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import hearsay as hs
+from hearsay import config
 from hearsay.cli import commands
 from hearsay.estimators import fitting
 from hearsay.simulation import simulating
@@ -196,6 +198,62 @@ def test_errors_of_a_regression_are_in_its_own_unit(tmp_path, monkeypatch):
     assert "in the unit of 'dose'" in said and "R^2 -" in said
     assert f"{truth.std():.4g} always naming the mean" in said
     assert f"no better than always naming the mean (error {truth.std():.4g}" in said
+
+
+def test_a_fit_without_a_schema_says_what_to_type(home, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    north = write(tmp_path / "north ward.csv", rows(0, 4))
+    drafted = "hearsay schema 'north ward.csv' -o schema.toml drafts it; fill it in, then hearsay"
+    with pytest.raises(ValueError, match=f"{drafted} fit schema.toml 'north ward.csv' b.csv"):
+        call("fit", north.name, "b.csv")
+    call("schema", north.name, "-o", "schema.toml", "--target", "ill")
+    with pytest.raises(ValueError, match="there is a schema.toml here, then hearsay fit schema"):
+        call("fit", north.name)
+    with pytest.raises(ValueError, match="TABLES must be given, one file for every agent"):
+        call("fit", home / "schema.toml")
+    with pytest.raises(ValueError, match="model must be one of linear, mlp, .*got 'nosuch'"):
+        call("fit", home / "schema.toml", north, "--model", "nosuch")
+    with pytest.raises(ValueError, match="--agents must be left out with several tables"):
+        call("fit", home / "schema.toml", north, home / "south.csv", "--agents", 3)
+    with pytest.raises(ValueError, match="must be another table than .*, and has the same rows"):
+        copy = write(tmp_path / "copy.csv", rows(0, 4)[::-1])
+        call("fit", home / "schema.toml", north, home / "south.csv", copy, "--out", "o")
+
+
+def test_one_file_is_one_agent_unless_it_is_dealt_out(home, tmp_path, monkeypatch):
+    monkeypatch.setattr("hearsay.report.run.run_report", lambda run, folder: folder)
+    monkeypatch.setattr("hearsay.tradeoff.beside.with_beside", lambda run: run)
+    monkeypatch.setattr(quick, "CLASSES", 2)
+    folder = tmp_path / "a folder"
+    words = ["fit", home / "schema.toml", home / "north.csv", "--epsilon", 50, "--seed", 4]
+    alone = call(*words, "--out", folder)
+    said = " ".join(alone.output.split())
+    assert "One file is one agent, which learns by itself" in said and "--agents 5" in said
+    assert "of the one agent" in said and "all 1 agents" not in said
+    # What is suggested can be typed.
+    assert f"hearsay predict '{folder}/released' NEW.csv" in alone.output
+    dealt = call(*words, "--agents", 3, "--out", tmp_path / "dealt")
+    assert "One file" not in dealt.output and "of all 3 agents" in dealt.output
+    assert dealt.stderr.count("north.csv: 50 rows") == 1
+    model = hs.load_model(tmp_path / "dealt" / "released")
+    assert "--agents 3" in model.made["command"]
+
+
+def test_defaults_are_the_same_wherever_one_starts():
+    words = {
+        option.name: option.default
+        for name in ("fit", "init")
+        for option in _command(name).params
+        if option.name in ("epsilon", "delta")
+    }
+    assert words == {"epsilon": config.EPSILON, "delta": config.DELTA}
+    for estimator in (hs.NetworkClassifier(), hs.NetworkRegressor()):
+        assert (estimator.epsilon, estimator.delta) == (config.EPSILON, config.DELTA)
+
+
+def _command(name: str) -> Any:
+    known = typer.main.get_command(commands.app).commands
+    return (known | known["network"].commands)[name]
 
 
 def test_what_is_wrong_is_named(made, home, tmp_path):

@@ -587,7 +587,7 @@ def test_a_first_net_toml_is_the_starter_filled_in(tmp_path):
     _, _, tail = rest.partition("\n\n")
     assert text.startswith(head.replace("first-run", "other"))
     wanted = {"dimension = 1": "dimension = 64", "head_start = 0": "head_start = 59"}
-    for old, new in {**wanted, "epsilon = 5.0": "epsilon = 2.5"}.items():
+    for old, new in {**wanted, "epsilon = 2.0": "epsilon = 2.5"}.items():
         assert tail.count(f"{old}\n") == 1
         tail = tail.replace(f"{old}\n", f"{new}\n")
     assert text.endswith(tail)
