@@ -248,7 +248,7 @@ def test_the_tutorial(terminal):
     assert "state/second-run" in one.end(process)
     log = (state / "carol.log").read_text()
     assert re.search(r"goes on from message \d+", log) and f"done: {STEPS} messages sent" in log
-    listed = set(re.findall(r"^\| `(alice\.[a-z.]+)` \|", PAGES["network.md"], flags=re.MULTILINE))
+    listed = set(re.findall(r"^\| `(alice\.[a-z.-]+)` \|", PAGES["network.md"], flags=re.MULTILINE))
     assert {path.name for path in state.glob("alice.*")} == listed
     modes = {
         name: (state / name).stat().st_mode & 0o777
