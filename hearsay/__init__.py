@@ -21,6 +21,7 @@ from hearsay.problems.sampling.samplers import Cyclic, Fresh, History, Poisson, 
 from hearsay.release.folder import load_model
 from hearsay.release.model import ReleasedModel
 from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize
+from hearsay.simulation.costs import Costs
 from hearsay.simulation.result import Run
 from hearsay.simulation.simulating import simulate
 from hearsay.tables import Category, Ignored, Number, Schema
@@ -60,6 +61,7 @@ __all__ = [
     "Category",
     "Certificate",
     "Constant",
+    "Costs",
     "Cyclic",
     "Fresh",
     "Geometric",

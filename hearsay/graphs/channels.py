@@ -140,6 +140,12 @@ class Channel(ABC):
         return self.row(graph, agent)
 
     @abstractmethod
+    def links(self, graph: Graph) -> sparse.csr_array | None:
+        """Whom messages travel to: entry (i, j) where agent i hears agent j in some round; None:
+        up to a server, and down from it.
+        """
+
+    @abstractmethod
     def own(self, graph: Graph, agent: int, heard: float) -> float:
         """The agent's own weight once it has heard others with so much weight in all."""
 
@@ -154,6 +160,9 @@ class _Edges(Channel):
     @abstractmethod
     def weights(self, graph: Graph) -> sparse.csr_array:
         """w_ij: agent i hears agent j."""
+
+    def links(self, graph: Graph) -> sparse.csr_array:
+        return self.weights(graph)
 
     def row(self, graph: Graph, agent: int) -> dict[int, float]:
         weights = self.weights(graph)
@@ -241,6 +250,9 @@ class Average(Channel):
     def row(self, graph: Graph, agent: int) -> dict[int, float]:
         return {j: 1.0 / graph.agents for j in range(graph.agents) if j != agent}
 
+    def links(self, graph: Graph) -> None:
+        return None
+
     def own(self, graph: Graph, agent: int, heard: float) -> float:
         return 1.0 / graph.agents
 
@@ -265,6 +277,9 @@ class Waking(Channel):
         ends = edges(graph)
         low, high = ends[int(edge_of(coin, len(ends)))].tolist()
         return {low + high - agent: 0.5} if agent in (low, high) else {}
+
+    def links(self, graph: Graph) -> sparse.csr_array:
+        return graph.weights if graph.symmetric else graph.weights + graph.weights.T
 
     def own(self, graph: Graph, agent: int, heard: float) -> float:
         return 1.0 - heard

@@ -31,21 +31,39 @@ def pack(
     arrays: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None
 ) -> list[bytes | memoryview]:
     """The parts of the file, to be written one after the other or joined."""
+    flat = {
+        name: np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+        for name, array in sorted(arrays.items())
+    }
+    header = _header({n: (flat[n].dtype, arrays[n].shape) for n in flat}, metadata)
+    return [header, *(a.reshape(-1).view(np.uint8).data if a.size else b"" for a in flat.values())]
+
+
+def packed_bytes(
+    shapes: Mapping[str, tuple[int, ...]], kind: np.dtype, metadata: Mapping[str, str]
+) -> int:
+    """How long the file is that `pack` makes of arrays of that type and of those shapes."""
+    header = _header({name: (kind, shape) for name, shape in sorted(shapes.items())}, metadata)
+    return len(header) + sum(_bytes(kind, shape) for shape in shapes.values())
+
+
+def _header(
+    arrays: Mapping[str, tuple[np.dtype, tuple[int, ...]]], metadata: Mapping[str, str] | None
+) -> bytes:
+    """All that comes before the numbers, for arrays in the order in which they follow."""
     header: dict[str, object] = {} if metadata is None else {"__metadata__": dict(metadata)}
-    parts: list[bytes | memoryview] = []
     place = 0
-    for name, array in sorted(arrays.items()):
-        flat = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    for name, (kind, shape) in arrays.items():
+        end = place + _bytes(kind, shape)
         header[name] = {
-            "dtype": _NAMES[flat.dtype],
-            "shape": list(array.shape),
-            "data_offsets": [place, place + flat.nbytes],
+            "dtype": _NAMES[kind],
+            "shape": list(shape),
+            "data_offsets": [place, end],
         }
-        place += flat.nbytes
-        parts.append(flat.reshape(-1).view(np.uint8).data if flat.size else b"")
+        place = end
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # so that the numbers are aligned
-    return [len(text).to_bytes(8, "little") + text, *parts]
+    return len(text).to_bytes(8, "little") + text
 
 
 def unpack(content: bytes, what: str) -> tuple[dict[str, np.ndarray], dict[str, str]]:

@@ -22,6 +22,7 @@ from hearsay.release.readouts import ReadOut
 
 if TYPE_CHECKING:
     from hearsay.release.model import ReleasedModel
+    from hearsay.simulation.costs import Costs, Timeline
 
 METRICS = {
     "tracking_error": (
@@ -266,6 +267,29 @@ class Run:
         if folder is not None:
             found.save(folder)
         return found
+
+    def costs(self, costs: Costs) -> Timeline:
+        """What the run would have cost on such a network by every measured step: seconds and
+        bytes, beside the metrics.
+
+        Args:
+          costs: what messages and computing cost; without a patience that loses messages, unless
+            the run was simulated with what they lose (`Costs.timeline`).
+
+        Example:
+          >>> import hearsay as hs
+          >>> problem, graph = hs.problems.ridge(agents=3, records=60), hs.graphs.ring(3)
+          >>> run = hs.simulate(hs.dsgd(noise=0.1), problem, graph, steps=20)
+          >>> run.costs(hs.Costs(latency=0.05, bandwidth=1.25e6, compute=0.1))
+          Timeline(20 steps, 3.011 s, 42,240 bytes)
+        """
+        found = costs.timeline(self.algorithm, self.problem, self.graph, int(self.steps[-1]))
+        if found.lost:
+            raise ValueError(
+                "patience must be left out for a run in which everybody was heard, got"
+                f" {costs.patience:g}, with which {found.lost:,} messages come too late"
+            )
+        return found.at(self.steps)
 
     def plot(self, metric: str = "tracking_error", ax: Any = None) -> Any:
         """Draw a metric over time with its band over seeds; returns the matplotlib axes."""
