@@ -19,6 +19,8 @@
                  other agents it is planned for), ratio (of shared to own noise: one number, or one
                  for each pair), graph = "complete" or "random" with degree and seed, or
                  edges = [[0, 1], ...]; without the table nothing is shared
+    [costs]      what messages and computing cost on a network of one's own (simulation/costs.py):
+                 latency and compute (seconds), bandwidth (bytes a second), ...; it changes no run
 
 The known keys of a table are read off the function that it feeds, so a new algorithm or builder
 needs no change here. An unknown key is an error that names the nearest known one. Paths of tables
@@ -51,12 +53,18 @@ from hearsay.problems.sampling.samplers import SAMPLERS, Fresh, History, Poisson
 from hearsay.problems.torch_modules import built
 from hearsay.release.readouts import READOUTS
 from hearsay.schedules import Schedule
+from hearsay.simulation.costs import KEYS as COSTS_KEYS
+from hearsay.simulation.costs import Costs
 from hearsay.tables.encoding import Counted
 
 RUN_KEYS = ("steps", "seeds", "every", "precision", "device", "release")
 PRIVACY_KEYS = ("epsilon", "delta", "budget", "adjacency")
 SECRETS_KEYS = ("colluders", "ratio", "graph", "edges", "degree", "seed")
-TABLES = ("problem", "graph", "algorithm", "privacy", "run", "secrets")
+TABLES = ("problem", "graph", "algorithm", "privacy", "run", "secrets", "costs")
+# Tables that are not written where they are empty: files without them are as they were.
+_LEFT_OUT = ("secrets", "costs")
+# Tables of simulations alone.
+SIMULATED = ("costs",)
 # Keys of [problem] with paths, where there is a schema.
 TABLE_KEYS = ("schema", "data", "test")
 USUAL = "ldp-online"
@@ -77,7 +85,7 @@ class Config:
     """The tables.
 
     Args:
-      problem, graph, algorithm, privacy, run, secrets: as above.
+      problem, graph, algorithm, privacy, run, secrets, costs: as above.
       allowed: the places ("package.module:Class") that [algorithm] and `model` in [problem] may
         import: what somebody typed, never what a file says.
     """
@@ -88,6 +96,7 @@ class Config:
     privacy: Mapping[str, Any] = field(default_factory=dict)
     run: Mapping[str, Any] = field(default_factory=dict)
     secrets: Mapping[str, Any] = field(default_factory=dict)
+    costs: Mapping[str, Any] = field(default_factory=dict)
     allowed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -97,6 +106,8 @@ class Config:
             require.one_of("key in [privacy]", key, PRIVACY_KEYS)
         for key in self.secrets:
             require.one_of("key in [secrets]", key, SECRETS_KEYS)
+        for key in self.costs:
+            require.one_of("key in [costs]", key, COSTS_KEYS)
         privacy = {
             key: _RULES[key](f"{key} in [privacy]", value) for key, value in self.privacy.items()
         }
@@ -375,6 +386,19 @@ def build_secrets(config: Config) -> Secrets | None:
     return Secrets(**keys)
 
 
+def build_costs(config: Config) -> Costs | None:
+    """What the table says; None without one."""
+    if not config.costs:
+        return None
+    for key in ("latency", "bandwidth", "compute"):
+        if key not in config.costs:
+            raise ValueError(
+                f"{key} in [costs] must be given (--costs {key}=...): what a network costs is not"
+                " guessed"
+            )
+    return _call("[costs]", Costs, config.costs)
+
+
 def secrets_table(secrets: Secrets | None) -> dict[str, Any]:
     """The option as the table that `build_secrets` makes it of."""
     if secrets is None:
@@ -469,8 +493,8 @@ def dump(config: Config, folder: str | Path | None = None) -> str:
         config = replace(config, problem=_moved(config.problem, lambda n: _from(folder, n)))
     found = tomlkit.document()
     for table in TABLES:
-        # An empty table of secrets would not be read again; files without one are as they were.
-        if table == "secrets" and not config.secrets:
+        # An empty table of secrets would not be read again.
+        if table in _LEFT_OUT and not getattr(config, table):
             continue
         written = tomlkit.table()
         for key, value in getattr(config, table).items():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hearsay as hs
-from hearsay.config import Config, build, dump, load, secrets_table
+from hearsay.config import Config, build, build_costs, dump, load, secrets_table
 from hearsay.experiments.demo import CONFIG as DEMO
 
 SMALL = {"loss": "ridge", "agents": 3, "records": 20, "dimension": 2}
@@ -44,6 +44,20 @@ def test_build_reads_every_table():
     assert (problem.loss.ridge, problem.arrivals.per_step, problem.dimension) == (0.2, 2, 2)
     assert (graph.name, graph.agents) == ("star", 3)
     assert set(graph.weights.data) == {0.25}
+
+
+def test_costs_are_a_table_of_their_own(tmp_path):
+    keys = {"latency": "lognormal:0.05:0.5", "bandwidth": [1e6, 2e6, 3e6], "compute": 0.1}
+    given = Config(problem=SMALL, costs={**keys, "patience": 2})
+    assert build_costs(given) == hs.Costs(**keys, patience=2.0)
+    assert load(write(tmp_path, dump(given))) == given
+    assert build_costs(Config()) is None and "costs" not in dump(Config())
+    with pytest.raises(
+        ValueError, match=r"key in \[costs\] must be one of .*did you mean 'latency'"
+    ):
+        Config(costs={"latencyy": 1})
+    with pytest.raises(ValueError, match=r"compute in \[costs\] must be given \(--costs compute="):
+        build_costs(Config(costs={"latency": 0.1, "bandwidth": 1.0}))
 
 
 def test_adjacency_is_the_problems_whichever_table_says_it(tmp_path):
@@ -189,7 +203,7 @@ def test_run_and_privacy_keys_are_checked_at_construction(tables, message):
             "steps = 5",
             (
                 "table in .*some.toml must be one of problem, graph, algorithm, privacy, run,"
-                " secrets, got 'steps'"
+                " secrets, costs, got 'steps'"
             ),
         ),
         ("run = 5", "run in .*some.toml must be a table of keys, got 5"),

@@ -302,6 +302,7 @@ EXAMPLES = [
     description.Adversary(colluders=1),
     description.Description(FACTORIZED, adversary=description.Adversary(colluders=1), gain=1.5),
     hs.Secrets(2, 0.5, "random", 4, 1),
+    hs.Costs(0.1, 1e6, 0.2, per_record=0.1, server=5.0, patience=0.5, seed=1),
     coalitions.Shared(5, (0.3,), ((0, 1), (1, 2)), (0.5, 1.0, 1.0, 1.0, 2.0)),
 ]
 # What functions return and nobody gives; a model that is traced, and the abstract parents
@@ -701,6 +702,7 @@ INTERNAL = {
     "hearsay.audit.matching",
     "hearsay.audit.noise_tests",
     "hearsay.audit.standard_form",
+    "hearsay.simulation.clock",
     "hearsay.simulation.engine",
     "hearsay.simulation.keys",
     "hearsay.simulation.metrics",

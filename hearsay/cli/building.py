@@ -135,6 +135,28 @@ def rehearsed(config: Any, rows: Rows) -> tuple[Any, Any]:
     return written, found
 
 
+def with_costs(config: Any, text: str | None) -> Any:
+    """With what --costs says."""
+    given = {}
+    for part in (text or "").split(",") if text is not None else ():
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise ValueError(f"--costs must be key=value,key=value, got {text!r}")
+        given[key.strip()] = word(value.strip())
+    return config.merged({"costs": given})
+
+
+def costed(config: Any, algorithm: Any, problem: Any, graph: Any, steps: int) -> Any:
+    """What those rounds would cost on the network in [costs]; None where there is no such table."""
+    from hearsay.config import build_costs
+
+    if (costs := build_costs(config)) is None:
+        return None
+    found = costs.timeline(algorithm, problem, graph, steps)
+    found.require_all_heard()
+    return found
+
+
 def _needs_delta(mechanism: Any) -> bool:
     from hearsay.mechanisms import MECHANISMS
 

@@ -104,10 +104,13 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else encode(value)
 
 
-def of_run(run: Any) -> dict[str, Any]:
+def of_run(run: Any, timeline: Any = None) -> dict[str, Any]:
     """What a simulation found, at its last measured step; means and standard deviations are over
     the seeds.
     """
+    costs = None
+    if timeline is not None:
+        costs = {"seconds": timeline.seconds[-1], "bytes": timeline.bytes[-1]}
     final = {metric: run.final(metric) for metric in run.metrics}
     beside, wrong = run.beside, errors_of(run)
     return {
@@ -124,6 +127,7 @@ def of_run(run: Any) -> dict[str, Any]:
         "seeds": run.seeds,
         "seconds": run.seconds,
         "stopped": run.stopped,
+        "costs": costs,
         "certificate": run.certificate,
     }
 

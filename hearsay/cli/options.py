@@ -23,6 +23,16 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the run th
 Out = Annotated[
     Path | None, typer.Option(help="Folder for the results (default: a new one under out/).")
 ]
+CostsText = Annotated[
+    str | None,
+    typer.Option(
+        "--costs",
+        help=(
+            "What your network costs, as latency=0.05,bandwidth=1.25e6,compute=0.1 (seconds, bytes"
+            " a second), for simulated time and traffic."
+        ),
+    ),
+]
 DataDir = Annotated[str | None, typer.Option(help="Folder with the raw data files.")]
 Flag = typer.Option
 # option name -> (table, key, type, help); laid over the file given with --config

@@ -125,6 +125,21 @@ def _final(result: Any, wrong: Errors | None, metric: str) -> str:
     return "{:.4g} ± {:.2g}".format(*(known.get(metric) or result.final(metric)))
 
 
+def costs_table(runs: dict[str, Any], timelines: dict[str, Any]) -> None:
+    """What the runs take on the network that was described, and what they had learned at equal
+    time and at equal traffic.
+    """
+    from hearsay.report.costs import cost_table
+
+    caption, header, rows = cost_table(runs, timelines)
+    table = Table(title=caption)
+    for number, column in enumerate(header):
+        table.add_column(column, justify="right" if number else "left")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
 def _beside(result: Any) -> str:
     """The released model beside what it is to be compared with; "" where nothing is known."""
     if result.beside is None:

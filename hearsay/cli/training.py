@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
-from hearsay.cli.building import Rows, built, rehearsed, typed, with_noise
+from hearsay.cli.building import Rows, built, costed, rehearsed, typed, with_costs, with_noise
 from hearsay.cli.folders import claim, claim_run, interrupted
 from hearsay.cli.json_output import answer, answering, of_release, of_run
-from hearsay.cli.options import NAMES, Flag, Out, Overwrite, Resume, configurable
-from hearsay.cli.screen import console, hint, note, progress_bar, summary, typeable
+from hearsay.cli.options import NAMES, CostsText, Flag, Out, Overwrite, Resume, configurable
+from hearsay.cli.screen import console, costs_table, hint, note, progress_bar, summary, typeable
 
 
 @answering
@@ -30,6 +30,7 @@ def run(
             )
         ),
     ] = None,
+    costs: CostsText = None,
     out: Out = None,
     resume: Resume = False,
     overwrite: Overwrite = False,
@@ -45,6 +46,7 @@ def run(
     rehearsal on made-up records chooses (docs/settings.md). Without --noise or --epsilon the noise
     is set so that every agent spends epsilon = 10.
     """
+    config = with_costs(config, costs)
     if resume:
         from hearsay.config import load
 
@@ -52,8 +54,8 @@ def run(
             raise ValueError(f"--resume needs --out with the folder of a run, got {out}")
         name, kept = config.algorithm.get("name"), load(out / "config.toml")
         same = name == kept.algorithm.get("name") and len(config.algorithm) == 1
-        others = (config.problem, config.graph, config.privacy, config.run, config.secrets)
-        if any(others) or (config.algorithm and not same):
+        tables = ("problem", "graph", "privacy", "run", "secrets", "costs")
+        if any(getattr(config, table) for table in tables) or (config.algorithm and not same):
             raise ValueError(
                 "--resume continues the run that is in --out as it is: give no other settings (only"
                 " --budget)"
@@ -98,6 +100,7 @@ def _run(
         raise ValueError(
             f"the privacy budget would be infinite ({reason}); use --no-privacy to run anyway"
         )
+    timeline = costed(config, algorithm, problem, graph, promised.allowed)
     if not resume:
         write_atomically(out / "config.toml", dump(config, out).encode())
     with progress_bar(unit(algorithm)) as show:
@@ -112,10 +115,13 @@ def _run(
             notify=functools.partial(console.print, highlight=False, soft_wrap=True),
         )
     result = with_beside(result)
-    report = result.report(out)
+    timeline = None if timeline is None else timeline.at(result.steps)
+    report = result.report(out, timeline)
     print(result.certificate)
-    answer(**of_run(result), folder=out, report=report, released=None)
+    answer(**of_run(result, timeline), folder=out, report=report, released=None)
     summary({algorithm.name: result})
+    if timeline is not None:
+        costs_table({algorithm.name: result}, {algorithm.name: timeline})
     hint({algorithm.name: result})
     if result.stopped:
         note(f"Stopped early: {result.stopped}")
@@ -142,10 +148,11 @@ def _released(result: Any, folder: Path) -> None:
 def compare(
     algorithms: Annotated[list[str], typer.Argument(help=f"Two or more of {NAMES}.")],
     config: Any,
+    costs: CostsText = None,
     out: Out = None,
 ) -> None:
     """Run several algorithms on one problem and graph, at the same --noise or the same --epsilon,
-    and compare them in one report.
+    and compare them in one report; with --costs also at equal time and at equal traffic.
     """
     if len(set(algorithms)) < 2 or len(set(algorithms)) < len(algorithms):
         raise ValueError(
@@ -161,9 +168,10 @@ def compare(
     out = out or Path("out") / f"compare-{time.strftime('%Y%m%d-%H%M%S')}"
     claim(out)
     runs: dict[str, Any] = {}
-    config = with_noise(config.allowing(*algorithms), algorithms)
+    config = with_noise(with_costs(config, costs).allowing(*algorithms), algorithms)
     rows = Rows()
     parts = {name: built(config.merged({"algorithm": {"name": name}}), rows) for name in algorithms}
+    timelines = {name: costed(config, *three, config.steps) for name, three in parts.items()}
     shared = parts[algorithms[0]][1]
     reference = Reference(shared)
     try:
@@ -191,8 +199,13 @@ def compare(
     hint(runs)
     missing = [name for name in algorithms if name not in runs or runs[name].interrupted]
     notes = [f"INTERRUPTED: {', '.join(missing)} did not come to the end."] if missing else []
-    report = comparison_report(runs, out, f"Comparison on {shared.name}", notes=notes)
-    answer(runs={name: of_run(one) for name, one in runs.items()}, missing=missing, report=report)
+    priced = {n: t.at(runs[n].steps) for n, t in timelines.items() if n in runs and t is not None}
+    if priced:
+        costs_table(runs, priced)
+    title = f"Comparison on {shared.name}"
+    report = comparison_report(runs, out, title, notes=notes, timelines=priced)
+    found = {name: of_run(one, priced.get(name)) for name, one in runs.items()}
+    answer(runs=found, missing=missing, report=report)
     console.print(f"Report: {report}", soft_wrap=True)
     if missing:
         interrupted("The report has what is done.")

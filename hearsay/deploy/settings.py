@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Any
 
 from hearsay import _validate as require
 from hearsay.config import PRIVACY_KEYS as RUN_PRIVACY_KEYS
-from hearsay.config import TABLES, Config, require_planned
+from hearsay.config import SIMULATED, TABLES, Config, require_planned
 from hearsay.deploy.links import Credentials, Peer, valid_endpoint
 from hearsay.tables.schema import Schema
 
@@ -196,7 +196,7 @@ def load(path: str | Path, allowed: Sequence[str] = (), *, settle: bool = True) 
 
 def read(tables: Mapping[str, Any], folder: Path) -> Network:
     """From parsed tables; paths are taken from `folder` on."""
-    known = ["network", "agents", *TABLES]
+    known = ["network", "agents", *(name for name in TABLES if name not in SIMULATED)]
     for name, table in tables.items():
         require.one_of("table in net.toml", name, known)
         if not isinstance(table, dict):

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from hearsay.privacy.adjacency import REPLACE
 from hearsay.privacy.certificate import PAPER, show, show_horizon
 from hearsay.report import plots
+from hearsay.report.costs import cost_figures, cost_table
 from hearsay.report.numbers import count, largest, quantity
 from hearsay.report.page import Cell, Picture, Table, picture, write
 from hearsay.report.plot_style import new_figure
@@ -18,6 +19,7 @@ from hearsay.report.run import CURVES, NAME, compared, final
 from hearsay.simulation.result import METRICS
 
 if TYPE_CHECKING:
+    from hearsay.simulation.costs import Timeline
     from hearsay.simulation.result import Run
 
 
@@ -29,6 +31,7 @@ def comparison_report(
     tables: Sequence[tuple[str, Sequence[object], Sequence[Sequence[object]]]] = (),
     figures: Sequence[tuple[str, Figure]] = (),
     name: str = NAME,
+    timelines: Mapping[str, Timeline] | None = None,
 ) -> Path:
     """Write a page that sets runs side by side; returns its path.
 
@@ -40,6 +43,7 @@ def comparison_report(
       tables: further tables, as (caption, header, rows).
       figures: further figures, as (caption, figure).
       name: the file's name.
+      timelines: what each run would cost on some network, at its measured steps.
     """
     about = " · ".join(
         dict.fromkeys(
@@ -47,6 +51,9 @@ def comparison_report(
             for r in runs.values()
         )
     )
+    if timelines:
+        tables = [cost_table(runs, timelines), *tables]
+        figures = [*cost_figures(runs, timelines), *figures]
     return write(
         Path(folder) / name,
         "comparison.html",

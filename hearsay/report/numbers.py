@@ -55,6 +55,14 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
+def size(count: float) -> str:
+    """Bytes, in thousands of thousands."""
+    for power, unit in enumerate(("bytes", "kB", "MB", "GB", "TB", "PB")):
+        if count < 1000 ** (power + 1) or unit == "PB":
+            break
+    return f"{quantity(count / 1000**power, 3)} {unit}"
+
+
 def count(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 

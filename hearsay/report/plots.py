@@ -6,7 +6,7 @@ Every function draws into `ax`, or into a new figure when there is none, and ret
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LABELS",
+    "Along",
     "agents",
     "budget",
     "compare",
@@ -58,6 +59,15 @@ LABELS = {
 _LINES = 12  # more labelled lines than this cannot be told apart
 
 
+class Along(NamedTuple):
+    """What curves are drawn against instead of steps: its label, and where each run stood at its
+    measured steps.
+    """
+
+    label: str
+    values: Mapping[str, np.ndarray]
+
+
 def curve(run: Run, metric: str, ax: Axes | None = None) -> Axes:
     """One metric over time: the mean over seeds, and the range from the lowest seed
     to the highest as a band.
@@ -65,17 +75,19 @@ def curve(run: Run, metric: str, ax: Axes | None = None) -> Axes:
     return compare({"": run}, metric, ax)
 
 
-def compare(runs: Mapping[str, Run], metric: str, ax: Axes | None = None) -> Axes:
-    """One metric of several runs, each labelled by its key."""
+def compare(
+    runs: Mapping[str, Run], metric: str, ax: Axes | None = None, along: Along | None = None
+) -> Axes:
+    """One metric of several runs, each labelled by its key; against steps unless told."""
     ax = axes_or_new(ax)
     drawn = []
     with styled():
         for index, (name, run) in enumerate(runs.items()):
             values = run.metrics[require.one_of("metric", metric, run.metrics)]
             if measured(run, metric):
-                _trace(ax, run.steps, values, index, name)
+                _trace(ax, along.values[name] if along else run.steps, values, index, name)
                 drawn.append(values)
-        ax.set_xlabel("step")
+        ax.set_xlabel(along.label if along else "step")
         ax.set_ylabel(LABELS.get(metric, metric.replace("_", " ")))
         percent = "accuracy" in metric
         if not drawn:

@@ -18,7 +18,16 @@ from hearsay.privacy.certificate import show
 from hearsay.problems.sampling.samplers import Arrivals
 from hearsay.report import plots
 from hearsay.report.certificate import certificate_section
-from hearsay.report.numbers import between, count, duration, largest, quantity, spread, who
+from hearsay.report.numbers import (
+    between,
+    count,
+    duration,
+    largest,
+    quantity,
+    size,
+    spread,
+    who,
+)
 from hearsay.report.page import Table, picture, write
 from hearsay.report.plot_style import new_figure
 from hearsay.report.provenance import configuration, reproduction
@@ -26,6 +35,7 @@ from hearsay.simulation.own_unit import errors_of
 from hearsay.simulation.result import METRICS
 
 if TYPE_CHECKING:
+    from hearsay.simulation.costs import Timeline
     from hearsay.simulation.result import Run
 
 NAME = private("report.html")
@@ -49,8 +59,14 @@ RELEASED = {
 }
 
 
-def run_report(run: Run, folder: Path) -> Path:
-    """Write `private-report.html` for one run into the folder; returns its path."""
+def run_report(run: Run, folder: Path, timeline: Timeline | None = None) -> Path:
+    """Write `private-report.html` for one run into the folder; returns its path.
+
+    Args:
+      run: what it is about.
+      folder: where it goes.
+      timeline: what the run would cost on some network, where that is to be on it.
+    """
     unbounded = [b.agent for b in run.certificate.budgets if math.isinf(b.epsilon)]
     return write(
         Path(folder) / NAME,
@@ -61,7 +77,7 @@ def run_report(run: Run, folder: Path) -> Path:
             f" {int(run.steps[-1]):,} steps, {count(len(run.seeds), 'seed')},"
             f" {run.certificate.mechanism.capitalize()} noise"
         ),
-        headline=headline(run),
+        headline=[*headline(run), *_costs(timeline)],
         stopped=run.stopped,
         unbounded=who(unbounded, len(run.certificate.budgets)) if unbounded else "",
         network=_network(run),
@@ -123,6 +139,17 @@ def headline(run: Run) -> list[tuple[str, str, str]]:
     tiles.append(("Messages", f"{sent * run.graph.agents:,}", each))
     together = "one seed" if len(run.seeds) == 1 else f"{len(run.seeds)} seeds side by side"
     return [*tiles, ("Wall time", duration(run.seconds), together)]
+
+
+def _costs(timeline: Timeline | None) -> list[tuple[str, str, str]]:
+    """What the run would take on the network that was described."""
+    if timeline is None:
+        return []
+    each = size(float(timeline.traffic.sent.max()))
+    return [
+        ("Simulated time", duration(float(timeline.seconds[-1])), "on the network in [costs]"),
+        ("Traffic", size(float(timeline.bytes[-1])), f"at most {each} a round from an agent"),
+    ]
 
 
 def compared(run: Run) -> tuple[str, str] | None:

@@ -113,7 +113,7 @@ def rounds(
     free, exchange = np.zeros(traffic.agents), 0
     waiting = Waiting(traffic, costs.patience)
     for computing in _computing(costs, algorithm, problem, steps):
-        times, heard = times + computing, []
+        times, heard = times + computing, list[np.ndarray | None]()
         for _ in range(traffic.exchanges):
             travel, sending = lines.at(exchange)
             if traffic.served:

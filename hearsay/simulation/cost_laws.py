@@ -17,8 +17,7 @@ Draws are found from (seed, purpose, exchange) alone: no exchange needs those be
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,8 +33,7 @@ _FORMS = (
 )
 
 
-@dataclass(frozen=True)
-class Law:
+class Law(NamedTuple):
     """What was written, read.
 
     Args:

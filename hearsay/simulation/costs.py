@@ -15,9 +15,10 @@ that the run itself can be simulated with those faults; its budget is that of a 
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -105,7 +106,7 @@ class Costs:
           graph: who hears whom.
           steps: how many rounds.
         """
-        steps = require.count("steps", steps)
+        steps = require.natural("steps", steps)
         self._check(algorithm, problem.agents)
         each = traffic(algorithm, problem, graph)
         seconds, late = np.zeros(steps + 1), list[list[np.ndarray | None]]()
@@ -174,20 +175,39 @@ class Timeline:
     bytes: np.ndarray
     ended: np.ndarray
     traffic: Traffic
-    delivered: tuple[tuple[np.ndarray | None, ...], ...] = field(default=())
+    delivered: tuple[tuple[np.ndarray | None, ...], ...] = ()
 
-    def heard(self, step: int, exchange: int = 0) -> np.ndarray:
+    def heard(self, step: int, exchange: int | None = None) -> np.ndarray:
         """(link,), whether its message was there in time: in the order of `graph.weights` as
         scipy's csr format has it, by who hears.
 
         Args:
           step: the round, from 0 on.
-          exchange: of the round, where it has several.
+          exchange: of the round, where it has several; unless given, a link has delivered in a
+            round if it has in all of them.
         """
-        step, exchange = require.natural("step", step), require.natural("exchange", exchange)
-        links = len(self.traffic.source)
-        packed = self.delivered[step][exchange] if self.delivered else None
-        return np.ones(links, bool) if packed is None else np.unpackbits(packed, count=links) > 0
+        step, links = require.natural("step", step), len(self.traffic.source)
+        if not self.delivered:
+            return np.ones(links, bool)
+        if step >= len(self.delivered):
+            require.fail("step", f"one of the {len(self.delivered)} rounds of the timeline", step)
+        every = self.delivered[step]
+        chosen = every if exchange is None else (every[require.natural("exchange", exchange)],)
+        found = np.ones(links, bool)
+        for packed in chosen:
+            if packed is not None:
+                found &= np.unpackbits(packed, count=links) > 0
+        return found
+
+    def digest(self) -> str:
+        """A fingerprint of who was heard when."""
+        found = hashlib.sha256(repr(self.traffic.exchanges).encode())
+        for array in (self.traffic.source, self.traffic.begins):
+            found.update(np.ascontiguousarray(array, np.int64).tobytes())
+        for number, packed in enumerate(one for row in self.delivered for one in row):
+            if packed is not None:
+                found.update(number.to_bytes(8, "little") + packed.tobytes())
+        return found.hexdigest()
 
     @property
     def lost(self) -> int:
@@ -195,6 +215,14 @@ class Timeline:
         links = len(self.traffic.source)
         packed = (one for row in self.delivered for one in row if one is not None)
         return sum(links - int(np.unpackbits(one, count=links).sum()) for one in packed)
+
+    def require_all_heard(self) -> None:
+        """Refuse to be the timeline of a run in which nothing was lost, where something was."""
+        if self.lost:
+            raise ValueError(
+                "patience must be left out for a run in which everybody was heard (or be longer),"
+                f" got one with which {self.lost:,} messages come too late"
+            )
 
     def at(self, steps: np.ndarray) -> Timeline:
         """The same at some of the steps: those at which a run was measured."""

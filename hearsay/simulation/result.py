@@ -284,11 +284,7 @@ class Run:
           Timeline(20 steps, 3.011 s, 42,240 bytes)
         """
         found = costs.timeline(self.algorithm, self.problem, self.graph, int(self.steps[-1]))
-        if found.lost:
-            raise ValueError(
-                "patience must be left out for a run in which everybody was heard, got"
-                f" {costs.patience:g}, with which {found.lost:,} messages come too late"
-            )
+        found.require_all_heard()
         return found.at(self.steps)
 
     def plot(self, metric: str = "tracking_error", ax: Any = None) -> Any:
@@ -297,8 +293,17 @@ class Run:
 
         return curve(self, metric, ax)
 
-    def report(self, folder: str | os.PathLike) -> Path:
-        """Save the run and write a self-contained private-report.html; returns its path."""
+    def report(self, folder: str | os.PathLike, timeline: Timeline | None = None) -> Path:
+        """Save the run and write a self-contained private-report.html; returns its path.
+
+        Args:
+          folder: where both go.
+          timeline: what the run would cost (`Run.costs`): becomes costs.csv, and its end is on the
+            page.
+        """
         from hearsay.report.run import run_report
 
-        return run_report(self, self.save(folder))
+        path = self.save(folder)
+        if timeline is not None:
+            write_atomically(path / "costs.csv", timeline.to_csv().encode())
+        return run_report(self, path, timeline)

@@ -142,6 +142,11 @@ def test_relays_are_exchanges_of_their_own(patience):
     costs = replace(NETWORKS["jitter"], patience=patience)
     for algorithm in (plain, twice):
         hold(costs, algorithm, RIDGE, hs.graphs.ring(6), steps=15)
+    line = costs.timeline(twice, RIDGE, hs.graphs.ring(6), 15)
+    for step in range(15):
+        # A round's link is one that has delivered in all its exchanges.
+        every = [line.heard(step, exchange) for exchange in range(3)]
+        np.testing.assert_array_equal(line.heard(step), np.all(every, axis=0))
     one, three = (traffic(a, RIDGE, hs.graphs.ring(6)) for a in (plain, twice))
     assert (one.exchanges, three.exchanges) == (1, 3) and three.total == 3 * one.total
     # Nothing is computed in a relay: only its latency is added.
@@ -351,6 +356,20 @@ def test_a_run_in_which_all_were_heard_has_no_costs_of_one_that_lost_messages(ru
     # A patience that never ends is none.
     kind = replace(NETWORKS["a slow one"], patience=1e9)
     assert run.costs(kind).seconds[-1] == run.costs(NETWORKS["a slow one"]).seconds[-1]
+
+
+def test_a_plan_of_who_was_heard_has_a_digest_and_an_end():
+    costs = replace(NETWORKS["jitter"], patience=0.05)
+    graph = hs.graphs.star(6)
+    plans = [costs.timeline(DSGD, RIDGE, graph, steps) for steps in (10, 10, 11)]
+    plans += [replace(costs, seed=1).timeline(DSGD, RIDGE, graph, 10)]
+    marks = [plan.digest() for plan in plans]
+    assert marks[0] == marks[1] and len(set(marks)) == 3
+    # In the order of the graph's weights: the links that a row lists are those that it hears.
+    lost = sum(~plans[0].heard(step) for step in range(10))
+    assert lost.shape == graph.weights.indices.shape and lost.sum() == plans[0].lost > 0
+    with pytest.raises(ValueError, match="step must be one of the 10 rounds of the timeline"):
+        plans[0].heard(10)
 
 
 def test_ten_thousand_agents_for_a_hundred_rounds():
