@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from hearsay.report import plots
-from hearsay.report.numbers import duration, size, spread
+from hearsay.report.numbers import duration, quantity, size, spread
 from hearsay.report.plot_style import new_figure
 from hearsay.report.run import CURVES, RELEASED
 
@@ -108,12 +108,20 @@ def cost_figures(
     if (metric := main_metric(runs)) is None:
         return []
     drawn = []
-    for what, words in (
-        ("seconds", "simulated seconds"),
-        ("bytes", "bytes sent by all"),
-    ):
+    for along in (along_seconds(timelines), along_bytes(timelines)):
         figure, ax = new_figure()
-        values = {name: np.asarray(getattr(timelines[name], what), float) for name in runs}
-        plots.compare(runs, metric, ax, plots.Along(words, values))
-        drawn.append((f"{plots.LABELS[metric].capitalize()} against {words}.", figure))
+        plots.compare(runs, metric, ax, along)
+        drawn.append((f"{plots.LABELS[metric].capitalize()} against {along.label}.", figure))
     return drawn
+
+
+def along_seconds(timelines: Mapping[str, Timeline]) -> plots.Along:
+    """The simulated clock as an axis."""
+    values = {name: line.seconds for name, line in timelines.items()}
+    return plots.Along("simulated seconds", values, quantity)
+
+
+def along_bytes(timelines: Mapping[str, Timeline]) -> plots.Along:
+    """What was sent as an axis."""
+    values = {name: line.bytes for name, line in timelines.items()}
+    return plots.Along("traffic of all agents", values, size)

@@ -5,7 +5,7 @@ with dashes for the second round of them).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import matplotlib
@@ -13,7 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from hearsay.report.numbers import power_of_ten, quantity
 
@@ -111,6 +111,12 @@ def plain_ticks(ax: Axes, percent: bool = False) -> None:
     ax.yaxis.set_major_formatter(
         FuncFormatter(lambda y, _: f"{quantity(100 * y, 3)} %" if percent else _tick(y))
     )
+
+
+def write_ticks(ax: Axes, shown: Callable[[float], str]) -> None:
+    """A few numbers on the horizontal axis, written that way; after `plain_ticks`."""
+    ax.xaxis.set_major_locator(MaxNLocator(5))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda x, _: shown(x)))
 
 
 def _tick(value: float) -> str:

@@ -5,7 +5,7 @@ Every function draws into `ax`, or into a new figure when there is none, and ret
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -24,6 +24,7 @@ from hearsay.report.plot_style import (
     log_scale,
     plain_ticks,
     styled,
+    write_ticks,
 )
 
 if TYPE_CHECKING:
@@ -60,12 +61,17 @@ _LINES = 12  # more labelled lines than this cannot be told apart
 
 
 class Along(NamedTuple):
-    """What curves are drawn against instead of steps: its label, and where each run stood at its
-    measured steps.
+    """What curves are drawn against instead of steps.
+
+    Args:
+      label: of the axis.
+      values: where each run stood at its measured steps.
+      shown: how a number on the axis is written.
     """
 
     label: str
     values: Mapping[str, np.ndarray]
+    shown: Callable[[float], str]
 
 
 def curve(run: Run, metric: str, ax: Axes | None = None) -> Axes:
@@ -96,6 +102,8 @@ def compare(
             # A running sum is read by its slope, which a logarithm hides.
             log_scale(ax, drawn)
         plain_ticks(ax, percent)
+        if along is not None:
+            write_ticks(ax, along.shown)
         if len(runs) > 1 and drawn:
             ax.legend()
     return ax

@@ -230,6 +230,20 @@ class Timeline:
             self, steps=self.steps[steps], seconds=self.seconds[steps], bytes=self.bytes[steps]
         )
 
+    def within(self, seconds: float | None = None, bytes: float | None = None) -> int:
+        """How many rounds are over in that time, with that traffic: for how many to plan a run.
+
+        Args:
+          seconds: of the simulated clock; None: any.
+          bytes: sent by all together; None: any.
+        """
+        found = len(self.steps)
+        for name, limit, used in (("seconds", seconds, self.seconds), ("bytes", bytes, self.bytes)):
+            if limit is not None:
+                limit = require.nonnegative(name, limit)
+                found = min(found, int(np.searchsorted(used, limit, side="right")))
+        return int(self.steps[found - 1])
+
     def to_csv(self) -> str:
         """One row per step."""
         text = io.StringIO()

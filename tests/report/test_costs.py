@@ -12,7 +12,7 @@ import hearsay as hs
 from hearsay.report import comparison, numbers, plots
 from hearsay.report import run as run_page
 from hearsay.report.comparison import comparison_report
-from hearsay.report.costs import cost_figures, cost_table, equal, main_metric
+from hearsay.report.costs import along_seconds, cost_figures, cost_table, equal, main_metric
 from hearsay.report.page import Table
 from hearsay.report.plot_style import new_figure
 from hearsay.simulation.costs import Costs
@@ -66,13 +66,13 @@ def test_the_table_says_what_runs_take(runs, timelines):
 def test_curves_are_drawn_against_seconds_and_bytes(runs, timelines):
     values = {name: line.seconds for name, line in timelines.items()}
     ax = plots.compare(runs, "accuracy" if "accuracy" in runs["plain"].metrics else "test_error",
-                       new_figure()[1], plots.Along("simulated seconds", values))  # fmt: skip
+                       new_figure()[1], along_seconds(timelines))  # fmt: skip
     assert ax.get_xlabel() == "simulated seconds"
     for line, name in zip(ax.lines, runs, strict=True):
         np.testing.assert_array_equal(line.get_xdata(), values[name])
     drawn = cost_figures(runs, timelines)
     assert [figure.axes[0].get_xlabel() for _, figure in drawn] == [
-        "simulated seconds", "bytes sent by all",
+        "simulated seconds", "traffic of all agents",
     ]  # fmt: skip
 
 
@@ -82,7 +82,7 @@ def test_pages_have_them(runs, timelines, tmp_path, monkeypatch):
     nothing = {"lead": "", "pictures": [], "table": Table("", (), [])}
     monkeypatch.setattr(run_page, "_learning", lambda run: nothing)
     page = comparison_report(runs, tmp_path, "Both", timelines=timelines).read_text()
-    assert "against simulated seconds." in page and "against bytes sent by all." in page
+    assert "against simulated seconds." in page and "against traffic of all agents." in page
     assert "a round of an agent sends" in page
     run, line = runs["plain"], timelines["plain"]
     page = run.report(tmp_path / "one", line).read_text()

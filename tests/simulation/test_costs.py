@@ -358,6 +358,16 @@ def test_a_run_in_which_all_were_heard_has_no_costs_of_one_that_lost_messages(ru
     assert run.costs(kind).seconds[-1] == run.costs(NETWORKS["a slow one"]).seconds[-1]
 
 
+def test_how_many_rounds_are_over_in_a_time_and_with_a_traffic():
+    line = Costs(0.1, 1e9, 0.4).timeline(DSGD, RIDGE, hs.graphs.ring(6), 10)
+    each = line.traffic.total
+    assert line.within(seconds=2.6) == 5 and line.within(bytes=3 * each) == 3
+    assert line.within(bytes=3 * each - 1) == 2 and line.within(seconds=0.1) == 0
+    assert line.within(2.6, 3 * each) == 3 and line.within() == line.within(1e9) == 10
+    with pytest.raises(ValueError, match="seconds must be zero or positive, got -1"):
+        line.within(seconds=-1)
+
+
 def test_a_plan_of_who_was_heard_has_a_digest_and_an_end():
     costs = replace(NETWORKS["jitter"], patience=0.05)
     graph = hs.graphs.star(6)
