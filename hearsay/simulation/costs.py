@@ -178,8 +178,8 @@ class Timeline:
     delivered: tuple[tuple[np.ndarray | None, ...], ...] = ()
 
     def heard(self, step: int, exchange: int | None = None) -> np.ndarray:
-        """(link,), whether its message was there in time: in the order of `graph.weights` as
-        scipy's csr format has it, by who hears.
+        """(link,), whether its message was there in time: in the order of `graph.weights`, by who
+        hears and then by who is heard.
 
         Args:
           step: the round, from 0 on.

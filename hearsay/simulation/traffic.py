@@ -44,7 +44,8 @@ class Traffic(NamedTuple):
     Args:
       message: bytes of a message.
       exchanges: how many messages an agent makes in a round.
-      source: (link,), who sends, ordered by who hears; nobody where a server is between.
+      source: (link,), who sends, ordered by who hears and then by who sends; nobody where a server
+        is between.
       begins: (agent + 1,), where the links to each agent begin.
       served: messages go up to a server, and an average comes down.
     """
@@ -124,13 +125,8 @@ def message_bytes(algorithm: Algorithm, problem: Task) -> int:
 
 
 def _union(patterns: list[sparse.csr_array]) -> sparse.csr_array:
-    """Links of any of them; in the graph's own order where there is but one pattern."""
-    first, *others = patterns
-    if all(_alike(first, other) for other in others):
-        return first
-    found = sum((abs(other) for other in others), start=abs(first))
-    return sparse.csr_array(found)
-
-
-def _alike(one: sparse.csr_array, two: sparse.csr_array) -> bool:
-    return np.array_equal(one.indptr, two.indptr) and np.array_equal(one.indices, two.indices)
+    """Links of any of them, by who hears and then by who is heard."""
+    ones = (sparse.csr_array((np.ones(p.nnz), p.indices, p.indptr), p.shape) for p in patterns)
+    found = sparse.csr_array(sum(ones, start=sparse.csr_array(patterns[0].shape)))
+    found.sort_indices()
+    return found

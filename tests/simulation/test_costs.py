@@ -168,6 +168,18 @@ def test_a_directed_graph_and_two_patterns_of_links():
         Costs(0.1, 1e6, 0.1, patience=1).timeline(algorithm, RIDGE, graph, 3)
 
 
+def test_links_are_in_one_order_whatever_that_of_the_weights():
+    weights = hs.graphs.star(6).weights
+    back = [np.arange(a, b)[::-1] for a, b in zip(weights.indptr, weights.indptr[1:], strict=False)]
+    order = np.concatenate(back)
+    parts = (weights.data[order], weights.indices[order], weights.indptr)
+    other = hs.graphs.Graph(sparse.csr_array(parts, shape=weights.shape))
+    assert other.weights.indices.tolist() != weights.indices.tolist()
+    found = traffic(DSGD, RIDGE, other)
+    assert found.source.tolist() == weights.indices.tolist()
+    assert other.weights.indices.tolist() == weights.indices[order].tolist()
+
+
 def test_messages_share_a_line():
     """The centre of a star sends five messages and hears five: each takes a fifth of its line,
     however fast the others' lines are; the next message waits until the line is free.
