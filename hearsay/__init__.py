@@ -21,6 +21,7 @@ from hearsay.problems.sampling.samplers import Cyclic, Fresh, History, Poisson, 
 from hearsay.release.folder import load_model
 from hearsay.release.model import ReleasedModel
 from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize
+from hearsay.simulation.faults import Faults
 from hearsay.simulation.result import Run
 from hearsay.simulation.simulating import simulate
 from hearsay.tables import Category, Ignored, Number, Schema
@@ -61,6 +62,7 @@ __all__ = [
     "Certificate",
     "Constant",
     "Cyclic",
+    "Faults",
     "Fresh",
     "Geometric",
     "History",
