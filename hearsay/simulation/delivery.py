@@ -120,12 +120,14 @@ class Wires(eqx.Module):
         told, agents = jnp.concatenate([jnp.zeros(1, bool), heard]), len(self.base)
         old = None if ages is None else jnp.concatenate([jnp.zeros(1, jnp.int32), ages])
         weights, numbers = self.weights, self.numbers
+        others: Dense | Padded | Edges
         if isinstance(weights, Dense):
             kept = weights.matrix * told[numbers.matrix]
-            total, others = kept.sum(axis=1), Dense(kept)
+            total, matrix = kept.sum(axis=1), kept
             if old is not None:
                 by_age = [kept * (old[numbers.matrix] == age) for age in range(len(past) + 1)]
-                others = Dense(jnp.concatenate(by_age, axis=1))
+                matrix = jnp.concatenate(by_age, axis=1)
+            others = Dense(matrix)
         elif isinstance(weights, Padded):
             kept = weights.weight * told[numbers.weight]
             source = weights.neighbour

@@ -1,5 +1,5 @@
-"""What goes wrong on a simulated network, as data: links that lose messages or are slow, agents that
-sleep, straggle, leave, come back or join late, partitions that heal.
+"""What goes wrong on a simulated network, as data: links that lose messages or are slow, agents
+that sleep, straggle, leave, come back or join late, partitions that heal.
 
 There is one meaning, that of deployed agents with policy "skip" (deploy/): a round is a number, and
 a message that is not there for round k is left out of round k together with its weight. Every fault

@@ -49,7 +49,7 @@ class Rounds:
         self.on(problem)
         self.setting = engine.surroundings(algorithm, problem, graph, self.seeds, apart=apart)
         carry = engine.start(self.program, problem, self.setting, self.seeds, spread)
-        self.faults, memory = faults, ()
+        self.faults, memory = faults, carry.memory
         if faults is not None:
             failing = delivery(faults, algorithm, problem, graph)
             memory = failing.begin(self._message(carry), len(self.seeds))
