@@ -277,7 +277,7 @@ class Delivery(eqx.Module):
         memory = memory._replace(
             heard=memory.heard + heard,
             sent=memory.sent + here,
-            charged=jnp.where(here, step + 1, memory.charged),
+            charged=jnp.where(here, step + 1, memory.charged).astype(jnp.int32),
         )
         return Weather(heard, present, back), memory
 

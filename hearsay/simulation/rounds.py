@@ -81,8 +81,8 @@ class Rounds:
         steps = np.arange(self.step, self.step + count)
         inputs = engine.inputs(self.algorithm, problem, steps, self.readouts)
         if self.faults is not None and self.faults.plan is not None:
-            count = len(self.setting.faults.hearer)
-            inputs = inputs._replace(planned=planned(self.faults.plan, steps, count))
+            links = len(self.setting.faults.hearer)
+            inputs = inputs._replace(planned=planned(self.faults.plan, steps, links))
         block = engine.block_length(
             count, len(self.seeds), problem.agents, problem.dimension, problem.dtype.itemsize
         )
