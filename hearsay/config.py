@@ -19,6 +19,9 @@
                  other agents it is planned for), ratio (of shared to own noise: one number, or one
                  for each pair), graph = "complete" or "random" with degree and seed, or
                  edges = [[0, 1], ...]; without the table nothing is shared
+    [faults]     what goes wrong on the simulated network (simulation/faults.py): loss, asleep,
+                 churn, ..., leave = [[3, 100], ...], partitions = [[100, 200, [[0, 1], [2]]], ...];
+                 without the table everything is delivered
 
 The known keys of a table are read off the function that it feeds, so a new algorithm or builder
 needs no change here. An unknown key is an error that names the nearest known one. Paths of tables
@@ -34,7 +37,7 @@ import inspect
 import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +54,17 @@ from hearsay.problems.sampling.samplers import SAMPLERS, Fresh, History, Poisson
 from hearsay.problems.torch_modules import built
 from hearsay.release.readouts import READOUTS
 from hearsay.schedules import Schedule
+from hearsay.simulation.faults import Faults
+from hearsay.simulation.promise import failing
 from hearsay.tables.encoding import Counted
 
 RUN_KEYS = ("steps", "seeds", "every", "precision", "device", "release")
 PRIVACY_KEYS = ("epsilon", "delta", "budget", "adjacency")
 SECRETS_KEYS = ("colluders", "ratio", "graph", "edges", "degree", "seed")
-TABLES = ("problem", "graph", "algorithm", "privacy", "run", "secrets")
+FAULTS_KEYS = tuple(f.name for f in fields(Faults) if f.name != "plan")
+TABLES = ("problem", "graph", "algorithm", "privacy", "run", "secrets", "faults")
+# Tables that a file need not have, and that would say something if they were empty.
+_OPTIONAL = ("secrets", "faults")
 # Keys of [problem] with paths, where there is a schema.
 TABLE_KEYS = ("schema", "data", "test")
 USUAL = "ldp-online"
@@ -77,7 +85,7 @@ class Config:
     """The tables.
 
     Args:
-      problem, graph, algorithm, privacy, run, secrets: as above.
+      problem, graph, algorithm, privacy, run, secrets, faults: as above.
       allowed: the places ("package.module:Class") that [algorithm] and `model` in [problem] may
         import: what somebody typed, never what a file says.
     """
@@ -88,6 +96,7 @@ class Config:
     privacy: Mapping[str, Any] = field(default_factory=dict)
     run: Mapping[str, Any] = field(default_factory=dict)
     secrets: Mapping[str, Any] = field(default_factory=dict)
+    faults: Mapping[str, Any] = field(default_factory=dict)
     allowed: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -97,6 +106,8 @@ class Config:
             require.one_of("key in [privacy]", key, PRIVACY_KEYS)
         for key in self.secrets:
             require.one_of("key in [secrets]", key, SECRETS_KEYS)
+        for key in self.faults:
+            require.one_of("key in [faults]", key, FAULTS_KEYS)
         privacy = {
             key: _RULES[key](f"{key} in [privacy]", value) for key, value in self.privacy.items()
         }
@@ -259,6 +270,7 @@ def build(
     problem = build_problem(config, **told, **replaced)
     graph = build_graph(config, problem.agents)
     algorithm = build_algorithm(config, problem, graph)
+    graph = failing(algorithm, problem, graph, config.steps, build_faults(config))
     if "epsilon" in config.privacy:
         algorithm = calibrate(
             algorithm, problem, graph, config.steps, config.privacy["epsilon"], delta=config.delta
@@ -375,6 +387,11 @@ def build_secrets(config: Config) -> Secrets | None:
     return Secrets(**keys)
 
 
+def build_faults(config: Config) -> Faults | None:
+    """What the table says; None without one."""
+    return Faults(**config.faults) if config.faults else None
+
+
 def secrets_table(secrets: Secrets | None) -> dict[str, Any]:
     """The option as the table that `build_secrets` makes it of."""
     if secrets is None:
@@ -470,7 +487,7 @@ def dump(config: Config, folder: str | Path | None = None) -> str:
     found = tomlkit.document()
     for table in TABLES:
         # An empty table of secrets would not be read again; files without one are as they were.
-        if table == "secrets" and not config.secrets:
+        if table in _OPTIONAL and not getattr(config, table):
             continue
         written = tomlkit.table()
         for key, value in getattr(config, table).items():

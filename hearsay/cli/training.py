@@ -53,7 +53,7 @@ def run(
         name, kept = config.algorithm.get("name"), load(out / "config.toml")
         same = name == kept.algorithm.get("name") and len(config.algorithm) == 1
         others = (config.problem, config.graph, config.privacy, config.run, config.secrets)
-        if any(others) or (config.algorithm and not same):
+        if any(others) or config.faults or (config.algorithm and not same):
             raise ValueError(
                 "--resume continues the run that is in --out as it is: give no other settings (only"
                 " --budget)"
@@ -77,7 +77,7 @@ def _run(
 ) -> None:
     from hearsay._files import write_atomically
     from hearsay.certification import unit
-    from hearsay.config import dump
+    from hearsay.config import build_faults, dump
     from hearsay.release.readouts import USUAL
     from hearsay.simulation.simulating import fulfil, promise
     from hearsay.tradeoff.beside import with_beside
@@ -91,6 +91,7 @@ def _run(
         steps=config.steps,
         budget=config.privacy.get("budget"),
         delta=config.delta,
+        faults=build_faults(config),
     )
     if not promised.certificate.finite and not no_privacy:
         budgets = promised.certificate.budgets
@@ -152,6 +153,7 @@ def compare(
             f"compare needs two or more different algorithms, got {' '.join(algorithms)}"
         )
     from hearsay.certification import unit
+    from hearsay.config import build_faults
     from hearsay.release.readouts import USUAL
     from hearsay.report.comparison import comparison_report
     from hearsay.simulation.optimum import Reference
@@ -179,6 +181,7 @@ def compare(
                     delta=config.delta,
                     reference=reference,
                     release=config.release or USUAL,
+                    faults=build_faults(config),
                     progress=functools.partial(show, name),
                 )
             runs[name] = with_beside(done)

@@ -18,6 +18,7 @@ from hearsay.privacy.certificate import show
 from hearsay.problems.sampling.samplers import Arrivals
 from hearsay.report import plots
 from hearsay.report.certificate import certificate_section
+from hearsay.report.hearing import hearing_section
 from hearsay.report.numbers import between, count, duration, largest, quantity, spread, who
 from hearsay.report.page import Table, picture, write
 from hearsay.report.plot_style import new_figure
@@ -65,6 +66,7 @@ def run_report(run: Run, folder: Path) -> Path:
         stopped=run.stopped,
         unbounded=who(unbounded, len(run.certificate.budgets)) if unbounded else "",
         network=_network(run),
+        hearing=hearing_section(run),
         learning=_learning(run),
         budget=_budget(run),
         certificate=certificate_section(run.certificate),

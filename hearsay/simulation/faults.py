@@ -41,7 +41,7 @@ class Plan(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Faults:
     """What goes wrong, and when; rounds are counted from 0.
 
@@ -129,14 +129,18 @@ class Faults:
             if dict(self.join).get(agent, 0) >= last:
                 require.fail(f"leave of agent {agent}", "after it has joined", last)
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """What is not as usual."""
+        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {f.name: found[f.name] for f in fields(self) if found[f.name] != f.default}
+
+    def __repr__(self) -> str:
+        return f"Faults({', '.join(f'{name}={v!r}' for name, v in self.options.items())})"
+
     def __str__(self) -> str:
-        """What is not as usual, in one line."""
-        usual = type(self)()
-        said = [
-            f"{f.name} = {getattr(self, f.name)}"
-            for f in fields(self)
-            if getattr(self, f.name) != getattr(usual, f.name) and f.name != "plan"
-        ]
+        """In one line, as reports say it."""
+        said = [f"{name} = {_plainly(v)}" for name, v in self.options.items() if name != "plan"]
         said += ["a plan of its own"] if self.plan is not None else []
         return ", ".join(said) or "none"
 
@@ -264,7 +268,7 @@ class Faults:
                 raise ValueError(
                     f"faults must not isolate anybody for good: agent{'s' * (len(cut) > 1)} {who}"
                     f" would {verb} any more when the run ends, after round {last} (let partitions"
-                    " and links heal before it, and agents come back or leave together)"
+                    " and links heal before it, and agents that leave come back: away)"
                 )
 
 
@@ -280,6 +284,13 @@ def links(algorithm: Algorithm, graph: Graph) -> sparse.csr_array:
     assert found is not None
     found.sort_indices()
     return found
+
+
+def _plainly(value: Any) -> str:
+    """A list of many agents only by its length."""
+    if isinstance(value, tuple) and len(value) > 8:
+        return f"{len(value)} of them"
+    return repr(value) if isinstance(value, tuple) else str(value)
 
 
 def _same(one: sparse.csr_array, two: sparse.csr_array) -> bool:

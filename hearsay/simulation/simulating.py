@@ -13,7 +13,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +206,7 @@ def failures(faults: Faults | None) -> tuple[str, ...]:
             " know its plan again"
         )
     plan = "" if faults.plan is None else faults.plan.digest()  # type: ignore[attr-defined]
-    return (f"{faults} {plan}",)
+    return (f"{replace(faults, plan=None)!r} {plan}",)
 
 
 @dataclass

@@ -84,7 +84,9 @@ def gaps(algorithm, problem, pair, transcripts, course, frozen: bool = False) ->
         _replay(records, transcripts, course, public, program=compiled, frozen=frozen)
         for records in pair
     )
-    difference = [np.asarray(a - b).reshape(COUNT, STEPS, -1) for a, b in zip(one, two, strict=True)]
+    difference = [
+        np.asarray(a - b).reshape(COUNT, STEPS, -1) for a, b in zip(one, two, strict=True)
+    ]
     apart = np.stack([np.linalg.norm(d, axis=-1) for d in difference], axis=1)
     return apart * np.asarray(course.present)[:, None]
 

@@ -61,9 +61,7 @@ def heard(plan: Deployment, problem: hs.problems.Problem) -> set[tuple[int, int,
 
 def losing(delivered: set[tuple[int, int, int]], exchanges: int) -> type[Mailbox]:
     """A mailbox that gets what the faults deliver; on a ring whom an agent hears says who it is."""
-    owners = {
-        frozenset({NAMES[i - 1], NAMES[(i + 1) % len(NAMES)]}): i for i in range(len(NAMES))
-    }
+    owners = {frozenset({NAMES[i - 1], NAMES[(i + 1) % len(NAMES)]}): i for i in range(len(NAMES))}
 
     class Losing(Mailbox):
         def put(self, sender: str, round_text: str, payload: bytes) -> None:
