@@ -302,6 +302,17 @@ EXAMPLES = [
     description.Adversary(colluders=1),
     description.Description(FACTORIZED, adversary=description.Adversary(colluders=1), gain=1.5),
     hs.Secrets(2, 0.5, "random", 4, 1),
+    hs.Faults(
+        loss=0.2,
+        burst=3.0,
+        asleep=0.1,
+        nap=10.0,
+        stragglers=0.1,
+        late=0.5,
+        churn=0.1,
+        away=20.0,
+        seed=1,
+    ),
     coalitions.Shared(5, (0.3,), ((0, 1), (1, 2)), (0.5, 1.0, 1.0, 1.0, 2.0)),
 ]
 # What functions return and nobody gives; a model that is traced, and the abstract parents
@@ -318,6 +329,7 @@ RESULTS = {
     "Count",
     "Counted",
     "Colluded",
+    "Delivery",
     "Candidate",
     "Frontier",
     "Point",
@@ -701,6 +713,7 @@ INTERNAL = {
     "hearsay.audit.matching",
     "hearsay.audit.noise_tests",
     "hearsay.audit.standard_form",
+    "hearsay.simulation.delivery",
     "hearsay.simulation.engine",
     "hearsay.simulation.keys",
     "hearsay.simulation.metrics",
@@ -736,6 +749,7 @@ ALSO_INTERNAL = {
     "among",
     "assumptions",
     # What `simulate` hands on, and what a configuration has read.
+    "failing",
     "fulfil",
     "named_algorithm",
     "backward",
