@@ -46,9 +46,7 @@ def methods() -> dict[str, Algorithm]:
         "P3 output": hs.output_perturbation(
             step="0.5*(k+1)^-0.6", noise=0.1, feedback=True, sampling=batch
         ),
-        "P3 gradient": hs.gradient_perturbation(
-            step="0.5*(k+1)^-0.6", noise=0.1, sampling=batch
-        ),
+        "P3 gradient": hs.gradient_perturbation(step="0.5*(k+1)^-0.6", noise=0.1, sampling=batch),
     }
 
 

@@ -714,6 +714,7 @@ INTERNAL = {
     "hearsay.audit.noise_tests",
     "hearsay.audit.standard_form",
     "hearsay.simulation.delivery",
+    "hearsay.simulation.fault_rules",
     "hearsay.simulation.engine",
     "hearsay.simulation.keys",
     "hearsay.simulation.metrics",

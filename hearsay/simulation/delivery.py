@@ -6,10 +6,8 @@ that must be remembered from the round before (which links are down, who sleeps:
 like the agents' states, so that neither blocks nor resuming change anything). It costs a few
 numbers per link, for all seeds of a run together.
 
-From that follow the weights of the round: every channel's weights in the layout that it has anyway
-(graphs/channels.py), with zeros where nothing is heard, and the agents' own weights as the channel
-has them for what was heard (`Wires`). What is `None` here cannot go wrong in this run, and nothing
-of it is compiled.
+From that follow the weights of the round (wires.py). What is `None` here cannot go wrong in this
+run, and nothing of it is compiled.
 """
 
 from __future__ import annotations
@@ -25,20 +23,11 @@ from scipy import sparse
 from hearsay import _validate as require
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
-from hearsay.graphs.channels import (
-    Dense,
-    Edges,
-    Mixer,
-    Padded,
-    WakingMixer,
-    channel,
-    edge_of,
-    laid_out,
-)
 from hearsay.problems.problem import Problem
 from hearsay.simulation import keys
 from hearsay.simulation.faults import Faults, Plan, links
 from hearsay.simulation.program import Program
+from hearsay.simulation.wires import numbered, wires
 
 # What is drawn, each from a stream of its own; presence has number 1 (faults.py).
 _LINKS, _SLEEP, _LATE, _CHURN, _SLOW, _AGES = 0, 2, 3, 4, 5, 6
@@ -102,94 +91,6 @@ def stretches(share: float, mean: float) -> Stretches:
     """Of that mean length."""
     chances = (share, share / (1 - share) / mean, 1 / mean)
     return Stretches(*(jnp.float32(chance) for chance in chances))
-
-
-class Wires(eqx.Module):
-    """One channel over links that may fail: its weights, the numbers of their links in the same
-    layout (from 1 on; 0: there is none), and the agents' own weights, base - given * what was
-    heard.
-    """
-
-    weights: Any
-    numbers: Any
-    base: jax.Array
-    given: jax.Array
-
-    def at(self, heard: jax.Array, ages: jax.Array | None, past: Any) -> Mixer:
-        """What everybody hears in a round; `past` are the field's earlier messages."""
-        told, agents = jnp.concatenate([jnp.zeros(1, bool), heard]), len(self.base)
-        old = None if ages is None else jnp.concatenate([jnp.zeros(1, jnp.int32), ages])
-        weights, numbers = self.weights, self.numbers
-        others: Dense | Padded | Edges
-        if isinstance(weights, Dense):
-            kept = weights.matrix * told[numbers.matrix]
-            total, matrix = kept.sum(axis=1), kept
-            if old is not None:
-                by_age = [kept * (old[numbers.matrix] == age) for age in range(len(past) + 1)]
-                matrix = jnp.concatenate(by_age, axis=1)
-            others = Dense(matrix)
-        elif isinstance(weights, Padded):
-            kept = weights.weight * told[numbers.weight]
-            source = weights.neighbour
-            source = source if old is None else source + agents * old[numbers.weight]
-            total, others = kept.sum(axis=1), Padded(source, kept)
-        else:
-            kept = weights.weight * told[numbers.weight]
-            source = weights.source
-            source = source if old is None else source + agents * old[numbers.weight]
-            total = jax.ops.segment_sum(kept, weights.target, agents, indices_are_sorted=True)
-            others = Edges(source, weights.target, kept)
-        own = self.base - self.given * total
-        return Mixer(others, own) if old is None else Stale(others, own, past)
-
-
-class Stale(Mixer):
-    """Messages of this round and of earlier ones (age, agent, ...), each from the round in which
-    what is heard now was sent.
-    """
-
-    past: jax.Array
-
-    def total(self, values: jax.Array) -> jax.Array:
-        agents, every = len(values), jnp.concatenate([values[None], self.past])
-        return self.others(every.reshape(len(every) * agents, -1))[:agents].reshape(values.shape)
-
-
-class WakingWires(eqx.Module):
-    """Two agents who would average with weight 1/2, if they hear each other."""
-
-    ends: jax.Array
-    # (edge, 2): the link over which each end hears the other.
-    numbers: jax.Array
-    awake: jax.Array
-
-    def at(self, heard: jax.Array, ages: None, past: Any) -> WakingFaulty:
-        return WakingFaulty(self.ends, self.numbers, heard, self.awake)
-
-
-class WakingFaulty(eqx.Module):
-    ends: jax.Array
-    numbers: jax.Array
-    heard: jax.Array
-    own: jax.Array
-
-    def at(self, coin: jax.Array) -> Mixer:
-        edge = edge_of(coin, len(self.ends))
-        ends = self.ends[edge]
-        weights = jnp.where(self.heard[self.numbers[edge]], self.own[ends], 0)
-        others = HeardOver(ends, weights)
-        return Mixer(others, jnp.ones_like(self.own).at[ends].add(-weights))
-
-
-class HeardOver(eqx.Module):
-    """Two agents who hear each other with those weights; nobody else hears anything."""
-
-    ends: jax.Array
-    weights: jax.Array
-
-    def __call__(self, values: jax.Array) -> jax.Array:
-        heard = self.weights[:, None] * values[self.ends[::-1]]
-        return jnp.zeros_like(values).at[self.ends].set(heard)
 
 
 class Delivery(eqx.Module):
@@ -368,7 +269,7 @@ def delivery(faults: Faults, algorithm: Algorithm, problem: Problem, graph: Grap
         key=keys.fault_key(faults.seed, 0),
         hearer=jnp.asarray(hearer),
         sender=jnp.asarray(sender),
-        wires=tuple(_wires(name, graph, pattern, dtype) for name in algorithm.channels.values()),
+        wires=tuple(wires(name, graph, pattern, dtype) for name in algorithm.channels.values()),
         loss=loss,
         sleep=stretches(faults.asleep, faults.nap) if faults.asleep else None,
         slow=slow,
@@ -428,34 +329,3 @@ def _outages(faults: Faults, pattern: sparse.csr_array) -> Any:
     listed = np.array(faults.links)
     which = numbered(pattern)[listed[:, 0], listed[:, 1]] - 1
     return tuple(jnp.asarray(part, jnp.int32) for part in (which, listed[:, 2], listed[:, 3]))
-
-
-def numbered(pattern: sparse.csr_array) -> sparse.csr_array:
-    """Every link's number, from 1 on, row by row."""
-    parts = np.arange(1, pattern.nnz + 1, dtype=np.int32), pattern.indices, pattern.indptr
-    return sparse.csr_array(parts, shape=pattern.shape)
-
-
-def _wires(name: str, graph: Graph, pattern: sparse.csr_array, dtype: Any) -> Any:
-    one, number = channel(name), numbered(pattern)
-    found = one.mixer(graph, dtype)
-    if isinstance(found, WakingMixer):
-        low, high = np.asarray(found.ends).T
-        heard = np.stack([number[low, high], number[high, low]], axis=1) - 1
-        return WakingWires(found.ends, jnp.asarray(heard, jnp.int32), found.own)
-    weights = one.links(graph)
-    assert weights is not None
-    weights = weights.copy()
-    weights.sort_indices()
-    places = np.repeat(np.arange(graph.agents), np.diff(weights.indptr)), weights.indices
-    mine = sparse.csr_array(
-        (np.asarray(number[places]).ravel(), weights.indices, weights.indptr), weights.shape
-    )
-    agents = np.arange(graph.agents)
-    base, less = (one.own(graph, agents, np.full(len(agents), heard)) for heard in (0.0, 1.0))
-    return Wires(
-        laid_out(weights, dtype),
-        laid_out(mine, np.int32),
-        jnp.asarray(base, dtype),
-        jnp.asarray(base - less, dtype),
-    )

@@ -22,10 +22,10 @@ from hearsay import _validate as require
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.graphs.channels import channel
+from hearsay.simulation import fault_rules as rules
 from hearsay.simulation import keys
+from hearsay.simulation.fault_rules import NEVER
 
-# Later than any round that a simulation counts.
-NEVER = 2**31 - 1
 # The rounds that `churn` speaks of.
 PER = 100
 
@@ -100,20 +100,20 @@ class Faults:
     def __post_init__(self) -> None:
         require.settle(
             self,
-            loss=_below_one,
-            burst=require.optional(_at_least_one),
-            asleep=_below_one,
-            nap=_at_least_one,
+            loss=rules.below_one,
+            burst=require.optional(rules.at_least_one),
+            asleep=rules.below_one,
+            nap=rules.at_least_one,
             catches_up=require.flag,
-            stragglers=_at_most_one,
+            stragglers=rules.at_most_one,
             late=require.share,
-            latency=_latency,
-            churn=_below_one,
-            away=require.optional(_at_least_one),
-            leave=_rounds_of_agents,
-            join=_rounds_of_agents,
-            partitions=require.each(_partition),
-            links=require.each(_outage),
+            latency=rules.latency,
+            churn=rules.below_one,
+            away=require.optional(rules.at_least_one),
+            leave=rules.rounds_of_agents,
+            join=rules.rounds_of_agents,
+            partitions=require.each(rules.partition),
+            links=require.each(rules.outage),
             unfit=require.flag,
             seed=require.natural,
         )
@@ -123,8 +123,8 @@ class Faults:
             require.fail("burst", "left out without a loss", self.burst)
         if self.away is not None and not self.churn:
             require.fail("away", "left out without churn", self.away)
-        _require_reachable("burst", "loss", self.loss, self.burst)
-        _require_reachable("nap", "asleep", self.asleep, self.nap)
+        rules.require_reachable("burst", "loss", self.loss, self.burst)
+        rules.require_reachable("nap", "asleep", self.asleep, self.nap)
         for agent, last in self.leave:
             if dict(self.join).get(agent, 0) >= last:
                 require.fail(f"leave of agent {agent}", "after it has joined", last)
@@ -296,84 +296,3 @@ def _plainly(value: Any) -> str:
 def _same(one: sparse.csr_array, two: sparse.csr_array) -> bool:
     same = one.nnz == two.nnz
     return same and bool(np.all(one.indptr == two.indptr) and np.all(one.indices == two.indices))
-
-
-def _below_one(name: str, value: Any) -> float:
-    value = require.nonnegative(name, value)
-    if value >= 1:
-        require.fail(name, "zero, or a share below 1", value)
-    return value
-
-
-def _at_most_one(name: str, value: Any) -> float:
-    value = require.nonnegative(name, value)
-    if value > 1:
-        require.fail(name, "a share between 0 and 1", value)
-    return value
-
-
-def _at_least_one(name: str, value: Any) -> float:
-    value = require.number(name, value)
-    if value < 1:
-        require.fail(name, "at least 1 round", value)
-    return value
-
-
-def _require_reachable(length: str, share: str, part: float, mean: float | None) -> None:
-    """Stretches of that mean length must leave room for the rounds between them."""
-    if mean is not None and part / (1 - part) > mean:
-        least = part / (1 - part)
-        require.fail(length, f"at least {least:.3g} rounds with {share} = {part:g}", mean)
-
-
-def _latency(name: str, value: Any) -> int | tuple[int, int]:
-    if not require.is_sequence(value):
-        return require.natural(name, value)
-    if len(value) != 2:
-        require.fail(name, "one number of rounds, or the least and the most", value)
-    least, most = (require.natural(name, one) for one in value)
-    if least > most:
-        require.fail(name, "one number of rounds, or the least and the most", (least, most))
-    return least, most
-
-
-def _rounds_of_agents(name: str, value: Any) -> tuple[tuple[int, int], ...]:
-    """(agent, round) pairs, every agent once."""
-
-    def one(name: str, pair: Any) -> tuple[int, int]:
-        if not require.is_sequence(pair) or len(pair) != 2:
-            require.fail(name, "a list of (agent, round)", pair)
-        return require.natural(name, pair[0]), require.count(name, pair[1])
-
-    found = require.each(one)(name, value)
-    if len(dict(found)) < len(found):
-        require.fail(name, "a list that names every agent once", found)
-    return found
-
-
-def _partition(name: str, value: Any) -> tuple[int, int, tuple[tuple[int, ...], ...]]:
-    if not require.is_sequence(value) or len(value) != 3:
-        require.fail(name, "a list of (since, until, groups)", value)
-    since, until = _stretch(name, value[0], value[1])
-    groups = require.each(require.each(require.natural))(name, value[2])
-    named = [agent for group in groups for agent in group]
-    if not named or len(set(named)) < len(named):
-        require.fail(name, "made of groups that name every agent at most once", groups)
-    return since, until, groups
-
-
-def _outage(name: str, value: Any) -> tuple[int, int, int, int]:
-    if not require.is_sequence(value) or len(value) != 4:
-        require.fail(name, "a list of (hearer, sender, since, until)", value)
-    return (
-        require.natural(name, value[0]),
-        require.natural(name, value[1]),
-        *_stretch(name, value[2], value[3]),
-    )
-
-
-def _stretch(name: str, since: Any, until: Any) -> tuple[int, int]:
-    since, until = require.natural(name, since), require.natural(name, until)
-    if not since < until:
-        require.fail(f"until in {name}", f"after {since}, where it begins", until)
-    return since, min(until, NEVER)

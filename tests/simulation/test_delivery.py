@@ -13,9 +13,9 @@ import pytest
 
 import hearsay as hs
 from hearsay.certification import epsilon_after
-from hearsay.graphs.channels import channel
+from hearsay.graphs.channels import Dense, Edges, Padded, channel
 from hearsay.release.readouts import Last
-from hearsay.simulation.delivery import Dense, Edges, Padded, delivery
+from hearsay.simulation.delivery import delivery
 from hearsay.simulation.faults import Faults, links
 from hearsay.simulation.rounds import Rounds
 
