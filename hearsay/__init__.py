@@ -22,6 +22,7 @@ from hearsay.release.folder import load_model
 from hearsay.release.model import ReleasedModel
 from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize
 from hearsay.simulation.costs import Costs
+from hearsay.simulation.faults import Faults
 from hearsay.simulation.result import Run
 from hearsay.simulation.simulating import simulate
 from hearsay.tables import Category, Ignored, Number, Schema
@@ -63,6 +64,7 @@ __all__ = [
     "Constant",
     "Costs",
     "Cyclic",
+    "Faults",
     "Fresh",
     "Geometric",
     "History",

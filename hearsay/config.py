@@ -19,6 +19,9 @@
                  other agents it is planned for), ratio (of shared to own noise: one number, or one
                  for each pair), graph = "complete" or "random" with degree and seed, or
                  edges = [[0, 1], ...]; without the table nothing is shared
+    [faults]     what goes wrong on the simulated network (simulation/faults.py): loss, asleep,
+                 churn, ..., leave = [[3, 100], ...], partitions = [[100, 200, [[0, 1], [2]]], ...];
+                 without the table everything is delivered
     [costs]      what messages and computing cost on a network of one's own (simulation/costs.py):
                  latency and compute (seconds), bandwidth (bytes a second), ...; it changes no run
 
@@ -36,7 +39,7 @@ import inspect
 import os
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,16 +58,19 @@ from hearsay.release.readouts import READOUTS
 from hearsay.schedules import Schedule
 from hearsay.simulation.costs import KEYS as COSTS_KEYS
 from hearsay.simulation.costs import Costs
+from hearsay.simulation.faults import Faults
+from hearsay.simulation.promise import failing
 from hearsay.tables.encoding import Counted
 
 RUN_KEYS = ("steps", "seeds", "every", "precision", "device", "release")
 PRIVACY_KEYS = ("epsilon", "delta", "budget", "adjacency")
 SECRETS_KEYS = ("colluders", "ratio", "graph", "edges", "degree", "seed")
-TABLES = ("problem", "graph", "algorithm", "privacy", "run", "secrets", "costs")
-# Tables that are not written where they are empty: files without them are as they were.
-_LEFT_OUT = ("secrets", "costs")
+FAULTS_KEYS = tuple(f.name for f in fields(Faults) if f.name != "plan")
+TABLES = ("problem", "graph", "algorithm", "privacy", "run", "secrets", "faults", "costs")
 # Tables of simulations alone.
-SIMULATED = ("costs",)
+SIMULATED = ("faults", "costs")
+# Tables that a file need not have, and that would say something if they were empty.
+_OPTIONAL = ("secrets", *SIMULATED)
 # Keys of [problem] with paths, where there is a schema.
 TABLE_KEYS = ("schema", "data", "test")
 USUAL = "ldp-online"
@@ -85,7 +91,7 @@ class Config:
     """The tables.
 
     Args:
-      problem, graph, algorithm, privacy, run, secrets, costs: as above.
+      problem, graph, algorithm, privacy, run, secrets, faults, costs: as above.
       allowed: the places ("package.module:Class") that [algorithm] and `model` in [problem] may
         import: what somebody typed, never what a file says.
     """
@@ -96,6 +102,7 @@ class Config:
     privacy: Mapping[str, Any] = field(default_factory=dict)
     run: Mapping[str, Any] = field(default_factory=dict)
     secrets: Mapping[str, Any] = field(default_factory=dict)
+    faults: Mapping[str, Any] = field(default_factory=dict)
     costs: Mapping[str, Any] = field(default_factory=dict)
     allowed: tuple[str, ...] = ()
 
@@ -106,6 +113,8 @@ class Config:
             require.one_of("key in [privacy]", key, PRIVACY_KEYS)
         for key in self.secrets:
             require.one_of("key in [secrets]", key, SECRETS_KEYS)
+        for key in self.faults:
+            require.one_of("key in [faults]", key, FAULTS_KEYS)
         for key in self.costs:
             require.one_of("key in [costs]", key, COSTS_KEYS)
         privacy = {
@@ -270,6 +279,7 @@ def build(
     problem = build_problem(config, **told, **replaced)
     graph = build_graph(config, problem.agents)
     algorithm = build_algorithm(config, problem, graph)
+    graph = failing(algorithm, problem, graph, config.steps, build_faults(config))
     if "epsilon" in config.privacy:
         algorithm = calibrate(
             algorithm, problem, graph, config.steps, config.privacy["epsilon"], delta=config.delta
@@ -386,6 +396,11 @@ def build_secrets(config: Config) -> Secrets | None:
     return Secrets(**keys)
 
 
+def build_faults(config: Config) -> Faults | None:
+    """What the table says; None without one."""
+    return Faults(**config.faults) if config.faults else None
+
+
 def build_costs(config: Config) -> Costs | None:
     """What the table says; None without one."""
     if not config.costs:
@@ -493,8 +508,8 @@ def dump(config: Config, folder: str | Path | None = None) -> str:
         config = replace(config, problem=_moved(config.problem, lambda n: _from(folder, n)))
     found = tomlkit.document()
     for table in TABLES:
-        # An empty table of secrets would not be read again.
-        if table in _LEFT_OUT and not getattr(config, table):
+        # An empty table of secrets would not be read again; files without one are as they were.
+        if table in _OPTIONAL and not getattr(config, table):
             continue
         written = tomlkit.table()
         for key, value in getattr(config, table).items():

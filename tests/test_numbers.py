@@ -303,6 +303,17 @@ EXAMPLES = [
     description.Description(FACTORIZED, adversary=description.Adversary(colluders=1), gain=1.5),
     hs.Secrets(2, 0.5, "random", 4, 1),
     hs.Costs(0.1, 1e6, 0.2, per_record=0.1, server=5.0, patience=0.5, seed=1),
+    hs.Faults(
+        loss=0.2,
+        burst=3.0,
+        asleep=0.1,
+        nap=10.0,
+        stragglers=0.1,
+        late=0.5,
+        churn=0.1,
+        away=20.0,
+        seed=1,
+    ),
     coalitions.Shared(5, (0.3,), ((0, 1), (1, 2)), (0.5, 1.0, 1.0, 1.0, 2.0)),
 ]
 # What functions return and nobody gives; a model that is traced, and the abstract parents
@@ -319,6 +330,7 @@ RESULTS = {
     "Count",
     "Counted",
     "Colluded",
+    "Delivery",
     "Candidate",
     "Frontier",
     "Point",
@@ -703,6 +715,8 @@ INTERNAL = {
     "hearsay.audit.noise_tests",
     "hearsay.audit.standard_form",
     "hearsay.simulation.clock",
+    "hearsay.simulation.delivery",
+    "hearsay.simulation.fault_rules",
     "hearsay.simulation.engine",
     "hearsay.simulation.keys",
     "hearsay.simulation.metrics",
@@ -738,6 +752,7 @@ ALSO_INTERNAL = {
     "among",
     "assumptions",
     # What `simulate` hands on, and what a configuration has read.
+    "failing",
     "fulfil",
     "named_algorithm",
     "backward",

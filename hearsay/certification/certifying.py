@@ -17,6 +17,7 @@ from hearsay import _validate as require
 from hearsay.base import Algorithm
 from hearsay.certification.colluding import curve, least_noise, on_a_lattice
 from hearsay.certification.describing import (
+    SKIPPED,
     account_cost,
     amplified,
     best_account,
@@ -78,6 +79,8 @@ def certify(
     described = [
         describe(algorithm, problem, graph, i, horizon, delta) for i in range(graph.agents)
     ]
+    if graph.lossy:
+        described = [(replace(d, further=(*d.further, *SKIPPED)), b) for d, b in described]
     return _certificate(algorithm, problem, graph, horizon, delta, described)
 
 

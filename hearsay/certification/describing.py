@@ -36,6 +36,15 @@ _PUBLIC_POINT = "gradient at a public point"
 _ENDLESS = Assumption(
     "declared", "the stream never ends: every step brings each agent its new records"
 )
+# What a budget rests on where messages may be missing (`Graph.lossy`).
+SKIPPED = (
+    Assumption(
+        "enforced",
+        "any neighbour may be left out in any round: the largest coefficient over all such cases is"
+        " counted",
+    ),
+    Assumption("declared", "which messages arrive in time does not depend on the records"),
+)
 
 
 @lru_cache(maxsize=4096)

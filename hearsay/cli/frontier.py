@@ -116,6 +116,11 @@ def run_frontier(
             "[secrets] must be left out for hearsay frontier: its series are planned for numbers of"
             " colluders themselves (--colluders)"
         )
+    if config.faults:
+        raise ValueError(
+            "[faults] must be left out for hearsay frontier: its settings are chosen for networks"
+            " that deliver everything"
+        )
     if config.run.get("device"):
         choose(config.run["device"])
     # The noise ends training before weights grow: a penalty on them only costs accuracy.

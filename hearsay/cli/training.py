@@ -54,7 +54,7 @@ def run(
             raise ValueError(f"--resume needs --out with the folder of a run, got {out}")
         name, kept = config.algorithm.get("name"), load(out / "config.toml")
         same = name == kept.algorithm.get("name") and len(config.algorithm) == 1
-        tables = ("problem", "graph", "privacy", "run", "secrets", "costs")
+        tables = ("problem", "graph", "privacy", "run", "secrets", "faults", "costs")
         if any(getattr(config, table) for table in tables) or (config.algorithm and not same):
             raise ValueError(
                 "--resume continues the run that is in --out as it is: give no other settings (only"
@@ -79,7 +79,7 @@ def _run(
 ) -> None:
     from hearsay._files import write_atomically
     from hearsay.certification import unit
-    from hearsay.config import dump
+    from hearsay.config import build_faults, dump
     from hearsay.release.readouts import USUAL
     from hearsay.simulation.simulating import fulfil, promise
     from hearsay.tradeoff.beside import with_beside
@@ -93,6 +93,7 @@ def _run(
         steps=config.steps,
         budget=config.privacy.get("budget"),
         delta=config.delta,
+        faults=build_faults(config),
     )
     if not promised.certificate.finite and not no_privacy:
         budgets = promised.certificate.budgets
@@ -159,6 +160,7 @@ def compare(
             f"compare needs two or more different algorithms, got {' '.join(algorithms)}"
         )
     from hearsay.certification import unit
+    from hearsay.config import build_faults
     from hearsay.release.readouts import USUAL
     from hearsay.report.comparison import comparison_report
     from hearsay.simulation.optimum import Reference
@@ -187,6 +189,7 @@ def compare(
                     delta=config.delta,
                     reference=reference,
                     release=config.release or USUAL,
+                    faults=build_faults(config),
                     progress=functools.partial(show, name),
                 )
             runs[name] = with_beside(done)

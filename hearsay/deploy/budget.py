@@ -19,7 +19,7 @@ import numpy as np
 from hearsay.base import Algorithm
 from hearsay.certification import allowance, deployed, limit_in_words
 from hearsay.certification.certifying import deployed_numbers, describe_deployed
-from hearsay.certification.describing import best_account, gradients_bounded
+from hearsay.certification.describing import SKIPPED, best_account, gradients_bounded
 from hearsay.graphs import Graph
 from hearsay.privacy.account import Assumption, most_messages
 from hearsay.privacy.certificate import Certificate
@@ -70,14 +70,6 @@ _KEYS = (
         " colluder",
     ),
 )
-_SKIP = (
-    Assumption(
-        "enforced",
-        "any neighbour may be left out in any round: the largest coefficient over all such cases is"
-        " counted",
-    ),
-    Assumption("declared", "which messages arrive in time does not depend on the records"),
-)
 _RELAYED = (
     Assumption(
         "enforced",
@@ -99,7 +91,7 @@ def certificate(
     rehearsed: bool = False,
 ) -> Certificate:
     """Every agent's budget for so many messages."""
-    facts = (*((REHEARSED,) if rehearsed else _NOISE), *_LEDGER, *(_SKIP if graph.lossy else ()))
+    facts = (*((REHEARSED,) if rehearsed else _NOISE), *_LEDGER, *(SKIPPED if graph.lossy else ()))
     facts += _KEYS if algorithm.secrets is not None and not rehearsed else ()
     facts += _RELAYED if len(algorithm.relays(graph)) else ()
     facts += () if gradients_bounded(problem) else (_UNCOUNTED,)

@@ -196,6 +196,7 @@ def load(path: str | Path, allowed: Sequence[str] = (), *, settle: bool = True) 
 
 def read(tables: Mapping[str, Any], folder: Path) -> Network:
     """From parsed tables; paths are taken from `folder` on."""
+    # What goes wrong on a real network, or what it costs, is not for its file to say.
     known = ["network", "agents", *(name for name in TABLES if name not in SIMULATED)]
     for name, table in tables.items():
         require.one_of("table in net.toml", name, known)

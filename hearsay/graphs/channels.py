@@ -52,8 +52,9 @@ class Padded(eqx.Module):
         def add(total: jax.Array, slot: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
             return total + slot[1][:, None] * values[slot[0]], None
 
+        silence = jnp.zeros((len(self.neighbour), *values.shape[1:]), values.dtype)
         # One neighbour slot at a time: memory stays at one message per agent.
-        return jax.lax.scan(add, jnp.zeros_like(values), (self.neighbour.T, self.weight.T))[0]
+        return jax.lax.scan(add, silence, (self.neighbour.T, self.weight.T))[0]
 
 
 class Edges(eqx.Module):
@@ -123,6 +124,8 @@ class Channel(ABC):
     name: ClassVar[str]
     # Why an agent cannot go on without a message that does not come; "" where it can.
     needs_all: ClassVar[str] = ""
+    # What is heard in a round must have been sent in it, and not earlier.
+    of_its_round: ClassVar[bool] = False
     # The weight of an agent's own and of what it hears, where it is not the graph's.
     weight: ClassVar[float] = 0.0
 
@@ -146,8 +149,10 @@ class Channel(ABC):
         """
 
     @abstractmethod
-    def own(self, graph: Graph, agent: int, heard: float) -> float:
-        """The agent's own weight once it has heard others with so much weight in all."""
+    def own(self, graph: Graph, agent: Any, heard: Any) -> Any:
+        """The agent's own weight once it has heard others with so much weight in all; of several
+        agents, where `agent` and `heard` are arrays.
+        """
 
     @abstractmethod
     def mixer(self, graph: Graph, dtype: Any) -> Any:
@@ -181,7 +186,7 @@ class Coupling(_Edges):
     def weights(self, graph: Graph) -> sparse.csr_array:
         return graph.weights
 
-    def own(self, graph: Graph, agent: int, heard: float) -> float:
+    def own(self, graph: Graph, agent: Any, heard: Any) -> Any:
         return -heard
 
     def mixer(self, graph: Graph, dtype: Any) -> Mixer:
@@ -196,7 +201,7 @@ class Mixing(_Edges):
     def weights(self, graph: Graph) -> sparse.csr_array:
         return graph.weights
 
-    def own(self, graph: Graph, agent: int, heard: float) -> float:
+    def own(self, graph: Graph, agent: Any, heard: Any) -> Any:
         return 1.0 - heard
 
     def mixer(self, graph: Graph, dtype: Any) -> Mixer:
@@ -218,8 +223,8 @@ class Pushing(_Edges):
     def weights(self, graph: Graph) -> sparse.csr_array:
         return graph.pushed
 
-    def own(self, graph: Graph, agent: int, heard: float) -> float:
-        return -float(graph.handed_out[agent])
+    def own(self, graph: Graph, agent: Any, heard: Any) -> Any:
+        return -graph.handed_out[agent]
 
     def mixer(self, graph: Graph, dtype: Any) -> Mixer:
         return self._mixer(graph, -graph.handed_out, dtype)
@@ -234,7 +239,7 @@ class Pulling(_Edges):
     def weights(self, graph: Graph) -> sparse.csr_array:
         return graph.pushed
 
-    def own(self, graph: Graph, agent: int, heard: float) -> float:
+    def own(self, graph: Graph, agent: Any, heard: Any) -> Any:
         return -heard
 
     def mixer(self, graph: Graph, dtype: Any) -> Mixer:
@@ -253,7 +258,7 @@ class Average(Channel):
     def links(self, graph: Graph) -> None:
         return None
 
-    def own(self, graph: Graph, agent: int, heard: float) -> float:
+    def own(self, graph: Graph, agent: Any, heard: Any) -> Any:
         return 1.0 / graph.agents
 
     def mixer(self, graph: Graph, dtype: Any) -> Mixer:
@@ -266,6 +271,7 @@ class Waking(Channel):
     """
 
     name = "waking"
+    of_its_round = True
     weight = 1.0
 
     def row(self, graph: Graph, agent: int) -> dict[int, float]:
@@ -281,7 +287,7 @@ class Waking(Channel):
     def links(self, graph: Graph) -> sparse.csr_array:
         return graph.weights if graph.symmetric else graph.weights + graph.weights.T
 
-    def own(self, graph: Graph, agent: int, heard: float) -> float:
+    def own(self, graph: Graph, agent: Any, heard: Any) -> Any:
         return 1.0 - heard
 
     def mixer(self, graph: Graph, dtype: Any) -> WakingMixer:
@@ -319,3 +325,10 @@ def _others(weights: sparse.csr_array, dtype: Any) -> Any:
     neighbour, weight = np.zeros((n, degrees.max()), np.int32), np.zeros((n, degrees.max()))
     neighbour[target, slot], weight[target, slot] = weights.indices, weights.data
     return Padded(jnp.asarray(neighbour), jnp.asarray(weight, dtype))
+
+
+def laid_out(weights: sparse.csr_array, dtype: Any) -> Any:
+    """Those weights as `Dense`, `Padded` or `Edges`, whichever is fastest: it follows from where
+    there are links, not from their weights.
+    """
+    return _others(weights, dtype)

@@ -45,11 +45,13 @@ def released(run: Run, kind: Any, of: Any, neighbours: bool, seed: int | None) -
 def _warnings(run: Run) -> tuple[str, ...]:
     # Not which seed it was: what may be published must not say how to take its noise off.
     guessed = run.problem.schema is not None and min(run.seeds) < GUESSED
-    simulated = UNSEEDED if guessed else SIMULATED
+    simulated: tuple[str, ...] = (UNSEEDED if guessed else SIMULATED,)
+    if run.faults is not None and run.faults.absences:
+        simulated += ("agents that were away count with the last message that they had sent",)
     if len(run.seeds) == 1:
-        return (simulated,)
+        return simulated
     return (
-        simulated,
+        *simulated,
         f"the certificate is that of one noise seed, and the run has {len(run.seeds)}: the models"
         " of several seeds together cost as much as so many runs; publish one",
     )

@@ -51,6 +51,7 @@ def reproduction(run: Run) -> dict[str, object]:
     steps, seeds = int(run.certificate.horizon), run.seeds
     every = int(np.diff(run.steps).max()) if len(run.steps) > 1 else 1
     extra = "" if run.certificate.delta is None else f", delta={run.certificate.delta!r}"
+    extra += "" if run.faults is None else f", faults={run.faults!r}"
     wide = run.models.dtype == np.float64
     code = (
         "import jax\nfrom hearsay import *\n\n"

@@ -18,6 +18,7 @@ from hearsay.privacy.certificate import show
 from hearsay.problems.sampling.samplers import Arrivals
 from hearsay.report import plots
 from hearsay.report.certificate import certificate_section
+from hearsay.report.hearing import hearing_section
 from hearsay.report.numbers import (
     between,
     count,
@@ -81,6 +82,7 @@ def run_report(run: Run, folder: Path, timeline: Timeline | None = None) -> Path
         stopped=run.stopped,
         unbounded=who(unbounded, len(run.certificate.budgets)) if unbounded else "",
         network=_network(run),
+        hearing=hearing_section(run),
         learning=_learning(run),
         budget=_budget(run),
         certificate=certificate_section(run.certificate),

@@ -29,7 +29,7 @@ from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Window
 from hearsay.problems.task import Task
 from hearsay.release.readouts import ReadOut, averaged, round_weights, shown
-from hearsay.simulation import keys, shared
+from hearsay.simulation import delivery, keys, shared
 from hearsay.simulation.program import Carry, Program, held_rates
 from hearsay.simulation.side_by_side import side_by_side
 
@@ -53,6 +53,8 @@ class Setting(NamedTuple):
     relays: Any = ()
     # What the noise is drawn from that pairs of agents share; () where there is none.
     pairs: Any = ()
+    # What goes wrong on the network (delivery.py); () where nothing does.
+    faults: Any = ()
 
 
 class Inputs(NamedTuple):
@@ -63,6 +65,10 @@ class Inputs(NamedTuple):
     windows: Window
     # Of averages of messages, (step, 2, slot); () where there are none.
     weights: Any = ()
+    # Which links deliver by a plan, (step, link); () where there is none.
+    planned: Any = ()
+    # The network in that round, found inside the loop (delivery.py); () where nothing goes wrong.
+    weather: Any = ()
 
 
 class Round(NamedTuple):
@@ -147,19 +153,26 @@ def trajectory(
 
     def one_step(carry: Carry, row: tuple[Inputs, Any]) -> tuple[Carry, Any]:
         now, draws = row
+        before, memory = carry, carry.memory
+        if setting.faults:
+            weather, memory = setting.faults.round(now.steps, memory, now.planned)
+            now = now._replace(weather=weather)
+            before = carry._replace(states=delivery.Late(carry.states, memory.past))
         states, sampler, seen, shown = _all_seeds(
             partial(exchange, program, setting, now, tap),
-            carry,
+            before,
             draws,
             (batch_keys, per_seed),
             program.loss.unrolled,
         )
+        if setting.faults:
+            states, memory = states.states, memory._replace(past=states.past)
         readout = carry.readout
         if algorithm.average:
             merge = jax.vmap(jax.vmap(program.averaged, in_axes=(0, 0, None)), in_axes=(0, 0, None))
             readout = merge(readout, states, now.steps)
         kept = averaged(carry.kept, shown, now.weights)
-        return Carry(states, readout, sampler, kept), seen
+        return Carry(states, readout, sampler, kept, memory), seen
 
     def one_block(carry: Carry, inputs: Inputs) -> tuple[Carry, Any]:
         return jax.lax.scan(one_step, carry, (inputs, draw_block(inputs.steps)))
@@ -216,7 +229,11 @@ def exchange(
     The batch is formed where it is used, inside the loop over agents: what does not differ between
     agents (the step) stays a scalar there. The compiler shares the work between the places.
     """
-    algorithm, (step, rates, window, _) = program.algorithm, now
+    algorithm, (step, rates, window, *_) = program.algorithm, now
+    if setting.faults:
+        states, past = states
+        setting = setting._replace(mixers=setting.faults.mixers(now.weather, past))
+        states = setting.faults.begun(program, now.weather, states)
     form = partial(program.batch, step, window.blocks)
     each = all_agents(program, setting.records)
     data = (sampler, setting.records, window.start, window.size, batch_keys)
@@ -241,7 +258,14 @@ def exchange(
     seen = None
     if tap is not None:
         seen = tap(Round(program, step, rates, states, draws, sent, inbox, by_agent, last))
-    return after, sampler, seen, shown(algorithm, program.domain, kept, last, inbox, rates)
+    model = shown(algorithm, program.domain, kept, last, inbox, rates)
+    if setting.faults:
+        # Who is away sends nothing: neither its state nor what its messages show moves on.
+        present, shown_before = now.weather.present, kept.model if kept else ()
+        after = delivery.where(present, after, states)
+        after = delivery.Late(after, delivery.remembered(past, sent))
+        model = delivery.where(present, model, shown_before)
+    return after, sampler, seen, model
 
 
 def heard(mixers: Sequence[Any], sent: Any, coin: Any = None) -> Inbox:

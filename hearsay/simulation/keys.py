@@ -24,7 +24,7 @@ from hearsay._parts import Keys, Pairs, Public
 from hearsay.graphs import Graph
 from hearsay.graphs.pairs import edges, slots
 
-_NOISE, _SAMPLING, _START, _PAIRS, _PUBLIC, _SECRETS = range(6)
+_NOISE, _SAMPLING, _START, _PAIRS, _PUBLIC, _SECRETS, _FAULTS = range(7)
 # Noise keys are folded with steps, below 2^31, and from 2^32 downwards with the streams of
 # correlated noise (mechanisms/factorized/stream.py): far from both.
 _COINS = 3 * 2**30
@@ -135,6 +135,12 @@ def secret_keys(seeds: jax.Array, ends: jax.Array) -> jax.Array:
     return jax.vmap(jax.vmap(one, in_axes=(None, 0)), in_axes=(0, None))(
         _purposed(seeds, _SECRETS), ends
     )
+
+
+def fault_key(seed: int, purpose: int) -> jax.Array:
+    """What the faults of a network are drawn from; `at` gives the key of one step."""
+    run = jax.random.fold_in(jax.random.key(seed, impl="threefry2x32"), _FAULTS)
+    return jax.random.fold_in(run, purpose)
 
 
 def public_key(words: str) -> jax.Array:

@@ -32,13 +32,15 @@ class Carry(NamedTuple):
     Leading axes: (seed, agent) for states and read-out and (agent,) for the sampler in a
     simulation; none for a deployed agent, which keeps a read-out only where it is an average.
     `kept` is what a simulation carries of averages of messages (release/readouts.py), () where
-    nobody asked for any; a deployed agent has those beside its carry, which is private.
+    nobody asked for any; a deployed agent has those beside its carry, which is private. `memory` is
+    what a network that fails remembers (delivery.py), () where nothing goes wrong.
     """
 
     states: Any
     readout: Any
     sampler: Any
     kept: Any = ()
+    memory: Any = ()
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ from hearsay.graphs import Graph
 from hearsay.privacy.certificate import Certificate
 from hearsay.problems.problem import Problem
 from hearsay.release.readouts import ReadOut
+from hearsay.simulation.faults import Faults
+from hearsay.simulation.hearing import Hearing
 
 if TYPE_CHECKING:
     from hearsay.release.model import ReleasedModel
@@ -85,6 +87,8 @@ class Run:
       readouts: the averages of messages that it kept.
       averages: what each of them found, by name: (seed, agent, dimension).
       beside: what its accuracy is to be compared with, where somebody measured it.
+      faults: what went wrong on the network; None: nothing.
+      hearing: who heard whom, where not everything was delivered.
     """
 
     algorithm: Algorithm
@@ -101,6 +105,8 @@ class Run:
     readouts: tuple[ReadOut, ...] = ()
     averages: dict[str, np.ndarray] = field(default_factory=dict)
     beside: Beside | None = None
+    faults: Faults | None = None
+    hearing: Hearing | None = None
 
     @cached_property
     def metrics(self) -> dict[str, np.ndarray]:
@@ -230,6 +236,7 @@ class Run:
             private("metrics.csv"): self.to_csv().encode(),
             "budget.csv": self.spent_csv().encode(),
             private("models.npz"): buffer.getvalue(),
+            **({} if self.hearing is None else {"hearing.csv": self.hearing.to_csv().encode()}),
         }.items():
             write_atomically(path / name, content)
         return path

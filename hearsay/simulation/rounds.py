@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -16,7 +17,9 @@ from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
 from hearsay.release.readouts import ReadOut, begin
 from hearsay.simulation import engine
-from hearsay.simulation.program import program
+from hearsay.simulation.delivery import delivery, planned
+from hearsay.simulation.faults import Faults
+from hearsay.simulation.program import Carry, program
 
 
 class Rounds:
@@ -27,6 +30,7 @@ class Rounds:
       spread: standard deviation of the agents' random start.
       readouts: averages of messages to carry along; dropped where messages show no model.
       apart: noise that agents share is drawn pair by pair, as deployed agents do.
+      faults: what goes wrong on the network; None: nothing.
     """
 
     def __init__(
@@ -38,13 +42,29 @@ class Rounds:
         spread: float = 0.0,
         readouts: Sequence[ReadOut] = (),
         apart: bool = False,
+        faults: Faults | None = None,
     ) -> None:
         self.algorithm, self.seeds, self.step = algorithm, list(seeds), 0
         self.readouts = tuple(readouts) if algorithm.shows else ()
         self.on(problem)
         self.setting = engine.surroundings(algorithm, problem, graph, self.seeds, apart=apart)
         carry = engine.start(self.program, problem, self.setting, self.seeds, spread)
-        self.carry = carry._replace(kept=begin(self.readouts, carry.readout, algorithm.remembers))
+        self.faults, memory = faults, carry.memory
+        if faults is not None:
+            failing = delivery(faults, algorithm, problem, graph)
+            memory = failing.begin(self._message(carry), len(self.seeds))
+            self.setting = self.setting._replace(faults=failing)
+        # Of who is away the last message stands for what it would show.
+        remember = algorithm.remembers or (faults is not None and faults.absences)
+        kept = begin(self.readouts, carry.readout, remember)
+        self.carry = carry._replace(kept=kept, memory=memory)
+
+    def _message(self, carry: Carry) -> Any:
+        """One agent's message, by shape and type."""
+        inputs = engine.inputs(self.algorithm, self.problem, np.arange(1))
+        one = partial(engine.trajectory, self.program, block=1, tap=_sent)
+        seen = jax.eval_shape(one, carry, self.setting, inputs)[1]
+        return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[3:], x.dtype), seen)
 
     def on(self, problem: Problem) -> None:
         """Go on with that problem: the same records, computed in smaller parts."""
@@ -60,6 +80,9 @@ class Rounds:
         problem, seen = self.problem, None
         steps = np.arange(self.step, self.step + count)
         inputs = engine.inputs(self.algorithm, problem, steps, self.readouts)
+        if self.faults is not None and self.faults.plan is not None:
+            links = len(self.setting.faults.hearer)
+            inputs = inputs._replace(planned=planned(self.faults.plan, steps, links))
         block = engine.block_length(
             count, len(self.seeds), problem.agents, problem.dimension, problem.dtype.itemsize
         )
@@ -73,3 +96,7 @@ class Rounds:
             )
         self.step += count
         return seen
+
+
+def _sent(round: engine.Round) -> Any:
+    return round.sent

@@ -17,6 +17,8 @@ from hearsay.certification import epsilon_after
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
 from hearsay.release.readouts import ReadOut, read
+from hearsay.simulation.faults import Faults
+from hearsay.simulation.hearing import Hearing
 from hearsay.simulation.memory import halved
 from hearsay.simulation.metrics import (
     Measured,
@@ -54,6 +56,7 @@ class Session:
       delta: at which budgets are shown.
       tell: called with a line of text when something had to be changed to fit.
       readouts: averages of messages to carry along; the first one is measured, over all agents.
+      faults: what goes wrong on the network.
     """
 
     def __init__(
@@ -68,11 +71,12 @@ class Session:
         delta: float | None = None,
         tell: Callable[[str], None] = lambda text: None,
         readouts: Sequence[ReadOut] = (),
+        faults: Faults | None = None,
     ):
         self.algorithm, self.graph = algorithm, graph
         self.regret, self.delta, self.tell = regret, delta, tell
         self.dtype = problem.dtype
-        self.rounds = Rounds(algorithm, problem, graph, seeds, spread, readouts)
+        self.rounds = Rounds(algorithm, problem, graph, seeds, spread, readouts, faults=faults)
         convex = problem.loss.convex
         found = Reference(problem) if reference is True and convex else reference
         self.reference = found if isinstance(found, Reference) and convex else None
@@ -92,6 +96,8 @@ class Session:
         self.allowed, self._watched_calls = 0, 0
         self.at: list[int] = []
         self.measured: list[Any] = []
+        # How many messages each agent has paid for, at every measured step, where it differs.
+        self.charged: list[Any] = []
         self.measure()
 
     @property
@@ -167,6 +173,8 @@ class Session:
         """
         if self.at and self.at[-1] == self.step:
             return
+        if self._absences:
+            self.charged.append(self.carry.memory.charged)
         if not self.problem.loss.convex:
             self.at.append(self.step)
             self.measured.append(
@@ -219,7 +227,7 @@ class Session:
 
     def results(self) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
         """(steps, metrics (time, seed[, watched agent]), spent (time, agent))."""
-        return np.array(self.at), self.metrics(), self.epsilon(self.at)
+        return np.array(self.at), self.metrics(), self.spent()
 
     def metrics(self) -> dict[str, np.ndarray]:
         rows = jax.device_get(self.measured)
@@ -229,8 +237,33 @@ class Session:
         }
 
     def epsilon(self, steps: list[int]) -> np.ndarray:
-        """What every agent has spent when those numbers of steps are done, (time, agent)."""
+        """What every agent has spent when those numbers of steps are done, (time, agent), if it
+        was always there.
+        """
         return epsilon_after(self.algorithm, self.problem, self.graph, steps, self.delta)
+
+    @property
+    def _absences(self) -> bool:
+        return self.rounds.faults is not None and self.rounds.faults.absences
+
+    def spent(self) -> np.ndarray:
+        """What every agent had spent at every measured step, (time, agent): who is away sends
+        nothing, and has paid for the messages up to its last one.
+        """
+        if not self._absences:
+            return self.epsilon(self.at)
+        paid = np.stack([np.asarray(one) for one in jax.device_get(self.charged)])
+        counts, places = np.unique(paid, return_inverse=True)
+        by_count = self.epsilon(counts.tolist())
+        return by_count[places.reshape(paid.shape), np.arange(paid.shape[1])]
+
+    def hearing(self) -> Hearing | None:
+        """Who heard whom; None where everything is delivered."""
+        if self.rounds.faults is None:
+            return None
+        memory, network = self.carry.memory, self.rounds.setting.faults
+        parts = (network.hearer, network.sender, memory.heard, memory.sent)
+        return Hearing(*(np.asarray(part) for part in parts))
 
     def arrays(self, fingerprint: str) -> dict[str, np.ndarray]:
         return {
@@ -239,6 +272,7 @@ class Session:
             "at": np.array(self.at),
             **flatten(self.carry, _CARRIED),
             **self.metrics(),
+            **({"charged": np.stack(jax.device_get(self.charged))} if self._absences else {}),
         }
 
     def restore(self, stored: dict[str, np.ndarray], fingerprint: str) -> None:
@@ -252,6 +286,8 @@ class Session:
         self.measured = [
             Measured(*(stored[name][t] for name in Measured._fields)) for t in range(len(self.at))
         ]
+        if self._absences:
+            self.charged = list(stored["charged"])
         # Walk the same way again: its last digits depend on the warm starts.
         if self.reference is not None:
             for step in self.at:

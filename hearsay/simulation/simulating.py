@@ -13,7 +13,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
 from hearsay.release.readouts import USUAL, as_readouts
 from hearsay.simulation import checkpoint
+from hearsay.simulation.faults import Faults
 from hearsay.simulation.memory import fitted, summary
 from hearsay.simulation.optimum import Reference
 from hearsay.simulation.promise import Promise, promise
@@ -53,6 +54,7 @@ def simulate(
     regret: bool = True,
     spread: float = 0.0,
     release: Any = USUAL,
+    faults: Faults | None = None,
     folder: str | os.PathLike | None = None,
     resume: bool = False,
     progress: Progress | None = None,
@@ -84,6 +86,8 @@ def simulate(
       release: the averages of messages to keep for `Run.release`: some of "tail", "exponential",
         "mean", "last", or read-outs of release/readouts.py with options of their own. The first
         one, over all agents, is measured beside the agents' own models. None or () keeps nothing.
+      faults: what goes wrong on the network (`hearsay.Faults`); the certificate allows for any
+        message to be missing. None: everything is delivered.
       folder: where checkpoints go.
       resume: continue from the checkpoint in the folder.
       progress: called with (steps done, steps to do, largest budget spent in the unit of
@@ -99,7 +103,9 @@ def simulate(
       >>> run.models.shape
       (2, 2, 10)
     """
-    promised = promise(algorithm, problem, graph, steps=steps, budget=budget, delta=delta)
+    promised = promise(
+        algorithm, problem, graph, steps=steps, budget=budget, delta=delta, faults=faults
+    )
     return fulfil(
         promised,
         seeds=seeds,
@@ -145,6 +151,8 @@ def fulfil(
         tell = notify or (lambda text: None)
         problem = fitted(p.algorithm, p.problem, seeds=len(seed_list))
         tell(summary(p.algorithm, problem, p.graph, len(seed_list)))
+        if p.faults is not None:
+            tell(f"faults: {p.faults}; every message is charged, heard or not")
         session = Session(
             p.algorithm,
             problem,
@@ -156,11 +164,12 @@ def fulfil(
             p.delta,
             tell,
             readouts,
+            p.faults,
         )
         session.allowed = p.allowed
         keeper = None
         if home is not None:
-            start = (seed_list, every, spread, readouts)
+            start = (seed_list, every, spread, readouts, *failures(p.faults))
             mark = fingerprint(p.algorithm, problem, p.graph, start)
             keeper = _Keeper(home, mark, checkpoint_seconds)
         began = time.perf_counter()
@@ -182,7 +191,22 @@ def fulfil(
             time.perf_counter() - began,
             session.rounds.readouts,
             session.released(),
+            faults=p.faults,
+            hearing=session.hearing(),
         )
+
+
+def failures(faults: Faults | None) -> tuple[str, ...]:
+    """What a fingerprint has of them: nothing where there are none."""
+    if faults is None:
+        return ()
+    if faults.plan is not None and not hasattr(faults.plan, "digest"):
+        raise ValueError(
+            "plan in faults must have a method digest() in a run with a folder: a checkpoint must"
+            " know its plan again"
+        )
+    plan = "" if faults.plan is None else faults.plan.digest()  # type: ignore[attr-defined]
+    return (f"{replace(faults, plan=None)!r} {plan}",)
 
 
 @dataclass

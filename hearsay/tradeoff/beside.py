@@ -67,6 +67,7 @@ def _clean(run: Run) -> float | None:
             delta=run.certificate.slack or run.certificate.delta,
             reference=False,
             release=run.readouts,
+            faults=run.faults,
         )
     except ValueError:
         # A method that is nothing without its noise.
