@@ -279,7 +279,8 @@ def build(
     problem = build_problem(config, **told, **replaced)
     graph = build_graph(config, problem.agents)
     algorithm = build_algorithm(config, problem, graph)
-    graph = failing(algorithm, problem, graph, config.steps, build_faults(config))
+    faults = build_faults(config, algorithm, problem, graph)
+    graph = failing(algorithm, problem, graph, config.steps, faults)
     if "epsilon" in config.privacy:
         algorithm = calibrate(
             algorithm, problem, graph, config.steps, config.privacy["epsilon"], delta=config.delta
@@ -396,9 +397,20 @@ def build_secrets(config: Config) -> Secrets | None:
     return Secrets(**keys)
 
 
-def build_faults(config: Config) -> Faults | None:
-    """What the table says; None without one."""
-    return Faults(**config.faults) if config.faults else None
+def build_faults(
+    config: Config, algorithm: Algorithm, problem: Task, graph: Graph
+) -> Faults | None:
+    """What [faults] says, or what the patience in [costs] loses; None where everything is
+    delivered.
+    """
+    costs = build_costs(config)
+    if costs is None or costs.patience is None:
+        return Faults(**config.faults) if config.faults else None
+    if config.faults:
+        rule = "left out with [faults]: the clock does not know of them"
+        require.fail("patience in [costs]", rule, costs.patience)
+    line = costs.timeline(algorithm, problem, graph, config.steps)
+    return Faults(plan=line) if line.lost else None
 
 
 def build_costs(config: Config) -> Costs | None:

@@ -203,7 +203,7 @@ def test_run_and_privacy_keys_are_checked_at_construction(tables, message):
             "steps = 5",
             (
                 "table in .*some.toml must be one of problem, graph, algorithm, privacy, run,"
-                " secrets, costs, got 'steps'"
+                " secrets, faults, costs, got 'steps'"
             ),
         ),
         ("run = 5", "run in .*some.toml must be a table of keys, got 5"),

@@ -146,14 +146,14 @@ def with_costs(config: Any, text: str | None) -> Any:
     return config.merged({"costs": given})
 
 
-def costed(config: Any, algorithm: Any, problem: Any, graph: Any, steps: int) -> Any:
+def costed(config: Any, algorithm: Any, problem: Any, graph: Any, steps: int, faults: Any) -> Any:
     """What those rounds would cost on the network in [costs]; None where there is no such table."""
     from hearsay.config import build_costs
 
     if (costs := build_costs(config)) is None:
         return None
     found = costs.timeline(algorithm, problem, graph, steps)
-    found.require_all_heard()
+    found.require_of(faults)
     return found
 
 

@@ -86,6 +86,7 @@ def _run(
 
     claim_run(out, resume, overwrite)
     algorithm, problem, graph = built(config, rows)
+    faults = build_faults(config, algorithm, problem, graph)
     promised = promise(
         algorithm,
         problem,
@@ -93,7 +94,7 @@ def _run(
         steps=config.steps,
         budget=config.privacy.get("budget"),
         delta=config.delta,
-        faults=build_faults(config),
+        faults=faults,
     )
     if not promised.certificate.finite and not no_privacy:
         budgets = promised.certificate.budgets
@@ -101,7 +102,7 @@ def _run(
         raise ValueError(
             f"the privacy budget would be infinite ({reason}); use --no-privacy to run anyway"
         )
-    timeline = costed(config, algorithm, problem, graph, promised.allowed)
+    timeline = costed(config, algorithm, problem, graph, promised.allowed, faults)
     if not resume:
         write_atomically(out / "config.toml", dump(config, out).encode())
     with progress_bar(unit(algorithm)) as show:
@@ -173,7 +174,10 @@ def compare(
     config = with_noise(with_costs(config, costs).allowing(*algorithms), algorithms)
     rows = Rows()
     parts = {name: built(config.merged({"algorithm": {"name": name}}), rows) for name in algorithms}
-    timelines = {name: costed(config, *three, config.steps) for name, three in parts.items()}
+    faults = {name: build_faults(config, *three) for name, three in parts.items()}
+    timelines = {
+        name: costed(config, *three, config.steps, faults[name]) for name, three in parts.items()
+    }
     shared = parts[algorithms[0]][1]
     reference = Reference(shared)
     try:
@@ -189,7 +193,7 @@ def compare(
                     delta=config.delta,
                     reference=reference,
                     release=config.release or USUAL,
-                    faults=build_faults(config),
+                    faults=faults[name],
                     progress=functools.partial(show, name),
                 )
             runs[name] = with_beside(done)

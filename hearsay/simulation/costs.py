@@ -29,6 +29,7 @@ from hearsay.graphs import Graph
 from hearsay.graphs.channels import channel
 from hearsay.problems.task import Task
 from hearsay.simulation import clock, cost_laws
+from hearsay.simulation.faults import Faults
 from hearsay.simulation.traffic import NUMBERS, Traffic, traffic
 
 _LEAST: dict[str, require.Rule] = {
@@ -216,13 +217,30 @@ class Timeline:
         packed = (one for row in self.delivered for one in row if one is not None)
         return sum(links - int(np.unpackbits(one, count=links).sum()) for one in packed)
 
-    def require_all_heard(self) -> None:
-        """Refuse to be the timeline of a run in which nothing was lost, where something was."""
-        if self.lost:
-            raise ValueError(
-                "patience must be left out for a run in which everybody was heard (or be longer),"
-                f" got one with which {self.lost:,} messages come too late"
+    def require_of(self, faults: Faults | None) -> None:
+        """Refuse to be the timeline of a run in which other messages were lost.
+
+        Args:
+          faults: of the run.
+        """
+        if faults is None:
+            if self.lost:
+                raise ValueError(
+                    "patience must be left out for a run in which everybody was heard (or be"
+                    f" longer), got one with which {self.lost:,} messages come too late"
+                )
+            return
+        plan, rounds = faults.plan, range(int(self.steps[-1]))
+        alone = replace(faults, plan=None) == type(faults)()
+        if not alone or not isinstance(plan, Timeline):
+            require.fail(
+                "faults",
+                "those that a patience makes, Faults(plan=costs.timeline(...)), for its costs to be"
+                " known",
+                str(faults),
             )
+        if not all(np.array_equal(plan.heard(k), self.heard(k)) for k in rounds):
+            raise ValueError("costs must be those that the plan in faults was made with")
 
     def at(self, steps: np.ndarray) -> Timeline:
         """The same at some of the steps: those at which a run was measured."""

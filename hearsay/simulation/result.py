@@ -281,7 +281,7 @@ class Run:
 
         Args:
           costs: what messages and computing cost; without a patience that loses messages, unless
-            the run was simulated with what they lose (`Costs.timeline`).
+            the run was simulated with what it loses, `faults=Faults(plan=costs.timeline(...))`.
 
         Example:
           >>> import hearsay as hs
@@ -291,7 +291,7 @@ class Run:
           Timeline(20 steps, 3.011 s, 42,240 bytes)
         """
         found = costs.timeline(self.algorithm, self.problem, self.graph, int(self.steps[-1]))
-        found.require_all_heard()
+        found.require_of(self.faults)
         return found.at(self.steps)
 
     def plot(self, metric: str = "tracking_error", ax: Any = None) -> Any:

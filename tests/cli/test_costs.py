@@ -56,7 +56,6 @@ def test_a_run_and_a_comparison_say_what_they_take(tmp_path, monkeypatch):
         ("latency", "--costs must be key=value,key=value, got 'latency'"),
         ("latency=1", r"bandwidth in \[costs\] must be given"),
         ("speed=1", r"key in \[costs\] must be one of"),
-        (f"{COSTS},patience=0.01", "patience must be left out for a run in which everybody was"),
     ],
 )
 def test_mistakes_are_found_before_anything_runs(tmp_path, text, said, monkeypatch):
@@ -64,6 +63,20 @@ def test_mistakes_are_found_before_anything_runs(tmp_path, text, said, monkeypat
     for words in (["run", "dsgd"], ["compare", "dsgd", "dola"]):
         with pytest.raises(ValueError, match=said):
             call(*words, *TINY, "--costs", text, "--out", tmp_path)
+
+
+def test_with_patience_the_run_loses_what_comes_too_late(tmp_path, monkeypatch):
+    monkeypatch.setattr(run_page, "run_report", lambda run, folder, *_: folder)
+    late = "latency=0.1,bandwidth=1e6,compute=lognormal:0.2:0.8:0.5,patience=0.15"
+    words = ["run", "output-perturbation", *TINY, "--costs", late, "--out", tmp_path]
+    found = json.loads(call(*words, "--json").stdout)
+    heard = (tmp_path / "hearing.csv").read_text()
+    assert found["costs"]["seconds"] > 0 and heard
+    with pytest.raises(ValueError, match=r"patience in \[costs\] must be left out with \[faults\]"):
+        call(*words, "--set", "faults.loss=0.2", "--overwrite")
+    plain = late.replace(",patience=0.15", "")
+    with pytest.raises(ValueError, match="faults must be those that a patience makes"):
+        call(*words[:-4], "--costs", plain, "--set", "faults.loss=0.2", "--out", tmp_path / "two")
 
 
 def test_costs_of_a_resumed_run_are_its_own(tmp_path):

@@ -365,6 +365,16 @@ def test_a_run_in_which_all_were_heard_has_no_costs_of_one_that_lost_messages(ru
     late = replace(NETWORKS["a slow one"], patience=0.05)
     with pytest.raises(ValueError, match="patience must be left out for a run in which everybody"):
         run.costs(late)
+    plan = late.timeline(run.algorithm, run.problem, run.graph, 20)
+    failing = hs.simulate(
+        DSGD, RIDGE, run.graph, steps=20, every=6, seeds=2, faults=hs.Faults(plan=plan)
+    )
+    assert failing.costs(late).lost == plan.lost and failing.graph.lossy
+    # What the run has heard is what the plan says.
+    delivered = sum(plan.heard(step) for step in range(20))
+    np.testing.assert_array_equal(failing.hearing.heard, delivered)
+    with pytest.raises(ValueError, match="costs must be those that the plan in faults was made"):
+        failing.costs(NETWORKS["a slow one"])
     # A patience that never ends is none.
     kind = replace(NETWORKS["a slow one"], patience=1e9)
     assert run.costs(kind).seconds[-1] == run.costs(NETWORKS["a slow one"]).seconds[-1]
