@@ -3,7 +3,7 @@
     python -m benchmarks.processes [--counts 1 2 3] [--steps 100] [--batch 55] [--model resnet18]
 
 Each process takes whole steps of gradient tracking on ResNet18 (5 agents, random images), as the
-runs of paper P2 do. One process alone leaves the accelerator partly idle; the table says how many
+runs of paper P2 do. The table says how many
 steps a second come out of one, two and more of them together, as they are and, where the driver has
 a control daemon for it, with NVIDIA's multi-process service, which lets kernels of different
 processes run at the same time.
@@ -98,34 +98,43 @@ def main() -> None:
         if shutil.which(DAEMON):
             groups["with the service"] = folder
             subprocess.run([DAEMON, "-d"], env={**os.environ, PIPE: folder}, check=True)
-        most = max(arguments.counts)
-        workers = {name: started(most, arguments, pipe) for name, pipe in groups.items()}
+        one: float | None = None
+        print("processes                ms a step   steps a second, all   times one", flush=True)
         try:
-            report(workers, arguments)
+            # One group after the other: the second finds the programs that the first compiled.
+            for name, pipe in groups.items():
+                workers = started(max(arguments.counts), arguments, pipe)
+                try:
+                    one = report(name, workers, arguments, one)
+                finally:
+                    for worker in workers:
+                        worker.kill()
         finally:
-            for worker in (each for group in workers.values() for each in group):
-                worker.kill()
             if len(groups) > 1:
                 subprocess.run(
                     [DAEMON], env={**os.environ, PIPE: folder}, input="quit\n", text=True
                 )
 
 
-def report(workers: dict[str, list[subprocess.Popen]], arguments: argparse.Namespace) -> None:
-    print("processes                ms a step   steps a second, all   times one", flush=True)
-    one = None
-    for name, group in workers.items():
-        try:
-            assert all(answer(worker) == "ready" for worker in group)
-        except RuntimeError as reason:
-            print(f"{name}: {reason}", flush=True)
-            continue
-        for count in arguments.counts:
-            found = measured(group[:count])
-            rate = sum(arguments.steps / seconds for seconds in found)
-            one = one or rate / count
-            each = 1000 * sum(found) / count / arguments.steps
-            print(f"{count}, {name:20} {each:10.2f} {rate:21.1f} {rate / one:11.2f}", flush=True)
+def report(
+    name: str, workers: list[subprocess.Popen], arguments: argparse.Namespace, one: float | None
+) -> float | None:
+    """A line for every number of processes; the rate of one process, which others are shown
+    against.
+    """
+    try:
+        for worker in workers:
+            answer(worker)
+    except RuntimeError as reason:
+        print(f"{name}: {reason}", flush=True)
+        return one
+    for count in arguments.counts:
+        found = measured(workers[:count])
+        rate = sum(arguments.steps / seconds for seconds in found)
+        one = one or rate / count
+        each = 1000 * sum(found) / count / arguments.steps
+        print(f"{count}, {name:20} {each:10.2f} {rate:21.1f} {rate / one:11.2f}", flush=True)
+    return one
 
 
 if __name__ == "__main__":
