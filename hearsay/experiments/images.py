@@ -1,22 +1,21 @@
-"""What the experiments with neural networks share: two scales, runs side by side, and the same
-budget spent better.
+"""What the experiments with neural networks share: two scales, problems, runs and tables.
 
     small    minutes on two CPU cores: fewer steps and records, for a first look
     paper    the printed numbers, for a GPU
 
 The papers assume that gradients change by at most C when a record is replaced, and do not say what
 makes them. Here it is a clip: every record's gradient is brought down to norm `CLIP`, so C = 2
-CLIP. What a paper prints is run as it is printed, learning or not; `better` shows what can be
-had beside it.
+CLIP. What a paper prints is run as it is printed, learning or not; beside.py has what can be had
+beside it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,10 +23,9 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.base import Algorithm
-from hearsay.certification import calibrate, certify
+from hearsay.certification import certify
 from hearsay.experiments import settings
-from hearsay.experiments.parts import OutOfTime, or_left
-from hearsay.experiments.runner import Experiment, with_step_factors
+from hearsay.experiments.runner import Experiment
 from hearsay.experiments.settings import Settings, Table
 from hearsay.graphs import Graph
 from hearsay.privacy.certificate import show
@@ -62,17 +60,6 @@ class Scale:
 
     def data(self) -> dict[str, Any]:
         return {"records": self.records, "test_records": self.test_records}
-
-
-class Own(NamedTuple):
-    """A configuration whose certified budget is to be spent better: with the best of `factors`
-    times its step.
-    """
-
-    name: str
-    algorithm: Algorithm
-    graph: Graph
-    factors: Sequence[float]
 
 
 def scales(found: Settings) -> tuple[Scale, Scale]:
@@ -119,43 +106,6 @@ def problems(
     return [experiment.settings.problem(data=images, clip=clip, **more) for clip in clips]
 
 
-def chosen(only: Sequence[str] | None, known: Sequence[str]) -> list[str]:
-    """The names of the runs that are wanted; all unless told otherwise."""
-    return [require.one_of("only", name, known) for name in (known if only is None else only)]
-
-
-def side_by_side(
-    experiment: Experiment,
-    trials: Mapping[str, Trial],
-    own: Own,
-    clipped: Problem,
-    graph: Graph,
-    steps: int,
-    only: Sequence[str] | None,
-) -> Runs:
-    """The trials as printed and, beside them, what the budget of one of them and a far smaller one
-    can buy.
-    """
-    wanted = chosen(only, [*trials, own.name, CHEAP])
-    runs: Runs = {}
-    for name in experiment.each("as printed", (name for name in trials if name in wanted)):
-        with or_left(name):
-            runs[name] = run(experiment, *trials[name], steps)
-    if CHEAP in wanted:
-        with or_left(CHEAP):
-            runs[CHEAP] = cheapest(experiment, clipped, graph, steps)
-    if own.name in wanted:
-        with or_left(own.name):
-            same = certified(own.algorithm, clipped, own.graph, steps)
-            options = list(with_step_factors(own.algorithm, own.factors).values())
-            runs[own.name] = better(
-                experiment, options, clipped, own.graph, steps, same, "same budget"
-            )
-    if not runs:
-        raise OutOfTime("there was no time for a single run")
-    return {name: runs[name] for name in wanted if name in runs}
-
-
 def run(
     experiment: Experiment,
     algorithm: Algorithm,
@@ -176,37 +126,6 @@ def delta_of(algorithm: Algorithm, delta: float = DELTA) -> float | None:
     at a delta has no effect.
     """
     return delta if algorithm.law.at_delta else None
-
-
-def better(
-    experiment: Experiment,
-    candidates: Sequence[Algorithm],
-    problem: Problem,
-    graph: Graph,
-    steps: int,
-    epsilon: float,
-    stage: str,
-) -> Run:
-    """The candidate that ends with the highest accuracy, each with noise that spends `epsilon`
-    (at DELTA for Gaussian noise).
-    """
-    tried = []
-    for candidate in experiment.each(stage, candidates):
-        delta = DELTA if candidate.law.needs_delta else None
-        ready = calibrate(candidate, problem, graph, steps, epsilon, delta=delta)
-        tried.append(run(experiment, ready, problem, graph, steps))
-    return max(tried, key=lambda found: np.nan_to_num(found.final("accuracy")[0], nan=0.0))
-
-
-def cheapest(experiment: Experiment, problem: Problem, graph: Graph, steps: int) -> Run:
-    """Noise on clipped mean gradients of large batches, each record once per pass:
-    the cheapest way to privacy that the library has for networks.
-    """
-    size = min(SHARED["cheap_batch"], int(problem.counts.min()))
-    options = [
-        SHARED.algorithm("cheap", step=step, sample_size=size) for step in SHARED["cheap_steps"]
-    ]
-    return better(experiment, options, problem, graph, steps, EPSILON, "small budget")
 
 
 def certified(algorithm: Algorithm, problem: Problem, graph: Graph, steps: int) -> float:

@@ -28,11 +28,11 @@ import numpy as np
 from hearsay.algorithms import LdpOnline
 from hearsay.base import Algorithm
 from hearsay.experiments import parts, settings
+from hearsay.experiments.beside import Own, side_by_side
 from hearsay.experiments.images import (
     CHEAP,
     CLIP,
     DELTA,
-    Own,
     Runs,
     Trial,
     certified,
@@ -42,7 +42,6 @@ from hearsay.experiments.images import (
     run,
     scale_of,
     scales,
-    side_by_side,
 )
 from hearsay.experiments.p1_mushrooms import noise
 from hearsay.experiments.runner import Experiment, Findings

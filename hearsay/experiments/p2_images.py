@@ -26,10 +26,10 @@ from typing import Any
 from hearsay.base import Algorithm
 from hearsay.certification import certify
 from hearsay.experiments import settings
+from hearsay.experiments.beside import Own, side_by_side
 from hearsay.experiments.images import (
     CHEAP,
     CLIP,
-    Own,
     Runs,
     Trial,
     accuracies,
@@ -40,7 +40,6 @@ from hearsay.experiments.images import (
     problems,
     scale_of,
     scales,
-    side_by_side,
 )
 from hearsay.experiments.p2_convex import legend_beside
 from hearsay.experiments.p2_schemes import (

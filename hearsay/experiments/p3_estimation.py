@@ -93,6 +93,27 @@ def figure_2(
     return found
 
 
+def ends(runs: dict[str, Run], steps: int) -> Table:
+    """Where the runs of Figs. 1, 3 and 4 end, and what they cost, also if they went on forever."""
+    rows = []
+    for name, run in runs.items():
+        forever = max(certify(run.algorithm, run.problem, run.graph, math.inf).epsilon)
+        error = "{:.3g} ± {:.2g}".format(*run.final("tracking_error"))
+        rows.append([name, show(max(run.certificate.epsilon)), show(forever), error])
+    return SETTINGS.table("ends", rows, steps=steps)
+
+
+def corners(surfaces: dict[str, tuple]) -> Table:
+    """Fig. 2 in numbers: the corners of both surfaces."""
+    rows = [
+        [name, f"{eta[i]:g}", f"{gamma[j]:g}", show(values[j, i])]
+        for name, (eta, gamma, values) in surfaces.items()
+        for j in (0, -1)
+        for i in (0, -1)
+    ]
+    return SETTINGS.table("figure-2", rows)
+
+
 def budgets(problem: Problem, graph: Graph, steps: int) -> Table:
     rows = []
     for name, form in forms().items():
@@ -182,7 +203,7 @@ def measure(experiment: Experiment) -> Findings:
     surface = SETTINGS["surface"]
     points = experiment.share(surface["points"], surface["least"])
     runs = figures_1_3_4(experiment, problem, graph, steps)
-    figures = _figures(experiment, runs, figure_2(experiment, problem, graph, points))
+    surfaces = figure_2(experiment, problem, graph, points)
     feedback, average = beyond(experiment, problem, graph, steps)
     return Findings(
         runs=runs,
@@ -200,7 +221,8 @@ def measure(experiment: Experiment) -> Findings:
                 for name, form in forms().items()
             },
         },
-        figures=figures,
+        files={"ends": ends(runs, steps), "figure-2": corners(surfaces)},
+        figures=_figures(experiment, runs, surfaces),
         values=_about(problem, graph),
     )
 

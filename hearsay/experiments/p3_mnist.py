@@ -24,10 +24,10 @@ import numpy as np
 
 from hearsay.certification import certify
 from hearsay.experiments import settings
+from hearsay.experiments.beside import Own, side_by_side
 from hearsay.experiments.images import (
     CHEAP,
     CLIP,
-    Own,
     Trial,
     accuracies,
     curves,
@@ -35,7 +35,6 @@ from hearsay.experiments.images import (
     problems,
     scale_of,
     scales,
-    side_by_side,
 )
 from hearsay.experiments.runner import Experiment, Findings, with_step_factors
 from hearsay.experiments.settings import Table

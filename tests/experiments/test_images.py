@@ -11,12 +11,14 @@ from __future__ import annotations
 import csv
 import math
 from html import unescape
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from hearsay import graphs
 from hearsay.experiments import (
+    beside,
     images,
     p1_images,
     p2_images,
@@ -29,7 +31,7 @@ from hearsay.experiments.images import Scale, scale_of, scales, small_model
 from hearsay.experiments.runner import Experiment
 from hearsay.problems.data import files
 from hearsay.problems.neural_networks import neural
-from hearsay.problems.sampling.samplers import Cyclic, Fresh, Resample, Subset
+from hearsay.problems.sampling.samplers import Cyclic, Fresh, Poisson, Resample, Subset
 from tests.factories import reproduced
 
 TINY = 0.05
@@ -112,6 +114,47 @@ def test_p1_table_2(tmp_path):
     )
     for text in ("0.9380", "0.3110", "What the attacker sees", "every message"):
         assert text in page
+
+
+def test_secrets_are_run_with_one_noise_and_the_best_of_several_steps(digits, monkeypatch):
+    """The accountant and the simulation are others' tests."""
+    asked, tried = [], []
+
+    def calibrated(method, problem, graph, steps, epsilon, *, delta):
+        asked.append((problem.adjacency, steps, epsilon, delta))
+        return method
+
+    def ran(experiment, algorithm, problem, graph, steps, delta):
+        tried.append(algorithm)
+        reached = {1.0: 0.3, 4.0: 0.9, 16.0: math.nan}[algorithm.step.scale]
+        return SimpleNamespace(algorithm=algorithm, final=lambda name: (reached, 0.0))
+
+    monkeypatch.setattr(beside, "calibrate", calibrated)
+    monkeypatch.setattr(beside, "run", ran)
+    found = settings.read("p3-mnist")
+    names = beside.secret_names(found)
+    runs = beside.with_secrets(Experiment(found), digits, found.graph(), 7, list(names)[:1])
+    assert asked == [("zero-out", 7, 1.0, 1e-5)]
+    assert [a.step.scale for a in tried] == [1.0, 4.0, 16.0]
+    assert all(a.secrets.colluders == 1 and a.sampling == Poisson(0.05) for a in tried)
+    assert list(runs) == ["secrets and secret batches at ε = 1"]
+    assert runs["secrets and secret batches at ε = 1"].algorithm.step.scale == 4.0
+    assert list(beside.secret_names(p4_mnist.SETTINGS).values()) == [p4_mnist.EPSILON]
+    assert p4_mnist.SETTINGS["secret"]["delta"] == p4_mnist.DELTA
+
+
+def test_a_first_look_leaves_out_what_takes_an_accountant(digits, monkeypatch):
+    monkeypatch.setattr(beside, "cheapest", lambda *_: "cheap")
+    monkeypatch.setattr(beside, "with_secrets", lambda *given: asked.append(given[-1]) or {})
+    monkeypatch.setattr(beside, "certified", lambda *_: 1.0)
+    monkeypatch.setattr(beside, "better", lambda *_: "own")
+    found, asked = settings.read("p3-mnist"), []
+    own = beside.Own("own", p3_mnist.printed(), found.graph(), [1.0])
+    for scale in ("small", "paper"):
+        experiment = Experiment(found, scale=scale)
+        beside.side_by_side(experiment, {}, own, digits, found.graph(), 3, None)
+    first = ["own", images.CHEAP]
+    assert asked == [first, [*first, *beside.secret_names(found)]]
 
 
 def test_p1_settings():
@@ -269,7 +312,7 @@ def test_p4_rounds(digits):
     assert p4_mnist.rounds_of(digits, 5, 4) == 4
     assert scales(p4_mnist.SETTINGS)[1] == Scale(1000, model="cnn-p4")
     assert any("dense" in name for name in p4_mnist.names())
-    assert not any("dense" in name for name in p4_mnist.names(dense=False))
+    assert not any("dense" in name for name in p4_mnist.names(whole=False))
     here = Experiment(p4_mnist.SETTINGS.replaced(problem=DIGITS))
     (problem,) = images.problems(here, Scale(2, 400, 50), (images.CLIP,))
     assert problem.agents == 10
