@@ -144,6 +144,10 @@ class Shared:
             require.fail("colluders", f"at most {self.agents - 1}, all others", colluders)
         return self._search.gain(agent, colluders)
 
+    def positions(self) -> list[int]:
+        """For every agent one that is known to have the same gains: itself where nothing is."""
+        return self._search.first
+
     def _known(self, name: str, agent: Any) -> int:
         agent = require.natural(name, agent)
         if agent >= self.agents:

@@ -10,8 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import accumulate
 
-from hearsay.privacy.certificate import AgentBudget, Certificate
+import numpy as np
+
+from hearsay.privacy.budgets import AgentBudget, Group
+from hearsay.privacy.certificate import Certificate
 from hearsay.privacy.coalition_words import assumptions
+from hearsay.privacy.coalitions import Shared
 from hearsay.privacy.description import Description, numbers
 
 # A machine may differ in the last digits; gains and epsilons are rounded by ten times as much.
@@ -28,7 +32,7 @@ def too_many(certificate: Certificate) -> str:
         return ""
     agents = shared.agents
     secrets = len(shared.pairs) or agents * (agents - 1) // 2
-    points = max((len(b.curve) for b in certificate.budgets), default=0)
+    points = max((len(b.curve) for b in certificate.budgets.kinds), default=0)
     closed = not shared.pairs and len(shared.ratios) == 1
     for name, size, most in (
         ("agents of secrets", agents, _AGENTS),
@@ -45,9 +49,7 @@ def too_many(certificate: Certificate) -> str:
     return ""
 
 
-def curve_faults(
-    certificate: Certificate, budget: AgentBudget, description: Description
-) -> Iterator[str]:
+def curve_faults(certificate: Certificate, group: Group, description: Description) -> Iterator[str]:
     """What is wrong with the gain and the curve of a budget, one sentence each.
 
     A point may be as low as what a later one costs: that holds against fewer colluders too.
@@ -55,7 +57,24 @@ def curve_faults(
     shared, planned = certificate.secrets, description.adversary.colluders
     if shared is None or planned is None:
         return
-    worth = shared.gain(budget.agent, planned)
+    # Agents in the same position have the same gains.
+    places = np.array(shared.positions())[group.agents]
+    faults = dict[str, None]()
+    for place in np.unique(places).tolist():
+        faults |= dict.fromkeys(_at(certificate, group.budget, description, place, shared, planned))
+    yield from faults
+
+
+def _at(
+    certificate: Certificate,
+    budget: AgentBudget,
+    description: Description,
+    agent: int,
+    shared: Shared,
+    planned: int,
+) -> Iterator[str]:
+    """The same for an agent that has the budget."""
+    worth = shared.gain(agent, planned)
     # Written so that what is no number is refused.
     if not description.gain <= worth.value * (1 + TOLERANCE):
         yield (
@@ -65,7 +84,7 @@ def curve_faults(
     for words in assumptions(planned, shared, worth.how, description.account.amplified):
         if words not in description.assumptions:
             yield f"assumptions must say what shared noise rests on: {words.text:.120}..."
-    gains = [shared.gain(budget.agent, point.colluders) for point in budget.curve]
+    gains = [shared.gain(agent, point.colluders) for point in budget.curve]
     costs = [
         numbers(
             description.against(point.colluders, gain.value),
