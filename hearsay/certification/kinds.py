@@ -49,7 +49,7 @@ class Kinds(NamedTuple):
     kind: np.ndarray
     first: list[int]
 
-    def each(self, values: Sequence[Any]) -> np.ndarray:
+    def each(self, values: Sequence[Any] | np.ndarray) -> np.ndarray:
         """What every agent has, from what every kind has.
 
         Args:

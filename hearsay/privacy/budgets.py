@@ -22,7 +22,7 @@ from hearsay.privacy.runs import ranges, read_ranges, read_runs, runs
 from hearsay.privacy.words import few, show
 
 # Files list so many agents one by one, as they always have; more of them by kind.
-_LISTED = 100
+LISTED = 100
 
 
 @dataclass(frozen=True)
@@ -285,7 +285,7 @@ class Budgets(Sequence[AgentBudget]):
         Args:
           encode: writes a budget.
         """
-        if len(self) <= _LISTED:
+        if len(self) <= LISTED:
             return [encode(budget) for budget in self]
         return {
             "agents": ranges(self.agents),

@@ -245,7 +245,7 @@ class Certificate:
         shared = UNSHARED if self.secrets is not None else ""
         return NOT_COVERED + FLOATING + (SEEDED if secret else "") + shared
 
-    def who(self, agents: Sequence[int]) -> str:
+    def who(self, agents: Sequence[int] | np.ndarray) -> str:
         """Some of its agents in words."""
         return who(agents, len(self.budgets), self.names)
 

@@ -68,7 +68,11 @@ def show_horizon(horizon: float) -> str:
 
 @require.plain_arguments
 def who(
-    agents: Sequence[int], total: int, names: Sequence[str] = (), *, short: bool = False
+    agents: Sequence[int] | np.ndarray,
+    total: int,
+    names: Sequence[str] = (),
+    *,
+    short: bool = False,
 ) -> str:
     """Agents in words, runs of neighbours joined: "every agent", "agents 0–3, 7",
     "40 agents (0, 2, …)"; `short`: 0–3, 7.
@@ -91,7 +95,7 @@ def few(values: Sequence[object], between: str, most: int = 6) -> str:
     return between.join([*distinct[:most], *more])
 
 
-def _joined(agents: Sequence[int]) -> list[str]:
+def _joined(agents: Sequence[int] | np.ndarray) -> list[str]:
     """The first runs of neighbours, as far as they are told: "0–3", "7"."""
     ordered = np.sort(np.asarray(agents, np.int64))
     starts = np.flatnonzero(np.append(True, np.diff(ordered) != 1)[: len(ordered)])

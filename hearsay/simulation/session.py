@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hearsay.base import Algorithm
-from hearsay.certification import epsilon_after
+from hearsay.certification.spending import epsilon_by_kind
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
 from hearsay.release.readouts import ReadOut, read
@@ -29,6 +29,7 @@ from hearsay.simulation.metrics import (
 from hearsay.simulation.optimum import Reference
 from hearsay.simulation.program import Carry, flatten, unflatten
 from hearsay.simulation.rounds import Rounds
+from hearsay.simulation.spent import Spending
 
 _CARRIED = "carry_{}"
 
@@ -217,9 +218,9 @@ class Session:
     def arrived(self, step: int) -> np.ndarray:
         return self.algorithm.sampling.arrived(step, self.problem.counts, self.problem.arrivals)
 
-    def results(self) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
-        """(steps, metrics (time, seed[, watched agent]), spent (time, agent))."""
-        return np.array(self.at), self.metrics(), self.epsilon(self.at)
+    def results(self) -> tuple[np.ndarray, dict[str, np.ndarray], Spending]:
+        """(steps, metrics (time, seed[, watched agent]), what was spent)."""
+        return np.array(self.at), self.metrics(), self.spending(self.at)
 
     def metrics(self) -> dict[str, np.ndarray]:
         rows = jax.device_get(self.measured)
@@ -228,9 +229,11 @@ class Session:
             for name in Measured._fields
         }
 
-    def epsilon(self, steps: list[int]) -> np.ndarray:
-        """What every agent has spent when those numbers of steps are done, (time, agent)."""
-        return epsilon_after(self.algorithm, self.problem, self.graph, steps, self.delta)
+    def spending(self, steps: list[int]) -> Spending:
+        """What every agent has spent when those numbers of steps are done."""
+        given = (self.algorithm, self.problem, self.graph, steps, self.delta)
+        spent, found = epsilon_by_kind(*given)
+        return Spending(spent, found.kind)
 
     def arrays(self, fingerprint: str) -> dict[str, np.ndarray]:
         return {
