@@ -309,7 +309,10 @@ class Budgets(Sequence[AgentBudget]):
             require.fail(path, f"a list, or an object with the keys {', '.join(keys)}", list(data))
         kinds = decode(tuple[AgentBudget, ...], data["kinds"], f"{path}.kinds")
         agents = read_ranges(f"{path}.agents", data["agents"])
-        kind = read_runs(f"{path}.kind", data["kind"], len(agents))
+        kind = read_runs(f"{path}.kind", data["kind"])
+        if len(kind) != len(agents):
+            rule = f"the kinds of the {len(agents):,} agents"
+            require.fail(f"{path}.kind", rule, f"{len(kind):,} of them")
         if len(kind) and int(kind.max()) >= len(kinds):
             rule = f"below the {len(kinds)} kinds"
             require.fail(f"{path}.kind", rule, int(kind.max()))

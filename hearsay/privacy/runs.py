@@ -52,7 +52,10 @@ def read_ranges(name: str, text: Any) -> np.ndarray:
     last = np.array([int(two or one) for one, _, two in parts], np.int64)
     if np.any(last < first):
         require.fail(name, "ranges that rise", text)
-    return _counting(name, first, last - first + 1)
+    many = last - first + 1
+    _require_few(name, many)
+    begun = np.repeat(np.cumsum(many) - many, many)
+    return np.repeat(first, many) + np.arange(len(begun)) - begun
 
 
 def runs(numbers: np.ndarray) -> str:
@@ -73,32 +76,26 @@ def runs(numbers: np.ndarray) -> str:
     return " ".join(str(one) if many == 1 else f"{one}*{many}" for one, many in pairs)
 
 
-def read_runs(name: str, text: Any, length: int) -> np.ndarray:
+def read_runs(name: str, text: Any) -> np.ndarray:
     """The numbers that `runs` wrote.
 
     Args:
       name: what errors call it.
       text: as it was written.
-      length: how many there must be.
 
     Example:
-      >>> read_runs("kind", "0*3 2", 4).tolist()
+      >>> read_runs("kind", "0*3 2").tolist()
       [0, 0, 0, 2]
     """
-    length = require.natural("length", length)
     if not isinstance(text, str) or not _RUNS.fullmatch(text):
         require.fail(name, 'numbers and runs such as "0*500 3 1*499"', text)
     parts = [part.partition("*") for part in text.split()]
     value = np.array([int(one) for one, _, _ in parts], np.int64)
     many = np.array([int(two or 1) for _, _, two in parts], np.int64)
-    if int(many.sum()) != length:
-        require.fail(name, f"{length:,} numbers, one for each agent", f"{int(many.sum()):,}")
+    _require_few(name, many)
     return np.repeat(value, many)
 
 
-def _counting(name: str, first: np.ndarray, many: np.ndarray) -> np.ndarray:
-    """first, first + 1, ... so many times, one after the other."""
+def _require_few(name: str, many: np.ndarray) -> None:
     if (total := int(many.sum())) > _MOST:
         require.fail(name, f"at most {_MOST:,} numbers", f"{total:,}")
-    begun = np.repeat(np.cumsum(many) - many, many)
-    return np.repeat(first, many) + np.arange(total) - begun
