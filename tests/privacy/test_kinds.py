@@ -143,7 +143,7 @@ def test_other_laws_and_samplers_too(option, one_by_one):
 
 @pytest.mark.parametrize("frozen", [False, True])
 def test_declared_changes_and_lost_messages_too(frozen, one_by_one):
-    declared = {"declared": Declared(1.0, frozen), "domain": Box(3.0)}
+    declared = {"declared": Declared(1.0, frozen), "domain": Box(-3.0, 3.0)}
     algorithm, problem = built("ldp-online", 0), uneven(0, **declared)
     graph = replace(network(False), lossy=True)
     found = hs.certify(algorithm, problem, graph, HORIZON)
