@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, replace
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -14,8 +15,10 @@ from hearsay.algorithms import LdpOnline
 from hearsay.certification import certifying, epsilon_after, kinds, messages_within, spending
 from hearsay.certification.certifying import deployed, deployed_numbers
 from hearsay.experiments.printed_tracking import PrintedTracking
-from hearsay.privacy import Certificate
+from hearsay.privacy import Certificate, coalition_balls, coalition_search
 from hearsay.privacy.budgets import LISTED, AgentBudget, Budgets
+from hearsay.privacy.coalition_prices import branch_prices
+from hearsay.privacy.coalitions import Shared
 from hearsay.privacy.recursion import Release
 from hearsay.privacy.runs import ranges, read_ranges, read_runs, runs
 from hearsay.privacy.verification import verify
@@ -357,3 +360,80 @@ def test_what_was_spent_is_kept_by_kind():
         assert len(found.to_csv(np.arange(5)).splitlines()[0].split(",")) == agents + 1
     wide = Spending(found.curves, np.zeros(LISTED + 1, int))
     assert wide.to_csv(np.arange(5)).startswith("step,kind_0,")
+
+
+# Very large graphs of secrets.
+
+
+@pytest.fixture
+def by_the_nearest(monkeypatch):
+    """Small graphs are taken for very large ones."""
+    monkeypatch.setattr(coalition_search, "_LARGEST", 1)
+    monkeypatch.setattr(coalition_search, "_STEPS", 1)
+    monkeypatch.setattr(coalition_search, "_affordable", lambda agents, colluders: False)
+
+
+def secret_graph(seed: int) -> Shared:
+    """Ten agents in a ring with a few more pairs, everybody and every pair as loud as it likes."""
+    rng = np.random.default_rng(seed)
+    ring = {tuple(sorted((i, (i + 1) % 10))) for i in range(10)}
+    more = {tuple(sorted(rng.choice(10, 2, replace=False).tolist())) for _ in range(8)}
+    pairs = tuple(sorted(ring | more))
+    ratios = tuple(rng.uniform(0.3, 5.0, len(pairs)).tolist())
+    return Shared(10, ratios, pairs, tuple(rng.uniform(0.5, 2.0, 10).tolist()))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("most", [4, 512])
+def test_no_coalition_leaves_less_than_the_nearest_agents_give(
+    seed, most, by_the_nearest, monkeypatch
+):
+    """Every coalition of up to three others, against trees of few agents and of all."""
+    monkeypatch.setattr(coalition_balls, "_TREE", most)
+    shared = secret_graph(seed)
+    assert shared.nearby
+    for agent, colluders in product(range(10), range(4)):
+        others = [j for j in range(10) if j != agent]
+        worst = max(shared.price(agent, some) for some in combinations(others, colluders))
+        assert 1 <= shared.gain(agent, colluders).value <= worst**-0.5
+    assert shared.gain(0, 0).value > 1.05, "the test would be about nothing"
+
+
+def test_nothing_is_lost_where_secrets_are_a_tree(by_the_nearest):
+    """Against nobody the bound is then the exact price, whoever asks."""
+    pairs = tuple(((i - 1) // 2, i) for i in range(1, 15))
+    rng = np.random.default_rng(0)
+    shared = Shared(15, tuple(rng.uniform(0.5, 3.0, 14).tolist()), pairs, tuple(range(1, 16)))
+    search = coalition_search.Search(15, shared.ratios, shared.pairs, shared.scales)
+    found = coalition_balls.ball_prices(search.graph, search.scales**2, search.ties, np.arange(15))
+    exact = [shared.price(agent, []) for agent in range(15)]
+    np.testing.assert_allclose(found[:, 0], exact, rtol=1e-12)
+    whole = [
+        branch_prices(search.graph.tree(agent), search.scales**2, search.ties, agent)
+        for agent in range(15)
+    ]
+    for agent, prices in enumerate(whole):
+        np.testing.assert_allclose(found[agent, : len(prices)], prices, rtol=1e-12)
+
+
+def test_agents_by_the_nearest_are_of_few_kinds():
+    """4,000 agents on a random graph of secrets, certified and verified in a few kinds."""
+    many = 4000
+    graph = hs.graphs.random(many, degree=6, seed=1)
+    secrets = hs.Secrets(colluders=1, ratio=2.0, graph=graph)
+    algorithm = hs.dsgd(mechanism="gaussian", noise=5.0, secrets=secrets)
+    task = replace(uneven(0), counts=np.full(many, 20))
+    found = hs.certify(algorithm, task, graph, HORIZON, delta=DELTA)
+    assert found.secrets.nearby and 1 < len(found.budgets.kinds) <= 64
+    assert max(found.epsilon) < 0.5 * max(found.all_collude)
+    assert verify(found).holds
+    low, high = (found.epsilon.index(pick(found.epsilon)) for pick in (min, max))
+    swapped = replace(
+        found.budgets[high],
+        **{
+            name: getattr(found.budgets[low], name)
+            for name in ("epsilon", "rho", "curve", "description", "assumptions")
+        },
+    )
+    wrong = verify(replace(found, budgets=found.budgets.put(swapped))).wrong
+    assert any(text.startswith(f"agent {high}: gain must be at most") for text in wrong)
