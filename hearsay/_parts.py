@@ -154,7 +154,8 @@ def rates_type(kind: type) -> Any:
 def per_agent_rates(law: Noise, steps: np.ndarray, agents: int) -> np.ndarray:
     """One schedule for all or one per agent, evaluated: (time, agent)."""
     if isinstance(law, tuple):
-        return np.stack([s(steps) for s in law], axis=1)
+        known, place = distinct(law)
+        return np.stack([s(steps) for s in known], axis=1)[:, place]
     return np.broadcast_to(law(steps)[:, None], (len(steps), agents))
 
 
@@ -163,8 +164,30 @@ def as_noise(name: str, value: Any) -> Noise:
     if value is None:
         return Constant(0.0)
     if isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) == 1:
-        return tuple(nonnegative(name, v) for v in value)
+        # Of very many agents most have the very same one, which is looked at once.
+        given = list(value)
+        seen = {id(one): nonnegative(name, one) for one in {id(v): v for v in given}.values()}
+        return tuple(seen[id(one)] for one in given)
     return nonnegative(name, value)
+
+
+def distinct(values: tuple[Any, ...]) -> tuple[list[Any], np.ndarray]:
+    """(the different ones among them in the order in which they come, the place of each there).
+
+    Args:
+      values: of any kind that can be compared.
+
+    Example:
+      >>> distinct(("a", "b", "a"))
+      (['a', 'b'], array([0, 1, 0]))
+    """
+    # Agents often have the very same object, which is then compared once.
+    objects = np.fromiter(map(id, values), np.int64, len(values))
+    _, first, place = np.unique(objects, return_index=True, return_inverse=True)
+    known: dict[Any, int] = {}
+    for one in np.sort(first).tolist():
+        known.setdefault(values[one], len(known))
+    return [*known], np.array([known[values[one]] for one in first.tolist()])[place.ravel()]
 
 
 @lru_cache(maxsize=256)
@@ -175,7 +198,8 @@ def relative_scales(name: str, law: Noise) -> tuple[float, ...]:
     if not isinstance(law, tuple) or len(set(law)) == 1:
         return (1.0,)
     steps = np.unique(np.append(np.arange(64), np.geomspace(64, 1e6, 40).astype(int)))
-    levels = np.stack([one(steps) for one in law])
+    known, place = distinct(law)
+    levels = np.stack([one(steps) for one in known])
     if not np.all(levels > 0):
         require.fail(name, "positive for every agent with secrets", "noise of scale 0")
     ratios = levels / levels[0]
@@ -186,4 +210,4 @@ def relative_scales(name: str, law: Noise) -> tuple[float, ...]:
             " agent)",
             [str(one) for one in law[:3]],
         )
-    return tuple(float(ratio) for ratio in ratios[:, 0])
+    return tuple(ratios[place, 0].tolist())

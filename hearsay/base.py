@@ -138,6 +138,12 @@ class Algorithm(ABC):
     uncertified: ClassVar[str] = ""
     # Why agents do not arrive at the optimum even without noise, if they do not.
     inexact: ClassVar[str] = ""
+    # What `leak`, `releases`, `own_accounts`, `paper_epsilon` and `magnitudes` look up of an agent
+    # beside its records, its noise and its entry in fields that are tuples of one per agent: sums
+    # of weights, "heard" (which `leak` is given), "pushed", "handed_out", or () for nothing. Agents
+    # for whom all of it is the same are certified once (certification/kinds.py). None: the methods
+    # may ask for more, and every agent is certified by itself. A subclass does not inherit it.
+    agent_facts: ClassVar[tuple[str, ...] | None] = None
     # Names under which functions build it -> the options that such a name stands for.
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
@@ -454,7 +460,13 @@ class Algorithm(ABC):
         factors = require.each(require.nonnegative)("factors", factors)
         found: dict[str, Any] = {}
         for name in noise_fields(type(self)):
-            scaled = tuple(self.noise_for(i, name).scaled(f) for i, f in enumerate(factors))
+            # Agents with the same noise and factor share a schedule.
+            known: dict[tuple[Schedule, float], Schedule] = {}
+            pairs = ((self.noise_for(i, name), factor) for i, factor in enumerate(factors))
+            scaled = tuple(
+                known[pair] if pair in known else known.setdefault(pair, pair[0].scaled(pair[1]))
+                for pair in pairs
+            )
             found[name] = scaled[0] if len(set(scaled)) == 1 else scaled
         return replace(self, **found)
 

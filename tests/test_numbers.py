@@ -31,7 +31,7 @@ import hearsay as hs
 from hearsay import _validate as require
 from hearsay import graphs, problems
 from hearsay.algorithms.averaging import chebyshev_weights
-from hearsay.certification import accounts, certifying, describing
+from hearsay.certification import accounts, certifying, describing, spending
 from hearsay.config import Config
 from hearsay.mechanisms import (
     MECHANISMS,
@@ -426,6 +426,7 @@ CALLS = {
         "delta": 0.1,
     },
     certificates.epsilon_after: {**COMMON, "messages": [3], "delta": 0.1},
+    spending.epsilon_by_kind: {**COMMON, "messages": [3], "delta": 0.1},
     certificates.allowance: {"algorithm": hs.ternary_dsgd(), "budget": [1.0], "delta": 0.1},
     certificates.messages_within: {**COMMON, "horizon": 8, "budget": [0.1, 0.1, 0.1], "delta": 0.1},
     certificates.best_account: {**COMMON, "agent": 1, "horizon": 8},

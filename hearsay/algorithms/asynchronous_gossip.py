@@ -86,6 +86,7 @@ class AsynchronousGossip(NoisyGradient):
             " not depend on the data, and an agent that sleeps shows nothing",
         ),
     )
+    agent_facts: ClassVar[tuple[str, ...]] = ()
 
     name: str = "asynchronous-gossip"
     step: Schedule = Constant(0.05)

@@ -133,6 +133,7 @@ class CorrelatedFederated(Algorithm):
     }
     # A factorization is one Gaussian mechanism: correlated noise has no other law here.
     mechanisms: ClassVar[tuple[str, ...]] = ("gaussian",)
+    agent_facts: ClassVar[tuple[str, ...]] = ()
 
     name: str = "correlated-federated"
     step: Schedule = Constant(0.1)

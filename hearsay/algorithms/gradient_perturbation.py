@@ -93,6 +93,7 @@ class GradientPerturbation(AveragedGradient):
 
     paper_mechanisms: ClassVar[tuple[str, ...]] = ("laplace",)
     amplifies: ClassVar[bool] = True
+    agent_facts: ClassVar[tuple[str, ...]] = ()
 
     name: str = "gradient-perturbation"
     step: Schedule = PowerLaw(0.5, -0.8)

@@ -75,6 +75,7 @@ class GradientTracking(Tracking):
     """
 
     channels: ClassVar[dict[str, str]] = {"params": "coupling", "tracker": "pushing"}
+    agent_facts: ClassVar[tuple[str, ...]] = ("heard", "pushed")
 
     name: str = "gradient-tracking"
 

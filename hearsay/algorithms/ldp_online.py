@@ -76,6 +76,7 @@ class LdpOnline(Algorithm):
 
     paper_mechanisms: ClassVar[tuple[str, ...]] = ("laplace",)
     channels: ClassVar[dict[str, str]] = {"params": "coupling"}
+    agent_facts: ClassVar[tuple[str, ...]] = ("heard",)
 
     name: str = "ldp-online"
     step: Schedule = PowerLaw(1.0, -0.77)

@@ -68,6 +68,7 @@ class OutputPerturbation(Algorithm):
     channels: ClassVar[dict[str, str]] = {"params": "mixing"}
 
     paper_mechanisms: ClassVar[tuple[str, ...]] = ("laplace",)
+    agent_facts: ClassVar[tuple[str, ...]] = ()
 
     name: str = "output-perturbation"
     step: Schedule = PowerLaw(0.5, -0.9)

@@ -92,9 +92,7 @@ def lemmas_2_and_3(
     k = np.arange(horizon)
     sizes = algorithm.sampling.sizes(k, float(problem.counts[agent]), problem.arrivals)
     exposure = problem.change_under(REPLACE) / sizes
-    keeps = np.abs(
-        1 - algorithm.tracking(k) * float(np.asarray(graph.pushed.sum(axis=1)).ravel()[agent])
-    )
+    keeps = np.abs(1 - algorithm.tracking(k) * float(graph.pushed_sums[agent]))
     # Delta y_k = |1 - beta c| Delta y_{k-1} + 2 C / m, from C / m at k = 0; Delta
     # x_k = |1 - alpha r| Delta x_{k-1} + gamma Delta y_{k-1}.
     tracker = forward(

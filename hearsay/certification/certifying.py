@@ -25,10 +25,12 @@ from hearsay.certification.describing import (
     message_bound,
     rounded,
 )
+from hearsay.certification.kinds import Kinds, kinds
 from hearsay.graphs import Graph
 from hearsay.privacy.account import Account, Assumption, Bound, Numbers
 from hearsay.privacy.adjacency import REPLACE
-from hearsay.privacy.certificate import AgentBudget, Certificate
+from hearsay.privacy.budgets import AgentBudget, Budgets
+from hearsay.privacy.certificate import Certificate
 from hearsay.privacy.description import Description, numbers
 from hearsay.problems.task import Task, public
 
@@ -76,12 +78,13 @@ def certify(
     algorithm = algorithm if colluders is None else algorithm.facing(colluders, graph.agents)
     horizon = require.horizon("horizon", horizon)
     delta = _checked_delta(algorithm, delta)
+    found = kinds(algorithm, problem, graph)
     described = [
-        describe(algorithm, problem, graph, i, horizon, delta) for i in range(graph.agents)
+        describe(algorithm, problem, graph, agent, horizon, delta) for agent in found.first
     ]
     if graph.lossy:
         described = [(replace(d, further=(*d.further, *SKIPPED)), b) for d, b in described]
-    return _certificate(algorithm, problem, graph, horizon, delta, described)
+    return _certificate(algorithm, problem, graph, horizon, delta, found, described)
 
 
 def deployed(
@@ -100,12 +103,12 @@ def deployed(
       delta: as for `certify`.
       further: what the deployment rests on beside the algorithm and the problem.
     """
-    problem, described = public(problem), []
+    problem = public(problem)
     messages, delta = _checked(algorithm, messages, delta)
     further = (*on_a_lattice(algorithm, graph.agents), *further)
-    for plain, found in _deployed(algorithm, problem, graph, messages, delta):
-        described.append((replace(plain, further=(*plain.further, *further)), found))
-    return _certificate(algorithm, problem, graph, messages, delta, described)
+    found, plain = _deployed(algorithm, problem, graph, messages, delta)
+    described = [(replace(one, further=(*one.further, *further)), cost) for one, cost in plain]
+    return _certificate(algorithm, problem, graph, messages, delta, found, described)
 
 
 def deployed_numbers(
@@ -115,21 +118,24 @@ def deployed_numbers(
     meet a budget.
     """
     messages, delta = _checked(algorithm, messages, delta)
-    described = _deployed(algorithm, public(problem), graph, messages, delta)
-    return [numbers(description, messages, delta) for description, _ in described]
+    found, described = _deployed(algorithm, public(problem), graph, messages, delta)
+    each = [numbers(description, messages, delta) for description, _ in described]
+    return [each[kind] for kind in found.kind.tolist()]
 
 
 def _deployed(
     algorithm: Algorithm, problem: Task, graph: Graph, messages: int, delta: float | None
-) -> list[tuple[Description, Bound]]:
+) -> tuple[Kinds, list[tuple[Description, Bound]]]:
+    """The kinds of agents, and what the budget of each follows from."""
     algorithm.check(graph, problem)
     described, runs = [], 0 < messages < math.inf
     heard = message_bound(algorithm, problem, graph, messages) if runs else 0.0
-    for agent in range(graph.agents):
-        plain, found = describe(algorithm, problem, graph, agent, messages, delta)
+    found = kinds(algorithm, problem, graph, deployed=True)
+    for agent in found.first:
+        plain, cost = describe(algorithm, problem, graph, agent, messages, delta)
         float64 = rounded(algorithm, problem, graph, agent, heard) if runs else None
-        described.append((replace(plain, float64=float64), found))
-    return described
+        described.append((replace(plain, float64=float64), cost))
+    return found, described
 
 
 def describe_deployed(
@@ -188,25 +194,44 @@ def calibrate(
     horizon = require.horizon("horizon", horizon)
     targets = require.per_agent("epsilon", epsilon, graph.agents)
     delta = require.optional(require.fraction)("delta", delta)
-    alone, factors = replace(algorithm, secrets=None), []
-    for agent, target in enumerate(targets):
-        account, _ = best_account(alone, problem, graph, agent, horizon, delta)
-        least = _factor(account, target, horizon, delta)
-        # Secret batches may cost more at the noise that is given, and less at that of the budget.
-        for other in amplified(alone, problem, graph, agent):
-            if other != account and math.isfinite(horizon):
-                # Not where no noise gives that budget by this proof.
-                with suppress(ValueError):
-                    least = min(least, _factor(other, target, horizon, delta))
-        factors.append(least)
+    alone, every = replace(algorithm, secrets=None), np.array(targets)
+    found = kinds(alone, problem, graph).split(every)
+    factors = found.each(
+        [
+            _least_factor(alone, problem, graph, agent, horizon, targets[agent], delta)
+            for agent in found.first
+        ]
+    ).tolist()
     if (shared := algorithm.shared(graph.agents)) is not None and algorithm.secrets is not None:
         factors = least_noise(shared, algorithm.secrets.colluders, factors)
-    found = algorithm.with_noise(factors)
-    for agent, factor in enumerate(factors):
-        _require_scaled(algorithm, found, agent, factor)
+        found = found.split(np.array(factors))
+    ready = algorithm.with_noise(factors)
+    for agent in found.first:
+        _require_scaled(algorithm, ready, agent, factors[agent])
     # Not where what agents share would follow from other numbers than those that were scaled.
-    found.shared(graph.agents)
-    return found
+    ready.shared(graph.agents)
+    return ready
+
+
+def _least_factor(
+    algorithm: Algorithm,
+    problem: Task,
+    graph: Graph,
+    agent: int,
+    horizon: float,
+    target: float,
+    delta: float | None,
+) -> float:
+    """By what the noise of an agent that shares none is multiplied to meet its target."""
+    account, _ = best_account(algorithm, problem, graph, agent, horizon, delta)
+    least = _factor(account, target, horizon, delta)
+    # Secret batches may cost more at the noise that is given, and less at that of the budget.
+    for other in amplified(algorithm, problem, graph, agent):
+        if other != account and math.isfinite(horizon):
+            # Not where no noise gives that budget by this proof.
+            with suppress(ValueError):
+                least = min(least, _factor(other, target, horizon, delta))
+    return least
 
 
 @lru_cache(maxsize=1024)
@@ -292,10 +317,11 @@ def _certificate(
     graph: Graph,
     horizon: float,
     delta: float | None,
+    found: Kinds,
     described: list[tuple[Description, Bound]],
 ) -> Certificate:
     budgets, warnings, places = [], list[str](), dict[Description, int]()
-    for agent, (description, found) in enumerate(described):
+    for agent, (description, cost) in zip(found.first, described, strict=True):
         place = places.setdefault(description, len(places))
         paper = None
         # The papers' formulas are about replaced records: beside another number they would mislead.
@@ -309,7 +335,7 @@ def _certificate(
                 got.epsilon,
                 account.basis,
                 str(account.pattern),
-                _dominated_by(account, found, horizon),
+                _dominated_by(account, cost, horizon),
                 paper,
                 got.epsilon_at_delta,
                 got.rho,
@@ -321,20 +347,21 @@ def _certificate(
             )
         )
         warnings += account.warnings(horizon)
-    warnings += algorithm.sampling.warnings(problem.counts)
+    held = np.unique(problem.counts)
+    warnings += algorithm.sampling.warnings(held)
     if algorithm.sampling.secret and not all(d.account.amplified for d, _ in described):
-        warnings += _charged_in_full(algorithm, problem, graph, horizon, delta)
+        warnings += _charged_in_full(algorithm, problem, graph, horizon, delta, found)
     if problem.frozen and algorithm.gradient_at_state:
         warnings.append(_FROZEN)
     if not math.isinf(horizon):
         warnings += _stream_too_short(algorithm, problem, int(horizon))
-    elif algorithm.sampling.grows and np.isfinite(problem.counts).all():
+    elif algorithm.sampling.grows and np.isfinite(held).all():
         warnings.append(_data_set_ends(algorithm, problem))
     return Certificate(
         algorithm.name,
         horizon,
         algorithm.law.name,
-        tuple(budgets),
+        Budgets(budgets, found.kind),
         delta,
         tuple(dict.fromkeys(warnings)),
         descriptions=tuple(places),
@@ -370,11 +397,17 @@ _FROZEN = (
 
 
 def _charged_in_full(
-    algorithm: Algorithm, problem: Task, graph: Graph, horizon: float, delta: float | None
+    algorithm: Algorithm,
+    problem: Task,
+    graph: Graph,
+    horizon: float,
+    delta: float | None,
+    found: Kinds,
 ) -> list[str]:
     """Why secret batches do not make it cheaper, where they do not."""
     arrivals = problem.arrivals
-    chances = [algorithm.sampling.inclusion(held, arrivals) for held in problem.counts.tolist()]
+    counts = np.unique(problem.counts).tolist()
+    chances = [algorithm.sampling.inclusion(held, arrivals) for held in counts]
     if all(chance is None or chance >= 1 for chance in chances):
         return []
     if not algorithm.law.amplifies:
@@ -387,14 +420,15 @@ def _charged_in_full(
             " on"
         )
     else:
-        known = (amplified(algorithm, problem, graph, i) for i in range(graph.agents))
+        known = (amplified(algorithm, problem, graph, agent) for agent in found.first)
         reasons = [account_cost(a, horizon, delta).reason for each in known for a in each]
         why = next(filter(None, reasons), "that costs no more here")
     return [f"batches are secret and charged as if a record were in every one: {why}"]
 
 
 def _stream_too_short(algorithm: Algorithm, problem: Task, messages: int) -> list[str]:
-    last = min(algorithm.sampling.lasts(held, problem.arrivals) for held in problem.counts.tolist())
+    held = np.unique(problem.counts).tolist()
+    last = min(algorithm.sampling.lasts(count, problem.arrivals) for count in held)
     return (
         [f"the shortest stream serves {last} steps: a run ends there, before message {messages}"]
         if last < messages

@@ -113,10 +113,11 @@ def least_noise(shared: Shared, colluders: int, needed: Sequence[float]) -> list
     # What follows is about the scales themselves: s_i times its factor.
     alone = np.asarray(needed, dtype=float) * scales
     now, best = alone.copy(), None
-    for _ in range(_ROUNDS):
+    # Of very many agents it takes long to find what noise is worth, and is done once.
+    for _ in range(1 if shared.nearby else _ROUNDS):
         relative = tuple(now / now[0]) if len(set(now)) > 1 else (1.0,)
         sharing = replace(shared, scales=relative)
-        gains = np.array([sharing.gain(agent, colluders).value for agent in range(agents)])
+        gains = sharing.gains(colluders)
         lacking = alone / (gains * now)
         enough = now * lacking.max()
         if best is None or np.sum(enough**2) < np.sum(best**2) * (1 - 1e-12):

@@ -231,7 +231,7 @@ def rounded(algorithm: Algorithm, problem: Task, graph: Graph, agent: int, heard
       heard: what is heard is clipped to it (`message_bound`).
     """
     agent = _of(graph, agent)
-    weight = graph.row_sums[agent] + graph.handed_out[agent] + graph.pushed.sum(axis=1)[agent]
+    weight = graph.row_sums[agent] + graph.handed_out[agent] + graph.pushed_sums[agent]
     weight = max(weight, *(channel(name).weight for name in algorithm.channels.values()))
     held = float(problem.counts[agent])
     load = algorithm.sampling.load(held, problem.arrivals)

@@ -17,6 +17,7 @@ from hearsay.certification.describing import (
     amplified,
     best_account,
 )
+from hearsay.certification.kinds import Kinds, kinds
 from hearsay.graphs import Graph
 from hearsay.privacy.account import Account, most_messages
 from hearsay.problems.task import Task, public
@@ -34,18 +35,28 @@ def spent_after(
     ternary messages.
     """
     problem = public(problem)
-    wanted, curves = require.each(require.natural)("messages", messages), []
-    for agent in (
-        range(graph.agents) if agents is None else require.each(require.natural)("agents", agents)
-    ):
-        options = [
-            account_spent(account, wanted) for account in accounts(algorithm, problem, graph, agent)
-        ]
-        # Each bound holds for the whole run, so the smaller of them holds at every step.
-        curves.append(
-            np.minimum.reduce([np.nan_to_num(o, nan=np.inf, posinf=np.inf) for o in options])
-        )
-    return np.stack(curves, axis=1)
+    wanted = require.each(require.natural)("messages", messages)
+    found = kinds(algorithm, problem, graph)
+    given = range(graph.agents) if agents is None else agents
+    every = require.each(require.natural)("agents", given)
+    if every and max(every) >= graph.agents:
+        require.fail("agents", f"below the {graph.agents} agents of the graph", max(every))
+    asked = found.kind[list(every)]
+    # Kinds that nobody asks about are left out.
+    used, place = np.unique(asked, return_inverse=True)
+    curves = [
+        _spent(algorithm, problem, graph, found.first[kind], wanted) for kind in used.tolist()
+    ]
+    return np.stack(curves, axis=1)[:, place.ravel()]
+
+
+def _spent(
+    algorithm: Algorithm, problem: Task, graph: Graph, agent: int, messages: tuple[int, ...]
+) -> np.ndarray:
+    known = accounts(algorithm, problem, graph, agent)
+    options = [account_spent(account, messages) for account in known]
+    # Each bound holds for the whole run, so the smaller of them holds at every step.
+    return np.minimum.reduce([np.nan_to_num(o, nan=np.inf, posinf=np.inf) for o in options])
 
 
 def unit(algorithm: Algorithm) -> str:
@@ -65,15 +76,29 @@ def epsilon_after(
     """Budget used after those numbers of messages as people read it (`unit`), shape
     (len(messages), agents): epsilon, at delta for Gaussian noise; delta for ternary messages.
     """
+    spent, found = epsilon_by_kind(algorithm, problem, graph, messages, delta)
+    return found.each(spent)
+
+
+def epsilon_by_kind(
+    algorithm: Algorithm,
+    problem: Task,
+    graph: Graph,
+    messages: Sequence[int],
+    delta: float | None = None,
+) -> tuple[np.ndarray, Kinds]:
+    """The same by kind of agents, (len(messages), kinds), and the kinds."""
     problem = public(problem)
     wanted = require.each(require.natural)("messages", messages)
     delta = require.optional(require.fraction)("delta", delta)
-    spent = algorithm.law.epsilons(spent_after(algorithm, problem, graph, wanted), delta)
-    for agent in range(graph.agents):
+    found = kinds(algorithm, problem, graph)
+    curves = [_spent(algorithm, problem, graph, agent, wanted) for agent in found.first]
+    spent = algorithm.law.epsilons(np.stack(curves, axis=1), delta)
+    for kind, agent in enumerate(found.first):
         for account in amplified(algorithm, problem, graph, agent):
-            found = account.readable(account_spent(account, wanted, delta), delta)
-            spent[:, agent] = np.minimum(spent[:, agent], found)
-    return spent
+            less = account.readable(account_spent(account, wanted, delta), delta)
+            spent[:, kind] = np.minimum(spent[:, kind], less)
+    return spent, found
 
 
 def allowance(algorithm: Algorithm, budget: Sequence[float], delta: float | None) -> list[float]:
@@ -85,7 +110,8 @@ def allowance(algorithm: Algorithm, budget: Sequence[float], delta: float | None
     """
     limits = list(require.each(require.positive)("budget", budget))
     delta = require.optional(require.fraction)("delta", delta)
-    return [algorithm.law.allowance(limit, delta) for limit in limits]
+    known = {limit: algorithm.law.allowance(limit, delta) for limit in set(limits)}
+    return [known[limit] for limit in limits]
 
 
 def limit_in_words(algorithm: Algorithm, limit: float, delta: float | None) -> str:
@@ -108,15 +134,19 @@ def messages_within(
     horizon = require.natural("horizon", horizon)
     delta = require.optional(require.fraction)("delta", delta)
     within = allowance(algorithm, require.per_agent("budget", budget, graph.agents), delta)
+    found = kinds(algorithm, problem, graph).split(within)
     proofs = [
         (*accounts(algorithm, problem, graph, i), *amplified(algorithm, problem, graph, i))
-        for i in range(graph.agents)
+        for i in found.first
     ]
-    limits = [[_within(one, within[i], delta) for one in known] for i, known in enumerate(proofs)]
+    limits = [
+        [_within(one, within[agent], delta) for one in known]
+        for agent, known in zip(found.first, proofs, strict=True)
+    ]
 
     def over(messages: int, certified: bool) -> np.ndarray:
-        """Which agents would have spent too much, by every proof there is."""
-        found = list[bool]()
+        """Which kinds would have spent too much, by every proof there is."""
+        much = list[bool]()
         for known, most in zip(proofs, limits, strict=True):
             each = (
                 account_cost(a, messages, delta).value
@@ -124,13 +154,14 @@ def messages_within(
                 else float(account_spent(a, (messages,), delta)[0])
                 for a in known
             )
-            found.append(not any(e <= limit for e, limit in zip(each, most, strict=True)))
+            much.append(not any(e <= limit for e, limit in zip(each, most, strict=True)))
         if delta is not None and algorithm.law.composes:
             # Pure epsilon is too much; the certificate's epsilon at delta may not be.
-            for agent in np.flatnonzero(found):
-                best, _ = best_account(algorithm, problem, graph, int(agent), messages, delta)
-                found[agent] = not account_epsilon(best, messages, delta) <= within[agent]
-        return np.array(found)
+            for kind in np.flatnonzero(much).tolist():
+                agent = found.first[kind]
+                best, _ = best_account(algorithm, problem, graph, agent, messages, delta)
+                much[kind] = not account_epsilon(best, messages, delta) <= within[agent]
+        return np.array(much)
 
     low = most_messages(lambda messages: not over(messages, False).any(), horizon)
     # A certificate sums in another order: where the two differ in their last digits, it is the
@@ -139,7 +170,8 @@ def messages_within(
         low -= 1
     if low == horizon:
         return horizon, 0
-    return low, int(np.argmax(over(low + 1, False) | over(low + 1, True)))
+    # Kinds are in the order of their first agents.
+    return low, found.first[int(np.argmax(over(low + 1, False) | over(low + 1, True)))]
 
 
 @lru_cache(maxsize=4096)

@@ -117,7 +117,7 @@ def printed(found: Mapping[str, Certificate]) -> str:
 def _both(found: Mapping[str, Certificate]) -> str:
     """The same run's budget under either adjacency, an agent a line."""
     first = next(iter(found.values()))
-    unit = "epsilon" if all(b.delta is None for b in first.budgets) else "delta"
+    unit = "epsilon" if all(b.delta is None for b in first.budgets.kinds) else "delta"
     lines = [f"The same run under both adjacencies, {unit}:", ""]
     lines.append("  agent" + "".join(f"{adjacency:>12}" for adjacency in found))
     for place, budget in enumerate(first.budgets[:_MOST]):

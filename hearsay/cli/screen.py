@@ -165,7 +165,7 @@ def _largest(certificate: Any) -> str:
     top = show_epsilon(max(certificate.epsilon))
     said = [] if certificate.slack is None else [f"δ = {certificate.slack:.3g}"]
     if certificate.compared:
-        beside = show_epsilon(max(b.compared for b in certificate.budgets))
+        beside = show_epsilon(max(b.compared for b in certificate.budgets.kinds))
         said.append(f"{beside} at δ = {certificate.delta:.3g}")
     said += [certificate.adjacency] if ZERO_OUT in certificate.adjacency else []
     said += [certificate.collusion] if certificate.collusion else []

@@ -97,7 +97,7 @@ def _run(
         faults=faults,
     )
     if not promised.certificate.finite and not no_privacy:
-        budgets = promised.certificate.budgets
+        budgets = promised.certificate.budgets.kinds
         reason = next(b.reason for b in budgets if math.isinf(b.epsilon))
         raise ValueError(
             f"the privacy budget would be infinite ({reason}); use --no-privacy to run anyway"

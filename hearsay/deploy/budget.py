@@ -122,7 +122,7 @@ def sizes(found: Certificate) -> list[float]:
     """Per agent, what the whole run costs in the unit of `curve`: pure epsilon for Laplace noise,
     also where a target or a limit is about epsilon at delta (`AgentBudget.compared`).
     """
-    return [b.epsilon if b.delta is None else b.delta for b in found.budgets]
+    return found.budgets.each(lambda b: b.epsilon if b.delta is None else b.delta)
 
 
 def within(

@@ -416,8 +416,6 @@ class Account:
 
     def certified(self, plan: Deployment, agent: int) -> Deployment:
         """The plan whose certificate says what was spent before."""
-        budgets = tuple(
-            replace(b, lifetime=self.lifetime) if b.agent == agent else b
-            for b in plan.certificate.budgets
-        )
+        known = plan.certificate.budgets
+        budgets = known.put(replace(known[agent], lifetime=self.lifetime))
         return replace(plan, certificate=replace(plan.certificate, budgets=budgets))

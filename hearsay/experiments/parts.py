@@ -35,6 +35,7 @@ from hearsay.simulation.result import Run
 from hearsay.simulation.session import Expected
 from hearsay.simulation.simulating import fingerprint
 from hearsay.simulation.simulating import simulate as library_simulate
+from hearsay.simulation.spent import Spending
 
 if TYPE_CHECKING:
     from hearsay.audit.dlg import Reconstruction
@@ -275,7 +276,7 @@ def _run(
         stored["seeds"].tolist(),
         stored["steps"],
         raw,
-        stored["spent"],
+        Spending.of(stored["spent"]),
         stored["models"],
         str(stored["stopped"]) or None,
         float(stored["seconds"]),

@@ -41,6 +41,7 @@ class PrintedTracking(Tracking):
 
     channels: ClassVar[dict[str, str]] = {"params": "coupling", "tracker": "pulling"}
     uncertified: ClassVar[str] = "no budget is offered for the printed variant"
+    agent_facts: ClassVar[tuple[str, ...]] = ("heard", "pushed")
 
     name: str = "printed-tracking"
 

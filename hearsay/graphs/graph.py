@@ -69,6 +69,11 @@ class Graph:
         """Column sums of C: what agent i's tracker is weighted with by all who hear it together."""
         return np.asarray(self.pushed.sum(axis=0)).ravel()
 
+    @cached_property
+    def pushed_sums(self) -> np.ndarray:
+        """Row sums of C: what agent i gives to all the trackers that it hears together."""
+        return np.asarray(self.pushed.sum(axis=1)).ravel()
+
     @property
     def agents(self) -> int:
         return self.weights.shape[0]

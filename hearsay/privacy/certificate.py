@@ -11,16 +11,22 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
 
 from hearsay import _validate as require
 from hearsay.mechanisms import MECHANISMS
 from hearsay.privacy import codec
-from hearsay.privacy.account import Assumption, Numbers
+from hearsay.privacy.account import Assumption
 from hearsay.privacy.adjacency import REPLACE
+from hearsay.privacy.budgets import AgentBudget as AgentBudget
+from hearsay.privacy.budgets import Budgets as Budgets
+from hearsay.privacy.budgets import Group
+from hearsay.privacy.budgets import Lifetime as Lifetime
 from hearsay.privacy.coalitions import Shared
-from hearsay.privacy.curve import ALL, require_curves, require_ordered
+from hearsay.privacy.curve import ALL, require_curves
 from hearsay.privacy.curve import Colluding as Colluding
 from hearsay.privacy.curve import lines as curve_lines
 from hearsay.privacy.description import Adjacency, Adversary, Description
@@ -48,133 +54,6 @@ UNSHARED = (
 )
 
 
-@dataclass(frozen=True)
-class Lifetime:
-    """What the same records have spent in other runs on this host, and with this one:
-    the largest over all records, at `delta` (0: pure).
-    """
-
-    earlier_versions: ClassVar[bool] = True
-
-    before: float
-    total: float
-    delta: float
-    runs: tuple[str, ...] = ()
-    records: int = 0  # how many of this run's records were in other runs
-    # `before` and `total` hold if at most so many others collude, and the total if all do.
-    colluders: int | None = None
-    all_collude: float | None = None
-
-    def __post_init__(self) -> None:
-        require.settle(
-            self,
-            before=require.nonnegative_or_infinite,
-            total=require.nonnegative_or_infinite,
-            delta=require.nonnegative_or_infinite,
-            records=require.natural,
-            colluders=require.optional(require.natural),
-            all_collude=require.optional(require.nonnegative_or_infinite),
-        )
-
-    def __str__(self) -> str:
-        at = f" at delta = {self.delta:.3g}" if self.delta else ""
-        if self.colluders is not None:
-            many = f"at most {self.colluders} of the others" if self.colluders else "nobody"
-            at += f" if {many} collude{'' if self.colluders else 's'} in any of them"
-            at += f" ({show(self.all_collude)} if {ALL})"
-        if not self.runs:
-            return (
-                "spent before nothing that this host knows of; with this run"
-                f" {show(self.total)}{at}"
-            )
-        runs = (
-            f"run{'s' if len(self.runs) > 1 else ''} {few(self.runs, ', ')}; {self.records:,} of"
-            " these records"
-        )
-        return f"spent before {show(self.before)} ({runs}); with this run {show(self.total)}{at}"
-
-
-@dataclass(frozen=True)
-class AgentBudget:
-    """One agent's budget. epsilon is pure (delta = 0) for Laplace noise; rho is set for Gaussian
-    noise and epsilon then holds at the certificate's delta. A ternary quantizer has epsilon = 0 at
-    a `delta` of the agent's own, and no budget at all where that reaches 1.
-    """
-
-    earlier_versions: ClassVar[bool] = True
-
-    agent: int
-    epsilon: float
-    basis: str
-    pattern: str
-    dominated_by: str
-    # The paper's formula may be anything, undefined too: it is no guarantee.
-    paper_epsilon: float | None = field(default=None, metadata={"undefined": True})
-    epsilon_at_delta: float | None = None
-    rho: float | None = None
-    reason: str = ""
-    assumptions: tuple[Assumption, ...] = ()
-    delta: float | None = None
-    lifetime: Lifetime | None = None
-    # Its place in the certificate's descriptions.
-    description: int | None = None
-    # epsilon for numbers of colluders from none to all others, where noise is shared.
-    curve: tuple[Colluding, ...] = ()
-
-    def __post_init__(self) -> None:
-        spent, maybe = (
-            require.nonnegative_or_infinite,
-            require.optional(require.nonnegative_or_infinite),
-        )
-        require.settle(
-            self,
-            agent=require.natural,
-            epsilon=spent,
-            epsilon_at_delta=maybe,
-            rho=maybe,
-            delta=maybe,
-            description=require.optional(require.natural),
-        )
-        require_ordered(self.curve)
-        if self.delta is not None and self.delta > 1:
-            require.fail("delta", "at most 1", self.delta)
-        require.settle(self, paper_epsilon=require.optional(_formula))
-
-    @property
-    def compared(self) -> float:
-        """What a target or a budget is compared with (`Numbers.compared`)."""
-        said = Numbers(self.epsilon, self.rho, self.delta, self.epsilon_at_delta)
-        return said.compared
-
-    @property
-    def all_collude(self) -> float:
-        """epsilon if all other agents collude: what its own noise alone gives."""
-        return self.curve[-1].epsilon if self.curve else self.epsilon
-
-    def at(self, colluders: int) -> float:
-        """epsilon if that many of the other agents collude.
-
-        Args:
-          colluders: a number that the curve has a point for.
-        """
-        colluders = require.natural("colluders", colluders)
-        if not self.curve:
-            require.fail(
-                "colluders",
-                "left out where no noise is shared: epsilon holds if all other agents collude",
-                colluders,
-            )
-        known = {point.colluders: point.epsilon for point in self.curve}
-        if colluders not in known:
-            require.fail(
-                "colluders",
-                f"one of {', '.join(map(str, known))}, which the curve has (certify(...,"
-                " colluders=...) states another)",
-                colluders,
-            )
-        return known[colluders]
-
-
 class Column(NamedTuple):
     """A column of the table of budgets: its heading in text and on a page,
     and what it says of an agent.
@@ -193,7 +72,7 @@ class Certificate:
       algorithm: its name.
       horizon: the number of messages, or inf.
       mechanism: the name of the law of the noise.
-      budgets: one per agent.
+      budgets: one per agent; agents of one kind share theirs (`Budgets`).
       delta: at which epsilons hold, where they hold at one.
       warnings: what the reader should know.
       names: of the agents, where they have any.
@@ -208,7 +87,7 @@ class Certificate:
     algorithm: str
     horizon: float
     mechanism: str
-    budgets: tuple[AgentBudget, ...]
+    budgets: Budgets
     delta: float | None = None
     warnings: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
@@ -220,19 +99,20 @@ class Certificate:
         require.settle(
             self,
             horizon=require.horizon,
+            budgets=Budgets.of,
             delta=require.optional(require.fraction),
             deployed=require.flag,
         )
         require.one_of("mechanism", self.mechanism, MECHANISMS)
-        law = MECHANISMS[self.mechanism]
+        law, kinds = MECHANISMS[self.mechanism], self.budgets.kinds
         # An epsilon without the delta that it holds at would read as a pure one.
-        at_delta = law.at_delta or any(b.epsilon_at_delta is not None for b in self.budgets)
-        own = law.unit == "delta" and any(b.delta is None for b in self.budgets)
+        at_delta = law.at_delta or any(b.epsilon_at_delta is not None for b in kinds)
+        own = law.unit == "delta" and any(b.delta is None for b in kinds)
         if own or (at_delta and self.delta is None):
             require.fail("delta", "given where an epsilon holds at one", None)
-        if self.names and any(b.agent >= len(self.names) for b in self.budgets):
+        if self.names and self.budgets.agents.max(initial=-1) >= len(self.names):
             require.fail("names", "one for each agent", self.names)
-        for b in self.budgets:
+        for b in kinds:
             if b.description is not None and b.description >= len(self.descriptions):
                 require.fail(
                     f"description of agent {b.agent}",
@@ -249,7 +129,7 @@ class Certificate:
     @property
     def epsilon(self) -> list[float]:
         """epsilon per agent."""
-        return [b.epsilon for b in self.budgets]
+        return self.budgets.each(lambda b: b.epsilon)
 
     def at(self, colluders: int) -> list[float]:
         """epsilon per agent if that many of the others collude.
@@ -257,12 +137,12 @@ class Certificate:
         Args:
           colluders: a number that the curves have a point for.
         """
-        return [b.at(colluders) for b in self.budgets]
+        return self.budgets.each(lambda b: b.at(colluders))
 
     @property
     def all_collude(self) -> list[float]:
         """epsilon per agent if all others collude: what its own noise alone gives."""
-        return [b.all_collude for b in self.budgets]
+        return self.budgets.each(lambda b: b.all_collude)
 
     @property
     def colluders(self) -> int | None:
@@ -278,17 +158,18 @@ class Certificate:
         if self.secrets is None:
             return ""
         planned = "if nobody colludes" if not self.colluders else f"if {self.colluders} collude"
-        return f"{planned}, {show(max(self.all_collude))} if {ALL}"
+        most = max(b.all_collude for b in self.budgets.kinds)
+        return f"{planned}, {show(most)} if {ALL}"
 
     @property
     def slack(self) -> float | None:
         """The delta at which the epsilons hold; None where they are pure."""
-        own = [b.delta for b in self.budgets if b.delta is not None]
+        own = [b.delta for b in self.budgets.kinds if b.delta is not None]
         return max(own) if own else self.delta if MECHANISMS[self.mechanism].at_delta else None
 
     @property
     def finite(self) -> bool:
-        return all(math.isfinite(e) for e in self.epsilon)
+        return all(math.isfinite(b.epsilon) for b in self.budgets.kinds)
 
     @property
     def adversaries(self) -> str:
@@ -326,7 +207,7 @@ class Certificate:
 
     def of(self, agent: int) -> Certificate:
         """The part of it that is about one agent."""
-        budgets = [b for b in self.budgets if b.agent == agent]
+        budgets = [self.budgets[i] for i in np.flatnonzero(self.budgets.agents == agent).tolist()]
         used = sorted({b.description for b in budgets if b.description is not None})
         places = {old: new for new, old in enumerate(used)}
         budgets = [
@@ -334,22 +215,22 @@ class Certificate:
             for b in budgets
         ]
         kept = tuple(self.descriptions[place] for place in used)
-        return replace(self, budgets=tuple(budgets), descriptions=kept)
+        return replace(self, budgets=Budgets.of("budgets", budgets), descriptions=kept)
 
     @property
     def patterns(self) -> str:
         """How the agents use their records."""
-        return few([b.pattern for b in self.budgets], "; ")
+        return few([b.pattern for b in self.budgets.kinds], "; ")
 
     @property
     def bases(self) -> str:
         """What the bounds come from."""
-        return few([b.basis for b in self.budgets], "; ")
+        return few([b.basis for b in self.budgets.kinds], "; ")
 
     @property
     def compared(self) -> str:
         """Which of two epsilons a target or a budget is about; "" where there is one only."""
-        if all(b.epsilon_at_delta is None for b in self.budgets):
+        if all(b.epsilon_at_delta is None for b in self.budgets.kinds):
             return ""
         return (
             f"epsilon at delta = {self.delta!r} is what a target or a budget at this delta is"
@@ -364,13 +245,13 @@ class Certificate:
         shared = UNSHARED if self.secrets is not None else ""
         return NOT_COVERED + FLOATING + (SEEDED if secret else "") + shared
 
-    def who(self, agents: Sequence[int]) -> str:
+    def who(self, agents: Sequence[int] | np.ndarray) -> str:
         """Some of its agents in words."""
         return who(agents, len(self.budgets), self.names)
 
     def columns(self) -> list[Column]:
         """What the table of budgets says, in text and on a page."""
-        budgets = self.budgets
+        budgets = self.budgets.kinds
         found = [Column("epsilon", "epsilon", lambda b: show(b.epsilon))]
         if self.secrets is not None:
             at = f"epsilon if {self.colluders} of the others collude"
@@ -399,40 +280,42 @@ class Certificate:
         the largest budgets first.
         """
         columns = self.columns()
-        told = [[column.cell(b) for column in columns] for b in self.budgets]
-        if len(told) <= _ROWS:
+        if len(self.budgets) <= _ROWS:
             return [
-                (name(b.agent, self.names), cells)
-                for b, cells in zip(self.budgets, told, strict=True)
+                (name(b.agent, self.names), [column.cell(b) for column in columns])
+                for b in self.budgets
             ], ""
-        groups: dict[tuple[str, ...], list[AgentBudget]] = {}
-        for budget, cells in zip(self.budgets, told, strict=True):
-            groups.setdefault(tuple(cells), []).append(budget)
-        ordered = sorted(groups.items(), key=lambda group: -_size(group[1][0]))
+        alike: dict[tuple[str, ...], list[Group]] = {}
+        for group in self.budgets.groups():
+            cells = tuple(column.cell(group.budget) for column in columns)
+            alike.setdefault(cells, []).append(group)
+        ordered = sorted(alike.items(), key=lambda found: -_size(found[1][0].budget))
         rows = [
-            (who([b.agent for b in same], 0, self.names, short=True), list(cells))
+            (who(_agents(same), 0, self.names, short=True), list(cells))
             for cells, same in ordered[:_ROWS]
         ]
-        rest = [b for _, same in ordered[_ROWS:] for b in same]
+        rest = [group for _, same in ordered[_ROWS:] for group in same]
         if not rest:
             return rows, ""
-        low, high, unit = (
-            _size(rest[-1]),
-            _size(rest[0]),
-            "epsilon" if rest[0].delta is None else "delta",
-        )
+        low, high = _size(rest[-1].budget), _size(rest[0].budget)
+        unit = "epsilon" if rest[0].budget.delta is None else "delta"
         return (
             rows,
-            f"... and {len(rest):,} more agents, with {unit} between {show(low)} and {show(high)}",
+            f"... and {sum(len(group.agents) for group in rest):,} more agents, with {unit} between"
+            f" {show(low)} and {show(high)}",
         )
 
-    def shared_assumptions(self) -> list[tuple[Assumption, list[int]]]:
+    def assumed(self) -> list[tuple[Assumption, np.ndarray]]:
         """Every assumption with the agents it concerns, in order of first appearance."""
-        seen: dict[Assumption, list[int]] = {}
-        for budget in self.budgets:
-            for assumption in budget.assumptions:
-                seen.setdefault(assumption, []).append(budget.agent)
-        return list(seen.items())
+        seen: dict[Assumption, list[Group]] = {}
+        for group in self.budgets.groups():
+            for assumption in group.budget.assumptions:
+                seen.setdefault(assumption, []).append(group)
+        return [(assumption, _agents(groups)) for assumption, groups in seen.items()]
+
+    def shared_assumptions(self) -> list[tuple[Assumption, list[int]]]:
+        """The same with lists of agents."""
+        return [(assumption, agents.tolist()) for assumption, agents in self.assumed()]
 
     def __str__(self) -> str:
         return "\n".join(wrapped(line) for line in self._lines())
@@ -468,15 +351,16 @@ class Certificate:
         lines += [f"  {rest}"] if rest else []
         lines += curve_lines(self)
         lines += [f"  {self.compared}"] if self.compared else []
-        known = [b for b in self.budgets if b.lifetime is not None]
+        kinds = self.budgets.kinds
+        known = [b for b in kinds if b.lifetime is not None]
         lines += [f"  lifetime  {name(b.agent, self.names)}: {b.lifetime}" for b in known[:20]]
         lines += ["", f"  pattern   {self.patterns}", f"  bound by  {self.bases}", "", "  rests on"]
-        for assumption, agents in self.shared_assumptions():
+        for assumption, agents in self.assumed():
             whose = "" if len(agents) == len(self.budgets) else f" ({self.who(agents)})"
             lines.append(f"    [{assumption.kind:>8}] {assumption.text}{whose}")
         lines += ["", f"  not covered: {self.not_covered}"]
         lines += [f"  warning: {w}" for w in self.warnings]
-        if any(b.paper_epsilon is not None for b in self.budgets):
+        if any(b.paper_epsilon is not None for b in kinds):
             lines.append(
                 "  * the source paper's formula with our constants, for comparison only: not a"
                 " guarantee"
@@ -484,13 +368,14 @@ class Certificate:
         return lines
 
 
+def _agents(groups: Sequence[Group]) -> np.ndarray:
+    """Of all of them, in order."""
+    return np.sort(np.concatenate([group.agents for group in groups]))
+
+
 def _size(budget: AgentBudget) -> float:
     """The number that tells how much an agent has spent."""
     return budget.epsilon if budget.delta is None else budget.delta
-
-
-def _formula(name: str, value: Any) -> float:
-    return math.nan if isinstance(value, float) and math.isnan(value) else require.real(name, value)
 
 
 def examined(text: str) -> tuple[Certificate, str, bool]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hearsay.privacy.coalition_balls import WIDTH, ball_prices, few_kinds
 from hearsay.privacy.coalition_prices import (
     all_variances,
     branch_prices,
@@ -24,6 +25,9 @@ _OUTWARD = 1e-9
 # (coalitions times honest agents^3); eigenvalues, and prices where nobody colludes, are computed
 # for components of at most this many agents.
 _COALITIONS, _COST, _LARGEST = 50_000, 4e7, 1500
+# Agents times secrets: beyond that, trees of all agents of a component take too long to grow.
+_STEPS = 2**25
+_BRANCHES = "bound: disjoint branches"
 
 
 class Gain(NamedTuple):
@@ -60,6 +64,13 @@ class Search:
         # c^2 of every pair.
         self.ties = self.ratios**2 * self.scales[self.graph.ends].prod(1)
         self._closed = self.graph.complete and len(ratios) == 1
+        # Gains of agents follow from those nearest to them alone (coalition_balls.py).
+        self.nearby = (
+            agents > _LARGEST
+            and agents * len(self.ratios) > _STEPS
+            and not self._closed
+            and not (len(ratios) == len(scales) == 1 and self.graph.rotates)
+        )
         self._curves: dict[int, list[Gain]] = {}
         self._components: dict[int, _Component] = {}
 
@@ -68,6 +79,9 @@ class Search:
         if colluders >= self.degrees[agent]:
             return Gain(1.0, "exact")
         agent = self.first[agent]
+        if self.nearby:
+            known = colluders < WIDTH
+            return Gain(float(self._gains[agent, colluders]) if known else 1.0, _BRANCHES)
         curve = self._curves.setdefault(agent, [])
         while len(curve) <= colluders:
             for gain in self.worst(agent, len(curve)):
@@ -83,6 +97,9 @@ class Search:
             scales = np.delete(self.scales, agent)
             prices = complete_prices(self.ratios[0], scales, self.scales[agent])
             return [_gain(price, "closed form") for price in prices[colluders:].tolist()]
+        if self.nearby:
+            row = ball_prices(self.graph, self.scales**2, self.ties, np.array([agent]))[0]
+            return [_gain(price, _BRANCHES) for price in row[colluders:].tolist()]
         component = self._component(agent)
         members, place = component.members, int(np.searchsorted(component.members, agent))
         own = self.scales[members] ** 2
@@ -93,7 +110,7 @@ class Search:
             return [_gain(own[place] / worst_variance(*network, place, colluders), "exact")]
         fewer = slice(colluders, self.degrees[agent])
         by_branch = branch_prices(self.graph.tree(agent), self.scales**2, self.ties, agent)[fewer]
-        found = [_gain(price, "bound: disjoint branches") for price in by_branch.tolist()]
+        found = [_gain(price, _BRANCHES) for price in by_branch.tolist()]
         if len(members) > _LARGEST:
             return found
         by_gap = gap_prices(component.gap, self._falls[members], own, place)[fewer]
@@ -142,7 +159,19 @@ class Search:
         if self._closed:
             first: dict[float, int] = {}
             return [first.setdefault(scale, agent) for agent, scale in enumerate(scales)]
+        if self.nearby:
+            # An agent may share a row with one of another degree, against whom fewer are needed.
+            rows = np.column_stack([self._gains, self.degrees])
+            _, place, kind = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+            return place[kind.ravel()].tolist()
         return list(range(agents))
+
+    @cached_property
+    def _gains(self) -> np.ndarray:
+        """(agent, colluders), where those nearest to an agent decide."""
+        everybody = np.arange(len(self.scales))
+        prices = ball_prices(self.graph, self.scales**2, self.ties, everybody)
+        return few_kinds(prices, _OUTWARD)
 
     def _component(self, agent: int) -> _Component:
         name = int(self.graph.component_of[agent])

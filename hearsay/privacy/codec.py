@@ -3,7 +3,8 @@
 A dataclass becomes an object of its fields. Where a field may hold one of several kinds (a
 schedule, a pattern, a proof, a factorization) the object names its `kind`; a mechanism is its name.
 Numbers are written with all their digits, so that they come back as they were; infinity, which JSON
-does not have, is the word "infinite".
+does not have, is the word "infinite". A class with a form of its own (budgets.py) writes it with
+`to_plain` and reads it with `from_plain`.
 
 Reading refuses what it does not know: a key that is missing, unknown or there twice, a number
 that is text, NaN, and whatever the class itself refuses (a negative scale). Errors name the place,
@@ -39,6 +40,8 @@ def encode(value: Any) -> Any:
         return value.name
     if isinstance(value, Assumption):
         return _of_assumption(value)
+    if hasattr(value, "to_plain"):
+        return value.to_plain(encode)
     if is_dataclass(value):
         inner = {f.name: encode(getattr(value, f.name)) for f in fields(value)}
         name = _names().get(type(value))
@@ -83,6 +86,8 @@ def decode(kind: Any, data: Any, path: str) -> Any:
         return _object(known[word], rest, path)
     if kind in _PLAIN:
         return _PLAIN[kind](data, path)
+    if hasattr(kind, "to_plain"):
+        return kind.from_plain(data, path, decode)
     return _object(kind, data, path)
 
 

@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from hearsay import _validate as require
 from hearsay.privacy.words import Row, few, show, who
 
 if TYPE_CHECKING:
-    from hearsay.privacy.certificate import AgentBudget, Certificate
+    from hearsay.privacy.budgets import Group
+    from hearsay.privacy.certificate import Certificate
 
 ALL = "all others collude"
 # Different curves that are told one by one.
@@ -72,15 +75,15 @@ def require_ordered(points: Sequence[Colluding]) -> None:
 def require_curves(certificate: Certificate) -> None:
     """Refuse a certificate whose curves are not those of its secrets."""
     shared = certificate.secrets
-    for budget in certificate.budgets:
+    for budget in certificate.budgets.kinds:
         where = f"curve of agent {budget.agent}"
         if shared is None:
             if budget.curve:
                 rule = "left out where no noise is shared (secrets)"
                 require.fail(where, rule, budget.curve[:2])
             continue
-        if budget.agent >= shared.agents:
-            rule = f"of more than {budget.agent} agents, whose budget is stated"
+        if (last := int(certificate.budgets.agents.max())) >= shared.agents:
+            rule = f"of more than {last} agents, whose budget is stated"
             require.fail("secrets", rule, shared.agents)
         sizes = [point.colluders for point in budget.curve]
         if not sizes or sizes[-1] != shared.agents - 1:
@@ -106,24 +109,24 @@ def require_curves(certificate: Certificate) -> None:
 
 def table(certificate: Certificate) -> CurveTable:
     """The curves, agents with the same one together, the largest first."""
-    budgets = certificate.budgets
-    groups: dict[tuple[str, ...], list[AgentBudget]] = {}
-    sizes = tuple(sorted({point.colluders for b in budgets for point in b.curve}))
-    for budget in budgets:
-        known = {point.colluders: show(point.epsilon) for point in budget.curve}
-        groups.setdefault(tuple(known.get(q, "") for q in sizes), []).append(budget)
-    ordered = sorted(groups.items(), key=lambda group: -group[1][0].epsilon)
+    budgets, groups = certificate.budgets, dict[tuple[str, ...], list["Group"]]()
+    sizes = tuple(sorted({point.colluders for b in budgets.kinds for point in b.curve}))
+    for group in budgets.groups():
+        known = {point.colluders: show(point.epsilon) for point in group.budget.curve}
+        groups.setdefault(tuple(known.get(q, "") for q in sizes), []).append(group)
+    ordered = sorted(groups.items(), key=lambda found: -found[1][0].budget.epsilon)
+    told = [(np.concatenate([one.agents for one in same]), cells) for cells, same in ordered]
     rows = [
-        (who([b.agent for b in same], len(budgets), certificate.names), list(cells))
-        for cells, same in ordered[:_ROWS]
+        (who(np.sort(agents), len(budgets), certificate.names), list(cells))
+        for agents, cells in told[:_ROWS]
     ]
-    left = sum(len(same) for _, same in ordered[_ROWS:])
+    left = sum(len(agents) for agents, _ in told[_ROWS:])
     return CurveTable(sizes, rows, f"... and {left:,} more agents" if left else "")
 
 
 def found_how(certificate: Certificate) -> str:
     """How the worst coalitions were found, in words."""
-    return few([_how(b.curve) for b in certificate.budgets], "; ", most=3)
+    return few([_how(b.curve) for b in certificate.budgets.kinds], "; ", most=3)
 
 
 def lines(certificate: Certificate) -> list[str]:

@@ -44,7 +44,7 @@ class SecretsGraph:
         return np.array(self._pairs, np.int64).reshape(-1, 2)
 
     @cached_property
-    def _rows(self) -> sparse.csr_array:
+    def rows(self) -> sparse.csr_array:
         """Row i holds the neighbours of agent i; the numbers are those of the pairs, from 1 on."""
         one, two = self.ends.T
         number = np.arange(1, len(one) + 1)
@@ -54,12 +54,12 @@ class SecretsGraph:
 
     @cached_property
     def degrees(self) -> np.ndarray:
-        return np.diff(self._rows.indptr)
+        return np.diff(self.rows.indptr)
 
     @cached_property
     def component_of(self) -> np.ndarray:
         """The number of each agent's component."""
-        return connected_components(self._rows, directed=False)[1]
+        return connected_components(self.rows, directed=False)[1]
 
     @cached_property
     def components(self) -> tuple[tuple[int, ...], ...]:
@@ -87,7 +87,7 @@ class SecretsGraph:
     @cached_property
     def _around(self) -> list[list[int]]:
         """For every agent its neighbours."""
-        found, starts = self._rows.indices.tolist(), self._rows.indptr.tolist()
+        found, starts = self.rows.indices.tolist(), self.rows.indptr.tolist()
         return [found[start:end] for start, end in pairwise(starts)]
 
     def _grown(self, root: int) -> list[Level]:
@@ -118,7 +118,7 @@ class SecretsGraph:
         return [self._level(*level) for level in levels]
 
     def _level(self, agents: list[int], parents: list[int]) -> Level:
-        numbers = self._rows[agents, parents] - 1
+        numbers = self.rows[agents, parents] - 1
         return Level(np.array(agents), np.array(parents), numbers)
 
     @cached_property
@@ -137,7 +137,7 @@ class SecretsGraph:
         if self.agents > _LARGEST_EIGENVALUES:
             return 1
         # Fiedler 1973: the second eigenvalue of the Laplacian is at most the connectivity.
-        ties = (self._rows > 0).toarray().astype(float)
+        ties = (self.rows > 0).toarray().astype(float)
         values = eigenvalues(np.diag(ties.sum(1)) - ties)
         return max(1, int(np.ceil(values[1] - 1e-9 * values[-1])))
 

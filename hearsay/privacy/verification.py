@@ -22,19 +22,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from hearsay.mechanisms import MECHANISMS
-from hearsay.privacy.certificate import AgentBudget, Certificate, examined, show, show_horizon
+from hearsay.privacy.budgets import AgentBudget, Group
+from hearsay.privacy.certificate import Certificate, examined, show, show_horizon
 from hearsay.privacy.curve_verification import TOLERANCE as TOLERANCE
 from hearsay.privacy.curve_verification import curve_faults, too_many
 from hearsay.privacy.description import REHEARSED, UNCHECKED, Description, numbers
 
 # What takes more is not computed again (Account.effort).
 _NUMBERS_AT_ONCE, _OPERATIONS, _DIMENSION = 2**24, 2**34, 2**48
+# Agents with the same fault that are named one by one.
+_NAMED = 20
 _NUMBERS = ("epsilon", "rho", "delta", "epsilon_at_delta")
 _UNSEEN = "there is no digest in this file: a change of its words would not be seen"
 
@@ -83,51 +85,29 @@ def verify(certificate: Certificate) -> Verdict:
     wrong = [*_shape(certificate)]
     large = too_many(certificate)
     wrong += [large] if large else []
-    notes, count, above = list[str](), 0, dict[str, list[int]]()
-    for budget in certificate.budgets:
-        who = f"agent {budget.agent}"
-        at = certificate.delta if MECHANISMS[certificate.mechanism].at_delta else 0.0
-        wrong += [f"{who}: {text}" for text in _lifetime(budget, at, certificate.colluders)]
-        if budget.description is None:
-            continue
-        description = certificate.descriptions[budget.description]
-        try:
-            wrong += [f"{who}: {text}" for text in _words(certificate, budget, description)]
-            if too_much := _too_much(description, certificate.horizon):
-                raise ValueError(too_much)
-            found = numbers(description, certificate.horizon, certificate.delta)
-            if not large:
-                faults = curve_faults(certificate, budget, description)
-                wrong += [f"{who}: {text}" for text in faults]
-                count += len(budget.curve)
-        except (
-            ValueError,
-            TypeError,
-            ArithmeticError,
-            MemoryError,
-            RecursionError,
-            np.linalg.LinAlgError,
-        ) as error:
-            wrong.append(f"{who}: its budget cannot be computed from its description: {error}")
-            continue
-        if budget.reason and not found.reason:
-            wrong.append(f"{who}: reason must be left out where there is a budget")
-        for name in _NUMBERS:
-            text, higher = _compared(name, getattr(budget, name), getattr(found, name))
-            wrong += [f"{who}: {text}"] if text else []
-            count += getattr(found, name) is not None
-            if higher:
-                above.setdefault(name, []).append(budget.agent)
-    for name, agents in above.items():
-        notes.append(f"{certificate.who(agents)}: {name} is claimed above its cost, which is true")
+    notes, count, above = list[str](), 0, dict[str, list[np.ndarray]]()
+    for group in certificate.budgets.groups():
+        faults, numbers_again, higher = _of_kind(certificate, group, bool(large))
+        # Few agents are named one by one, many together.
+        few = len(group.agents) <= _NAMED
+        named = [f"agent {a}" for a in group.agents.tolist()] if few else []
+        for who in named or [certificate.who(group.agents)]:
+            wrong += [f"{who}: {text}" for text in faults]
+        count += numbers_again * len(group.agents)
+        for name in higher:
+            above.setdefault(name, []).append(group.agents)
+    for name, parts in above.items():
+        who = certificate.who(np.sort(np.concatenate(parts)))
+        notes.append(f"{who}: {name} is claimed above its cost, which is true")
+    kinds = certificate.budgets.kinds
     if certificate.collusion:
-        top = show(max(certificate.epsilon))
+        top = show(max(b.epsilon for b in kinds))
         notes.append(f"the largest epsilon is {top} {certificate.collusion}")
     if not certificate.deployed and any(d.float64 for d in certificate.descriptions):
         notes.append("it describes a deployed run, and is not called one: a rehearsal, perhaps")
-    if any(b.paper_epsilon is not None for b in certificate.budgets):
+    if any(b.paper_epsilon is not None for b in kinds):
         notes.append("paper_epsilon is the paper's own formula and no guarantee: not verified")
-    if any(b.lifetime is not None for b in certificate.budgets):
+    if any(b.lifetime is not None for b in kinds):
         notes.append("what records spent in other runs is not in this file: not verified")
     return Verdict(tuple(wrong), tuple(notes), tuple(_trusted(certificate)), count)
 
@@ -137,21 +117,65 @@ def _shape(certificate: Certificate) -> Iterator[str]:
     budgets = certificate.budgets
     if not budgets:
         yield "budgets must not be empty: nobody's budget is stated"
-    agents = [b.agent for b in budgets]
-    if any(a >= b for a, b in pairwise(agents)):
-        yield f"agents must be in increasing order, each once, got {agents[:20]}"
-    without = [b.agent for b in budgets if b.description is None]
+    agents = budgets.agents
+    if np.any(np.diff(agents) <= 0):
+        rule = "agents must be in increasing order, each once"
+        yield f"{rule}, got {agents[:20].tolist()}"
+    without = [group.agents for group in budgets.groups() if group.budget.description is None]
     if without:
         yield (
-            f"{certificate.who(without)}: without a description a budget cannot be recomputed"
-            " (earlier versions wrote none)"
+            f"{certificate.who(np.sort(np.concatenate(without)))}: without a description a budget"
+            " cannot be recomputed (earlier versions wrote none)"
         )
     if len(set(certificate.names)) < len(certificate.names):
         yield f"names must be different, got {certificate.names[:20]}"
-    named = {b.description for b in budgets}
+    named = {b.description for b in budgets.kinds}
     unused = [i for i in range(len(certificate.descriptions)) if i not in named]
     if unused:
         yield f"descriptions must be named by a budget, and {unused[:20]} are not: a budget is gone"
+
+
+def _of_kind(
+    certificate: Certificate, group: Group, uncounted: bool
+) -> tuple[list[str], int, list[str]]:
+    """(what is wrong with the budget of a kind, how many numbers were computed again, which of them
+    are claimed above their cost).
+
+    Args:
+      uncounted: what shared noise is worth takes too long to be found again.
+    """
+    budget, count, higher = group.budget, 0, list[str]()
+    at = certificate.delta if MECHANISMS[certificate.mechanism].at_delta else 0.0
+    wrong = [*_lifetime(budget, at, certificate.colluders)]
+    if budget.description is None:
+        return wrong, count, higher
+    description = certificate.descriptions[budget.description]
+    try:
+        wrong += _words(certificate, budget, description)
+        if too_much := _too_much(description, certificate.horizon):
+            raise ValueError(too_much)
+        found = numbers(description, certificate.horizon, certificate.delta)
+        if not uncounted:
+            wrong += curve_faults(certificate, group, description)
+            count += len(budget.curve)
+    except (
+        ValueError,
+        TypeError,
+        ArithmeticError,
+        MemoryError,
+        RecursionError,
+        np.linalg.LinAlgError,
+    ) as error:
+        wrong.append(f"its budget cannot be computed from its description: {error}")
+        return wrong, count, higher
+    if budget.reason and not found.reason:
+        wrong.append("reason must be left out where there is a budget")
+    for name in _NUMBERS:
+        text, above = _compared(name, getattr(budget, name), getattr(found, name))
+        wrong += [text] if text else []
+        count += getattr(found, name) is not None
+        higher += [name] if above else []
+    return wrong, count, higher
 
 
 def _words(
@@ -246,8 +270,7 @@ def _trusted(certificate: Certificate) -> Iterator[str]:
     yield from dict.fromkeys(t for d in certificate.descriptions for t in d.adversary.trust)
     if certificate.secrets is not None:
         yield "who shares noise, and how loud everybody's own and shared noise is, is as stated"
-    shared = certificate.shared_assumptions()
-    for assumption, agents in shared:
+    for assumption, agents in certificate.assumed():
         if assumption.kind == "declared":
             whose = "" if len(agents) == len(certificate.budgets) else certificate.who(agents)
             yield assumption.text + (f" ({whose})" if whose else "")

@@ -8,6 +8,8 @@ import math
 import textwrap
 from collections.abc import Sequence
 
+import numpy as np
+
 from hearsay import _validate as require
 
 _WIDTH = 118
@@ -66,14 +68,19 @@ def show_horizon(horizon: float) -> str:
 
 @require.plain_arguments
 def who(
-    agents: Sequence[int], total: int, names: Sequence[str] = (), *, short: bool = False
+    agents: Sequence[int] | np.ndarray,
+    total: int,
+    names: Sequence[str] = (),
+    *,
+    short: bool = False,
 ) -> str:
     """Agents in words, runs of neighbours joined: "every agent", "agents 0–3, 7",
     "40 agents (0, 2, …)"; `short`: 0–3, 7.
     """
     if len(agents) == total and total > 1:
         return "every agent"
-    parts = [name(a, names) for a in agents] if names else _joined(agents)
+    # Seven parts tell that there are more than six.
+    parts = [name(a, names) for a in agents[:7]] if names else _joined(agents)
     shown = ", ".join(parts[:6])
     if len(parts) > 6:
         return f"{len(agents):,} agents ({shown}, …)"
@@ -88,17 +95,14 @@ def few(values: Sequence[object], between: str, most: int = 6) -> str:
     return between.join([*distinct[:most], *more])
 
 
-def _joined(agents: Sequence[int]) -> list[str]:
-    """Runs of neighbours: "0–3", "7"."""
-    runs: list[list[int]] = []
-    for agent in sorted(agents):
-        if runs and agent == runs[-1][-1] + 1:
-            runs[-1].append(agent)
-        else:
-            runs.append([agent])
+def _joined(agents: Sequence[int] | np.ndarray) -> list[str]:
+    """The first runs of neighbours, as far as they are told: "0–3", "7"."""
+    ordered = np.sort(np.asarray(agents, np.int64))
+    starts = np.flatnonzero(np.append(True, np.diff(ordered) != 1)[: len(ordered)])
+    ends = np.append(starts[1:], len(ordered)) - 1
     parts: list[str] = []
-    for run in runs:
-        parts += [f"{run[0]}–{run[-1]}"] if len(run) > 2 else map(str, run)
+    for one, two in zip(ordered[starts[:7]].tolist(), ordered[ends[:7]].tolist(), strict=True):
+        parts += [f"{one}–{two}"] if two - one > 1 else map(str, range(one, two + 1))
     return parts
 
 

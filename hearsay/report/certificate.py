@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from hearsay.privacy.adjacency import REPLACE
 from hearsay.privacy.certificate import Certificate, show, show_horizon
 from hearsay.report.collusion import collusion_section
@@ -31,7 +33,7 @@ def certificate_section(cert: Certificate) -> dict[str, object]:
         "rest": rest,
         "compared": cert.compared[:1].upper() + cert.compared[1:],
         "collusion": collusion_section(cert),
-        "assumptions": [(a, cert.who(agents)) for a, agents in cert.shared_assumptions()],
+        "assumptions": [(a, cert.who(agents)) for a, agents in cert.assumed()],
         "not_covered": cert.not_covered[0].upper() + cert.not_covered[1:],
     }
 
@@ -78,8 +80,8 @@ def _meaning(cert: Certificate) -> str:
 
 def _weak(cert: Certificate) -> str:
     """A plain word where a budget is too large to protect anyone."""
-    weak = [b.agent for b in cert.budgets if b.epsilon > _WEAK]
-    if not weak or not cert.finite:
+    weak = cert.budgets.agents[np.array(cert.epsilon) > _WEAK]
+    if not weak.size or not cert.finite:
         return ""
     return (
         f"Epsilon is above {_WEAK:g} for {cert.who(weak)}: a true bound, but little protection in"

@@ -31,7 +31,7 @@ def collusion_section(cert: Certificate) -> dict[str, object]:
         return {}
     figure, ax = new_figure()
     colluding(cert, ax)
-    worst, planned = show(max(cert.all_collude)), cert.colluders
+    worst, planned = show(max(b.all_collude for b in cert.budgets.kinds)), cert.colluders
     described = (
         f"epsilon against the number of colluders; {show(max(cert.epsilon))} at the planned"
         f" {planned}, {worst} if {ALL}"
@@ -68,7 +68,8 @@ def colluding(cert: Certificate, ax: Axes | None = None) -> Axes:
     ax = axes_or_new(ax)
     with styled():
         sizes = [point.colluders for point in cert.budgets[0].curve]
-        values = np.array([[point.epsilon for point in b.curve] for b in cert.budgets])
+        kinds = cert.budgets.groups()
+        values = np.array([[point.epsilon for point in kind.budget.curve] for kind in kinds])
         values = np.where(np.isfinite(values), values, np.nan)
         groups = _alike(values)
         if len(groups) > _LINES:
@@ -78,7 +79,8 @@ def colluding(cert: Certificate, ax: Axes | None = None) -> Axes:
             )
             groups = groups[:1]
         for index, group in enumerate(groups):
-            label = who(group, len(cert.budgets))
+            agents = np.sort(np.concatenate([kinds[place].agents for place in group]))
+            label = who(agents, len(cert.budgets))
             ax.plot(sizes, values[group[0]], label=label, marker="o", ms=3.5, **line_style(index))
         ax.set_xlabel("colluders among the others, the worst ones")
         ax.set_ylabel(f"epsilon (delta = {cert.delta:g})")
@@ -86,7 +88,7 @@ def colluding(cert: Certificate, ax: Axes | None = None) -> Axes:
             ax.set_ylim(bottom=0)
         _mark(ax, cert, sizes, values)
         plain_ticks(ax)
-        if len(groups) > 1 or len(cert.budgets) > len(groups[0]):
+        if len(groups) > 1 or len(kinds) > len(groups[0]):
             ax.legend(loc="upper left")
     return ax
 
@@ -104,7 +106,7 @@ def _mark(ax: Axes, cert: Certificate, sizes: list[int], values: np.ndarray) -> 
         color=INK,
         fontsize=8,
     )
-    top = show(max(cert.all_collude))
+    top = show(max(b.all_collude for b in cert.budgets.kinds))
     place = np.nanmax(values[:, -1]) if np.isfinite(values[:, -1]).any() else 0.0
     ax.annotate(
         f"{ALL}: {top}",
@@ -118,8 +120,8 @@ def _mark(ax: Axes, cert: Certificate, sizes: list[int], values: np.ndarray) -> 
 
 
 def _alike(values: np.ndarray) -> list[list[int]]:
-    """Agents by equal curves, the largest at its end first."""
+    """Kinds by equal curves, the largest at its end first."""
     groups: dict[tuple[str, ...], list[int]] = {}
-    for agent in np.argsort(-np.nan_to_num(values[:, -1]), kind="stable").tolist():
-        groups.setdefault(tuple(f"{value:.6g}" for value in values[agent]), []).append(agent)
+    for kind in np.argsort(-np.nan_to_num(values[:, -1]), kind="stable").tolist():
+        groups.setdefault(tuple(f"{value:.6g}" for value in values[kind]), []).append(kind)
     return list(groups.values())

@@ -125,7 +125,7 @@ def _largest(run: Run) -> Cell:
 
 def _paper(run: Run) -> float | None:
     return max(
-        (b.paper_epsilon for b in run.certificate.budgets if b.paper_epsilon is not None),
+        (b.paper_epsilon for b in run.certificate.budgets.kinds if b.paper_epsilon is not None),
         default=None,
     )
 

@@ -142,8 +142,11 @@ def _colours(ax: Axes, values: Sequence[float]) -> np.ndarray:
         colours[bounded] = NODE
         return colours
     scale = ScalarMappable(Normalize(low, high), SHADES)
-    for agent in np.flatnonzero(bounded):
-        colours[agent] = scale.to_rgba(epsilon[agent])
+    # Not one by one: many agents have the same few.
+    known, place = np.unique(epsilon[bounded], return_inverse=True)
+    shades = np.empty(len(known), dtype=object)
+    shades[:] = [tuple(shade) for shade in scale.to_rgba(known)]
+    colours[bounded] = shades[place.ravel()]
     bar = ax.figure.colorbar(scale, ax=ax, shrink=0.7, aspect=22, pad=0.03, label="epsilon")
     bar.locator = MaxNLocator(5)
     bar.formatter = FuncFormatter(lambda value, _: quantity(value))

@@ -73,11 +73,12 @@ def between(values: np.ndarray) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def largest(budgets: Sequence[float], names: Sequence[str] = ()) -> tuple[str, str]:
+def largest(budgets: Sequence[float] | np.ndarray, names: Sequence[str] = ()) -> tuple[str, str]:
     """The largest budget as it is printed, and the agents for whom the same is printed."""
-    shown = [show(b) for b in budgets]
-    top = shown[int(np.argmax(budgets))]
-    return top, who([agent for agent, text in enumerate(shown) if text == top], len(shown), names)
+    values, place = np.unique(np.asarray(budgets, float), return_inverse=True)
+    top = show(float(values[-1]))
+    same = np.array([show(float(value)) == top for value in values])
+    return top, who(np.flatnonzero(same[place.ravel()]), len(budgets), names)
 
 
 def _trimmed(text: str) -> str:

@@ -171,19 +171,21 @@ def budget(run: Run, ax: Axes | None = None) -> Axes:
     """
     ax = axes_or_new(ax)
     with styled():
-        finite = [g for g in _alike(run.spent) if np.isfinite(run.spent[-1, g[0]])]
+        spending = run.spending
+        curves = spending.curves
+        finite = [kinds for kinds in _alike(curves) if np.isfinite(curves[-1, kinds[0]])]
         if not finite:
             _say(ax, "infinite for every agent")
         elif len(finite) > _LINES:
             _budget_band(ax, run, np.concatenate(finite))
         else:
-            for index, group in enumerate(finite):
-                label = who(group, run.graph.agents)
-                ax.plot(run.steps, run.spent[:, group[0]], label=label, **line_style(index))
+            for index, kinds in enumerate(finite):
+                label = who(spending.agents(kinds), run.graph.agents)
+                ax.plot(run.steps, curves[:, kinds[0]], label=label, **line_style(index))
         ax.set_xlabel("step")
         ax.set_ylabel(_spent(run))
         if finite:
-            spent = run.spent[:, np.concatenate(finite)]
+            spent = curves[:, np.concatenate(finite)]
             # From zero, as a running sum should be read, unless that would flatten most agents
             # onto the axis.
             if not (spent[-1].max() > 30 * spent[-1].min() > 0 and log_scale(ax, [spent])):
@@ -199,7 +201,7 @@ def compare_budgets(runs: Mapping[str, Run], ax: Axes | None = None) -> Axes:
     with styled():
         drawn = []
         for index, (name, run) in enumerate(runs.items()):
-            spent = run.spent.max(axis=1)
+            spent = run.spending.largest
             if np.isfinite(spent[-1]):
                 ax.plot(run.steps, spent, label=name, **line_style(index))
                 drawn.append(spent[:, None])
@@ -222,9 +224,10 @@ def _spent(run: Run) -> str:
     return f"{law.unit} spent{at}"
 
 
-def _budget_band(ax: Axes, run: Run, agents: np.ndarray) -> None:
-    spent = run.spent[:, agents]
+def _budget_band(ax: Axes, run: Run, kinds: np.ndarray) -> None:
+    spent = run.spending.curves[:, kinds]
     largest = int(np.argmax(spent[-1]))
+    agent = run.spending.agents([kinds[largest]])[0]
     colour = line_style(0)["color"]
     ax.fill_between(
         run.steps,
@@ -235,30 +238,29 @@ def _budget_band(ax: Axes, run: Run, agents: np.ndarray) -> None:
         linewidth=0,
         label="all agents",
     )
-    ax.plot(run.steps, np.median(spent, axis=1), label="median agent", **line_style(0))
-    ax.plot(
-        run.steps, spent[:, largest], label=f"agent {agents[largest]}, the largest", **line_style(1)
-    )
+    ax.plot(run.steps, run.spending.median(kinds), label="median agent", **line_style(0))
+    label = f"agent {agent}, the largest"
+    ax.plot(run.steps, spent[:, largest], label=label, **line_style(1))
 
 
 def _budget_legend(ax: Axes, run: Run) -> None:
-    unbounded = np.flatnonzero(~np.isfinite(run.spent[-1]))
+    spending = run.spending
+    unbounded = spending.agents(np.flatnonzero(~np.isfinite(spending.curves[-1])))
     if unbounded.size:
-        ax.plot(
-            [], [], linestyle="none", label=f"{who(unbounded.tolist(), run.graph.agents)}: infinite"
-        )
+        label = f"{who(unbounded, run.graph.agents)}: infinite"
+        ax.plot([], [], linestyle="none", label=label)
     beside = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
     ax.legend(**beside if len(ax.get_legend_handles_labels()[0]) > 1 else {"loc": "lower right"})
 
 
-def _alike(spent: np.ndarray) -> list[list[int]]:
-    """Agents grouped by equal curves, the largest final budget first."""
+def _alike(curves: np.ndarray) -> list[list[int]]:
+    """Kinds grouped by equal curves, the largest final budget first."""
     groups: list[list[int]] = []
-    for agent in np.argsort(-spent[-1], kind="stable").tolist():
-        if groups and np.allclose(spent[:, groups[-1][0]], spent[:, agent], rtol=1e-6, atol=0):
-            groups[-1].append(agent)
+    for kind in np.argsort(-curves[-1], kind="stable").tolist():
+        if groups and np.allclose(curves[:, groups[-1][0]], curves[:, kind], rtol=1e-6, atol=0):
+            groups[-1].append(kind)
         else:
-            groups.append([agent])
+            groups.append([kind])
     return groups
 
 

@@ -5,7 +5,6 @@ Nothing on it is loaded from elsewhere; the same input gives the same bytes.
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,7 +67,7 @@ def run_report(run: Run, folder: Path, timeline: Timeline | None = None) -> Path
       folder: where it goes.
       timeline: what the run would cost on some network, where that is to be on it.
     """
-    unbounded = [b.agent for b in run.certificate.budgets if math.isinf(b.epsilon)]
+    unbounded = np.flatnonzero(np.isinf(run.certificate.epsilon))
     return write(
         Path(folder) / NAME,
         "run.html",
@@ -80,7 +79,7 @@ def run_report(run: Run, folder: Path, timeline: Timeline | None = None) -> Path
         ),
         headline=[*headline(run), *_costs(timeline)],
         stopped=run.stopped,
-        unbounded=who(unbounded, len(run.certificate.budgets)) if unbounded else "",
+        unbounded=who(unbounded, len(run.certificate.budgets)) if unbounded.size else "",
         network=_network(run),
         hearing=hearing_section(run),
         learning=_learning(run),
@@ -239,11 +238,12 @@ def _network(run: Run) -> dict[str, object]:
 
 def _budget(run: Run) -> dict[str, object]:
     """What has been spent, over time; empty where nothing is bounded."""
-    if not any(math.isfinite(e) for e in run.spent[-1]):
+    last = run.spending.curves[-1]
+    if not np.isfinite(last).any():
         return {}
     figure, ax = new_figure(5.0, 3.4)
     plots.budget(run, ax)
-    top = show(float(run.spent[-1].max()))
+    top = show(float(last.max()))
     what = unit(run.algorithm)
     described = f"{what} spent per agent over {int(run.steps[-1])} steps, at most {top} at the end"
     caption = (
@@ -254,18 +254,18 @@ def _budget(run: Run) -> dict[str, object]:
 
 def _spending(run: Run) -> list[tuple[str, str]]:
     """Who spends most and least, and when."""
-    last, agents = run.spent[-1], run.graph.agents
-    unbounded = np.flatnonzero(~np.isfinite(last)).tolist()
+    spending = run.spending
+    last = spending.curves[-1]
+    unbounded = spending.agents(np.flatnonzero(~np.isfinite(last)))
     bounded = np.where(np.isfinite(last), last, 0.0)
-    agent = int(np.argmax(bounded))
-    curve = run.spent[:, agent]
+    curve = spending.curves[:, int(np.argmax(bounded))]
     half = int(run.steps[np.argmax(curve >= curve[-1] / 2)])
     late = float(curve[-1] - np.interp(0.9 * run.steps[-1], run.steps, curve))
     share = quantity(100 * late / curve[-1], 2) if curve[-1] else "0"
-    top, of = largest(bounded.tolist())
+    top, of = largest(bounded[spending.kind])
     return [
-        *([("Infinite", who(unbounded, agents))] if unbounded else []),
-        ("Largest finite" if unbounded else "Largest", f"{top}, {of}"),
+        *([("Infinite", who(unbounded, run.graph.agents))] if unbounded.size else []),
+        ("Largest finite" if unbounded.size else "Largest", f"{top}, {of}"),
         *([("Smallest", show(float(last.min())))] if of != "every agent" else []),
         ("Half of it", f"was spent by step {half:,}"),
         ("Last tenth", f"the final 10 % of the steps took {share} % of it"),
@@ -305,4 +305,4 @@ def _arriving(arrivals: Arrivals) -> str:
 
 
 def _differ(run: Run) -> bool:
-    return len({show(e) for e in run.certificate.epsilon}) > 1
+    return len({show(b.epsilon) for b in run.certificate.budgets.kinds}) > 1

@@ -114,10 +114,12 @@ def allowed_steps(
     """How many steps may run: the stream must last and no agent may pass its budget."""
     steps = require.count("steps", steps)
     allowed, stopped = steps, None
-    lasts = [algorithm.sampling.lasts(held, problem.arrivals) for held in problem.counts.tolist()]
+    held, first = np.unique(problem.counts, return_index=True)
+    lasts = [algorithm.sampling.lasts(count, problem.arrivals) for count in held.tolist()]
     if min(lasts) < allowed:
         allowed = int(min(lasts))
-        stopped = f"the stream of agent {int(np.argmin(lasts))} ran dry after {allowed} steps"
+        agent = min(one for one, last in zip(first.tolist(), lasts, strict=True) if last == allowed)
+        stopped = f"the stream of agent {agent} ran dry after {allowed} steps"
     if algorithm.rounds < allowed:
         allowed = int(algorithm.rounds)
         stopped = f"the noise is planned for {allowed} rounds: message {allowed} was not sent"

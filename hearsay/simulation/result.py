@@ -21,6 +21,7 @@ from hearsay.problems.problem import Problem
 from hearsay.release.readouts import ReadOut
 from hearsay.simulation.faults import Faults
 from hearsay.simulation.hearing import Hearing
+from hearsay.simulation.spent import Spending
 
 if TYPE_CHECKING:
     from hearsay.release.model import ReleasedModel
@@ -80,7 +81,7 @@ class Run:
       seeds: of the noise.
       steps: (time,), after which it was measured.
       raw: metrics, each (time, seed) or (time, seed, watched agent).
-      spent: (time, agent), in the unit of `certification.unit`.
+      spending: budgets over time, by kind of agents (`spent`: by agent).
       models: (seed, agent, dimension), at the end.
       stopped: why it ended early; None if it did not.
       seconds: how long it took.
@@ -98,7 +99,7 @@ class Run:
     seeds: list[int]
     steps: np.ndarray
     raw: dict[str, np.ndarray]
-    spent: np.ndarray
+    spending: Spending
     models: np.ndarray
     stopped: str | None
     seconds: float
@@ -140,6 +141,11 @@ class Run:
         else:
             own = {"test_error": score.mean(axis=2)}
         return {**out, **own, **self._released}
+
+    @property
+    def spent(self) -> np.ndarray:
+        """(time, agent), in the unit of `certification.unit`."""
+        return self.spending.whole
 
     @property
     def _released(self) -> dict[str, np.ndarray]:
@@ -199,7 +205,7 @@ class Run:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["step", "seed", *metrics, "spent_max"])
-        label = self.spent.max(axis=1)
+        label = self.spending.largest
         for t, step in enumerate(self.steps):
             for s, seed in enumerate(self.seeds):
                 writer.writerow(
@@ -213,13 +219,8 @@ class Run:
         return text.getvalue()
 
     def spent_csv(self) -> str:
-        """One row per measured step: what each agent had spent by then."""
-        head = "step," + ",".join(f"agent_{i}" for i in range(self.graph.agents))
-        rows = (
-            f"{int(s)}," + ",".join(f"{e:.10g}" for e in row)
-            for s, row in zip(self.steps, self.spent, strict=True)
-        )
-        return "\n".join([head, *rows]) + "\n"
+        """One row per measured step: what each agent had spent by then, or of many each kind."""
+        return self.spending.to_csv(self.steps)
 
     def save(self, folder: str | os.PathLike) -> Path:
         """Write certificate, metrics, budgets and final models; each file is whole or not there.

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hearsay.base import Algorithm
-from hearsay.certification import epsilon_after
+from hearsay.certification.spending import epsilon_by_kind
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
 from hearsay.release.readouts import ReadOut, read
@@ -31,6 +31,7 @@ from hearsay.simulation.metrics import (
 from hearsay.simulation.optimum import Reference
 from hearsay.simulation.program import Carry, flatten, unflatten
 from hearsay.simulation.rounds import Rounds
+from hearsay.simulation.spent import Spending
 
 _CARRIED = "carry_{}"
 
@@ -225,8 +226,8 @@ class Session:
     def arrived(self, step: int) -> np.ndarray:
         return self.algorithm.sampling.arrived(step, self.problem.counts, self.problem.arrivals)
 
-    def results(self) -> tuple[np.ndarray, dict[str, np.ndarray], np.ndarray]:
-        """(steps, metrics (time, seed[, watched agent]), spent (time, agent))."""
+    def results(self) -> tuple[np.ndarray, dict[str, np.ndarray], Spending]:
+        """(steps, metrics (time, seed[, watched agent]), what was spent)."""
         return np.array(self.at), self.metrics(), self.spent()
 
     def metrics(self) -> dict[str, np.ndarray]:
@@ -236,26 +237,28 @@ class Session:
             for name in Measured._fields
         }
 
-    def epsilon(self, steps: list[int]) -> np.ndarray:
-        """What every agent has spent when those numbers of steps are done, (time, agent), if it
-        was always there.
+    def spending(self, steps: list[int]) -> Spending:
+        """What every agent has spent when those numbers of steps are done, if it was always
+        there.
         """
-        return epsilon_after(self.algorithm, self.problem, self.graph, steps, self.delta)
+        given = (self.algorithm, self.problem, self.graph, steps, self.delta)
+        spent, found = epsilon_by_kind(*given)
+        return Spending(spent, found.kind)
 
     @property
     def _absences(self) -> bool:
         return self.rounds.faults is not None and self.rounds.faults.absences
 
-    def spent(self) -> np.ndarray:
-        """What every agent had spent at every measured step, (time, agent): who is away sends
-        nothing, and has paid for the messages up to its last one.
+    def spent(self) -> Spending:
+        """What every agent had spent at every measured step: who is away sends nothing, and has
+        paid for the messages up to its last one.
         """
         if not self._absences:
-            return self.epsilon(self.at)
+            return self.spending(self.at)
         paid = np.stack([np.asarray(one) for one in jax.device_get(self.charged)])
         counts, places = np.unique(paid, return_inverse=True)
-        by_count = self.epsilon(counts.tolist())
-        return by_count[places.reshape(paid.shape), np.arange(paid.shape[1])]
+        by_count = self.spending(counts.tolist())
+        return Spending.of(by_count.curves[places.reshape(paid.shape), by_count.kind])
 
     def hearing(self) -> Hearing | None:
         """Who heard whom; None where everything is delivered."""

@@ -275,7 +275,7 @@ def _loop(
     spent = (
         {}
         if progress is None
-        else dict(zip(ahead, session.epsilon(ahead).max(axis=1).tolist(), strict=True))
+        else dict(zip(ahead, session.spending(ahead).largest.tolist(), strict=True))
     )
     while session.step < allowed:
         before = session.models

@@ -110,7 +110,7 @@ def measure(
         released.append(found.released.tolist())
         own.append(found.own.tolist())
         spent = max(spent, *found.certificate.epsilon)
-        for budget in found.certificate.budgets:
+        for budget in found.certificate.budgets.kinds:
             if budget.curve:
                 worst = max(worst or 0.0, budget.curve[-1].epsilon)
         if series.private and not spent <= epsilon:

@@ -27,6 +27,7 @@ from hearsay.report.comparison import comparison_report
 from hearsay.report.page import Table, render
 from hearsay.report.plot_style import new_figure
 from hearsay.report.run import run_report
+from hearsay.simulation.spent import Spending
 
 TEMPLATES = Path(report.__file__).parent / "templates"
 VOID = {"meta", "br", "hr", "img", "link", "input"}
@@ -220,7 +221,10 @@ def test_one_unbounded_agent_is_named(run, tmp_path):
     spent = run.spent.copy()
     spent[1:, 3] = np.inf
     page = written(
-        replace(run, certificate=replace(run.certificate, budgets=budgets), spent=spent), tmp_path
+        replace(
+            run, certificate=replace(run.certificate, budgets=budgets), spending=Spending.of(spent)
+        ),
+        tmp_path,
     )
     assert "epsilon is infinite for agent 3." in page
     assert "agent 3: infinite" in page
@@ -314,7 +318,7 @@ def test_large_network(run, tmp_path):
         graph=graph,
         certificate=cert,
         raw=raw,
-        spent=np.tile(run.spent, 80),
+        spending=Spending.of(np.tile(run.spent, 80)),
     )
     page = written(wide, tmp_path)
     rows = (

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 import hearsay as hs
 from hearsay.report import plots
 from hearsay.report.plot_style import new_figure
+from hearsay.simulation.spent import Spending
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def axes():
 
 def spending(run: hs.Run, spent: np.ndarray) -> hs.Run:
     """The same run with other budgets, on as many agents as they have columns."""
-    return replace(run, spent=spent, graph=hs.graphs.ring(spent.shape[1]))
+    return replace(run, spending=Spending.of(spent), graph=hs.graphs.ring(spent.shape[1]))
 
 
 def test_curve_draws_the_mean_and_the_band_from_lowest_to_highest_seed(run):

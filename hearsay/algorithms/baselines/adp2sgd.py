@@ -64,6 +64,7 @@ class Adp2sgd(NoisyGradient):
     message: ClassVar[type] = Message
     coins: ClassVar[tuple[str, ...]] = ("awake",)
     amplifies: ClassVar[bool] = True
+    agent_facts: ClassVar[tuple[str, ...]] = ()
 
     name: str = "adp2sgd"
     activity: float = 0.5

@@ -39,6 +39,7 @@ class Dsgd(NoisyAverage):
     """
 
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"dola": {}}
+    agent_facts: ClassVar[tuple[str, ...]] = ()
 
     name: str = "dsgd"
 

@@ -45,6 +45,7 @@ class Pdop(NoisyAverage):
 
     gradient_at_state: ClassVar[bool] = False
     amplifies: ClassVar[bool] = True
+    agent_facts: ClassVar[tuple[str, ...]] = ()
 
     name: str = "pdop"
     step: Schedule = Geometric(0.5, 0.97)

@@ -51,6 +51,7 @@ class QuantizedDsgd(NoisyAverage):
     """
 
     coins: ClassVar[tuple[str, ...]] = ("rounding",)
+    agent_facts: ClassVar[tuple[str, ...]] = ()
 
     name: str = "quantized-dsgd"
     resolution: float = 0.1

@@ -75,6 +75,7 @@ class SdmDsgd(NoisyGradient):
     no_secrets: ClassVar[str] = "agents send different coordinates, and what they share stays in"
     coins: ClassVar[tuple[str, ...]] = ("kept",)
     amplifies: ClassVar[bool] = True
+    agent_facts: ClassVar[tuple[str, ...]] = ()
 
     name: str = "sdm-dsgd"
     keep: float = 0.5

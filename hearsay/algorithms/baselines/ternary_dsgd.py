@@ -40,6 +40,7 @@ class TernaryDsgd(NoisyAverage):
     """
 
     inexact: ClassVar[str] = "ternary messages are random whatever their threshold"
+    agent_facts: ClassVar[tuple[str, ...]] = ()
 
     name: str = "ternary-dsgd"
     noise: Noise = Constant(5.0)

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 
 from hearsay import _validate as require
+from hearsay._parts import distinct
 from hearsay.algorithms.averaging import AveragedGradient
 from hearsay.algorithms.noisy_gradient import Pending
 from hearsay.base import Inbox, Magnitudes, Message, Noise
@@ -54,6 +55,7 @@ class WeightedErm(AveragedGradient):
     """
 
     amplifies: ClassVar[bool] = True
+    agent_facts: ClassVar[tuple[str, ...]] = ()
 
     name: str = "weighted-erm"
     weights: tuple[float, ...] | None = None
@@ -95,7 +97,9 @@ class WeightedErm(AveragedGradient):
         if self.weights is not None:
             given = np.array(self.weights)
         else:
-            first = np.array([float(self.noise_for(i)(0)) for i in range(agents)])
+            law = self.noise if isinstance(self.noise, tuple) else (self.noise,) * agents
+            known, place = distinct(law)
+            first = np.array([float(one(0)) for one in known])[place]
             given = np.ones(agents) if np.any(first == 0) else first**-2
         return given / given.mean()
 
