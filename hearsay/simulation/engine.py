@@ -30,8 +30,8 @@ from hearsay.problems.sampling.samplers import Window
 from hearsay.problems.task import Task
 from hearsay.release.readouts import ReadOut, averaged, round_weights, shown
 from hearsay.simulation import keys, shared
+from hearsay.simulation.groups import COPIES, in_groups, most_at_once
 from hearsay.simulation.program import Carry, Program, held_rates
-from hearsay.simulation.side_by_side import side_by_side
 
 # On a CPU a block of noise should still be in the cache when its steps use it; elsewhere few
 # kernels should draw much.
@@ -184,12 +184,14 @@ def _all_seeds(
             carry.states, draws, carry.sampler, own, carry.kept
         )
     count = len(jax.tree.leaves(carry.states)[0])
-    if together() and count > 1:
+    agents = jax.tree.leaves(carry.states)[0].shape[1]
+    if count > 1 and (together() or agents > COPIES):
 
         def alone(states: Any, noise: Any, kept: Any, keys: tuple) -> tuple[Any, Any, Any, Any]:
             return one_round(states, noise, carry.sampler, keys[0] if keys else own, kept)
 
-        found = side_by_side(alone)(carry.states, draws, carry.kept, (own,) if per_seed else ())
+        every = in_groups(alone, None if together() else 1)
+        found = every(carry.states, draws, carry.kept, (own,) if per_seed else ())
         return found[0], pick(found[1], 0), found[2], found[3]
     each = ((*pick((carry.states, draws, carry.kept), seed), seed) for seed in range(count))
     seeds = [
@@ -300,10 +302,14 @@ jax.tree_util.register_pytree_node(
 
 
 def all_agents(program: Program, records: Any) -> Callable[[Callable], Callable]:
-    """How a function of one agent becomes one of all: vmap, or one agent after the other."""
+    """How a function of one agent becomes one of all: vmap, or for networks one agent after the
+    other (copies of the program, or a loop where there are many), or groups side by side.
+    """
     if isinstance(records, PerAgent):
         return partial(one_by_one, agents=len(records))
-    return side_by_side if program.loss.unrolled else jax.vmap
+    if not program.loss.unrolled:
+        return jax.vmap
+    return partial(in_groups, size=most_at_once(program.loss) if together() else 1)
 
 
 def one_by_one(function: Callable, agents: int) -> Callable:
@@ -355,7 +361,7 @@ def surroundings(
 
 def placed(problem: Problem) -> Any:
     """The problem's records as the engine wants them."""
-    if not problem.loss.unrolled or together():
+    if not problem.loss.unrolled or together() or problem.agents > COPIES:
         return problem.device_records
     return PerAgent(
         problem.records.of(agent).placed(problem.dtype) for agent in range(problem.agents)
