@@ -36,6 +36,8 @@ from hearsay.simulation.program import Carry, Program, held_rates
 # On a CPU a block of noise should still be in the cache when its steps use it; elsewhere few
 # kernels should draw much.
 _CPU_DRAWN_BYTES, _DRAWN_BYTES = 4 * 2**20, 2**29
+# Up to so many agents every one has a column of its own in the arrays that steps bring.
+_OWN_COLUMNS = 1024
 
 
 class Setting(NamedTuple):
@@ -53,6 +55,9 @@ class Setting(NamedTuple):
     relays: Any = ()
     # What the noise is drawn from that pairs of agents share; () where there is none.
     pairs: Any = ()
+    # Of every agent the column of the steps' inputs that is its own, where agents with the same
+    # number of records share one (very many agents); () where everybody has a column.
+    columns: Any = ()
 
 
 class Inputs(NamedTuple):
@@ -146,7 +151,7 @@ def trajectory(
         return shared.added(algorithm, own, setting.pairs, steps, params, setting.constants)
 
     def one_step(carry: Carry, row: tuple[Inputs, Any]) -> tuple[Carry, Any]:
-        now, draws = row
+        now, draws = own_columns(row[0], setting.columns), row[1]
         states, sampler, seen, shown = _all_seeds(
             partial(exchange, program, setting, now, tap),
             carry,
@@ -356,6 +361,7 @@ def surroundings(
         algorithm.constants(dtype),
         jnp.asarray(relays, dtype) if len(relays) else (),
         shared.of(algorithm, graph.agents, seeds, dtype, apart=apart),
+        jnp.asarray(columns(problem.counts)[1]) if problem.agents > _OWN_COLUMNS else (),
     )
 
 
@@ -376,15 +382,46 @@ def together() -> bool:
 
 
 def inputs(
-    algorithm: Algorithm, problem: Task, steps: np.ndarray, readouts: Sequence[ReadOut] = ()
+    algorithm: Algorithm,
+    problem: Task,
+    steps: np.ndarray,
+    readouts: Sequence[ReadOut] = (),
+    *,
+    shared_columns: bool = False,
 ) -> Inputs:
     """Rates and windows of those steps, as the run's precision holds them, and the weights of
     averages of their messages.
+
+    Args:
+      shared_columns: one column for all agents that have as many records, and of rates that are
+        everybody's: `own_columns` takes them apart where they are used.
     """
     steps = np.asarray(steps, np.int32)
-    rates = held_rates(algorithm, steps, problem.agents, problem.dtype)
-    windows = algorithm.sampling.windows(steps, problem.counts, problem.arrivals)
+    held = columns(problem.counts)[0] if shared_columns else problem.counts
+    rates = held_rates(algorithm, steps, problem.agents, problem.dtype, once=shared_columns)
+    windows = algorithm.sampling.windows(steps, held, problem.arrivals)
     return Inputs(steps, rates, windows, round_weights(readouts, steps, problem.dtype))
+
+
+def columns(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(the different numbers of records, the place there of every agent's)."""
+    held, place = np.unique(counts, return_inverse=True)
+    return held, place.astype(np.int32)
+
+
+def own_columns(now: Inputs, place: Any) -> Inputs:
+    """One step's inputs with a column for every agent."""
+    if not len(place):
+        return now
+
+    def everybodys(rate: jax.Array) -> jax.Array:
+        return rate if len(rate) == len(place) else jnp.broadcast_to(rate, place.shape)
+
+    start, size, blocks = now.windows
+    windows = now.windows
+    if len(start) < len(place):
+        windows = Window(start[place], size[place], blocks)
+    return now._replace(rates=jax.tree.map(everybodys, now.rates), windows=windows)
 
 
 def start(

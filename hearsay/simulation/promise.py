@@ -78,10 +78,11 @@ def allowed_steps(
     """How many steps may run: the stream must last and no agent may pass its budget."""
     steps = require.count("steps", steps)
     allowed, stopped = steps, None
-    lasts = [algorithm.sampling.lasts(held, problem.arrivals) for held in problem.counts.tolist()]
-    if min(lasts) < allowed:
-        allowed = int(min(lasts))
-        stopped = f"the stream of agent {int(np.argmin(lasts))} ran dry after {allowed} steps"
+    held, place = np.unique(problem.counts, return_inverse=True)
+    each = [algorithm.sampling.lasts(count, problem.arrivals) for count in held.tolist()]
+    if min(each) < allowed:
+        allowed, short = int(min(each)), int(np.argmin(np.array(each)[place]))
+        stopped = f"the stream of agent {short} ran dry after {allowed} steps"
     if algorithm.rounds < allowed:
         allowed = int(algorithm.rounds)
         stopped = f"the noise is planned for {allowed} rounds: message {allowed} was not sent"

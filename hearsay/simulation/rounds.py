@@ -59,7 +59,10 @@ class Rounds:
         """Run so many more rounds; what the tap saw in them, (round, seed, ...)."""
         problem, seen = self.problem, None
         steps = np.arange(self.step, self.step + count)
-        inputs = engine.inputs(self.algorithm, problem, steps, self.readouts)
+        shared = len(self.setting.columns) > 0
+        inputs = engine.inputs(
+            self.algorithm, problem, steps, self.readouts, shared_columns=shared
+        )
         block = engine.block_length(
             count, len(self.seeds), problem.agents, problem.dimension, problem.dtype.itemsize
         )
