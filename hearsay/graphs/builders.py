@@ -52,9 +52,7 @@ def from_networkx(graph: nx.Graph, weight: Rule = "metropolis", name: str = "cus
     require_connected(joined)
     if isinstance(weight, str) and weight == "given":
         _check_given(plain)
-        return from_weights(
-            nx.to_scipy_sparse_array(plain, nodelist=nodes, dtype=np.float64), name
-        )
+        return from_weights(nx.to_scipy_sparse_array(plain, nodelist=nodes, dtype=np.float64), name)
     return from_weights(_weighted(joined, weight), name)
 
 

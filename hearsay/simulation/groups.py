@@ -15,7 +15,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from hearsay.problems.losses.loss import Loss
@@ -42,14 +41,12 @@ def in_groups(function: Callable, size: int | None) -> Callable:
         groups = -(-agents // size)
         width = -(-agents // groups)
 
-        def one(carry: tuple, start: jax.Array) -> tuple[tuple, Any]:
-            part = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, width), args)
-            return carry, each(*part)
+        def one(start: jax.Array) -> Any:
+            return each(*jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, start, width), args))
 
         # The last group is moved back to end with the last agent: some are computed twice.
-        starts = np.minimum(np.arange(groups) * width, agents - width).astype(np.int32)
-        _, found = lax.scan(one, (), starts)
-        return jax.tree.map(lambda x: _joined(x, agents), found)
+        starts = jnp.minimum(jnp.arange(groups, dtype=jnp.int32) * width, agents - width)
+        return jax.tree.map(lambda x: _joined(x, agents), lax.map(one, starts))
 
     return run
 

@@ -79,21 +79,21 @@ def fitted(
     a neural network holds a gradient for every record of it and, where networks are computed side
     by side, for every agent of a group and every seed.
     """
-    if not isinstance(problem.loss, NeuralLoss):
+    loss, free = problem.loss, free_bytes() if free is None else free
+    if not isinstance(loss, NeuralLoss):
         return problem
-    free = free_bytes() if free is None else free
-    if problem.loss.group is None:
-        problem = _grouped(problem, _fitting_group(algorithm, problem, free, seeds))
-    if problem.loss.microbatch is not None:
+    group = loss.group or _fitting_group(algorithm, problem, free, seeds)
+    if group != loss.group:
+        loss = replace(loss, group=group)
+        problem = replace(problem, loss=loss)
+    if loss.microbatch is not None:
         return problem
     share = _SHARE_TOGETHER if together() else _SHARE
     most = per_record.fitting_microbatch(
         _at_once(problem, seeds) * record_bytes(problem), int(share * free)
     )
     wide = widest(algorithm, problem)
-    if most >= wide:
-        return problem
-    return replace(problem, loss=replace(problem.loss, microbatch=most))
+    return problem if most >= wide else replace(problem, loss=replace(loss, microbatch=most))
 
 
 def _fitting_group(algorithm: Algorithm, problem: Problem, free: int, seeds: int) -> int | None:
@@ -108,10 +108,6 @@ def _fitting_group(algorithm: Algorithm, problem: Problem, free: int, seeds: int
 def _divisible(problem: Problem) -> bool:
     """There are groups of agents on accelerators, where agents are many."""
     return together() and problem.agents > COPIES
-
-
-def _grouped(problem: Problem, group: int | None) -> Problem:
-    return problem if group is None else replace(problem, loss=replace(problem.loss, group=group))  # type: ignore[type-var]
 
 
 def _at_once(problem: Problem, seeds: int) -> int:
@@ -132,7 +128,8 @@ def halved(problem: Problem, algorithm: Algorithm) -> tuple[Problem, str] | None
     if not isinstance(loss, NeuralLoss):
         return None
     if _divisible(problem) and (group := _group(problem) // 2):
-        return _grouped(problem, group), f"groups of {group} agent{'' if group == 1 else 's'}"
+        smaller = replace(problem, loss=replace(loss, group=group))
+        return smaller, f"groups of {group} agent{'' if group == 1 else 's'}"
     now = (loss.microbatch or widest(algorithm, problem)) // 2
     if not now:
         return None

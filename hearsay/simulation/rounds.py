@@ -60,9 +60,7 @@ class Rounds:
         problem, seen = self.problem, None
         steps = np.arange(self.step, self.step + count)
         shared = len(self.setting.columns) > 0
-        inputs = engine.inputs(
-            self.algorithm, problem, steps, self.readouts, shared_columns=shared
-        )
+        inputs = engine.inputs(self.algorithm, problem, steps, self.readouts, shared_columns=shared)
         block = engine.block_length(
             count, len(self.seeds), problem.agents, problem.dimension, problem.dtype.itemsize
         )
