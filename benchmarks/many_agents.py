@@ -74,12 +74,12 @@ def peak_gib() -> float:
     return round(stats.get("peak_bytes_in_use", most) / 2**30, 2)
 
 
-def advanced(network: Rounds, count: int) -> float:
+def advanced(network: Rounds, count: int, clock: Any = time.perf_counter) -> float:
     """How long so many rounds take."""
-    began = time.perf_counter()
+    began = clock()
     network.advance(count)
     network.models.block_until_ready()
-    return time.perf_counter() - began
+    return clock() - began
 
 
 def compile_times(options: Any, notes: Notes) -> None:
@@ -158,6 +158,8 @@ def linear(options: Any, notes: Notes) -> None:
             first_s=round(first, 2),
             round_ms=round(1000 * min(times) / chunk, 4),
             ns_per_agent=round(1e9 * min(times) / chunk / agents, 1),
+            # Of all cores together: what other programs on the machine do not change.
+            cpu_ms=round(1000 * advanced(network, chunk, time.process_time) / chunk, 4),
             peak_gib=peak_gib(),
             rounds=network.step,
             accuracy=round(float(np.mean((margins > 0) == problem.test_labels)), 4),

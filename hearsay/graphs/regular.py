@@ -17,10 +17,13 @@ from collections import Counter
 import networkx as nx
 import numpy as np
 
+from hearsay import _validate as require
+
 # Up to so many agents, and with more neighbours each than that, networkx draws: much is put back.
 _SMALL, _MANY = 2000, 32
 
 
+@require.plain_arguments
 def regular_pairs(agents: int, degree: int, seed: int) -> np.ndarray:
     """(pair, 2), the smaller agent first, in increasing order."""
     if agents <= _SMALL or degree > _MANY:

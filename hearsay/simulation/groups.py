@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from hearsay import _validate as require
 from hearsay.problems.losses.loss import Loss
 from hearsay.problems.losses.neural_loss import NeuralLoss
 from hearsay.simulation.side_by_side import side_by_side
@@ -25,6 +26,7 @@ from hearsay.simulation.side_by_side import side_by_side
 COPIES = 8
 
 
+@require.plain_arguments
 def in_groups(function: Callable, size: int | None) -> Callable:
     """Like `jax.vmap`, but so many at a time, in as even groups as there can be.
 
