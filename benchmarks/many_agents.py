@@ -166,9 +166,9 @@ def linear(options: Any, notes: Notes) -> None:
         )
 
 
-def networks_case(agents: int, noise: float) -> tuple[Any, hs.graphs.Graph]:
-    graph = hs.graphs.random(agents, degree=6, seed=0)
-    secrets = hs.Secrets(COLLUDERS, ratio=RATIO, graph=graph)
+def networks_case(agents: int, noise: float, alone: bool = False) -> tuple[Any, hs.graphs.Graph]:
+    """The algorithm and who hears whom; `alone`: without secrets."""
+    graph = hs.graphs.random(agents, degree=6, seed=0) if not alone else hs.graphs.ring(agents)
     algorithm = hs.gradient_perturbation(
         step="8*(k+1)^-0.2",
         coupling=0.99,
@@ -177,7 +177,7 @@ def networks_case(agents: int, noise: float) -> tuple[Any, hs.graphs.Graph]:
         averaging=EXCHANGES,
         chebyshev=True,
         sampling=hs.Poisson(RATE),
-        secrets=secrets,
+        secrets=None if alone else hs.Secrets(COLLUDERS, ratio=RATIO, graph=graph),
     )
     return algorithm, graph
 
@@ -196,20 +196,30 @@ def networks_problem(agents: int, data: str | None) -> hs.problems.Problem:
 
 
 def prepare(options: Any, notes: Notes) -> None:
-    """The noise of `networks`, and its budgets."""
+    """The noise of `networks`, and its budgets: those of agents without secrets whose noise is as
+    many times louder as secrets are worth to the agent that they are worth least to (docs/secrets.md).
+    """
     known = json.loads(PREPARED.read_text()) if PREPARED.exists() else {}
     for agents in options.agents or (1000,):
         began, rounds = time.perf_counter(), options.rounds or 400
-        task = networks_problem(agents, options.data).task
-        algorithm, graph = networks_case(agents, 1.0)
-        ready = hs.calibrate(algorithm, task, graph, rounds, EPSILON, delta=DELTA)
-        found = hs.certify(ready, task, graph, rounds, delta=DELTA)
-        worst = int(np.argmax(found.epsilon))
+        shared = networks_case(agents, 1.0)[0].secrets.shared(agents)
+        gains = [
+            min(shared.gain(agent, count).value for agent in range(agents)) for count in range(6)
+        ]
+        plain, pair = networks_case(2, 1.0, alone=True)
+        task = networks_problem(2, options.data).task
+        ready = hs.calibrate(plain, task, pair, rounds, EPSILON, delta=DELTA)
+        noise = float(ready.noise_for(0)(0)) / gains[COLLUDERS]
+
+        def epsilon(gain: float) -> float:
+            louder = networks_case(2, noise * gain, alone=True)[0]  # noqa: B023
+            return max(hs.certify(louder, task, pair, rounds, delta=DELTA).epsilon)  # noqa: B023
+
         known[str(agents)] = {
             "rounds": rounds,
-            "noise": float(ready.noise_for(0)(0)),
-            "certified": max(found.epsilon),
-            "curve": {str(p.colluders): p.epsilon for p in found.budgets[worst].curve},
+            "noise": noise,
+            "certified": epsilon(gains[COLLUDERS]),
+            "curve": {str(count): epsilon(gain) for count, gain in enumerate(gains)},
         }
         PREPARED.write_text(json.dumps(known, indent=1) + "\n")
         seconds = round(time.perf_counter() - began, 1)
