@@ -197,7 +197,8 @@ def networks_problem(agents: int, data: str | None) -> hs.problems.Problem:
 
 def prepare(options: Any, notes: Notes) -> None:
     """The noise of `networks`, and its budgets: those of agents without secrets whose noise is as
-    many times louder as secrets are worth to the agent that they are worth least to (docs/secrets.md).
+    many times louder as secrets are worth to the agent that they are worth least to
+    (docs/secrets.md).
     """
     known = json.loads(PREPARED.read_text()) if PREPARED.exists() else {}
     for agents in options.agents or (1000,):
