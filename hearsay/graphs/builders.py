@@ -12,9 +12,11 @@ from collections.abc import Callable
 import networkx as nx
 import numpy as np
 from scipy import sparse
+from scipy.sparse import csgraph
 
 from hearsay import _validate as require
 from hearsay.graphs.graph import Graph, from_weights, pair, require_connected
+from hearsay.graphs.regular import regular_pairs
 
 Rule = str | float
 
@@ -45,16 +47,13 @@ def from_networkx(graph: nx.Graph, weight: Rule = "metropolis", name: str = "cus
         raise ValueError("graph must have at least one agent, got none")
     plain = nx.convert_node_labels_to_integers(nx.Graph(graph))
     plain.remove_edges_from(list(nx.selfloop_edges(plain)))
-    require_connected(plain)
+    nodes = range(len(plain))
+    joined = nx.to_scipy_sparse_array(plain, nodelist=nodes, weight=None, dtype=np.float64)
+    require_connected(joined)
     if isinstance(weight, str) and weight == "given":
         _check_given(plain)
-    else:
-        rule = _rule(weight, plain)
-        for i, j in plain.edges:
-            plain.edges[i, j]["weight"] = rule(i, j)
-    return from_weights(
-        nx.to_scipy_sparse_array(plain, nodelist=range(len(plain)), dtype=np.float64), name
-    )
+        return from_weights(nx.to_scipy_sparse_array(plain, nodelist=nodes, dtype=np.float64), name)
+    return from_weights(_weighted(joined, weight), name)
 
 
 def _from_digraph(graph: nx.DiGraph, weight: Rule, name: str) -> Graph:
@@ -190,9 +189,9 @@ def random(agents: int, weight: Rule = "metropolis", *, degree: int = 4, seed: i
             f" {degree}"
         )
     for attempt in range(100):
-        graph = nx.random_regular_graph(degree, agents, seed=seed + attempt)
-        if nx.is_connected(graph):
-            return from_networkx(graph, weight, "random")
+        joined = _joined(regular_pairs(agents, degree, seed + attempt), agents)
+        if csgraph.connected_components(joined, directed=False)[0] == 1:
+            return from_weights(_weighted(joined, weight), "random")
     raise ValueError(
         f"no connected {degree}-regular graph on {agents} agents in 100 draws; raise the degree"
     )
@@ -339,14 +338,22 @@ def _check_given(graph: nx.Graph) -> None:
         )
 
 
-def _rule(weight: Rule, graph: nx.Graph) -> Callable[[int, int], float]:
-    degree = dict(graph.degree)
+def _joined(pairs: np.ndarray, agents: int) -> sparse.csr_array:
+    """1 wherever two agents are a pair."""
+    one, other = np.concatenate([pairs, pairs[:, ::-1]]).T
+    return sparse.csr_array((np.ones(len(one)), (one, other)), shape=(agents, agents))
+
+
+def _weighted(joined: sparse.csr_array, weight: Rule) -> sparse.csr_array:
+    """The rule's weights, wherever two agents are joined."""
     if isinstance(weight, str) and weight not in ("uniform", "metropolis"):
         require.fail("weight", 'a positive number, "uniform" or "metropolis"', weight)
+    found = sparse.csr_array(joined)
+    degrees = np.diff(found.indptr)
     if isinstance(weight, str) and weight == "uniform":
-        largest = max(degree.values())
-        return lambda i, j: 1.0 / (1 + largest)
-    if isinstance(weight, str):
-        return lambda i, j: 1.0 / (1 + max(degree[i], degree[j]))
-    value = require.positive("weight", weight)
-    return lambda i, j: value
+        law = np.full(found.nnz, 1.0 / (1 + int(degrees.max(initial=0))))
+    elif isinstance(weight, str):
+        law = 1.0 / (1 + np.maximum(np.repeat(degrees, degrees), degrees[found.indices]))
+    else:
+        law = np.full(found.nnz, require.positive("weight", weight))
+    return sparse.csr_array((law, found.indices, found.indptr), shape=found.shape)

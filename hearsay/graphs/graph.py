@@ -30,6 +30,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 from scipy import sparse
+from scipy.sparse import csgraph
 
 from hearsay import _validate as require
 
@@ -250,7 +251,7 @@ def from_weights(matrix: Any, name: str = "custom") -> Graph:
             float(coo.data[worst]),
         )
     graph = Graph(weights, name)
-    require_connected(nx.from_scipy_sparse_array(weights, create_using=nx.DiGraph).to_undirected())
+    require_connected(weights)
     return graph
 
 
@@ -324,17 +325,18 @@ def _float64(name: str, matrix: Any) -> sparse.csr_array:
     return sparse.csr_array(matrix.astype(np.float64))
 
 
-def require_connected(graph: nx.Graph) -> None:
-    parts = sorted(
-        (sorted(part) for part in nx.connected_components(graph)), key=lambda part: part[0]
+def require_connected(weights: sparse.csr_array) -> None:
+    """Whichever way edges point."""
+    count, part_of = csgraph.connected_components(weights, directed=False)
+    if count <= 1:
+        return
+    _, first = np.unique(part_of, return_index=True)
+    parts = [np.flatnonzero(part_of == part_of[agent]).tolist() for agent in np.sort(first)[:4]]
+    shown = " and ".join(
+        "{" + ",".join(map(str, p[:8])) + (",..." if len(p) > 8 else "") + "}" for p in parts
     )
-    if len(parts) > 1:
-        shown = " and ".join(
-            "{" + ",".join(map(str, p[:8])) + (",..." if len(p) > 8 else "") + "}"
-            for p in parts[:4]
-        )
-        more = f" and {len(parts) - 4} more" if len(parts) > 4 else ""
-        raise ValueError(f"graph is not connected: {shown}{more}")
+    more = f" and {count - 4} more" if count > 4 else ""
+    raise ValueError(f"graph is not connected: {shown}{more}")
 
 
 def _flow(weights: sparse.csr_array) -> nx.DiGraph:

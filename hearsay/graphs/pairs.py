@@ -43,8 +43,11 @@ def slots(graph: Graph) -> np.ndarray:
       [[0, 1, 2], [0, -1, -1], [1, -1, -1], [2, -1, -1]]
     """
     ends = edges(graph)
-    mine = [np.flatnonzero((ends == agent).any(axis=1)) for agent in range(graph.agents)]
-    found = np.full((graph.agents, max(map(len, mine))), -1, np.int32)
-    for agent, numbers in enumerate(mine):
-        found[agent, : len(numbers)] = numbers
+    agent = ends.ravel()
+    # By agent, and within one by the number of the edge.
+    order = np.argsort(agent, kind="stable")
+    degrees = np.bincount(agent, minlength=graph.agents)
+    place = np.arange(agent.size) - np.repeat(np.cumsum(degrees) - degrees, degrees)
+    found = np.full((graph.agents, int(degrees.max())), -1, np.int32)
+    found[agent[order], place] = order // 2
     return found

@@ -4,7 +4,8 @@
 work it is. Here it becomes
 
     one product of patches for all agents     where one agent's convolution would not fill the
-                                              device (the small images of deep layers)
+                                              device (the small images of deep layers), or agents
+                                              are many and their patches small
     a convolution for each agent              elsewhere
 
 A line of a traced program (side_by_side.py) says what kind of convolution it is: the values, or a
@@ -30,12 +31,15 @@ from jax import lax
 FULL, TILE = 64, 128
 # Up to so many agents have a convolution each in the program; more take turns in a loop.
 COPIES = 8
+# A turn of that loop takes as long as writing and reading so many bytes of patches, about.
+TURN = 32 << 20
 
 
 def convolved(line: Any, images: jax.Array, weights: jax.Array) -> jax.Array:
     """What the line computes, with a leading axis of agents."""
     params = line.params
-    if params["feature_group_count"] == params["batch_group_count"] == 1 and _small(line):
+    patched = _small(line) or (len(images) > COPIES and _patch_bytes(line) <= TURN)
+    if params["feature_group_count"] == params["batch_group_count"] == 1 and patched:
         by = _weights_by_patches if by_weights(line) else _by_patches
         return by(images, weights, params)
     return _one_by_one(line, images, weights)
@@ -59,6 +63,14 @@ def _small(line: Any) -> bool:
     else:
         rows, columns = math.prod(shape) // shape[out[1]], shape[out[1]]
     return -(-rows // TILE) * -(-columns // TILE) < FULL
+
+
+def _patch_bytes(line: Any) -> int:
+    """Of one agent: what a product of patches reads, once for every number that it adds up."""
+    _, right, out = line.params["dimension_numbers"]
+    result, taps = line.outvars[0].aval, line.invars[1].aval.shape
+    rows = result.size // result.shape[out[1]]
+    return rows * (math.prod(taps) // taps[right[0]]) * result.dtype.itemsize
 
 
 def _one_by_one(line: Any, images: jax.Array, weights: jax.Array) -> jax.Array:

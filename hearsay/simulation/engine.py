@@ -30,12 +30,14 @@ from hearsay.problems.sampling.samplers import Window
 from hearsay.problems.task import Task
 from hearsay.release.readouts import ReadOut, averaged, round_weights, shown
 from hearsay.simulation import delivery, keys, shared
+from hearsay.simulation.groups import COPIES, in_groups, most_at_once
 from hearsay.simulation.program import Carry, Program, held_rates
-from hearsay.simulation.side_by_side import side_by_side
 
 # On a CPU a block of noise should still be in the cache when its steps use it; elsewhere few
 # kernels should draw much.
 _CPU_DRAWN_BYTES, _DRAWN_BYTES = 4 * 2**20, 2**29
+# Up to so many agents every one has a column of its own in the arrays that steps bring.
+_OWN_COLUMNS = 1024
 
 
 class Setting(NamedTuple):
@@ -55,6 +57,9 @@ class Setting(NamedTuple):
     pairs: Any = ()
     # What goes wrong on the network (delivery.py); () where nothing does.
     faults: Any = ()
+    # Of every agent the column of the steps' inputs that is its own, where agents with the same
+    # number of records share one (very many agents); () where everybody has a column.
+    columns: Any = ()
 
 
 class Inputs(NamedTuple):
@@ -152,7 +157,7 @@ def trajectory(
         return shared.added(algorithm, own, setting.pairs, steps, params, setting.constants)
 
     def one_step(carry: Carry, row: tuple[Inputs, Any]) -> tuple[Carry, Any]:
-        now, draws = row
+        now, draws = own_columns(row[0], setting.columns), row[1]
         before, memory = carry, carry.memory
         if setting.faults:
             weather, memory = setting.faults.round(now.steps, memory, now.planned)
@@ -197,12 +202,14 @@ def _all_seeds(
             carry.states, draws, carry.sampler, own, carry.kept
         )
     count = len(jax.tree.leaves(carry.states)[0])
-    if together() and count > 1:
+    agents = jax.tree.leaves(carry.states)[0].shape[1]
+    if count > 1 and (together() or agents > COPIES):
 
         def alone(states: Any, noise: Any, kept: Any, keys: tuple) -> tuple[Any, Any, Any, Any]:
             return one_round(states, noise, carry.sampler, keys[0] if keys else own, kept)
 
-        found = side_by_side(alone)(carry.states, draws, carry.kept, (own,) if per_seed else ())
+        every = in_groups(alone, None if together() else 1)
+        found = every(carry.states, draws, carry.kept, (own,) if per_seed else ())
         return found[0], pick(found[1], 0), found[2], found[3]
     each = ((*pick((carry.states, draws, carry.kept), seed), seed) for seed in range(count))
     seeds = [
@@ -324,10 +331,14 @@ jax.tree_util.register_pytree_node(
 
 
 def all_agents(program: Program, records: Any) -> Callable[[Callable], Callable]:
-    """How a function of one agent becomes one of all: vmap, or one agent after the other."""
+    """How a function of one agent becomes one of all: vmap, or for networks one agent after the
+    other (copies of the program, or a loop where there are many), or groups side by side.
+    """
     if isinstance(records, PerAgent):
         return partial(one_by_one, agents=len(records))
-    return side_by_side if program.loss.unrolled else jax.vmap
+    if not program.loss.unrolled:
+        return jax.vmap
+    return partial(in_groups, size=most_at_once(program.loss) if together() else 1)
 
 
 def one_by_one(function: Callable, agents: int) -> Callable:
@@ -374,12 +385,13 @@ def surroundings(
         algorithm.constants(dtype),
         jnp.asarray(relays, dtype) if len(relays) else (),
         shared.of(algorithm, graph.agents, seeds, dtype, apart=apart),
+        jnp.asarray(columns(problem.counts)[1]) if problem.agents > _OWN_COLUMNS else (),
     )
 
 
 def placed(problem: Problem) -> Any:
     """The problem's records as the engine wants them."""
-    if not problem.loss.unrolled or together():
+    if not problem.loss.unrolled or together() or problem.agents > COPIES:
         return problem.device_records
     return PerAgent(
         problem.records.of(agent).placed(problem.dtype) for agent in range(problem.agents)
@@ -394,15 +406,46 @@ def together() -> bool:
 
 
 def inputs(
-    algorithm: Algorithm, problem: Task, steps: np.ndarray, readouts: Sequence[ReadOut] = ()
+    algorithm: Algorithm,
+    problem: Task,
+    steps: np.ndarray,
+    readouts: Sequence[ReadOut] = (),
+    *,
+    shared_columns: bool = False,
 ) -> Inputs:
     """Rates and windows of those steps, as the run's precision holds them, and the weights of
     averages of their messages.
+
+    Args:
+      shared_columns: one column for all agents that have as many records, and of rates that are
+        everybody's: `own_columns` takes them apart where they are used.
     """
     steps = np.asarray(steps, np.int32)
-    rates = held_rates(algorithm, steps, problem.agents, problem.dtype)
-    windows = algorithm.sampling.windows(steps, problem.counts, problem.arrivals)
+    held = columns(problem.counts)[0] if shared_columns else problem.counts
+    rates = held_rates(algorithm, steps, problem.agents, problem.dtype, once=shared_columns)
+    windows = algorithm.sampling.windows(steps, held, problem.arrivals)
     return Inputs(steps, rates, windows, round_weights(readouts, steps, problem.dtype))
+
+
+def columns(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(the different numbers of records, the place there of every agent's)."""
+    held, place = np.unique(counts, return_inverse=True)
+    return held, place.astype(np.int32)
+
+
+def own_columns(now: Inputs, place: Any) -> Inputs:
+    """One step's inputs with a column for every agent."""
+    if not len(place):
+        return now
+
+    def everybodys(rate: jax.Array) -> jax.Array:
+        return rate if len(rate) == len(place) else jnp.broadcast_to(rate, place.shape)
+
+    start, size, blocks = now.windows
+    windows = now.windows
+    if len(start) < len(place):
+        windows = Window(start[place], size[place], blocks)
+    return now._replace(rates=jax.tree.map(everybodys, now.rates), windows=windows)
 
 
 def start(

@@ -1,4 +1,6 @@
-"""Where a run computes, how much memory it takes there, and models cut to fit it."""
+"""Where a run computes, how much memory it takes there, and networks cut to fit it: into groups of
+agents (groups.py), and into microbatches of records where one agent's do not fit either.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,14 @@ from hearsay.problems.losses import per_record
 from hearsay.problems.losses.neural_loss import NeuralLoss
 from hearsay.problems.problem import Problem
 from hearsay.simulation.engine import together
+from hearsay.simulation.groups import COPIES, most_at_once
 
 # Of the free memory, for the gradients of a microbatch: on a CPU the compiler keeps more than an
 # estimate sees, and where many networks are computed at once far less (measured).
 _SHARE, _SHARE_TOGETHER = 0.25, 2.0
+# For those of a group of agents, and how many bytes keep any device busy: larger groups are no
+# faster.
+_SHARE_GROUP, _BUSY = 0.5, 16 << 30
 
 
 def choose(name: str) -> None:
@@ -69,34 +75,65 @@ def record_bytes(problem: Problem) -> int:
 def fitted(
     algorithm: Algorithm, problem: Problem, free: int | None = None, seeds: int = 1
 ) -> Problem:
-    """The problem with a microbatch that fits into memory, unless it has one:
+    """The problem with groups and a microbatch that fit into memory, unless it has them:
     a neural network holds a gradient for every record of it and, where networks are computed side
-    by side, for every agent and seed.
+    by side, for every agent of a group and every seed.
     """
-    loss = problem.loss
-    if not isinstance(loss, NeuralLoss) or loss.microbatch is not None:
+    loss, free = problem.loss, free_bytes() if free is None else free
+    if not isinstance(loss, NeuralLoss):
+        return problem
+    group = loss.group or _fitting_group(algorithm, problem, free, seeds)
+    if group != loss.group:
+        loss = replace(loss, group=group)
+        problem = replace(problem, loss=loss)
+    if loss.microbatch is not None:
         return problem
     share = _SHARE_TOGETHER if together() else _SHARE
     most = per_record.fitting_microbatch(
-        _at_once(problem, seeds) * record_bytes(problem),
-        int(share * (free_bytes() if free is None else free)),
+        _at_once(problem, seeds) * record_bytes(problem), int(share * free)
     )
     wide = widest(algorithm, problem)
     return problem if most >= wide else replace(problem, loss=replace(loss, microbatch=most))
 
 
+def _fitting_group(algorithm: Algorithm, problem: Problem, free: int, seeds: int) -> int | None:
+    """The most agents whose gradients fit, at least 1; None where all do."""
+    if not _divisible(problem):
+        return None
+    each = seeds * widest(algorithm, problem) * record_bytes(problem)
+    most = max(1, int(min(_SHARE_GROUP * free, _BUSY)) // each)
+    return None if most >= problem.agents else most
+
+
+def _divisible(problem: Problem) -> bool:
+    """There are groups of agents on accelerators, where agents are many."""
+    return together() and problem.agents > COPIES
+
+
 def _at_once(problem: Problem, seeds: int) -> int:
     """Networks that are computed at once."""
-    return problem.agents * seeds if together() else 1
+    return _group(problem) * seeds if together() else 1
 
 
-def halved(problem: Problem, algorithm: Algorithm) -> Problem | None:
-    """The problem with half the microbatch, or None where it cannot be halved."""
+def _group(problem: Problem) -> int:
+    """How many agents are computed at once."""
+    return min(most_at_once(problem.loss) or problem.agents, problem.agents)
+
+
+def halved(problem: Problem, algorithm: Algorithm) -> tuple[Problem, str] | None:
+    """The problem in groups of half the size or, where a group is one agent, with half the
+    microbatch, and what it is now in words; None where it cannot be halved.
+    """
     loss = problem.loss
     if not isinstance(loss, NeuralLoss):
         return None
-    now = loss.microbatch or widest(algorithm, problem)
-    return replace(problem, loss=replace(loss, microbatch=now // 2)) if now > 1 else None
+    if _divisible(problem) and (group := _group(problem) // 2):
+        smaller = replace(problem, loss=replace(loss, group=group))
+        return smaller, f"groups of {group} agent{'' if group == 1 else 's'}"
+    now = (loss.microbatch or widest(algorithm, problem)) // 2
+    if not now:
+        return None
+    return replace(problem, loss=replace(loss, microbatch=now)), f"microbatches of {now}"
 
 
 @require.plain_arguments
@@ -120,9 +157,10 @@ def summary(algorithm: Algorithm, problem: Problem, graph: Graph, seeds: int = 1
         needed = (
             data + 6 * seeds * state + at_once * _at_once(problem, seeds) * record_bytes(problem)
         )
+        of = f" of {_group(problem)} agents" if _group(problem) < problem.agents else ""
         text += (
-            f", about {_size(needed)} in all with the gradients of {at_once} records at once (free:"
-            f" {_size(free_bytes())})"
+            f", about {_size(needed)} in all with the gradients of {at_once} records{of} at once"
+            f" (free: {_size(free_bytes())})"
         )
     return text + (
         f". {type(problem.loss).__name__}: {problem.loss.note}" if problem.loss.note else ""

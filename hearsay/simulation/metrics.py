@@ -164,10 +164,15 @@ def blocked(features: np.ndarray, labels: np.ndarray, dtype: jnp.dtype, width: i
 
 @require.plain_arguments
 def training_sample(problem: Problem, count: int = 1000) -> tuple[np.ndarray, np.ndarray]:
-    """The first records of every agent's stream, about so many in all."""
-    each = np.minimum(problem.counts, -(-count // problem.agents)).astype(int)
-    rows = [(agent, place) for agent, n in enumerate(each) for place in range(n)]
-    agent, place = np.array(rows).T
+    """The first records of every agent's stream, about so many in all; of evenly spaced agents
+    where there are more of them.
+    """
+    agents = np.arange(problem.agents)
+    if problem.agents > count:
+        agents = np.unique(np.linspace(0, problem.agents - 1, count).astype(int))
+    each = np.minimum(problem.counts[agents], -(-count // problem.agents)).astype(int)
+    agent = np.repeat(agents, each)
+    place = np.arange(len(agent)) - np.repeat(np.cumsum(each) - each, each)
     return problem.features[agent, place], problem.labels[agent, place]
 
 

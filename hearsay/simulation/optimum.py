@@ -24,6 +24,7 @@ multiplier, for all losses at once.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -65,7 +66,7 @@ class Reference:
         known: Any = problem.loss if self._several else problem.linear
         self._loss: LinearLoss | Softmax = replace(known, clip=None)
         self.problem = problem
-        self._found: dict[tuple[int, ...], Optimum] = {}
+        self._found: dict[bytes, Optimum] = {}
         self._params = np.zeros(problem.dimension)
         self._factor: tuple | None = None
         # All records in order of arrival, so that those of any step are a prefix.
@@ -82,7 +83,8 @@ class Reference:
         """The best on the first arrived[i] records of every agent i."""
         if self.problem.optimum is not None:
             return Optimum(self.problem.optimum, float(self._known()))
-        key = tuple(arrived.tolist())
+        # A number for each of very many agents would be kept for every step otherwise.
+        key = hashlib.sha256(np.asarray(arrived, float).tobytes()).digest()
         if key not in self._found:
             self._found[key] = self._solve(arrived.astype(int))
         return self._found[key]

@@ -97,16 +97,23 @@ def kernel(algorithm: Algorithm) -> Algorithm:
     return replace(algorithm, sampling=algorithm.sampling.kernel, secrets=None, **blank)
 
 
-def held_rates(algorithm: Algorithm, steps: np.ndarray, agents: int, dtype: Any) -> Any:
+def held_rates(
+    algorithm: Algorithm, steps: np.ndarray, agents: int, dtype: Any, *, once: bool = False
+) -> Any:
     """The algorithm's rates as the run's precision holds them.
 
     Noise that compiled programs would flush to 0 is raised to what they keep:
     never less than a certificate counts.
+
+    Args:
+      once: a single column where a rate is one schedule for all agents.
     """
     rates, least = algorithm.rates(steps, agents), float(np.finfo(dtype).tiny) * 2.0**24
     noises = noise_rates(type(algorithm), rates)
 
     def held(name: str, law: np.ndarray) -> np.ndarray:
+        # What is one schedule for all has been spread without a copy.
+        law = law[:, :1] if once and not law.strides[1] else law
         raised = np.where(law > 0, np.maximum(law, least), law) if name in noises else law
         return np.ascontiguousarray(raised, dtype)
 

@@ -79,7 +79,8 @@ class Rounds:
         """Run so many more rounds; what the tap saw in them, (round, seed, ...)."""
         problem, seen = self.problem, None
         steps = np.arange(self.step, self.step + count)
-        inputs = engine.inputs(self.algorithm, problem, steps, self.readouts)
+        shared = len(self.setting.columns) > 0
+        inputs = engine.inputs(self.algorithm, problem, steps, self.readouts, shared_columns=shared)
         if self.faults is not None and self.faults.plan is not None:
             links = len(self.setting.faults.hearer)
             inputs = inputs._replace(planned=planned(self.faults.plan, steps, links))

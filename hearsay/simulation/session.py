@@ -146,8 +146,8 @@ class Session:
                 raise
             # The round may have been counted before the device failed.
             self.rounds.carry, self.rounds.step = before
-            self.rounds.on(smaller)
-            self.tell(f"out of memory: going on with microbatches of {smaller.loss.microbatch}")  # type: ignore[attr-defined]
+            self.rounds.on(smaller[0])
+            self.tell(f"out of memory: going on with {smaller[1]}")
             self._watched(size)
             return
         self._watched_calls += 1

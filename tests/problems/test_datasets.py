@@ -186,6 +186,17 @@ def test_rounding_never_leaves_a_record_above_the_bound():
         assert np.linalg.norm(every_record(data), axis=1).max() <= bound
 
 
+def test_blocks_of_rows_change_nothing(monkeypatch):
+    features = np.random.default_rng(0).normal(size=(50, 3)) * 2
+    features[3] = 1e200
+    whole = datasets.shorten(features, 1.0)
+    monkeypatch.setattr(datasets, "_ROWS", 7)
+    np.testing.assert_array_equal(datasets.shorten(features, 1.0), whole)
+    with pytest.raises(ValueError, match="got nan in row 20, column 1"):
+        features[20, 1] = np.nan
+        datasets.from_arrays(features, np.zeros(50), feature_bound=1.0)
+
+
 def test_own_real_labels_are_clipped_when_a_bound_is_given():
     data = from_arrays(
         np.zeros((3, 1)), [-9.0, 0.5, 9.0], feature_bound=1, label_bound=2, test_fraction=0.0

@@ -10,6 +10,7 @@ import pytest
 
 from hearsay import problems
 from hearsay.problems import from_arrays, logistic, ridge
+from hearsay.problems.data.records import dealt, padded
 from hearsay.problems.losses.linear import Logistic, PolynomialLogistic, Squared
 
 RNG = np.random.default_rng(0)
@@ -164,3 +165,16 @@ def test_assumptions_say_what_enforces_or_proves_each_bound():
     squared = ridge(data(), agents=3, radius=4.0)
     assert f"at most C = {squared.change:.4g}" in texts(squared, "derived")
     assert "over the ball of radius 4" in texts(squared, "derived")
+
+
+@pytest.mark.parametrize("counts", [(2, 2, 2), (3, 1, 2)])
+def test_records_are_dealt_to_all_agents_at_once(counts):
+    """As one after the other would get them, with zeros after the last."""
+    rng = np.random.default_rng(0)
+    features, labels = rng.normal(size=(6, 2)), rng.integers(0, 2, 6)
+    parts = np.split(rng.permutation(6), np.cumsum(counts)[:-1])
+    found = dealt(features, labels, parts)
+    right = padded(counts, ((features[rows], labels[rows]) for rows in parts))
+    for ours, wanted in zip(found, right, strict=True):
+        np.testing.assert_array_equal(ours, wanted)
+        assert ours.dtype == wanted.dtype

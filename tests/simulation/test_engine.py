@@ -154,6 +154,29 @@ def test_programs_are_what_compilation_depends_on():
     assert one != Program(kernel(ALGORITHM), replace(PROBLEM.loss, ridge=0.5), *one_rest(one))
 
 
+@pytest.mark.parametrize("noise", [0.1, (0.1, 0.2, 0.1, 0.3)])
+def test_agents_with_as_many_records_share_a_column(noise, monkeypatch):
+    """Very many agents: what steps bring is there once, and every bit is the same."""
+    uneven = hs.problems.synthetic(agents=4, records=41, dimension=3, feature_bound=2.0, radius=4.0)
+    counts = np.array([41, 20, 41, 33])
+    records = uneven.records._replace(held=counts)
+    problem = replace(uneven, counts=counts, records=records)
+    algorithm = replace(ALGORITHM, noise=tuple(map(hs.Constant, np.broadcast_to(noise, 4))))
+    if noise == 0.1:
+        algorithm = replace(ALGORITHM, noise=hs.Constant(0.1))
+    found = []
+    for most in (1024, 3):
+        monkeypatch.setattr(engine, "_OWN_COLUMNS", most)
+        rounds = Rounds(algorithm, problem, GRAPH, [3, 5])
+        assert len(rounds.setting.columns) == (0 if most == 1024 else 4)
+        rounds.advance(STEPS)
+        found.append(np.asarray(rounds.models))
+    np.testing.assert_array_equal(*found)
+    shared = engine.inputs(algorithm, problem, np.arange(STEPS), shared_columns=True)
+    assert shared.windows.size.shape == (STEPS, 3) and shared.rates.step.shape == (STEPS, 1)
+    assert shared.rates.noise.shape == (STEPS, 1 if noise == 0.1 else 4)
+
+
 def one_rest(one: Program):
     return one.domain, one.arrivals
 

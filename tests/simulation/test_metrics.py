@@ -16,7 +16,7 @@ from hearsay.problems import from_arrays, logistic, ridge
 from hearsay.problems.losses.domains import Box
 from hearsay.problems.losses.linear import Logistic
 from hearsay.problems.problem import Problem
-from hearsay.simulation.metrics import measure, watched_agents
+from hearsay.simulation.metrics import measure, training_sample, watched_agents
 from hearsay.simulation.optimum import Reference
 
 RNG = np.random.default_rng(0)
@@ -205,3 +205,13 @@ def test_watched_agents_are_spread_evenly_and_few():
     assert np.ptp(np.diff(many)) <= 1
     for n in range(1, 80):
         assert len(watched_agents(n)) == min(n, 16)
+
+
+def test_training_accuracy_is_measured_on_a_few_records_of_many_agents():
+    problem = ridge(agents=12, records=5, dimension=2)
+    for count, agents, each in ((30, range(12), 3), (4, (0, 3, 7, 11), 1)):
+        features, labels = training_sample(problem, count)
+        right = [(agent, place) for agent in agents for place in range(each)]
+        agent, place = np.array(right).T
+        np.testing.assert_array_equal(features, problem.features[agent, place])
+        np.testing.assert_array_equal(labels, problem.labels[agent, place])

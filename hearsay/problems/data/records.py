@@ -79,7 +79,17 @@ def as_features(features: np.ndarray, dtype: jnp.dtype) -> jnp.ndarray:
 
 def dealt(features: np.ndarray, labels: np.ndarray, parts: Sequence[np.ndarray]) -> Records:
     """Rows of one data set, parts[i] for agent i."""
-    return padded([len(rows) for rows in parts], ((features[rows], labels[rows]) for rows in parts))
+    counts, rows = np.array([len(rows) for rows in parts]), np.concatenate(parts)
+    shape = (len(counts), counts.max())
+    if counts.min() == counts.max():
+        held = features[rows].reshape(*shape, *features.shape[1:])
+        return Records(held, labels[rows].reshape(shape).astype(float), counts)
+    # All agents at once: there may be a million.
+    agent = np.repeat(np.arange(len(counts)), counts)
+    place = np.arange(len(agent)) - np.repeat(np.cumsum(counts) - counts, counts)
+    held, marked = np.zeros((*shape, *features.shape[1:]), features.dtype), np.zeros(shape)
+    held[agent, place], marked[agent, place] = features[rows], labels[rows]
+    return Records(held, marked, counts)
 
 
 def padded(counts: Sequence[int], sets: Iterable[tuple[np.ndarray, np.ndarray]]) -> Records:

@@ -84,6 +84,7 @@ class NeuralLoss(Loss):
       norm: the norm that is clipped, "l2" or "l1".
       microbatch: the most records whose gradients are held at once (None: all of a batch).
       compute: "tf32" (where the device has it), "float32" or "bfloat16".
+      group: the most agents whose gradients an accelerator computes at once (None: all of them).
     """
 
     convex: ClassVar[bool] = False
@@ -96,6 +97,7 @@ class NeuralLoss(Loss):
     # How it is computed, not what: no part of a run's identity.
     microbatch: int | None = field(default=None, repr=False)
     compute: str = "tf32"
+    group: int | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         require.instance(
@@ -105,7 +107,11 @@ class NeuralLoss(Loss):
             "a Model (hearsay.problems.from_module or from_function makes one)",
         )
         require.settle(self, ridge=require.nonnegative, clip=require.optional(require.bound))
-        require.settle(self, microbatch=require.optional(require.count))
+        require.settle(
+            self,
+            microbatch=require.optional(require.count),
+            group=require.optional(require.count),
+        )
         require.one_of("norm", self.norm, ["l2", "l1"])
         require.one_of("compute", self.compute, COMPUTE)
         if self.model.host is not None and self.compute == "bfloat16":
