@@ -15,8 +15,9 @@ from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
 from hearsay.release.readouts import ReadOut, begin
-from hearsay.simulation import engine
-from hearsay.simulation.program import program
+from hearsay.simulation import engine, sharded
+from hearsay.simulation.layout import Layout
+from hearsay.simulation.program import Carry, program
 
 
 class Rounds:
@@ -27,6 +28,7 @@ class Rounds:
       spread: standard deviation of the agents' random start.
       readouts: averages of messages to carry along; dropped where messages show no model.
       apart: noise that agents share is drawn pair by pair, as deployed agents do.
+      layout: which device has which agents; None: one device has all.
     """
 
     def __init__(
@@ -38,12 +40,20 @@ class Rounds:
         spread: float = 0.0,
         readouts: Sequence[ReadOut] = (),
         apart: bool = False,
+        layout: Layout | None = None,
     ) -> None:
         self.algorithm, self.seeds, self.step = algorithm, list(seeds), 0
+        self.layout = layout
         self.readouts = tuple(readouts) if algorithm.shows else ()
         self.on(problem)
-        self.setting = engine.surroundings(algorithm, problem, graph, self.seeds, apart=apart)
-        carry = engine.start(self.program, problem, self.setting, self.seeds, spread)
+        if layout is None:
+            self.setting = engine.surroundings(algorithm, problem, graph, self.seeds, apart=apart)
+            carry = engine.start(self.program, problem, self.setting, self.seeds, spread)
+        else:
+            self.setting = sharded.surroundings(algorithm, problem, graph, self.seeds, layout)
+            carry = sharded.start(
+                self.program, problem, self.setting, self.seeds, spread, layout
+            )
         self.carry = carry._replace(kept=begin(self.readouts, carry.readout, algorithm.remembers))
 
     def on(self, problem: Problem) -> None:
@@ -52,18 +62,44 @@ class Rounds:
 
     @property
     def models(self) -> jax.Array:
-        """(seed, agent, d)."""
+        """(seed, agent, d); with a layout, a row for every row of its blocks."""
         return self.carry.readout
+
+    @property
+    def whole(self) -> Carry:
+        """The carry with the agents in the order of their numbers, whatever the layout."""
+        return self.carry if self.layout is None else self.layout.in_order(self.carry)
+
+    @property
+    def shapes(self) -> Carry:
+        """Of `whole`."""
+        return self.carry if self.layout is None else self.layout.like(self.carry)
+
+    def go_on_from(self, whole: Carry, step: int) -> None:
+        """Continue with what `whole` was after so many rounds, on whatever devices it was."""
+        self.carry = whole if self.layout is None else self.layout.out_again(whole)
+        self.step = step
 
     def advance(self, count: int, tap: engine.Tap | None = None) -> Any:
         """Run so many more rounds; what the tap saw in them, (round, seed, ...)."""
         problem, seen = self.problem, None
         steps = np.arange(self.step, self.step + count)
         inputs = engine.inputs(self.algorithm, problem, steps, self.readouts)
+        here = problem.agents if self.layout is None else self.layout.blocks.width
         block = engine.block_length(
-            count, len(self.seeds), problem.agents, problem.dimension, problem.dtype.itemsize
+            count, len(self.seeds), here, problem.dimension, problem.dtype.itemsize
         )
-        if tap is None:
+        if self.layout is not None:
+            assert tap is None, "what a tap sees is not gathered from several devices"
+            self.carry = sharded.advance(
+                self.carry,
+                self.setting,
+                sharded.inputs(inputs, self.layout),
+                program=self.program,
+                block=block,
+                mesh=self.layout.mesh,
+            )
+        elif tap is None:
             self.carry = engine.advance(
                 self.carry, self.setting, inputs, program=self.program, block=block
             )
