@@ -232,7 +232,7 @@ class _Woken(eqx.Module):
     def __call__(self, values: jax.Array) -> jax.Array:
         ends = self.mine.astype(values.dtype)
         low, high = jax.lax.psum(ends.T @ values, AXIS)
-        return 0.5 * (ends[:, :1] * high + ends[:, 1:] * low)
+        return 0.5 * (ends[:, :1] * high[None] + ends[:, 1:] * low[None])
 
 
 def mixer(graph: Graph, name: str, dtype: Any, blocks: Blocks) -> Any:

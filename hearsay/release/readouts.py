@@ -289,9 +289,7 @@ def read(
     return {readout.name: one(readout.name) for readout in readouts}
 
 
-def everybodys(
-    slots: jax.Array, shares: jax.Array, agents: jax.Array | None = None
-) -> jax.Array:
+def everybodys(slots: jax.Array, shares: jax.Array, agents: jax.Array | None = None) -> jax.Array:
     """Slots (seed, slot, agent, d) with those shares of the first of them, as the mean over all
     agents: (seed, d).
 

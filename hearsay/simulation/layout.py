@@ -22,6 +22,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from hearsay import _validate as require
 from hearsay.graphs.halo import AXIS, Blocks
+from hearsay.release.readouts import Kept
 from hearsay.simulation.program import Carry
 
 ALL = "all"
@@ -44,7 +45,7 @@ class Layout:
         if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
             data = self.place(np.asarray(jax.random.key_data(array)), axis)
             return _keys(data, impl=str(jax.random.key_impl(array)))
-        host = np.asarray(array)
+        host = _held(array)
         shape = (*host.shape[:axis], self.blocks.rows, *host.shape[axis + 1 :])
 
         def part(index: tuple[slice, ...]) -> np.ndarray:
@@ -57,12 +58,12 @@ class Layout:
         if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
             data = self.deal(np.asarray(jax.random.key_data(array)), axis)
             return _keys(data, impl=str(jax.random.key_impl(array)))
-        host = np.asarray(array)
+        host = _held(array)
         return jax.make_array_from_callback(host.shape, self.sharding(axis), host.__getitem__)
 
     def repeat(self, array: Any) -> jax.Array:
         """An array that every device has as it is."""
-        host = np.asarray(array)
+        host = _held(array)
         return jax.make_array_from_callback(
             host.shape, NamedSharding(self.mesh, PartitionSpec()), host.__getitem__
         )
@@ -107,10 +108,14 @@ class Layout:
         return f"{held}{several} with {self.blocks.width} agents each"
 
 
+def _held(array: Any) -> np.ndarray:
+    """As an array of the host, of a type that devices have."""
+    host = np.asarray(array)
+    return host.astype(jax.dtypes.canonicalize_dtype(host.dtype), copy=False)
+
+
 def _mapped(function: Any, carry: Carry) -> Carry:
     """The function of every array and of its axis of agents."""
-    from hearsay.release.readouts import Kept
-
     second = partial(jax.tree.map, lambda x: function(x, 1))
     kept = carry.kept
     if kept:
@@ -133,7 +138,8 @@ def layout(agents: int, devices: int | str | None) -> Layout | None:
     """
     if devices is None:
         return None
-    found = jax.devices()
+    chosen = jax.config.jax_default_device
+    found = jax.devices() if chosen is None else jax.devices(chosen.platform)
     count = len(found) if devices == ALL else _count(devices, found)
     if count > agents:
         require.fail("devices", f"at most one for each of the {agents} agents", count)

@@ -51,9 +51,7 @@ class Rounds:
             carry = engine.start(self.program, problem, self.setting, self.seeds, spread)
         else:
             self.setting = sharded.surroundings(algorithm, problem, graph, self.seeds, layout)
-            carry = sharded.start(
-                self.program, problem, self.setting, self.seeds, spread, layout
-            )
+            carry = sharded.start(self.program, problem, self.setting, self.seeds, spread, layout)
         self.carry = carry._replace(kept=begin(self.readouts, carry.readout, algorithm.remembers))
 
     def on(self, problem: Problem) -> None:
@@ -64,6 +62,10 @@ class Rounds:
     def models(self) -> jax.Array:
         """(seed, agent, d); with a layout, a row for every row of its blocks."""
         return self.carry.readout
+
+    def gathered(self, array: jax.Array, axis: int) -> np.ndarray:
+        """An array of the carry as one of the host's, with the agents in order along that axis."""
+        return np.asarray(array) if self.layout is None else self.layout.gathered(array, axis)
 
     @property
     def whole(self) -> Carry:

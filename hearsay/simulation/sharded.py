@@ -10,17 +10,17 @@ and of a step alone: on any number of devices a run is the same, to rounding.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
-from hearsay.graphs.halo import AXIS, Blocks, mixer
+from hearsay.graphs.halo import AXIS, mixer
 from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Window
 from hearsay.release.readouts import Kept
@@ -28,7 +28,11 @@ from hearsay.simulation import engine, keys, metrics, shared
 from hearsay.simulation.layout import Layout
 from hearsay.simulation.program import Carry, Program
 
-_ALL = PartitionSpec()
+# They stand where a type has arrays, one for all arrays below.
+_ALL: Any = PartitionSpec()
+_FIRST: Any
+_SECOND: Any
+_THIRD: Any
 _FIRST, _SECOND, _THIRD = (PartitionSpec(*[None] * axis, AXIS) for axis in range(3))
 
 
@@ -156,3 +160,57 @@ def advance(
     return jax.shard_map(
         one_device, mesh=mesh, in_specs=(held, around, now), out_specs=held, check_vma=False
     )(carry, setting, inputs)
+
+
+def measure(
+    layout: Layout,
+    models: jax.Array,
+    watched: np.ndarray,
+    records: Any,
+    arrived: np.ndarray,
+    *best_and_test: Any,
+    kept: tuple[jax.Array, np.ndarray] | None,
+    **options: Any,
+) -> metrics.Measured:
+    """`metrics.measure` of models on several devices; every process has all of what it finds."""
+    return _compiled(metrics.measure, layout.mesh, *options.items())(
+        models,
+        layout.repeat(layout.blocks.row_of[watched]),
+        records,
+        layout.place(arrived),
+        *map(layout.repeat, best_and_test),
+        kept=_kept(kept, layout),
+        share=_share(models, layout),
+    )
+
+
+def measure_neural(
+    layout: Layout,
+    models: jax.Array,
+    watched: np.ndarray,
+    *test_and_train: Any,
+    kept: tuple[jax.Array, np.ndarray] | None,
+    **options: Any,
+) -> metrics.Measured:
+    """The same for `metrics.measure_neural`."""
+    return _compiled(metrics.measure_neural, layout.mesh, *options.items())(
+        models,
+        layout.repeat(layout.blocks.row_of[watched]),
+        *jax.tree.map(layout.repeat, test_and_train),
+        kept=_kept(kept, layout),
+        share=_share(models, layout),
+    )
+
+
+@lru_cache(maxsize=64)
+def _compiled(function: Any, mesh: Mesh, *options: tuple[str, Any]) -> Any:
+    whole = partial(function.__wrapped__, **dict(options))
+    return jax.jit(whole, out_shardings=NamedSharding(mesh, _ALL))
+
+
+def _kept(kept: tuple[jax.Array, np.ndarray] | None, layout: Layout) -> Any:
+    return None if kept is None else (kept[0], layout.repeat(kept[1]))
+
+
+def _share(models: jax.Array, layout: Layout) -> jax.Array:
+    return layout.deal(layout.blocks.share.astype(models.dtype))
