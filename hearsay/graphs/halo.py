@@ -247,24 +247,27 @@ def mixer(graph: Graph, name: str, dtype: Any, blocks: Blocks) -> Any:
     """
     found: Any = channel(name)
     if isinstance(found, Average):
-        share = blocks.share.astype(dtype)
+        share: Any = blocks.share.astype(dtype)
         return Mixer(EverybodysMean(share), share)
     if isinstance(found, Waking):
-        ends = np.broadcast_to(blocks.row_of[edges(graph)], (blocks.shards, *edges(graph).shape))
-        return WakingRows(ends, np.full(blocks.rows, 0.5, dtype))
+        pairs = blocks.row_of[edges(graph)]
+        ends: Any = np.broadcast_to(pairs, (blocks.shards, *pairs.shape))
+        half: Any = np.full(blocks.rows, 0.5, dtype)
+        return WakingRows(ends, half)
     weights = found.weights(graph)
     heard = np.asarray(weights.sum(axis=1)).ravel().tolist()
-    own = np.array([found.own(graph, agent, total) for agent, total in enumerate(heard)])
+    each = np.array([found.own(graph, agent, total) for agent, total in enumerate(heard)])
+    own: Any = each[blocks.agent_of].astype(dtype)
     planned = plan(weights, blocks)
-    others = _others(planned, form(weights), blocks, dtype)
-    return Mixer(Halo(planned.send, others), own[blocks.agent_of].astype(dtype))
+    send: Any = planned.send
+    return Mixer(Halo(send, _others(planned, form(weights), blocks, dtype)), own)
 
 
 def _others(planned: Plan, kind: type, blocks: Blocks, dtype: Any) -> Any:
     """What each device makes of its table, in that form."""
     target, weight = planned.target, planned.weight.astype(dtype)
     if kind is Dense:
-        matrix = np.zeros((blocks.rows, blocks.width + planned.table), dtype)
+        matrix: Any = np.zeros((blocks.rows, blocks.width + planned.table), dtype)
         # An agent hears another one over one edge.
         matrix[target, planned.source] = weight
         return Dense(matrix)
@@ -272,8 +275,8 @@ def _others(planned: Plan, kind: type, blocks: Blocks, dtype: Any) -> Any:
         return _by_shard(planned, weight, blocks)
     degrees = np.bincount(target, minlength=blocks.rows)
     slot = np.arange(len(target)) - np.repeat(np.cumsum(degrees) - degrees, degrees)
-    neighbour = np.zeros((blocks.rows, degrees.max()), np.int32)
-    weights = np.zeros(neighbour.shape, dtype)
+    neighbour: Any = np.zeros((blocks.rows, degrees.max()), np.int32)
+    weights: Any = np.zeros(neighbour.shape, dtype)
     neighbour[target, slot], weights[target, slot] = planned.source, weight
     return Padded(neighbour, weights)
 
@@ -283,9 +286,10 @@ def _by_shard(planned: Plan, weight: np.ndarray, blocks: Blocks) -> LocalEdges:
     counts = np.bincount(shard, minlength=blocks.shards)
     slot = np.arange(len(shard)) - np.repeat(np.cumsum(counts) - counts, counts)
     shape = (blocks.shards, int(counts.max()))
-    source, weights = np.zeros(shape, np.int32), np.zeros(shape, weight.dtype)
+    source: Any = np.zeros(shape, np.int32)
+    weights: Any = np.zeros(shape, weight.dtype)
     # What fills up a list stands at its end: targets stay sorted.
-    target = np.full(shape, blocks.width - 1, np.int32)
+    target: Any = np.full(shape, blocks.width - 1, np.int32)
     source[shard, slot], weights[shard, slot] = planned.source, weight
     target[shard, slot] = planned.target % blocks.width
     return LocalEdges(source, target, weights, blocks.width)

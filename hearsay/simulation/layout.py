@@ -48,7 +48,7 @@ class Layout:
         host = _held(array)
         shape = (*host.shape[:axis], self.blocks.rows, *host.shape[axis + 1 :])
 
-        def part(index: tuple[slice, ...]) -> np.ndarray:
+        def part(index: Any) -> np.ndarray:
             return host.take(self.blocks.agent_of[index[axis]], axis=axis)
 
         return jax.make_array_from_callback(shape, self.sharding(axis), part)
@@ -138,7 +138,7 @@ def layout(agents: int, devices: int | str | None) -> Layout | None:
     """
     if devices is None:
         return None
-    chosen = jax.config.jax_default_device
+    chosen: Any = getattr(jax.config, "jax_default_device", None)
     found = jax.devices() if chosen is None else jax.devices(chosen.platform)
     count = len(found) if devices == ALL else _count(devices, found)
     if count > agents:
@@ -149,6 +149,8 @@ def layout(agents: int, devices: int | str | None) -> Layout | None:
 
 
 def _count(devices: int | str, found: list) -> int:
+    if isinstance(devices, str):
+        require.fail("devices", "a number of devices, or all", devices)
     count = require.count("devices", devices)
     if jax.process_count() > 1 and count != len(found):
         rule = f"all (or {len(found)}) where {jax.process_count()} processes take part"

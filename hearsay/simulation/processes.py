@@ -60,9 +60,8 @@ def join() -> None:
 def _numbers(address: str) -> tuple[int, int]:
     for names in _NUMBERS:
         if all(name in os.environ for name in names):
-            count, number = (os.environ[name] for name in names)
-            count = require.count(names[0], int(count) if count.isdigit() else count)
-            number = require.natural(names[1], int(number) if number.isdigit() else number)
+            count = require.count(names[0], _whole(os.environ[names[0]]))
+            number = require.natural(names[1], _whole(os.environ[names[1]]))
             if number >= count:
                 require.fail(names[1], f"below {names[0]} = {count}", number)
             return count, number
@@ -70,6 +69,10 @@ def _numbers(address: str) -> tuple[int, int]:
         f"{_NUMBERS[0][0]} and {_NUMBERS[0][1]} must be set where {_ADDRESS} is (it is {address}):"
         " how many processes there are, and which of them this is, from 0"
     )
+
+
+def _whole(text: str) -> int | str:
+    return int(text) if text.isdigit() else text
 
 
 @dataclass(frozen=True)

@@ -86,13 +86,13 @@ def _dealt(pairs: shared.PairNoise, layout: Layout) -> shared.PairNoise:
     most = max(1, *map(len, lists))
     which = np.zeros((blocks.shards, most), int)
     here = np.zeros((blocks.shards, most, 2), bool)
-    for s, mine in enumerate(lists):
-        which[s, : len(mine)], here[s, : len(mine)] = mine, shard[mine] == s
-    which, here = which.ravel(), here.reshape(-1, 2)
+    for s, own in enumerate(lists):
+        which[s, : len(own)], here[s, : len(own)] = own, shard[own] == s
+    pair, mine = which.ravel(), here.reshape(-1, 2)
     return shared.PairNoise(
-        layout.deal(pairs.key[:, which], 1),
-        layout.deal(np.where(here, rows[which] % blocks.width, 0).astype(np.int32)),
-        layout.deal(np.where(here, weights[which], 0).astype(weights.dtype)),
+        layout.deal(pairs.key[:, pair], 1),
+        layout.deal(np.where(mine, rows[pair] % blocks.width, 0).astype(np.int32)),
+        layout.deal(np.where(mine, weights[pair], 0).astype(weights.dtype)),
     )
 
 
