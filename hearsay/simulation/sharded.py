@@ -134,6 +134,18 @@ def _start(
     )(own, records, spread, centre)
 
 
+def specs(carry: Carry, setting: engine.Setting) -> tuple[Carry, engine.Setting, engine.Inputs]:
+    """Along which axis the arrays of a run are dealt out to devices."""
+    kept = Kept(_SECOND, _THIRD) if carry.kept else _ALL
+    noise = shared.PairNoise(_SECOND, _FIRST, _FIRST)
+    pairs: Any = noise if isinstance(setting.pairs, shared.PairNoise) else _FIRST
+    return (
+        Carry(_SECOND, _SECOND, _FIRST, kept),
+        engine.Setting(_FIRST, _FIRST, _SECOND, _FIRST, _ALL, _ALL, pairs),
+        engine.Inputs(_ALL, _SECOND, Window(_SECOND, _SECOND, _ALL), _ALL),
+    )
+
+
 @partial(jax.jit, static_argnames=("program", "block", "mesh"))
 @engine.full_precision
 def advance(
@@ -147,12 +159,7 @@ def advance(
 ) -> Carry:
     """Run the given steps."""
     engine.TRACES["advance"] += 1
-    kept = Kept(_SECOND, _THIRD) if carry.kept else _ALL
-    held = Carry(_SECOND, _SECOND, _FIRST, kept)
-    noise = shared.PairNoise(_SECOND, _FIRST, _FIRST)
-    pairs = noise if isinstance(setting.pairs, shared.PairNoise) else _FIRST
-    around = engine.Setting(_FIRST, _FIRST, _SECOND, _FIRST, _ALL, _ALL, pairs)
-    now = engine.Inputs(_ALL, _SECOND, Window(_SECOND, _SECOND, _ALL), _ALL)
+    held, around, now = specs(carry, setting)
 
     def one_device(carry: Carry, setting: engine.Setting, inputs: engine.Inputs) -> Carry:
         return engine.trajectory(program, carry, setting, inputs, block=block)[0]
