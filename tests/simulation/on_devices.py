@@ -37,21 +37,25 @@ def problem(case: str) -> Any:
 
 
 def simulated(case: str, steps: int, folder: Path | None = None, **options: Any) -> hs.Run:
-    shared.MIXED = 1 if case == "pairs" else 1024
-    algorithm = CASES[case]()
-    return hs.simulate(
-        algorithm,
-        problem(case),
-        hs.graphs.random(AGENTS, degree=4),
-        steps=steps,
-        seeds=SEEDS,
-        every=EVERY,
-        delta=None if algorithm.mechanism == "laplace" else 1e-5,
-        spread=0.5,
-        folder=folder,
-        resume=folder is not None and checkpoint.exists(folder),
-        **options,
-    )
+    algorithm, usual = CASES[case](), shared.MIXED
+    # As where there are very many agents.
+    shared.MIXED = 1 if case == "pairs" else usual
+    try:
+        return hs.simulate(
+            algorithm,
+            problem(case),
+            hs.graphs.random(AGENTS, degree=4),
+            steps=steps,
+            seeds=SEEDS,
+            every=EVERY,
+            delta=None if algorithm.mechanism == "laplace" else 1e-5,
+            spread=0.5,
+            folder=folder,
+            resume=folder is not None and checkpoint.exists(folder),
+            **options,
+        )
+    finally:
+        shared.MIXED = usual
 
 
 def numbers(run: hs.Run) -> dict[str, np.ndarray]:

@@ -7,7 +7,10 @@ Every process here has JAX's virtual CPU devices, so they are processes of their
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -51,21 +54,25 @@ def ended(*processes: subprocess.Popen) -> list[tuple[int, str, str]]:
             process.kill()
 
 
+def free_port(lowest: int = 0) -> int:
+    """One that nobody listens on, from there on; 0: any."""
+    for port in range(lowest, 2**16):
+        with socket.socket() as free, contextlib.suppress(OSError):
+            free.bind(("localhost", port))
+            return free.getsockname()[1]
+    raise AssertionError("all ports are taken")
+
+
 def two(*commands: tuple[object, ...], devices: int) -> list[tuple[int, str, str]]:
     """Two processes that find each other; both run the same command unless there are two."""
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        address = f"localhost:{free.getsockname()[1]}"
+    common = {
+        "JAX_COORDINATOR_ADDRESS": f"localhost:{free_port()}",
+        "JAX_NUM_PROCESSES": "2",
+    }
     pair = commands * 2 if len(commands) == 1 else commands
     return ended(
         *(
-            started(
-                *command,
-                devices=devices,
-                JAX_COORDINATOR_ADDRESS=address,
-                JAX_NUM_PROCESSES="2",
-                JAX_PROCESS_ID=str(number),
-            )
+            started(*command, devices=devices, **common, JAX_PROCESS_ID=str(number))
             for number, command in enumerate(pair)
         )
     )
@@ -106,7 +113,7 @@ def test_every_case_on_eight_devices_equals_one(tmp_path):
 
 @pytest.mark.slow
 def test_two_processes_equal_one_and_any_layout_continues_a_run(tmp_path):
-    """Two processes of four devices, then one device, then eight, then two processes again."""
+    """Two processes of four devices, one device, eight, and two processes again."""
     cases = ("P1", "P2", "P3", "P4", "secrets")
     assert_all_well(two(script(tmp_path, 4, *cases), devices=4))
     for case in cases:
@@ -126,12 +133,10 @@ COMMAND = (
 
 @pytest.mark.slow
 def test_the_command_runs_in_two_processes_and_the_first_one_speaks(tmp_path):
-    from hearsay.cli.json_output import library
-
     out = tmp_path / "run"
     first, second = two((*COMMAND, "--steps", 4, "--out", out, "--json"), devices=1)
     assert first[0] == second[0] == 0, first[2] + second[2]
-    assert library.loads(first[1])["steps"] == 4 and second[1] == ""
+    assert json.loads(first[1])["steps"] == 4 and second[1] == ""
     assert (out / "private-report.html").exists() and not (out / ".lock").exists()
     resumed = two(
         ("-m", "hearsay.cli", "run", "--resume", "--devices", "all", "--out", out), devices=1
@@ -161,6 +166,45 @@ def test_what_stops_one_process_stops_all(tmp_path):
     first, second = two(fine, broken, devices=1)
     assert first[0] == second[0] == 2
     assert "process 1 could not go on" in first[2]
+
+
+@pytest.mark.slow
+def test_processes_that_slurm_starts_find_each_other(tmp_path):
+    """With the variables of srun, on one machine: jax takes the port from the job's number."""
+    lowest = 2**16 - 2**12
+    common = {
+        "SLURM_JOB_ID": str(free_port(lowest) - lowest),
+        "SLURM_STEP_NODELIST": "localhost",
+        "SLURM_NTASKS": "2",
+    }
+    tasks = (
+        started(
+            *script(tmp_path, 4, "P1"),
+            devices=2,
+            **common,
+            SLURM_PROCID=str(number),
+            SLURM_LOCALID=str(number),
+        )
+        for number in range(2)
+    )
+    assert_all_well(ended(*tasks))
+    assert_same(tmp_path, "P1", 4, processes=2)
+
+
+@pytest.mark.slow
+def test_the_example_of_the_page_runs(tmp_path):
+    page = (ROOT / "docs" / "many-machines.md").read_text(encoding="utf-8")
+    [block] = [b for b in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) if "PROCESS_ID=1" in b]
+    command = f"{sys.executable} -m hearsay.cli run"
+    block = block.replace("hearsay run", command).replace("9400", str(free_port()))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(
+        ["bash", "-ec", block], cwd=tmp_path, env=environment, capture_output=True, timeout=LIMIT
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    # The certificate is printed once, by the first.
+    assert done.stdout.decode().count("Privacy certificate") == 1
+    assert (tmp_path / "two" / "certificate.json").exists()
 
 
 @pytest.mark.parametrize(
