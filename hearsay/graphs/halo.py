@@ -65,8 +65,7 @@ class Blocks:
     shards: int
 
     def __post_init__(self) -> None:
-        require.count("agents", self.agents)
-        require.count("shards", self.shards)
+        require.settle(self, agents=require.count, shards=require.count)
         if self.shards > self.agents:
             require.fail("shards", f"at most one for each of the {self.agents} agents", self.shards)
 
