@@ -132,6 +132,8 @@ CASES = {
     "tests/release/test_readouts.py::test_the_engine_averages_what_was_sent": 2,
     "tests/simulation/test_budget_stop.py::test_no_certificate_is_above_its_budget": 8,
     "tests/simulation/test_regret.py::test_the_models_are_those_of_a_session": 2,
+    "tests/simulation/test_sharded.py::test_every_algorithm_on_several_devices_equals_one": 1,
+    "tests/simulation/test_sharded.py::test_shared_noise_is_the_same_on_several_devices": 1,
     "tests/simulation/test_shared.py::test_a_rehearsed_agent_draws_the_noise_of_the_simulation": 1,
     "tests/simulation/test_shared.py"
     "::test_noise_has_the_covariance_of_its_proof_and_cancels_in_the_sum": 1,

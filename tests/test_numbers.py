@@ -33,6 +33,7 @@ from hearsay import graphs, problems
 from hearsay.algorithms.averaging import chebyshev_weights
 from hearsay.certification import accounts, certifying, describing, spending
 from hearsay.config import Config
+from hearsay.graphs.halo import Blocks
 from hearsay.mechanisms import (
     MECHANISMS,
     amplification,
@@ -249,6 +250,7 @@ EXAMPLES = [
     Quotient(hs.Constant(0.3), hs.Constant(4.0)),
     hs.gradient_perturbation().magnitudes(0, 3),
     hs.SampleSize(hs.Constant(3.0)),
+    Blocks(50, 3),
     Tail(0.3),
     Exponential(0.9),
     hs.Fresh(2),
@@ -319,6 +321,8 @@ EXAMPLES = [
 # What functions return and nobody gives; a model that is traced, and the abstract parents
 # of the above.
 RESULTS = {
+    # What devices make of a graph.
+    "LocalEdges",
     # What a rehearsal has tried and found.
     "Situation",
     "Choice",
@@ -719,6 +723,8 @@ INTERNAL = {
     "hearsay.simulation.delivery",
     "hearsay.simulation.fault_rules",
     "hearsay.simulation.engine",
+    "hearsay.simulation.layout",
+    "hearsay.simulation.sharded",
     "hearsay.simulation.keys",
     "hearsay.simulation.metrics",
     "hearsay.simulation.own_unit",

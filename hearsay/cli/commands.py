@@ -130,6 +130,8 @@ def _main() -> None:
     except (ValueError, TypeError, OSError) as error:
         if os.environ.get("HEARSAY_DEBUG"):
             raise
+        # Of several processes the one that fails says why, whichever it is.
+        errors.quiet = False
         errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)
     except KeyboardInterrupt:  # before or between what the commands themselves catch

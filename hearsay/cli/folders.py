@@ -8,10 +8,10 @@ import os
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import typer
 
@@ -41,7 +41,12 @@ def claim(folder: Path) -> None:
     command writes into it.
     """
     require_writable(folder)
-    _stack.get().enter_context(held(folder))
+    until_the_end(held(folder))
+
+
+def until_the_end(context: AbstractContextManager[Any]) -> None:
+    """Enter it, and leave it when the command ends."""
+    _stack.get().enter_context(context)
 
 
 def claim_run(folder: Path, resume: bool, overwrite: bool) -> None:

@@ -15,6 +15,7 @@ from hearsay.cli.folders import claim, claim_run, interrupted
 from hearsay.cli.json_output import answer, answering, of_release, of_run
 from hearsay.cli.options import NAMES, CostsText, Flag, Out, Overwrite, Resume, configurable
 from hearsay.cli.screen import console, costs_table, hint, note, progress_bar, summary, typeable
+from hearsay.cli.several import taking_part
 
 
 @answering
@@ -37,6 +38,15 @@ def run(
     no_privacy: Annotated[
         bool, Flag("--no-privacy", help="Allow a run whose budget is infinite.")
     ] = False,
+    devices: Annotated[
+        str | None,
+        typer.Option(
+            help=(
+                "Deal the agents out to so many devices, or all that there are in all processes"
+                " (docs/many-machines.md)."
+            )
+        ),
+    ] = None,
 ) -> None:
     """Train on a simulated network; leaves a folder with certificate, metrics, checkpoint, report
     and the model that may be published.
@@ -47,6 +57,7 @@ def run(
     is set so that every agent spends epsilon = 10.
     """
     config = with_costs(config, costs)
+    crew, where = taking_part(devices)
     if resume:
         from hearsay.config import load
 
@@ -58,7 +69,7 @@ def run(
         if any(getattr(config, table) for table in tables) or (config.algorithm and not same):
             raise ValueError(
                 "--resume continues the run that is in --out as it is: give no other settings (only"
-                " --budget)"
+                " --budget and --devices)"
             )
         config = kept.allowing(name)
     rows = Rows()
@@ -71,20 +82,58 @@ def run(
     data = loss if loss in ("estimation", "synthetic") else data  # these make their own
     data = "tables" if "schema" in config.problem else data
     folder = out or Path("out") / f"{name}-{data}-{time.strftime('%Y%m%d-%H%M%S')}"
-    _run(with_noise(config), rows, folder, resume, overwrite, no_privacy)
+    _run(with_noise(config), rows, folder, resume, overwrite, no_privacy, crew, where)
 
 
 def _run(
-    config: Any, rows: Rows, out: Path, resume: bool, overwrite: bool, no_privacy: bool
+    config: Any,
+    rows: Rows,
+    out: Path,
+    resume: bool,
+    overwrite: bool,
+    no_privacy: bool,
+    crew: Any,
+    devices: int | str | None,
 ) -> None:
     from hearsay._files import write_atomically
     from hearsay.certification import unit
-    from hearsay.config import build_faults, dump
+    from hearsay.config import dump
     from hearsay.release.readouts import USUAL
-    from hearsay.simulation.simulating import fulfil, promise
+    from hearsay.simulation.simulating import fulfil
     from hearsay.tradeoff.beside import with_beside
 
-    claim_run(out, resume, overwrite)
+    crew.by_first(lambda: claim_run(out, resume, overwrite))
+    promised, timeline = crew.together(lambda: _promised(config, rows, no_privacy))
+    if not resume:
+        crew.by_first(lambda: write_atomically(out / "config.toml", dump(config, out).encode()))
+    with progress_bar(unit(promised.algorithm)) as show:
+        result = fulfil(
+            promised,
+            seeds=config.seeds,
+            every=config.every,
+            folder=out,
+            resume=resume,
+            release=config.release or USUAL,
+            progress=functools.partial(show, "training"),
+            notify=functools.partial(console.print, highlight=False, soft_wrap=True),
+            devices=devices,
+        )
+    result = with_beside(result, devices)
+    if crew.first:
+        _reported(result, out, timeline)
+    if result.interrupted:
+        again = typeable("hearsay", "run", *typed(config), "--resume", "--out", out)
+        console.print(f"Continue with: {again}", soft_wrap=True, highlight=False, markup=False)
+        raise typer.Exit(130)
+
+
+def _promised(config: Any, rows: Rows, no_privacy: bool) -> tuple[Any, Any]:
+    """(what the configuration asks for, settled before it begins; what it would take on the network
+    of its costs, if it has one).
+    """
+    from hearsay.config import build_faults
+    from hearsay.simulation.promise import promise
+
     algorithm, problem, graph = built(config, rows)
     faults = build_faults(config, algorithm, problem, graph)
     promised = promise(
@@ -103,36 +152,24 @@ def _run(
             f"the privacy budget would be infinite ({reason}); use --no-privacy to run anyway"
         )
     timeline = costed(config, algorithm, problem, graph, promised.allowed, faults)
-    if not resume:
-        write_atomically(out / "config.toml", dump(config, out).encode())
-    with progress_bar(unit(algorithm)) as show:
-        result = fulfil(
-            promised,
-            seeds=config.seeds,
-            every=config.every,
-            folder=out,
-            resume=resume,
-            release=config.release or USUAL,
-            progress=functools.partial(show, "training"),
-            notify=functools.partial(console.print, highlight=False, soft_wrap=True),
-        )
-    result = with_beside(result)
+    return promised, timeline
+
+
+def _reported(result: Any, out: Path, timeline: Any) -> None:
+    """What is left in the folder, and on the screen."""
+    name = result.algorithm.name
     timeline = None if timeline is None else timeline.at(result.steps)
     report = result.report(out, timeline)
     print(result.certificate)
     answer(**of_run(result, timeline), folder=out, report=report, released=None)
-    summary({algorithm.name: result})
+    summary({name: result})
     if timeline is not None:
-        costs_table({algorithm.name: result}, {algorithm.name: timeline})
-    hint({algorithm.name: result})
+        costs_table({name: result}, {name: timeline})
+    hint({name: result})
     if result.stopped:
         note(f"Stopped early: {result.stopped}")
     console.print(f"Report: {report}", soft_wrap=True)
     _released(result, out / "released")
-    if result.interrupted:
-        again = typeable("hearsay", "run", *typed(config), "--resume", "--out", out)
-        console.print(f"Continue with: {again}", soft_wrap=True, highlight=False, markup=False)
-        raise typer.Exit(130)
 
 
 def _released(result: Any, folder: Path) -> None:

@@ -310,14 +310,23 @@ def mixer(graph: Graph, name: str, dtype: Any) -> Any:
     return channel(name).mixer(graph, dtype)
 
 
-def _others(weights: sparse.csr_array, dtype: Any) -> Any:
+def form(weights: sparse.csr_array) -> type[Dense] | type[Padded] | type[Edges]:
+    """In which form what is heard over those weights is found fastest."""
     n, edges = weights.shape[0], weights.nnz
-    degrees = np.diff(weights.indptr)
-    few = 0 < degrees.max() <= _FEW_NEIGHBOURS and jax.default_backend() != "cpu"
+    most = np.diff(weights.indptr).max()
+    few = 0 < most <= _FEW_NEIGHBOURS and jax.default_backend() != "cpu"
     if not few and (n <= _DENSE_AGENTS or edges > n * n / 4):
+        return Dense
+    return Edges if not few and n * most > 3 * edges else Padded
+
+
+def _others(weights: sparse.csr_array, dtype: Any) -> Any:
+    kind = form(weights)
+    if kind is Dense:
         return Dense(jnp.asarray(weights.toarray(), dtype))
+    n, edges, degrees = weights.shape[0], weights.nnz, np.diff(weights.indptr)
     target = np.repeat(np.arange(n), degrees)
-    if not few and n * degrees.max() > 3 * edges:
+    if kind is Edges:
         return Edges(
             jnp.asarray(weights.indices), jnp.asarray(target), jnp.asarray(weights.data, dtype)
         )

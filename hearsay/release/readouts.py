@@ -289,9 +289,14 @@ def read(
     return {readout.name: one(readout.name) for readout in readouts}
 
 
-def everybodys(slots: jax.Array, shares: jax.Array) -> jax.Array:
+def everybodys(slots: jax.Array, shares: jax.Array, agents: jax.Array | None = None) -> jax.Array:
     """Slots (seed, slot, agent, d) with those shares of the first of them, as the mean over all
     agents: (seed, d).
+
+    Args:
+      agents: what each of them counts in the mean, where not all count alike.
     """
     used = slots[:, : len(shares)]
-    return jnp.einsum("k,skad->sd", shares, used) / slots.shape[2]
+    if agents is None:
+        return jnp.einsum("k,skad->sd", shares, used) / slots.shape[2]
+    return jnp.einsum("k,a,skad->sd", shares, agents, used)

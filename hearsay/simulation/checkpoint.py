@@ -43,6 +43,11 @@ def exists(folder: Path) -> bool:
 
 def load(folder: Path) -> dict[str, np.ndarray]:
     """What `save` saved last, or DamagedCheckpoint."""
+    return unpacked(packed(folder))
+
+
+def packed(folder: Path) -> bytes:
+    """What `save` saved last as one piece, to be handed on; or DamagedCheckpoint."""
     exists(folder)
     path = folder / NAME
     if not path.exists():
@@ -51,11 +56,15 @@ def load(folder: Path) -> dict[str, np.ndarray]:
         else:
             raise FileNotFoundError(f"no checkpoint in {folder}: nothing to resume")
     kept = folder / PREVIOUS
-    return read(path, kept if path.name == NAME else None)
+    return _content(path, kept if path.name == NAME else None)
 
 
 def read(path: Path, kept: Path | None = None) -> dict[str, np.ndarray]:
     """What `write` wrote, or DamagedCheckpoint; `kept` may hold an earlier one."""
+    return unpacked(_content(path, kept))
+
+
+def _content(path: Path, kept: Path | None) -> bytes:
     content = path.read_bytes()
     body, digest = content[:-32], content[-32:]
     if len(content) < 64 or hashlib.sha256(body).digest() != digest:
@@ -67,5 +76,10 @@ def read(path: Path, kept: Path | None = None) -> dict[str, np.ndarray]:
         raise DamagedCheckpoint(
             f"{path} is damaged (its checksum does not match): refusing to resume from it{hint}"
         )
+    return body
+
+
+def unpacked(body: bytes) -> dict[str, np.ndarray]:
+    """The arrays of what is packed."""
     with np.load(io.BytesIO(body), allow_pickle=False) as stored:
         return {name: stored[name] for name in stored.files}

@@ -456,13 +456,15 @@ def start(
     """
     own = keys.start_keys(jnp.asarray(seeds), problem.agents)
     centre = np.asarray(problem.first_models, problem.dtype)
-    return _start(own, setting.records, spread, centre, program=program)
+    return begin_about(own, setting.records, spread, centre, program=program)
 
 
 @partial(jax.jit, static_argnames=("program",))
-def _start(
+def begin_about(
     own: jax.Array, records: Any, spread: float, centre: jax.Array, *, program: Program
 ) -> Carry:
+    """The carry of agents that begin about those centres (agent, d), from keys (seed, agent)."""
+
     def point(key: jax.Array, centre: jax.Array) -> jax.Array:
         return centre + spread * jax.random.normal(key, centre.shape, centre.dtype)
 

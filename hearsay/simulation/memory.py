@@ -18,6 +18,7 @@ from hearsay.problems.losses.neural_loss import NeuralLoss
 from hearsay.problems.problem import Problem
 from hearsay.simulation.engine import together
 from hearsay.simulation.groups import COPIES, most_at_once
+from hearsay.simulation.layout import Layout
 
 # Of the free memory, for the gradients of a microbatch: on a CPU the compiler keeps more than an
 # estimate sees, and where many networks are computed at once far less (measured).
@@ -31,7 +32,8 @@ def choose(name: str) -> None:
     """Compute on the first device of that kind: "cpu" or "gpu"."""
     require.one_of("device", name, ["cpu", "gpu"])
     try:
-        found = jax.devices(name)
+        # Of this process, where there are several.
+        found = jax.local_devices(backend=name)
     except RuntimeError as error:
         here = ", ".join(sorted({device.platform for device in jax.devices()}))
         raise ValueError(
@@ -42,7 +44,7 @@ def choose(name: str) -> None:
 
 def free_bytes() -> int:
     """Memory that the device has left, as far as it says."""
-    device = jax.devices()[0]
+    device = jax.local_devices()[0]
     stats = (device.memory_stats() or {}) if device.platform != "cpu" else {}
     if "bytes_limit" in stats:
         return int(stats["bytes_limit"] - stats.get("bytes_in_use", 0))
@@ -137,16 +139,23 @@ def halved(problem: Problem, algorithm: Algorithm) -> tuple[Problem, str] | None
 
 
 @require.plain_arguments
-def summary(algorithm: Algorithm, problem: Problem, graph: Graph, seeds: int = 1) -> str:
+def summary(
+    algorithm: Algorithm,
+    problem: Problem,
+    graph: Graph,
+    seeds: int = 1,
+    layout: Layout | None = None,
+) -> str:
     """One line: what will run, where, and the memory that it needs."""
     device = jax.devices()[0]
+    where = f"{device.platform} device ({device.device_kind})" if layout is None else str(layout)
     itemsize = problem.dtype.itemsize
     data = problem.features.size * (1 if problem.bytes else itemsize)
     state = graph.agents * problem.dimension * itemsize
     text = (
         f"{algorithm.name} on {problem.name}: {graph.agents} agents ({graph.name}, {graph.edges}"
-        f" messages a round), {problem.dimension:,} parameters; {device.platform} device"
-        f" ({device.device_kind}), {itemsize * 8}-bit, data {_size(data)}, {_size(state)} per state"
+        f" messages a round), {problem.dimension:,} parameters; {where},"
+        f" {itemsize * 8}-bit, data {_size(data)}, {_size(state)} per state"
     )
     if isinstance(problem.loss, NeuralLoss):
         at_once = min(

@@ -55,14 +55,18 @@ def measure(
     classification: bool,
     with_regret: bool = True,
     kept: tuple[jax.Array, jax.Array] | None = None,
+    share: jax.Array | None = None,
 ) -> Measured:
     """All metrics of the models (seed, agent, d) at one step, and of what may be released: the
     slots and shares of an average of messages.
+
+    `share` is what each row counts in a mean over all agents, where not all rows are agents
+    (layout.py); `watched` are numbers of rows.
     """
     seen = models[:, watched]
     error = jnp.sum((seen - best[None, None]) ** 2, axis=-1)
-    mean = models.mean(axis=1)
-    objective = partial(risk, loss, records, arrived)
+    mean = _mean(models, share)
+    objective = partial(risk, loss, records, arrived, share=share)
     regret = (
         jax.vmap(jax.vmap(objective))(seen) - best_value
         if with_regret
@@ -80,13 +84,13 @@ def measure(
         error,
         regret,
         jnp.sqrt(jnp.sum((mean - best[None]) ** 2, axis=-1)),
-        _disagreement(models),
+        _disagreement(models, share),
         tested(margin, test_labels[None, None]),
         nothing,
         nothing,
         nothing[:, 0]
         if kept is None
-        else tested(_margins(loss, test_features, everybodys(*kept)), test_labels[None]),
+        else tested(_margins(loss, test_features, everybodys(*kept, share)), test_labels[None]),
     )
 
 
@@ -98,8 +102,14 @@ def _margins(loss: Loss, features: jax.Array, models: jax.Array) -> jax.Array:
     return jnp.einsum("md,...d->...m", features, models)
 
 
-def _disagreement(models: jax.Array) -> jax.Array:
-    return jnp.mean(jnp.sum((models - models.mean(axis=1, keepdims=True)) ** 2, axis=-1), axis=1)
+def _mean(values: jax.Array, share: jax.Array | None) -> jax.Array:
+    """Over the agents of (seed, agent, ...)."""
+    return values.mean(axis=1) if share is None else jnp.einsum("a,sa...->s...", share, values)
+
+
+def _disagreement(models: jax.Array, share: jax.Array | None) -> jax.Array:
+    off = models - _mean(models, share)[:, None]
+    return _mean(jnp.sum(off**2, axis=-1), share)
 
 
 @partial(jax.jit, static_argnames=("loss",))
@@ -111,11 +121,12 @@ def measure_neural(
     kept: tuple[jax.Array, jax.Array] | None = None,
     *,
     loss: Loss,
+    share: jax.Array | None = None,
 ) -> Measured:
     """The metrics of neural networks: there is no best model to compare with.
 
-    `test` and `train` are blocks of (features, labels, weights), see `blocked`; `kept` as for
-    `measure`.
+    `test` and `train` are blocks of (features, labels, weights), see `blocked`; `kept` and `share`
+    as for `measure`.
     """
 
     def average(params: jax.Array, blocks: tuple) -> jax.Array:
@@ -136,12 +147,12 @@ def measure_neural(
     nothing = jnp.full_like(value, jnp.nan)
     free = nothing[:, 0]
     if kept is not None:
-        free = jax.lax.map(lambda params: average(params, test)[1], everybodys(*kept))
+        free = jax.lax.map(lambda params: average(params, test)[1], everybodys(*kept, share))
     return Measured(
         nothing,
         nothing,
         nothing[:, 0],
-        _disagreement(models),
+        _disagreement(models, share),
         hit,
         trained[:, 1].reshape(seen.shape[:2]),
         value,

@@ -312,18 +312,31 @@ def _inside(wanted: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray
     return np.where((wanted > low) & (wanted < high), wanted, np.sqrt(bottom * top))
 
 
-def risk(loss: Loss, records: Records | Stream, arrived: jax.Array, params: jax.Array) -> jax.Array:
+def risk(
+    loss: Loss,
+    records: Records | Stream,
+    arrived: jax.Array,
+    params: jax.Array,
+    share: jax.Array | None = None,
+) -> jax.Array:
     """F_t: the mean over agents of their mean loss over the records that have arrived,
     or of their expected loss on a stream.
+
+    Args:
+      share: what each row counts in a mean over agents, where not all count alike.
     """
     regulariser = loss.regulariser / 2 * jnp.sum(params * params)
     if isinstance(records, Stream):
         slope = replace(loss, clip=None).affine()  # type: ignore[type-var]
         assert slope is not None
         off = jnp.einsum("nij,ni->nj", records.factor, params[None, :] - records.target)
-        return slope / 2 * jnp.mean(jnp.sum(off * off, axis=1) + records.spread**2) + regulariser
+        each = jnp.sum(off * off, axis=1) + records.spread**2
+        return slope / 2 * (jnp.mean(each) if share is None else share @ each) + regulariser
     rows = jnp.arange(records.labels.shape[1])
-    weights = (rows[None, :] < arrived[:, None]) / (arrived[:, None] * arrived.shape[0])
+    if share is None:
+        weights = (rows[None, :] < arrived[:, None]) / (arrived[:, None] * arrived.shape[0])
+    else:
+        weights = (rows[None, :] < arrived[:, None]) * (share / arrived)[:, None]
     assert isinstance(loss, BoundedLoss)
     data = loss.values(loss.margins(params, records.features), records.labels)
     return jnp.sum(weights * data) + regulariser

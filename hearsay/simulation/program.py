@@ -144,4 +144,11 @@ def unflatten(stored: dict[str, np.ndarray], like: Carry, name: str, file: str) 
                 f"the {file}'s state has another shape than this run's: it belongs to another"
                 " version"
             )
-    return jax.tree.unflatten(structure, [jnp.asarray(array) for array in found])
+    return jax.tree.unflatten(
+        structure, [_as(a, leaf) for a, leaf in zip(found, leaves, strict=True)]
+    )
+
+
+def _as(array: Any, like: Any) -> Any:
+    """On the device, unless only its shape is known there (layout.py)."""
+    return array if isinstance(like, jax.ShapeDtypeStruct) else jnp.asarray(array)

@@ -16,9 +16,10 @@ from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
 from hearsay.release.readouts import ReadOut, begin
-from hearsay.simulation import engine
+from hearsay.simulation import engine, sharded
 from hearsay.simulation.delivery import delivery, planned
 from hearsay.simulation.faults import Faults
+from hearsay.simulation.layout import Layout
 from hearsay.simulation.program import Carry, program
 
 
@@ -31,6 +32,7 @@ class Rounds:
       readouts: averages of messages to carry along; dropped where messages show no model.
       apart: noise that agents share is drawn pair by pair, as deployed agents do.
       faults: what goes wrong on the network; None: nothing.
+      layout: which device has which agents; None: one device has all. Not with faults.
     """
 
     def __init__(
@@ -43,13 +45,21 @@ class Rounds:
         readouts: Sequence[ReadOut] = (),
         apart: bool = False,
         faults: Faults | None = None,
+        layout: Layout | None = None,
     ) -> None:
         self.algorithm, self.seeds, self.step = algorithm, list(seeds), 0
+        self.layout = layout
         self.readouts = tuple(readouts) if algorithm.shows else ()
         self.on(problem)
-        self.setting = engine.surroundings(algorithm, problem, graph, self.seeds, apart=apart)
-        carry = engine.start(self.program, problem, self.setting, self.seeds, spread)
-        self.faults, memory = faults, carry.memory
+        self.faults = faults
+        if layout is None:
+            self.setting = engine.surroundings(algorithm, problem, graph, self.seeds, apart=apart)
+            carry = engine.start(self.program, problem, self.setting, self.seeds, spread)
+        else:
+            assert faults is None, "faults are on one device"
+            self.setting = sharded.surroundings(algorithm, problem, graph, self.seeds, layout)
+            carry = sharded.start(self.program, problem, self.setting, self.seeds, spread, layout)
+        memory = carry.memory
         if faults is not None:
             failing = delivery(faults, algorithm, problem, graph)
             memory = failing.begin(self._message(carry), len(self.seeds))
@@ -72,8 +82,27 @@ class Rounds:
 
     @property
     def models(self) -> jax.Array:
-        """(seed, agent, d)."""
+        """(seed, agent, d); with a layout, a row for every row of its blocks."""
         return self.carry.readout
+
+    def gathered(self, array: jax.Array, axis: int) -> np.ndarray:
+        """An array of the carry as one of the host's, with the agents in order along that axis."""
+        return np.asarray(array) if self.layout is None else self.layout.gathered(array, axis)
+
+    @property
+    def whole(self) -> Carry:
+        """The carry with the agents in the order of their numbers, whatever the layout."""
+        return self.carry if self.layout is None else self.layout.in_order(self.carry)
+
+    @property
+    def shapes(self) -> Carry:
+        """Of `whole`."""
+        return self.carry if self.layout is None else self.layout.like(self.carry)
+
+    def go_on_from(self, whole: Carry, step: int) -> None:
+        """Continue with what `whole` was after so many rounds, on whatever devices it was."""
+        self.carry = whole if self.layout is None else self.layout.out_again(whole)
+        self.step = step
 
     def advance(self, count: int, tap: engine.Tap | None = None) -> Any:
         """Run so many more rounds; what the tap saw in them, (round, seed, ...)."""
@@ -84,10 +113,21 @@ class Rounds:
         if self.faults is not None and self.faults.plan is not None:
             links = len(self.setting.faults.hearer)
             inputs = inputs._replace(planned=planned(self.faults.plan, steps, links))
+        here = problem.agents if self.layout is None else self.layout.blocks.width
         block = engine.block_length(
-            count, len(self.seeds), problem.agents, problem.dimension, problem.dtype.itemsize
+            count, len(self.seeds), here, problem.dimension, problem.dtype.itemsize
         )
-        if tap is None:
+        if self.layout is not None:
+            assert tap is None, "what a tap sees is not gathered from several devices"
+            self.carry = sharded.advance(
+                self.carry,
+                self.setting,
+                sharded.inputs(inputs, self.layout),
+                program=self.program,
+                block=block,
+                mesh=self.layout.mesh,
+            )
+        elif tap is None:
             self.carry = engine.advance(
                 self.carry, self.setting, inputs, program=self.program, block=block
             )

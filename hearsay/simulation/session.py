@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -19,6 +20,8 @@ from hearsay.problems.problem import Problem
 from hearsay.release.readouts import ReadOut, read
 from hearsay.simulation.faults import Faults
 from hearsay.simulation.hearing import Hearing
+from hearsay.simulation import sharded
+from hearsay.simulation.layout import Layout
 from hearsay.simulation.memory import halved
 from hearsay.simulation.metrics import (
     Measured,
@@ -58,6 +61,7 @@ class Session:
       tell: called with a line of text when something had to be changed to fit.
       readouts: averages of messages to carry along; the first one is measured, over all agents.
       faults: what goes wrong on the network.
+      layout: which device has which agents; None: one device has all.
     """
 
     def __init__(
@@ -73,11 +77,14 @@ class Session:
         tell: Callable[[str], None] = lambda text: None,
         readouts: Sequence[ReadOut] = (),
         faults: Faults | None = None,
+        layout: Layout | None = None,
     ):
         self.algorithm, self.graph = algorithm, graph
         self.regret, self.delta, self.tell = regret, delta, tell
         self.dtype = problem.dtype
-        self.rounds = Rounds(algorithm, problem, graph, seeds, spread, readouts, faults=faults)
+        self.rounds = Rounds(
+            algorithm, problem, graph, seeds, spread, readouts, faults=faults, layout=layout
+        )
         convex = problem.loss.convex
         found = Reference(problem) if reference is True and convex else reference
         self.reference = found if isinstance(found, Reference) and convex else None
@@ -179,11 +186,11 @@ class Session:
         if not self.problem.loss.convex:
             self.at.append(self.step)
             self.measured.append(
-                measure_neural(
+                self._by_layout(measure_neural, sharded.measure_neural)(
                     self.models,
                     self.watched,
                     *self.test,
-                    self._kept(),
+                    kept=self._kept(),
                     loss=self.problem.loss,
                 )
             )
@@ -194,7 +201,7 @@ class Session:
             best, value = self.reference.of(arrived)
         self.at.append(self.step)
         self.measured.append(
-            measure(
+            self._by_layout(measure, sharded.measure)(
                 self.models,
                 self.watched,
                 self.rounds.setting.records,
@@ -209,6 +216,11 @@ class Session:
             )
         )
 
+    def _by_layout(self, one: Callable, several: Callable) -> Callable:
+        """What measures models on one device, or on several."""
+        layout = self.rounds.layout
+        return one if layout is None else partial(several, layout)
+
     def _kept(self) -> tuple[jax.Array, np.ndarray] | None:
         """The slots of all read-outs, and the shares of the first one's in what it reads out."""
         if not self.rounds.readouts:
@@ -220,7 +232,7 @@ class Session:
         """What every read-out has found, by name: (seed, agent, d)."""
         if not self.step or not self.rounds.readouts:
             return {}
-        slots = np.asarray(self.carry.kept.slots)
+        slots = self.rounds.gathered(self.carry.kept.slots, 2)
         return read(self.rounds.readouts, slots, self.step, axis=1)
 
     def arrived(self, step: int) -> np.ndarray:
@@ -273,7 +285,7 @@ class Session:
             "fingerprint": np.array(fingerprint),
             "step": np.array(self.step),
             "at": np.array(self.at),
-            **flatten(self.carry, _CARRIED),
+            **flatten(self.rounds.whole, _CARRIED),
             **self.metrics(),
             **({"charged": np.stack(jax.device_get(self.charged))} if self._absences else {}),
         }
@@ -284,8 +296,9 @@ class Session:
                 "the checkpoint belongs to another configuration (algorithm, problem, graph, seeds"
                 " or measuring interval differ): refusing to resume"
             )
-        self.rounds.carry = unflatten(stored, self.carry, _CARRIED, "checkpoint")
-        self.rounds.step, self.at = int(stored["step"]), stored["at"].tolist()
+        whole = unflatten(stored, self.rounds.shapes, _CARRIED, "checkpoint")
+        self.rounds.go_on_from(whole, int(stored["step"]))
+        self.at = stored["at"].tolist()
         self.measured = [
             Measured(*(stored[name][t] for name in Measured._fields)) for t in range(len(self.at))
         ]

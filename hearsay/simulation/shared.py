@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hearsay.base import Algorithm, Keys
+from hearsay.graphs.halo import AXIS
 from hearsay.privacy.coalitions import Shared
 from hearsay.simulation import keys
 
@@ -62,7 +63,17 @@ class Mixed(NamedTuple):
     matrix: jax.Array
 
 
-Sharing = PairNoise | Mixed | tuple[()]
+class MixedRows(NamedTuple):
+    """The same where agents are on several devices.
+
+    Args:
+      matrix: the rows of M of the device's own agents, a column for every row of all devices.
+    """
+
+    matrix: jax.Array
+
+
+Sharing = PairNoise | Mixed | MixedRows | tuple[()]
 
 
 def of(
@@ -166,9 +177,11 @@ def mixed(algorithm: Algorithm, draws: Any, pairs: Sharing) -> Any:
 
     It is done step by step: a product over a whole block would move its axes in memory.
     """
-    if not isinstance(pairs, Mixed):
+    if not isinstance(pairs, (Mixed, MixedRows)):
         return draws
     own = {name: getattr(draws, name) for name in noise_names(algorithm)}
+    if isinstance(pairs, MixedRows):
+        own = {name: jax.lax.all_gather(noise, AXIS, tiled=True) for name, noise in own.items()}
     return draws._replace(**{name: pairs.matrix @ noise for name, noise in own.items()})
 
 

@@ -13,6 +13,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,8 +32,10 @@ from hearsay.problems.problem import Problem
 from hearsay.release.readouts import USUAL, as_readouts
 from hearsay.simulation import checkpoint
 from hearsay.simulation.faults import Faults
-from hearsay.simulation.memory import fitted, summary
+from hearsay.simulation.layout import layout
+from hearsay.simulation.memory import fitted, free_bytes, summary
 from hearsay.simulation.optimum import Reference
+from hearsay.simulation.processes import Crew
 from hearsay.simulation.promise import Promise, promise
 from hearsay.simulation.result import Run
 from hearsay.simulation.session import Session
@@ -60,6 +63,7 @@ def simulate(
     progress: Progress | None = None,
     notify: Callable[[str], None] | None = None,
     checkpoint_seconds: float = 10.0,
+    devices: int | str | None = None,
 ) -> Run:
     """Run the algorithm on all agents at once, for each seed, and measure.
 
@@ -95,6 +99,9 @@ def simulate(
       notify: called with a line of text: what computes where, in how much memory, how long it will
         take, and what had to be changed to fit.
       checkpoint_seconds: between two checkpoints.
+      devices: over how many devices the agents are dealt out, or "all" that jax finds, in all
+        processes that take part (docs/many-machines.md); None: one. It changes nothing but
+        rounding, and a checkpoint may be continued on any number of them.
 
     Example:
       >>> import hearsay as hs
@@ -119,6 +126,7 @@ def simulate(
         progress=progress,
         notify=notify,
         checkpoint_seconds=checkpoint_seconds,
+        devices=devices,
     )
 
 
@@ -136,6 +144,7 @@ def fulfil(
     progress: Progress | None = None,
     notify: Callable[[str], None] | None = None,
     checkpoint_seconds: float = 10.0,
+    devices: int | str | None = None,
 ) -> Run:
     """Run what was promised; the arguments are those of `simulate`."""
     p, seed_list, steps = promised, as_seeds(seeds), promised.steps
@@ -145,12 +154,24 @@ def fulfil(
     readouts = as_readouts("release", release)
     if resume and folder is None:
         raise ValueError("folder must be given to resume a run")
-    home = None if folder is None else Path(folder)
-    with held(home):
+    where = layout(p.graph.agents, devices)
+    if where is not None and p.faults is not None:
+        require.fail("devices", "left out with faults: they are simulated on one device", devices)
+    crew = Crew(where is not None and jax.process_count() > 1)
+    home = None if folder is None or not crew.first else Path(folder)
+    with ExitStack() as stack:
         enable_compilation_cache()
-        tell = notify or (lambda text: None)
-        problem = fitted(p.algorithm, p.problem, seeds=len(seed_list))
-        tell(summary(p.algorithm, problem, p.graph, len(seed_list)))
+        tell = notify if notify is not None and crew.first else lambda text: None
+        progress = progress if crew.first else None
+        free = crew.least(free_bytes()) if crew.several else None
+        problem = fitted(p.algorithm, p.problem, free, seeds=len(seed_list))
+        start = (seed_list, every, spread, readouts, *failures(p.faults))
+        mark = ""
+        if folder is not None or crew.several:
+            mark = fingerprint(p.algorithm, problem, p.graph, start)
+        crew.agree(mark, steps, p.allowed, folder is None, resume, regret, reference is False)
+        crew.by_first(lambda: stack.enter_context(held(home)))
+        tell(summary(p.algorithm, problem, p.graph, len(seed_list), where))
         if p.faults is not None:
             tell(f"faults: {p.faults}; every message is charged, heard or not")
         session = Session(
@@ -165,19 +186,16 @@ def fulfil(
             tell,
             readouts,
             p.faults,
+            where,
         )
         session.allowed = p.allowed
-        keeper = None
-        if home is not None:
-            start = (seed_list, every, spread, readouts, *failures(p.faults))
-            mark = fingerprint(p.algorithm, problem, p.graph, start)
-            keeper = _Keeper(home, mark, checkpoint_seconds)
+        keeper = None if folder is None else _Keeper(home, mark, checkpoint_seconds, crew)
         began = time.perf_counter()
         with stopping() as interrupts:
             if resume and keeper is not None:
-                session.restore(checkpoint.load(keeper.home), keeper.mark)
+                session.restore(keeper.load(), keeper.mark)
                 _require_at_most(p.allowed, steps, session.step)
-            stopped = _to_the_end(session, p, every, keeper, progress, interrupts)
+            stopped = _to_the_end(session, p, every, keeper, progress, interrupts, crew)
             certificate, measured = p.after(session.step), session.results()
         return Run(
             p.algorithm,
@@ -186,7 +204,7 @@ def fulfil(
             certificate,
             seed_list,
             *measured,
-            np.asarray(session.models),
+            session.rounds.gathered(session.models, 1),
             stopped,
             time.perf_counter() - began,
             session.rounds.readouts,
@@ -211,20 +229,33 @@ def failures(faults: Faults | None) -> tuple[str, ...]:
 
 @dataclass
 class _Keeper:
-    """Where checkpoints go, and when."""
+    """Where checkpoints go, and when. Of several processes the first has the folder, and all take
+    part: each has some of the agents.
+    """
 
-    home: Path
+    home: Path | None
     mark: str
     seconds: float
+    crew: Crew
     saved: float = 0.0
 
     def save(self, session: Session) -> None:
-        checkpoint.save(self.home, session.arrays(self.mark))
+        arrays = session.arrays(self.mark)
+        self.crew.by_first(lambda: checkpoint.save(self._folder, arrays))
         self.saved = time.perf_counter()
 
-    def save_if_due(self, session: Session) -> None:
-        if time.perf_counter() - self.saved > self.seconds:
-            self.save(session)
+    def load(self) -> dict[str, np.ndarray]:
+        return checkpoint.unpacked(self.crew.by_first(lambda: checkpoint.packed(self._folder)))
+
+    @property
+    def _folder(self) -> Path:
+        """For the first process to ask for."""
+        assert self.home is not None
+        return self.home
+
+    @property
+    def due(self) -> bool:
+        return time.perf_counter() - self.saved > self.seconds
 
 
 def _to_the_end(
@@ -234,20 +265,21 @@ def _to_the_end(
     keeper: _Keeper | None,
     progress: Progress | None,
     interrupts: stopping,
+    crew: Crew,
 ) -> str | None:
     """Why the run ended early, if it did. An impatient Ctrl-C must not cost the result: this
     runs under the guard.
     """
     stopped = promised.stopped
     try:
-        _loop(session, promised.allowed, every, keeper, progress, interrupts)
+        _loop(session, promised.allowed, every, keeper, progress, interrupts, crew)
     except KeyboardInterrupt:
         stopped = f"interrupted after {session.step} of {promised.allowed} steps"
         session.measure()
     session.models.block_until_ready()
     if keeper is not None:
         keeper.save(session)
-    if np.all(np.isfinite(session.models)):
+    if np.all(np.isfinite(session.rounds.gathered(session.models, 1))):
         return stopped
     lost = "the models are no longer finite numbers: smaller steps or less noise are needed"
     return f"{stopped}; {lost}" if stopped else lost
@@ -268,6 +300,7 @@ def _loop(
     keeper: _Keeper | None,
     progress: Progress | None,
     interrupts: stopping,
+    crew: Crew,
 ) -> None:
     if keeper is not None:
         keeper.saved = time.perf_counter()
@@ -284,9 +317,10 @@ def _loop(
         before.block_until_ready()  # at most one chunk ahead of the device, so that Ctrl-C is heard
         if progress is not None:
             progress(session.step, allowed, spent[session.step])
-        if keeper is not None:
-            keeper.save_if_due(session)
-        if interrupts.requested and session.step < allowed:
+        due, stop = crew.decided(keeper is not None and keeper.due, interrupts.requested)
+        if keeper is not None and due:
+            keeper.save(session)
+        if stop and session.step < allowed:
             raise KeyboardInterrupt
 
 

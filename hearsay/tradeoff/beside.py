@@ -31,11 +31,12 @@ _DELTA = 1e-5
 _MOST = 5e10
 
 
-def beside(run: Run) -> Beside:
+def beside(run: Run, devices: int | str | None = None) -> Beside:
     """The three numbers of a run, in the unit of what it released; None where one is not known.
 
     Args:
       run: with a test set.
+      devices: that it was run on, as `simulate` takes them.
     """
     problem = run.problem
     if not run.tested:
@@ -43,15 +44,15 @@ def beside(run: Run) -> Beside:
     guess = run.guessing if problem.classification else float(problem.test_labels.var())
     if not problem.loss.convex or problem.endless or run.interrupted:
         return Beside(guess, None, None)
-    return Beside(guess, _clean(run), _alone(run))
+    return Beside(guess, _clean(run, devices), _alone(run))
 
 
-def with_beside(run: Run) -> Run:
+def with_beside(run: Run, devices: int | str | None = None) -> Run:
     """The run, which knows them."""
-    return replace(run, beside=beside(run))
+    return replace(run, beside=beside(run, devices))
 
 
-def _clean(run: Run) -> float | None:
+def _clean(run: Run, devices: int | str | None) -> float | None:
     """The same settings without noise."""
     if not run.averages:
         return None
@@ -68,6 +69,7 @@ def _clean(run: Run) -> float | None:
             reference=False,
             release=run.readouts,
             faults=run.faults,
+            devices=devices,
         )
     except ValueError:
         # A method that is nothing without its noise.
