@@ -18,9 +18,9 @@ from hearsay.certification.spending import epsilon_by_kind
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
 from hearsay.release.readouts import ReadOut, read
+from hearsay.simulation import sharded
 from hearsay.simulation.faults import Faults
 from hearsay.simulation.hearing import Hearing
-from hearsay.simulation import sharded
 from hearsay.simulation.layout import Layout
 from hearsay.simulation.memory import halved
 from hearsay.simulation.metrics import (
