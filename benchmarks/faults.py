@@ -79,7 +79,8 @@ def drawn(found: dict[str, dict[str, Run]], path: Path) -> None:
                 run = runs[fault]
                 error = run.metrics["tracking_error"].mean(axis=1)
                 ax.plot(run.steps, error, label=fault)
-            ax.set(title=name, yscale="log", ylim=(1e-4, 1e2))
+            ax.set(title=name, yscale="log", ylim=(1e-3, 2.0))
+            ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         for ax in axes[2:5]:
             ax.set(xlabel="round")
         for ax in axes[[0, 3]]:
