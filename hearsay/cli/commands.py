@@ -125,8 +125,6 @@ def _main() -> None:
     except USAGE as error:
         error.show()  # type: ignore[attr-defined]
         sys.exit(2)
-    except typer.Abort:
-        sys.exit(1)
     except (ValueError, TypeError, OSError) as error:
         if os.environ.get("HEARSAY_DEBUG"):
             raise
@@ -134,7 +132,7 @@ def _main() -> None:
         errors.quiet = False
         errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)
-    except KeyboardInterrupt:  # before or between what the commands themselves catch
+    except (typer.Abort, KeyboardInterrupt):  # before or between what commands themselves catch
         sys.exit(130)
     sys.exit(code or 0)
 

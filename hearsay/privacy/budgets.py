@@ -112,6 +112,8 @@ class AgentBudget:
             delta=maybe,
             description=require.optional(require.natural),
         )
+        if self.agent >= 2**31:
+            require.fail("agent", "below 2^31", self.agent)
         require_ordered(self.curve)
         if self.delta is not None and self.delta > 1:
             require.fail("delta", "at most 1", self.delta)
@@ -238,14 +240,14 @@ class Budgets(Sequence[AgentBudget]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Budgets):
             return isinstance(other, tuple) and tuple(self) == other
-        return (
-            self.kinds == other.kinds
-            and np.array_equal(self.kind, other.kind)
-            and np.array_equal(self.agents, other.agents)
-        )
+        if not np.array_equal(self.agents, other.agents):
+            return False
+        # Kinds may be finer in one of them: what counts is everybody's budget.
+        pairs = np.unique(np.stack([self.kind, other.kind]), axis=1).T.tolist()
+        return all(_of(self.kinds[a], 0) == _of(other.kinds[b], 0) for a, b in pairs)
 
     def __hash__(self) -> int:
-        return hash((self.kinds, self.kind.tobytes(), self.agents.tobytes()))
+        return hash((self.kinds[:1], self.agents.tobytes()))
 
     def __repr__(self) -> str:
         return f"Budgets({len(self):,} agents of {len(self.kinds):,} kinds)"

@@ -385,7 +385,7 @@ def surroundings(
         algorithm.constants(dtype),
         jnp.asarray(relays, dtype) if len(relays) else (),
         shared.of(algorithm, graph.agents, seeds, dtype, apart=apart),
-        jnp.asarray(columns(problem.counts)[1]) if problem.agents > _OWN_COLUMNS else (),
+        columns=jnp.asarray(columns(problem.counts)[1]) if problem.agents > _OWN_COLUMNS else (),
     )
 
 

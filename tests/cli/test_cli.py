@@ -6,6 +6,7 @@ import csv
 import errno
 import importlib
 import json
+import math
 import os
 import re
 import sys
@@ -158,7 +159,8 @@ def test_run_leaves_a_complete_folder(finished):
     assert model.average_of == "the mean of messages 4 to 11 of all 3 agents"
     assert model.accuracy is None, "it is about records"
     assert "Released model: ldp-online" in output
-    assert f"test error  {float(rows[-2]['released_error']):.4g}" in output
+    # On the screen it is the root mean squared one.
+    assert f"test error  {math.sqrt(float(rows[-2]['released_error'])):.4g}" in output
 
 
 def test_a_run_is_repeated_exactly_by_its_own_config(finished, tmp_path):
@@ -423,7 +425,7 @@ def test_data_says_what_is_there_and_what_is_not(tmp_path, monkeypatch):
             ["run", "--set", "algorithm"],
             (
                 "--set must be table.key=value with a table of problem, graph, algorithm, privacy,"
-                " run, secrets, got 'algorithm'"
+                " run, secrets, faults, costs, got 'algorithm'"
             ),
         ),
         (["run", "--set", "algorythm.step=1"], "--set must be table.key=value"),

@@ -221,8 +221,8 @@ def test_a_fit_without_a_schema_says_what_to_type(home, tmp_path, monkeypatch):
 
 
 def test_one_file_is_one_agent_unless_it_is_dealt_out(home, tmp_path, monkeypatch):
-    monkeypatch.setattr("hearsay.report.run.run_report", lambda run, folder: folder)
-    monkeypatch.setattr("hearsay.tradeoff.beside.with_beside", lambda run: run)
+    monkeypatch.setattr("hearsay.report.run.run_report", lambda run, folder, *_: folder)
+    monkeypatch.setattr("hearsay.tradeoff.beside.with_beside", lambda run, *_: run)
     monkeypatch.setattr(quick, "CLASSES", 2)
     folder = tmp_path / "a folder"
     words = ["fit", home / "schema.toml", home / "north.csv", "--epsilon", 50, "--seed", 4]

@@ -512,7 +512,7 @@ def test_every_net_toml_is_accepted_and_has_a_finite_budget(index):
 
 def test_exit_codes():
     listed = {int(row[0].strip("| ")) for row in rows(section("operations.md", "Exit codes"))[2:]}
-    source = "".join(map(inspect.getsource, (agent, network, network_state, cli.main)))
+    source = "".join(map(inspect.getsource, (agent, network, network_state, cli._main)))
     assert listed == {
         0,
         *(int(code) for code in re.findall(r"(?:typer\.Exit|sys\.exit)\((\d+)\)", source)),

@@ -178,7 +178,7 @@ def test_certificates_whose_curves_are_not_those_of_their_secrets_are_refused():
         (lambda: replace(own, secrets=found.secrets), "curve of agent 0 must be up to all 4"),
         (
             lambda: replace(found, secrets=replace(found.secrets, agents=4)),
-            "curve of agent 0 must be up to all 3 others",
+            "secrets must be of more than 4 agents, whose budget is stated, got 4",
         ),
         (
             lambda: replace(
