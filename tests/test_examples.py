@@ -31,9 +31,16 @@ MODULES = sorted(
     for path in PACKAGE.rglob("*.py")
     if ">>> " in path.read_text(encoding="utf-8")
 )
-# Their blocks need a network or files that are set up first: tests/deploy/test_network_docs.py and
-# tests/tables/test_tables_docs.py run them.
-ELSEWHERE = {"docs/network.md", "docs/operations.md", "docs/tables.md", "docs/five-hospitals.md"}
+# Their blocks need a network, files that are set up first, several devices or processes:
+# tests/deploy/test_network_docs.py, tests/tables/test_tables_docs.py and
+# tests/simulation/test_devices.py (what can be run without a launcher) run them.
+ELSEWHERE = {
+    "docs/network.md",
+    "docs/operations.md",
+    "docs/tables.md",
+    "docs/five-hospitals.md",
+    "docs/many-machines.md",
+}
 PAGES = [
     page
     for page in ("README.md", *sorted(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md")))
