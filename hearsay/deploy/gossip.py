@@ -48,6 +48,12 @@ class _Question:
         """It may still be answered."""
         return not self.answered and now - self.since < _PATIENCE
 
+    def again(self, found: str, now: float) -> bool:
+        """There is more of the card now; or no answer came, and whoever was asked may have died
+        over it (`unasked` knows which questions are still under way).
+        """
+        return found > self.promised or not (self.answered or self.open(now))
+
 
 class Gossip:
     """`told`, `answer` and what is asked for run on the network's threads, `gather` on the agent's.
@@ -126,7 +132,7 @@ class Gossip:
                     name
                     for name, found in digits.items()
                     if found[number] > held[number]
-                    and (name not in asked or found[number] > asked[name].promised)
+                    and (name not in asked or asked[name].again(found[number], now))
                 }
                 if not better or any(one.open(now) for one in asked.values()):
                     continue
