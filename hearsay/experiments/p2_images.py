@@ -97,10 +97,12 @@ def measure(experiment: Experiment, only: Sequence[str] | None = None) -> Findin
       only: the names of the runs to make (all).
     """
     scale = scale_of(experiment.scale, *scales(experiment.settings))
-    # The history of ldp-online grows by as many records a step as the others sample.
     free, clipped = problems(experiment, scale, per_step=size(SCHEMES[S2]))
     pair, ring = networks()
     trials: dict[str, Trial] = {name: (a, free, graph) for name, (a, graph) in methods().items()}
+    # One record a step, as its own paper has it, and all of them at every step.
+    history = problems(experiment, scale, clips=[None], per_step=1)[0]
+    trials["ldp-online"] = (trials["ldp-online"][0], history, ring)
     own = Own(OWN, SCHEMES[S2], pair, SETTINGS["factors"])
     runs = side_by_side(experiment, trials, own, clipped, ring, scale.steps, only)
     model: Any = clipped.loss.model  # type: ignore[attr-defined]
@@ -121,7 +123,7 @@ def measure(experiment: Experiment, only: Sequence[str] | None = None) -> Findin
             "data": SETTINGS["names"].get(data, data),
             "steps": scale.steps,
             "model": model,
-            "per_step": free.arrivals.per_step,
+            "per_step": history.arrivals.per_step,
             "rows": {row[0]: row for row in tables["budgets"][2]},
         },
     )
