@@ -13,14 +13,14 @@ from hearsay.schedules import Schedule
 
 
 def test_a_short_search_finds_nothing():
-    """Ten random configurations against their plain twins, one attack."""
+    """Four random configurations against their plain twins, one attack."""
     draw, outcomes = number_search.Draw(7), []
-    cases = [number_search.drawn(draw) for _ in range(10)]
+    cases = [number_search.drawn(draw) for _ in range(4)]
     for case in cases:
         outcome, details = number_search.judged(case)
         assert not outcome.startswith("FAULT"), (outcome, case, details)
         outcomes.append(outcome)
-    assert outcomes.count("same as in plain numbers") >= 5
+    assert outcomes.count("same as in plain numbers") >= 2
     more = (number_search.drawn(draw) for _ in range(400))
     quick = next(
         c for c in more if c["name"] == "dsgd" and number_search.judged(c)[0].startswith("same")
