@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -228,7 +229,10 @@ def _parameter(name: str, kind: Any, info: Any) -> inspect.Parameter:
     return inspect.Parameter(name, keyword, default=None, annotation=Annotated[kind | None, info])
 
 
-_MORE = "Any other setting, as table.key=value, e.g. algorithm.feedback=true; repeatable."
+_MORE = (
+    "Any other setting, as table.key=value, e.g. algorithm.feedback=true or"
+    " 'faults.leave=[[3, 40]]'; repeatable."
+)
 _FILE = "A TOML file (a run's own config.toml repeats it)."
 _SHARED = [
     _parameter("algorithm", str, typer.Argument(help=f"{NAMES}.")),
@@ -272,7 +276,14 @@ def configurable(*without: str) -> Callable[[Callable[..., None]], Callable[...,
 
 
 def word(text: str) -> Any:
-    """A number or truth value where the text is one, else the text."""
+    """A number or truth value where the text is one, a list where it is in brackets (as in TOML),
+    else the text.
+    """
+    if text.lstrip().startswith("["):
+        try:
+            return tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError as problem:
+            raise ValueError(f"a list must be as in TOML, got {text!r} ({problem})") from None
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
     for kind in (int, float):
