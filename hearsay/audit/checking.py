@@ -19,7 +19,7 @@ import jax
 
 from hearsay import _validate as require
 from hearsay.algorithms import outside
-from hearsay.audit import contract, plain_loop, secret_batches, worst_cases
+from hearsay.audit import agent_facts, contract, plain_loop, secret_batches, worst_cases
 from hearsay.audit.contract import Broken, NotDone
 from hearsay.base import Algorithm
 from hearsay.certification import stamps
@@ -112,6 +112,8 @@ _CHECKS: dict[str, tuple[str, Callable[..., str]]] = {
     "affine leak": ("what is not heard is covered by the two ends", contract.affine),
     "plain loop": ("the simulator gives what one agent at a time gives", plain_loop.plain_loop),
     "relabelling": ("agents do not depend on their numbers", plain_loop.relabelled),
+    "agent facts": ("agents that are certified together have what budgets follow from in common",
+                    agent_facts.agent_facts),
     "magnitudes": ("the rounding of a deployed update is covered", contract.magnitudes),
     "noise": ("the noise has the law, scale and independence that the certificate counts",
               worst_cases.noise),

@@ -12,8 +12,8 @@ What the engine asks of an agent's number, it asks to look up
 and everything else is the same for all agents. So agents for whom these are equal, to the last bit,
 have equal descriptions, budgets and curves. That an algorithm's own methods ask for no more is its
 author's word, `agent_facts`; hearsay's tests compare every one of hearsay's algorithms with what is
-computed agent by agent. A class that does not say so itself, one that inherits it included, has a
-kind for every agent.
+computed agent by agent, and check_algorithm those of others (audit/agent_facts.py). A class that
+does not say so itself, one that inherits it included, has a kind for every agent.
 """
 
 from __future__ import annotations

@@ -57,12 +57,11 @@ def _branches(
     seen = np.sort(np.concatenate([trees * graph.agents + roots, levels[0][0]]))
     while len(levels[-1][0]):
         trees, agents = np.divmod(levels[-1][0], graph.agents)
-        children = _neighbours(graph, trees, agents)
-        # Everybody's parent is among them, so no more than these are new: where it is clear that
-        # they are too many, that is not found out first.
-        if len(children[0]) - len(agents) > 1.25 * _TREE * len(roots):
+        # Everybody's parent is among its neighbours, so no more than the others are new: where they
+        # are clearly too many, they are not even listed (a hub's, for each of its leaves).
+        if int(graph.degrees[agents].sum()) - len(agents) > 1.25 * _TREE * len(roots):
             break
-        children = _new(children, seen)
+        children = _new(_neighbours(graph, trees, agents), seen)
         if len(seen) + len(children[0]) > _TREE * len(roots):
             break
         seen = np.sort(np.concatenate([seen, children[0]]))

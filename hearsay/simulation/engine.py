@@ -428,8 +428,14 @@ def inputs(
 
 
 def columns(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(the different numbers of records, the place there of every agent's)."""
+    """(the different numbers of records, the place there of every agent's).
+
+    Where all are different they are in the order of the agents: as many columns as agents are taken
+    for everybody's own (`own_columns`).
+    """
     held, place = np.unique(counts, return_inverse=True)
+    if len(held) == len(counts):
+        return counts, np.arange(len(counts), dtype=np.int32)
     return held, place.astype(np.int32)
 
 

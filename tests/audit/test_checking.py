@@ -145,6 +145,29 @@ FAULTS: dict[str, tuple[tuple[str, ...], str, tuple[tuple[str, str], ...]]] = {
         ((METHOD, "    def __post_init__(self):\n        pass\n\n" + METHOD),)),
     "secret batches that are said to cost less beside a private state": (
         ("secret batches",), "must be False", ((CHANNELS, CHANNELS + "\n    amplifies = True"),)),
+    "a sum of weights that is looked up and not named": (
+        ("agent facts",), "says nothing: agents 0 and 1",
+        ((CHANNELS, CHANNELS + "\n    agent_facts: ClassVar = ()"),)),
+    "more of a state kept the more is heard, and it is not named": (
+        ("agent facts",), "differ in its accounts",
+        ((CHANNELS, CHANNELS.replace("coupling", "mixing") + "\n    agent_facts: ClassVar = ()"),
+         ("inbox.own.params * state.params", "inbox.own.params * (sent.params - state.params)"),
+         (LEAK, "return self.pull.scaled(1 - heard)"))),
+    "the weights of edges, looked up one by one": (
+        ("agent facts",), "says heard: agents 0 and 3 of a network (custom)",
+        ((CHANNELS, CHANNELS + '\n    agent_facts: ClassVar = ("heard",)'),
+         (METHOD, "    def own_accounts(self, graph, agent, problem):\n"
+          "        from hearsay.certification.describing import _recursions\n"
+          "        louder = self.with_noise([graph.weights[[agent]].max()] * graph.agents)\n"
+          "        return tuple(_recursions(louder, problem, graph, agent, False))\n\n" + METHOD))),
+    "the noise of a neighbour": (
+        ("agent facts",), "differ in its accounts",
+        ((CHANNELS, CHANNELS + '\n    agent_facts: ClassVar = ("heard",)'),
+         (RELEASE, RELEASE.replace("(agent)", "(max(agent - 1, 0))")))),
+    "rounding that depends on an agent's number": (
+        ("agent facts",), "differ in the rounding of its updates",
+        ((CHANNELS, CHANNELS + '\n    agent_facts: ClassVar = ("heard",)'),
+         ("coupling=self.pull", "coupling=self.pull.scaled(1 + agent)"))),
     "magnitudes that are too small": (
         ("magnitudes",), "declared 0.4", (("coupling=self.pull", "coupling=Constant(0.4)"),)),
 }  # fmt: skip
@@ -167,6 +190,20 @@ def test_the_right_file_passes_the_same_checks(tmp_path):
     assert report.passed, str(report)
     assert not report.stamped, "a check in part is no check"
     assert set(seen) >= set(CHECKS) - {"plain loop", "relabelling"}
+
+
+@pytest.mark.parametrize("name", hs.REGISTRY)
+def test_hearsays_own_algorithms_name_what_they_look_up(name):
+    check = check_algorithm(name, only=["agent facts"]).checks[0]
+    assert check.passed and "certified as another one" in check.detail, check.detail
+
+
+def test_who_names_all_that_is_looked_up_passes(tmp_path):
+    named = (CHANNELS, CHANNELS + '\n    agent_facts: ClassVar = ("heard",)')
+    (check,) = check_algorithm(loaded(tmp_path, named), only=["agent facts"]).checks
+    assert check.passed, check.detail
+    (check,) = check_algorithm(loaded(tmp_path), only=["agent facts"]).checks
+    assert check.passed is None and "certified by itself" in check.detail
 
 
 QUICK = ["dsgd", "gradient-perturbation"]

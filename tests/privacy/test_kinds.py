@@ -416,6 +416,25 @@ def test_nothing_is_lost_where_secrets_are_a_tree(by_the_nearest):
         np.testing.assert_allclose(found[agent, : len(prices)], prices, rtol=1e-12)
 
 
+def test_a_hub_of_secrets_takes_no_memory(monkeypatch):
+    """Whoever is near it is near everybody: a file with a million leaves must not list them for
+    each of the leaves.
+    """
+    listed, neighbours = [], coalition_balls._neighbours
+
+    def counted(graph, trees, agents):
+        listed.append(int(graph.degrees[agents].sum()))
+        return neighbours(graph, trees, agents)
+
+    monkeypatch.setattr(coalition_balls, "_neighbours", counted)
+    agents = 6000
+    shared = Shared(agents, (2.0,), tuple((0, leaf) for leaf in range(1, agents)))
+    assert shared.nearby and shared.gain(0, 0).value > 60
+    # A leaf's tree ends at the hub.
+    assert shared.gain(1, 0).value == pytest.approx(1.8**0.5, abs=0.01)
+    assert max(listed) < 2_000_000
+
+
 def test_agents_by_the_nearest_are_of_few_kinds():
     """4,000 agents on a random graph of secrets, certified and verified in a few kinds."""
     many = 4000

@@ -155,15 +155,20 @@ def test_programs_are_what_compilation_depends_on():
 
 
 @pytest.mark.parametrize("noise", [0.1, (0.1, 0.2, 0.1, 0.3)])
-def test_agents_with_as_many_records_share_a_column(noise, monkeypatch):
-    """Very many agents: what steps bring is there once, and every bit is the same."""
+@pytest.mark.parametrize("held", [(41, 20, 41, 33), (41, 20, 37, 33)], ids=["some", "none"])
+def test_agents_with_as_many_records_share_a_column(held, noise, monkeypatch):
+    """Very many agents: what steps bring is there once, and every bit is the same; also where no
+    two agents have as many records.
+    """
     uneven = hs.problems.synthetic(agents=4, records=41, dimension=3, feature_bound=2.0, radius=4.0)
-    counts = np.array([41, 20, 41, 33])
+    counts = np.array(held)
     records = uneven.records._replace(held=counts)
     problem = replace(uneven, counts=counts, records=records)
     algorithm = replace(ALGORITHM, noise=tuple(map(hs.Constant, np.broadcast_to(noise, 4))))
     if noise == 0.1:
         algorithm = replace(ALGORITHM, noise=hs.Constant(0.1))
+    # Everybody is through with its records after another number of steps.
+    algorithm = replace(algorithm, sampling=hs.Cyclic(8))
     found = []
     for most in (1024, 3):
         monkeypatch.setattr(engine, "_OWN_COLUMNS", most)
@@ -173,7 +178,10 @@ def test_agents_with_as_many_records_share_a_column(noise, monkeypatch):
         found.append(np.asarray(rounds.models))
     np.testing.assert_array_equal(*found)
     shared = engine.inputs(algorithm, problem, np.arange(STEPS), shared_columns=True)
-    assert shared.windows.size.shape == (STEPS, 3) and shared.rates.step.shape == (STEPS, 1)
+    assert shared.windows.size.shape == (STEPS, len(set(held))) and shared.rates.step.shape == (
+        STEPS,
+        1,
+    )
     assert shared.rates.noise.shape == (STEPS, 1 if noise == 0.1 else 4)
 
 
