@@ -30,17 +30,17 @@ CASES = {
     "tests/audit/test_brute_force.py::test_a_scalar_quadratic_comes_close_to_the_certificate": 1,
     "tests/audit/test_brute_force.py::test_no_round_of_a_federation_exceeds_its_sensitivity": 1,
     "tests/audit/test_brute_force.py::test_no_transcript_exceeds_the_certificate": 2,
+    "tests/audit/test_checking.py::test_hearsays_own_algorithms_pass_in_one_world": 1,
     "tests/audit/test_checking.py::test_planted_faults_are_caught": 1,
-    "tests/audit/test_checking.py::test_the_plain_loop_knows_public_coins_and_phases": 1,
     "tests/audit/test_coalitions.py::test_a_coalition_reaches_most_of_its_epsilon_and_no_more": 1,
     "tests/audit/test_coalitions.py::test_faults_of_shared_noise_are_caught_and_named": 1,
-    "tests/audit/test_coalitions.py::test_likelihood_ratios_are_exact_against_coalitions": 1,
     "tests/audit/test_distinguish.py::test_likelihood_ratios_are_exact": 1,
     "tests/audit/test_failing_networks.py::test_no_fault_moves_a_message_beyond_the_certificate": 4,
     "tests/audit/test_faults.py::test_brute_force_catches_wrong_gaps": 1,
     "tests/audit/test_faults.py::test_brute_force_passes_the_code_as_it_is": 1,
     "tests/audit/test_faults.py::test_tests_of_residuals_catch_wrong_noise_too": 3,
-    "tests/audit/test_faults.py::test_the_audit_catches_wrong_noise": 2,
+    "tests/audit/test_faults.py::test_the_audit_catches_wrong_noise": 1,
+    "tests/audit/test_search.py::test_batches_are_as_often_and_as_heavy_as_the_sampler_says": 2,
     "tests/audit/test_search.py"
     "::test_no_search_passes_the_certificate_and_scalar_quadratics_reach_it": 1,
     "tests/audit/test_secret.py::test_a_coin_is_decided_and_the_others_stay": 1,
@@ -49,6 +49,7 @@ CASES = {
     "tests/audit/test_shapes.py"
     "::test_sound_noise_of_every_mechanism_passes_and_a_little_less_does_not": 1,
     "tests/cli/test_gossip_package.py::test_it_is_run_certified_verified_and_reported": 1,
+    "tests/cli/test_tables.py::test_every_file_is_read_once": 1,
     "tests/deploy/test_arithmetic.py::test_honest_agents_never_reach_the_clip": 3,
     "tests/deploy/test_arithmetic.py::test_no_update_is_off_by_more_than_is_counted": 3,
     "tests/deploy/test_arithmetic.py::test_two_runs_stay_as_close_as_certified": 2,
@@ -73,7 +74,7 @@ CASES = {
     "tests/deploy/test_transport.py::test_a_process_that_forgets_to_close_still_ends": 1,
     "tests/estimators/test_scikit_learn.py::test_the_fast_checks_pass": 1,
     "tests/graphs/test_channels.py::test_every_way_of_mixing_equals_the_dense_product": 5,
-    "tests/graphs/test_halo.py::test_what_is_heard_does_not_depend_on_the_number_of_devices": 4,
+    "tests/graphs/test_halo.py::test_what_is_heard_does_not_depend_on_the_number_of_devices": 2,
     "tests/mechanisms/test_factorized.py::test_a_stream_keeps_as_many_vectors_as_it_promises": 1,
     "tests/mechanisms/test_factorized.py"
     "::test_compiled_rounds_outside_the_horizon_are_not_numbers": 2,
@@ -144,7 +145,7 @@ CASES = {
     "tests/release/test_tables.py::test_a_model_of_tables_reads_tables": 1,
     "tests/simulation/test_budget_stop.py::test_no_certificate_is_above_its_budget": 3,
     "tests/simulation/test_costs.py::test_a_message_is_as_long_as_a_deployed_agents": 2,
-    "tests/simulation/test_delivery.py::test_every_layout_weighs_what_is_heard": 4,
+    "tests/simulation/test_delivery.py::test_every_layout_weighs_what_is_heard": 2,
     "tests/simulation/test_engine.py::test_agents_with_as_many_records_share_a_column": 1,
     "tests/simulation/test_groups.py::test_groups_are_as_good_as_everybody_at_once": 1,
     "tests/simulation/test_sharded.py::test_every_algorithm_on_several_devices_equals_one": 1,
@@ -153,14 +154,14 @@ CASES = {
     "tests/simulation/test_shared.py"
     "::test_noise_has_the_covariance_of_its_proof_and_cancels_in_the_sum": 1,
     "tests/simulation/test_side_by_side.py::test_convolutions_and_their_gradients": 2,
-    "tests/test_contract.py::test_declared_magnitudes_are_those_of_the_update": 2,
-    "tests/test_contract.py::test_noise_free_network_reaches_the_centralized_optimum": 2,
+    "tests/test_contract.py::test_declared_magnitudes_are_those_of_the_update": 1,
+    "tests/test_contract.py::test_noise_free_network_reaches_the_centralized_optimum": 1,
     "tests/test_contract.py::test_relabelling_agents_permutes_the_result": 2,
     "tests/test_contract.py::test_seeds_side_by_side_equal_seeds_one_by_one": 1,
-    "tests/test_contract.py::test_simulator_equals_a_plain_loop_over_agents": 2,
+    "tests/test_contract.py::test_simulator_equals_a_plain_loop_over_agents": 1,
     "tests/test_contract.py::test_traced_once_however_many_chunks": 2,
     "tests/test_contract.py::test_what_is_drawn_and_sent": 3,
-    "tests/test_examples.py::test_the_code_on_a_page_runs": 3,
+    "tests/test_examples.py::test_the_code_on_a_page_runs": 1,
     "tests/test_examples.py::test_the_examples_of_a_module_run": 12,
     "tests/test_numbers.py::test_arguments": 12,
     "tests/test_planning.py::test_never_less_privacy_than_asked": 1,
@@ -168,7 +169,7 @@ CASES = {
     "tests/tradeoff/test_rehearsing.py::test_a_forged_choice_is_made_again": 2,
     "tests/tradeoff/test_rehearsing.py::test_no_agent_spends_more_than_asked": 1,
     "tests/tradeoff/test_trial.py::test_its_noise_is_as_loud_as_the_engines": 1,
-    "tests/tradeoff/test_trial.py::test_without_noise_its_models_are_the_engines": 2,
+    "tests/tradeoff/test_trial.py::test_without_noise_its_models_are_the_engines": 1,
 }
 
 ELSEWHERE = {
@@ -199,8 +200,14 @@ ELSEWHERE = {
     "::test_the_measured_regret_stays_below_the_bound": (
         "tests/simulation/test_regret.py::test_regret_of_a_noiseless_run_by_hand"
     ),
+    "tests/audit/test_checking.py::test_the_plain_loop_knows_public_coins_and_phases": (
+        "tests/test_contract.py::test_simulator_equals_a_plain_loop_over_agents"
+    ),
     "tests/audit/test_checking.py::test_the_right_file_passes_the_same_checks": (
         "tests/audit/test_checking.py::test_hearsays_own_algorithms_pass_in_one_world"
+    ),
+    "tests/audit/test_coalitions.py::test_likelihood_ratios_are_exact_against_coalitions": (
+        "tests/audit/test_distinguish.py::test_likelihood_ratios_are_exact"
     ),
     "tests/audit/test_distinguish.py"
     "::test_gaussian_noise_is_audited_at_delta_and_as_a_gaussian_mechanism": (
@@ -229,13 +236,22 @@ ELSEWHERE = {
     "tests/audit/test_dlg.py::test_what_attacks_sees_nothing_private": (
         "tests/audit/test_dlg.py::test_messages_are_those_of_a_simulation"
     ),
+    "tests/audit/test_dlg.py::test_what_cannot_be_attacked_is_refused": (
+        "tests/audit/test_dlg.py::test_messages_are_those_of_a_simulation"
+    ),
     "tests/audit/test_emptied.py"
     "::test_a_climb_reaches_the_certificate_with_an_empty_record_and_not_the_other_one": (
-        "tests/audit/test_emptied.py::test_zero_out_taken_as_half_of_replace_is_caught"
+        "tests/audit/test_emptied.py"
+        "::test_an_empty_record_of_a_network_counts_nothing_and_keeps_its_place"
     ),
     "tests/audit/test_emptied.py"
     "::test_no_transcript_moves_a_message_further_than_an_emptied_record_may": (
-        "tests/audit/test_emptied.py::test_zero_out_taken_as_half_of_replace_is_caught"
+        "tests/audit/test_emptied.py"
+        "::test_an_empty_record_of_a_network_counts_nothing_and_keeps_its_place"
+    ),
+    "tests/audit/test_emptied.py::test_zero_out_taken_as_half_of_replace_is_caught": (
+        "tests/audit/test_emptied.py"
+        "::test_an_empty_record_of_a_network_counts_nothing_and_keeps_its_place"
     ),
     "tests/audit/test_search.py::test_no_search_passes_the_certificate_in_three_dimensions": (
         "tests/audit/test_search.py"
@@ -398,6 +414,9 @@ ELSEWHERE = {
         "tests/release/test_readouts.py::test_silent_agents_show_what_they_sent_last"
     ),
     "tests/release/test_tables.py::test_a_network_comes_back_whole": (
+        "tests/release/test_model.py::test_a_network_of_ours_predicts_from_its_file"
+    ),
+    "tests/release/test_tables.py::test_a_network_without_a_name_is_in_no_pickle": (
         "tests/release/test_model.py::test_a_network_of_ours_predicts_from_its_file"
     ),
     "tests/report/test_costs.py"
