@@ -12,9 +12,11 @@ import os
 from importlib.metadata import version
 from pathlib import Path
 
-quickly = os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1") == "1"  # before jax reads it
-# Of the releases that are known to have this flag: one without it would stop at once.
-if quickly and version("jaxlib").startswith("0.10."):
+# Before jax reads them. The flag only with releases that are known to have it: one without it would
+# stop at once.
+if os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1") == "1" and (
+    version("jaxlib").startswith("0.10.")
+):
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
 
 import jax
