@@ -372,6 +372,18 @@ def test_what_was_spent_is_kept_by_kind():
     assert wide.to_csv(np.arange(5)).startswith("step,kind_0,")
 
 
+def test_columns_of_agents_that_were_away_say_whose_they_are():
+    """Of one kind in the certificate, half have left early: their column is not the kind's."""
+    rng = np.random.default_rng(0)
+    spent = np.array([[1.0, 1.0, 2.0], [1.0, 5.0, 9.0]])[:, rng.integers(0, 3, LISTED + 30)]
+    head, *rows = Spending.of(spent).to_csv(np.arange(2)).splitlines()
+    assert "kind" not in head
+    for place, name in enumerate(head.split(",")[1:]):
+        for agent in read_ranges("agents", name.removeprefix("agents ")).tolist():
+            found = [float(row.split(",")[place + 1]) for row in rows]
+            assert found == spent[:, agent].tolist()
+
+
 # Very large graphs of secrets.
 
 
