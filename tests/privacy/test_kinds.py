@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import dataclass, replace
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -222,6 +223,29 @@ def test_who_says_nothing_is_certified_agent_by_agent(kind):
     assert len(set(found.epsilon)) == (AGENTS if kind is Picky else 1)
     own = hs.certify(hs.ldp_online(noise=2.0), problem, graph, HORIZON)
     assert found.epsilon[0] == own.epsilon[0] and len(own.budgets.kinds) == 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed(LdpOnline):
+    """Its noise is multiplied by a number of each agent's own, of which it makes no tuple."""
+
+    agent_facts = ("heard",)
+
+    louder: Any = ()
+
+    def releases(self, agent, curvature):
+        return (Release("params", self.noise.scaled(float(np.ravel(self.louder[agent])[0]))),)
+
+
+@pytest.mark.parametrize("form", [list, np.array, lambda x: np.array(x)[:, None], np.float32])
+def test_entries_of_agents_count_whatever_holds_them(form):
+    """Agents that are alike in all else must not get the budget of one with more noise."""
+    louder = [9.0, 1.0] * (AGENTS // 2)
+    algorithm = Listed(noise=2.0, louder=form(louder))
+    problem, graph = replace(uneven(0), counts=np.full(AGENTS, 20)), hs.graphs.ring(AGENTS)
+    assert kinds.kinds(algorithm, problem, graph).kind.tolist() == [0, 1] * (AGENTS // 2)
+    found = hs.certify(algorithm, problem, graph, HORIZON).epsilon
+    assert found[1] == pytest.approx(9 * found[0])
 
 
 def test_facts_have_names():
