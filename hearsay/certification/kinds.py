@@ -91,11 +91,20 @@ def kinds(algorithm: Algorithm, problem: Task, graph: Graph, *, deployed: bool =
     columns += [problem.counts]
     for field in fields(algorithm):
         value = getattr(algorithm, field.name)
-        if isinstance(value, tuple) and len(value) == agents:
-            columns.append(distinct(value)[1])
+        # Lists and arrays too: a class that makes no tuples of them looks them up all the same.
+        if require.is_sequence(value) and len(value) == agents:
+            columns.append(_places(value))
     if (shared := algorithm.shared(agents)) is not None:
         columns.append(np.array(shared.positions()))
     return _numbered(*columns)
+
+
+def _places(entries: Any) -> np.ndarray:
+    """Of every agent's entry its place among the different ones."""
+    try:
+        return distinct(tuple(entries))[1]
+    except TypeError:  # rows, which cannot be looked up
+        return distinct(tuple(map(repr, np.asarray(entries).tolist())))[1]
 
 
 def _numbered(*columns: np.ndarray) -> Kinds:

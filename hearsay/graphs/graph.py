@@ -272,7 +272,8 @@ def pair(states: Graph, trackers: Graph, name: str | None = None) -> Graph:
     label = name or (
         states.name if states.name == trackers.name else f"{states.name} and {trackers.name}"
     )
-    return Graph(states.weights, label, trackers.pushed)
+    lossy = states.lossy or trackers.lossy
+    return Graph(states.weights, label, trackers.pushed, lossy)
 
 
 def from_mixing(matrix: Any, name: str = "custom") -> Graph:
@@ -308,8 +309,15 @@ def from_mixing(matrix: Any, name: str = "custom") -> Graph:
 
 
 def _kept(name: str, matrix: Any) -> sparse.csr_array:
-    """Weights that nobody can write to: a certificate speaks of what was checked."""
+    """Weights that nobody can write to: a certificate speaks of what was checked.
+
+    None is negative: where messages may be lost, what is heard is then between nothing and all of
+    it, and certificates count on that.
+    """
     found = _float64(name, matrix)
+    wrong = found.data[~(np.isfinite(found.data) & (found.data >= 0))]
+    if len(wrong):
+        require.fail(name, "finite, and zero or positive", float(wrong[0]))
     return sparse.csr_array(
         (require.kept(found.data), found.indices, found.indptr), shape=found.shape
     )

@@ -9,8 +9,9 @@ import numpy as np
 
 from hearsay import _validate as require
 
-# A file may come from anybody, and a few characters may stand for very many numbers.
-_MOST = 10**8
+# A file may come from anybody, and a few characters may stand for very many numbers: so many take
+# seconds and a gigabyte.
+_MOST = 2**24
 _RANGES = re.compile(r"(?:\d{1,9}(?:-\d{1,9})?(?: \d{1,9}(?:-\d{1,9})?)*)?")
 _RUNS = re.compile(r"(?:\d{1,9}(?:\*\d{1,9})?(?: \d{1,9}(?:\*\d{1,9})?)*)?")
 
@@ -55,7 +56,9 @@ def read_ranges(name: str, text: Any) -> np.ndarray:
     many = last - first + 1
     _require_few(name, many)
     begun = np.repeat(np.cumsum(many) - many, many)
-    return np.repeat(first, many) + np.arange(len(begun)) - begun
+    found = np.repeat(first, many) + np.arange(len(begun)) - begun
+    _require_as_written(name, text, ranges(found))
+    return found
 
 
 def runs(numbers: np.ndarray) -> str:
@@ -93,9 +96,17 @@ def read_runs(name: str, text: Any) -> np.ndarray:
     value = np.array([int(one) for one, _, _ in parts], np.int64)
     many = np.array([int(two or 1) for _, _, two in parts], np.int64)
     _require_few(name, many)
-    return np.repeat(value, many)
+    found = np.repeat(value, many)
+    _require_as_written(name, text, runs(found))
+    return found
 
 
 def _require_few(name: str, many: np.ndarray) -> None:
     if (total := int(many.sum())) > _MOST:
         require.fail(name, f"at most {_MOST:,} numbers", f"{total:,}")
+
+
+def _require_as_written(name: str, text: str, usual: str) -> None:
+    """The same numbers are always the same text: nothing in it may be there for nothing."""
+    if text != usual:
+        require.fail(name, f"as short as {require.said(usual)}", text)

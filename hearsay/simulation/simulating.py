@@ -165,9 +165,9 @@ def fulfil(
         progress = progress if crew.first else None
         free = crew.least(free_bytes()) if crew.several else None
         problem = fitted(p.algorithm, p.problem, free, seeds=len(seed_list))
-        start = (seed_list, every, spread, readouts, *failures(p.faults))
         mark = ""
         if folder is not None or crew.several:
+            start = (seed_list, every, spread, readouts, *failures(p.faults))
             mark = fingerprint(p.algorithm, problem, p.graph, start)
         crew.agree(mark, steps, p.allowed, folder is None, resume, regret, reference is False)
         crew.by_first(lambda: stack.enter_context(held(home)))

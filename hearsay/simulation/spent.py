@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hearsay.privacy.budgets import LISTED
+from hearsay.privacy.runs import ranges
 
 
 class Spending(NamedTuple):
@@ -14,7 +15,9 @@ class Spending(NamedTuple):
 
     Args:
       curves: (time, kind).
-      kind: of every agent, as in the run's certificate.
+      kind: of every agent, as in the run's certificate, or of its curve alone (`by_curve`).
+      by_curve: agents are put together by what they have spent: of one kind in the certificate,
+        those that were away have spent less than the others.
 
     Example:
       >>> Spending.of(np.array([[0.0, 0.0, 0.0], [1.0, 2.0, 1.0]])).kind
@@ -23,6 +26,7 @@ class Spending(NamedTuple):
 
     curves: np.ndarray
     kind: np.ndarray
+    by_curve: bool = False
 
     @classmethod
     def of(cls, spent: np.ndarray) -> Spending:
@@ -33,7 +37,7 @@ class Spending(NamedTuple):
         """
         _, first, kind = np.unique(spent, axis=1, return_index=True, return_inverse=True)
         order = np.argsort(first)
-        return cls(spent[:, first[order]], np.argsort(order)[kind.ravel()])
+        return cls(spent[:, first[order]], np.argsort(order)[kind.ravel()], by_curve=True)
 
     @property
     def whole(self) -> np.ndarray:
@@ -73,14 +77,20 @@ class Spending(NamedTuple):
 
     def to_csv(self, steps: np.ndarray) -> str:
         """One row per measured step, and a column per agent; of many agents, per kind of the
-        certificate.
+        certificate, or per curve, with the numbers of those whose it is.
 
         Args:
           steps: (time,).
         """
         listed = len(self.kind) <= LISTED
         table, what = (self.whole, "agent") if listed else (self.curves, "kind")
-        head = "step," + ",".join(f"{what}_{i}" for i in range(table.shape[1]))
+        names = [f"{what}_{i}" for i in range(table.shape[1])]
+        if self.by_curve and not listed:
+            # A number alone would be read as that of a kind in the certificate.
+            order = np.argsort(self.kind, kind="stable")
+            whose = np.split(order, np.cumsum(self.counts)[:-1])
+            names = [f"agents {ranges(agents)}" for agents in whose]
+        head = "step," + ",".join(names)
         rows = (
             f"{int(s)}," + ",".join(f"{e:.10g}" for e in row)
             for s, row in zip(steps, table, strict=True)

@@ -268,6 +268,25 @@ def test_directed_networkx_graphs():
         graphs.from_networkx(flow, weight="uniform")
 
 
+def test_weights_are_zero_or_positive_however_a_graph_is_made():
+    """Who hears +1 and -0.9 hears 0.1 in all, and 1 or -0.9 where a message is lost: certificates
+    of lossy graphs are about what lies between hearing nobody and hearing all.
+    """
+    matrix = np.array([[0.0, 1.0, 0.0], [1.0, 0.0, -0.9], [0.0, -0.9, 0.0]])
+    with pytest.raises(ValueError, match=r"weights must be finite, and zero or positive, got -0.9"):
+        graphs.Graph(sparse.csr_array(matrix), lossy=True)
+    for wrong in (-1e-300, np.nan, np.inf):
+        with pytest.raises(ValueError, match="push must be finite, and zero or positive"):
+            graphs.Graph(graphs.ring(3).weights, push=np.diag([wrong] * 3))
+
+
+def test_a_pair_is_lossy_where_one_of_the_two_is():
+    ring, star = graphs.ring(4), graphs.star(4)
+    assert graphs.pair(replace(ring, lossy=True), star).lossy
+    assert graphs.pair(ring, replace(star, lossy=True)).lossy
+    assert not graphs.pair(ring, star).lossy
+
+
 def test_a_pair_needs_the_same_agents():
     with pytest.raises(ValueError, match="the graph has 4 agents and the problem has 5"):
         graphs.pair(graphs.directed_ring(5), graphs.directed_ring(4))

@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import dataclass, replace
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -225,6 +226,29 @@ def test_who_says_nothing_is_certified_agent_by_agent(kind):
     assert found.epsilon[0] == own.epsilon[0] and len(own.budgets.kinds) == 1
 
 
+@dataclass(frozen=True, kw_only=True)
+class Listed(LdpOnline):
+    """Its noise is multiplied by a number of each agent's own, of which it makes no tuple."""
+
+    agent_facts = ("heard",)
+
+    louder: Any = ()
+
+    def releases(self, agent, curvature):
+        return (Release("params", self.noise.scaled(float(np.ravel(self.louder[agent])[0]))),)
+
+
+@pytest.mark.parametrize("form", [list, np.array, lambda x: np.array(x)[:, None], np.float32])
+def test_entries_of_agents_count_whatever_holds_them(form):
+    """Agents that are alike in all else must not get the budget of one with more noise."""
+    louder = [9.0, 1.0] * (AGENTS // 2)
+    algorithm = Listed(noise=2.0, louder=form(louder))
+    problem, graph = replace(uneven(0), counts=np.full(AGENTS, 20)), hs.graphs.ring(AGENTS)
+    assert kinds.kinds(algorithm, problem, graph).kind.tolist() == [0, 1] * (AGENTS // 2)
+    found = hs.certify(algorithm, problem, graph, HORIZON).epsilon
+    assert found[1] == pytest.approx(9 * found[0])
+
+
 def test_facts_have_names():
     class Wrong(LdpOnline):
         agent_facts = ("degree",)
@@ -348,6 +372,16 @@ def test_numbers_as_short_texts():
         assert again.tolist() == (numbers // 3).tolist()
 
 
+def test_texts_of_strangers_say_nothing_twice_and_are_short_of_memory():
+    """Of 10^8 agents, which is as many characters, a verifier took 20 s and 6 GB."""
+    for wrong in ("0-1 2", "1 0-0", "007", "٣", "0-99999999", "0-99999999 " * 9 + "0"):
+        with pytest.raises(ValueError, match="numbers must be"):
+            read_ranges("numbers", wrong)
+    for wrong in ("0*2 0", "3 0*0", "5*1", "03", "٣", "0*99999999"):
+        with pytest.raises(ValueError, match="numbers must be"):
+            read_runs("numbers", wrong)
+
+
 def test_what_was_spent_is_kept_by_kind():
     rng = np.random.default_rng(0)
     for agents in (2, 3, 40):
@@ -361,6 +395,18 @@ def test_what_was_spent_is_kept_by_kind():
         assert len(found.to_csv(np.arange(5)).splitlines()[0].split(",")) == agents + 1
     wide = Spending(found.curves, np.zeros(LISTED + 1, int))
     assert wide.to_csv(np.arange(5)).startswith("step,kind_0,")
+
+
+def test_columns_of_agents_that_were_away_say_whose_they_are():
+    """Of one kind in the certificate, half have left early: their column is not the kind's."""
+    rng = np.random.default_rng(0)
+    spent = np.array([[1.0, 1.0, 2.0], [1.0, 5.0, 9.0]])[:, rng.integers(0, 3, LISTED + 30)]
+    head, *rows = Spending.of(spent).to_csv(np.arange(2)).splitlines()
+    assert "kind" not in head
+    for place, name in enumerate(head.split(",")[1:]):
+        for agent in read_ranges("agents", name.removeprefix("agents ")).tolist():
+            found = [float(row.split(",")[place + 1]) for row in rows]
+            assert found == spent[:, agent].tolist()
 
 
 # Very large graphs of secrets.

@@ -130,6 +130,24 @@ def test_history_is_the_plain_mean_at_every_step(loss, method, head_start):
             np.testing.assert_allclose(found[k, agent], expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("method", ["full", "statistics"])
+def test_a_history_that_has_arrived_stays_what_it_is_however_many_steps_follow(method):
+    """(step + 1) * per_step passes 2^31, with 100,000 records a step after 21,000 of them."""
+    records, loss = one(streams([6, 9]), 1), LOSSES["ridge"]
+    whole = np.asarray(
+        Batch(records.features, records.labels, jnp.full(9, 1 / 9), loss).gradient(PARAMS)
+    )
+    for arrivals in (Arrivals(100_003), Arrivals(2, 100_003), Arrivals(2**40, 2**40)):
+        sampling, window = History(method), Window(*np.zeros(3, np.int32))
+        state = sampling.prepare(loss, records, arrivals)
+        batch = jax.jit(
+            partial(sampling.batch, loss=loss, arrivals=arrivals, key=None, window=window)
+        )
+        for step in (0, 3, 4, 5, 21_473, 21_474, 42_946, 42_947, 2**30 - 1, 2**31 - 2):
+            found, state = batch(state, records=records, step=jnp.int32(step))
+            np.testing.assert_allclose(found.gradient(PARAMS), whole, rtol=1e-5)
+
+
 def test_history_picks_statistics_only_where_they_are_exact():
     assert History().uses_statistics(LOSSES["ridge"])
     assert History().uses_statistics(LOSSES["polynomial"])

@@ -211,6 +211,18 @@ def test_a_plan_is_followed_link_by_link():
         Rounds(hs.ldp_online(), PROBLEM, GRAPH, [0], faults=Faults(plan=Short())).advance(1)
 
 
+def test_only_a_checkpoint_must_know_its_plan_again(tmp_path):
+    class Told:
+        def heard(self, step: int) -> np.ndarray:
+            return np.ones(GRAPH.edges, bool)
+
+    given = {"steps": 2, "reference": False, "regret": False, "faults": Faults(plan=Told())}
+    run = hs.simulate(hs.ldp_online(), PROBLEM, GRAPH, **given)
+    assert run.hearing is not None and run.hearing.share == 1
+    with pytest.raises(ValueError, match=r"plan in faults must have a method digest\(\)"):
+        hs.simulate(hs.ldp_online(), PROBLEM, GRAPH, folder=tmp_path, **given)
+
+
 def test_chunks_do_not_change_a_fault():
     one, two = (Rounds(hs.dsgd(), PROBLEM, GRAPH, [2], faults=EVERYTHING) for _ in range(2))
     one.advance(STEPS)

@@ -73,10 +73,15 @@ class History(Sampling):
         key: jax.Array | Coins,
     ) -> tuple[Any, Any]:
         assert isinstance(records, Records)
-        limit = arrivals.head_start + (step + 1) * arrivals.per_step
+        most = records.labels.shape[0]
+        each, head = min(arrivals.per_step, most), min(arrivals.head_start, most)
+        # One step after the last record nothing is new any more. Counting on would pass what 32
+        # bits hold, and a history that is taken for a short one gives its records too much weight.
+        last = -(-(most - head) // each)
+        limit = head + (jnp.minimum(step, last) + 1) * each
         if not self.uses_statistics(loss):
             return Prefix(records, limit, loss, arrivals.block), state
-        rows = limit - arrivals.per_step + jnp.arange(arrivals.per_step)
+        rows = limit - each + jnp.arange(each)
         fresh = rows < records.held
         rows = jnp.minimum(rows, records.labels.shape[0] - 1)
         features, labels = records.features[rows], records.labels[rows]
