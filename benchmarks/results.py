@@ -4,9 +4,9 @@
         --panel "Fig. 2: S1" "S1, p = -0.1" "S1, p = 0.1" --panel "Fig. 5" ...
 
 The first folder takes in the runs of the others: their rows of ends.csv and curves.csv, a run that
-is there already stays as it is, and other tables that it does not have. about.json keeps every
-call with its device and minutes. figure.png shows the test accuracy of the runs that each panel
-names.
+is there already stays as it is (--instead: gives way to theirs, as where they have more seeds), and
+other tables that it does not have. about.json keeps every call with its device and minutes.
+figure.png shows the test accuracy of the runs that each panel names.
 """
 
 from __future__ import annotations
@@ -27,22 +27,34 @@ def table(path: Path) -> Rows:
         return list(csv.reader(file))
 
 
-def merged(first: Rows, second: Rows) -> Rows:
-    """Under one header; runs are in the first column."""
+def merged(first: Rows, second: Rows, instead: bool = False) -> Rows:
+    """Under one header; runs are in the first column, those of the first table first.
+
+    Args:
+      instead: a run that both have is the second one's.
+    """
     if first[0] != second[0]:
         raise ValueError(f"tables must have one header, got {first[0]} and {second[0]}")
-    known = {row[0] for row in first[1:]}
-    return first + [row for row in second[1:] if row[0] not in known]
+    mine, theirs = by_run(first), by_run(second)
+    runs = {**mine, **theirs} if instead else {**mine, **theirs, **mine}
+    return [first[0], *(row for rows in runs.values() for row in rows)]
 
 
-def take(home: Path, other: Path) -> None:
+def by_run(rows: Rows) -> dict[str, Rows]:
+    found: dict[str, Rows] = {}
+    for row in rows[1:]:
+        found.setdefault(row[0], []).append(row)
+    return found
+
+
+def take(home: Path, other: Path, instead: bool = False) -> None:
     home.mkdir(parents=True, exist_ok=True)
     for path in sorted(other.glob("*.csv")):
         mine = home / path.name
         if not mine.exists():
             shutil.copyfile(path, mine)
         elif path.name in (ENDS, CURVES):
-            rows = merged(table(mine), table(path))
+            rows = merged(table(mine), table(path), instead)
             with mine.open("w", encoding="utf-8", newline="") as file:
                 csv.writer(file, lineterminator="\n").writerows(rows)
     found = json.loads((other / ABOUT).read_text(encoding="utf-8"))
@@ -101,10 +113,11 @@ def main() -> None:
     )
     parser.add_argument("home", type=Path)
     parser.add_argument("others", type=Path, nargs="*")
+    parser.add_argument("--instead", action="store_true")
     parser.add_argument("--panel", nargs="+", action="append", default=[], metavar="TITLE RUN")
     options = parser.parse_args()
     for other in options.others:
-        take(options.home, other)
+        take(options.home, other, options.instead)
     if options.panel:
         draw(options.home, options.panel)
 

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 import hearsay
+from tests.sources import FILES, ROOT, parsed
 
-ROOT = Path(hearsay.__file__).parent
-FILES = sorted(ROOT.rglob("*.py"))
 HEAVY = {
     "zenoh",
     "safetensors",
@@ -58,15 +57,19 @@ def imported(path: Path, everywhere: bool = True) -> set[str]:
                 for n in node.names
                 if is_module(f"{node.module}.{n.name}")
             )
-        lazy = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) or (
-            isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        )
-        if everywhere or not lazy:
+        if everywhere or not lazy(node):
             for child in ast.iter_child_nodes(node):
                 visit(child)
 
-    visit(ast.parse(path.read_text(encoding="utf-8")))
+    visit(parsed(path))
     return found
+
+
+def lazy(node: ast.AST) -> bool:
+    """Whether importing a file leaves out what is inside."""
+    return isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) or (
+        isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+    )
 
 
 def is_module(name: str) -> bool:

@@ -9,7 +9,6 @@ example here.
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import importlib
 import inspect
@@ -19,7 +18,6 @@ import re
 import warnings
 from decimal import Decimal
 from fractions import Fraction
-from pathlib import Path
 
 import jax.numpy as jnp
 import networkx as nx
@@ -832,35 +830,6 @@ def test_nothing_is_left_out():
     assert not missing, (
         "give each a call in CALLS, or let require.plain_arguments see to its numbers"
     )
-
-
-def test_a_checked_number_is_never_thrown_away():
-    """`require.positive("clip", clip)` on a line of its own checks one number and leaves another in
-    use. Where require.plain_arguments has been before, the two are the same.
-    """
-    rules = (
-        "real|number|positive|nonnegative|budget|positive_or_infinite|bound|bound_or_infinite"
-        "|count|natural|horizon|fraction|share|interval|array|per_agent"
-    )
-    thrown = re.compile(rf"require\.({rules})\(.*")
-    found = []
-    for path in Path(hs.__file__).parent.rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        seen_to = {
-            id(inner)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.FunctionDef)
-            and any("plain_arguments" in ast.unparse(d) for d in node.decorator_list)
-            for inner in ast.walk(node)
-        }
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Expr) and id(node) not in seen_to:
-                found += [
-                    f"{path.name}:{node.lineno}: {m[0]}"
-                    for m in [thrown.match(ast.unparse(node))]
-                    if m
-                ]
-    assert not found
 
 
 def test_numbers_that_no_float_can_hold():

@@ -21,7 +21,7 @@ from hearsay.privacy.secrets_graph import SecretsGraph
 # that are grown at once; numbers of colluders that are told apart.
 _TREE, _AT_ONCE, WIDTH = 512, 1_000_000, 64
 # Gains are rounded down to multiples of the first of these with which agents are of few kinds.
-_STEPS, _KINDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0), 64
+_STEPS, _KINDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0), 64
 
 
 def ball_prices(
@@ -123,16 +123,16 @@ def _without_largest(values: np.ndarray, many: np.ndarray) -> np.ndarray:
     return left
 
 
-def few_kinds(prices: np.ndarray, outward: float) -> np.ndarray:
-    """Gains, never above 1 / sqrt(price), rounded down so far that there are few different rows.
+def few_kinds(gains: np.ndarray, outward: float) -> np.ndarray:
+    """Gains rounded down so far that there are few different rows: agents of a row are certified
+    together, and a certificate may take a second for each kind.
 
     Args:
-      prices: (agent, q).
-      outward: by what gains are lowered first, for their rounding errors.
+      gains: (agent, q), none above the truth.
+      outward: by what what is rounded is lowered, for rounding errors.
     """
-    exact = np.maximum(1.0, (1 - outward) / np.sqrt(prices))
     for step in _STEPS:
-        found = np.maximum(1.0, np.floor(exact / step) * step * (1 - outward))
+        found = np.maximum(1.0, np.floor(gains / step) * step * (1 - outward))
         if len(np.unique(found, axis=0)) <= _KINDS:
             break
     return found

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hearsay.privacy.coalition_balls import WIDTH, ball_prices, few_kinds
+from hearsay.privacy.coalition_balls import ball_prices, few_kinds
 from hearsay.privacy.coalition_prices import (
     all_variances,
     branch_prices,
@@ -27,6 +27,8 @@ _OUTWARD = 1e-9
 _COALITIONS, _COST, _LARGEST = 50_000, 4e7, 1500
 # Agents times secrets: beyond that, trees of all agents of a component take too long to grow.
 _STEPS = 2**25
+# Beyond so many agents their gains are rounded down, so that they are of few kinds.
+_ROUNDED = 128
 _BRANCHES = "bound: disjoint branches"
 
 
@@ -35,7 +37,8 @@ class Gain(NamedTuple):
 
     Args:
       value: tau_i / s_i, at least 1 and never above the truth.
-      how: "exact", "closed form", or "bound: ..." with the argument that proves it.
+      how: "exact", "closed form", or "bound: ..." with the argument that proves it; among more than
+        a hundred agents the value is rounded down.
     """
 
     value: float
@@ -64,13 +67,10 @@ class Search:
         # c^2 of every pair.
         self.ties = self.ratios**2 * self.scales[self.graph.ends].prod(1)
         self._closed = self.graph.complete and len(ratios) == 1
+        differ = not self._closed and not (len(ratios) == len(scales) == 1 and self.graph.rotates)
         # Gains of agents follow from those nearest to them alone (coalition_balls.py).
-        self.nearby = (
-            agents > _LARGEST
-            and agents * len(self.ratios) > _STEPS
-            and not self._closed
-            and not (len(ratios) == len(scales) == 1 and self.graph.rotates)
-        )
+        self.nearby = differ and agents > _LARGEST and agents * len(self.ratios) > _STEPS
+        self._rounded = self.nearby or (differ and agents > _ROUNDED)
         self._curves: dict[int, list[Gain]] = {}
         self._components: dict[int, _Component] = {}
 
@@ -79,9 +79,14 @@ class Search:
         if colluders >= self.degrees[agent]:
             return Gain(1.0, "exact")
         agent = self.first[agent]
-        if self.nearby:
-            known = colluders < WIDTH
-            return Gain(float(self._gains[agent, colluders]) if known else 1.0, _BRANCHES)
+        if self._rounded:
+            known = colluders < self._gains.shape[1]
+            how = _BRANCHES if self.nearby else self._curve(agent, colluders).how
+            return Gain(float(self._gains[agent, colluders]) if known else 1.0, how)
+        return self._curve(agent, colluders)
+
+    def _curve(self, agent: int, colluders: int) -> Gain:
+        """As `gain`, before it is rounded."""
         curve = self._curves.setdefault(agent, [])
         while len(curve) <= colluders:
             for gain in self.worst(agent, len(curve)):
@@ -159,7 +164,7 @@ class Search:
         if self._closed:
             first: dict[float, int] = {}
             return [first.setdefault(scale, agent) for agent, scale in enumerate(scales)]
-        if self.nearby:
+        if self._rounded:
             # An agent may share a row with one of another degree, against whom fewer are needed.
             rows = np.column_stack([self._gains, self.degrees])
             _, place, kind = np.unique(rows, axis=0, return_index=True, return_inverse=True)
@@ -168,10 +173,15 @@ class Search:
 
     @cached_property
     def _gains(self) -> np.ndarray:
-        """(agent, colluders), where those nearest to an agent decide."""
+        """(agent, colluders), rounded down."""
         everybody = np.arange(len(self.scales))
-        prices = ball_prices(self.graph, self.scales**2, self.ties, everybody)
-        return few_kinds(prices, _OUTWARD)
+        if self.nearby:
+            prices = ball_prices(self.graph, self.scales**2, self.ties, everybody)
+            return few_kinds(np.maximum(1.0, (1 - _OUTWARD) / np.sqrt(prices)), _OUTWARD)
+        found = np.ones((len(everybody), max(self.degrees)))
+        for agent, degree in enumerate(self.degrees):
+            found[agent, :degree] = [self._curve(agent, q).value for q in range(degree)]
+        return few_kinds(found, _OUTWARD)
 
     def _component(self, agent: int) -> _Component:
         name = int(self.graph.component_of[agent])

@@ -57,7 +57,7 @@ def widest(algorithm: Algorithm, problem: Problem) -> int:
 
 
 def record_bytes(problem: Problem) -> int:
-    """What one record's clipped gradient takes, about."""
+    """What one record's gradient takes, about."""
     loss = problem.loss
     assert isinstance(loss, NeuralLoss)
     if loss.model.host is not None:
@@ -68,9 +68,9 @@ def record_bytes(problem: Problem) -> int:
         problem.shape,
         np.dtype(np.uint8) if problem.bytes else problem.dtype,
     )
-    return per_record.record_bytes(
-        loss.value, params, feature, jax.ShapeDtypeStruct((), problem.dtype)
-    )
+    summed = loss.clip is None and together()
+    estimate = per_record.added_bytes if summed else per_record.record_bytes
+    return estimate(loss.value, params, feature, jax.ShapeDtypeStruct((), problem.dtype))
 
 
 @require.plain_arguments

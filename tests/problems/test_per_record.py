@@ -189,6 +189,10 @@ def test_memory_estimates():
     features, labels, _ = batch()
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(params))
     assert record_bytes(value, params, features[0], labels[0]) > size
+    # Without a clip no record's gradient is held.
+    product = lambda weights, feature, label: jnp.sum((feature @ weights - label) ** 2)  # noqa: E731
+    one = (product, jnp.zeros((200, 50)), jnp.zeros(200), jnp.zeros(()))
+    assert 0 < per_record.added_bytes(*one) < one[1].nbytes / 10 < record_bytes(*one) / 10
     assert [fitting_microbatch(100, a) for a in (1, 100, 399, 400, 10_000)] == [1, 1, 2, 4, 64]
 
 

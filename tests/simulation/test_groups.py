@@ -117,6 +117,9 @@ def test_groups_are_chosen_from_the_memory_and_stated(monkeypatch):
     # Where not even one agent's records fit, they are cut too.
     tiny = memory.fitted(ALGORITHM, problem, free=each // 4)
     assert tiny.loss.group == 1 and tiny.loss.microbatch == 2
+    # Gradients that are not clipped are summed as they are computed.
+    free = replace(problem, loss=replace(problem.loss, clip=None))
+    assert memory.record_bytes(free) < memory.record_bytes(problem)
     # Few agents are one group, as their copies were.
     assert memory.fitted(ALGORITHM, network(8), free=each).loss.group is None
 

@@ -24,6 +24,7 @@ in microbatches, which bounds the memory and, on a CPU, keeps the work in the ca
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -322,6 +323,20 @@ def record_bytes(value: Value, params: Any, feature: Any, label: Any) -> int:
     shaped = lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), jnp.result_type(leaf))  # noqa: E731
     arguments = jax.tree.map(shaped, (params, feature, label))
     return _bytes(jax.make_jaxpr(jax.grad(value))(*arguments).jaxpr)
+
+
+def added_bytes(value: Value, params: Any, feature: Any, label: Any) -> int:
+    """The same of one record more where gradients are not clipped: they are summed as they are
+    computed, and none is held.
+    """
+
+    def of(records: int) -> int:
+        rows = lambda leaf: jax.ShapeDtypeStruct((records, *leaf.shape), leaf.dtype)  # noqa: E731
+        weights = jax.ShapeDtypeStruct((records,), jax.tree.leaves(params)[0].dtype)
+        batch = (rows(feature), rows(label), weights)
+        return _bytes(jax.make_jaxpr(partial(weighted, value))(params, *batch).jaxpr)
+
+    return max(1, of(3) - of(2))
 
 
 def _bytes(jaxpr: Any) -> int:
