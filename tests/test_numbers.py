@@ -372,6 +372,7 @@ PARENTS = {
     "Sampling",
     "Sized",
     "Conv",
+    "Factored",
     "GroupNorm",
 }
 
@@ -739,6 +740,7 @@ INTERNAL = {
     "hearsay.privacy.tails",
     "hearsay.release.predicting",
     "hearsay.algorithms.correlation",
+    "hearsay.problems.losses.factors",
     "hearsay.problems.losses.layers",
     "hearsay.problems.losses.models",
     "hearsay.problems.losses.per_record",
