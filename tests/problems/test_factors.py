@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hearsay.problems.losses import factors, per_record
+from hearsay.problems.losses import factors, layers, per_record
 from hearsay.problems.losses.layers import Conv
 from hearsay.problems.losses.models import resnet18
 from hearsay.problems.losses.neural_loss import DIGITS, from_module, named
+from hearsay.simulation.side_by_side import side_by_side
 
 CLIP, RECORDS = 0.3, 5
 
@@ -84,6 +85,44 @@ def test_bfloat16_is_as_close_as_its_products():
     whole, ours = (summed(s, 7, narrow=jnp.bfloat16) for s in (False, True))
     assert ours.dtype == np.float32
     assert np.linalg.norm(whole - ours) <= 0.05 * np.linalg.norm(whole)
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+def test_patches_are_those_the_filter_meets(padding):
+    rng = np.random.default_rng(0)
+    for sizes, taps, stride in [((5, 4), 3, 2), ((4, 7), 2, 3)]:
+        x, weight = rng.normal(size=(*sizes, 8)), rng.normal(size=(taps, taps, 8, 3))
+        strides = (stride, stride)
+        given, pull = jax.vjp(
+            lambda w, x=x, strides=strides: jax.lax.conv_general_dilated(
+                x[None], w, strides, padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
+            )[0],
+            jnp.asarray(weight),
+        )
+        cotangent = rng.normal(size=given.shape)
+        rows = layers.patches(jnp.asarray(x), weight.shape, strides, padding)
+        ours = rows.T @ cotangent.reshape(-1, 3)
+        np.testing.assert_allclose(ours.reshape(weight.shape), *pull(cotangent), atol=1e-5)
+
+
+@pytest.mark.parametrize("together", [pytest.param(jax.vmap, marks=pytest.mark.slow), side_by_side])
+def test_agents_side_by_side_have_their_own_sums(together):
+    value, params = network()
+    features, labels, weights = batch()
+    both = features, features[::-1]
+
+    def one(factor, features):
+        scaled = jax.tree.map(lambda leaf: factor * leaf, params)
+        return per_record.gradient_sum(
+            value, scaled, features, labels, weights, clip=CLIP, straight=True, digits=10
+        )
+
+    factors_of = jnp.float32([1.0, 1.1])
+    found = jax.jit(together(one))(factors_of, jnp.stack(both))
+    alone = jax.jit(one)
+    for place, rows in enumerate(both):
+        ours = flat(jax.tree.map(lambda leaf, place=place: leaf[place], found))
+        np.testing.assert_allclose(ours, flat(alone(factors_of[place], rows)), atol=1e-4)
 
 
 def test_microbatches_add_up():
