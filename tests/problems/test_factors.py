@@ -4,6 +4,9 @@ bound on every record against exact arithmetic.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import lru_cache
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -66,12 +69,11 @@ def accelerator(monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
 
 
-def summed(straight, digits=23, features=None, **how):
+@lru_cache
+def summed(straight, digits=23, **how):
     value, params = network()
-    first, labels, weights = batch()
-    rows = (first if features is None else features, labels, weights)
     options = {"clip": CLIP, "straight": straight, "digits": digits, **how}
-    return flat(jax.jit(lambda p: per_record.gradient_sum(value, p, *rows, **options))(params))
+    return flat(jax.jit(lambda p: per_record.gradient_sum(value, p, *batch(), **options))(params))
 
 
 @pytest.mark.parametrize("digits, close", [(23, 1e-4), (10, 5e-3)])
@@ -230,8 +232,11 @@ def test_only_layers_that_are_used_once_and_in_single_precision(monkeypatch):
 
 
 def test_networks_of_others_have_every_gradient_written_out():
-    assert not from_module(Net())[0].straight
-    assert named("cnn-p4", (28, 28, 1), 10, 0)[0].straight
+    model = from_module(Net())[0]
+    assert not model.straight
+    with pytest.raises(TypeError, match="straight must be true or false"):
+        replace(model, straight=1)
+    assert named("cnn-p4", (4, 4, 1), 10, 0)[0].straight
 
 
 def test_resnet18_keeps_its_deep_layers_in_factors():
