@@ -22,10 +22,13 @@ that are rounded to 0 may hide,
 
 (dot products of K and N terms and a sum of T^2 of them, each off by at most a rounding per term
 of its terms' sizes, and |a_t . a_s| <= |a_t| |a_s|). `length` is a bound of |G| that includes both,
-a few parts in a thousand above it where rows cancel as in a trained network; a record of which they
-cancel more is clipped more than it had to be. A record whose lengths overflow float32 (a gradient
-beyond 1e19, patches beyond 1e12) counts nothing. All of it depends on the record alone, so that no
-record moves what the others count.
+a few parts in a thousand above it where rows cancel as in ResNet18 (S up to 3.5 |G|; with bfloat16
+products one or two in a hundred); a record of which they cancel more is clipped more than it had to
+be. c S is at most 230 clips: the sum over a batch rounds no worse than one of so many more records.
+(A weight is 0 or at least 1e-12: with less, c b would be rounded to 0 and the like.)
+
+A record whose lengths overflow float32 (a gradient beyond 1e19, patches beyond 1e12) counts
+nothing. All of it depends on the record alone, so that no record moves what the others count.
 
 Only where a layer's weight is used once and outside of loops (`Model.straight`), in single
 precision, in l2: anything else takes the gradients of single records.
@@ -49,6 +52,8 @@ from hearsay.problems.losses.layers import Conv, Factored
 _SHORTER = 4
 # A smaller clip, or patches that are longer together: what is rounded to 0 could count beside it.
 LEAST_CLIP, _FAR = 1e-6, 1e12
+# Products that keep so many digits of a float32 behind its leading one, or more; others keep all.
+_PRODUCTS = {7: "bfloat16", 10: "tensorfloat32"}
 
 
 class Slot(NamedTuple):
@@ -168,8 +173,14 @@ def _shortened(values: jax.Array, digits: int) -> jax.Array:
     return lax.reduce_precision(values, exponent_bits=8, mantissa_bits=digits)
 
 
+def _kept(rows: Rows, digits: int) -> int:
+    """What the product keeps of the rows: no more than the format in which they are stored has."""
+    return min(digits, int(jnp.finfo(rows.patches.dtype).nmant))
+
+
 def length(rows: Rows, digits: int) -> jax.Array:
     """For every record a bound of the norm of what `summed` adds up of it, divided by its scale."""
+    digits = _kept(rows, digits)
     patches, cotangents = (values.astype(jnp.float32) for values in rows)
     (_, count, inward), out = patches.shape, cotangents.shape[-1]
     unit, tiny = float(jnp.finfo(jnp.float32).eps), float(jnp.finfo(jnp.float32).tiny)
@@ -182,24 +193,32 @@ def length(rows: Rows, digits: int) -> jax.Array:
     b = jnp.sqrt(up * jnp.diagonal(by_cotangent, axis1=1, axis2=2) + hidden)
     # Again rounded up: sums of T terms.
     up = 1 + (2 * count + 64) * unit
-    both, one, two = (up * rows.sum(axis=1) for rows in (a * b, a, b))
+    both, seen, given = (up * terms.sum(axis=1) for terms in (a * b, a, b))
     squared = jnp.maximum(jnp.sum(by_patch * by_cotangent, axis=(1, 2)), 0)
     error = (inward + out + count**2 + 64) * 2 * unit
-    bound = squared + error * both**2 + 2 * hidden * (one**2 + two**2)
+    bound = squared + error * both**2 + 2 * hidden * (seen**2 + given**2)
     bound = bound + 4 * (count**2 + 16) * tiny
     rounding = 2.0 ** -(digits + 1) + 4 * unit
     found = jnp.sqrt(bound) * (1 + 16 * unit) + rounding * both
-    return jnp.where(one <= _FAR, found, jnp.inf)
+    return jnp.where(seen <= _FAR, found, jnp.inf)
 
 
 def summed(rows: Rows, scales: jax.Array, digits: int) -> jax.Array:
     """sum_r scales_r G_r, (K, N); a record of scale 0 counts nothing, whatever its numbers are."""
+    digits = _kept(rows, digits)
     counts = (scales != 0)[:, None, None]
     scaled = scales[:, None, None] * rows.cotangents.astype(jnp.float32)
-    kept = rows.patches.dtype
-    cotangents = jnp.where(counts, _shortened(scaled, digits), 0).astype(kept)
-    patches = jnp.where(counts, rows.patches, jnp.zeros((), kept))
-    return jnp.einsum("rtk,rtn->kn", patches, cotangents, preferred_element_type=jnp.float32)
+    kind = rows.patches.dtype
+    cotangents = jnp.where(counts, _shortened(scaled, digits), 0).astype(kind)
+    patches = jnp.where(counts, rows.patches, jnp.zeros((), kind))
+    # Not as the caller's products are rounded: `length` holds for this format alone.
+    return jnp.einsum(
+        "rtk,rtn->kn",
+        patches,
+        cotangents,
+        precision=_PRODUCTS.get(digits, "highest"),
+        preferred_element_type=jnp.float32,
+    )
 
 
 def joined(rest: Any, params: Any, chosen: Sequence[Slot], sums: Sequence[jax.Array]) -> Any:

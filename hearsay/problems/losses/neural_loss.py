@@ -58,7 +58,8 @@ class Model:
       scores: (params, feature) -> a score for every class; None: accuracy cannot be measured.
       host: what computes it outside of JAX (hosts.py), where something else does.
       module: from what `unravel` gives to the module with those parameters; None: there is none.
-      straight: every layer is used once for a record, outside of loops.
+      straight: every convolution's weight is used by that layer alone, once for a record, outside
+        of loops, `jax.vmap` and `jax.jit`, inside of which many uses look like one (factors.py).
     """
 
     name: str
@@ -71,7 +72,7 @@ class Model:
     straight: bool = False
 
     def __post_init__(self) -> None:
-        require.settle(self, size=require.count)
+        require.settle(self, size=require.count, straight=require.flag)
 
     def __repr__(self) -> str:
         return f"{self.name} with {self.size:,} parameters"
