@@ -370,6 +370,7 @@ PARENTS = {
     "Sampling",
     "Sized",
     "Conv",
+    "Factored",
     "GroupNorm",
 }
 
@@ -737,6 +738,7 @@ INTERNAL = {
     "hearsay.privacy.tails",
     "hearsay.release.predicting",
     "hearsay.algorithms.correlation",
+    "hearsay.problems.losses.factors",
     "hearsay.problems.losses.layers",
     "hearsay.problems.losses.models",
     "hearsay.problems.losses.per_record",

@@ -26,7 +26,7 @@ import math
 from collections.abc import Iterator
 from contextvars import ContextVar
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -38,7 +38,28 @@ from hearsay import _validate as require
 Pads = tuple[tuple[int, int], tuple[int, int]]
 Strides = tuple[int, int]
 
+
+class Seen(NamedTuple):
+    """Shapes of what a convolution sees of a record, and of what it gives."""
+
+    sees: jax.ShapeDtypeStruct
+    gives: jax.ShapeDtypeStruct
+
+
+class Factored(eqx.Module):
+    """A convolution's weight whose gradient is wanted in factors (factors.py): "by" `sees` it is
+    what the layer sees, "by" `gives` the cotangent of what it gives. Both stand for nothing in the
+    layer's value. Without them it is asked for their shapes (`probing`).
+    """
+
+    weight: jax.Array
+    place: int = eqx.field(static=True)
+    sees: jax.Array | None = None
+    gives: jax.Array | None = None
+
+
 _summed: ContextVar[bool] = ContextVar("summed", default=False)
+_met: ContextVar[list[tuple[int, Seen]] | None] = ContextVar("met", default=None)
 # Below it a patch is a few scattered numbers, and copying whole image rows is faster (measured).
 FEW_CHANNELS = 8
 
@@ -55,12 +76,32 @@ def summed_gradients() -> Iterator[None]:
         _summed.reset(token)
 
 
+@contextlib.contextmanager
+def probing() -> Iterator[list[tuple[int, Seen]]]:
+    """While tracing inside, every convolution with a `Factored` weight says its place and what it
+    sees and gives, as often as it is used.
+    """
+    found: list[tuple[int, Seen]] = []
+    token = _met.set(found)
+    try:
+        yield found
+    finally:
+        _met.reset(token)
+
+
 def convolve(
-    x: jax.Array, weight: jax.Array, strides: Strides = (1, 1), padding: str | Pads = "SAME"
+    x: jax.Array,
+    weight: jax.Array | Factored,
+    strides: Strides = (1, 1),
+    padding: str | Pads = "SAME",
 ) -> jax.Array:
     """x (height, width, in) with weight (rows, columns, in, out), in the weight's precision."""
+    factored = weight if isinstance(weight, Factored) else None
+    weight = weight.weight if isinstance(weight, Factored) else weight
     x = x.astype(weight.dtype)
     pads = resolved(padding, x.shape[:2], weight.shape[:2], strides)
+    if factored is not None:
+        return _in_factors(x, factored, strides, pads)
     if _summed.get():
         return _library(x, weight, strides, pads)
     return _convolve(x, weight, strides, pads)
@@ -71,6 +112,34 @@ def resolved(padding: Any, sizes: tuple, taps: tuple, strides: Strides) -> Pads:
         padding = lax.padtype_to_pads(sizes, taps, strides, padding)
     (top, bottom), (left, right) = padding
     return (int(top), int(bottom)), (int(left), int(right))
+
+
+def _in_factors(x: jax.Array, factored: Factored, strides: Strides, pads: Pads) -> jax.Array:
+    if factored.sees is not None:
+        return _shown(x, factored.weight, factored.sees, factored.gives, strides, pads)
+    given, met = _library(x, factored.weight, strides, pads), _met.get()
+    assert met is not None
+    shapes = (jax.ShapeDtypeStruct(one.shape, one.dtype) for one in (x, given))
+    met.append((factored.place, Seen(*shapes)))
+    return given
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(4, 5))
+def _shown(x: Any, weight: Any, sees: Any, gives: Any, strides: Strides, pads: Pads) -> jax.Array:
+    return _library(x, weight, strides, pads)
+
+
+def _shown_forward(x: Any, weight: Any, sees: Any, gives: Any, strides: Any, pads: Any) -> tuple:
+    return _library(x, weight, strides, pads), (x, weight)
+
+
+def _shown_backward(strides: Strides, pads: Pads, saved: tuple, cotangent: jax.Array) -> tuple:
+    x, weight = saved
+    by_x = _transposed(cotangent, weight, x.shape, strides, pads)
+    return by_x, jnp.zeros_like(weight), x, cotangent
+
+
+_shown.defvjp(_shown_forward, _shown_backward)
 
 
 def _library(x: jax.Array, weight: jax.Array, strides: Strides, pads: Pads) -> jax.Array:
@@ -89,7 +158,7 @@ def _forward(
 ) -> tuple[jax.Array, tuple]:
     if jax.default_backend() != "cpu":
         return _library(x, weight, strides, pads), (x, weight, None)
-    columns, subscripts, out = _columns(x, weight, strides, pads)
+    columns, subscripts, out = _columns(x, weight.shape, strides, pads)
     values = jnp.einsum(f"{subscripts},ko->po", columns, weight.reshape(-1, weight.shape[-1]))
     return values.reshape(*out, -1), (x, weight, columns)
 
@@ -98,7 +167,7 @@ def _backward(
     strides: Strides, pads: Pads, saved: tuple, cotangent: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     x, weight, columns = saved
-    fresh, subscripts, _ = _columns(x, weight, strides, pads)
+    fresh, subscripts, _ = _columns(x, weight.shape, strides, pads)
     # A GPU's compiler that is left to merge the shifts into the product fails on odd sizes (an
     # abort, seen with jax 0.11).
     columns = lax.optimization_barrier(fresh) if columns is None else columns
@@ -126,13 +195,25 @@ def _transposed(
 _convolve.defvjp(_forward, _backward)
 
 
+def patches(
+    x: jax.Array, weight: tuple[int, ...], strides: Strides, padding: str | Pads
+) -> jax.Array:
+    """Every patch of x that a filter of that shape meets, (positions, taps x in), for at least
+    FEW_CHANNELS.
+    """
+    pads = resolved(padding, x.shape[:2], weight[:2], strides)
+    found, read, _ = _columns(x, weight, strides, pads)
+    assert read == "pk"
+    return found
+
+
 def _columns(
-    x: jax.Array, weight: jax.Array, strides: Strides, pads: Pads
+    x: jax.Array, weight: tuple[int, ...], strides: Strides, pads: Pads
 ) -> tuple[jax.Array, str, tuple[int, int]]:
     """Every patch that a filter meets, how its axes are to be read (p: positions, k: taps x in),
     and the output's height and width.
     """
-    rows, columns, channels, _ = weight.shape
+    rows, columns, channels, _ = weight
     if (rows, columns) == (1, 1) and strides == (1, 1) and pads == ((0, 0), (0, 0)):
         return x.reshape(-1, channels), "pk", (x.shape[0], x.shape[1])
     padded = jnp.pad(x, (*pads, (0, 0)))

@@ -21,7 +21,7 @@ import hashlib
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -40,6 +40,8 @@ from hearsay.problems.losses.models import MODELS, refuse_batchnorm, with_fast_c
 # How products inside a model are rounded. Gradients are measured, clipped and added up as they come
 # out of it, in the parameters' own precision (per_record.py).
 COMPUTE = {"tf32": "tensorfloat32", "float32": "highest", "bfloat16": "bfloat16"}
+# What products keep of a number behind its leading digit.
+DIGITS = {"tf32": 10, "float32": 23, "bfloat16": 7}
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +58,8 @@ class Model:
       scores: (params, feature) -> a score for every class; None: accuracy cannot be measured.
       host: what computes it outside of JAX (hosts.py), where something else does.
       module: from what `unravel` gives to the module with those parameters; None: there is none.
+      straight: every convolution's weight is used by that layer alone, once for a record, outside
+        of loops, `jax.vmap` and `jax.jit`, inside of which many uses look like one (factors.py).
     """
 
     name: str
@@ -65,9 +69,10 @@ class Model:
     scores: Callable[[Any, jax.Array], jax.Array] | None
     host: hosts.Host | None = None
     module: Callable[[Any], Any] | None = None
+    straight: bool = False
 
     def __post_init__(self) -> None:
-        require.settle(self, size=require.count)
+        require.settle(self, size=require.count, straight=require.flag)
 
     def __repr__(self) -> str:
         return f"{self.name} with {self.size:,} parameters"
@@ -135,6 +140,8 @@ class NeuralLoss(Loss):
                 weights,
                 **how,
                 narrow=self._narrow,
+                straight=self.model.straight,
+                digits=DIGITS[self.compute],
             )
         return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(tree)]).astype(
             params.dtype
@@ -229,7 +236,8 @@ def cross_entropy(scores: jax.Array, label: jax.Array) -> jax.Array:
 
 @lru_cache(maxsize=64)
 def _named(name: str, shape: tuple[int, ...], classes: int) -> Model:
-    return from_module(MODELS[name](jax.random.key(0), shape, classes), name=name)[0]
+    found = from_module(MODELS[name](jax.random.key(0), shape, classes), name=name)[0]
+    return replace(found, straight=True)
 
 
 @require.plain_arguments
@@ -259,7 +267,8 @@ def from_module(module: eqx.Module, *, name: str | None = None) -> tuple[Model, 
     arrays, rest = eqx.partition(with_fast_convolutions(module), eqx.is_inexact_array)
 
     def whole(params: Any) -> eqx.Module:
-        return eqx.combine(params, rest)
+        # In this order a weight may be more than an array (layers.Factored).
+        return eqx.combine(rest, params)
 
     def scores(params: Any, feature: jax.Array) -> jax.Array:
         return whole(params)(feature)  # type: ignore[operator]

@@ -16,8 +16,9 @@ What is added up is what was measured: the very arrays whose norms were taken, s
 in the parameters' precision. The usual shortcut, norms first and then one gradient of the
 reweighted sum of losses, computes those gradients a second time: in other roundings (with bfloat16
 a cancellation in the first pass came out 20 times the clip in the second), or not in proportion
-to the weights at all (a layer with a rule of its own). A batch is worked through in microbatches,
-which bounds the memory and, on a CPU, keeps the work in the cache.
+to the weights at all (a layer with a rule of its own). On accelerators the deep convolutions of our
+own networks are kept in factors, with a proof of their own (factors.py). A batch is worked through
+in microbatches, which bounds the memory and, on a CPU, keeps the work in the cache.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from hearsay import _validate as require
-from hearsay.problems.losses import layers
+from hearsay.problems.losses import factors, layers
 from hearsay.problems.losses.domains import FAR
 
 Value = Callable[[Any, Any, Any], jax.Array]
@@ -53,13 +54,16 @@ def gradient_sum(
     norm: str = "l2",
     microbatch: int | None = None,
     narrow: Any = None,
+    straight: bool = False,
+    digits: int = 23,
 ) -> Any:
     """sum_i weights_i clip(gradient of value(params, features_i, labels_i)), shaped like `params`;
     without `clip` the plain weighted sum.
 
     `microbatch` records are worked on at a time; None takes as many as suit the machine. `narrow`
     is the precision in which the gradients of single records are kept: one in which they come out
-    of `value` (None: that of the parameters).
+    of `value` (None: that of the parameters). `straight`: every layer is used once, outside of
+    loops. `digits`: what products keep of a float32 behind its leading digit.
     """
     require.one_of("norm", norm, ("l1", "l2"))
     clip = require.optional(require.bound)("clip", clip)
@@ -69,6 +73,9 @@ def gradient_sum(
     def block(features: jax.Array, labels: jax.Array, weights: jax.Array) -> Any:
         if clip is None:
             return unclipped(value, params, features, labels, weights)
+        batch = features, labels, weights
+        if straight and norm == "l2" and (chosen := in_factors(value, params, batch, clip, narrow)):
+            return clipped_in_factors(value, params, batch, clip, narrow, chosen, digits)
         return clipped(value, params, features, labels, weights, clip, norm, narrow)
 
     return _in_blocks(block, params, (features, labels, weights), size)
@@ -163,11 +170,7 @@ def clipped(
     # The barrier: nothing of a gradient may be computed once for its norm and once more
     # for the sum.
     gradients = lax.optimization_barrier(
-        jax.vmap(jax.grad(value), (None, 0, 0))(
-            params if narrow is None else jax.tree.map(lambda p: p.astype(narrow), params),
-            features,
-            labels,
-        )
+        jax.vmap(jax.grad(value), (None, 0, 0))(_in(params, narrow), features, labels)
     )
     sizes = jax.vmap(lambda g: size_of(g, norm))(gradients)
     scales = (weights * factor_of(sizes, params, clip, norm)).astype(sizes.dtype)
@@ -176,6 +179,53 @@ def clipped(
         lambda: jax.tree.map(lambda gradient: summed(scales, gradient), gradients),
         lambda: one_by_one(gradients, weights, clip, norm),
     )
+
+
+def _in(params: Any, narrow: Any) -> Any:
+    return params if narrow is None else jax.tree.map(lambda p: p.astype(narrow), params)
+
+
+def in_factors(
+    value: Value, params: Any, batch: tuple, clip: float, narrow: Any
+) -> tuple[factors.Slot, ...]:
+    """The convolutions whose gradients are not written out, record by record: on accelerators and
+    in single precision alone.
+    """
+    single = all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(params))
+    if jax.default_backend() == "cpu" or not single or clip < factors.LEAST_CLIP:
+        return ()
+    features, labels, _ = batch
+    return factors.slots(value, _in(params, narrow), features[0], labels[0])
+
+
+def clipped_in_factors(
+    value: Value,
+    params: Any,
+    batch: tuple,
+    clip: float,
+    narrow: Any,
+    chosen: tuple[factors.Slot, ...],
+    digits: int,
+) -> Any:
+    """The same sum with the gradients of some convolutions in factors."""
+    features, labels, weights = batch
+    gradients, rows = factors.gradients(
+        value, _in(params, narrow), features, labels, chosen, digits
+    )
+    sizes = jax.vmap(lambda g: size_of(g, "l2"))(gradients)
+    sizes = sizes + sum(jnp.square(factors.length(one, digits)) for one in rows)
+    # A record that is not finite, or whose length is not, counts nothing.
+    finite = jnp.isfinite(sizes)
+    scales = weights * factor_of(jnp.where(finite, sizes, 1), params, clip, "l2")
+    scales = jnp.where(finite, scales, 0).astype(sizes.dtype)
+
+    def added(gradient: jax.Array) -> jax.Array:
+        counts = finite.reshape(-1, *(1 for _ in gradient.shape[1:]))
+        return summed(scales, jnp.where(counts, gradient, 0))
+
+    total = jax.tree.map(added, gradients)
+    products = [factors.summed(one, scales, digits) for one in rows]
+    return factors.joined(total, params, chosen, products)
 
 
 def one_by_one(gradients: Any, weights: jax.Array, clip: float, norm: str) -> Any:
