@@ -33,8 +33,8 @@ from hearsay.privacy.curve_verification import TOLERANCE as TOLERANCE
 from hearsay.privacy.curve_verification import curve_faults, too_many
 from hearsay.privacy.description import REHEARSED, UNCHECKED, Description, numbers
 
-# What takes more is not computed again (Account.effort).
-_NUMBERS_AT_ONCE, _OPERATIONS, _DIMENSION = 2**24, 2**34, 2**48
+# What takes more is not computed again (Account.effort): for one budget, and for all together.
+_NUMBERS_AT_ONCE, _OPERATIONS, _DIMENSION, _IN_ALL = 2**24, 2**34, 2**48, 2**36
 # Agents with the same fault that are named one by one.
 _NAMED = 20
 _NUMBERS = ("epsilon", "rho", "delta", "epsilon_at_delta")
@@ -83,6 +83,9 @@ def verify_text(text: str) -> tuple[Certificate | None, Verdict]:
 def verify(certificate: Certificate) -> Verdict:
     """Compute every number of a certificate again."""
     wrong = [*_shape(certificate)]
+    if (work := _work(certificate)) > _IN_ALL:
+        rule = f"messages times patterns of uses of all budgets must be at most {_IN_ALL:,}"
+        return Verdict((*wrong, f"{rule} to be verified, got {work:,}"))
     large = too_many(certificate)
     wrong += [large] if large else []
     notes, count, above = list[str](), 0, dict[str, list[np.ndarray]]()
@@ -110,6 +113,25 @@ def verify(certificate: Certificate) -> Verdict:
     if any(b.lifetime is not None for b in kinds):
         notes.append("what records spent in other runs is not in this file: not verified")
     return Verdict(tuple(wrong), tuple(notes), tuple(_trusted(certificate)), count)
+
+
+def _work(certificate: Certificate) -> int:
+    """What it takes to compute all budgets and the points of their curves again, where each by
+    itself is little enough.
+    """
+    total = 0
+    for budget in certificate.budgets.kinds:
+        if budget.description is None:
+            continue
+        try:
+            effort = certificate.descriptions[budget.description].account.effort(
+                certificate.horizon
+            )
+        except (ValueError, TypeError, ArithmeticError):
+            continue  # which is said of that budget
+        if effort.operations <= _OPERATIONS:
+            total += effort.operations * (1 + len(budget.curve))
+    return total
 
 
 def _shape(certificate: Certificate) -> Iterator[str]:

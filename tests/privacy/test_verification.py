@@ -14,7 +14,7 @@ import pytest
 
 import hearsay as hs
 from hearsay.certification import certify, deployed
-from hearsay.privacy import Assumption, Certificate, Every, Periodic
+from hearsay.privacy import Assumption, Certificate, Every, Periodic, verification
 from hearsay.privacy.certificate import Lifetime
 from hearsay.privacy.verification import TOLERANCE, verify, verify_text
 
@@ -230,6 +230,18 @@ def test_lifetimes_must_be_possible():
     own, *rest = gaussian.budgets
     pure = replace(own, lifetime=Lifetime(0.0, own.epsilon, 0.0))
     assert "lifetime.delta" in wrong_of(replace(gaussian, budgets=(pure, *rest)))
+
+
+def test_all_budgets_together_must_be_little_enough(monkeypatch):
+    """Thousands of descriptions, each just small enough, would keep a reader busy for days."""
+    found = made("ldp-online", "gaussian", STEPS, "plain")
+    one = found.descriptions[0].account.effort(STEPS).operations
+    assert len(found.descriptions) == 4 and verify(found).holds
+    monkeypatch.setattr(verification, "_IN_ALL", 4 * one - 1)
+    [text] = verify(found).wrong
+    assert text.startswith("messages times patterns of uses of all budgets must be at most")
+    monkeypatch.setattr(verification, "_IN_ALL", 4 * one)
+    assert verify(found).holds
 
 
 def test_what_is_declared_is_named():
