@@ -91,14 +91,22 @@ def _neighbours(graph: SecretsGraph, trees: np.ndarray, agents: np.ndarray) -> _
 def _new(level: _Level, seen: np.ndarray) -> _Level:
     """Those that are not yet in their tree, each once."""
     keys, pairs, parents = level
-    # Whoever could join several parents joins one of them by chance, so that no branch gets all:
-    # always the same chance, since certificates are computed again.
-    order = np.random.default_rng(0).permutation(len(keys))
+    # Whoever could join several parents joins one of them by chance, so that no branch gets all.
+    order = _shuffled(len(keys))
     unique, first = np.unique(keys[order], return_index=True)
     place = np.searchsorted(seen, unique)
     fresh = seen[np.minimum(place, len(seen) - 1)] != unique
     chosen = order[first[fresh]]
     return keys[chosen], pairs[chosen], parents[chosen]
+
+
+def _shuffled(many: int) -> np.ndarray:
+    """Always the same order, with every release of NumPy: certificates are computed again
+    elsewhere, and its random numbers may change.
+    """
+    mixed = np.arange(1, many + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    return np.argsort(mixed ^ (mixed >> np.uint64(27)), kind="stable")
 
 
 def _without_largest(values: np.ndarray, many: np.ndarray) -> np.ndarray:

@@ -463,6 +463,15 @@ def test_nothing_is_lost_where_secrets_are_a_tree(by_the_nearest):
         np.testing.assert_allclose(found[agent, : len(prices)], prices, rtol=1e-12)
 
 
+def test_trees_are_the_same_everywhere():
+    """Not by NumPy's random numbers: another release would find other gains."""
+    assert coalition_balls._shuffled(8).tolist() == [3, 4, 1, 5, 0, 6, 7, 2]  # by whole numbers
+    found = coalition_balls._shuffled(10_000)
+    assert sorted(found.tolist()) == list(range(10_000))
+    # No trend: ranks and places are as good as independent (5 standard deviations).
+    assert abs(np.corrcoef(found, np.arange(10_000))[0, 1]) < 0.05
+
+
 def test_a_hub_of_secrets_takes_no_memory(monkeypatch):
     """Whoever is near it is near everybody: a file with a million leaves must not list them for
     each of the leaves.
