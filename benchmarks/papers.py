@@ -1,6 +1,7 @@
 """The papers' image experiments at full size, within a given number of minutes.
 
     python -m benchmarks.papers --minutes 20 --out OUT [--only p4-mnist p3-mnist] [--seeds 3]
+        [--first-seed 1]
 
 For an accelerator that is lent for a while: experiments in order of importance, each into its own
 folder, and every run of them kept as soon as it is finished. What is in OUT already is not run
@@ -8,6 +9,8 @@ again, so the same command goes on where time ended. A run says how long it will
 first steps are timed, and is left out where that is more than what is left; the report of an
 experiment is written in any case, without the runs that are missing, which `about.json` names
 beside the device and the minutes. Runs that differ in numbers only share their compiled program.
+With --first-seed 1 and --seeds 2 the seeds are 1 and 2, to go with an earlier call's 0
+(benchmarks.results puts them together).
 """
 
 from __future__ import annotations
@@ -67,6 +70,7 @@ def one(name: str, folder: Path, seconds: float, options: argparse.Namespace) ->
                 folder,
                 data_dir=options.data_dir,
                 seeds=options.seeds,
+                first_seed=options.first_seed,
                 scale=options.scale,
                 progress=lambda stage, done, total: tell(f"{stage}: {done} of {total}"),
                 **only,
@@ -98,6 +102,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=ORDER, choices=ORDER, metavar="EXPERIMENT")
     parser.add_argument("--runs", nargs="+", help="names of runs within an experiment")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--scale", default="paper")
     parser.add_argument("--data-dir")
     options = parser.parse_args()

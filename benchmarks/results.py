@@ -3,10 +3,11 @@
     python -m benchmarks.results docs/results/p2-mnist OUT1/p2-mnist OUT2/p2-mnist \\
         --panel "Fig. 2: S1" "S1, p = -0.1" "S1, p = 0.1" --panel "Fig. 5" ...
 
-The first folder takes in the runs of the others: their rows of ends.csv and curves.csv, a run that
-is there already stays as it is (--instead: gives way to theirs, as where they have more seeds), and
-other tables that it does not have. about.json keeps every call with its device and minutes.
-figure.png shows the test accuracy of the runs that each panel names.
+The first folder takes in the runs of the others: their rows of ends.csv and curves.csv, and other
+tables that it does not have. A run that both have with different noise seeds is put together (means
+and standard deviations over all of them); with the same seeds it stays as it is (--instead: gives
+way to theirs). about.json keeps every call with its device and minutes. figure.png shows the test
+accuracy of the runs that each panel names.
 """
 
 from __future__ import annotations
@@ -14,30 +15,21 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
 
 ABOUT, ENDS, CURVES = "about.json", "ends.csv", "curves.csv"
+# Columns of ends.csv that have a value per seed, and those that are summed up and listed.
+ACCURACIES = ("test accuracy", "worst agent", "training accuracy")
+TIME, SEEDS = "time", "seeds"
 Rows = list[list[str]]
 
 
 def table(path: Path) -> Rows:
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.reader(file))
-
-
-def merged(first: Rows, second: Rows, instead: bool = False) -> Rows:
-    """Under one header; runs are in the first column, those of the first table first.
-
-    Args:
-      instead: a run that both have is the second one's.
-    """
-    if first[0] != second[0]:
-        raise ValueError(f"tables must have one header, got {first[0]} and {second[0]}")
-    mine, theirs = by_run(first), by_run(second)
-    runs = {**mine, **theirs} if instead else {**mine, **theirs, **mine}
-    return [first[0], *(row for rows in runs.values() for row in rows)]
 
 
 def by_run(rows: Rows) -> dict[str, Rows]:
@@ -47,19 +39,98 @@ def by_run(rows: Rows) -> dict[str, Rows]:
     return found
 
 
+def merged(first: Rows, second: Rows, together: dict[str, Rows], instead: bool = False) -> Rows:
+    """Under one header; runs are in the first column, those of the first table first.
+
+    Args:
+      together: the rows of runs that both have with different seeds.
+      instead: another run that both have is the second one's.
+    """
+    mine, theirs = by_run(first), by_run(second)
+    runs = {**mine, **theirs} if instead else {**mine, **theirs, **mine}
+    return [first[0], *(row for rows in {**runs, **together}.values() for row in rows)]
+
+
+def apart(ends: Rows, others: Rows) -> dict[str, tuple[int, int]]:
+    """How many seeds each has, for the runs that both have with no seed in common."""
+    found = {}
+    for run, seeds in seeds_of(ends).items():
+        more = seeds_of(others).get(run, seeds)
+        if not set(seeds) & set(more):
+            found[run] = (len(seeds), len(more))
+    return found
+
+
+def seeds_of(ends: Rows) -> dict[str, list[str]]:
+    column = ends[0].index(SEEDS)
+    return {row[0]: row[column].split() for row in ends[1:]}
+
+
+def pooled_row(header: list[str], first: list[str], second: list[str], n: int, m: int) -> list[str]:
+    """One row of ends.csv over n and m seeds."""
+    row = []
+    for column, x, y in zip(header, first, second, strict=True):
+        if column in ACCURACIES:
+            row.append(pooled(x, y, n, m))
+        elif column == TIME:
+            row.append(f"{float(x.split()[0]) + float(y.split()[0]):.0f} s")
+        elif column == SEEDS:
+            row.append(" ".join(sorted([*x.split(), *y.split()], key=int)))
+        elif x != y:
+            raise ValueError(f"{first[0]!r} must have one {column}, got {x} and {y}")
+        else:
+            row.append(x)
+    return row
+
+
+def pooled(x: str, y: str, n: int, m: int) -> str:
+    """Mean and standard deviation of n and m values, from those of each ("0.5 ± 0.1", or "0.5" of
+    one value).
+    """
+    (a, s), (b, t) = ((float(part) for part in f"{z} ± 0".split(" ± ")[:2]) for z in (x, y))
+    mean = (n * a + m * b) / (n + m)
+    squares = (n - 1) * s**2 + (m - 1) * t**2 + n * (a - mean) ** 2 + m * (b - mean) ** 2
+    return f"{mean:.4f} ± {math.sqrt(squares / (n + m - 1)):.4f}"
+
+
+def pooled_point(first: list[str], second: list[str], n: int, m: int) -> list[str]:
+    """One row of curves.csv (run, step, means) over n and m seeds."""
+    if first[:2] != second[:2]:
+        raise ValueError(f"{first[0]!r} must be measured at the same steps")
+    means = (
+        (n * float(x) + m * float(y)) / (n + m) for x, y in zip(first[2:], second[2:], strict=True)
+    )
+    return [*first[:2], *(f"{mean:.5g}" for mean in means)]
+
+
 def take(home: Path, other: Path, instead: bool = False) -> None:
     home.mkdir(parents=True, exist_ok=True)
+    if (home / ENDS).exists():
+        tables = [(table(home / name), table(other / name)) for name in (ENDS, CURVES)]
+        for mine, theirs in tables:
+            if mine[0] != theirs[0]:
+                raise ValueError(f"tables must have one header, got {mine[0]} and {theirs[0]}")
+        (ends, others), (curves, drawn) = tables
+        rows: dict[str, Rows] = {}
+        points: dict[str, Rows] = {}
+        for run, (n, m) in apart(ends, others).items():
+            both = zip(by_run(ends)[run], by_run(others)[run], strict=True)
+            rows[run] = [pooled_row(ends[0], a, b, n, m) for a, b in both]
+            both = zip(by_run(curves)[run], by_run(drawn)[run], strict=True)
+            points[run] = [pooled_point(a, b, n, m) for a, b in both]
+        write(home / ENDS, merged(ends, others, rows, instead))
+        write(home / CURVES, merged(curves, drawn, points, instead))
     for path in sorted(other.glob("*.csv")):
-        mine = home / path.name
-        if not mine.exists():
-            shutil.copyfile(path, mine)
-        elif path.name in (ENDS, CURVES):
-            rows = merged(table(mine), table(path), instead)
-            with mine.open("w", encoding="utf-8", newline="") as file:
-                csv.writer(file, lineterminator="\n").writerows(rows)
+        if not (home / path.name).exists():
+            shutil.copyfile(path, home / path.name)
     found = json.loads((other / ABOUT).read_text(encoding="utf-8"))
     before = json.loads((home / ABOUT).read_text(encoding="utf-8")) if _has(home) else None
     _write(home, joined(before, found, [row[0] for row in table(home / ENDS)[1:]]))
+
+
+def write(path: Path, rows: Rows) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
 
 
 def joined(before: dict[str, Any] | None, found: dict[str, Any], runs: list[str]) -> dict[str, Any]:

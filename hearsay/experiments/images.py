@@ -151,6 +151,7 @@ def ends(experiment: Experiment, runs: Runs, **values: Any) -> Table:
                 *_accuracies(found),
                 str(found.algorithm.step_size),
                 f"{found.seconds:.0f} s",
+                " ".join(map(str, found.seeds)),
             ]
         )
     return experiment.settings.table("ends", rows, seeds=experiment.seeds, **values)

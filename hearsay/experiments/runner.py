@@ -38,10 +38,11 @@ class Experiment:
 
     Args:
       settings: what the files say about it.
-      seeds: of every curve.
+      seeds: how many noise seeds every curve has.
       scale: a share of the paper's iterations, or the name of a scale.
       data_dir: where data files are.
       progress: called with a stage, how much of it is done, and of how much.
+      first_seed: the seeds are this one and those that follow it.
     """
 
     settings: Settings
@@ -49,6 +50,7 @@ class Experiment:
     scale: str | float = 1.0
     data_dir: str | None = None
     progress: Progress = lambda stage, done, total: None
+    first_seed: int = 0
 
     def share(self, count: float, least: int) -> int:
         """That share of a number which the scale is, but no less than `least`."""
@@ -63,7 +65,8 @@ class Experiment:
 
     def run(self, algorithm: Algorithm, problem: Problem, graph: Graph, **options: Any) -> Run:
         """With all seeds, unless told otherwise."""
-        return complete(simulate(algorithm, problem, graph, **{"seeds": self.seeds, **options}))
+        seeds = [*range(self.first_seed, self.first_seed + self.seeds)]
+        return complete(simulate(algorithm, problem, graph, **{"seeds": seeds, **options}))
 
 
 @dataclass(eq=False)
@@ -95,6 +98,7 @@ def reproduce(
     seeds: int,
     scale: str | float,
     progress: Progress,
+    first_seed: int = 0,
     problem: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Path:
@@ -102,11 +106,12 @@ def reproduce(
 
     Args:
       name: of the experiment.
+      first_seed: the noise seeds are this one and those that follow it.
       problem: keys of its problem to replace, for a test on other data.
       options: of its own measure.
     """
     found = settings.read(name).replaced(problem=problem or {})
-    experiment = Experiment(found, seeds, scale, data_dir, progress)
+    experiment = Experiment(found, seeds, scale, data_dir, progress, first_seed)
     file, function = found["measure"].split(":")
     measure = getattr(importlib.import_module(f"{__package__}.{file}"), function)
     return write(folder, experiment, measure(experiment, **options))

@@ -236,6 +236,21 @@ def test_p3(tmp_path):
         assert text in page
 
 
+def test_the_seeds_are_those_that_are_asked_for(digits):
+    """Two calls with different seeds make one of all of them."""
+    scheme = (p3_mnist.other(), digits, p3_mnist.SETTINGS.graph())
+    first, second, both = (
+        images.run(Experiment(p3_mnist.SETTINGS, seeds=n, first_seed=start), *scheme, 2)
+        for start, n in ((0, 1), (1, 1), (0, 2))
+    )
+    assert (first.seeds, second.seeds, both.seeds) == ([0], [1], [0, 1])
+    apart = [run.models[0] for run in (first, second)]
+    np.testing.assert_allclose(apart, both.models, rtol=1e-4, atol=1e-6)
+    assert np.max(np.abs(apart[0] - apart[1])) > 0.1
+    ends = images.ends(Experiment(p3_mnist.SETTINGS), {"x": both}, steps=2)
+    assert dict(zip(ends[1], ends[2][0], strict=True))["seeds"] == "0 1"
+
+
 def test_p3_settings(digits):
     k, scheme, other = np.arange(2000), p3_mnist.printed(), p3_mnist.other()
     np.testing.assert_allclose(scheme.step(k), 0.01 / (k + 2.0) ** 0.76)

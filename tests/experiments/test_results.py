@@ -71,6 +71,16 @@ GIVEN = {
 VERDICTS = ("reproduced", "in part", "not reproduced", "cannot be", "not run")
 
 
+def test_every_run_has_three_seeds_or_one():
+    """And says so: a spread is over three, and no spread is one."""
+    for name in NAMES:
+        header, *runs = results.table(DOCS / "results" / name / "ends.csv")
+        for row in runs:
+            said = dict(zip(header, row, strict=True))
+            spread = all("±" in said[column] for column in results.ACCURACIES)
+            assert said["seeds"] == ("0 1 2" if spread else "0"), (name, row)
+
+
 def in_files() -> set[tuple[str, ...]]:
     found = set()
     for name in NAMES:
@@ -183,23 +193,71 @@ def test_what_the_library_reaches_is_ahead_of_what_is_printed():
         assert score[data, ours] > max(others)
 
 
+HEADER = "run,ε certified,test accuracy,worst agent,training accuracy,step,time,seeds\n"
+
+
+def call(folder: Path, ends: str, curves: str = "", left: tuple[str, ...] = ()) -> Path:
+    """What a call of benchmarks.papers leaves behind."""
+    folder.mkdir()
+    (folder / "ends.csv").write_text(HEADER + ends)
+    (folder / "curves.csv").write_text("run,step,test accuracy\n" + curves)
+    (folder / "about.json").write_text(json.dumps({"minutes": 1.5, "left_out": left}))
+    return folder
+
+
 def test_results_of_several_calls_are_joined(tmp_path):
-    header, curve = "run,ε,accuracy\n", "run,step,test accuracy\n"
-    for name, runs, left in (("a", "x,1,0.5\n", ["y", "z"]), ("b", "x,1,0.9\ny,2,0.7\n", [])):
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "ends.csv").write_text(header + runs)
-        (folder / "curves.csv").write_text(curve + runs)
-        (folder / "about.json").write_text(json.dumps({"minutes": 1.5, "left_out": left}))
+    x, other, y = (
+        f"{run},1,{reached},0,0,0.1,5 s,0\n"
+        for run, reached in (("x", 0.5), ("x", 0.9), ("y", 0.7))
+    )
+    a = call(tmp_path / "a", x, "x,0,0.5\n", ("y", "z"))
+    b = call(tmp_path / "b", other + y, "x,0,0.9\ny,0,0.7\n")
     home = tmp_path / "home"
-    for name in ("a", "b", "b"):
-        results.take(home, tmp_path / name)
-    assert (home / "ends.csv").read_text() == header + "x,1,0.5\ny,2,0.7\n"
+    for folder in (a, b, b):
+        results.take(home, folder)
+    assert (home / "ends.csv").read_text() == HEADER + x + y
     about = json.loads((home / "about.json").read_text())
     assert (about["minutes"], about["left_out"], len(about["calls"])) == (3.0, ["z"], 2)
-    # A run with more seeds takes the place of the one with fewer.
-    results.take(home, tmp_path / "b", instead=True)
-    assert (home / "curves.csv").read_text() == curve + "x,1,0.9\ny,2,0.7\n"
-    (tmp_path / "b" / "ends.csv").write_text("run,other\n")
+    results.take(home, b, instead=True)
+    assert (home / "curves.csv").read_text() == "run,step,test accuracy\nx,0,0.9\ny,0,0.7\n"
+    (b / "ends.csv").write_text("run,other\n")
     with pytest.raises(ValueError, match="tables must have one header"):
-        results.take(home, tmp_path / "b")
+        results.take(home, b)
+
+
+def told(values: np.ndarray) -> str:
+    spread = f" ± {values.std(ddof=1):.4f}" if len(values) > 1 else ""
+    return f"{values.mean():.4f}{spread}"
+
+
+@pytest.mark.parametrize("split", [1, 2, 3])
+def test_runs_with_different_seeds_are_put_together(tmp_path, split):
+    """Mean and spread are those of all seeds at once, but for the digits that tables have."""
+    reached = np.random.default_rng(0).uniform(0.2, 0.9, (4, 3))
+
+    def ends(which: slice, seconds: int) -> str:
+        seeds = " ".join(map(str, range(4)[which]))
+        told_of = ",".join(told(values) for values in reached[which].T)
+        return f"x,1,{told_of},0.1,{seconds} s,{seeds}\n"
+
+    def curves(which: slice) -> str:
+        return "".join(f"x,{k},{reached[which, k].mean():.5g}\n" for k in range(3))
+
+    first, second, everything = slice(0, split), slice(split, 4), slice(0, 4)
+    home = call(tmp_path / "home", ends(first, 5), curves(first))
+    results.take(home, call(tmp_path / "more", ends(second, 7), curves(second)))
+    (row,) = results.table(home / "ends.csv")[1:]
+    assert (row[0], row[1], *row[5:]) == ("x", "1", "0.1", "12 s", "0 1 2 3")
+    for cell, values in zip(row[2:5], reached.T, strict=True):
+        found = [float(part) for part in cell.split(" ± ")]
+        assert found == pytest.approx([values.mean(), values.std(ddof=1)], abs=2e-4)
+    drawn = [float(line[2]) for line in results.table(home / "curves.csv")[1:]]
+    assert drawn == pytest.approx(reached[everything].mean(0), abs=2e-5)
+
+
+def test_runs_that_differ_in_more_than_seeds_are_not_put_together(tmp_path):
+    home = call(tmp_path / "home", "x,1,0.5,0,0,0.1,5 s,0\n")
+    other = call(tmp_path / "other", "x,1,0.5,0,0,0.4,5 s,1\n")
+    with pytest.raises(ValueError, match="'x' must have one step, got 0.1 and 0.4"):
+        results.take(home, other)
+    assert "0.4" not in (home / "ends.csv").read_text()
