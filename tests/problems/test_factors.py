@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from hearsay.problems.losses import factors, layers, per_record
+from hearsay.problems.losses.formats import EXACT, FORMATS
 from hearsay.problems.losses.layers import Conv
 from hearsay.problems.losses.models import resnet18
-from hearsay.problems.losses.neural_loss import DIGITS, from_module, named
+from hearsay.problems.losses.neural_loss import from_module, named
 from hearsay.simulation.side_by_side import side_by_side
 
 CLIP, RECORDS = 0.3, 5
@@ -70,21 +71,21 @@ def accelerator(monkeypatch):
 
 
 @lru_cache
-def summed(straight, digits=23, **how):
+def summed(straight, form=EXACT, **how):
     value, params = network()
-    options = {"clip": CLIP, "straight": straight, "digits": digits, **how}
+    options = {"clip": CLIP, "straight": straight, "form": form, **how}
     return flat(jax.jit(lambda p: per_record.gradient_sum(value, p, *batch(), **options))(params))
 
 
-@pytest.mark.parametrize("digits, close", [(23, 1e-4), (10, 5e-3)])
-def test_the_sum_is_that_of_single_records(digits, close):
-    whole, ours = summed(False), summed(True, digits)
+@pytest.mark.parametrize("name, close", [("float32", 1e-4), ("tf32", 5e-3)])
+def test_the_sum_is_that_of_single_records(name, close):
+    whole, ours = summed(False), summed(True, FORMATS[name])
     assert np.linalg.norm(whole - ours) <= close * np.linalg.norm(whole)
     assert not np.array_equal(whole, ours), "no layer was kept in factors"
 
 
 def test_bfloat16_is_as_close_as_its_products():
-    whole, ours = (summed(s, 7, narrow=jnp.bfloat16) for s in (False, True))
+    whole, ours = (summed(s, FORMATS["bfloat16"]) for s in (False, True))
     assert ours.dtype == np.float32
     assert np.linalg.norm(whole - ours) <= 0.05 * np.linalg.norm(whole)
 
@@ -116,7 +117,7 @@ def test_agents_side_by_side_have_their_own_sums(together):
     def one(factor, features):
         scaled = jax.tree.map(lambda leaf: factor * leaf, params)
         return per_record.gradient_sum(
-            value, scaled, features, labels, weights, clip=CLIP, straight=True, digits=10
+            value, scaled, features, labels, weights, clip=CLIP, straight=True, form=FORMATS["tf32"]
         )
 
     factors_of = jnp.float32([1.0, 1.1])
@@ -131,7 +132,7 @@ def test_microbatches_add_up():
     np.testing.assert_allclose(summed(True, microbatch=2), summed(True), rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("digits", sorted(DIGITS.values()))
+@pytest.mark.parametrize("digits", sorted(form.digits for form in FORMATS.values()))
 @pytest.mark.parametrize("size", [1e-19, 1e-9, 1.0, 1e6, 1e15])
 def test_no_record_counts_more_than_its_bound(digits, size):
     """Rows that cancel to every degree, in every format: what `summed` adds up of a record, in
@@ -174,7 +175,7 @@ def test_the_bound_is_that_of_the_format_in_which_rows_are_stored():
     """bfloat16 rounds this scale up by 0.3 %, whatever digits are asked for."""
     rows = factors.Rows(jnp.ones((1, 1, 8), jnp.bfloat16), jnp.ones((1, 1, 8), jnp.bfloat16))
     scale = jnp.float32([1 + 2**-8 + 2**-12])
-    for digits in DIGITS.values():
+    for _, digits, _ in FORMATS.values():
         counted = np.linalg.norm(np.asarray(factors.summed(rows, scale, digits), np.float64))
         assert counted <= scale[0] * factors.length(rows, digits)[0]
 
@@ -194,7 +195,7 @@ def test_what_is_not_finite_counts_nothing_and_moves_nobody():
     value, params = network()
     program = jax.jit(
         lambda x, w: per_record.gradient_sum(
-            value, params, x, labels, w, clip=CLIP, straight=True, digits=10
+            value, params, x, labels, w, clip=CLIP, straight=True, form=FORMATS["tf32"]
         )
     )
     without = flat(program(features, weights.at[2].set(0.0)))
@@ -208,7 +209,14 @@ def test_every_record_is_within_the_clip():
     features, labels, _ = batch()
     one = jax.jit(
         lambda x, y: per_record.gradient_sum(
-            value, params, x, y, jnp.ones(1, jnp.float32), clip=CLIP, straight=True, digits=10
+            value,
+            params,
+            x,
+            y,
+            jnp.ones(1, jnp.float32),
+            clip=CLIP,
+            straight=True,
+            form=FORMATS["tf32"],
         )
     )
     for place in range(RECORDS):
@@ -220,15 +228,15 @@ def test_every_record_is_within_the_clip():
 def test_only_layers_that_are_used_once_and_in_single_precision(monkeypatch):
     rows = batch()
     value, params = network()
-    assert [slot.place for slot in per_record.in_factors(value, params, rows, CLIP, None)] == [1]
-    assert per_record.in_factors(value, params, rows, 1e-7, None) == ()
+    assert [slot.place for slot in per_record.in_factors(value, params, rows, CLIP, EXACT)] == [1]
+    assert per_record.in_factors(value, params, rows, 1e-7, EXACT) == ()
     double = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), params)
-    assert per_record.in_factors(value, double, rows, CLIP, None) == ()
+    assert per_record.in_factors(value, double, rows, CLIP, EXACT) == ()
     value, params = network(twice=True)
-    assert per_record.in_factors(value, params, rows, CLIP, None) == ()
+    assert per_record.in_factors(value, params, rows, CLIP, EXACT) == ()
     value, params = network()
     monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
-    assert per_record.in_factors(value, params, rows, CLIP, None) == ()
+    assert per_record.in_factors(value, params, rows, CLIP, EXACT) == ()
 
 
 def test_networks_of_others_have_every_gradient_written_out():

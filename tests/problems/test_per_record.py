@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hearsay.problems.losses import per_record
+from hearsay.problems.losses.formats import FORMATS
 from hearsay.problems.losses.models import Cnn
 from hearsay.problems.losses.per_record import fitting_microbatch, gradient_sum, record_bytes
 
@@ -97,7 +98,7 @@ def test_gradients_kept_in_bfloat16_are_the_same_to_the_last_bit(far):
     # Squares of it overflow.
     features[3] *= 1e25 if far else 1
     rows = (value, jnp.ones(40, jnp.float32), features, jnp.zeros(5), jnp.ones(5, jnp.float32))
-    wide, short = (gradient_sum(*rows, clip=0.2, narrow=narrow) for narrow in (None, jnp.bfloat16))
+    wide, short = (gradient_sum(*rows, clip=0.2, form=FORMATS[n]) for n in ("float32", "bfloat16"))
     assert short.dtype == jnp.float32
     np.testing.assert_array_equal(short, wide)
     assert np.linalg.norm(short) <= 5 * 0.2

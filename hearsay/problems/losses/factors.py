@@ -45,15 +45,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from hearsay.problems.losses import layers
+from hearsay.problems.losses import formats, layers
 from hearsay.problems.losses.layers import Conv, Factored
 
 # Factors must be so many times shorter than the gradient: patches are stored, and read again.
 _SHORTER = 4
 # A smaller clip, or patches that are longer together: what is rounded to 0 could count beside it.
 LEAST_CLIP, _FAR = 1e-6, 1e12
-# Products that keep so many digits of a float32 behind its leading one, or more; others keep all.
-_PRODUCTS = {7: "bfloat16", 10: "tensorfloat32"}
 
 
 class Slot(NamedTuple):
@@ -216,7 +214,7 @@ def summed(rows: Rows, scales: jax.Array, digits: int) -> jax.Array:
         "rtk,rtn->kn",
         patches,
         cotangents,
-        precision=_PRODUCTS.get(digits, "highest"),
+        precision=formats.keeping(digits),
         preferred_element_type=jnp.float32,
     )
 

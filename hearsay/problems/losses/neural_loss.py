@@ -34,14 +34,9 @@ from hearsay import _validate as require
 from hearsay.privacy.adjacency import REPLACE
 from hearsay.problems.losses import hosts, per_record
 from hearsay.problems.losses.domains import Domain
+from hearsay.problems.losses.formats import FORMATS, Format
 from hearsay.problems.losses.loss import Loss
 from hearsay.problems.losses.models import MODELS, refuse_batchnorm, with_fast_convolutions
-
-# How products inside a model are rounded. Gradients are measured, clipped and added up as they come
-# out of it, in the parameters' own precision (per_record.py).
-COMPUTE = {"tf32": "tensorfloat32", "float32": "highest", "bfloat16": "bfloat16"}
-# What products keep of a number behind its leading digit.
-DIGITS = {"tf32": 10, "float32": 23, "bfloat16": 7}
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +113,7 @@ class NeuralLoss(Loss):
             group=require.optional(require.count),
         )
         require.one_of("norm", self.norm, ["l2", "l1"])
-        require.one_of("compute", self.compute, COMPUTE)
+        require.one_of("compute", self.compute, FORMATS)
         if self.model.host is not None and self.compute == "bfloat16":
             require.fail("compute", f"tf32 or float32 for {self.model}", self.compute)
 
@@ -131,7 +126,7 @@ class NeuralLoss(Loss):
         how: dict[str, Any] = {"clip": self.clip, "norm": self.norm, "microbatch": self.microbatch}
         if self.model.host is not None:
             return hosts.gradient_sum(self.model.host, params, features, labels, weights, **how)
-        with jax.default_matmul_precision(COMPUTE[self.compute]):
+        with jax.default_matmul_precision(FORMATS[self.compute].products):
             tree = per_record.gradient_sum(
                 self.value,
                 self.model.unravel(params),
@@ -139,9 +134,8 @@ class NeuralLoss(Loss):
                 labels,
                 weights,
                 **how,
-                narrow=self._narrow,
+                form=self._kept,
                 straight=self.model.straight,
-                digits=DIGITS[self.compute],
             )
         return jnp.concatenate([leaf.ravel() for leaf in jax.tree.leaves(tree)]).astype(
             params.dtype
@@ -176,7 +170,7 @@ class NeuralLoss(Loss):
     def score(
         self, params: jax.Array, features: jax.Array, labels: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        with jax.default_matmul_precision(COMPUTE[self.compute]):
+        with jax.default_matmul_precision(FORMATS[self.compute].products):
             values = jax.vmap(self.value, in_axes=(None, 0, 0))(
                 self.model.unravel(params), features, labels
             )
@@ -189,23 +183,23 @@ class NeuralLoss(Loss):
         """A score for every record and class."""
         model, tree = self.model.scores, self.model.unravel(params)
         assert model is not None
-        with jax.default_matmul_precision(COMPUTE[self.compute]):
+        with jax.default_matmul_precision(FORMATS[self.compute].products):
             return jax.vmap(lambda feature: model(*self._cast(tree, feature)))(features)
 
     def _cast(self, params: Any, feature: jax.Array) -> tuple[Any, jax.Array]:
         """In the precision of the computation; bytes become numbers in [0, 1]."""
-        dtype = jnp.bfloat16 if self.compute == "bfloat16" else jax.tree.leaves(params)[0].dtype
+        dtype = FORMATS[self.compute].stored or jax.tree.leaves(params)[0].dtype
         if jnp.issubdtype(feature.dtype, jnp.integer):
             feature = feature.astype(dtype) / 255
         return jax.tree.map(lambda leaf: leaf.astype(dtype), params), feature.astype(dtype)
 
     @property
-    def _narrow(self) -> Any:
-        """The precision in which accelerators keep a batch's gradients until they are summed:
-        they come out of the model in it, so that nothing is rounded.
+    def _kept(self) -> Format:
+        """How a batch's gradients are kept until they are summed: accelerators do as they come out
+        of the model, so that nothing is rounded; a CPU in the parameters' precision.
         """
-        short = self.compute == "bfloat16" and jax.default_backend() != "cpu"
-        return jnp.bfloat16 if short else None
+        form = FORMATS[self.compute]
+        return form if jax.default_backend() != "cpu" else form._replace(stored=None)
 
     @property
     def curvature(self) -> tuple[float, float]:

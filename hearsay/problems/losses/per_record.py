@@ -34,6 +34,7 @@ from jax import lax
 from hearsay import _validate as require
 from hearsay.problems.losses import factors, layers
 from hearsay.problems.losses.domains import FAR
+from hearsay.problems.losses.formats import EXACT, Format
 
 Value = Callable[[Any, Any, Any], jax.Array]
 
@@ -53,17 +54,16 @@ def gradient_sum(
     clip: float | None = None,
     norm: str = "l2",
     microbatch: int | None = None,
-    narrow: Any = None,
+    form: Format = EXACT,
     straight: bool = False,
-    digits: int = 23,
 ) -> Any:
     """sum_i weights_i clip(gradient of value(params, features_i, labels_i)), shaped like `params`;
     without `clip` the plain weighted sum.
 
-    `microbatch` records are worked on at a time; None takes as many as suit the machine. `narrow`
-    is the precision in which the gradients of single records are kept: one in which they come out
-    of `value` (None: that of the parameters). `straight`: every layer is used once, outside of
-    loops. `digits`: what products keep of a float32 behind its leading digit.
+    `microbatch` records are worked on at a time; None takes as many as suit the machine. `form` is
+    how `value` computes: its `stored` is the precision in which the gradients of single records are
+    kept, one in which they come out of `value`. `straight`: every layer is used once, outside of
+    loops.
     """
     require.one_of("norm", norm, ("l1", "l2"))
     clip = require.optional(require.bound)("clip", clip)
@@ -74,9 +74,9 @@ def gradient_sum(
         if clip is None:
             return unclipped(value, params, features, labels, weights)
         batch = features, labels, weights
-        if straight and norm == "l2" and (chosen := in_factors(value, params, batch, clip, narrow)):
-            return clipped_in_factors(value, params, batch, clip, narrow, chosen, digits)
-        return clipped(value, params, features, labels, weights, clip, norm, narrow)
+        if straight and norm == "l2" and (chosen := in_factors(value, params, batch, clip, form)):
+            return clipped_in_factors(value, params, batch, clip, form, chosen)
+        return clipped(value, params, batch, clip, norm, form)
 
     return _in_blocks(block, params, (features, labels, weights), size)
 
@@ -158,19 +158,13 @@ def unclipped(
 
 
 def clipped(
-    value: Value,
-    params: Any,
-    features: jax.Array,
-    labels: jax.Array,
-    weights: jax.Array,
-    clip: float,
-    norm: str,
-    narrow: Any = None,
+    value: Value, params: Any, batch: tuple, clip: float, norm: str, form: Format = EXACT
 ) -> Any:
+    features, labels, weights = batch
     # The barrier: nothing of a gradient may be computed once for its norm and once more
     # for the sum.
     gradients = lax.optimization_barrier(
-        jax.vmap(jax.grad(value), (None, 0, 0))(_in(params, narrow), features, labels)
+        jax.vmap(jax.grad(value), (None, 0, 0))(_in(params, form), features, labels)
     )
     sizes = jax.vmap(lambda g: size_of(g, norm))(gradients)
     scales = (weights * factor_of(sizes, params, clip, norm)).astype(sizes.dtype)
@@ -181,12 +175,14 @@ def clipped(
     )
 
 
-def _in(params: Any, narrow: Any) -> Any:
-    return params if narrow is None else jax.tree.map(lambda p: p.astype(narrow), params)
+def _in(params: Any, form: Format) -> Any:
+    if form.stored is None:
+        return params
+    return jax.tree.map(lambda leaf: leaf.astype(form.stored), params)
 
 
 def in_factors(
-    value: Value, params: Any, batch: tuple, clip: float, narrow: Any
+    value: Value, params: Any, batch: tuple, clip: float, form: Format
 ) -> tuple[factors.Slot, ...]:
     """The convolutions whose gradients are not written out, record by record: on accelerators and
     in single precision alone.
@@ -195,7 +191,7 @@ def in_factors(
     if jax.default_backend() == "cpu" or not single or clip < factors.LEAST_CLIP:
         return ()
     features, labels, _ = batch
-    return factors.slots(value, _in(params, narrow), features[0], labels[0])
+    return factors.slots(value, _in(params, form), features[0], labels[0])
 
 
 def clipped_in_factors(
@@ -203,15 +199,12 @@ def clipped_in_factors(
     params: Any,
     batch: tuple,
     clip: float,
-    narrow: Any,
+    form: Format,
     chosen: tuple[factors.Slot, ...],
-    digits: int,
 ) -> Any:
     """The same sum with the gradients of some convolutions in factors."""
-    features, labels, weights = batch
-    gradients, rows = factors.gradients(
-        value, _in(params, narrow), features, labels, chosen, digits
-    )
+    (features, labels, weights), digits = batch, form.digits
+    gradients, rows = factors.gradients(value, _in(params, form), features, labels, chosen, digits)
     sizes = jax.vmap(lambda g: size_of(g, "l2"))(gradients)
     sizes = sizes + sum(jnp.square(factors.length(one, digits)) for one in rows)
     # A record that is not finite, or whose length is not, counts nothing.
