@@ -10,7 +10,8 @@ first steps are timed, and is left out where that is more than what is left; the
 experiment is written in any case, without the runs that are missing, which `about.json` names
 beside the device and the minutes. Runs that differ in numbers only share their compiled program.
 With --first-seed 1 and --seeds 2 the seeds are 1 and 2, to go with an earlier call's 0
-(benchmarks.results puts them together).
+(benchmarks.results puts them together). An experiment that fails says why and keeps what it has;
+the next one begins, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import shlex
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -56,9 +58,9 @@ def ended_after(seconds: float, parts: Parts) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def one(name: str, folder: Path, seconds: float, options: argparse.Namespace) -> None:
-    """Run what there is time for, and write what is there."""
-    before, began = about(folder), time.monotonic()
+def one(name: str, folder: Path, seconds: float, options: argparse.Namespace) -> bool:
+    """Run what there is time for, and write what is there; whether nothing failed."""
+    well, before, began = True, about(folder), time.monotonic()
 
     def tell(text: str) -> None:
         print(f"[{name} {time.monotonic() - began:6.1f} s] {text[:150]}", flush=True)
@@ -78,6 +80,10 @@ def one(name: str, folder: Path, seconds: float, options: argparse.Namespace) ->
         except OutOfTime as reason:
             parts.left.append("the report")
             tell(str(reason))
+        except Exception:
+            well = False
+            parts.left.append("the report")
+            traceback.print_exc()
         folder.mkdir(parents=True, exist_ok=True)
         spent = (time.monotonic() - began) / 60
         found = {
@@ -91,9 +97,10 @@ def one(name: str, folder: Path, seconds: float, options: argparse.Namespace) ->
         }
         (folder / ABOUT).write_text(json.dumps(found, indent=1, ensure_ascii=False))
         tell(f"{len(parts.done)} runs, {spent:.1f} minutes; left out: {parts.left or 'nothing'}")
+    return well
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -108,16 +115,17 @@ def main() -> None:
     options = parser.parse_args()
     if options.scale not in ("small", "paper"):
         options.scale = float(options.scale)
-    deadline = time.monotonic() + 60 * options.minutes
+    deadline, well = time.monotonic() + 60 * options.minutes, True
     for name in options.only:
         folder = options.out / name
         if about(folder)["left_out"] == [] and not (folder / FOLDER).exists():
             print(f"{name}: done before")
         elif (left := deadline - time.monotonic()) > 0:
-            one(name, folder, left, options)
+            well &= one(name, folder, left, options)
         else:
             print(f"{name}: no time left")
+    return 0 if well else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
