@@ -6,8 +6,8 @@
 The first folder takes in the runs of the others: their rows of ends.csv and curves.csv, and other
 tables that it does not have. A run that both have with different noise seeds is put together (means
 and standard deviations over all of them); with the same seeds it stays as it is (--instead: gives
-way to theirs). about.json keeps every call with its device and minutes. figure.png shows the test
-accuracy of the runs that each panel names.
+way to theirs). figure.png shows the test accuracy of the runs that each panel names; panels that
+were named once are drawn again. about.json keeps them, and every call with its device and minutes.
 """
 
 from __future__ import annotations
@@ -123,9 +123,8 @@ def take(home: Path, other: Path, instead: bool = False) -> None:
     for path in sorted(other.glob("*.csv")):
         if not (home / path.name).exists():
             shutil.copyfile(path, home / path.name)
-    found = json.loads((other / ABOUT).read_text(encoding="utf-8"))
-    before = json.loads((home / ABOUT).read_text(encoding="utf-8")) if _has(home) else None
-    _write(home, joined(before, found, [row[0] for row in table(home / ENDS)[1:]]))
+    before = about(home) if (home / ABOUT).exists() else {"calls": []}
+    keep(home, joined(before, about(other), [row[0] for row in table(home / ENDS)[1:]]))
 
 
 def write(path: Path, rows: Rows) -> None:
@@ -133,15 +132,17 @@ def write(path: Path, rows: Rows) -> None:
         csv.writer(file, lineterminator="\n").writerows(rows)
 
 
-def joined(before: dict[str, Any] | None, found: dict[str, Any], runs: list[str]) -> dict[str, Any]:
+def joined(before: dict[str, Any], found: dict[str, Any], runs: list[str]) -> dict[str, Any]:
     """Every call, the minutes of all of them, and what none of them had time for."""
-    calls = [] if before is None else before.get("calls", [before])
+    calls = before.get("calls", [before])
     if found not in calls:
         calls = [*calls, found]
     left = dict.fromkeys(name for call in calls for name in call["left_out"])
     missing = [name for name in left if name not in (*runs, "the report")]
     minutes = round(sum(call["minutes"] for call in calls), 2)
-    return {"minutes": minutes, "runs": len(runs), "left_out": missing, "calls": calls}
+    panels = before.get("panels", [])
+    said = {"minutes": minutes, "runs": len(runs), "left_out": missing}
+    return {**said, "panels": panels, "calls": calls}
 
 
 def draw(home: Path, panels: list[list[str]]) -> None:
@@ -169,11 +170,11 @@ def draw(home: Path, panels: list[list[str]]) -> None:
         figure.savefig(home / "figure.png", dpi=80, bbox_inches="tight")
 
 
-def _has(home: Path) -> bool:
-    return (home / ABOUT).exists()
+def about(home: Path) -> dict[str, Any]:
+    return json.loads((home / ABOUT).read_text(encoding="utf-8"))
 
 
-def _write(home: Path, about: dict[str, Any]) -> None:
+def keep(home: Path, about: dict[str, Any]) -> None:
     text = json.dumps(about, indent=1, ensure_ascii=False)
     (home / ABOUT).write_text(text + "\n", encoding="utf-8")
 
@@ -190,7 +191,9 @@ def main() -> None:
     for other in options.others:
         take(options.home, other, options.instead)
     if options.panel:
-        draw(options.home, options.panel)
+        keep(options.home, {**about(options.home), "panels": options.panel})
+    if panels := about(options.home).get("panels"):
+        draw(options.home, panels)
 
 
 if __name__ == "__main__":
