@@ -7,7 +7,7 @@ holds a copy.
     [agents.NAME]   endpoint = "tls/host:port", records (how many the agent has: public),
                     data (a file on ITS host), state, certificate, key
     [problem] [graph] [algorithm] [privacy] [run]
-                    as for `hearsay run` (config.py); edges may name agents:
+                    as for `hearsay run` (config/); edges may name agents:
                     edges = [["alice", "bob", 0.3], ...]
     [secrets]       noise that pairs of agents share, as for `hearsay run`; its edges may name
                     agents too
@@ -172,7 +172,7 @@ def load(path: str | Path, allowed: Sequence[str] = (), *, settle: bool = True) 
 
     Args:
       path: of net.toml.
-      allowed: the places ("package.module:Class") that [algorithm] may import (config.py).
+      allowed: the places ("package.module:Class") that [algorithm] may import (config/).
       settle: choose settings where the file has none (choosing.py), which takes a while the first
         time; without them there is no plan, and the hash is not that of messages.
     """

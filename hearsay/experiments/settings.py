@@ -4,7 +4,7 @@
     like = "networks"               what is not said here is as there, key by key
     measure = "p1_images:figure"    the function that measures (file:name in this folder)
     title = "..."                   of the report
-    problem, graph, algorithms      tables as in a configuration (hearsay/config.py)
+    problem, graph, algorithms      tables as in a configuration (hearsay/config)
     scales, printed, ...            what the measure reads
     tables.NAME, texts.NAME         caption and header of a table, and other texts
 
