@@ -3,6 +3,8 @@ samplers, under either adjacency: random ones (brute force), and ones that climb
 
 Small on purpose: with one number per message and clipped gradients the bounds are nearly reached by
 algorithms whose coefficients are right, so a coefficient that is too small by a few percent shows.
+They are short, too, but for one, and have the algorithm's own schedules, but for two: what sets in
+only after more messages, or with other schedules than these, is not seen.
 A ratio above 1 is a counterexample, no matter how it was found. Here too a function returns what it
 saw and raises `Broken` where something does not hold.
 """
@@ -19,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hearsay._parts import schedule_fields
 from hearsay.audit.brute_force import allowed, random_transcripts
 from hearsay.audit.contract import Broken, NotDone, Subject, among
 from hearsay.audit.messages import (
@@ -57,7 +60,7 @@ from hearsay.simulation.program import Program, program
 EXACT = 1e-9
 # The chance that right noise is refused.
 LEVEL = 1e-6
-_STEPS, _AGENT, _HELD, _DELTA = 6, 1, 12, 1e-5
+_STEPS, LONGEST, _AGENT, _HELD, _DELTA = 6, 40, 1, 12, 1e-5
 _TRANSCRIPTS = 50
 
 
@@ -69,6 +72,8 @@ class Case(NamedTuple):
       pace: its steps are multiplied by it. With small steps two states keep the distance that the
         leak leaves them, whatever the curvature: a wrong leak shows.
       adjacency: what the certificate is about.
+      steps: messages.
+      others: what all schedules but the step and the noise are (None: as they are).
     """
 
     words: str
@@ -79,6 +84,8 @@ class Case(NamedTuple):
     samplers: tuple[Sampling, ...]
     pace: float = 1.0
     adjacency: str = REPLACE
+    steps: int = _STEPS
+    others: float | None = None
 
 
 _CLIPPED = Squared(1.0, 0.1, label_bound=1.0, clip=1.0)
@@ -107,6 +114,12 @@ def cases() -> list[Case]:
              ring(3, weight=0.3), _ONCE, 0.05, ZERO_OUT),
         Case("1 number, not clipped, every record in every step, a record emptied, star", _FREE, 1,
              4.0, star(4), _EVERY, 1.0, ZERO_OUT),
+        Case(f"1 number, clipped, records in turn, small steps, {LONGEST} messages, ring",
+             _CLIPPED, 1, 50.0, ring(3, weight=0.3), _TURNS, 0.05, steps=LONGEST),
+        Case("1 number, clipped, records used once, small steps, other schedules 0.5, ring",
+             _CLIPPED, 1, 50.0, ring(3, weight=0.3), _ONCE, 0.05, others=0.5),
+        Case("1 number, clipped, records in turn, small steps, other schedules 0.9, star",
+             _CLIPPED, 1, 50.0, star(4), _TURNS, 0.05, others=0.9),
         Case("1 number, clipped, records by secret coins, ring", _CLIPPED, 1, 50.0,
              ring(3, weight=0.3), _COINS),
         Case("1 number, not clipped, records by secret coins, a record emptied, star", _FREE, 1,
@@ -118,17 +131,17 @@ def brute_force(one: Subject, thorough: bool = True) -> str:
     """Random transcripts and extreme pairs of records."""
     worst, tried = _Worst(), 0
     for case, algorithm, problem in _worlds(one.algorithm, thorough):
-        limit = allowed(algorithm, problem, case.graph, _AGENT, _STEPS)
-        budget = spent_after(algorithm, problem.task, case.graph, [_STEPS])[0, _AGENT]
-        pairs = candidates(algorithm, problem, case.graph, _AGENT, _STEPS)
+        limit = allowed(algorithm, problem, case.graph, _AGENT, case.steps)
+        budget = spent_after(algorithm, problem.task, case.graph, [case.steps])[0, _AGENT]
+        pairs = candidates(algorithm, problem, case.graph, _AGENT, case.steps)
         both = jax.tree.map(
             lambda *parts: jnp.stack(parts), *[jax.tree.map(_pair, p[0], p[1]) for p in pairs]
         )
         each, total = _replayed(
             both,
             _transcripts(algorithm, case),
-            scene(algorithm, problem, case.graph, _AGENT, _STEPS),
-            (jnp.asarray(limit), jnp.asarray(budget), jnp.asarray(whitener(algorithm, _STEPS))),
+            scene(algorithm, problem, case.graph, _AGENT, case.steps),
+            (jnp.asarray(limit), jnp.asarray(budget), jnp.asarray(whitener(algorithm, case.steps))),
             program=program(algorithm, problem),
         )
         tried += len(pairs) * _TRANSCRIPTS
@@ -147,7 +160,7 @@ def climbing(one: Subject, thorough: bool = True) -> str:
             problem,
             case.graph,
             agent=_AGENT,
-            steps=_STEPS,
+            steps=case.steps,
             iterations=25 if thorough else 8,
         )
         searches += 1
@@ -242,7 +255,8 @@ class _Worst:
         if not self.ratio <= 1 + EXACT:
             raise Broken(
                 f"two data sets that differ in one record move a message further than the"
-                f" certificate allows: {text}"
+                f" certificate allows: {text}. Is every gradient taken where it is bounded, at"
+                " a point of domain.project?"
             )
         if self.ratio == 0:
             raise Broken(f"no record ever moved a message: {how} show nothing")
@@ -255,17 +269,18 @@ def _worlds(algorithm: Algorithm, thorough: bool) -> Iterator[tuple[Case, Algori
         raise NotDone("it takes no noise and claims no budget")
     if algorithm.uncertified:
         raise NotDone(f"it claims no budget: {algorithm.uncertified}")
-    if math.isfinite(algorithm.rounds) and "horizon" in algorithm.__dataclass_fields__:
-        algorithm = replace(algorithm, horizon=_STEPS)  # type: ignore[call-arg]
     taken, why = 0, ""
     for case in cases():
-        problem = _problem(case)
+        problem, changed = _problem(case), _changed(algorithm, case)
+        if case.others is not None and not changed:
+            continue
         for sampling in case.samplers:
             try:
-                found = replace(algorithm, sampling=sampling, step=algorithm.step.scaled(case.pace))
+                step = algorithm.step.scaled(case.pace)
+                found = replace(algorithm, sampling=sampling, step=step, **changed)
                 found = among(found, case.graph.agents)
                 found.check(case.graph, problem.task)
-                certify(found, problem, case.graph, _STEPS, delta=_DELTA)
+                certify(found, problem, case.graph, case.steps, delta=_DELTA)
             except ValueError as error:
                 why = str(error)
                 continue
@@ -276,6 +291,18 @@ def _worlds(algorithm: Algorithm, thorough: bool) -> Iterator[tuple[Case, Algori
             return
     if not taken:
         raise Broken(f"none of the small worlds can be certified: {why}")
+
+
+def _changed(algorithm: Algorithm, case: Case) -> dict[str, Any]:
+    """What of the algorithm the case replaces, besides its step and its sampler."""
+    changed: dict[str, Any] = {}
+    if math.isfinite(algorithm.rounds) and "horizon" in algorithm.__dataclass_fields__:
+        changed["horizon"] = case.steps
+    if case.others is None:
+        return changed
+    kind = type(algorithm)
+    others = {*schedule_fields(kind)} - {"step", *noise_fields(kind)}
+    return changed | dict.fromkeys(others, Constant(case.others)) if others else {}
 
 
 def _problem(case: Case) -> Problem:
@@ -310,8 +337,8 @@ def _transcripts(algorithm: Algorithm, case: Case) -> Transcript:
     """Random ones; coins are up, and everybody is heard."""
     names, coins = list(algorithm.channels), set(algorithm.coins)
     numbers = case.loss.dimension((case.dimension,))
-    plain = random_transcripts(0, _TRANSCRIPTS, _STEPS, len(names), numbers, 1.5)
-    up, weight = jnp.ones((_TRANSCRIPTS, _STEPS)), float(case.graph.row_sums[_AGENT])
+    plain = random_transcripts(0, _TRANSCRIPTS, case.steps, len(names), numbers, 1.5)
+    up, weight = jnp.ones((_TRANSCRIPTS, case.steps)), float(case.graph.row_sums[_AGENT])
     return Transcript(
         tuple(up if n in coins else part for n, part in zip(names, plain.sent, strict=True)),
         tuple(
@@ -334,7 +361,7 @@ def _replayed(
         values, scales = jax.vmap(lambda r: follow(program, scene, r, transcript, draws))(pair)
         found, total = [], jnp.zeros(())
         for field, (v, s) in enumerate(zip(values, scales, strict=True)):
-            moved = over(v[0] - v[1], s[0]).reshape(_STEPS, -1)
+            moved = over(v[0] - v[1], s[0]).reshape(len(v[0]), -1)
             l2 = jnp.sqrt(jnp.sum(moved**2, axis=1))
             found.append(jnp.where(l2 == 0, 0.0, l2 / each[field]))
             total += law.energy(moved, white)

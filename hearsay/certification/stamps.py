@@ -2,9 +2,10 @@
 
 hearsay's own algorithms are checked by its tests. For a class from elsewhere a passed check leaves
 a stamp in the user's cache folder (HEARSAY_CACHE), for this very class: its module and name, the
-digest of the source files of the class and of what it inherits from outside hearsay, its options,
-and hearsay's version. A certificate looks for it each time. Where the source has changed since, or
-an option, or hearsay, the coefficients are their author's word again.
+digest of the source files of the class and of what it inherits from outside hearsay, its options
+and schedules but for the step and the noise, and hearsay's version. A certificate looks for it each
+time. Where the source has changed since, or an option, or hearsay, the coefficients are their
+author's word again. A check that failed is noted in the same way: certificates say that too.
 
 A stamp is a convenience, no proof: whoever can write to the cache folder can write one, and what
 the class imports from other files is not in the digest. It says that a search found nothing, on the
@@ -23,15 +24,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hearsay._files import cache_folder, write_atomically
-from hearsay._parts import schedule_fields
+from hearsay._parts import noise_fields
 from hearsay._version import VERSION
 from hearsay.algorithms.outside import is_own
 from hearsay.base import Algorithm
-from hearsay.privacy.description import UNCHECKED
+from hearsay.privacy.description import REFUTED, UNCHECKED
 
-# Schedules and samplers are what a check is to hold for, whatever they are; `horizon` follows the
-# run, and averages never leave the agent.
-_ANY = ("sampling", "horizon", "average")
+# A check tries several steps and samplers, and noise scales with what it hides; `horizon` follows
+# the run, and averages never leave the agent.
+_ANY = ("step", "sampling", "horizon", "average")
+_REFUTED = "refuted"
 
 
 class Standing(NamedTuple):
@@ -57,6 +59,8 @@ def standing(algorithm: Algorithm) -> Standing:
         known = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return Standing(False, UNCHECKED.text)
+    if known == {**facts, _REFUTED: True}:
+        return Standing(False, REFUTED.text)
     if known != facts:
         return Standing(False, UNCHECKED.text)
     return Standing(
@@ -67,21 +71,15 @@ def standing(algorithm: Algorithm) -> Standing:
     )
 
 
-def stamp(algorithm: Algorithm) -> Path | None:
-    """Note that the algorithm has passed; None where its source is not in files."""
+def stamp(algorithm: Algorithm, *, refuted: bool = False) -> Path | None:
+    """Note that the algorithm has passed, or failed; None where its source is not in files."""
     facts, path = _facts(algorithm), place(algorithm)
     if facts is None or path is None:
         return None
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, json.dumps(facts, indent=1).encode())
+    said = {**facts, _REFUTED: True} if refuted else facts
+    write_atomically(path, json.dumps(said, indent=1).encode())
     return path
-
-
-def withdraw(algorithm: Algorithm) -> None:
-    """An algorithm that has failed has no stamp, whatever it had before."""
-    path = place(algorithm)
-    if path is not None:
-        path.unlink(missing_ok=True)
 
 
 def place(algorithm: Algorithm) -> Path | None:
@@ -109,7 +107,7 @@ def _facts(algorithm: Algorithm) -> dict[str, Any] | None:
 
 def _options(algorithm: Algorithm) -> dict[str, str]:
     """The options on which an update may turn."""
-    left = {*_ANY, *schedule_fields(type(algorithm))}
+    left = {*_ANY, *noise_fields(type(algorithm))}
     return {
         f.name: repr(getattr(algorithm, f.name)) for f in fields(algorithm) if f.name not in left
     }

@@ -13,7 +13,6 @@ cost less than that sum (mechanisms/convert.py).
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ import numpy as np
 from scipy import stats
 
 from hearsay.mechanisms import convert, lattice, rounding
+from hearsay.mechanisms.amplification import amplified_pure
 from hearsay.mechanisms.mechanism import Mechanism, from_its_tail
 
 if TYPE_CHECKING:
@@ -71,7 +71,9 @@ class Laplace(Mechanism):
 
         if not shifts:
             return 0.0
-        each = [(math.log1p(size / held * math.expm1(min(s, 700.0))), n) for s, n in shifts]
+        sizes, counts = zip(*shifts, strict=True)
+        pures = amplified_pure(np.array(sizes), size / held) if size < held else np.array(sizes)
+        each = list(zip(pures.tolist(), counts, strict=True))
         pure = sum(epsilon * n for epsilon, n in each)
         # Rounding up must be small beside what one message costs.
         cell = max(min(1e-4, min(e for e, _ in each) / 100), pure / 2**21)

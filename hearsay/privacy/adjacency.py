@@ -78,5 +78,5 @@ def implied(epsilon: float, delta: float = 0.0) -> tuple[float, float]:
     if math.isinf(epsilon):
         return math.inf, 1.0
     # exp overflows beyond 709, where a delta of any size is lost.
-    grown = delta + math.exp(min(epsilon, 700.0)) * delta
+    grown = delta + math.exp(epsilon) * delta if epsilon < 700 else math.inf if delta else 0.0
     return (2 * epsilon, grown) if grown < 1 else (math.inf, 1.0)

@@ -26,6 +26,11 @@ UNCHECKED = Assumption(
     "how far a record moves the state and the messages is as the author of the algorithm says:"
     " nothing has checked it",
 )
+REFUTED = Assumption(
+    "declared",
+    "how far a record moves the state and the messages is as the author of the algorithm says, and"
+    " hearsay check-algorithm FAILED: this budget is not to be believed",
+)
 REHEARSED = Assumption(
     "declared", "NOT PRIVATE: the noise comes from a seed, and can be subtracted by who knows it"
 )

@@ -31,7 +31,7 @@ from hearsay.privacy.budgets import AgentBudget, Group
 from hearsay.privacy.certificate import Certificate, examined, show, show_horizon
 from hearsay.privacy.curve_verification import TOLERANCE as TOLERANCE
 from hearsay.privacy.curve_verification import curve_faults, too_many
-from hearsay.privacy.description import REHEARSED, UNCHECKED, Description, numbers
+from hearsay.privacy.description import REFUTED, REHEARSED, UNCHECKED, Description, numbers
 
 # What takes more is not computed again (Account.effort): for one budget, and for all together.
 _NUMBERS_AT_ONCE, _OPERATIONS, _DIMENSION, _IN_ALL = 2**24, 2**34, 2**48, 2**36
@@ -222,7 +222,7 @@ def _words(
         yield "a deployed run must describe its arithmetic (float64), and this one does not"
     if certificate.deployed and REHEARSED in description.assumptions:
         yield "a rehearsal must not be called deployed: its noise can be subtracted"
-    if not description.checked and UNCHECKED not in description.assumptions:
+    if not description.checked and not {UNCHECKED, REFUTED} & {*description.assumptions}:
         yield f"assumptions must say what was not checked: {UNCHECKED.text}"
     if not ideal and math.isinf(certificate.horizon):
         yield f"a deployed run must be finite, got {show_horizon(certificate.horizon)}"

@@ -18,9 +18,10 @@ from typing import Any
 import pytest
 
 import hearsay as hs
-from hearsay.audit import checking, contract, plain_loop
+from hearsay.audit import checking, contract, plain_loop, worst_cases
 from hearsay.audit.checking import CHECKS, check_algorithm
 from hearsay.certification import stamps
+from hearsay.privacy.verification import verify
 
 SOURCE = Path(hs.__file__).parents[1] / "examples" / "gossip_package" / "plain_gossip.py"
 PROBLEM = hs.problems.ridge(agents=3, records=9, dimension=2)
@@ -184,6 +185,30 @@ def test_planted_faults_are_caught(fault, tmp_path):
     assert "not to be believed" in str(report)
 
 
+# Faults that do not show in the first world, with the words of those in which they do.
+SELDOM = {
+    "a leak that knows the usual coupling only": (
+        "other schedules 0.5", (LEAK, "return Constant(0.8 * heard)")),
+    "steps that double after six messages": (
+        "40 messages",
+        (GRADIENT, f"(1 + (rates.step < 0.006)) * {GRADIENT}")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", SELDOM)
+def test_faults_that_show_late_or_with_other_schedules_are_caught(fault, tmp_path, monkeypatch):
+    words, change = SELDOM[fault]
+    known = worst_cases.cases()
+    shows = [case for case in known if words in case.words]
+    hides = [case for case in known if case.others is None and case.steps == 6][:1]
+    for changes, worlds, holds in (((change,), shows, False), ((change,), hides, True),
+                                   ((), shows, True)):  # fmt: skip
+        monkeypatch.setattr(worst_cases, "cases", lambda worlds=worlds: worlds)
+        (check,) = check_algorithm(loaded(tmp_path, *changes), only=["brute force"]).checks
+        assert check.passed is holds, check.detail
+        assert holds or words in check.detail
+
+
 def test_the_right_file_passes_the_same_checks(tmp_path):
     seen = tuple({name for names, _, _ in FAULTS.values() for name in names})
     report = check_algorithm(loaded(tmp_path), only=seen, thorough=False)
@@ -260,8 +285,9 @@ def test_a_pass_is_noted_for_this_very_source(tmp_path, passing):
     assert checked and "found none" in text and "no proof" in text
     path = stamps.place(kind())
     assert json.loads(path.read_text())["hearsay"] == hs.__version__
-    # Another schedule is the same algorithm, another law of noise is not.
+    # Another step or noise is the same algorithm, another coupling or law of noise is not.
     assert certified(kind(step=0.1, noise=3.0, sampling=hs.Fresh()))[0]
+    assert not stamps.standing(kind(pull=0.3)).checked
     assert not stamps.standing(kind(mechanism="gaussian")).checked
     # One more character in the source, and it is its author's word again.
     file = tmp_path / "gossip_under_test.py"
@@ -269,12 +295,21 @@ def test_a_pass_is_noted_for_this_very_source(tmp_path, passing):
     assert not certified(kind())[0]
 
 
-def test_a_failure_takes_the_note_away(tmp_path, passing):
+def test_a_failure_takes_the_place_of_the_note(tmp_path, passing):
     kind = loaded(tmp_path)
     assert check_algorithm(kind).stamped and certified(kind())[0]
     wrong = loaded(tmp_path, (LEAK, "return self.pull.scaled(heard**2)"))
     assert not check_algorithm(wrong).passed
-    assert stamps.place(kind()) == stamps.place(wrong()) and not stamps.place(kind()).exists()
+    assert stamps.place(kind()) == stamps.place(wrong())
+    checked, text = certified(wrong())
+    assert not checked and "FAILED" in text and "not to be believed" in text
+    certificate = hs.certify(wrong(), PROBLEM, GRAPH, 5)
+    verified = verify(certificate)
+    assert not verified.wrong and any("FAILED" in one for one in verified.trusted)
+    # Mended, it is unchecked; checked again, it passes.
+    kind = loaded(tmp_path)
+    assert "nothing has checked it" in certified(kind())[1]
+    assert check_algorithm(kind).stamped and certified(kind())[0]
 
 
 @pytest.mark.parametrize("damage", ["{", "[]", "{}", "other version"])

@@ -316,4 +316,6 @@ def test_gaussian_noise_costs_four_times_the_rho_under_replace():
     assert exact > 2.0, "at the same delta it is more than twice"
     assert convert.gaussian_epsilon(4 * rho, (1 + math.e) * DELTA) <= 2.0
     assert implied(math.inf) == (math.inf, 1.0) and implied(1000.0, 1e-9) == (math.inf, 1.0)
+    # However small delta is, and not at all where there is none.
+    assert implied(1e4, 1e-310) == (math.inf, 1.0) and implied(1e4) == (2e4, 0.0)
     assert implied(1000.0) == (2000.0, 0.0)

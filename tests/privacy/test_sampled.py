@@ -194,6 +194,20 @@ def test_pure_epsilon_of_laplace_messages():
     assert subset.epsilon_at_delta <= subset.epsilon
 
 
+@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+def test_however_little_noise_there_is_no_attack_passes_the_certificate(law):
+    """One message whose noise is far smaller than what a record of a subset moves it by: whoever
+    says "it is in the batch" beyond all of that has a true epsilon to compare with.
+    """
+    tail = {"laplace": lambda x: -x - math.log(2), "gaussian": stats.norm.logsf}[law]
+    before = 0.0
+    for shift in (20.0, 100.0, 600.0, 699.0, 701.0, 720.0, 4330.0, 1e5):
+        certified = SubsetAccount(full(Constant(1 / shift), law), 80, 4).cost(1, DELTA).value
+        reached = math.log(0.05 / 2 - DELTA) - float(tail(shift))
+        assert certified >= reached and certified >= before, (shift, certified, reached)
+        before = certified
+
+
 def test_a_message_of_many_numbers_counts_in_the_norm_of_its_law():
     one = poisson(4.0, law="laplace").certified(50, DELTA)
     many = poisson(12.0, law="laplace", dimension=9).certified(50, DELTA)
