@@ -187,6 +187,10 @@ def fulfil(
         tell(summary(p.algorithm, problem, p.graph, len(seed_list), where))
         if p.faults is not None:
             tell(f"faults: {p.faults}; every message is charged, heard or not")
+            if never := p.faults.after(p.steps):
+                (warn_once if notify is None else tell)(
+                    f"faults: {never} would come after the last round, {p.steps - 1}, and do not"
+                )
         session = Session(
             p.algorithm,
             problem,
@@ -368,4 +372,6 @@ def as_seeds(seeds: int | Sequence[int]) -> list[int]:
         require.fail("seeds", "below 2^31", max(found))
     if not found:
         require.fail("seeds", "a number or a list with at least one seed", seeds)
+    if len(set(found)) < len(found):
+        require.fail("seeds", "a list that names every seed once: the same twice is one run", found)
     return found

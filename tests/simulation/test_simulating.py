@@ -194,6 +194,12 @@ def test_resuming_something_else_is_refused(tmp_path):
     assert not (tmp_path / "elsewhere").exists()
 
 
+def test_a_seed_that_is_given_twice_is_refused():
+    """The same run twice would show a deviation of 0."""
+    with pytest.raises(ValueError, match=r"seeds must be a list that names every seed once.*1, 1"):
+        simulate(seeds=[1, 1])
+
+
 def test_what_differs_from_the_checkpoint_is_named_with_both_values(tmp_path):
     simulate(folder=tmp_path, progress=interrupt_at(10))
     others = [
