@@ -98,7 +98,7 @@ def _differences(there: Mapping[str, str], here: Mapping[str, str]) -> list[str]
 def _difference(name: str, there: str | None, here: str | None) -> str:
     if name == _GRAPH:
         return "its graph is not the one given"
-    return f"its {name} is {_short(there)}, not {_short(here)}"
+    return f"{name} = {_short(there)} there, {_short(here)} here"
 
 
 def _short(text: str | None, longest: int = 120) -> str:

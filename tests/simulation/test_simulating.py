@@ -203,10 +203,13 @@ def test_a_seed_that_is_given_twice_is_refused():
 def test_what_differs_from_the_checkpoint_is_named_with_both_values(tmp_path):
     simulate(folder=tmp_path, progress=interrupt_at(10))
     others = [
-        ({"every": 10}, "its every is 5, not 10"),
-        ({"seeds": [0, 8]}, r"its seeds is \[0, 7\], not \[0, 8\]"),
-        ({"algorithm": replace(ALGORITHM, noise=hs.Constant(2.0))}, "its noise is .*PowerLaw.*2.0"),
-        ({"algorithm": hs.dsgd()}, r"\(its algorithm is LdpOnline, not Dsgd\)"),
+        ({"every": 10}, "every = 5 there, 10 here"),
+        ({"seeds": [0, 8]}, r"seeds = \[0, 7\] there, \[0, 8\] here"),
+        (
+            {"algorithm": replace(ALGORITHM, noise=hs.Constant(2.0))},
+            "noise = PowerLaw.* there, Constant.* here",
+        ),
+        ({"algorithm": hs.dsgd()}, r"\(algorithm = LdpOnline there, Dsgd here\)"),
         ({"problem": make_problem(seed=1)}, "its problem or its records are not those given"),
     ]
     for other, message in others:
