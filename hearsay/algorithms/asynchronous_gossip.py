@@ -130,4 +130,4 @@ class AsynchronousGossip(NoisyGradient):
 
     def check(self, graph: Graph, problem: Task) -> None:
         Algorithm.check(self, graph, problem)
-        graph.require_symmetric()
+        graph.require_symmetric(self.name)

@@ -121,7 +121,7 @@ class AveragedGradient(NoisyGradient):
     def check(self, graph: Graph, problem: Task) -> None:
         super().check(graph, problem)
         if self.chebyshev:
-            graph.require_symmetric()
+            graph.require_symmetric(f"{self.name} with chebyshev")
 
 
 def chebyshev_weights(modulus: float, rounds: int) -> np.ndarray:

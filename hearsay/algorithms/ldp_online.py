@@ -118,7 +118,7 @@ class LdpOnline(Algorithm):
 
     def check(self, graph: Graph, problem: Task) -> None:
         super().check(graph, problem)
-        graph.require_symmetric()
+        graph.require_symmetric(self.name)
 
     def theory(self, graph: Graph, problem: Task) -> list[Finding]:
         from hearsay.algorithms.theory.ldp_online import ldp_online

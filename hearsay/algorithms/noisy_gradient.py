@@ -68,4 +68,4 @@ class NoisyGradient(Algorithm):
 
     def check(self, graph: Graph, problem: Task) -> None:
         super().check(graph, problem)
-        graph.require_doubly_stochastic()
+        graph.require_doubly_stochastic(self.name)

@@ -114,7 +114,7 @@ class OutputPerturbation(Algorithm):
 
     def check(self, graph: Graph, problem: Task) -> None:
         super().check(graph, problem)
-        graph.require_doubly_stochastic()
+        graph.require_doubly_stochastic(self.name)
 
     def theory(self, graph: Graph, problem: Task) -> list[Finding]:
         from hearsay.algorithms.theory.output_perturbation import output_perturbation

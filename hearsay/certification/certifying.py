@@ -304,6 +304,11 @@ def budget_by_horizon(
       >>> hs.budget_by_horizon(hs.scheme_s2, problem, graph, [100, 200]).horizons.tolist()
       [100, 200]
     """
+    if not callable(make):
+        raise TypeError(
+            "make must be a function from a horizon to the algorithm that is planned for it, such"
+            f" as hearsay.scheme_s2, got {make!r:.80}"
+        )
     lengths = list(require.each(require.count)("horizons", horizons))
     if len(lengths) < 2 or sorted(set(lengths)) != lengths:
         require.fail("horizons", "two or more increasing numbers", lengths)

@@ -128,7 +128,8 @@ def fit(
     with folders.command():
         _require_tables(asked)
         claim_run(folder, resume, overwrite)
-        _finished(_fitted(asked, folder, _seed(seed, folder, resume), resume), folder, asked)
+        number = _seed(seed, folder, resume)
+        _finished(_fitted(asked, folder, number, resume, overwrite), folder, asked)
 
 
 def _require_tables(asked: _Asked) -> None:
@@ -153,7 +154,7 @@ def _require_tables(asked: _Asked) -> None:
         )
 
 
-def _fitted(asked: _Asked, folder: Path, seed: int, resume: bool) -> Any:
+def _fitted(asked: _Asked, folder: Path, seed: int, resume: bool, overwrite: bool) -> Any:
     """Rehearsed, run and released."""
     from hearsay._files import private, write_atomically
     from hearsay.estimators.fitting import graph_of, rehearsed, run_rehearsed
@@ -182,6 +183,7 @@ def _fitted(asked: _Asked, folder: Path, seed: int, resume: bool) -> Any:
             seed=seed,
             folder=folder,
             resume=resume,
+            overwrite=overwrite,
             progress=functools.partial(show, "training"),
         )
     if result.run.interrupted:

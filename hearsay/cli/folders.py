@@ -56,8 +56,7 @@ def claim_run(folder: Path, resume: bool, overwrite: bool) -> None:
     from hearsay.simulation import checkpoint
 
     claim(folder)
-    if checkpoint.exists(folder) and not resume and not overwrite:
-        raise ValueError(f"{folder} holds a run: --resume continues it, --overwrite replaces it")
+    checkpoint.require_free(folder, resume, overwrite, ("--resume", "--overwrite"))
 
 
 def interrupted(kept: str) -> NoReturn:

@@ -113,6 +113,7 @@ def _run(
             every=config.every,
             folder=out,
             resume=resume,
+            overwrite=overwrite,
             release=config.release or USUAL,
             progress=functools.partial(show, "training"),
             notify=functools.partial(console.print, highlight=False, soft_wrap=True),

@@ -73,6 +73,7 @@ def run_rehearsed(
     seed: int,
     folder: str | os.PathLike | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     progress: Callable[[int, int, float], None] | None = None,
 ) -> Fitted:
     """Run the settings of a rehearsal on the problem that it was about, and release the model."""
@@ -88,6 +89,7 @@ def run_rehearsed(
         release=(rehearsal.readout,),
         folder=folder,
         resume=resume,
+        overwrite=overwrite,
         progress=progress,
     )
     return Fitted(run, rehearsal, run.release())

@@ -29,11 +29,11 @@ from hearsay.graphs import Graph
 from hearsay.privacy.certificate import Certificate, show
 from hearsay.problems import Problem
 from hearsay.simulation import checkpoint
+from hearsay.simulation.identity import fingerprint
 from hearsay.simulation.regret import Comparators, Regret
 from hearsay.simulation.regret import online_regret as library_regret
 from hearsay.simulation.result import Run
 from hearsay.simulation.session import Expected
-from hearsay.simulation.simulating import fingerprint
 from hearsay.simulation.simulating import simulate as library_simulate
 from hearsay.simulation.spent import Spending
 

@@ -34,6 +34,11 @@ from scipy.sparse import csgraph
 
 from hearsay import _validate as require
 
+_DIRECTED = (
+    "gradient-tracking takes any directed graph, gradient-perturbation and output-perturbation one"
+    " with a doubly stochastic mixing matrix (directed_ring)"
+)
+
 
 @dataclass(frozen=True, eq=False)
 class Graph:
@@ -142,19 +147,20 @@ class Graph:
                 " equal"
             )
 
-    def require_symmetric(self) -> None:
+    def require_symmetric(self, by: str = "") -> None:
+        """Refuse other weights; `by`: who needs them, an algorithm."""
         if not self.symmetric:
             gap = abs(self.weights - self.weights.T).tocoo()
             worst = int(np.argmax(gap.data))
             i, j = int(gap.row[worst]), int(gap.col[worst])
             raise ValueError(
                 f"weights must be symmetric, got w[{i},{j}] = {self.weights[i, j]:g} and w[{j},{i}]"
-                f" = {self.weights[j, i]:g}"
+                f" = {self.weights[j, i]:g}" + (by and f": {by} needs that; {_DIRECTED}")
             )
 
-    def require_doubly_stochastic(self) -> None:
+    def require_doubly_stochastic(self, by: str = "") -> None:
         """The mixing matrix A = I + W has rows that sum to 1 by construction: its columns must too,
-        and its diagonal must be positive.
+        and its diagonal must be positive. `by`: who needs that, an algorithm.
         """
         columns = np.asarray(self.weights.sum(axis=0)).ravel()
         worst = int(np.argmax(np.abs(columns - self.row_sums)))
@@ -162,6 +168,7 @@ class Graph:
             raise ValueError(
                 f"the mixing matrix must be doubly stochastic, got column {worst} with sum"
                 f" {1 - self.row_sums[worst] + columns[worst]:g}"
+                + (by and f": {by} needs that; {_DIRECTED}")
             )
         fullest = int(np.argmax(self.row_sums))
         if self.row_sums[fullest] >= 1:

@@ -69,6 +69,8 @@ UNBOUNDED = (
 
 _EXPLODES = "the sensitivity grows beyond all bounds in the first steps: make the step size smaller"
 
+_WAYS = "(let the noise grow faster, or give a finite horizon)"
+
 
 def infinite(account: RecursionAccount) -> Bound:
     """The budget over an infinite horizon: pure epsilon for Laplace messages,
@@ -163,10 +165,12 @@ def _stateful_tail(tail: Tail, m: float, once: bool) -> tuple[float, float]:
 
 def _fresh_tail(account: RecursionAccount, tail: Tail) -> float:
     coefficient, power = tail.exposure[0] * tail.fresh[0], tail.exposure[1] + tail.fresh[1]
-    if power < 0 or (power <= 1 + ROUNDING and not account.pattern.single):
+    if account.pattern.single and power < 0:
+        raise NoBound(f"the price of one use grows with time (c_k / b_k {_decays(power)})")
+    if power <= 1 + ROUNDING and not account.pattern.single:
         raise NoBound(
-            f"c_k / b_k decays like k^-{power:.3g}, which has no finite sum: the exponent must"
-            " exceed 1"
+            f"c_k / b_k {_decays(power)}, which has no finite sum: the exponent must exceed 1"
+            f" {_WAYS}"
         )
     # power > 1 is only missing for Once, which ignores the integral.
     integral = coefficient * tail.x ** (1 - power) / (power - 1) if power > 1 + ROUNDING else 0.0
@@ -181,7 +185,7 @@ def _gaussian(account: RecursionAccount, tail: Tail, n: int) -> Bound:
     q = tail.jump[1] - u
     slack = kappa - max(q, 0.0) * tail.x ** (u - 1)
     if q < 0:
-        raise NoBound(f"the sensitivity grows with time (it behaves like k^{-q:.3g})")
+        raise NoBound(f"the sensitivity grows with time (it {_decays(q)})")
     if slack <= 0.05 * kappa:
         raise TryLater
     k = np.arange(n)
@@ -210,7 +214,8 @@ def _gaussian(account: RecursionAccount, tail: Tail, n: int) -> Bound:
             continue
         if 2 * power <= 1 + ROUNDING:
             raise NoBound(
-                f"sensitivity / noise decays like k^-{power:.3g}; its square has no finite sum"
+                f"sensitivity / noise {_decays(power)}, and its square has no finite sum: the"
+                f" exponent must exceed 0.5 {_WAYS}"
             )
         # (a + b)^2 <= 2 a^2 + 2 b^2 where a release has both parts
         weight = 1.0 if tail.fresh[0] == 0 or tail.through[0] == 0 else 2.0
@@ -226,9 +231,17 @@ def _gaussian(account: RecursionAccount, tail: Tail, n: int) -> Bound:
 def _diverges(tail: Tail) -> str:
     h = tail.jump[1] + tail.through[1] - tail.rates[0][1]
     return (
-        f"the cost of message k falls like k^-{h:.3g}, which has no finite sum: the exponent must"
-        " exceed 1"
+        f"the cost of message k {_decays(h)}, which has no finite sum: the exponent must exceed 1"
+        f" {_WAYS}"
     )
+
+
+def _decays(power: float) -> str:
+    """What behaves like k^-power does so."""
+    shown = f"{abs(power):.3g}"
+    if float(shown) < 1e-6:
+        return "does not decay (the exponent is 0)"
+    return f"decays like k^-{shown}" if power > 0 else f"grows like k^{shown}"
 
 
 def _geometric(account: RecursionAccount) -> Bound | None:

@@ -185,7 +185,7 @@ def _law(name: str, law: PowerLaw | None) -> PowerLaw:
     if law is None:
         raise NoBound(
             f"the {name} has no decaying bound: each record keeps its weight forever (a finite"
-            " data set, seen again and again)"
+            " data set, seen again and again); give a finite horizon"
         )
     return law
 

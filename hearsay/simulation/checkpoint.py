@@ -38,7 +38,24 @@ def exists(folder: Path) -> bool:
     """The folder holds a run. Private files of an earlier version get the names of today."""
     if any((folder / name).exists() for name in _OLD):
         renamed(folder, *_OLD, "metrics.csv", "models.npz", "report.html")
-    return (folder / NAME).exists()
+    return any((folder / name).exists() for name in (NAME, PREVIOUS))
+
+
+def require_free(
+    folder: Path,
+    resume: bool,
+    overwrite: bool,
+    words: tuple[str, str] = ("resume=True", "overwrite=True"),
+) -> None:
+    """Refuse a folder that holds a run, unless it is to be continued or replaced.
+
+    Args:
+      words: how one asks for either.
+    """
+    if resume and overwrite:
+        raise ValueError(f"{words[1]} must be left out with {words[0]}")
+    if exists(folder) and not resume and not overwrite:
+        raise ValueError(f"{folder} holds a run: {words[0]} continues it, {words[1]} replaces it")
 
 
 def load(folder: Path) -> dict[str, np.ndarray]:

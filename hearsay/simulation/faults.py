@@ -154,6 +154,16 @@ class Faults:
         """Some agents are away in some rounds."""
         return bool(self.churn or self.leave or self.join)
 
+    def after(self, steps: int) -> str:
+        """What would begin after so many rounds only, in words; "" if nothing would."""
+        found: dict[str, list[tuple]] = {
+            "join": [event for event in self.join if event[1] >= steps],
+            "leave": [event for event in self.leave if event[1] >= steps],
+            "partitions": [event for event in self.partitions if event[0] >= steps],
+            "links": [event for event in self.links if event[2] >= steps],
+        }
+        return ", ".join(f"{name} = {_plainly(tuple(v))}" for name, v in found.items() if v)
+
     def check(self, algorithm: Algorithm, graph: Graph, steps: int) -> None:
         """Raise ValueError for what cannot be run, or would isolate somebody for good.
 

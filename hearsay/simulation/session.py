@@ -280,9 +280,8 @@ class Session:
         parts = (network.hearer, network.sender, memory.heard, memory.sent)
         return Hearing(*(np.asarray(part) for part in parts))
 
-    def arrays(self, fingerprint: str) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, np.ndarray]:
         return {
-            "fingerprint": np.array(fingerprint),
             "step": np.array(self.step),
             "at": np.array(self.at),
             **flatten(self.rounds.whole, _CARRIED),
@@ -290,12 +289,8 @@ class Session:
             **({"charged": np.stack(jax.device_get(self.charged))} if self._absences else {}),
         }
 
-    def restore(self, stored: dict[str, np.ndarray], fingerprint: str) -> None:
-        if str(stored["fingerprint"]) != fingerprint:
-            raise ValueError(
-                "the checkpoint belongs to another configuration (algorithm, problem, graph, seeds"
-                " or measuring interval differ): refusing to resume"
-            )
+    def restore(self, stored: dict[str, np.ndarray]) -> None:
+        """Go on from what `arrays` gave for the same run."""
         whole = unflatten(stored, self.rounds.shapes, _CARRIED, "checkpoint")
         self.rounds.go_on_from(whole, int(stored["step"]))
         self.at = stored["at"].tolist()

@@ -8,30 +8,28 @@ how many seeds run side by side, nor an interruption changes a trajectory (up to
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from hearsay import _validate as require
 from hearsay._files import cache_folder, held, warn_once
 from hearsay._interrupts import stopping
-from hearsay._version import VERSION
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
 from hearsay.release.readouts import USUAL, as_readouts
 from hearsay.simulation import checkpoint
 from hearsay.simulation.faults import Faults
+from hearsay.simulation.identity import Identity
 from hearsay.simulation.layout import layout
 from hearsay.simulation.memory import fitted, free_bytes, summary
 from hearsay.simulation.optimum import Reference
@@ -60,6 +58,7 @@ def simulate(
     faults: Faults | None = None,
     folder: str | os.PathLike | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     progress: Progress | None = None,
     notify: Callable[[str], None] | None = None,
     checkpoint_seconds: float = 10.0,
@@ -77,7 +76,8 @@ def simulate(
       steps: how many rounds.
       seeds: how many noise seeds to run side by side (0, 1, ...), or a list of them. The data
         stream is the same for all.
-      every: steps between two measurements (default: about 100 measurements).
+      every: steps between two measurements (default: about 100 measurements; a run that is
+        continued keeps its own).
       budget: epsilon that no agent may exceed (at `delta` where one is given), one number or one
         per agent: the run ends before the first message that would. Ternary messages have
         epsilon = 0 at a delta that grows: with a budget they end before it exceeds `delta`.
@@ -92,8 +92,10 @@ def simulate(
         one, over all agents, is measured beside the agents' own models. None or () keeps nothing.
       faults: what goes wrong on the network (`hearsay.Faults`); the certificate allows for any
         message to be missing. None: everything is delivered.
-      folder: where checkpoints go.
-      resume: continue from the checkpoint in the folder.
+      folder: where checkpoints go; refused where it holds a run, unless that is continued or
+        replaced.
+      resume: continue from the checkpoint in the folder, for more steps where `steps` is larger.
+      overwrite: replace the run that is in the folder.
       progress: called with (steps done, steps to do, largest budget spent in the unit of
         `certification.unit`) after each chunk.
       notify: called with a line of text: what computes where, in how much memory, how long it will
@@ -123,6 +125,7 @@ def simulate(
         release=release,
         folder=folder,
         resume=resume,
+        overwrite=overwrite,
         progress=progress,
         notify=notify,
         checkpoint_seconds=checkpoint_seconds,
@@ -141,6 +144,7 @@ def fulfil(
     release: Any = USUAL,
     folder: str | os.PathLike | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     progress: Progress | None = None,
     notify: Callable[[str], None] | None = None,
     checkpoint_seconds: float = 10.0,
@@ -148,7 +152,7 @@ def fulfil(
 ) -> Run:
     """Run what was promised; the arguments are those of `simulate`."""
     p, seed_list, steps = promised, as_seeds(seeds), promised.steps
-    every = max(1, math.ceil(steps / 100)) if every is None else require.count("every", every)
+    every = require.optional(require.count)("every", every)
     checkpoint_seconds = require.nonnegative("checkpoint_seconds", checkpoint_seconds)
     spread = require.nonnegative("spread", spread)
     readouts = as_readouts("release", release)
@@ -165,15 +169,28 @@ def fulfil(
         progress = progress if crew.first else None
         free = crew.least(free_bytes()) if crew.several else None
         problem = fitted(p.algorithm, p.problem, free, seeds=len(seed_list))
-        mark = ""
+        identity = None
         if folder is not None or crew.several:
-            start = (seed_list, every, spread, readouts, *failures(p.faults))
-            mark = fingerprint(p.algorithm, problem, p.graph, start)
-        crew.agree(mark, steps, p.allowed, folder is None, resume, regret, reference is False)
+            start = (seed_list, spread, readouts, p.faults)
+            identity = Identity.of(p.algorithm, problem, p.graph, *start)
+        crew.agree(
+            identity and identity.mark,
+            (every, steps, p.allowed, folder is None, resume, overwrite, regret),
+            reference is False,
+        )
         crew.by_first(lambda: stack.enter_context(held(home)))
+        keeper, stored = None, None
+        if folder is not None and identity is not None:
+            keeper = _Keeper(home, identity, checkpoint_seconds, crew)
+            stored, every = keeper.begun(resume, overwrite, every)
+        every = every or max(1, math.ceil(steps / 100))
         tell(summary(p.algorithm, problem, p.graph, len(seed_list), where))
         if p.faults is not None:
             tell(f"faults: {p.faults}; every message is charged, heard or not")
+            if never := p.faults.after(p.steps):
+                (warn_once if notify is None else tell)(
+                    f"faults: {never} would come after the last round, {p.steps - 1}, and do not"
+                )
         session = Session(
             p.algorithm,
             problem,
@@ -189,11 +206,10 @@ def fulfil(
             where,
         )
         session.allowed = p.allowed
-        keeper = None if folder is None else _Keeper(home, mark, checkpoint_seconds, crew)
         began = time.perf_counter()
         with stopping() as interrupts:
-            if resume and keeper is not None:
-                session.restore(keeper.load(), keeper.mark)
+            if stored is not None:
+                session.restore(stored)
                 _require_at_most(p.allowed, steps, session.step)
             stopped = _to_the_end(session, p, every, keeper, progress, interrupts, crew)
             certificate, measured = p.after(session.step), session.results()
@@ -214,19 +230,6 @@ def fulfil(
         )
 
 
-def failures(faults: Faults | None) -> tuple[str, ...]:
-    """What a fingerprint has of them: nothing where there are none."""
-    if faults is None:
-        return ()
-    if faults.plan is not None and not hasattr(faults.plan, "digest"):
-        raise ValueError(
-            "plan in faults must have a method digest() in a run with a folder: a checkpoint must"
-            " know its plan again"
-        )
-    plan = "" if faults.plan is None else faults.plan.digest()  # type: ignore[attr-defined]
-    return (f"{replace(faults, plan=None)!r} {plan}",)
-
-
 @dataclass
 class _Keeper:
     """Where checkpoints go, and when. Of several processes the first has the folder, and all take
@@ -234,18 +237,28 @@ class _Keeper:
     """
 
     home: Path | None
-    mark: str
+    identity: Identity
     seconds: float
     crew: Crew
     saved: float = 0.0
 
-    def save(self, session: Session) -> None:
-        arrays = session.arrays(self.mark)
+    def begun(
+        self, resume: bool, overwrite: bool, every: int | None
+    ) -> tuple[dict[str, np.ndarray] | None, int | None]:
+        """(the checkpoint of the run, if it is to be continued; its measuring interval, if one is
+        known). Refused where the folder holds another run.
+        """
+        self.crew.by_first(lambda: checkpoint.require_free(self._folder, resume, overwrite))
+        if not resume:
+            return None, every
+        packed = self.crew.by_first(lambda: checkpoint.packed(self._folder))
+        stored = checkpoint.unpacked(packed)
+        return stored, self.identity.interval(stored, every)
+
+    def save(self, session: Session, every: int) -> None:
+        arrays = {**self.identity.arrays(every), **session.arrays()}
         self.crew.by_first(lambda: checkpoint.save(self._folder, arrays))
         self.saved = time.perf_counter()
-
-    def load(self) -> dict[str, np.ndarray]:
-        return checkpoint.unpacked(self.crew.by_first(lambda: checkpoint.packed(self._folder)))
 
     @property
     def _folder(self) -> Path:
@@ -278,7 +291,7 @@ def _to_the_end(
         session.measure()
     session.models.block_until_ready()
     if keeper is not None:
-        keeper.save(session)
+        keeper.save(session, every)
     if np.all(np.isfinite(session.rounds.gathered(session.models, 1))):
         return stopped
     lost = "the models are no longer finite numbers: smaller steps or less noise are needed"
@@ -319,7 +332,7 @@ def _loop(
             progress(session.step, allowed, spent[session.step])
         due, stop = crew.decided(keeper is not None and keeper.due, interrupts.requested)
         if keeper is not None and due:
-            keeper.save(session)
+            keeper.save(session, every)
         if stop and session.step < allowed:
             raise KeyboardInterrupt
 
@@ -359,26 +372,6 @@ def as_seeds(seeds: int | Sequence[int]) -> list[int]:
         require.fail("seeds", "below 2^31", max(found))
     if not found:
         require.fail("seeds", "a number or a list with at least one seed", seeds)
+    if len(set(found)) < len(found):
+        require.fail("seeds", "a list that names every seed once: the same twice is one run", found)
     return found
-
-
-def fingerprint(algorithm: Algorithm, problem: Problem, graph: Graph, start: tuple) -> str:
-    """Two runs with the same one are the same run."""
-    # Another version may draw other noise or round otherwise: its checkpoints are not ours.
-    digest = hashlib.sha256(
-        repr(
-            (
-                VERSION,
-                algorithm,
-                problem.task.digest(),
-                problem.records.digest(),
-                graph.digest(),
-                start,
-            )
-        ).encode()
-    )
-    for array in (problem.test_features, problem.test_labels):
-        digest.update(f"{array.shape} {array.dtype}".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
-    digest.update(str(jnp.result_type(float)).encode())
-    return digest.hexdigest()

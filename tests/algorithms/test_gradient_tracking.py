@@ -177,6 +177,8 @@ def test_budget_against_the_planned_horizon():
     assert flat.peak == 3200
     with pytest.raises(ValueError, match="horizons must be two or more increasing numbers"):
         hs.budget_by_horizon(hs.scheme_s2, problem, graph, [5, 3])
+    with pytest.raises(TypeError, match="make must be a function from a horizon to the algorithm"):
+        hs.budget_by_horizon(hs.gradient_tracking(), problem, graph, [3, 5])
 
 
 def test_scheme_s1_is_the_papers():

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+import hearsay as hs
 from hearsay import graphs
 
 UNDIRECTED = ("ring", "star", "complete", "grid", "exponential", "random")
@@ -311,3 +312,15 @@ def test_a_digest_covers_all_that_a_run_depends_on():
 def test_weights_that_are_there_twice_are_added_up_as_floats():
     twice = np.array([200, 100, 200, 100], np.uint8), ([0, 0, 1, 1], [1, 1, 0, 0])
     assert graphs.from_weights(sparse.coo_array(twice, shape=(2, 2))).weights[0, 1] == 300
+
+
+def test_who_is_said_to_take_directed_graphs_does():
+    problem, ring = hs.problems.ridge(agents=3, records=20), hs.graphs.directed_ring(3)
+    lopsided = hs.graphs.from_weights([[0, 0.3, 0], [0, 0, 0.3], [0.3, 0.2, 0]])
+    hs.gradient_tracking().check(lopsided, problem.task)
+    for algorithm in (hs.gradient_perturbation(), hs.output_perturbation()):
+        algorithm.check(ring, problem.task)
+        with pytest.raises(ValueError, match=f"doubly stochastic.*{algorithm.name} needs that"):
+            algorithm.check(lopsided, problem.task)
+    with pytest.raises(ValueError, match="weights must be symmetric.*: dsgd needs that"):
+        hs.dsgd().check(ring, problem.task)

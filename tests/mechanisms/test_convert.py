@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
+import mpmath
 import numpy as np
 import pytest
 from scipy.integrate import quad
@@ -271,6 +272,32 @@ TINY = [
 @pytest.mark.parametrize("rho, delta, exact", TINY)
 def test_gaussian_epsilon_is_not_below_the_truth_when_it_is_tiny(rho, delta, exact):
     assert exact <= gaussian_epsilon(rho, delta) <= exact * 1.001
+
+
+def exact_delta(rho: float, epsilon: float) -> mpmath.mpf:
+    """In so many digits that nothing cancels."""
+    mu, epsilon = mpmath.sqrt(2 * mpmath.mpf(rho)), mpmath.mpf(epsilon)
+    first, second = (mpmath.ncdf(sign * mu / 2 - epsilon / mu) for sign in (1, -1))
+    return first - mpmath.exp(epsilon) * second
+
+
+@pytest.mark.parametrize("rho", [9e7, 2e8, 1e12, 1e20, 1e31])
+@pytest.mark.parametrize("delta", [1e-30, 1e-5, 0.9])
+def test_a_large_rho_has_an_epsilon_that_is_not_below_the_truth(rho, delta):
+    found = gaussian_epsilon(rho, delta)
+    with mpmath.workdps(100):
+        assert exact_delta(rho, found) <= delta < exact_delta(rho, found * (1 - 2e-7))
+
+
+def test_a_rho_beyond_all_measure_is_no_error():
+    for rho in np.geomspace(6e31, 1.7e308, 200).tolist():
+        assert rho < gaussian_epsilon(rho, 1e-5) < rho * (1 + 1e-8)
+
+
+def test_a_delta_close_to_one_gives_no_epsilon_below_the_truth():
+    rho, delta = 5714.366150241446, 0.9999999999998479
+    with mpmath.workdps(100):
+        assert exact_delta(rho, gaussian_epsilon(rho, delta)) <= delta
 
 
 def test_an_undefined_rho_is_no_budget():

@@ -677,3 +677,24 @@ def test_a_leak_above_one_held_by_a_constant_step_is_finite():
     this = account(Constant(2.5), Constant(1.0), PowerLaw(1.0, -2.0), (-1.0, -1.0), Constant(1.0))
     found = infinite(this).value
     assert zeta(2.0) / 0.5 * (1 + 9e-10) <= found <= zeta(2.0) / 0.5 * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("mechanism, least", [("gaussian", "0.5"), ("laplace", "1")])
+@pytest.mark.parametrize(
+    "exponent, words",
+    [(0.0, "does not decay"), (-0.2, "grows like k^0.2,"), (0.2, "decays like k^-0.2,")],
+)
+def test_noise_that_grows_too_slowly_is_said_in_words(mechanism, least, exponent, words):
+    this = account(
+        MEMORYLESS,
+        Constant(1.0),
+        Constant(1.0),
+        (0.0, 0.0),
+        PowerLaw(1, exponent),
+        state=0.0,
+        fresh=1.0,
+        mechanism=mechanism,
+    )
+    found = infinite(this).reason
+    assert words in found and "--" not in found
+    assert f"must exceed {least} (let the noise grow faster, or give a finite horizon)" in found

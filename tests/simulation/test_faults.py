@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import hearsay as hs
+from hearsay._files import Notice
 from hearsay.simulation.promise import promise
 
 GRAPH = hs.graphs.ring(5, weight=0.3)
@@ -177,3 +179,15 @@ def test_who_heard_whom_is_counted_and_kept(tmp_path):
     few = replace(found, heard=np.tile(found.heard, 20_000), hearer=np.tile(found.hearer, 20_000),
                   sender=np.tile(found.sender, 20_000))  # fmt: skip
     assert few.to_csv().splitlines()[1] == "0,8,0.6875,1.0"
+
+
+def test_what_comes_after_the_end_of_a_run_is_said():
+    faults = hs.Faults(join=[(1, 10)], leave=[(2, 2)], links=[(0, 1, 3, 5)])
+    told: list[str] = []
+    options = {"steps": 3, "faults": faults, "reference": False, "regret": False}
+    words = r"join = \(\(1, 10\),\), links = .* would come after the last round, 2, and do not"
+    hs.simulate(LDP, PROBLEM, GRAPH, notify=told.append, **options)
+    assert [line for line in told if re.search(words, line)]
+    with pytest.warns(Notice, match=words):
+        hs.simulate(LDP, PROBLEM, GRAPH, **options)
+    assert not faults.after(11)

@@ -5,6 +5,7 @@ and interrupted without loss.
 from __future__ import annotations
 
 import importlib
+import re
 import subprocess
 import sys
 import textwrap
@@ -20,6 +21,7 @@ from hearsay.certification import spent_after
 from hearsay.mechanisms.convert import gaussian_epsilon
 from hearsay.problems.problem import Problem
 from hearsay.simulation import checkpoint, engine
+from hearsay.simulation.identity import fingerprint
 from hearsay.simulation.optimum import Reference
 from hearsay.simulation.program import program
 
@@ -192,11 +194,62 @@ def test_resuming_something_else_is_refused(tmp_path):
     assert not (tmp_path / "elsewhere").exists()
 
 
+def test_a_seed_that_is_given_twice_is_refused():
+    """The same run twice would show a deviation of 0."""
+    with pytest.raises(ValueError, match=r"seeds must be a list that names every seed once.*1, 1"):
+        simulate(seeds=[1, 1])
+
+
+def test_what_differs_from_the_checkpoint_is_named_with_both_values(tmp_path):
+    simulate(folder=tmp_path, progress=interrupt_at(10))
+    others = [
+        ({"every": 10}, "every = 5 there, 10 here"),
+        ({"seeds": [0, 8]}, r"seeds = \[0, 7\] there, \[0, 8\] here"),
+        (
+            {"algorithm": replace(ALGORITHM, noise=hs.Constant(2.0))},
+            "noise = PowerLaw.* there, Constant.* here",
+        ),
+        ({"algorithm": hs.dsgd()}, r"\(algorithm = LdpOnline there, Dsgd here\)"),
+        ({"problem": make_problem(seed=1)}, "its problem or its records are not those given"),
+    ]
+    for other, message in others:
+        with pytest.raises(ValueError, match=message):
+            simulate(folder=tmp_path, resume=True, **other)
+
+
+def test_a_run_is_extended_with_the_interval_that_it_has(tmp_path):
+    options = {"every": None, "seeds": [0]}
+    simulate(folder=tmp_path, steps=120, **options)  # every = 2
+    longer = simulate(folder=tmp_path, steps=220, resume=True, **options)
+    assert longer.steps.tolist() == list(range(0, 221, 2))
+    assert_same_run(longer, simulate(steps=220, every=2, seeds=[0]), RESUMED)
+
+
+def test_another_run_is_replaced_only_where_that_is_asked_for(tmp_path):
+    simulate(folder=tmp_path, steps=10)
+    before = (tmp_path / checkpoint.NAME).read_bytes()
+    message = f"{tmp_path} holds a run: resume=True continues it, overwrite=True replaces it"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        simulate(folder=tmp_path, steps=5)
+    with pytest.raises(ValueError, match="overwrite=True must be left out with resume=True"):
+        simulate(folder=tmp_path, steps=15, resume=True, overwrite=True)
+    assert (tmp_path / checkpoint.NAME).read_bytes() == before
+    simulate(folder=tmp_path, steps=5, overwrite=True)
+    assert int(checkpoint.load(tmp_path)["step"]) == 5
+
+
+def test_a_run_whose_last_checkpoint_was_never_renamed_is_not_replaced_either(tmp_path):
+    simulate(folder=tmp_path, steps=5)
+    (tmp_path / checkpoint.NAME).rename(tmp_path / checkpoint.PREVIOUS)
+    with pytest.raises(ValueError, match="holds a run"):
+        simulate(folder=tmp_path, steps=5)
+
+
 def test_resuming_over_other_trackers_is_refused():
     """Two runs that differ in the second of two graphs only."""
     tracking, graph = hs.gradient_tracking(noise=1.0), hs.graphs.directed_ring(3)
     other = replace(graph, push=graph.pushed * 0.9)
-    marks = {simulation.fingerprint(tracking, PROBLEM, one, ()) for one in (graph, other)}
+    marks = {fingerprint(tracking, PROBLEM, one, ()) for one in (graph, other)}
     assert len(marks) == 2
 
 
@@ -473,5 +526,5 @@ def test_models_of_one_name_and_size_are_told_apart():
                 lambda p, r, s=sign: jnp.sum((s * r[0] * p - r[1]) ** 2), jnp.zeros(3)
             )
             problem = hs.problems.neural(data, model=model, agents=2)
-            marks.add(simulation.fingerprint(ALGORITHM, problem, hs.graphs.complete(2), ()))
+            marks.add(fingerprint(ALGORITHM, problem, hs.graphs.complete(2), ()))
     assert len(marks) == 4

@@ -54,7 +54,7 @@ class NoisyAverage(Algorithm):
 
     def check(self, graph: Graph, problem: Task) -> None:
         super().check(graph, problem)
-        graph.require_symmetric()
+        graph.require_symmetric(self.name)
         graph.require_row_sums_below(
             1.0, "an agent's own weight in the average must not be negative"
         )
