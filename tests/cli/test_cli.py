@@ -9,6 +9,7 @@ import json
 import math
 import os
 import re
+import runpy
 import sys
 from types import SimpleNamespace
 
@@ -61,6 +62,14 @@ def call(*words: str, code: int = 0):
         raise result.exception
     assert result.exit_code == code, result.output
     return result
+
+
+@pytest.mark.parametrize("module", ["hearsay", "hearsay.cli"])
+def test_the_command_line_is_there_without_its_script(module, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["hearsay", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module(module, run_name="__main__")
+    assert ended.value.code == 0 and capsys.readouterr().out.startswith("hearsay ")
 
 
 def test_certify_prints_and_writes_both_adjacencies(tmp_path):
