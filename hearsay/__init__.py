@@ -99,3 +99,8 @@ __all__ = [
     "simulate",
     *VERBS.values(),
 ]
+
+
+def __dir__() -> list[str]:
+    """What tab completion offers: also what is imported when it is asked for."""
+    return sorted({*globals(), *__all__} - {"Any", "Callable", "TYPE_CHECKING", "VERBS"})
