@@ -5,7 +5,8 @@ Every function draws into `ax`, or into a new figure when there is none, and ret
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from matplotlib.axes import Axes
 
 from hearsay import _validate as require
 from hearsay.mechanisms import MECHANISMS
+from hearsay.privacy.certificate import show
 from hearsay.report.network_plot import network
 from hearsay.report.numbers import who
 from hearsay.report.plot_style import (
@@ -74,11 +76,23 @@ class Along(NamedTuple):
     shown: Callable[[float], str]
 
 
-def curve(run: Run, metric: str, ax: Axes | None = None) -> Axes:
+def curve(run: Run, metric: str, ax: Axes | None = None, label: str | None = None) -> Axes:
     """One metric over time: the mean over seeds, and the range from the lowest seed
     to the highest as a band.
+
+    Curves that are drawn into the same axes have a legend: each is labelled by its algorithm and
+    its largest budget, and numbered where that is the same, unless a label is given.
     """
-    return compare({"": run}, metric, ax)
+    taken = [] if ax is None else ax.get_legend_handles_labels()[1]
+    return compare({label or _called(run, taken): run}, metric, ax)
+
+
+def _called(run: Run, taken: Sequence[str]) -> str:
+    """Its algorithm and what it has spent, unlike any other on the axes."""
+    unit = MECHANISMS[run.certificate.mechanism].unit
+    name = f"{run.algorithm.name}, {unit} = {show(float(run.spending.largest[-1]))}"
+    same = (name if number == 1 else f"{name} ({number})" for number in itertools.count(1))
+    return next(one for one in same if one not in taken)
 
 
 def compare(
@@ -86,12 +100,13 @@ def compare(
 ) -> Axes:
     """One metric of several runs, each labelled by its key; against steps unless told."""
     ax = axes_or_new(ax)
-    drawn = []
+    drawn, before = [], len(ax.get_lines())
     with styled():
         for index, (name, run) in enumerate(runs.items()):
             values = run.metrics[require.one_of("metric", metric, run.metrics)]
             if measured(run, metric):
-                _trace(ax, along.values[name] if along else run.steps, values, index, name)
+                place = along.values[name] if along else run.steps
+                _trace(ax, place, values, before + index, name)
                 drawn.append(values)
         ax.set_xlabel(along.label if along else "step")
         ax.set_ylabel(LABELS.get(metric, metric.replace("_", " ")))
@@ -104,7 +119,7 @@ def compare(
         plain_ticks(ax, percent)
         if along is not None:
             write_ticks(ax, along.shown)
-        if len(runs) > 1 and drawn:
+        if drawn and (len(runs) > 1 or len(ax.get_legend_handles_labels()[1]) > 1):
             ax.legend()
     return ax
 

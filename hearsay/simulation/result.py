@@ -295,11 +295,19 @@ class Run:
         found.require_of(self.faults)
         return found.at(self.steps)
 
-    def plot(self, metric: str = "tracking_error", ax: Any = None) -> Any:
-        """Draw a metric over time with its band over seeds; returns the matplotlib axes."""
+    def plot(
+        self, metric: str = "tracking_error", ax: Any = None, *, label: str | None = None
+    ) -> Any:
+        """Draw a metric over time with its band over seeds; returns the matplotlib axes.
+
+        Args:
+          metric: one of `metrics`.
+          ax: drawn into; several runs in the same axes have a legend.
+          label: what the legend calls the run; its algorithm and what it has spent unless given.
+        """
         from hearsay.report.plots import curve
 
-        return curve(self, metric, ax)
+        return curve(self, metric, ax, label)
 
     def report(self, folder: str | os.PathLike, timeline: Timeline | None = None) -> Path:
         """Save the run and write a self-contained private-report.html; returns its path.
