@@ -24,6 +24,7 @@ from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize
 from hearsay.simulation.costs import Costs
 from hearsay.simulation.faults import Faults
 from hearsay.simulation.result import Run
+from hearsay.simulation.saved import SavedRun, load_run
 from hearsay.simulation.simulating import simulate
 from hearsay.tables import Category, Ignored, Number, Schema
 
@@ -79,6 +80,7 @@ __all__ = [
     "ReleasedModel",
     "Resample",
     "Run",
+    "SavedRun",
     "Schema",
     "SampleSize",
     "Subset",
@@ -91,6 +93,7 @@ __all__ = [
     "frontier",
     "graphs",
     "load_model",
+    "load_run",
     "budget_by_horizon",
     "problems",
     "rehearse",

@@ -30,6 +30,7 @@ from hearsay.report.plot_style import (
 )
 
 if TYPE_CHECKING:
+    from hearsay.simulation.measured import Measured
     from hearsay.simulation.result import Run
 
 __all__ = [
@@ -76,7 +77,7 @@ class Along(NamedTuple):
     shown: Callable[[float], str]
 
 
-def curve(run: Run, metric: str, ax: Axes | None = None, label: str | None = None) -> Axes:
+def curve(run: Measured, metric: str, ax: Axes | None = None, label: str | None = None) -> Axes:
     """One metric over time: the mean over seeds, and the range from the lowest seed
     to the highest as a band.
 
@@ -87,7 +88,7 @@ def curve(run: Run, metric: str, ax: Axes | None = None, label: str | None = Non
     return compare({label or _called(run, taken): run}, metric, ax)
 
 
-def _called(run: Run, taken: Sequence[str]) -> str:
+def _called(run: Measured, taken: Sequence[str]) -> str:
     """Its algorithm and what it has spent, unlike any other on the axes."""
     unit = MECHANISMS[run.certificate.mechanism].unit
     name = f"{run.algorithm.name}, {unit} = {show(float(run.spending.largest[-1]))}"
@@ -96,7 +97,7 @@ def _called(run: Run, taken: Sequence[str]) -> str:
 
 
 def compare(
-    runs: Mapping[str, Run], metric: str, ax: Axes | None = None, along: Along | None = None
+    runs: Mapping[str, Measured], metric: str, ax: Axes | None = None, along: Along | None = None
 ) -> Axes:
     """One metric of several runs, each labelled by its key; against steps unless told."""
     ax = axes_or_new(ax)
@@ -168,7 +169,7 @@ def surface(
     return ax
 
 
-def measured(run: Run, metric: str) -> bool:
+def measured(run: Measured, metric: str) -> bool:
     """Whether the run has finite values of this metric; without a reference it has none of the
     distances and regrets.
     """
@@ -178,7 +179,7 @@ def measured(run: Run, metric: str) -> bool:
     return values is not None and bool(np.isfinite(values[min(1, len(values) - 1) :]).any())
 
 
-def budget(run: Run, ax: Axes | None = None) -> Axes:
+def budget(run: Measured, ax: Axes | None = None) -> Axes:
     """What each agent has spent after each message: epsilon, at delta for Gaussian noise.
 
     Agents with the same curve share a line; more than 12 different curves become a band with the
@@ -210,7 +211,7 @@ def budget(run: Run, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def compare_budgets(runs: Mapping[str, Run], ax: Axes | None = None) -> Axes:
+def compare_budgets(runs: Mapping[str, Measured], ax: Axes | None = None) -> Axes:
     """The largest budget that any agent has spent, for several runs with the same kind of noise."""
     ax = axes_or_new(ax)
     with styled():
@@ -231,7 +232,7 @@ def compare_budgets(runs: Mapping[str, Run], ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _spent(run: Run) -> str:
+def _spent(run: Measured) -> str:
     law = MECHANISMS[run.certificate.mechanism]
     at = {"delta": " (at epsilon = 0)"}.get(law.unit, "")
     if law.at_delta:
@@ -239,7 +240,7 @@ def _spent(run: Run) -> str:
     return f"{law.unit} spent{at}"
 
 
-def _budget_band(ax: Axes, run: Run, kinds: np.ndarray) -> None:
+def _budget_band(ax: Axes, run: Measured, kinds: np.ndarray) -> None:
     spent = run.spending.curves[:, kinds]
     largest = int(np.argmax(spent[-1]))
     agent = run.spending.agents([kinds[largest]])[0]
@@ -258,7 +259,7 @@ def _budget_band(ax: Axes, run: Run, kinds: np.ndarray) -> None:
     ax.plot(run.steps, spent[:, largest], label=label, **line_style(1))
 
 
-def _budget_legend(ax: Axes, run: Run) -> None:
+def _budget_legend(ax: Axes, run: Measured) -> None:
     spending = run.spending
     unbounded = spending.agents(np.flatnonzero(~np.isfinite(spending.curves[-1])))
     if unbounded.size:

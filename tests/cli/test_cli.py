@@ -47,6 +47,7 @@ FILES = {
     "config.toml",
     "certificate.json",
     "certificate.txt",
+    "run.json",
     "private-metrics.csv",
     "budget.csv",
     "private-models.npz",
