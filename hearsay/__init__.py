@@ -16,6 +16,7 @@ from hearsay.algorithms.registry import VERBS
 from hearsay.base import Algorithm
 from hearsay.certification import budget_by_horizon, calibrate, certify
 from hearsay.graphs.secrets import Secrets
+from hearsay.privacy.adding import add_up
 from hearsay.privacy.certificate import Certificate
 from hearsay.problems.sampling.samplers import Cyclic, Fresh, History, Poisson, Resample, Subset
 from hearsay.release.folder import load_model
@@ -86,6 +87,7 @@ __all__ = [
     "Subset",
     "TableEncoder",
     "__version__",
+    "add_up",
     "algorithm",
     "calibrate",
     "certify",
