@@ -123,7 +123,7 @@ def load_run(folder: str | os.PathLike) -> SavedRun:
       >>> run = hs.simulate(hs.dsgd(noise=0.1), problem, graph, steps=20)
       >>> with tempfile.TemporaryDirectory() as folder:
       ...     hs.load_run(run.save(folder))
-      SavedRun(dsgd on linear, 20 steps, 1 seeds)
+      SavedRun(dsgd on linear-stream, 20 steps, 1 seeds)
     """
     path = Path(folder)
     for name in (RUN, CERTIFICATE, BUDGET, METRICS):
