@@ -175,6 +175,8 @@ def test_run_leaves_a_complete_folder(finished):
 
 def test_a_run_is_repeated_exactly_by_its_own_config(finished, tmp_path):
     folder, _ = finished
+    kept = (folder / "config.toml").read_text()
+    assert hs.__version__ in kept.splitlines()[0] and 'kind = "ring"' in kept
     call("run", "--config", folder / "config.toml", "--out", tmp_path)
     for name in ("private-metrics.csv", "budget.csv", "certificate.json", "config.toml"):
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes(), name
