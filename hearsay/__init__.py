@@ -16,6 +16,7 @@ from hearsay.algorithms.registry import VERBS
 from hearsay.base import Algorithm
 from hearsay.certification import budget_by_horizon, calibrate, certify
 from hearsay.graphs.secrets import Secrets
+from hearsay.privacy.adding import add_up
 from hearsay.privacy.certificate import Certificate
 from hearsay.problems.sampling.samplers import Cyclic, Fresh, History, Poisson, Resample, Subset
 from hearsay.release.folder import load_model
@@ -24,6 +25,7 @@ from hearsay.schedules import Constant, Geometric, PowerLaw, SampleSize
 from hearsay.simulation.costs import Costs
 from hearsay.simulation.faults import Faults
 from hearsay.simulation.result import Run
+from hearsay.simulation.saved import SavedRun, load_run
 from hearsay.simulation.simulating import simulate
 from hearsay.tables import Category, Ignored, Number, Schema
 
@@ -79,11 +81,13 @@ __all__ = [
     "ReleasedModel",
     "Resample",
     "Run",
+    "SavedRun",
     "Schema",
     "SampleSize",
     "Subset",
     "TableEncoder",
     "__version__",
+    "add_up",
     "algorithm",
     "calibrate",
     "certify",
@@ -91,6 +95,7 @@ __all__ = [
     "frontier",
     "graphs",
     "load_model",
+    "load_run",
     "budget_by_horizon",
     "problems",
     "rehearse",
@@ -99,3 +104,8 @@ __all__ = [
     "simulate",
     *VERBS.values(),
 ]
+
+
+def __dir__() -> list[str]:
+    """What tab completion offers: also what is imported when it is asked for."""
+    return sorted({*globals(), *__all__} - {"Any", "Callable", "TYPE_CHECKING", "VERBS"})

@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 
 import hearsay as hs
-from hearsay.config import Config, build, build_costs, dump, load, secrets_table
+from hearsay.algorithms import REGISTRY
+from hearsay.config import (
+    Config,
+    build,
+    build_costs,
+    dump,
+    in_force,
+    load,
+    named_algorithm,
+    secrets_table,
+)
 from hearsay.experiments.demo import CONFIG as DEMO
 
 SMALL = {"loss": "ridge", "agents": 3, "records": 20, "dimension": 2}
@@ -425,3 +435,20 @@ def test_an_empty_table_of_secrets_is_not_read_as_none(tmp_path):
     for text in ("[secrets]", "[secrets]\nratio = 2.0"):
         with pytest.raises(ValueError, match=r"colluders in \[secrets\] must be given"):
             load(write(tmp_path, text))
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_what_nobody_said_is_written_and_is_the_same_run(name, tmp_path):
+    given = Config(problem=SMALL, algorithm={"name": name} if name != "ldp-online" else {})
+    again = load(write(tmp_path, dump(in_force(given))))
+    assert again.graph == {"kind": "ring"} and again.algorithm == {"name": name}
+    assert again.run == {"steps": 1000, "seeds": 5}
+    wanted = named_algorithm(dict(given.algorithm), given.steps)
+    assert named_algorithm(dict(again.algorithm), again.steps) == wanted
+
+
+def test_what_somebody_said_is_kept():
+    tables = {"graph": {"edges": [[0, 1], [1, 2]]}, "run": {"steps": 7, "seeds": [3]}}
+    found = in_force(Config(**tables, algorithm={"name": "dsgd", "noise": 2.0}))
+    assert found.graph == {"edges": [[0, 1], [1, 2]], "kind": "edges"}
+    assert found.run == tables["run"] and found.algorithm == {"name": "dsgd", "noise": 2.0}

@@ -97,6 +97,14 @@ def test_importing_hearsay_is_light():
     assert not loaded & HEAVY
 
 
+def test_completion_offers_every_name_that_hearsay_has_and_none_of_typing():
+    offered = dir(hearsay)
+    assert set(hearsay.__all__) <= set(offered)
+    assert {"NetworkClassifier", "check_algorithm", "frontier", "privacy"} <= set(offered)
+    assert not {"TYPE_CHECKING", "Any", "Callable"} & set(offered)
+    assert all(hasattr(hearsay, name) for name in offered)
+
+
 def test_only_the_cli_files_know_typer_and_rich():
     for library in ("typer", "rich"):
         found = files_that_import(library)

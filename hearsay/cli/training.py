@@ -96,8 +96,9 @@ def _run(
     devices: int | str | None,
 ) -> None:
     from hearsay._files import write_atomically
+    from hearsay._version import VERSION
     from hearsay.certification import unit
-    from hearsay.config import dump
+    from hearsay.config import dump, in_force
     from hearsay.release.readouts import USUAL
     from hearsay.simulation.simulating import fulfil
     from hearsay.tradeoff.beside import with_beside
@@ -105,7 +106,9 @@ def _run(
     crew.by_first(lambda: claim_run(out, resume, overwrite))
     promised, timeline = crew.together(lambda: _promised(config, rows, no_privacy))
     if not resume:
-        crew.by_first(lambda: write_atomically(out / "config.toml", dump(config, out).encode()))
+        of = f"# by hearsay {VERSION}, whose defaults hold for what is not said\n"
+        written = (of + dump(in_force(config), out)).encode()
+        crew.by_first(lambda: write_atomically(out / "config.toml", written))
     with progress_bar(unit(promised.algorithm)) as show:
         result = fulfil(
             promised,

@@ -28,6 +28,7 @@ from hearsay.simulation.promise import failing
 from hearsay.tables.encoding import Counted
 
 USUAL = "ldp-online"
+_GRAPHS: dict[str, Callable[..., Graph]] = {**BUILDERS, "edges": edges}
 # Keys of [algorithm] that belong to its sampler, and the samplers that take them.
 _SAMPLING_KEYS: dict[str, type] = {
     "sample_size": Sized,
@@ -126,11 +127,14 @@ def _with_model(config: Config, keys: dict[str, Any]) -> dict[str, Any]:
 
 @require.plain_arguments
 def build_graph(config: Config, agents: int) -> Graph:
-    keys, builders = dict(config.graph), {**BUILDERS, "edges": edges}
-    kind = require.one_of(
-        "kind in [graph]", keys.pop("kind", "edges" if "edges" in keys else "ring"), builders
-    )
-    return _call("[graph]", builders[kind], {"agents": agents, **keys})
+    keys = {key: value for key, value in config.graph.items() if key != "kind"}
+    return _call("[graph]", _GRAPHS[_kind(config)], {"agents": agents, **keys})
+
+
+def _kind(config: Config) -> str:
+    """The key of _GRAPHS that the table means."""
+    usual = "edges" if "edges" in config.graph else "ring"
+    return require.one_of("kind in [graph]", config.graph.get("kind", usual), _GRAPHS)
 
 
 def build_algorithm(config: Config, problem: Task, graph: Graph) -> Algorithm:
@@ -195,6 +199,22 @@ def build_costs(config: Config) -> Costs | None:
                 " guessed"
             )
     return _call("[costs]", Costs, config.costs)
+
+
+def in_force(config: Config) -> Config:
+    """The configuration with graph, method, steps and seeds written in where nobody said them.
+
+    The settings of a method, a graph or a problem stay out where they are left to their defaults: a
+    file with all of them could not be laid under another method.
+
+    Args:
+      config: as it is run.
+    """
+    run = {"steps": config.steps, "seeds": config.seeds}
+    name = config.algorithm.get("name", USUAL)
+    return config.merged(
+        {"graph": {"kind": _kind(config)}, "algorithm": {"name": name}, "run": run}
+    )
 
 
 def secrets_table(secrets: Secrets | None) -> dict[str, Any]:

@@ -1,4 +1,8 @@
-"""Who hears whom: graphs, their builders, and the channels that messages travel over."""
+"""Who hears whom: graphs, their builders, and the channels that messages travel over.
+
+A graph that changes from round to round is given as all of its links, and `Faults(plan=...)` says
+which of them deliver (docs/faults.md).
+"""
 
 from hearsay.graphs.builders import (
     BUILDERS,

@@ -206,12 +206,23 @@ class Certificate:
         return found
 
     def of(self, agent: int) -> Certificate:
-        """The part of it that is about one agent."""
-        budgets = [self.budgets[i] for i in np.flatnonzero(self.budgets.agents == agent).tolist()]
+        """The part of it that is about one agent.
+
+        Args:
+          agent: its number.
+        """
+        if isinstance(agent, Certificate):
+            rule = "the number of an agent (add_up adds certificates)"
+            require.fail("agent", rule, "a certificate")
+        agent = require.natural("agent", agent)
+        places = np.flatnonzero(self.budgets.agents == agent).tolist()
+        if not places:
+            require.fail("agent", "one that this certificate is about", agent)
+        budgets = [self.budgets[place] for place in places]
         used = sorted({b.description for b in budgets if b.description is not None})
-        places = {old: new for new, old in enumerate(used)}
+        moved = {old: new for new, old in enumerate(used)}
         budgets = [
-            b if b.description is None else replace(b, description=places[b.description])
+            b if b.description is None else replace(b, description=moved[b.description])
             for b in budgets
         ]
         kept = tuple(self.descriptions[place] for place in used)

@@ -20,11 +20,11 @@ from hearsay.simulation.result import METRICS
 
 if TYPE_CHECKING:
     from hearsay.simulation.costs import Timeline
-    from hearsay.simulation.result import Run
+    from hearsay.simulation.measured import Measured
 
 
 def comparison_report(
-    runs: Mapping[str, Run],
+    runs: Mapping[str, Measured],
     folder: Path,
     title: str,
     notes: Sequence[str] = (),
@@ -70,7 +70,7 @@ def comparison_report(
     )
 
 
-def _final_values(runs: Mapping[str, Run]) -> list[Table]:
+def _final_values(runs: Mapping[str, Measured]) -> list[Table]:
     """Privacy beside the two numbers that it buys, then the remaining metrics."""
     shared = _shared(runs)
     first = [m for m in ("accuracy", "test_error", "tracking_error") if m in shared]
@@ -106,7 +106,7 @@ def _final_values(runs: Mapping[str, Run]) -> list[Table]:
     return found
 
 
-def _largest(run: Run) -> Cell:
+def _largest(run: Measured) -> Cell:
     """The largest certified epsilon, and whose it is."""
     cert = run.certificate
     top, of = largest(cert.epsilon)
@@ -123,14 +123,14 @@ def _largest(run: Run) -> Cell:
     return Cell(top, f"{of}{at}{under}{collude}{void}")
 
 
-def _paper(run: Run) -> float | None:
+def _paper(run: Measured) -> float | None:
     return max(
         (b.paper_epsilon for b in run.certificate.budgets.kinds if b.paper_epsilon is not None),
         default=None,
     )
 
 
-def _curves(runs: Mapping[str, Run]) -> list[Picture]:
+def _curves(runs: Mapping[str, Measured]) -> list[Picture]:
     drawn = []
     for metric in (m for m in CURVES if m in _shared(runs)):
         figure, ax = new_figure()
@@ -144,6 +144,6 @@ def _curves(runs: Mapping[str, Run]) -> list[Picture]:
     return drawn
 
 
-def _shared(runs: Mapping[str, Run]) -> list[str]:
+def _shared(runs: Mapping[str, Measured]) -> list[str]:
     """Metrics that every run has measured."""
     return [m for m in METRICS if runs and all(plots.measured(run, m) for run in runs.values())]

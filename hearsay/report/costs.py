@@ -17,7 +17,7 @@ from hearsay.report.run import CURVES, RELEASED
 
 if TYPE_CHECKING:
     from hearsay.simulation.costs import Timeline
-    from hearsay.simulation.result import Run
+    from hearsay.simulation.measured import Measured
 
 
 class Equal(NamedTuple):
@@ -34,7 +34,7 @@ class Equal(NamedTuple):
     values: dict[str, tuple[float, float]]
 
 
-def main_metric(runs: Mapping[str, Run]) -> str | None:
+def main_metric(runs: Mapping[str, Measured]) -> str | None:
     """The first that all of them have measured: what is published before agents' own models."""
     shared = (
         m for m in (*RELEASED, *CURVES) if all(plots.measured(run, m) for run in runs.values())
@@ -43,7 +43,7 @@ def main_metric(runs: Mapping[str, Run]) -> str | None:
 
 
 def equal(
-    runs: Mapping[str, Run], timelines: Mapping[str, Timeline], metric: str, what: str
+    runs: Mapping[str, Measured], timelines: Mapping[str, Timeline], metric: str, what: str
 ) -> Equal:
     """The metric at the largest number of seconds (or bytes) that every run has come to. A run
     stands where it was last measured by then: nothing is interpolated.
@@ -69,7 +69,7 @@ def equal(
 
 
 def cost_table(
-    runs: Mapping[str, Run], timelines: Mapping[str, Timeline]
+    runs: Mapping[str, Measured], timelines: Mapping[str, Timeline]
 ) -> tuple[str, list[str], list[list[str]]]:
     """(caption, header, rows): what each run takes, and the metric at the end, at equal time and
     at equal traffic.
@@ -102,7 +102,7 @@ def cost_table(
 
 
 def cost_figures(
-    runs: Mapping[str, Run], timelines: Mapping[str, Timeline]
+    runs: Mapping[str, Measured], timelines: Mapping[str, Timeline]
 ) -> list[tuple[str, Figure]]:
     """(caption, figure): the main metric against seconds, and against bytes."""
     if (metric := main_metric(runs)) is None:

@@ -5,7 +5,8 @@ Every function draws into `ax`, or into a new figure when there is none, and ret
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from matplotlib.axes import Axes
 
 from hearsay import _validate as require
 from hearsay.mechanisms import MECHANISMS
+from hearsay.privacy.certificate import show
 from hearsay.report.network_plot import network
 from hearsay.report.numbers import who
 from hearsay.report.plot_style import (
@@ -28,6 +30,7 @@ from hearsay.report.plot_style import (
 )
 
 if TYPE_CHECKING:
+    from hearsay.simulation.measured import Measured
     from hearsay.simulation.result import Run
 
 __all__ = [
@@ -74,24 +77,37 @@ class Along(NamedTuple):
     shown: Callable[[float], str]
 
 
-def curve(run: Run, metric: str, ax: Axes | None = None) -> Axes:
+def curve(run: Measured, metric: str, ax: Axes | None = None, label: str | None = None) -> Axes:
     """One metric over time: the mean over seeds, and the range from the lowest seed
     to the highest as a band.
+
+    Curves that are drawn into the same axes have a legend: each is labelled by its algorithm and
+    its largest budget, and numbered where that is the same, unless a label is given.
     """
-    return compare({"": run}, metric, ax)
+    taken = [] if ax is None else ax.get_legend_handles_labels()[1]
+    return compare({label or _called(run, taken): run}, metric, ax)
+
+
+def _called(run: Measured, taken: Sequence[str]) -> str:
+    """Its algorithm and what it has spent, unlike any other on the axes."""
+    unit = MECHANISMS[run.certificate.mechanism].unit
+    name = f"{run.algorithm.name}, {unit} = {show(float(run.spending.largest[-1]))}"
+    same = (name if number == 1 else f"{name} ({number})" for number in itertools.count(1))
+    return next(one for one in same if one not in taken)
 
 
 def compare(
-    runs: Mapping[str, Run], metric: str, ax: Axes | None = None, along: Along | None = None
+    runs: Mapping[str, Measured], metric: str, ax: Axes | None = None, along: Along | None = None
 ) -> Axes:
     """One metric of several runs, each labelled by its key; against steps unless told."""
     ax = axes_or_new(ax)
-    drawn = []
+    drawn, before = [], len(ax.get_lines())
     with styled():
         for index, (name, run) in enumerate(runs.items()):
             values = run.metrics[require.one_of("metric", metric, run.metrics)]
             if measured(run, metric):
-                _trace(ax, along.values[name] if along else run.steps, values, index, name)
+                place = along.values[name] if along else run.steps
+                _trace(ax, place, values, before + index, name)
                 drawn.append(values)
         ax.set_xlabel(along.label if along else "step")
         ax.set_ylabel(LABELS.get(metric, metric.replace("_", " ")))
@@ -104,7 +120,7 @@ def compare(
         plain_ticks(ax, percent)
         if along is not None:
             write_ticks(ax, along.shown)
-        if len(runs) > 1 and drawn:
+        if drawn and (len(runs) > 1 or len(ax.get_legend_handles_labels()[1]) > 1):
             ax.legend()
     return ax
 
@@ -153,7 +169,7 @@ def surface(
     return ax
 
 
-def measured(run: Run, metric: str) -> bool:
+def measured(run: Measured, metric: str) -> bool:
     """Whether the run has finite values of this metric; without a reference it has none of the
     distances and regrets.
     """
@@ -163,7 +179,7 @@ def measured(run: Run, metric: str) -> bool:
     return values is not None and bool(np.isfinite(values[min(1, len(values) - 1) :]).any())
 
 
-def budget(run: Run, ax: Axes | None = None) -> Axes:
+def budget(run: Measured, ax: Axes | None = None) -> Axes:
     """What each agent has spent after each message: epsilon, at delta for Gaussian noise.
 
     Agents with the same curve share a line; more than 12 different curves become a band with the
@@ -195,7 +211,7 @@ def budget(run: Run, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def compare_budgets(runs: Mapping[str, Run], ax: Axes | None = None) -> Axes:
+def compare_budgets(runs: Mapping[str, Measured], ax: Axes | None = None) -> Axes:
     """The largest budget that any agent has spent, for several runs with the same kind of noise."""
     ax = axes_or_new(ax)
     with styled():
@@ -216,7 +232,7 @@ def compare_budgets(runs: Mapping[str, Run], ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _spent(run: Run) -> str:
+def _spent(run: Measured) -> str:
     law = MECHANISMS[run.certificate.mechanism]
     at = {"delta": " (at epsilon = 0)"}.get(law.unit, "")
     if law.at_delta:
@@ -224,7 +240,7 @@ def _spent(run: Run) -> str:
     return f"{law.unit} spent{at}"
 
 
-def _budget_band(ax: Axes, run: Run, kinds: np.ndarray) -> None:
+def _budget_band(ax: Axes, run: Measured, kinds: np.ndarray) -> None:
     spent = run.spending.curves[:, kinds]
     largest = int(np.argmax(spent[-1]))
     agent = run.spending.agents([kinds[largest]])[0]
@@ -243,7 +259,7 @@ def _budget_band(ax: Axes, run: Run, kinds: np.ndarray) -> None:
     ax.plot(run.steps, spent[:, largest], label=label, **line_style(1))
 
 
-def _budget_legend(ax: Axes, run: Run) -> None:
+def _budget_legend(ax: Axes, run: Measured) -> None:
     spending = run.spending
     unbounded = spending.agents(np.flatnonzero(~np.isfinite(spending.curves[-1])))
     if unbounded.size:

@@ -36,6 +36,7 @@ from hearsay.simulation.result import METRICS
 
 if TYPE_CHECKING:
     from hearsay.simulation.costs import Timeline
+    from hearsay.simulation.measured import Measured
     from hearsay.simulation.result import Run
 
 NAME = private("report.html")
@@ -91,7 +92,7 @@ def run_report(run: Run, folder: Path, timeline: Timeline | None = None) -> Path
     )
 
 
-def final(run: Run, metric: str) -> str:
+def final(run: Measured, metric: str) -> str:
     """A metric at the end, as mean ± standard deviation over the seeds."""
     return spread(
         *run.final(metric),
@@ -153,7 +154,7 @@ def _costs(timeline: Timeline | None) -> list[tuple[str, str, str]]:
     ]
 
 
-def compared(run: Run) -> tuple[str, str] | None:
+def compared(run: Measured) -> tuple[str, str] | None:
     """(guessing, no noise and alone in one line, what they are); None where nothing is known."""
     if run.beside is None:
         return None

@@ -17,7 +17,7 @@ import numpy as np
 from hearsay.tables.schema import Schema
 
 if TYPE_CHECKING:
-    from hearsay.simulation.result import Run
+    from hearsay.simulation.measured import Measured
 
 
 class Errors(NamedTuple):
@@ -58,7 +58,7 @@ def unit(schema: Schema | None) -> str:
     return "in the unit of the labels" if schema is None else f"in the unit of {schema.target!r}"
 
 
-def errors_of(run: Run) -> Errors | None:
+def errors_of(run: Measured) -> Errors | None:
     """What a run says of a number; None where it tells classes apart or was not tested."""
     if "test_error" not in run.metrics:
         return None

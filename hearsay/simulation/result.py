@@ -8,11 +8,10 @@ import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hearsay import _validate as require
 from hearsay._files import private, write_atomically
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
@@ -21,6 +20,9 @@ from hearsay.problems.problem import Problem
 from hearsay.release.readouts import ReadOut
 from hearsay.simulation.faults import Faults
 from hearsay.simulation.hearing import Hearing
+from hearsay.simulation.measured import Measured
+from hearsay.simulation.saved import BUDGET, CERTIFICATE, RUN, facts
+from hearsay.simulation.saved import METRICS as TABLE
 from hearsay.simulation.spent import Spending
 
 if TYPE_CHECKING:
@@ -70,7 +72,7 @@ class Beside(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Run:
+class Run(Measured):
     """What a simulation has measured, its models and its certificate.
 
     Args:
@@ -143,11 +145,6 @@ class Run:
         return {**out, **own, **self._released}
 
     @property
-    def spent(self) -> np.ndarray:
-        """(time, agent), in the unit of `certification.unit`."""
-        return self.spending.whole
-
-    @property
     def _released(self) -> dict[str, np.ndarray]:
         """How good the model is that may be released, where the run kept one and has a test set."""
         if not self.averages or not self.tested:
@@ -182,22 +179,10 @@ class Run:
             / len(self.problem.test_labels)
         )
 
-    def __repr__(self) -> str:
-        return (
-            f"Run({self.algorithm.name} on {self.problem.name}, {int(self.steps[-1])} steps,"
-            f" {len(self.seeds)} seeds)"
-        )
-
     def _repr_html_(self) -> str:
         from hearsay.report.inline import run_html
 
         return run_html(self)
-
-    def final(self, metric: str) -> tuple[float, float]:
-        """(mean, standard deviation over seeds) of a metric at the last measured step."""
-        require.one_of("metric", metric, self.metrics)
-        last = self.metrics[metric][-1]
-        return float(last.mean()), float(last.std(ddof=1)) if len(last) > 1 else 0.0
 
     def to_csv(self) -> str:
         """One row per measured step and seed."""
@@ -225,19 +210,21 @@ class Run:
     def save(self, folder: str | os.PathLike) -> Path:
         """Write certificate, metrics, budgets and final models; each file is whole or not there.
 
-        Names of files that no certificate covers begin with `private-`.
+        Names of files that no certificate covers begin with `private-`. `hearsay.load_run` reads
+        the folder again, for tables and figures.
         """
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
         buffer = io.BytesIO()
         np.savez(buffer, models=self.models)
         for name, content in {
-            "certificate.json": self.certificate.to_json().encode(),
+            CERTIFICATE: self.certificate.to_json().encode(),
             "certificate.txt": (str(self.certificate) + "\n").encode(),
-            private("metrics.csv"): self.to_csv().encode(),
-            "budget.csv": self.spent_csv().encode(),
+            TABLE: self.to_csv().encode(),
+            BUDGET: self.spent_csv().encode(),
             private("models.npz"): buffer.getvalue(),
             **({} if self.hearing is None else {"hearing.csv": self.hearing.to_csv().encode()}),
+            RUN: facts(self).encode(),  # the last: what it names is there
         }.items():
             write_atomically(path / name, content)
         return path
@@ -294,12 +281,6 @@ class Run:
         found = costs.timeline(self.algorithm, self.problem, self.graph, int(self.steps[-1]))
         found.require_of(self.faults)
         return found.at(self.steps)
-
-    def plot(self, metric: str = "tracking_error", ax: Any = None) -> Any:
-        """Draw a metric over time with its band over seeds; returns the matplotlib axes."""
-        from hearsay.report.plots import curve
-
-        return curve(self, metric, ax)
 
     def report(self, folder: str | os.PathLike, timeline: Timeline | None = None) -> Path:
         """Save the run and write a self-contained private-report.html; returns its path.

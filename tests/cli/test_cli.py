@@ -9,6 +9,7 @@ import json
 import math
 import os
 import re
+import runpy
 import sys
 from types import SimpleNamespace
 
@@ -46,6 +47,7 @@ FILES = {
     "config.toml",
     "certificate.json",
     "certificate.txt",
+    "run.json",
     "private-metrics.csv",
     "budget.csv",
     "private-models.npz",
@@ -61,6 +63,14 @@ def call(*words: str, code: int = 0):
         raise result.exception
     assert result.exit_code == code, result.output
     return result
+
+
+@pytest.mark.parametrize("module", ["hearsay", "hearsay.cli"])
+def test_the_command_line_is_there_without_its_script(module, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["hearsay", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module(module, run_name="__main__")
+    assert ended.value.code == 0 and capsys.readouterr().out.startswith("hearsay ")
 
 
 def test_certify_prints_and_writes_both_adjacencies(tmp_path):
@@ -165,6 +175,8 @@ def test_run_leaves_a_complete_folder(finished):
 
 def test_a_run_is_repeated_exactly_by_its_own_config(finished, tmp_path):
     folder, _ = finished
+    kept = (folder / "config.toml").read_text()
+    assert hs.__version__ in kept.splitlines()[0] and 'kind = "ring"' in kept
     call("run", "--config", folder / "config.toml", "--out", tmp_path)
     for name in ("private-metrics.csv", "budget.csv", "certificate.json", "config.toml"):
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes(), name

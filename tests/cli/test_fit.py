@@ -100,7 +100,7 @@ def made(home: Path, words: list[Any]) -> tuple[Path, Any]:
 def test_a_fit_leaves_what_may_be_published_apart(made, home, words):
     folder, result = made
     there = {path.name for path in folder.iterdir()}
-    public = {"released", "budget.csv", "certificate.json", "certificate.txt"}
+    public = {"released", "budget.csv", "certificate.json", "certificate.txt", "run.json"}
     assert there - {"private-checkpoint.previous.npz"} == PRIVATE | public
     released = {path.name for path in (folder / "released").iterdir()}
     assert released == {"model.safetensors", "certificate.json", "schema.toml", "made.txt"}

@@ -20,7 +20,9 @@ from hearsay.algorithms import Dsgd
 from hearsay.base import Inbox, Message, State
 from hearsay.certification import accounts, calibrate, certify, messages_within, spent_after
 from hearsay.graphs import ring
+from hearsay.graphs.secrets import Secrets
 from hearsay.privacy import AgentBudget, Certificate
+from hearsay.privacy.adding import add_up
 from hearsay.privacy.certificate import show, show_horizon
 from hearsay.privacy.recursion import Assumption
 from hearsay.problems import ridge
@@ -121,6 +123,58 @@ def test_an_epsilon_without_its_delta_is_no_certificate():
     for mechanism in ("gaussian", "ternary"):
         with pytest.raises(ValueError, match="delta must be given"):
             certificate(mechanism=mechanism, delta=None, budgets=(plain,))
+
+
+def test_the_part_of_nobody_is_refused():
+    found = certificate()
+    assert [b.agent for b in found.of(1).budgets] == [1]
+    with pytest.raises(ValueError, match="agent must be one that this certificate is about, got 9"):
+        found.of(9)
+    with pytest.raises(ValueError, match=r"agent must be the number of an agent \(add_up adds"):
+        Certificate.of(found, found)
+
+
+def test_runs_on_the_same_records_add_up_agent_by_agent():
+    problem, graph = ridge(agents=3, records=60), ring(3)
+    pure = certify(Dsgd(noise=Constant(50.0)), problem, graph, 20, delta=1e-6)
+    gaussian = Dsgd(noise=Constant(50.0), mechanism="gaussian")
+    slack = certify(gaussian, problem, graph, 20, delta=1e-5)
+    found = add_up(pure, slack, slack)
+    wanted = np.add(pure.epsilon, np.multiply(2, slack.epsilon))
+    assert np.all(np.array(found.epsilon) >= wanted)
+    np.testing.assert_allclose(found.epsilon, wanted, rtol=1e-12)
+    # Pure epsilons are at no delta, also where the certificate has one to compare with.
+    assert found.delta == pytest.approx([2e-5] * 3)
+    assert found.protects == pure.adjacencies and found.agents == [0, 1, 2]
+    said = str(found)
+    assert "the same records in all runs" in said and "drawn anew" in said
+    assert all(warning in said for warning in (*pure.warnings, *slack.warnings))
+
+
+def test_deltas_of_agents_add_up_to_no_guarantee():
+    own = AgentBudget(0, 0.0, "b", "p", "d", delta=0.6)
+    one = Certificate("a", 5, "ternary", (own, replace(own, agent=1, delta=0.1)))
+    found = add_up(one, one)
+    assert found.delta == pytest.approx([1.0, 0.2]) and found.epsilon == [math.inf, 0.0]
+
+
+def test_certificates_that_cannot_be_added_are_refused():
+    problem, graph = ridge(agents=3, records=60), ring(3)
+    one = certify(Dsgd(noise=Constant(50.0)), problem, graph, 20)
+    other = ridge(agents=3, records=60, adjacency="zero-out")
+    empty = certify(Dsgd(noise=Constant(50.0)), other, graph, 20)
+    with pytest.raises(ValueError, match="certificates must be two or more, got 1"):
+        add_up(one)
+    with pytest.raises(ValueError, match="certificates must be of the same agents, 3 in the first"):
+        add_up(one, one.of(1))
+    with pytest.raises(ValueError, match="certificates must be all about"):
+        add_up(one, empty)
+    sharing = Dsgd(noise=Constant(50.0), mechanism="gaussian", secrets=Secrets(colluders=1))
+    shared = certify(sharing, problem, graph, 20, delta=1e-5)
+    with pytest.raises(ValueError, match="certificates must be without shared noise"):
+        add_up(shared, shared)
+    with pytest.raises(TypeError, match="certificates must be certificates"):
+        add_up(one, 2.0)  # type: ignore[arg-type]
 
 
 def test_infinite_budgets_are_shown_as_such_with_their_reason():

@@ -360,6 +360,20 @@ def test_comparison_sets_runs_side_by_side(run, problem, graph, tmp_path):
     )
 
 
+def test_runs_that_are_read_again_are_compared_as_they_were(run, tmp_path):
+    stopped = replace(run, stopped="the budget was spent")
+    runs = {"ours": run, "stopped": stopped}
+    saved = {name: hs.load_run(one.save(tmp_path / name)) for name, one in runs.items()}
+
+    def without_pictures(page: str) -> str:
+        return re.sub("<svg .*?</svg>", "", page, flags=re.DOTALL)
+
+    new = checked(comparison_report(runs, tmp_path / "new", "Two runs"))
+    old = checked(comparison_report(saved, tmp_path / "old", "Two runs"))
+    assert without_pictures(old) == without_pictures(new)
+    assert old.count("<svg ") == new.count("<svg ") > 3
+
+
 def test_comparison_of_nothing_but_tables(tmp_path):
     page = checked(comparison_report({}, tmp_path, "Tables", tables=[("One", ["a"], [[1]])]))
     assert "<caption>One</caption>" in page

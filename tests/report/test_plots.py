@@ -59,6 +59,21 @@ def test_a_new_figure_is_made_for_a_notebook(run):
     pyplot.close(ax.figure)
 
 
+def test_runs_in_the_same_axes_are_told_apart(run):
+    ax = axes()
+    assert run.plot("accuracy", ax).get_legend() is None
+    run.plot("accuracy", ax)
+    more = spending(run, 2 * run.spent)
+    more.plot("accuracy", ax)
+    run.plot("accuracy", ax, label="mine")
+    top = plots.show(float(run.spending.largest[-1]))
+    wanted = [f"ldp-online, epsilon = {top}", f"ldp-online, epsilon = {top} (2)"]
+    wanted += [plots._called(more, []), "mine"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == wanted
+    assert wanted[2] not in wanted[:2]
+    assert len({line.get_color() for line in ax.lines}) == 4
+
+
 def test_unknown_metric_is_named(run):
     with pytest.raises(ValueError, match="metric must be one of"):
         plots.curve(run, "f1", axes())

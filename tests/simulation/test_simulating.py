@@ -5,6 +5,7 @@ and interrupted without loss.
 from __future__ import annotations
 
 import importlib
+import math
 import re
 import subprocess
 import sys
@@ -19,11 +20,14 @@ import pytest
 import hearsay as hs
 from hearsay.certification import spent_after
 from hearsay.mechanisms.convert import gaussian_epsilon
+from hearsay.privacy.budgets import Budgets
 from hearsay.problems.problem import Problem
 from hearsay.simulation import checkpoint, engine
 from hearsay.simulation.identity import fingerprint
 from hearsay.simulation.optimum import Reference
 from hearsay.simulation.program import program
+from hearsay.simulation.spent import Spending
+from tests.sources import ROOT
 
 # hearsay.simulate itself is the function.
 simulation = importlib.import_module("hearsay.simulation.simulating")
@@ -512,6 +516,75 @@ def test_a_saved_run_can_be_read_back(whole, tmp_path):
     )
     budget = np.loadtxt(folder / "budget.csv", delimiter=",", skiprows=1)
     np.testing.assert_allclose(budget[:, 1:], whole.spent, rtol=1e-9)
+
+
+def test_a_run_is_read_again_with_the_numbers_that_it_had(whole, tmp_path):
+    again = hs.load_run(whole.save(tmp_path))
+    assert str(again) == str(whole).replace("Run(", "SavedRun(")
+    assert again.certificate == whole.certificate and again.stopped == whole.stopped
+    assert (again.seeds, again.steps.tolist()) == (whole.seeds, whole.steps.tolist())
+    assert list(again.metrics) == list(whole.metrics)
+    for name, values in whole.metrics.items():
+        np.testing.assert_allclose(again.metrics[name], values, rtol=1e-9)
+        assert again.final(name) == pytest.approx(whole.final(name), rel=1e-6, nan_ok=True)
+    np.testing.assert_allclose(again.spent, whole.spent, rtol=1e-9)
+    assert again.graph.agents == whole.graph.agents
+    with pytest.raises(AttributeError, match="a run that is read again has no release: records"):
+        again.release()
+
+
+@pytest.mark.parametrize("by_curve", [False, True])
+def test_budgets_of_many_agents_are_read_again(whole, tmp_path, by_curve):
+    agents = 130
+    kind = np.arange(agents) // 7 % 2
+    curves = np.outer(whole.steps, [1.0, 2.0])
+    curves[-1, 1] = math.inf
+    budget = whole.certificate.budgets[0]
+    budgets = Budgets([replace(budget, epsilon=1.0), replace(budget, epsilon=2.0)], kind)
+    many = replace(
+        whole,
+        graph=hs.graphs.ring(agents),
+        certificate=replace(whole.certificate, budgets=budgets),
+        spending=Spending(curves, kind, by_curve=by_curve),
+    )
+    again = hs.load_run(many.save(tmp_path))
+    np.testing.assert_array_equal(again.spent, many.spent)
+    assert again.spending.by_curve == by_curve
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("run.json", None, "has no run.json"),
+        ("run.json", "{}", "run.json must be a hearsay run 1, got"),
+        ("budget.csv", "step,agent_0\n0,0\n", "budget.csv must be a row for every measured step"),
+        ("private-metrics.csv", "step,seed,regret,spent_max\n0,0,1,x\n", "a table of numbers"),
+        ("private-metrics.csv", "step,seed,spent_max\n0,0,1\n0,0,1\n", "for every measured step"),
+        ("private-metrics.csv", "", "a table of numbers"),
+    ],
+)
+def test_a_folder_that_is_no_whole_run_is_refused(whole, tmp_path, name, text, said):
+    folder = whole.save(tmp_path)
+    (folder / name).unlink() if text is None else (folder / name).write_text(text)
+    with pytest.raises((ValueError, FileNotFoundError), match=said):
+        hs.load_run(folder)
+
+
+def test_the_certificate_of_another_run_is_refused(whole, tmp_path):
+    folder = whole.save(tmp_path)
+    other = replace(whole.certificate, algorithm="another")
+    (folder / "certificate.json").write_text(other.to_json())
+    with pytest.raises(ValueError, match="must be that of the run beside it"):
+        hs.load_run(folder)
+
+
+def test_every_file_of_a_run_is_in_the_table_of_files(tmp_path):
+    lossy = simulate(steps=4, every=2, seeds=1, faults=hs.Faults(loss=0.2))
+    lossy.report(tmp_path)
+    table = (ROOT.parent / "docs" / "releasing.md").read_text(encoding="utf-8")
+    written = {path.name for path in tmp_path.iterdir()}
+    assert "hearing.csv" in written
+    assert not [name for name in written if f"`{name}`" not in table]
 
 
 def test_models_of_one_name_and_size_are_told_apart():

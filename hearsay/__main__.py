@@ -1,0 +1,5 @@
+"""`python -m hearsay`."""
+
+from hearsay.cli.commands import main
+
+main()
