@@ -20,7 +20,7 @@ from hearsay.certification import messages_within, spent_after
 from hearsay.planning import plan
 from hearsay.problems import PROBLEMS, TASKS, Problem, Records, Task
 from hearsay.problems.data.holdings import Facts
-from hearsay.simulation.simulating import fingerprint
+from hearsay.simulation.identity import fingerprint
 
 GRAPH = hs.graphs.ring(3)
 RNG = np.random.default_rng(0)
