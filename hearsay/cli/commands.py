@@ -134,6 +134,13 @@ def _main() -> None:
         errors.quiet = False
         errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)
+    except MemoryError as error:
+        if os.environ.get("HEARSAY_DEBUG"):
+            raise
+        errors.quiet = False
+        told = f"error: there is not enough memory for this. {error}".strip()
+        errors.print(told, style="red", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(2)
     except (typer.Abort, KeyboardInterrupt):  # before or between what commands themselves catch
         sys.exit(130)
     sys.exit(code or 0)
