@@ -4,6 +4,9 @@ Algorithms are built by the functions and classes of algorithms/registry.py, und
 underscores: hearsay.ldp_online(...), hearsay.dola(...).
 """
 
+from hearsay import _starting  # noqa: F401  (before all that takes its time)
+
+# isort: split
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 

@@ -19,7 +19,8 @@ import math
 import numbers
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any, NoReturn, TypeVar
 
@@ -33,6 +34,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 # or a projection needs is lost, in float32 either.
 SMALLEST_BOUND, LARGEST_BOUND = 1e-30, 1e30
 
+# Whole numbers up to here are exact as floats, which is what they are computed with.
+LARGEST_COUNT = 2**53
+
 _LONGEST = 300  # characters of a value that an error message repeats
 
 
@@ -42,6 +46,9 @@ def fail(name: str, rule: str, value: Any) -> NoReturn:
 
 def said(value: Any) -> str:
     """A value as an error message has room for it."""
+    # Python refuses to write whole numbers of thousands of digits.
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"a whole number of about {round(value.bit_length() * math.log10(2))} digits"
     text = repr(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text):,} characters)"
 
@@ -72,11 +79,19 @@ def _nearest(name: str, value: Any) -> float:
         raise TypeError(f"{name} must be a number, got {value!r:.80}")
     try:
         # No zero has a sign: 1 / -0.0 would be an epsilon of minus infinity.
-        return float(value) + 0.0
+        found = float(value) + 0.0
     except OverflowError:
-        raise ValueError(f"{name} must be at most 1.797e308 in size, got a larger number") from None
+        _too_large(name)
     except (TypeError, ValueError) as error:  # a traced number, a signalling nan
         raise TypeError(f"{name} must be a number, got {value!r:.80}") from error
+    # A decimal beyond all floats becomes infinite without a word.
+    if math.isinf(found) and value != found:
+        _too_large(name)
+    return found
+
+
+def _too_large(name: str) -> NoReturn:
+    raise ValueError(f"{name} must be at most 1.797e308 in size, got a larger number") from None
 
 
 def _is_one_number(value: Any, kinds: str) -> bool:
@@ -147,7 +162,17 @@ def bound_or_infinite(name: str, value: Any) -> float:
 
 
 def count(name: str, value: Any, least: int = 1) -> int:
-    """A whole number that is at least `least`."""
+    """A whole number that is at least `least`, and exact as a float."""
+    return _at_most(name, _whole(name, value, least))
+
+
+def _at_most(name: str, value: int) -> int:
+    if value > LARGEST_COUNT:
+        fail(name, "at most 2^53", value)
+    return value
+
+
+def _whole(name: str, value: Any, least: int) -> int:
     if not _is_one_number(value, "iu") or not hasattr(value, "__index__"):
         raise TypeError(f"{name} must be a whole number, got {value!r:.80}")
     value = int(operator.index(value))  # an index may be of a class of its own
@@ -157,8 +182,23 @@ def count(name: str, value: Any, least: int = 1) -> int:
 
 
 def natural(name: str, value: Any) -> int:
-    """A whole number from 0 on: a seed, an agent, a step."""
+    """A whole number from 0 on: an agent, a step."""
     return count(name, value, 0)
+
+
+def seed(name: str, value: Any) -> int:
+    """A whole number from 0 on, however large: nothing is computed with it."""
+    return _whole(name, value, 0)
+
+
+@contextmanager
+def fits(name: str, value: Any) -> Iterator[None]:
+    """Around what takes memory in proportion to it."""
+    try:
+        yield
+    except MemoryError as error:
+        fitting = "small enough for the memory of this machine"
+        raise ValueError(f"{name} must be {fitting}, got {said(value)}") from error
 
 
 def horizon(name: str, value: Any) -> int | float:
@@ -170,7 +210,7 @@ def horizon(name: str, value: Any) -> int | float:
     found = real(name, value)
     if found < 0 or not (math.isinf(found) or found.is_integer()):
         fail(name, "a whole number of messages, or inf", found)
-    return math.inf if math.isinf(found) else int(found)
+    return math.inf if math.isinf(found) else _at_most(name, int(found))
 
 
 def fraction(name: str, value: Any) -> float:

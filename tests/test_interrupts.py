@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import signal
+import subprocess
 import sys
 import threading
 
@@ -16,7 +17,7 @@ import hearsay as hs
 from hearsay import config
 from hearsay._files import held
 from hearsay._interrupts import stopping
-from hearsay.audit import dlg
+from hearsay.audit import checking, dlg
 from hearsay.cli import commands
 from hearsay.experiments import EXPERIMENTS, parts
 from hearsay.simulation.regret import Regret
@@ -94,6 +95,67 @@ def test_an_interrupted_command_says_how_to_start_it_again(words, tmp_path, monk
     )
     assert "plan" in words or "certify" in words or f"'{tmp_path / 'a b'}'" in result.output
     assert list(tmp_path.iterdir()) == [], "nor does an empty folder stay behind"
+
+
+def test_an_interrupted_check_says_that_nothing_was_noted(monkeypatch):
+    monkeypatch.setattr(checking, "check_algorithm", stop)
+    result = call(monkeypatch, "check-algorithm", "dsgd", "--quick")
+    assert result.exit_code == 130
+    assert result.output.strip() == (
+        "Interrupted. Nothing was noted. To start it again: hearsay check-algorithm dsgd --quick"
+    )
+
+
+# What happens inside the import of a module: an interrupt, as an exception and as a signal.
+INTERRUPTED = """
+import importlib.abc, runpy, signal, sys
+
+class Interrupt(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == {where!r}:
+            {what}
+
+sys.meta_path.insert(0, Interrupt())
+sys.argv[0] = {script!r}
+sys.orig_argv = [sys.executable, *{words}]
+{start}
+raise SystemExit("it went on")
+"""
+SIGNAL, EXCEPTION = "signal.raise_signal(signal.SIGINT)", "raise KeyboardInterrupt"
+SCRIPT = {
+    "script": "/usr/bin/hearsay",
+    "words": ["/usr/bin/hearsay"],
+    "start": "from hearsay.cli import main; main()",
+}
+MODULE = {
+    "script": "-m",
+    "words": ["-m", "hearsay.cli"],
+    "start": "runpy.run_module('hearsay.cli', run_name='__main__')",
+}
+
+
+@pytest.mark.parametrize("entry", [SCRIPT, MODULE], ids=["script", "module"])
+@pytest.mark.parametrize(
+    ("where", "what"),
+    [
+        ("hearsay.graphs", SIGNAL),
+        ("jax", SIGNAL),
+        ("hearsay.cli.commands", SIGNAL),
+        ("hearsay.cli.commands", EXCEPTION),
+    ],
+)
+def test_an_interrupt_during_the_imports_leaves_no_traceback(entry, where, what):
+    code = INTERRUPTED.format(where=where, what=what, **entry)
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (found.returncode, found.stdout, found.stderr) == (130, "", "")
+
+
+def test_a_program_that_imports_the_library_is_interrupted_as_ever():
+    code = INTERRUPTED.format(
+        where="hearsay.graphs", what=SIGNAL, script="-c", words=["-c"], start="import hearsay"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "KeyboardInterrupt" in found.stderr and found.returncode != 130
 
 
 def test_an_interrupted_comparison_reports_what_is_done(tmp_path, monkeypatch):

@@ -18,6 +18,7 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.algorithms import QuantizedDsgd
 from hearsay.audit import shared_noise
+from hearsay.audit.precision import double_precision
 from hearsay.audit.shared_noise import Taken
 from hearsay.audit.standard_form import Field
 from hearsay.base import Algorithm, Keys
@@ -30,9 +31,12 @@ from hearsay.simulation.program import Program, kernel, program
 from hearsay.simulation.shared import PairNoise, Sharing
 
 _BYTES = 2**27
+# A seed has so many runs of its own; their seeds are whole numbers of 64 bits.
+_RUNS, _SEEDS = 2**24, 2**39
 
 
 @require.plain_arguments
+@double_precision()
 def collect(
     algorithm: Algorithm,
     claimed: Algorithm,
@@ -52,6 +56,10 @@ def collect(
       apart: noise that agents share is drawn pair by pair.
     """
     agents, k = graph.agents, np.arange(steps)
+    if not 0 <= seed < _SEEDS:
+        require.fail("seed", "at least 0 and below 2^39", seed)
+    if runs > _RUNS:
+        require.fail("runs", "at most 2^24", runs)
     setting = engine.surroundings(algorithm, problem, graph, [0], apart=apart)
     real, sharing = program(algorithm, problem), algorithm.shared(agents)
     inputs = engine.inputs(algorithm, problem, k)
@@ -65,7 +73,7 @@ def collect(
         some = shared_noise.chosen(sharing, runs * steps * problem.dimension)
     found, drawn = [], []
     for begin in range(0, runs, chunk):
-        seeds = seed * 2**24 + begin + jnp.arange(chunk)
+        seeds = seed * _RUNS + begin + jnp.arange(chunk)
         pairs = simulated.seeded(setting.pairs, seeds)
         part = _simulate(
             keys.seeded(setting.noise_keys, agents, seeds),

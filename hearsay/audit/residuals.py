@@ -21,11 +21,14 @@ themselves (shared_noise.py).
 Coins that do not look at the data (who is awake, which coordinates are kept, which way to round)
 are known. Where they leave a message without noise there is no residual.
 
+All of it is computed in float64, whatever jax is set to: in float32 the differences are too coarse
+to tell two draws from one that is used twice.
+
 All tests together raise a false alarm with probability `level` at most. What they cannot see:
-states that are wrong (search.py does), faults smaller than the number of residuals shows, and
-the noise of deployed agents, which is drawn on a lattice by other code (mechanisms/lattice.py,
-with tests of its own): there repeated values are what the law says, and simulated noise is not
-on a lattice.
+states that are wrong (search.py does), faults smaller than the number of residuals shows, what
+only the float32 of a simulation does to its draws, and the noise of deployed agents, which is drawn
+on a lattice by other code (mechanisms/lattice.py, with tests of its own): there repeated values are
+what the law says, and simulated noise is not on a lattice.
 """
 
 from __future__ import annotations
@@ -40,6 +43,7 @@ from hearsay.algorithms import QuantizedDsgd
 from hearsay.audit import noise_tests, shared_noise
 from hearsay.audit.collecting import collect
 from hearsay.audit.noise_tests import KINDS, Test
+from hearsay.audit.precision import double_precision
 from hearsay.audit.standard_form import Field, grid_tests, rounding, standard, ternary_tests
 from hearsay.base import Algorithm
 from hearsay.graphs import Graph
@@ -95,6 +99,7 @@ class Residuals:
 
 
 @require.plain_arguments
+@double_precision()
 def residuals(
     algorithm: Algorithm,
     problem: Problem,
@@ -112,6 +117,7 @@ def residuals(
     Args:
       runs: how often the network is run; without it, until there are 400,000 residuals
         or 2,000 runs.
+      seed: of the noise, below 2^39.
       certified: the algorithm whose noise is claimed, where that is another one (planted faults).
     """
     require.fraction("level", level)

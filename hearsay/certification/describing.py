@@ -49,13 +49,15 @@ SKIPPED = (
 
 @lru_cache(maxsize=4096)
 def account_cost(account: Account, horizon: float, delta: float | None = None) -> Bound:
-    return account.cost(horizon, delta)
+    with require.fits("horizon", horizon):
+        return account.cost(horizon, delta)
 
 
 @lru_cache(maxsize=4096)
 def account_epsilon(account: Account, horizon: float, delta: float | None) -> float:
     """What a target or a budget is compared with: at delta where one is given."""
-    found = account.certified(horizon, delta)
+    with require.fits("horizon", horizon):
+        found = account.certified(horizon, delta)
     return found.epsilon if found.epsilon_at_delta is None else found.epsilon_at_delta
 
 
@@ -64,7 +66,8 @@ def account_spent(
     account: Account, messages: tuple[int, ...], delta: float | None = None
 ) -> np.ndarray:
     """Budget used after those numbers of messages, in the account's own number."""
-    return account.spent(messages, delta)
+    with require.fits("messages", max(messages, default=0)):
+        return account.spent(messages, delta)
 
 
 def accounts(

@@ -1,5 +1,5 @@
 """`python -m hearsay.cli`."""
 
-from hearsay.cli.commands import main
+from hearsay.cli import main
 
 main()

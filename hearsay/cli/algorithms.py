@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from hearsay.algorithms import outside, registry
+from hearsay.cli import folders
 from hearsay.cli.json_output import answer, answering
 from hearsay.cli.options import NAMES, Flag, word
 from hearsay.cli.screen import progress_bar
@@ -38,7 +39,10 @@ def check_algorithm(
     A pass is noted for this very source, and certificates of the algorithm say so. It can refute a
     certificate, never prove it. Exit code 4: a check fails.
     """
-    report = checked(name, settings or (), not quick)
+    try:
+        report = checked(name, settings or (), not quick)
+    except KeyboardInterrupt:
+        folders.interrupted("Nothing was noted.")
     print(report)
     answer(
         algorithm=report.algorithm.name,

@@ -14,6 +14,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
+from hearsay import _starting
 from hearsay._files import Notice
 from hearsay._version import VERSION
 from hearsay.cli.agent import agent
@@ -118,6 +119,7 @@ def _shown(
 
 def _main() -> None:
     try:
+        _starting.over()
         code = app(standalone_mode=False)
     except typer.BadParameter as error:
         errors.print(f"error: {_wrong(error)}", style="red", markup=False, soft_wrap=True)
@@ -131,6 +133,13 @@ def _main() -> None:
         # Of several processes the one that fails says why, whichever it is.
         errors.quiet = False
         errors.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(2)
+    except MemoryError as error:
+        if os.environ.get("HEARSAY_DEBUG"):
+            raise
+        errors.quiet = False
+        told = f"error: there is not enough memory for this. {error}".strip()
+        errors.print(told, style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)
     except (typer.Abort, KeyboardInterrupt):  # before or between what commands themselves catch
         sys.exit(130)

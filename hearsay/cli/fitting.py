@@ -248,7 +248,7 @@ def _seed(given: int | None, folder: Path, resume: bool) -> int:
         if not file.exists():
             raise ValueError(f"--resume needs --out with the folder of a fit, got {folder}")
         given = int(file.read_text(encoding="ascii"))
-    return secrets.randbelow(2**31) if given is None else require.natural("seed", given)
+    return secrets.randbelow(2**31) if given is None else require.seed("seed", given)
 
 
 def _say(text: str) -> None:

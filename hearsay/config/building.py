@@ -121,7 +121,7 @@ def _with_model(config: Config, keys: dict[str, Any]) -> dict[str, Any]:
             f" you trust that module, name it yourself (hearsay run --model {place}; for agents"
             f" --allow {place}; in a program config.allowing({place!r}))"
         )
-    seed = require.natural("seed in [problem]", keys.get("seed", 0))
+    seed = require.seed("seed in [problem]", keys.get("seed", 0))
     return {**keys, "model": built(outside.function_at(where, place), seed)}
 
 

@@ -279,7 +279,7 @@ def _seed(random_state: Any) -> int:
         return int(random_state.randint(_MOST))
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(_MOST))
-    found = require.natural("random_state", random_state)
+    found = require.seed("random_state", random_state)
     if found >= _MOST:
         require.fail("random_state", "below 2^31", found)
     return found

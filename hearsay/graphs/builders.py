@@ -181,7 +181,7 @@ def random(agents: int, weight: Rule = "metropolis", *, degree: int = 4, seed: i
     agents = require.count("agents", agents, 2)
     degree, seed = (
         min(require.count("degree", degree, 2), agents - 1),
-        require.natural("seed", seed),
+        require.seed("seed", seed),
     )
     if agents * degree % 2:
         raise ValueError(
@@ -234,7 +234,7 @@ def random_digraph(
     """
     agents = require.count("agents", agents, 2)
     degree = require.count("degree", degree)
-    rng = np.random.default_rng([require.natural("seed", seed), *b"digraph"])
+    rng = np.random.default_rng([require.seed("seed", seed), *b"digraph"])
     order = rng.permutation(agents)
     graph = nx.DiGraph()
     graph.add_nodes_from(range(agents))

@@ -74,7 +74,7 @@ class Secrets:
             colluders=require.natural,
             ratio=require.optional(_ratio),
             degree=require.optional(require.count),
-            seed=require.natural,
+            seed=require.seed,
         )
         if isinstance(self.graph, str):
             require.one_of("graph", self.graph, GRAPHS)

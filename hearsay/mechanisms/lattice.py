@@ -108,7 +108,7 @@ class Key:
 
         Anybody can guess them and subtract the noise.
         """
-        name = ",".join(str(require.count("seed", part, least=0)) for part in seed)
+        name = ",".join(str(require.seed("seed", part)) for part in seed)
         warnings.warn(
             "noise from a seed is NOT PRIVATE: use Key.fresh() for data that needs protection",
             stacklevel=2,

@@ -91,7 +91,7 @@ def neural(
             f" its own data sets: hearsay.problems.from_torch(module, dataset) ({INSTALL})",
             type(model).__name__,
         )
-    seed = require.natural("seed", seed)
+    seed = require.seed("seed", seed)
     if one_each(data):
         limits = {"records": records, "test_records": test_records}
         held = _one_each(data, agents, partition, classes, test, limits)  # type: ignore[arg-type]

@@ -85,7 +85,7 @@ def estimation(
     radius, noise, seed = (
         require.bound("radius", radius),
         require.nonnegative("noise", noise),
-        require.natural("seed", seed),
+        require.seed("seed", seed),
     )
     bound = math.inf if feature_bound is None else require.bound("feature_bound", feature_bound)
     loss = HalfSquared(bound, 0.0, math.inf, clip)

@@ -95,10 +95,13 @@ class Problem(Task):
             return np.zeros((self.agents, 0))
         return self.records.labels
 
-    @cached_property
+    @property
     def device_records(self) -> Records | Stream:
-        """The records as device arrays."""
-        return self.records.placed(self.dtype)
+        """The records as device arrays, in the precision that jax is set to now."""
+        kept = self.__dict__.get("_placed")
+        if kept is None or kept[0] != self.dtype:
+            kept = self.__dict__["_placed"] = (self.dtype, self.records.placed(self.dtype))
+        return kept[1]
 
 
 def require_records(problem: Any) -> None:

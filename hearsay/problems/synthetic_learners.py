@@ -78,7 +78,7 @@ def synthetic(
       [10, 10]
     """
     agents, records = require.count("agents", agents), require.count("records", records)
-    dimension, seed = require.count("dimension", dimension), require.natural("seed", seed)
+    dimension, seed = require.count("dimension", dimension), require.seed("seed", seed)
     alpha, beta = require.nonnegative("alpha", alpha), require.nonnegative("beta", beta)
     bound = require.bound("feature_bound", feature_bound)
     arrivals = Arrivals(per_step, head_start)

@@ -26,8 +26,6 @@ from hearsay.problems.losses.softmax import Softmax
 from hearsay.problems.sampling.samplers import Arrivals
 from hearsay.tables.schema import Schema
 
-_MOST = 2**53  # whole numbers that float64 holds
-
 
 @dataclass(frozen=True)
 class Declared:
@@ -106,7 +104,7 @@ class Task:
         require.settle(
             self,
             shape=require.each(require.count),
-            seed=require.natural,
+            seed=require.seed,
             smoothness=require.interval,
             start=require.optional(require.array),
             counts=_counts,
@@ -345,6 +343,6 @@ def _counts(name: str, given: Any) -> np.ndarray:
     found = require.array(name, given)
     if found.ndim != 1 or not np.all((found >= 1) & (found == np.floor(found))):
         require.fail(name, "one whole number of at least 1 for each agent", given)
-    if np.any((found > _MOST) & np.isfinite(found)):
-        require.fail(name, f"at most {_MOST:,} records, or infinite", given)
+    if np.any((found > require.LARGEST_COUNT) & np.isfinite(found)):
+        require.fail(name, f"at most {require.LARGEST_COUNT:,} records, or infinite", given)
     return found if np.isinf(found).any() else found.astype(np.int64)

@@ -94,7 +94,7 @@ def from_torch(
       (15, 1.0)
     """
     require_torch()
-    seed = require.natural("seed", seed)
+    seed = require.seed("seed", seed)
     sets = _sets(dataset, agents, partition, seed)
     shape = sets[0][0].shape[1:]
     pair = torch_model(module, shape, loss=loss, classes=classes)

@@ -91,7 +91,7 @@ class Costs:
             per_record=require.nonnegative,
             server=require.positive,
             patience=require.optional(require.positive),
-            seed=require.natural,
+            seed=require.seed,
         )
 
     def law(self, name: str) -> cost_laws.Law:

@@ -115,7 +115,7 @@ class Faults:
             partitions=require.each(rules.partition),
             links=require.each(rules.outage),
             unfit=require.flag,
-            seed=require.natural,
+            seed=require.seed,
         )
         if self.plan is not None and not isinstance(self.plan, Plan):
             require.fail("plan", "an object with a method heard(step)", self.plan)

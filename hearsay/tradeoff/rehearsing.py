@@ -199,7 +199,7 @@ def rehearse(
     spend: Epsilon = each[0] if len(set(each)) == 1 else tuple(each)
     many = require.optional(require.natural)("colluders", colluders)
     secrets = secrets_for(many, task.agents)
-    asked = _Asked(task, graph, spend, delta, secrets, require.natural("seed", seed))
+    asked = _Asked(task, graph, spend, delta, secrets, require.seed("seed", seed))
     tell = progress or (lambda name, done, total: None)
     choice, scores, warnings = (
         _remembered(asked, tell) if rule.travels(task) else (_neural(asked), None, ())

@@ -273,7 +273,8 @@ def linear_stream(
     bound = require.bound(
         "label_bound", feature_bound + 4 * noise if label_bound is None else label_bound
     )
-    truth = _rng(seed, b"truth").standard_normal(dimension)
+    with require.fits("dimension", dimension):
+        truth = _rng(seed, b"truth").standard_normal(dimension)
     truth /= np.linalg.norm(truth)
 
     def draw(purpose: bytes, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -291,7 +292,10 @@ def linear_stream(
         f"Records are drawn in a ball of radius {feature_bound} and labels are clipped to {bound}"
         " in size."
     )
-    train, test = draw(b"stream", records), draw(b"test", test_records)
+    with require.fits("records", records):
+        train = draw(b"stream", records)
+    with require.fits("test_records", test_records):
+        test = draw(b"test", test_records)
     return Dataset("linear-stream", *train, *test, feature_bound, bound, "enforced", reason, truth)
 
 
@@ -464,7 +468,7 @@ def _split(features: np.ndarray, labels: np.ndarray, test_fraction: float, seed:
 
 def _rng(seed: int, purpose: bytes) -> np.random.Generator:
     # The purpose is part of the seed: other draws from the same user seed must not repeat these.
-    return np.random.default_rng([require.natural("seed", seed), *purpose])
+    return np.random.default_rng([require.seed("seed", seed), *purpose])
 
 
 def _check_bounded(argument: str, sizes: np.ndarray, bound_name: str, bound: float) -> None:

@@ -89,7 +89,7 @@ class Images:
             require.optional(require.count)(name, wanted)
             for name, wanted in (("records", records), ("test_records", test_records))
         )
-        rng = np.random.default_rng([require.natural("seed", seed), *b"thinned"])
+        rng = np.random.default_rng([require.seed("seed", seed), *b"thinned"])
         kept = []
         for features, labels, wanted, name in (
             (self.features, self.labels, records, "records"),
@@ -148,7 +148,7 @@ def from_records(
     features, labels = _read(features, labels)
     test_fraction, seed = (
         require.fraction("test_fraction", test_fraction),
-        require.natural("seed", seed),
+        require.seed("seed", seed),
     )
     order = np.random.default_rng([seed, *b"split"]).permutation(len(labels))
     test, train = np.split(order, [max(1, round(test_fraction * len(labels)))])

@@ -139,8 +139,9 @@ def partition(rule: str, labels: np.ndarray, agents: int, seed: int, **options: 
     if name == "dirichlet" and not options:
         raise ValueError(f"partition 'dirichlet' needs alpha, as in 'dirichlet:0.5', got {rule!r}")
     # The purpose is part of the seed: other draws from the same user seed must not repeat these.
-    rng = np.random.default_rng([require.natural("seed", seed), *b"partition"])
-    return RULES[name](labels, agents, rng, **options)
+    rng = np.random.default_rng([require.seed("seed", seed), *b"partition"])
+    with require.fits("agents", agents):
+        return RULES[name](labels, agents, rng, **options)
 
 
 def _number(
