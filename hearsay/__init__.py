@@ -4,7 +4,7 @@ Algorithms are built by the functions and classes of algorithms/registry.py, und
 underscores: hearsay.ldp_online(...), hearsay.dola(...).
 """
 
-from hearsay import _starting  # noqa: F401  (before all that takes its time)
+from hearsay import _interrupts  # noqa: F401  (before all that takes its time)
 
 # isort: split
 from collections.abc import Callable

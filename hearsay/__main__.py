@@ -1,6 +1,6 @@
 """`python -m hearsay`."""
 
-from hearsay.cli.commands import main
+from hearsay.cli import main
 
 if __name__ == "__main__":
     main()

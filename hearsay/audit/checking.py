@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
-
-import jax
 
 from hearsay import _validate as require
 from hearsay.algorithms import outside
 from hearsay.audit import agent_facts, contract, plain_loop, secret_batches, worst_cases
 from hearsay.audit.contract import Broken, NotDone
+from hearsay.audit.precision import double_precision
 from hearsay.base import Algorithm
 from hearsay.certification import stamps
 
@@ -153,7 +151,7 @@ def check_algorithm(
     chosen = [require.one_of("only", name, CHECKS) for name in (CHECKS if only is None else only)]
     one = _built(algorithm)
     found = list[Check]()
-    with _double_precision():
+    with double_precision():
         for done, name in enumerate(chosen):
             progress(name, done, len(chosen))
             found.append(_check(name, one, thorough))
@@ -201,14 +199,3 @@ def _check(name: str, algorithm: Algorithm, thorough: bool) -> Check:
     # Whatever the algorithm's own code raises is a finding about it.
     except Exception as error:
         return Check(name, shows, False, f"it fails with {type(error).__name__}: {error}")
-
-
-@contextmanager
-def _double_precision() -> Iterator[None]:
-    """Ratios near 1 need float64."""
-    before = jax.config.jax_enable_x64  # type: ignore[attr-defined]
-    jax.config.update("jax_enable_x64", True)
-    try:
-        yield
-    finally:
-        jax.config.update("jax_enable_x64", before)

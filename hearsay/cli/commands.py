@@ -14,7 +14,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from hearsay import _starting
+from hearsay import _interrupts
 from hearsay._files import Notice
 from hearsay._version import VERSION
 from hearsay.cli.agent import agent
@@ -119,7 +119,7 @@ def _shown(
 
 def _main() -> None:
     try:
-        _starting.over()
+        _interrupts.started()
         code = app(standalone_mode=False)
     except typer.BadParameter as error:
         errors.print(f"error: {_wrong(error)}", style="red", markup=False, soft_wrap=True)

@@ -214,7 +214,7 @@ def summed(rows: Rows, scales: jax.Array, digits: int) -> jax.Array:
         "rtk,rtn->kn",
         patches,
         cotangents,
-        precision=formats.keeping(digits),
+        precision=formats.PRODUCTS.get(digits, formats.EXACT.products),
         preferred_element_type=jnp.float32,
     )
 

@@ -31,8 +31,5 @@ FORMATS = {
     "float32": EXACT,
     "bfloat16": Format("bfloat16", 7, jnp.bfloat16),
 }
-
-
-def keeping(digits: int) -> str:
-    """What JAX calls products that keep so many digits, or all of them."""
-    return {form.digits: form.products for form in FORMATS.values()}.get(digits, EXACT.products)
+# What JAX calls products that keep so many digits.
+PRODUCTS = {form.digits: form.products for form in FORMATS.values()}
