@@ -187,7 +187,8 @@ def fulfil(
         tell(summary(p.algorithm, problem, p.graph, len(seed_list), where))
         if p.faults is not None:
             tell(f"faults: {p.faults}; every message is charged, heard or not")
-            if never := p.faults.after(p.steps):
+            # A run in a folder may be meant to go on later.
+            if folder is None and (never := p.faults.after(p.steps)):
                 (warn_once if notify is None else tell)(
                     f"faults: {never} would come after the last round, {p.steps - 1}, and do not"
                 )

@@ -68,6 +68,7 @@ def call(*words: str, code: int = 0):
 @pytest.mark.parametrize("module", ["hearsay", "hearsay.cli"])
 def test_the_command_line_is_there_without_its_script(module, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["hearsay", "--version"])
+    monkeypatch.delitem(sys.modules, f"{module}.__main__", raising=False)
     with pytest.raises(SystemExit) as ended:
         runpy.run_module(module, run_name="__main__")
     assert ended.value.code == 0 and capsys.readouterr().out.startswith("hearsay ")

@@ -135,8 +135,11 @@ def test_check_algorithm_ends_with_what_it_found(installed, monkeypatch):
     monkeypatch.syspath_prepend(installed)
     said = call("check-algorithm", "plain-gossip", "--set", "pull=0.5")
     assert said.count("holds ") == 2 and "Noted for this source" in said
-    said = call("certify", "plain-gossip", *SMALL, "--noise", "40", "--horizon", "6")
+    words = ["certify", "plain-gossip", *SMALL, "--noise", "40", "--horizon", "6"]
+    said = call(*words, "--set", "algorithm.pull=0.5")
     assert "searched for counterexamples" in re.sub(r"\s+", " ", said)
+    # Another coupling than the one that was checked.
+    assert "nothing has checked it" in re.sub(r"\s+", " ", call(*words))
     place = wrong(installed, "self.pull.scaled(heard**2)")
     said = call("check-algorithm", place, code=4)
     sys.modules.pop("wrong_gossip", None)

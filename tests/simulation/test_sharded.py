@@ -110,14 +110,14 @@ def test_metrics_do_not_count_what_fills_up_a_block():
 def test_what_a_checkpoint_holds_does_not_depend_on_the_layout():
     begin = partial(Session, hs.dsgd(noise=0.1), PROBLEM, GRAPH, SEEDS, spread=0.5, readouts=USUAL)
     one, several = begin(), begin(layout=standing_in())
-    kept, other = one.arrays("mark"), several.arrays("mark")
+    kept, other = one.arrays(), several.arrays()
     assert kept.keys() == other.keys()
     for name, value in kept.items():
         assert other[name].dtype == value.dtype and other[name].shape == value.shape
         if value.dtype.kind == "f":
             np.testing.assert_allclose(other[name], value, rtol=1e-12, err_msg=name)
     one.rounds.advance(3)
-    several.restore(one.arrays("mark"), "mark")
+    several.restore(one.arrays())
     assert several.step == 3
     for here, there in zip(
         jax.tree.leaves(one.carry), jax.tree.leaves(several.rounds.whole), strict=True
