@@ -18,7 +18,7 @@ import hashlib
 import inspect
 import json
 import os
-from dataclasses import fields
+from dataclasses import InitVar, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,9 +30,10 @@ from hearsay.algorithms.outside import is_own
 from hearsay.base import Algorithm
 from hearsay.privacy.description import REFUTED, UNCHECKED
 
-# A check tries several steps and samplers, and noise scales with what it hides; `horizon` follows
-# the run, and averages never leave the agent.
-_ANY = ("step", "sampling", "horizon", "average")
+# A check tries several steps and samplers, and noise scales with what it hides. Averages, where
+# that is hearsay's own option, never leave the agent.
+_ANY = ("step", "sampling")
+_OURS = ("average",)
 _REFUTED = "refuted"
 
 
@@ -94,23 +95,57 @@ def place(algorithm: Algorithm) -> Path | None:
 def _facts(algorithm: Algorithm) -> dict[str, Any] | None:
     kind = type(algorithm)
     files = _sources(kind)
-    if files is None:
+    if files is None or not _known_by_name(kind):
         return None
     return {
         "module": kind.__module__,
         "class": kind.__qualname__,
         "options": _options(algorithm),
-        "source": _digest(tuple((f, os.stat(f).st_mtime_ns, os.stat(f).st_size) for f in files)),
+        "source": _digest(_seen(files)),
         "hearsay": VERSION,
     }
 
 
 def _options(algorithm: Algorithm) -> dict[str, str]:
     """The options on which an update may turn."""
-    left = {*_ANY, *noise_fields(type(algorithm))}
+    kind = type(algorithm)
+    left = {*_ANY, *noise_fields(kind), *(name for name in _OURS if _is_ours(kind, name))}
     return {
         f.name: repr(getattr(algorithm, f.name)) for f in fields(algorithm) if f.name not in left
     }
+
+
+def _is_ours(kind: type, field: str) -> bool:
+    """Whether that option is hearsay's, and not one of that name."""
+    return next(
+        is_own(one) for one in kind.__mro__ if field in vars(one).get("__annotations__", {})
+    )
+
+
+def _known_by_name(kind: type) -> bool:
+    """Whether name, source and options tell the class from others: a function makes many of one
+    name, and what only `__init__` sees is in no field.
+    """
+    hidden = any(
+        isinstance(hint, InitVar) or "InitVar" in str(hint)
+        for one in kind.__mro__
+        for hint in vars(one).get("__annotations__", {}).values()
+    )
+    return "<locals>" not in kind.__qualname__ and not hidden
+
+
+def source_of(kind: type) -> str:
+    """Of a class from outside: where it is from and the digest of its source; "" of hearsay's."""
+    if is_own(kind):
+        return ""
+    files = _sources(kind)
+    if files is None:
+        return f"{kind.__module__}, not in a file"
+    return f"{kind.__module__}, {_digest(_seen(files))}"
+
+
+def _seen(files: list[str]) -> tuple[tuple[str, int, int], ...]:
+    return tuple((f, os.stat(f).st_mtime_ns, os.stat(f).st_size) for f in files)
 
 
 def _sources(kind: type) -> list[str] | None:

@@ -120,8 +120,10 @@ def gaussian_epsilon(rho: float, delta: float) -> float:
     if excess(0.0) <= 0:
         return 0.0
     # The textbook conversion: never below the exact value.
-    high = rho + 2 * math.sqrt(rho * math.log(1 / delta))
-    return optimize.brentq(excess, 0.0, high, xtol=1e-12, rtol=1e-12) * (1 + 1e-9) + 2e-12
+    high = rho + 2 * math.sqrt(rho * -math.log(delta))
+    # Where rho is tiny the two terms cancel to the last digits.
+    lost = 2e-12 if rho > 1e-18 else 1e-10
+    return optimize.brentq(excess, 0.0, high, xtol=1e-12, rtol=1e-12) * (1 + 1e-9) + lost
 
 
 def _undominated(parameters: np.ndarray) -> np.ndarray:

@@ -9,6 +9,10 @@ deployed agents count (`lifetime`).
 That the records are the same, each at the same agent, and that the noise is not, is in no
 certificate: a result says that it rests on it. A record that is at two agents costs what both of
 them spend; two simulations with one seed have the same noise, and their difference has none.
+
+Budgets that rest on secret batches are independent of each other only where the batches are:
+simulated subsets are drawn from the problem's seed, the same in every run, so that such
+certificates are refused unless they are of deployed runs, whose batches nobody draws again.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hearsay import _validate as require
+from hearsay.mechanisms import MECHANISMS
 from hearsay.privacy.certificate import Certificate, show
 
 DECLARED = (
@@ -64,7 +69,8 @@ def add_up(*certificates: Certificate) -> AddedUp:
     """What runs on the same records cost together: epsilons and deltas add, agent by agent.
 
     Args:
-      certificates: of the same agents, under the same adjacency, without shared noise.
+      certificates: of the same agents, under the same adjacency, without shared noise and, in
+        simulations, without secret batches.
 
     Example:
       >>> import hearsay as hs
@@ -83,7 +89,20 @@ def add_up(*certificates: Certificate) -> AddedUp:
         if one.secrets is not None:
             rule = "without shared noise, whose epsilon depends on who colludes in each run"
             require.fail("certificates", rule, one.algorithm)
-        if not np.array_equal(one.budgets.agents, first.budgets.agents):
+        if not one.descriptions:
+            rule = (
+                "with what their budgets follow from: those of earlier versions cannot be verified"
+            )
+            require.fail("certificates", rule, one.algorithm)
+        if not one.deployed and any(d.account.amplified for d in one.descriptions):
+            rule = "of deployed runs where batches are secret: simulations draw the same ones again"
+            require.fail("certificates", rule, one.algorithm)
+        agents = one.budgets.agents
+        if not len(agents) or len(np.unique(agents)) < len(agents):
+            require.fail("certificates", "about some agents, each once", one.algorithm)
+        if one.names != first.names:
+            require.fail("certificates", f"of the same agents, {first.names}", one.names)
+        if not np.array_equal(agents, first.budgets.agents):
             rule = f"of the same agents, {len(first.budgets)} in the first"
             require.fail("certificates", rule, f"{len(one.budgets)} in {one.algorithm}")
         if one.adjacencies != first.adjacencies:
@@ -106,9 +125,9 @@ def add_up(*certificates: Certificate) -> AddedUp:
 
 def _deltas(certificate: Certificate) -> list[float]:
     """At which each agent's epsilon holds: its own, the certificate's, or none."""
-    own = [b.delta for b in certificate.budgets.kinds]
-    usual = 0.0 if any(d is not None for d in own) else certificate.slack or 0.0
-    return certificate.budgets.each(lambda b: usual if b.delta is None else b.delta)
+    law = MECHANISMS[certificate.mechanism]
+    usual = certificate.delta or 0.0 if law.at_delta else 0.0
+    return certificate.budgets.each(lambda b: max(usual, b.delta or 0.0))
 
 
 def _summed(columns: list[list[float]]) -> list[float]:

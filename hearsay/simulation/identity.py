@@ -16,6 +16,7 @@ import numpy as np
 
 from hearsay._version import VERSION
 from hearsay.base import Algorithm
+from hearsay.certification.stamps import source_of
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
 from hearsay.simulation.faults import Faults
@@ -52,6 +53,7 @@ class Identity:
         facts = {
             "version of hearsay": VERSION,
             "algorithm": type(algorithm).__qualname__,
+            "source of the algorithm": source_of(type(algorithm)),
             **{field.name: repr(getattr(algorithm, field.name)) for field in fields(algorithm)},
             _GRAPH: graph.digest(),
             "seeds": repr(seeds),

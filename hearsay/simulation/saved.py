@@ -150,7 +150,7 @@ def load_run(folder: str | os.PathLike) -> SavedRun:
 
 
 def _digest(certificate: str) -> str:
-    return str(json.loads(certificate)["digest"])
+    return str(json.loads(certificate).get("digest"))
 
 
 def _facts(file: Path) -> dict[str, Any]:

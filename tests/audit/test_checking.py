@@ -312,6 +312,36 @@ def test_a_failure_takes_the_place_of_the_note(tmp_path, passing):
     assert check_algorithm(kind).stamped and certified(kind())[0]
 
 
+def test_what_name_and_options_do_not_tell_apart_is_never_noted(tmp_path, passing):
+    """Classes that a function makes, and options that are in no field."""
+    seen = "    def __post_init__(self, start):\n        super().__post_init__()\n\n"
+    made = (METHOD, "    start: InitVar[float] = 1.0\n\n" + seen + METHOD)
+    imports = ("import dataclass, field\n", "import InitVar, dataclass, field\n")
+    hidden = loaded(tmp_path, made, imports)
+    assert stamps.stamp(hidden()) is None and not stamps.standing(hidden()).checked
+    kind = loaded(tmp_path)
+    assert stamps.stamp(kind()) is not None
+    kind.__qualname__ = "make.<locals>.PlainGossip"
+    assert stamps.stamp(kind()) is None and not stamps.standing(kind()).checked
+
+
+def test_an_option_of_one_s_own_that_is_called_horizon_is_noted(tmp_path, passing):
+    field = ("    mechanism: str", "    horizon: int = 3\n    mechanism: str")
+    kind = loaded(tmp_path, field)
+    assert check_algorithm(kind).stamped and stamps.standing(kind()).checked
+    assert not stamps.standing(kind(horizon=9)).checked
+
+
+def test_a_run_is_not_continued_with_another_source(tmp_path):
+    kind = loaded(tmp_path)
+    options = {"folder": tmp_path / "run", "reference": False, "regret": False}
+    hs.simulate(kind(), PROBLEM, GRAPH, steps=4, **options)
+    hs.simulate(kind(), PROBLEM, GRAPH, steps=5, resume=True, **options)
+    other = loaded(tmp_path, (SENT, SENT.replace("rates.noise", "0.01 * rates.noise")))
+    with pytest.raises(ValueError, match="source of the algorithm = gossip_under_test"):
+        hs.simulate(other(), PROBLEM, GRAPH, steps=6, resume=True, **options)
+
+
 @pytest.mark.parametrize("damage", ["{", "[]", "{}", "other version"])
 def test_a_damaged_note_counts_for_nothing(tmp_path, passing, damage):
     kind = loaded(tmp_path)

@@ -274,6 +274,13 @@ def test_gaussian_epsilon_is_not_below_the_truth_when_it_is_tiny(rho, delta, exa
     assert exact <= gaussian_epsilon(rho, delta) <= exact * 1.001
 
 
+def test_gaussian_epsilon_at_deltas_that_are_hardly_there():
+    """Cancellation, and 1 / delta beyond all floats."""
+    # From the formula in 60 decimal digits (mpmath).
+    assert gaussian_epsilon(3.524877207386126e-25, 5.293575086183979e-287) >= 2.965e-11
+    assert 38 < gaussian_epsilon(1.0, 5e-324) < 60
+
+
 def exact_delta(rho: float, epsilon: float) -> mpmath.mpf:
     """In so many digits that nothing cancels."""
     mu, epsilon = mpmath.sqrt(2 * mpmath.mpf(rho)), mpmath.mpf(epsilon)

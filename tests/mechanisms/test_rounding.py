@@ -144,7 +144,6 @@ def test_what_it_costs_at_the_size_of_a_deployment():
 def test_a_factorization_that_float64_cannot_follow_has_no_budget():
     factors = factorization("toeplitz", 50)
     assert math.isinf(rounding.factorized(2.0**33, factors, 1))  # shifts of 2^17 scales
-    assert math.isinf(rounding.factorized(0.5, factors, 10**28))
 
 
 def gaussian_curve(rho: float, epsilon: float) -> float:
@@ -178,7 +177,7 @@ def test_slack_that_eats_delta_leaves_what_holds_without_curves():
         0.5 + 2 * math.sqrt(0.5 * math.log(1e15))
     )
     # Not even the tail of factorized noise.
-    assert math.isinf(rounding.gaussian_epsilon(0.5, 1e-60, 10**30))
+    assert math.isinf(rounding.gaussian_epsilon(0.5, 1e-60, 2**53))
     many = np.full(1000, 0.05)
     pure = float(np.sum(many + 10**12 * 2.0**-36))
     assert rounding.laplace_epsilon(many, 1e-9, 10**12) == pytest.approx(pure, rel=1e-8)

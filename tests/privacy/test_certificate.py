@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hearsay import ldp_online
-from hearsay.algorithms import Dsgd
+from hearsay import algorithm, ldp_online
+from hearsay.algorithms import Dsgd, GradientPerturbation
 from hearsay.base import Inbox, Message, State
 from hearsay.certification import accounts, calibrate, certify, messages_within, spent_after
 from hearsay.graphs import ring
@@ -28,7 +28,7 @@ from hearsay.privacy.recursion import Assumption
 from hearsay.problems import ridge
 from hearsay.problems.losses.domains import Ball
 from hearsay.problems.losses.linear import Squared
-from hearsay.problems.sampling.samplers import Batch, Fresh, Resample
+from hearsay.problems.sampling.samplers import Batch, Fresh, Resample, Subset
 from hearsay.schedules import Constant, PowerLaw
 from tests.factories import holding
 
@@ -152,10 +152,14 @@ def test_runs_on_the_same_records_add_up_agent_by_agent():
 
 
 def test_deltas_of_agents_add_up_to_no_guarantee():
-    own = AgentBudget(0, 0.0, "b", "p", "d", delta=0.6)
-    one = Certificate("a", 5, "ternary", (own, replace(own, agent=1, delta=0.1)))
+    problem, graph = ridge(agents=3, records=60), ring(3)
+    one = certify(algorithm("ternary-dsgd", noise=100.0), problem, graph, 2)
+    deltas = [b.delta for b in one.budgets]
+    assert 0 < max(deltas) < 1
     found = add_up(one, one)
-    assert found.delta == pytest.approx([1.0, 0.2]) and found.epsilon == [math.inf, 0.0]
+    assert found.delta == pytest.approx([min(1.0, 2 * delta) for delta in deltas])
+    many = add_up(*[one] * 1000)
+    assert many.delta == [1.0] * 3 and many.epsilon == [math.inf] * 3
 
 
 def test_certificates_that_cannot_be_added_are_refused():
@@ -175,6 +179,17 @@ def test_certificates_that_cannot_be_added_are_refused():
         add_up(shared, shared)
     with pytest.raises(TypeError, match="certificates must be certificates"):
         add_up(one, 2.0)  # type: ignore[arg-type]
+    # Simulated subsets are the same in every run of a problem: together they hide less.
+    subsets = GradientPerturbation(noise=Constant(20.0), sampling=Subset(2))
+    secret = certify(subsets, problem, graph, 1, delta=1e-9)
+    assert secret.amplified(0)
+    with pytest.raises(ValueError, match="certificates must be of deployed runs where batches are"):
+        add_up(secret, secret)
+    names = [replace(one, names=names) for names in (("a", "b", "c"), ("c", "a", "b"))]
+    with pytest.raises(ValueError, match="certificates must be of the same agents"):
+        add_up(*names)
+    with pytest.raises(ValueError, match="cannot be verified"):
+        add_up(*[Certificate("a", 5, "laplace", (AgentBudget(0, 1.0, "b", "p", "d"),))] * 2)
 
 
 def test_infinite_budgets_are_shown_as_such_with_their_reason():
