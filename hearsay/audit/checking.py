@@ -93,7 +93,7 @@ class Report:
 
 
 _NOT_SHOWN = (
-    f"Not shown: that no counterexample exists (a search found none, with these options, on small"
+    "Not shown: that no counterexample exists (a search found none, with these options, on small"
     f" linear models, within {worst_cases.LONGEST} messages);",
     "that other options, schedules other than step and noise, losses without a known curvature or"
     " larger networks behave alike; that the code has no other way out (files, sockets, prints).",

@@ -18,7 +18,7 @@ import hashlib
 import inspect
 import json
 import os
-from dataclasses import InitVar, fields
+from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -127,7 +127,7 @@ def _known_by_name(kind: type) -> bool:
     name, and what only `__init__` sees is in no field.
     """
     hidden = any(
-        isinstance(hint, InitVar) or "InitVar" in str(hint)
+        "InitVar" in str(hint)
         for one in kind.__mro__
         for hint in vars(one).get("__annotations__", {}).values()
     )

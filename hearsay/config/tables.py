@@ -159,26 +159,19 @@ class Config:
         return self.privacy.get("delta")
 
 
-def _one_or_several(name: str, value: Any) -> float | list[float]:
-    """One number, or a list with one per agent."""
-    return (
-        list(require.each(require.positive)(name, value))
-        if require.is_sequence(value)
-        else require.positive(name, value)
-    )
+def _one_or_several(one: require.Rule, each: require.Rule) -> require.Rule:
+    """One number, or a list of them."""
+
+    def rule(name: str, value: Any) -> Any:
+        if require.is_sequence(value):
+            return list(require.each(each)(name, value))
+        return one(name, value)
+
+    return rule
 
 
 def _adjacency(name: str, value: Any) -> str:
     return require.one_of(name, value, RELATIONS)
-
-
-def _seeds(name: str, value: Any) -> int | list[int]:
-    """How many seeds, or a list of them."""
-    return (
-        list(require.each(require.natural)(name, value))
-        if require.is_sequence(value)
-        else require.count(name, value)
-    )
 
 
 def _precision(name: str, value: Any) -> int:
@@ -192,13 +185,16 @@ def _release(name: str, value: Any) -> str:
     return require.one_of(name, value, READOUTS)
 
 
+# For all agents, or for each.
+_BUDGET = _one_or_several(require.positive, require.positive)
 _RULES: dict[str, require.Rule] = {
-    "epsilon": _one_or_several,
-    "budget": _one_or_several,
+    "epsilon": _BUDGET,
+    "budget": _BUDGET,
     "delta": require.fraction,
     "adjacency": _adjacency,
     "steps": require.count,
-    "seeds": _seeds,
+    # How many, or which.
+    "seeds": _one_or_several(require.count, require.natural),
     "every": require.optional(require.count),
     "precision": _precision,
     "release": _release,

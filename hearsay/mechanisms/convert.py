@@ -88,6 +88,14 @@ def laplace_epsilon(parameters: np.ndarray, delta: float) -> float:
     return min(known, _worst(rows, delta, _SPARE * known))
 
 
+@require.plain_arguments
+def grown(epsilon: float) -> float:
+    """1 + e^epsilon: by how much a distance in total variation, or a delta between two laws that
+    are each as near to a third, grows.
+    """
+    return 1 + math.exp(epsilon) if epsilon < 700 else math.inf
+
+
 def gaussian_epsilon(rho: float, delta: float) -> float:
     """epsilon at delta of Gaussian mechanisms whose zero-concentrated budgets sum to rho.
 

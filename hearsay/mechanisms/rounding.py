@@ -157,12 +157,11 @@ def curve_slack(coordinates: int, epsilon: float) -> float:
     T of delta. The n 2^-180 of factorized noise fit into the 3 % between 0.97 and 1.
     """
     epsilon = require.nonnegative("epsilon", epsilon)
-    return _grown(epsilon) * require.count("coordinates", coordinates) * 2.0 ** (-3 - 2 * GRID_BITS)
-
-
-def _grown(epsilon: float) -> float:
-    """1 + e^epsilon: by how much a distance in total variation grows to a delta."""
-    return 1 + math.exp(epsilon) if epsilon < 700 else math.inf
+    return (
+        convert.grown(epsilon)
+        * require.count("coordinates", coordinates)
+        * 2.0 ** (-3 - 2 * GRID_BITS)
+    )
 
 
 def gaussian_epsilon(rho: float, delta: float, numbers: int) -> float:
@@ -223,7 +222,7 @@ def with_slack(
         epsilon = curve(delta * (1 - share))
         if not math.isfinite(epsilon):
             break
-        apart = _grown(epsilon) * distance if distance else 0.0
+        apart = convert.grown(epsilon) * distance if distance else 0.0
         slack = curve_slack(numbers, epsilon) if numbers else 0.0
         if slack + apart <= delta * share * (1 - 1e-9):
             return min(epsilon, otherwise)

@@ -24,6 +24,7 @@ import math
 from dataclasses import dataclass
 
 from hearsay import _validate as require
+from hearsay.mechanisms.convert import grown
 
 REPLACE = "replace"
 ZERO_OUT = "zero-out"
@@ -77,6 +78,5 @@ def implied(epsilon: float, delta: float = 0.0) -> tuple[float, float]:
     delta = require.nonnegative_or_infinite("delta", delta)
     if math.isinf(epsilon):
         return math.inf, 1.0
-    # exp overflows beyond 709, where a delta of any size is lost.
-    grown = delta + math.exp(epsilon) * delta if epsilon < 700 else math.inf if delta else 0.0
-    return (2 * epsilon, grown) if grown < 1 else (math.inf, 1.0)
+    lost = grown(epsilon) * delta if delta else 0.0
+    return (2 * epsilon, lost) if lost < 1 else (math.inf, 1.0)
