@@ -93,7 +93,7 @@ REFUSED = (
     b"1",
     1j,
     np.complex64(1),
-    np.timedelta64(1),
+    np.timedelta64(1, "s"),
     np.array([1.0]),
     math.nan,
     object(),

@@ -456,11 +456,23 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path, keys):
-    found = World(tmp_path, keys / "keys")
-    yield found
-    for number in list(found.at):
-        found.close(number)
+def worlds(keys):
+    """Builds networks, and closes what is open of them in the end."""
+    made = []
+
+    def build(folder: Path, **options) -> World:
+        made.append(World(folder, keys / "keys", **options))
+        return made[-1]
+
+    yield build
+    for found in made:
+        for number in range(len(found.names)):
+            found.close(number)
+
+
+@pytest.fixture
+def world(tmp_path, worlds):
+    return worlds(tmp_path)
 
 
 def test_cards_cross_the_ring_until_all_keys_are_confirmed(world):
@@ -478,8 +490,8 @@ def test_cards_cross_the_ring_until_all_keys_are_confirmed(world):
     assert all(exchange.pairs.private is None for exchange in world.at.values())
 
 
-def test_keys_of_a_sparse_graph_wait_for_everybody_too(tmp_path, keys):
-    world = World(tmp_path, keys / "keys", pairs=[(0, 2), (1, 3)])
+def test_keys_of_a_sparse_graph_wait_for_everybody_too(tmp_path, worlds):
+    world = worlds(tmp_path, pairs=[(0, 2), (1, 3)])
     for number in (0, 1, 2):
         world.open(number)
     world.talk()
@@ -529,13 +541,13 @@ def meet_until_death(world: World, wire: Tripwire) -> bool:
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_a_death_at_any_writing_changes_no_key(tmp_path, keys, monkeypatch, after):
+def test_a_death_at_any_writing_changes_no_key(tmp_path, worlds, monkeypatch, after):
     """Alice dies at her first, second, ... writing, and is started again. What the others have been
     shown of her is what she shows afterwards.
     """
     for at in range(1, 20):
         (folder := tmp_path / f"{at}").mkdir()
-        world = World(folder, keys / "keys", names=NAMES[:3])
+        world = worlds(folder, names=NAMES[:3])
         for number in (1, 2):
             world.open(number)
         world.talk()
@@ -619,8 +631,8 @@ def test_an_agent_that_has_lost_its_ledger_is_refused(world):
         world.at[0].receive([(1, "carol", world.at[1].card(1))], {})
 
 
-def test_another_process_with_this_agents_certificate_is_noticed(world, tmp_path, keys):
-    other = World(tmp_path / "elsewhere", keys / "keys")
+def test_another_process_with_this_agents_certificate_is_noticed(world, tmp_path, worlds):
+    other = worlds(tmp_path / "elsewhere")
     (tmp_path / "elsewhere").mkdir()
     for number in range(4):
         other.open(number)
@@ -629,8 +641,6 @@ def test_another_process_with_this_agents_certificate_is_noticed(world, tmp_path
     card = other.at[0].card(0)
     with pytest.raises(Refused, match="another process has introduced itself as alice"):
         world.at[0].receive([(0, "bob", card)], {})
-    for number in range(4):
-        other.close(number)
 
 
 def test_a_neighbour_must_be_the_process_that_was_greeted(world):

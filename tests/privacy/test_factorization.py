@@ -240,7 +240,10 @@ def test_leading_blocks_against_every_pattern(rounds, separation):
     for case in every(rounds):
         claimed = case.leading(separation, range(rounds + 1))
         assert claimed[0] == 0 and np.all(np.diff(claimed) >= 0)
-        np.testing.assert_array_equal(case.leading(separation, [rounds, 1]), claimed[[-1, 1]])
+        # A dense one adds up its rows in the pieces that are asked for: rounding differs.
+        apart = 1e-14 if case.name == "dense" else 0
+        alone = case.leading(separation, [rounds, 1])
+        np.testing.assert_allclose(alone, claimed[[-1, 1]], rtol=apart)
         uses = -(-rounds // min(separation, rounds))
         whole = case.sensitivity_repeated(separation, uses)
         assert claimed[-1] == pytest.approx(whole, rel=1e-12)

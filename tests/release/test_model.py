@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -316,7 +317,7 @@ def test_an_agents_own_model_is_no_released_model(run: hs.Run, tmp_path: Path) -
     (tmp_path / "taken" / MODEL).write_bytes(own.read_bytes())
     with pytest.raises(ValueError, match="got a NumPy array, as an agent's own model is"):
         hs.load_model(tmp_path / "taken")
-    with sqlite3.connect(tmp_path / "alice.ledger") as ledger:
+    with closing(sqlite3.connect(tmp_path / "alice.ledger")) as ledger:
         ledger.execute("create table t (x)")
     with pytest.raises(ValueError, match="got a ledger, which holds an agent's state"):
         hs.load_model(tmp_path / "alice.ledger")
