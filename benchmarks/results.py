@@ -163,11 +163,11 @@ def draw(home: Path, panels: list[list[str]]) -> None:
                 colour, dash = index % len(COLOURS), index // len(COLOURS)
                 ax.plot(*zip(*points, strict=True), c=COLOURS[colour], ls=DASHES[dash], label=name)
             ax.set_title(title)
-            ax.set_xlabel("iteration")
+            ax.set_xlabel("step")  # an iteration; of P4 a round
             ax.set_ylim(0, 1)
             ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14))
         axes[0, 0].set_ylabel("test accuracy")
-        figure.savefig(home / "figure.png", dpi=80, bbox_inches="tight")
+        figure.savefig(home / "figure.png", dpi=120, bbox_inches="tight")
 
 
 def about(home: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import typer
 from hearsay.cli import folders
 from hearsay.cli.folders import claim, interrupted
 from hearsay.cli.json_output import answer, answering
-from hearsay.cli.options import DataDir, Out
+from hearsay.cli.options import DataDir
 from hearsay.cli.screen import console, progress_bar
 
 
@@ -27,7 +27,9 @@ def reproduce(
             )
         ),
     ],
-    out: Out = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the results (default: out/EXPERIMENT).")
+    ] = None,
     data_dir: DataDir = None,
     seeds: Annotated[
         int | None,
@@ -49,17 +51,23 @@ def reproduce(
             )
         ),
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the report that is in --out.")
+    ] = False,
 ) -> None:
     """Repeat a paper's experiment with its settings;
     the report says where our numbers differ, and why.
     """
     from hearsay.experiments import EXPERIMENTS, scale_and_seeds
     from hearsay.experiments.parts import keeping
+    from hearsay.experiments.runner import REPORT
 
     options = scale_and_seeds(experiment, scale, seeds)
     folder = out or Path("out") / experiment
     with folders.command():
         claim(folder)
+        if (folder / REPORT).exists() and not overwrite:
+            raise ValueError(f"{folder} holds a report: --overwrite replaces it")
         try:
             with keeping(folder) as parts, progress_bar() as show:
                 report = EXPERIMENTS[experiment](

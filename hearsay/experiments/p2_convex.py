@@ -5,7 +5,8 @@ In the place of ResNet18 on MNIST and CIFAR-10: logistic regression on digits (o
 records per agent) and ridge regression on a linear stream, with the 12,000 records per agent of the
 paper's MNIST. Not printed, and chosen here: the two graphs and their weights (`graphs.five_agents`,
 0.1), the ring of the methods that need symmetric weights (0.1 as well), C, the regularisers, the
-clip of the linear problem, the grid and the threshold of the quantizers.
+clip of the linear problem, the grid and the threshold of the quantizers. Not as printed: batches go
+round the records, where Algorithm 1 draws each of them anew.
 """
 
 from __future__ import annotations

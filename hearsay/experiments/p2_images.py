@@ -12,10 +12,12 @@ As printed: five agents, the training records split evenly, K = 2000, and
 The other methods (Figs. 5, 6) have the step, the sampling and the noise of S2 with p = 0.9996. All
 of these are functions of K = 2000; shorter runs keep them. Not printed, and chosen here: the two
 graphs and their weights, the ring of the methods that need symmetric ones (p2_convex.py), the ball
-(1e5), and what bounds a gradient. "As printed" nothing does, and there is no certificate; budgets
-are those of the same runs with a clip. ResNet18 has GroupNorm where the original has BatchNorm: a
-norm over a batch mixes records, so that no clip of a record's gradient would bound what it does. At
-scale "small" a dense network stands in for it. The numbers are in data/p2.toml.
+(1e5), and what bounds a gradient. Not as printed: batches go round the records, where Algorithm 1
+draws them anew; ldp-online has one new record a step and all so far, as in its own paper. "As
+printed" nothing does, and there is no certificate; budgets are those of the same runs with a clip.
+ResNet18 has GroupNorm where the original has BatchNorm: a norm over a batch mixes records, so that
+no clip of a record's gradient would bound what it does. At scale "small" a dense network stands in
+for it. The numbers are in data/p2.toml.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from hearsay.algorithms import QuantizedDsgd
 from hearsay.base import Algorithm
 from hearsay.certification import certify
 from hearsay.experiments import settings
@@ -187,6 +190,8 @@ def _about(runs: Runs) -> dict[str, Any]:
         "horizon": HORIZON,
         "agent": AGENT,
         "weight": CONVEX["pair"]["weight"],
+        "threshold": CONVEX["threshold"],
+        "grid": QuantizedDsgd().resolution,
         "s1": S1,
         "s2": S2,
         "orders": orders,

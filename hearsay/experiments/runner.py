@@ -127,11 +127,23 @@ def write(folder: Path, experiment: Experiment, found: Findings) -> Path:
         found.runs,
         folder,
         experiment.settings.title(**found.values),
-        notes=experiment.settings.notes(found.values),
+        notes=[*quick_look(experiment), *experiment.settings.notes(found.values)],
         tables=list(found.tables.values()),
         figures=found.figures,
         name=REPORT,
     )
+
+
+def quick_look(experiment: Experiment) -> list[str]:
+    """What a reader of a shortened experiment's report has to know first."""
+    scale = experiment.scale
+    if isinstance(scale, str) or scale >= 1:
+        return []
+    whole = "small scale" if "scales" in experiment.settings.keys else "paper's iterations"
+    return [
+        f"A quick look, at {scale:g} times the {whole}: where the figures and tables below name one"
+        " of the paper's, they are of the shorter run."
+    ]
 
 
 def save_tables(folder: Path, tables: Mapping[str, Table]) -> None:

@@ -546,6 +546,23 @@ def test_reproduce_hands_over_what_was_asked_for(tmp_path, monkeypatch):
     }
 
 
+def test_a_report_that_is_there_is_replaced_only_when_asked(tmp_path, monkeypatch, capsys):
+    """A quick look has the same folder as the hour before it."""
+    asked = []
+    monkeypatch.setitem(
+        EXPERIMENTS,
+        "p3-mnist",
+        lambda folder, **options: asked.append(options["scale"]) or folder / "report.html",
+    )
+    (tmp_path / "report.html").write_text("an hour's work")
+    words = ["reproduce", "p3-mnist", "--out", tmp_path]
+    message = error_of(monkeypatch, capsys, *words, "--scale", "0.5")
+    assert message == f"error: {tmp_path} holds a report: --overwrite replaces it"
+    assert asked == []
+    call(*words, "--overwrite")
+    assert asked == ["small"]
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [

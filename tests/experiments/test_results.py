@@ -127,6 +127,108 @@ def test_the_numbers_of_a_verdict_are_those_of_the_runs(figure):
     assert re.findall(r"\b0\.\d{3}\b", ours) == [f"{score[name, run]:.3f}" for run in runs]
 
 
+def numbers(text: str) -> list[str]:
+    """As Python reads them: 1,063 and 3.2 × 10^121."""
+    text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text)
+    text = re.sub(r" × 10\^(-?\d+)", r"e\1", text)
+    return re.findall(r"(?<![\w.-])\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.])", text)
+
+
+def reported(folder: Path) -> list[float]:
+    """Every number in the tables of an experiment, and the means over seeds at the end of its
+    runs.
+    """
+    found: list[float] = []
+    for path in folder.glob("*.csv"):
+        header, *table = results.table(path)
+        if "seed" not in header:
+            found += [float(n) for row in (header, *table) for cell in row for n in numbers(cell)]
+        else:
+            last = [[float(cell) for cell in row] for row in table if row[0] == table[-1][0]]
+            found += np.mean(last, axis=0).tolist()
+    return found
+
+
+def rounds_to(value: float, said: str) -> bool:
+    digits, _, power = said.partition("e")
+    unit = 10.0 ** (int(power or 0) - len(digits.partition(".")[2]))
+    return abs(value - float(said)) <= 0.5001 * unit
+
+
+CONVEX = ("p1-mushrooms", "p2-convex", "p3-estimation", "p4-logistic")
+
+
+@pytest.mark.parametrize("name", CONVEX)
+def test_the_numbers_of_convex_rows_are_in_the_tables_of_their_command(name):
+    pool = reported(DOCS / "results" / name)
+    mine = [row for row in rows(DOCS / "reproducing.md") if row[-1].strip("` ") == name]
+    for figure, _, ours, *_ in mine:
+        missing = [
+            said
+            for said in numbers(ours)
+            if ("." in said or float(said) > 20) and not any(rounds_to(v, said) for v in pool)
+        ]
+        assert not missing, (figure, missing)
+    assert (
+        len(mine) == {"p1-mushrooms": 5, "p2-convex": 1, "p3-estimation": 6, "p4-logistic": 1}[name]
+    )
+
+
+def test_the_budgets_of_p2s_rows_are_those_of_its_tables():
+    table = results.table(DOCS / "results" / "p2-mnist" / "figure-6.csv")[1:]
+    certified = {row[0]: float(numbers(row[2])[0]) for row in table if row[2] != "infinite"}
+    said = {
+        row[0]: [float(n) for n in numbers(row[2])]
+        for row in rows(DOCS / "reproducing.md")
+        if row[0].startswith("P2, Fig")
+    }
+    s1, s2 = ([certified[name] for name in certified if name.startswith(s)] for s in ("S1", "S2"))
+    others = [value for name, value in certified.items() if not name.startswith("S")]
+    for figure, expected in {
+        "P2, Figs. 2 (e), 3 (e)": s1 + s2,
+        "P2, Fig. 4 (e)": [s1[1], s2[1]],
+        "P2, Fig. 6 (a)": [s1[1], s2[1], min(others), max(others)],
+    }.items():
+        assert said[figure] == pytest.approx(expected, rel=0.05), figure
+
+
+def test_what_puts_p1_ahead_of_s2_is_as_in_its_file():
+    """docs/reproducing-p2.md: records do nothing, the noise on trackers everything."""
+    header, *table = results.table(DOCS / "results" / "figure-5.csv")
+    reached = {row[0]: float(row[1].split()[0]) for row in table}
+    page = rows(DOCS / "reproducing-p2.md")
+    for line, names in {
+        "55 records in every gradient": ["S2", "ldp-online, 55 records", "output-perturbation"],
+        "all records so far": [
+            *("S2, all records so far", "ldp-online"),
+            "output-perturbation, all records so far",
+        ],
+        "55, weights 0.03 in the place of 0.1": [
+            *("S2, weights 0.03", "ldp-online, 55 records, weights 0.03"),
+        ],
+        "55, weights 0.3": ["S2, weights 0.3", "ldp-online, 55 records, weights 0.3"],
+        "55, no noise": ["S2, no noise", "ldp-online, 55 records, no noise"],
+    }.items():
+        (cells,) = [row[1:] for row in page if row[0] == line]
+        assert [cell for cell in cells if cell] == [f"{reached[name]:.3f}" for name in names]
+    text = (DOCS / "reproducing-p2.md").read_text(encoding="utf-8")
+    for name in (
+        "S2, no noise on states", "S2, no noise on trackers", "S2, beta / 10",
+        "S2, agents' form (4), (6)", "output-perturbation, own noise out again",
+    ):  # fmt: skip
+        assert f"{reached[name]:.3f}" in text, name
+    assert abs(reached["S2"] - reached["S2, records drawn anew"]) < 0.002
+    assert header[-2] == "seeds" and {row[-2] for row in table} == {"3"}
+    cnn = results.table(DOCS / "results" / "figure-5-cnn-p1.csv")[1:]
+    of_cnn = {row[0]: f"{float(row[1]):.3f}" for row in cnn}
+    for name in (
+        "S2", "S2, no noise on states", "S2, no noise on trackers", "S2, agents' form (4), (6)",
+        "ldp-online, 55 records",
+    ):  # fmt: skip
+        assert of_cnn[name] in text, name
+    assert {row[-2] for row in cnn} == {"1"}
+
+
 def test_results_say_where_they_come_from_and_what_is_missing():
     for name in NAMES:
         about = json.loads((DOCS / "results" / name / "about.json").read_text(encoding="utf-8"))

@@ -7,6 +7,7 @@ import importlib
 import pytest
 
 from hearsay.experiments import EXPERIMENTS, NEURAL, settings
+from hearsay.experiments.runner import Experiment, quick_look
 from hearsay.experiments.settings import HERE, Settings, listed
 
 
@@ -65,3 +66,13 @@ def test_words_in_a_row():
         "a and b",
         "a, b and c",
     ]
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_shortened_experiment_says_so_first(name):
+    found = settings.read(name)
+    (said,) = quick_look(Experiment(found, scale=0.25))
+    whole = "small scale" if name in NEURAL else "paper's iterations"
+    assert said.startswith(f"A quick look, at 0.25 times the {whole}:")
+    for scale in ("small", "paper") if name in NEURAL else (1.0,):
+        assert quick_look(Experiment(found, scale=scale)) == []
