@@ -32,6 +32,7 @@ from hearsay.problems.data.partition import partition as split
 
 NAMES = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy")
 _RESTARTS = 100
+_MOMENT = 0.02
 _LATER = 5  # the exit code of an agent that was stopped and may go on later
 _STARTER = Path(__file__).with_name("starter.toml")
 # What is chosen by rehearsal instead.
@@ -104,19 +105,22 @@ class Fleet:
         """Those that have ended for a reason which starting them again does not change."""
         return {name: code for name, code in self.failed.items() if code != _LATER}
 
-    def stop(self, seconds: float = 10.0) -> None:
-        """Terminate all of them, and kill those that have not ended after so many seconds."""
+    def stop(self, seconds: float = 10.0, at_once: Callable[[], bool] = lambda: False) -> None:
+        """Terminate all of them, and kill those that have not ended after so many seconds, or as
+        soon as that is asked for: their ledgers survive it.
+        """
         for process in self.processes.values():
             if process.poll() is None:
                 with suppress(ProcessLookupError):
                     process.terminate()
         end = time.monotonic() + seconds
         for process in self.processes.values():
-            try:
-                process.wait(max(0.1, end - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            while process.poll() is None:
+                if at_once() or time.monotonic() > end:
+                    process.kill()
+                    process.wait()
+                else:
+                    time.sleep(_MOMENT)
 
 
 @require.plain_arguments
