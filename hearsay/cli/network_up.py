@@ -118,12 +118,15 @@ def _say_why(fleet: Fleet) -> None:
         errors.print(
             f"{name} ended with code {code}; the end of {log}:", style="red", soft_wrap=True
         )
+        said = log.read_text(errors="replace")
         errors.print(
-            "".join(log.read_text(errors="replace").splitlines(keepends=True)[-3:]),
+            "".join(said.splitlines(keepends=True)[-3:]),
             markup=False,
             highlight=False,
             soft_wrap=True,
         )
+        if not said.endswith("\n"):
+            errors.print(f"{log} breaks off: its disk may be full.", style="red", soft_wrap=True)
 
 
 def _log(network: Network, name: str) -> Path:

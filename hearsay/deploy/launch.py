@@ -68,8 +68,6 @@ class Fleet:
             self._start(name)
 
     def _start(self, name: str) -> None:
-        state = self.network.members[self.network.index(name)].state
-        state.mkdir(parents=True, exist_ok=True, mode=0o700)
         command = [
             sys.executable,
             "-m",
@@ -81,11 +79,20 @@ class Fleet:
             name,
             *self.options,
         ]
-        handle = os.open(state / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        with os.fdopen(handle, "ab") as log:
+        with os.fdopen(self._log(name), "ab") as log:
             self.processes[name] = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
+
+    def _log(self, name: str) -> int:
+        path = self.network.members[self.network.index(name)].state / f"{name}.log"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        except OSError as error:
+            raise OSError(
+                error.errno, f"cannot write it ({error.strerror}): see to the disk", str(path)
+            ) from error
 
     def watch(self) -> bool:
         """Start again what was killed; False when all have ended."""

@@ -56,7 +56,8 @@ def spent(folders: list[Path]) -> tuple[dict[str, dict[str, Any]], list[str]]:
             runs = _runs(book.runs if book else [], _ledgers(folder, name, wrong))
             book = book if whole else None
             total, delta = lifetime.worst(book) if book else (None, None)
-            found[name] = {
+            # One agent's files in two folders are counted apart, as the agent counts them.
+            found[name if name not in found else f"{name} in {folder}"] = {
                 "runs": runs,
                 "total": total,
                 "delta": delta,

@@ -174,6 +174,14 @@ def test_a_run_that_begins_while_another_one_looks(tmp_path, plan, path, monkeyp
     assert account(tmp_path, plan, "three").lifetime.runs == ("one", "two")
 
 
+def test_an_agent_with_two_folders_of_states_is_told_of_both(tmp_path, plan, path):
+    begin(tmp_path, plan, "one")
+    other = path.parent.with_name("other")
+    shutil.copytree(path.parent, other)
+    found, wrong = spending.spent([other, path.parent])
+    assert list(found) == ["alice", f"alice in {path.parent}"] and wrong == []
+
+
 def test_a_copy_of_a_run_that_lies_beside_is_known(tmp_path, plan, path):
     ledger = begin(tmp_path, plan, "one")
     shutil.copytree(ledger.parent, path.parent / "evidence")

@@ -101,3 +101,21 @@ def test_what_is_ignored_stays_ignored():
             assert interrupts.times == 2
     finally:
         signal.signal(signal.SIGHUP, outer)
+
+
+def test_a_log_that_breaks_off_is_said(fleet, capsys):
+    """The disk that is full has no room for the reason either."""
+    fleet.failed = {"alice": 5, "bob": 5}
+    for name, text in (("alice", "one\nERROR sto"), ("bob", "one\nERROR stopped: full\n")):
+        log = network_up._log(fleet.network, name)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(text)
+    network_up._say_why(fleet)
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.count("breaks off: its disk may be full.") == 1 and "alice.log breaks off" in said
+
+
+def test_a_log_that_cannot_be_written(fleet, tmp_path):
+    (tmp_path / "state-test").write_text("in the way")
+    with pytest.raises(OSError, match=r"cannot write it .*: see to the disk: '.*alice\.log'"):
+        Fleet(fleet.config, fleet.network).start()
