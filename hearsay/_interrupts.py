@@ -42,6 +42,30 @@ if (
     signal.signal(signal.SIGINT, _leave)
 
 
+class counting:
+    """While this is entered, interrupts are counted and nothing is raised: whoever looks at `times`
+    ends between two steps, and whatever it says at its end is said, however often it is asked.
+    What is ignored stays ignored (SIGHUP under nohup).
+    """
+
+    def __init__(self) -> None:
+        self.times, self._outer = 0, dict[signal.Signals, Any]()
+
+    def __enter__(self) -> counting:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    self._outer[number] = signal.signal(number, self._count)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._outer.items():
+            signal.signal(number, handler)
+
+    def _count(self, *_: object) -> None:
+        self.times += 1
+
+
 class stopping:
     """While this is entered, the first SIGINT or SIGTERM sets the event, so that whoever watches it
     can end between two steps with nothing lost half-way; a second one raises KeyboardInterrupt at

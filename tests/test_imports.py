@@ -143,6 +143,7 @@ def test_only_the_network_commands_use_deploy():
     assert outside == {
         "hearsay.cli.agent",
         "hearsay.cli.network",
+        "hearsay.cli.network_adopt",
         "hearsay.cli.network_state",
         "hearsay.cli.network_up",
         "hearsay.report.deployed",

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from hearsay.cli.json_output import answer, answering, of_certificate, of_rehearsal
+from hearsay.cli.network_adopt import adopt
 from hearsay.cli.network_options import Allow, NetConfig, require_extra
 from hearsay.cli.network_state import release, report, spent, status
 from hearsay.cli.network_up import up
@@ -187,5 +188,5 @@ def _say(chosen: Any) -> None:
         note(f"WARNING: {line}")
 
 
-for command in (up, status, spent, report, release):
+for command in (up, status, spent, adopt, report, release):
     network.command()(command)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from hearsay._interrupts import counting
 from hearsay.cli.json_output import answer, answering
 from hearsay.cli.network_options import Allow, Insecure, NetConfig, NoPrivacy, Seed, require_extra
 from hearsay.cli.screen import console, errors, network_table, typeable, watching
@@ -63,31 +63,36 @@ def up(
 
 
 def _run(fleet: Fleet, budgets: dict[str, float]) -> Facts:
-    """What every agent has last said of itself, once all have ended; they end with this command."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        # Whoever ends this command ends its agents.
-        signal.signal(number, signal.default_int_handler)
-    try:
-        fleet.start()
-        return _watched(fleet, budgets)
-    except KeyboardInterrupt:
-        errors.print("stopping all agents ...")
-        fleet.stop()
+    """What every agent has last said of itself, once all have ended; they end with this command,
+    whoever ends it.
+    """
+    with counting() as interrupts:
+        try:
+            fleet.start()
+            last = _watched(fleet, budgets, interrupts)
+            if last is None:
+                errors.print("stopping all agents ...")
+        finally:
+            fleet.stop(at_once=lambda: interrupts.times > 1)
+        if last is not None:
+            return last
         again = typeable("hearsay", "network", "up", "--config", fleet.config)
         console.print(f"Continue with: {again}", soft_wrap=True, highlight=False, markup=False)
-        raise typer.Exit(130) from None
-    finally:
-        fleet.stop()
+        raise typer.Exit(130)
 
 
-def _watched(fleet: Fleet, budgets: dict[str, float]) -> Facts:
-    """Show what agents say of themselves until all have ended, or nobody can go on."""
+def _watched(fleet: Fleet, budgets: dict[str, float], interrupts: counting) -> Facts | None:
+    """Show what agents say of themselves until all have ended, or nobody can go on; None where this
+    was interrupted before.
+    """
     from hearsay.deploy.launch import observe, statuses
 
     network, last = fleet.network, {}
     with observe(network) as observer, watching() as show:
         going = True
         while going:
+            if interrupts.times:
+                return None
             going = fleet.watch()
             if network.policy == "wait" and fleet.refused:
                 # Nobody can go on without them, and starting them again changes nothing.
@@ -113,12 +118,15 @@ def _say_why(fleet: Fleet) -> None:
         errors.print(
             f"{name} ended with code {code}; the end of {log}:", style="red", soft_wrap=True
         )
+        said = log.read_text(errors="replace")
         errors.print(
-            "".join(log.read_text(errors="replace").splitlines(keepends=True)[-3:]),
+            "".join(said.splitlines(keepends=True)[-3:]),
             markup=False,
             highlight=False,
             soft_wrap=True,
         )
+        if not said.endswith("\n"):
+            errors.print(f"{log} breaks off: its disk may be full.", style="red", soft_wrap=True)
 
 
 def _log(network: Network, name: str) -> Path:

@@ -26,7 +26,8 @@ class About:
             key, value = next(iter(changed.items()))
             raise LedgerError(
                 f"{self._path} belongs to another {key} ({str(self._stored.get(key))[:40]}, and"
-                f" this is {value[:40]}): begin a run with a new name"
+                f" this is {value[:40]}): put net.toml and the options back as they were, and the"
+                " run goes on; or begin one with a new name"
             )
         if changed:
             with transaction(self._db):

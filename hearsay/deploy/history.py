@@ -14,6 +14,7 @@ from pathlib import Path
 from hearsay.deploy import lifetime, phases
 from hearsay.deploy.budget import sizes
 from hearsay.deploy.deployment import Deployment, deployment
+from hearsay.deploy.missing import checked
 from hearsay.deploy.rows import LedgerError, Overview
 from hearsay.deploy.settings import Member, Network, load
 from hearsay.deploy.spending import examined
@@ -106,8 +107,7 @@ def read(config: Path, allowed: Sequence[str] = ()) -> History:
 def _agent(member: Member, network: Network, wrong: list[str]) -> AgentHistory:
     total, under = None, REPLACE
     try:
-        if member.spent.exists():
-            book = lifetime.read(member.spent)
+        if (book := checked(member.spent)).runs:
             total, under = lifetime.worst(book), lifetime.adjacency_of(book)
     except LedgerError as error:
         wrong.append(str(error))

@@ -32,6 +32,7 @@ from hearsay.problems.data.partition import partition as split
 
 NAMES = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy")
 _RESTARTS = 100
+_MOMENT = 0.02
 _LATER = 5  # the exit code of an agent that was stopped and may go on later
 _STARTER = Path(__file__).with_name("starter.toml")
 # What is chosen by rehearsal instead.
@@ -67,8 +68,6 @@ class Fleet:
             self._start(name)
 
     def _start(self, name: str) -> None:
-        state = self.network.members[self.network.index(name)].state
-        state.mkdir(parents=True, exist_ok=True, mode=0o700)
         command = [
             sys.executable,
             "-m",
@@ -80,11 +79,20 @@ class Fleet:
             name,
             *self.options,
         ]
-        handle = os.open(state / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        with os.fdopen(handle, "ab") as log:
+        with os.fdopen(self._log(name), "ab") as log:
             self.processes[name] = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
+
+    def _log(self, name: str) -> int:
+        path = self.network.members[self.network.index(name)].state / f"{name}.log"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        except OSError as error:
+            raise OSError(
+                error.errno, f"cannot write it ({error.strerror}): see to the disk", str(path)
+            ) from error
 
     def watch(self) -> bool:
         """Start again what was killed; False when all have ended."""
@@ -104,19 +112,22 @@ class Fleet:
         """Those that have ended for a reason which starting them again does not change."""
         return {name: code for name, code in self.failed.items() if code != _LATER}
 
-    def stop(self, seconds: float = 10.0) -> None:
-        """Terminate all of them, and kill those that have not ended after so many seconds."""
+    def stop(self, seconds: float = 10.0, at_once: Callable[[], bool] = lambda: False) -> None:
+        """Terminate all of them, and kill those that have not ended after so many seconds, or as
+        soon as that is asked for: their ledgers survive it.
+        """
         for process in self.processes.values():
             if process.poll() is None:
                 with suppress(ProcessLookupError):
                     process.terminate()
         end = time.monotonic() + seconds
         for process in self.processes.values():
-            try:
-                process.wait(max(0.1, end - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            while process.poll() is None:
+                if at_once() or time.monotonic() > end:
+                    process.kill()
+                    process.wait()
+                else:
+                    time.sleep(_MOMENT)
 
 
 @require.plain_arguments

@@ -39,7 +39,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -88,10 +88,12 @@ class Ledger:
 
     def __init__(self, path: Path, about: dict[str, str]) -> None:
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._guard, self._large = _lock(path), path.with_name(path.name + ".large")
+        self._guard: int | None = None
+        self._large = path.with_name(path.name + ".large")
         self._lock = threading.Lock()  # the outbox is read from the network's threads
         try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._guard = _lock(path)
             fresh = not path.exists() or path.stat().st_size == 0
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
             self._open(fresh, about)
@@ -467,14 +469,24 @@ class Ledger:
         self.close()
 
 
-def _lock(path: Path) -> Any:
+def _lock(path: Path) -> int:
     """A lock that dies with its process:
     two processes of one agent would add noise to the same state twice.
     """
     guard = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except OSError as error:
+        holder = os.pread(guard, 20, 0).decode(errors="replace")
         os.close(guard)
-        raise LedgerError(f"{path} is in use: this agent is already running") from None
+        if not isinstance(error, BlockingIOError):  # a file system without locks
+            raise
+        which = f" (process {holder})" if holder.isdigit() else ""
+        raise LedgerError(
+            f"{path} is in use: this agent is already running{which}. Let that one go on, or end it"
+            " before you start another"
+        ) from None
+    with suppress(OSError):  # a full disk: the name of the process is a courtesy
+        os.truncate(guard, 0)
+        os.pwrite(guard, str(os.getpid()).encode(), 0)
     return guard

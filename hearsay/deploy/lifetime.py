@@ -32,32 +32,26 @@ infinite.
 of colluders that it names, so that a total holds if at most the smallest of these numbers collude.
 What it costs if all others collude is entered beside it, and told beside every total.
 
-**The file**: a line of JSON and the fingerprints, with a checksum over all, replaced as a whole
-under a lock. One that is damaged is refused. One that is deleted forgets: that it is not is
-declared as well.
+**The file** (book.py). One that is damaged, another agent's, or does not know a ledger that lies
+beside it (missing.py) is refused. One that was lost together with all ledgers, or left behind
+without them, forgets: that it was not is declared as well.
 """
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
-import json
 import logging
 import math
-import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hearsay._files import write_atomically
 from hearsay.deploy import mark
-from hearsay.deploy.rows import LedgerError, LedgerUnavailable
+from hearsay.deploy.book import EVERY, SUFFIX, Book, Spent, contents, locked, write
+from hearsay.deploy.missing import checked
+from hearsay.deploy.rows import LedgerError
 from hearsay.privacy.adjacency import REPLACE, ZERO_OUT, implied
 from hearsay.privacy.certificate import Certificate, Lifetime, few, show
 from hearsay.privacy.description import numbers
@@ -67,104 +61,8 @@ if TYPE_CHECKING:
     from hearsay.deploy.settings import Member
 
 log = logging.getLogger("hearsay.agent")
-_KIND = b"hearsay budget 1\n"
 _UP = 1 + 2.0**-50  # more than adding up loses
-_HASH = 32
 DECLARED = "declared"  # of a run under replace whose change of a gradient is somebody's word
-
-
-class Spent(NamedTuple):
-    """A run with its whole plan. `records` is the number of its set of fingerprints in the file."""
-
-    instance: str
-    run: str
-    at: float
-    messages: int
-    mechanism: str  # "rehearsal": its noise is no secret
-    epsilon: float
-    delta: float  # of epsilon; 0 where it is pure
-    rho: float | None = None
-    numbers: int = 0
-    records: int = -1
-    adjacency: str = REPLACE  # what its numbers are about; `DECLARED`: replace, by declaration
-    colluders: int | None = None  # of the other agents; None: its numbers hold against all
-    own_epsilon: float | None = None  # if all others collude, where that costs more
-    own_rho: float | None = None
-
-    @property
-    def alone(self) -> Spent:
-        """With what it costs if all other agents collude: its own noise is what is left."""
-        if self.colluders is None or self.own_epsilon is None:
-            return self
-        return self._replace(epsilon=self.own_epsilon, rho=self.own_rho)
-
-
-class Book(NamedTuple):
-    """What is in the file: the key of the fingerprints, the runs,
-    and sets of sorted fingerprints.
-    """
-
-    key: bytes
-    runs: list[Spent]
-    sets: list[np.ndarray]
-
-    def fingerprints(self, rows: np.ndarray) -> np.ndarray:
-        """Of hashed records, sorted."""
-        found = (hashlib.blake2b(row, digest_size=8, key=self.key).digest() for row in rows)
-        return np.unique(np.frombuffer(b"".join(found), np.uint64))
-
-
-def read(path: Path) -> Book:
-    """An empty one where there is no file."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return Book(os.urandom(32), [], [])
-    except OSError as error:
-        raise LedgerUnavailable(
-            f"{path} cannot be read ({error}): see to the disk, and start this agent again"
-        ) from error
-    body, found = content[:-_HASH], content[-_HASH:]
-    if not body.startswith(_KIND) or hashlib.sha256(body).digest() != found:
-        raise LedgerError(
-            f"{path} is damaged (its checksum does not match): what these records have spent before"
-            " is not known. Do not delete it and do not put a copy back: see docs/operations.md"
-        )
-    line, _, rest = body.removeprefix(_KIND).partition(b"\n")
-    head = json.loads(line)
-    ends = np.cumsum([0, *head["sizes"]])
-    numbers = np.frombuffer(rest, np.uint64)
-    sets = [numbers[start:end] for start, end in pairwise(ends)]
-    return Book(bytes.fromhex(head["key"]), [Spent(*run) for run in head["runs"]], sets)
-
-
-def _write(path: Path, book: Book) -> None:
-    head = {"key": book.key.hex(), "runs": book.runs, "sizes": [len(one) for one in book.sets]}
-    body = _KIND + json.dumps(head).encode() + b"\n" + b"".join(one.tobytes() for one in book.sets)
-    outer = os.umask(0o077)
-    try:
-        write_atomically(path, body + hashlib.sha256(body).digest())
-    finally:
-        os.umask(outer)
-    mark.sync(path.parent)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Two runs of one agent take turns."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        guard = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(guard, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(guard)
-    except OSError as error:
-        raise LedgerUnavailable(
-            f"cannot write to {path} ({error}): nothing was sent. See to the disk, and start this"
-            " agent again"
-        ) from error
 
 
 def counted_under(run: Spent, adjacency: str) -> Spent:
@@ -248,11 +146,13 @@ def _if_all_collude(certificate: Certificate, agent: int) -> dict[str, Any]:
 def together(book: Book, own: Spent, own_set: np.ndarray, delta: float | None) -> Lifetime:
     """What the records of this run have spent in others and with this one, under its adjacency."""
     # A ledger that was copied before its first message has the instance of the other, but
-    # never its run.
-    others = [run for run in book.runs if (run.instance, run.run) != (own.instance, own.run)]
-    inside = {
-        number: np.isin(own_set, book.sets[number]) for number in {run.records for run in others}
-    }
+    # never its run. What was entered for want of the file (missing.py) is about more than that run.
+    others = [
+        run
+        for run in book.runs
+        if (run.instance, run.run) != (own.instance, own.run) or run.records == EVERY
+    ]
+    inside = {run.records: book.within(run, own_set) for run in others}
     others = [run for run in others if inside[run.records].any()]
     shared = np.array([inside[run.records] for run in others], bool).reshape(
         len(others), len(own_set)
@@ -292,8 +192,9 @@ def worst(book: Book) -> tuple[float, float]:
     smallest delta of theirs.
     """
     under = adjacency_of(book)
-    every = np.unique(np.concatenate(book.sets)) if book.sets else np.empty(0, np.uint64)
-    shared = np.array([np.isin(every, book.sets[run.records]) for run in book.runs], bool)
+    # Where no record is known, one stands for all.
+    every = np.unique(np.concatenate(book.sets)) if book.sets else np.zeros(1, np.uint64)
+    shared = np.array([book.within(run, every) for run in book.runs], bool)
     patterns = list(np.unique(shared, axis=1).T) if book.runs else list[np.ndarray]()
     totals = [
         compose([run for run, there in zip(book.runs, one, strict=True) if there], None, under)
@@ -351,7 +252,9 @@ class Account:
         self._delta = plan.certificate.delta if plan.algorithm.law.at_delta else None
         instance = mark.instance_of(member.ledger) or ""
         self._own = planned_spending(plan, agent, run, instance, rehearsed=rehearsed)
-        book = read(self._path)
+        book = checked(self._path)
+        if not book.runs:
+            self._notice_others()
         self.lifetime = self._look(book, self._own)
         others = {one.run for one in book.runs if (one.instance, one.run) != (instance, run)}
         if others and not self.lifetime.records:
@@ -372,8 +275,8 @@ class Account:
         why this one may not go on, or nothing.
         """
         own = self._own._replace(instance=instance)
-        with _locked(self._path):
-            book = read(self._path)
+        with locked(self._path):
+            book = checked(self._path)
             self.lifetime = self._look(book, own)
             own_set = self._fingerprints(book)
             if any(
@@ -388,11 +291,32 @@ class Account:
                 len(book.sets),
             )
             sets = book.sets if number < len(book.sets) else [*book.sets, own_set]
-            _write(
+            write(
                 self._path,
                 book._replace(runs=[*book.runs, own._replace(records=number)], sets=sets),
             )
         return ""
+
+    def _notice_others(self) -> None:
+        """Before its first run: what had another name has runs in the file of that name."""
+        for path in sorted(self._path.parent.glob(f"*{SUFFIX}")):
+            try:
+                book = contents(path)
+            except LedgerError:  # that agent says so itself
+                continue
+            own = book.fingerprints(self._rows)
+            if known := np.isin(own, np.concatenate([*book.sets, own[:0]])).sum():
+                log.warning(
+                    "%d of these records were in runs of %s (%s), and %s has no budget file yet:"
+                    " what they spent there is not counted. If it is the same agent under a new"
+                    " name, end this one, move that file to %s, and call: hearsay network adopt %s",
+                    known,
+                    path.stem,
+                    path,
+                    self._name,
+                    self._path,
+                    self._path,
+                )
 
     def _look(self, book: Book, own: Spent) -> Lifetime:
         return together(book, own, self._fingerprints(book), self._delta)

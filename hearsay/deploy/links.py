@@ -76,9 +76,14 @@ class Credentials:
         """Fail where Zenoh would only never connect: files unreadable, key wrong,
         certificate another's, expired, of another authority, or of another host.
         """
-        for path in (self.ca, self.certificate, self.key):
-            with open(path, "rb"):
-                pass
+        files = {"ca": self.ca, "certificate": self.certificate, "key": self.key}
+        for what, path in files.items():
+            try:
+                with open(path, "rb"):
+                    pass
+            except OSError as error:
+                found = f"{path} ({error.strerror})"
+                require.fail(f"{what} of {name}", "a PEM file that can be read", found)
         listening, connecting = (
             self.context(ssl.PROTOCOL_TLS_SERVER),
             self.context(ssl.PROTOCOL_TLS_CLIENT),
@@ -88,8 +93,15 @@ class Credentials:
             require.fail(
                 f"common name in {str(self.certificate)!r}", f"the agent's name {name!r}", common
             )
-        if (end := tls.expiry(self.certificate)) <= datetime.now(UTC):
-            require.fail(mine, "valid today", f"one that expired on {end:%Y-%m-%d}")
+        now, begin, end = (
+            datetime.now(UTC),
+            tls.begin(self.certificate),
+            tls.expiry(self.certificate),
+        )
+        if not begin <= now < end:
+            when = f"expired on {end:%Y-%m-%d}" if end <= now else f"begins on {begin:%Y-%m-%d}"
+            today = f"valid today, on {now:%Y-%m-%d} by this host's clock"
+            require.fail(mine, today, f"one that {when}")
         connecting.check_hostname = host is not None and host not in EVERYWHERE
         try:
             _shake_hands(connecting, listening, host)

@@ -25,6 +25,7 @@ seconds, and the last word say why.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import Counter
@@ -145,9 +146,8 @@ class Neighbours:
         while missing := self.mailbox.wait(step, pause, worth := self._worth_waiting_for(step)):
             self.waiting_for = missing
             self.require_running()
-            if self.network.policy == "skip" and (
-                clock.passed > self.network.patience or not set(missing) & worth
-            ):
+            patience = self._patience(step, set(missing) & worth)
+            if clock.passed > patience or not set(missing) & worth:
                 break
             gone = set(missing) - self.transport.alive()
             parted = parted or bool(gone)
@@ -163,9 +163,7 @@ class Neighbours:
                     self.reasons(gone),
                 )
             self._ask_for(step, set(missing) - gone, pace, overtaken)
-            pause = pace.left(set(missing) - gone)
-            if self.network.policy == "skip":
-                pause = min(pause, max(_BREATH, self.network.patience - clock.passed))
+            pause = min(pace.left(set(missing) - gone), max(_BREATH, patience - clock.passed))
         if missing != self._without:
             log.info(
                 "from message %s on without %s",
@@ -244,6 +242,18 @@ class Neighbours:
         heard = self.mailbox.heard
         there = (self.transport.alive() & self._hears) - self.mailbox.lost(step)
         return {name for name in there if heard.get(name, -1) >= step - 2}
+
+    def _patience(self, step: int, missing: set[str]) -> float:
+        """How long that exchange waits for them, who are worth it, before it does without.
+
+        Under "skip" the first one waits for whoever is there and has sent nothing yet: it may be
+        waiting for somebody who starts later, and those who went on without it would have spent
+        all that they may on each other before it begins.
+        """
+        if self.network.policy == "wait":
+            return math.inf
+        begins = step == 0 and missing - set(self.mailbox.heard)
+        return self.network.deadline if begins else self.network.patience
 
     def unasked(self, names: set[str], what: str) -> set[str]:
         """Those of whom it is not being asked already, and who have not left

@@ -8,7 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hearsay.deploy import lifetime, mark, phases
+from hearsay.deploy import lifetime, mark, missing, phases
+from hearsay.deploy.book import SUFFIX, Book, Spent, read
 from hearsay.deploy.rows import LedgerError, Overview, Row, overview
 
 
@@ -45,38 +46,54 @@ def spent(folders: list[Path]) -> tuple[dict[str, dict[str, Any]], list[str]]:
 
     A run is one ledger. `spent` is what the messages in it have cost; `counted` is what the budget
     file has entered for it: the whole plan. Where the ledger is gone, or the run was never entered,
-    the one or the other is None.
+    the one or the other is None. So is the total, where the budget file does not know all ledgers.
     """
     found, wrong = dict[str, dict[str, Any]](), list[str]()
     for folder in folders:
-        books, ledgers = dict[str, lifetime.Book](), dict[str, list[Overview]]()
-        for path in sorted([*folder.glob("*.budget"), *folder.glob("*/*.ledger")]):
-            try:
-                if path.suffix == ".budget":
-                    books[path.stem] = lifetime.read(path)
-                else:
-                    ledger, behind = examined(path)
-                    ledgers.setdefault(path.stem, []).append(ledger)
-                    wrong += [behind] if behind else []
-            except LedgerError as error:
-                wrong.append(str(error))
-        for name in sorted({*books, *ledgers}):
-            book = books.get(name)
-            runs = _runs(book.runs if book else [], ledgers.get(name, []))
+        files = [*folder.glob(f"*{SUFFIX}"), *folder.glob("*/*.ledger")]
+        for name in sorted({path.stem for path in files}):
+            book, whole = _book(folder / f"{name}{SUFFIX}", wrong)
+            runs = _runs(book.runs if book else [], _ledgers(folder, name, wrong))
+            book = book if whole else None
             total, delta = lifetime.worst(book) if book else (None, None)
-            under = lifetime.adjacency_of(book) if book else None
-            alone = lifetime.worst_alone(book) if book else None
-            found[name] = {
+            # One agent's files in two folders are counted apart, as the agent counts them.
+            found[name if name not in found else f"{name} in {folder}"] = {
                 "runs": runs,
                 "total": total,
                 "delta": delta,
-                "adjacency": under,
-                "all_collude": alone,
+                "adjacency": lifetime.adjacency_of(book) if book else None,
+                "all_collude": lifetime.worst_alone(book) if book else None,
             }
     return found, wrong
 
 
-def _runs(entered: list[lifetime.Spent], ledgers: list[Overview]) -> list[dict[str, Any]]:
+def _book(path: Path, wrong: list[str]) -> tuple[Book | None, bool]:
+    """What is in the budget file, if anything, and whether it knows all ledgers beside it."""
+    begun = missing.beside(path)  # first: a running agent enters a run and begins it meanwhile
+    try:
+        book = read(path)
+    except LedgerError as error:
+        wrong.append(str(error))
+        return None, False
+    why = missing.incomplete(path, book, begun)
+    wrong += [why] if why else []
+    return (book if book.runs else None), not why
+
+
+def _ledgers(folder: Path, name: str, wrong: list[str]) -> list[Overview]:
+    found = []
+    for path in sorted(folder.glob(f"*/{name}.ledger")):
+        try:
+            ledger, behind = examined(path)
+        except LedgerError as error:
+            wrong.append(str(error))
+            continue
+        found.append(ledger)
+        wrong += [behind] if behind else []
+    return found
+
+
+def _runs(entered: list[Spent], ledgers: list[Overview]) -> list[dict[str, Any]]:
     by_instance = {
         (ledger.about["instance"], ledger.about.get("run")): ledger
         for ledger in ledgers

@@ -73,6 +73,11 @@ def make(
         )
 
 
+def begin(path: Path) -> datetime:
+    """From when on a certificate is good, in UTC."""
+    return _read(path).not_valid_before_utc
+
+
 def expiry(path: Path) -> datetime:
     """When a certificate ends, in UTC."""
     return _read(path).not_valid_after_utc

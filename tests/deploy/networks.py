@@ -25,8 +25,10 @@ from typing import Any
 import numpy as np
 
 from hearsay.config import build_problem, toml_item
+from hearsay.deploy import book
 from hearsay.deploy.agent import Agent
 from hearsay.deploy.deployment import Deployment, deployment
+from hearsay.deploy.ledger import Ledger
 from hearsay.deploy.settings import Network, load
 from tests.deploy import worker
 
@@ -105,6 +107,15 @@ def write(
 
 def _keys(values: Mapping[str, Any]) -> list[str]:
     return [f"{key} = {toml_item(value).as_string()}" for key, value in values.items()]
+
+
+def entered(ledger: Ledger) -> None:
+    """In the budget file, as an agent does it before the first message of that ledger."""
+    path = ledger.path.parent.with_name(f"{ledger.path.stem}{book.SUFFIX}")
+    found, run = book.read(path), ledger.path.parent.name
+    spent = book.Spent(ledger.instance, run, 0.0, 1, "laplace", 1.0, 0.0, records=0)
+    sets = found.sets or [np.array([1], np.uint64)]
+    book.write(path, found._replace(runs=[*found.runs, spent], sets=sets))
 
 
 def wait_for(condition: Callable[[], Any], what: str = "it did not happen") -> Any:

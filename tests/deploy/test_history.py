@@ -46,6 +46,7 @@ def begin(path, name, noise="lattice", configuration=None) -> Ledger:
 
 def send(ledger, rounds, spent, skipped=None):
     """Messages with a budget each; `skipped` says whom the agent did without before a message."""
+    networks.entered(ledger)
     for round in range(rounds):
         notes = {"skipped": (skipped or {}).get(round, []), "heard": {}}
         ledger.commit(round, b"x" * 10, spent[round], notes, {"a": np.zeros(1)})

@@ -4,6 +4,7 @@ and only one process writes.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import inspect
 import os
@@ -324,8 +325,8 @@ def test_another_run_agent_or_configuration_is_refused(path, key):
     with pytest.raises(
         LedgerError,
         match=(
-            rf"alice.ledger belongs to another {key} .*and this is other.*: begin a run with a new"
-            r" name"
+            rf"alice.ledger belongs to another {key} .*and this is other.*: put net.toml and the"
+            r" options back as they were, and the run goes on; or begin one with a new name"
         ),
     ):
         Ledger(path, {**ABOUT, key: "other"})
@@ -346,6 +347,20 @@ def test_another_format_is_refused(path):
         ),
     ):
         Ledger(path, ABOUT)
+
+
+def test_a_disk_that_refuses_a_folder_or_a_lock_may_be_tried_again(path, monkeypatch):
+    """Neither is a bare error of the system, nor a process that there is not."""
+    for call, error in (("os.mkdir", errno.EROFS), ("fcntl.flock", errno.ENOLCK)):
+
+        def refuse(*_, error=error, **__):
+            raise OSError(error, os.strerror(error))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(call, refuse)
+            with pytest.raises(LedgerUnavailable, match="to the disk, and start this agent again"):
+                Ledger(path.parent / "new" / path.name, ABOUT)
+    Ledger(path.parent / "new" / path.name, ABOUT).close()
 
 
 def test_two_ledgers_of_one_process(path):
@@ -463,7 +478,7 @@ def test_a_second_process_is_refused_while_the_first_lives(path):
         second = writer(path, "hold")
         _, said = second.communicate(timeout=30)
         assert second.returncode == 1
-        assert said.strip().endswith("is in use: this agent is already running")
+        assert f"is in use: this agent is already running (process {first.pid}). Let" in said
     finally:
         first.send_signal(signal.SIGKILL)
         first.communicate()

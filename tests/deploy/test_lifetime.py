@@ -16,17 +16,19 @@ import numpy as np
 import pytest
 
 from hearsay.cli import commands
+from hearsay.deploy import book as books
 from hearsay.deploy import lifetime, mark, spending
 from hearsay.deploy.agent import Agent
+from hearsay.deploy.book import Book, Spent, read
 from hearsay.deploy.deployment import deployment
 from hearsay.deploy.host import save_model
 from hearsay.deploy.ledger import Ledger, LedgerError
-from hearsay.deploy.lifetime import Account, Spent, compose
+from hearsay.deploy.lifetime import Account, compose
 from hearsay.deploy.records import hashed_rows, own
 from hearsay.deploy.settings import load
 from hearsay.mechanisms import MECHANISMS, convert
 from hearsay.privacy.certificate import Certificate
-from tests.deploy.networks import NAMES, run_threads, write
+from tests.deploy.networks import NAMES, entered, run_threads, write
 
 RHO = MECHANISMS["gaussian"].number(2.0, 1e-5)
 PURE = Spent("p", "pure", 0.0, 10, "laplace", 2.0, 0.0)
@@ -130,11 +132,11 @@ def test_runs_under_replace_count_the_same_under_zero_out_unless_declared():
 def test_totals_of_a_book_say_what_they_are_about():
     rows = np.array([1], np.uint64)
     here = [run._replace(records=0) for run in (PURE, emptied(PURE))]
-    alike, mixed = (lifetime.Book(b"k" * 32, runs, [rows]) for runs in (here[1:], here))
+    alike, mixed = (Book(b"k" * 32, runs, [rows]) for runs in (here[1:], here))
     assert (lifetime.adjacency_of(alike), lifetime.worst(alike)[0]) == ("zero-out", 2.0)
     assert lifetime.adjacency_of(mixed) == "replace"
     assert lifetime.worst(mixed)[0] == pytest.approx(6.0)
-    assert lifetime.adjacency_of(lifetime.Book(b"k" * 32, [], [])) == "replace"
+    assert lifetime.adjacency_of(Book(b"k" * 32, [], [])) == "replace"
 
 
 def test_a_second_run_under_the_other_adjacency_is_counted_in_its_own(tmp_path, plan):
@@ -196,17 +198,15 @@ def test_secret_batches_that_are_charged_in_full_are_entered_with_their_rho(tmp_
 def test_a_book_of_an_earlier_version_is_about_replaced_records(tmp_path, plan):
     account(tmp_path, plan, "one").enter("first")
     path = tmp_path / "state" / "alice.budget"
-    book = lifetime.read(path)
-    lifetime._write(path, book._replace(runs=[tuple(run)[:-1] for run in book.runs]))
-    assert [run.adjacency for run in lifetime.read(path).runs] == ["replace"]
+    found = read(path)
+    books.write(path, found._replace(runs=[tuple(run)[:-1] for run in found.runs]))
+    assert [run.adjacency for run in read(path).runs] == ["replace"]
 
 
 def test_the_largest_epsilon_and_the_largest_delta_may_be_of_different_records(tmp_path, plan):
     """A delta must not vanish because another record has spent more epsilon without one."""
     one, two = np.array([1], np.uint64), np.array([2], np.uint64)
-    book = lifetime.Book(
-        b"k" * 32, [PURE._replace(records=0), TERNARY._replace(records=1)], [one, two]
-    )
+    book = Book(b"k" * 32, [PURE._replace(records=0), TERNARY._replace(records=1)], [one, two])
     found = lifetime.together(
         book, PURE._replace(instance="own", run="own"), np.append(one, two), None
     )
@@ -231,7 +231,7 @@ def test_a_ledger_that_was_copied_before_its_first_message_is_another_run(tmp_pa
     two = account(tmp_path, plan, "two")
     assert mark.instance_of(load(tmp_path / "two.toml").members[0].ledger) == instance
     assert two.lifetime.runs == ("one",) and two.enter(instance) == ""
-    assert [run.run for run in lifetime.read(tmp_path / "state" / "alice.budget").runs] == [
+    assert [run.run for run in read(tmp_path / "state" / "alice.budget").runs] == [
         "one",
         "two",
     ]
@@ -240,6 +240,7 @@ def test_a_ledger_that_was_copied_before_its_first_message_is_another_run(tmp_pa
 def test_a_ledger_that_has_lost_messages_is_said_where_spending_is_printed(tmp_path):
     path = tmp_path / "state" / "one" / "alice.ledger"
     with Ledger(path, {"run": "one"}) as ledger:
+        entered(ledger)
         ledger.commit(0, b"message", 0.5, {}, {"x": np.zeros(1)})
     shutil.copy(path, tmp_path)
     with Ledger(path, {"run": "one"}) as ledger:
@@ -351,7 +352,7 @@ def test_a_limit(tmp_path, plan):
     both = [account(tmp_path, plan, name, limit=3.0) for name in ("two", "three")]
     assert both[0].enter("b" * 32) == ""
     assert "must be at least 3.722 for this run of alice, got 3" in both[1].enter("c" * 32)
-    assert [run.run for run in lifetime.read(tmp_path / "state" / "alice.budget").runs] == [
+    assert [run.run for run in read(tmp_path / "state" / "alice.budget").runs] == [
         "one",
         "two",
     ]
@@ -366,7 +367,7 @@ def test_runs_that_begin_at_the_same_time(tmp_path, plan):
         thread.start()
     for thread in threads:
         thread.join()
-    book = lifetime.read(tmp_path / "state" / "alice.budget")
+    book = read(tmp_path / "state" / "alice.budget")
     assert sorted(run.run for run in book.runs) == [f"run-{number}" for number in range(8)]
     assert len(book.sets) == 1, "the same records are kept once"
 
@@ -384,7 +385,7 @@ def test_a_damaged_file_is_refused_and_a_lost_one_forgets(tmp_path, plan):
             del damaged[rng.randrange(len(content)) :]
         path.write_bytes(bytes(damaged))
         with pytest.raises(LedgerError, match="alice.budget is damaged"):
-            lifetime.read(path)
+            read(path)
     with pytest.raises(LedgerError, match="alice.budget is damaged"):
         account(tmp_path, plan, "two")
     path.unlink()
@@ -444,13 +445,13 @@ def test_records_that_come_in_another_form_are_not_known_again_and_that_is_said(
 
 
 def test_fingerprints_confirm_no_guess(tmp_path, plan):
-    books = []
+    found = []
     for folder in (tmp_path / "a", tmp_path / "b"):
         account(folder, plan).enter("a" * 32)
-        books.append(lifetime.read(folder / "state" / "alice.budget"))
-    assert not np.intersect1d(books[0].sets[0], books[1].sets[0]).size
+        found.append(read(folder / "state" / "alice.budget"))
+    assert not np.intersect1d(found[0].sets[0], found[1].sets[0]).size
     plain = np.frombuffer(np.ascontiguousarray(plan.rows[:, :8]).tobytes(), np.uint64)
-    assert not np.intersect1d(books[0].sets[0], plain).size
+    assert not np.intersect1d(found[0].sets[0], plain).size
 
 
 def test_real_agents(tmp_path, monkeypatch, capsys, caplog):
@@ -468,7 +469,7 @@ def test_real_agents(tmp_path, monkeypatch, capsys, caplog):
         convert.gaussian_epsilon(2 * kept.rho, 1e-5), rel=1e-5
     )
     assert "with this run 2.954 at delta = 1e-05" in caplog.text
-    book = lifetime.read(tmp_path / "state" / "alice.budget")
+    book = read(tmp_path / "state" / "alice.budget")
     assert [(run.run, run.instance) for run in book.runs][1] == (
         "two",
         mark.instance_of(alice.member.ledger),
@@ -509,8 +510,10 @@ def test_real_agents(tmp_path, monkeypatch, capsys, caplog):
     said = capsys.readouterr()
     assert "bob.budget is damaged" in said.err and list(json.loads(said.out)) == ["alice", "bob"]
     (tmp_path / "state" / "bob.budget").unlink()
-    assert command("network", "spent", str(tmp_path / "two.toml"), "--json") == 0
-    found = json.loads(capsys.readouterr().out)
+    assert command("network", "spent", str(tmp_path / "two.toml"), "--json") == 6
+    said = capsys.readouterr()
+    assert "bob.budget is not there, and should know" in said.err
+    found = json.loads(said.out)
     assert [(run["run"], run["messages"], run["of"]) for run in found["alice"]["runs"]] == [
         ("one", 5, 5),
         ("two", 5, 5),
@@ -523,7 +526,7 @@ def test_real_agents(tmp_path, monkeypatch, capsys, caplog):
         5,
         5,
     ]
-    assert command("network", "spent", str(tmp_path / "state")) == 0
+    assert command("network", "spent", str(tmp_path / "state")) == 6
     table = capsys.readouterr().out
     mark.place(alice.member.ledger).write_bytes(b"nonsense")
     assert (
@@ -569,7 +572,7 @@ def test_a_run_with_secrets_counts_as_planned_and_keeps_what_all_colluding_costs
     plain = deployment(load(later), 0)
     second = Account(load(later).members[0], plain, 0, "two", None, rehearsed=False).lifetime
     assert second.colluders == 0 and second.total < second.all_collude
-    book = lifetime.read(network.members[0].spent)
+    book = read(network.members[0].spent)
     assert book.runs[0].alone.epsilon == budget.all_collude
     assert lifetime.worst_alone(book) == pytest.approx(budget.all_collude, rel=1e-6)
     assert lifetime.worst(book)[0] == pytest.approx(budget.epsilon, rel=1e-6)
@@ -583,7 +586,7 @@ def test_a_book_without_secrets_speaks_of_no_colluders(tmp_path, plan):
     kept = account(tmp_path, plan)
     assert kept.lifetime.colluders is None and "collude" not in str(kept.lifetime)
     assert kept.enter("ledger") == ""
-    book = lifetime.read(load(files(tmp_path)).members[0].spent)
+    book = read(load(files(tmp_path)).members[0].spent)
     assert lifetime.worst_alone(book) is None and book.runs[0].alone == book.runs[0]
     # As an earlier version wrote it.
     assert Spent(*book.runs[0][:11]) == book.runs[0]
@@ -599,7 +602,7 @@ def test_a_ledger_that_was_entered_for_other_colluders_is_entered_again(tmp_path
     for planned in (careful, careful, trusting):
         kept._own = planned
         assert not kept.enter("one ledger")
-    book = lifetime.read(kept._path)
+    book = read(kept._path)
     assert [run.colluders for run in book.runs] == [5, 0]
     first = lifetime.worst_alone(book._replace(runs=book.runs[:1]))
     assert lifetime.worst_alone(book) > 1.2 * first

@@ -253,6 +253,39 @@ def test_under_skip_a_liar_costs_patience_and_no_more(world):
     assert Round(alice, 6).result()[1] == ["bob"]
 
 
+@pytest.mark.parametrize("step", [0, 1])
+def test_under_skip_the_first_message_is_waited_for_until_the_deadline(world, monkeypatch, step):
+    """bob is there and has not begun: he may wait for somebody who starts later. Whoever went on
+    without him would have sent all its messages before he sends one.
+    """
+    alice, line, mailbox = world(policy="skip", patience=1.0, deadline=100.0)
+    passed, looks = [0.0], []
+    alive = line.alive
+    monkeypatch.setattr(module.Clock, "passed", property(lambda self: passed[0]))
+    line.alive = lambda: looks.append(1) or alive()  # type: ignore[method-assign]
+    mailbox.begin(step)
+    mailbox.put("carol", str(step), message("carol", step))
+    one = Round(alice, step)
+    passed[0] = 99.0
+    mailbox.wake()
+    before = len(looks)
+    wait_for(lambda: one.found or len(looks) > before + 4)
+    if step == 1:
+        assert one.result()[1] == ["bob"], "later ones cost patience alone"
+        return
+    assert not one.found
+    mailbox.put("bob", "0", message("bob", 0))
+    assert one.result()[1] == []
+    # Nobody waits for ever: nor for one who never begins, nor for one who is not there.
+    mailbox._heard.clear(), mailbox._held.clear()
+    mailbox.put("carol", "0", message("carol", 0))
+    passed[0] = 101.0
+    assert Round(alice, 0).result()[1] == ["bob"]
+    passed[0] = 0.0
+    line.here.discard("bob")
+    assert Round(alice, 0).result()[1] == ["bob"]
+
+
 def test_a_deadline_says_who_is_connected(world):
     alice, line, _ = world(deadline=0.1)
     line.here.discard("carol")

@@ -30,7 +30,7 @@ from hearsay.deploy import budget, settings
 from hearsay.deploy.deployment import deployment
 from hearsay.deploy.launch import initialise
 from hearsay.deploy.ledger import Ledger
-from tests.deploy.networks import free_ports
+from tests.deploy.networks import entered, free_ports
 
 pytest.importorskip("zenoh")
 
@@ -346,6 +346,7 @@ def test_the_exit_codes_of_an_agent(terminal):
     }
     with Ledger(network.members[0].ledger, about) as ledger:
         assert "is in use: this agent is already running" in terminal.run(AGENT, code=6)
+        entered(ledger)
         ledger.commit(0, b"a message", 1.0, {}, {})
     config.write_text(text)
     assert "belongs to another configuration" in terminal.run(AGENT, code=6)

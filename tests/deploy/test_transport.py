@@ -690,8 +690,8 @@ def test_bad_credentials_are_named(safe, tmp_path):
     cases = [
         (
             Credentials(good.ca, tmp_path / "missing.pem", good.key),
-            FileNotFoundError,
-            "missing.pem",
+            ValueError,
+            r"certificate of ann must be a PEM file that can be read, got '.*missing.pem \(No such",
         ),
         (
             Credentials(text, good.certificate, good.key),
@@ -734,9 +734,14 @@ def test_bad_credentials_are_named(safe, tmp_path):
             )
 
 
-def test_an_expired_certificate_is_named(safe, monkeypatch):
-    monkeypatch.setattr(tls, "expiry", lambda path: datetime(2020, 1, 1, tzinfo=UTC))
+@pytest.mark.parametrize(
+    ("function", "year", "what"), [("expiry", 2020, "expired"), ("begin", 2120, "begins")]
+)
+def test_a_certificate_of_another_time_is_named(safe, monkeypatch, function, year, what):
+    """It is, or the clock is wrong."""
+    monkeypatch.setattr(tls, function, lambda path: datetime(year, 1, 1, tzinfo=UTC))
+    today = r"on \d{4}-\d\d-\d\d by this host's clock"
     with pytest.raises(
-        ValueError, match="ann.pem' must be valid today, got 'one that expired on 2020-01-01'"
+        ValueError, match=f"ann.pem' must be valid today, {today}, got 'one that {what} on {year}-"
     ):
         safe.start("ann", ["bob"])
