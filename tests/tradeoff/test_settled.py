@@ -15,6 +15,7 @@ from hearsay.deploy import settings as net
 from hearsay.deploy.choosing import write
 from hearsay.deploy.deployment import deployment
 from hearsay.deploy.launch import initialise
+from hearsay.deploy.own_tables import initialise_tables
 from hearsay.tradeoff import choices, kept, rehearsing, settled
 from hearsay.tradeoff.beside import beside
 from hearsay.tradeoff.made_up import KINDS
@@ -47,6 +48,35 @@ def test_what_is_written_is_what_was_chosen(colluders, tmp_path):
     assert algorithm == found.algorithm and graph.digest() == found.graph.digest()
     assert again.task.digest() == found.task.digest()
     assert (written.steps, written.release) == (found.rounds, found.readout.name)
+
+
+def test_weights_of_unequal_agents_are_written_and_deployed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    for name, rows in {"small": 30, "large": 400}.items():
+        table = "".join(f"{a:.3f},{'yes' if a > 50 else 'no'}\n" for a in rng.uniform(20, 90, rows))
+        (tmp_path / f"{name}.csv").write_text(f"age,ill\n{table}")
+    (tmp_path / "schema.toml").write_text(
+        'target = "ill"\n[columns.age]\nkind = "number"\nrange = [0, 120]\n'
+        '[columns.ill]\nkind = "category"\nlevels = ["no", "yes"]\n'
+    )
+    config = Config(
+        problem={"schema": "schema.toml", "data": ["small.csv", "large.csv"]},
+        privacy={"epsilon": 2.0},
+    )
+    problem = build_problem(settled.described(config, 2))
+    written, found = settled.settled(settled.described(config, 2), problem.task)
+    assert found.choice.weights is not None
+    algorithm, _, _ = build(written)
+    assert algorithm == found.algorithm and algorithm.name == "weighted-erm"
+
+    tables = [tmp_path / "small.csv", tmp_path / "large.csv"]
+    schema = tmp_path / "schema.toml"
+    file = initialise_tables(tmp_path / "net", schema, tables, epsilon=2.0, secure=False)
+    tables = tomllib.loads(file.read_text())
+    assert tables["algorithm"]["weights"] == list(found.choice.weights)
+    plan = deployment(net.load(file), None)
+    assert max(plan.certificate.epsilon) <= 2.0
 
 
 def test_what_says_how_to_learn_is_left_as_it_is():
