@@ -261,7 +261,8 @@ def hint(runs: dict[str, Any], rehearsed: bool = False) -> None:
     helps = _helps([runs[name] for name in guesses], rehearsed)
     note(
         f"At this budget the models{whose} are no better than always naming"
-        f" {next(iter(guesses.values()))}. What helps: {helps}; hearsay demo shows a case that works."
+        f" {next(iter(guesses.values()))}. What helps: {helps}; hearsay demo shows a case that"
+        " works."
     )
 
 
