@@ -119,7 +119,7 @@ def tried(
         is the mean over agents.
     """
     found = released(problem, exchanged, columns, readouts, seeds, together)
-    return np.array([[_scores(problem, model) for model in each] for each in found])
+    return np.array([[scores(problem, model) for model in each] for each in found])
 
 
 def released(
@@ -261,7 +261,7 @@ class _Rounds:
         return found.reshape(agents, records, wide)
 
 
-def _scores(problem: Problem, models: np.ndarray) -> np.ndarray:
+def scores(problem: Problem, models: np.ndarray) -> np.ndarray:
     """(seed,) of models (agents or 1, seed, parameters): accuracy, or for numbers the share of
     their variance that is explained.
     """

@@ -190,4 +190,27 @@ def test_what_stands_beside_an_accuracy():
     )
     plain = hs.simulate(quiet, problem, graph, steps=16, every=4, seeds=2, delta=1e-5)
     assert found.clean == plain.final("released_accuracy")[0]
-    assert 0.5 < found.alone <= 1.0
+    assert 0.5 < found.alone <= 1.0 and found.each is None
+
+
+def test_alone_a_large_agent_has_the_settings_of_a_large_one():
+    """As if it were the only one there is; a small one beside it changes nothing."""
+    rng = np.random.default_rng(0)
+
+    def one(count: int) -> tuple[np.ndarray, np.ndarray]:
+        labels = (rng.random(count) < 0.5).astype(float)
+        return rng.normal(size=(count, 8)) + labels[:, None], labels
+
+    sets, test = [one(12), one(900)], one(500)
+    options = {"feature_bound": 4.0, "head_start": 900, "test": test, "adjacency": "zero-out"}
+
+    def measured(held: list) -> hs.Run:
+        problem, graph = hs.problems.logistic(held, **options), hs.graphs.complete(len(held))
+        algorithm = hs.gradient_perturbation(mechanism="gaussian", sampling=hs.History())
+        algorithm = hs.calibrate(algorithm, problem, graph, 4, 1.0, delta=1e-5)
+        return hs.simulate(algorithm, problem, graph, steps=4, seeds=1, delta=1e-5)
+
+    both, apart = beside(measured(sets)), beside(measured([sets[1]] * 2))
+    assert both.each[1] == pytest.approx(apart.alone, abs=0.03)
+    assert both.each[1] > both.each[0] + 0.1
+    assert both.alone == pytest.approx(np.mean(both.each))
