@@ -85,7 +85,7 @@ MOST = 512  # rounds
 WORK = 1e8  # record gradients per agent
 RATES = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 AGREED, MOST_EXCHANGES = 0.1, 20
-# Weights are for agents of which the plain mean has so many times the noise of the weighted one.
+# Weights are for agents of which the plain mean has so many times the error of the weighted one.
 WORTH = 1.1
 NEURAL_ROUNDS, SHAKEN, LARGEST_STEP = 400, 0.11, 4.0
 _PROBE = 64
@@ -215,14 +215,16 @@ def weights(
       (0.142, 0.443, 2.42)
     """
     spent = np.broadcast_to(np.asarray(epsilon, float), graph.agents)
-    if not graph.edges or np.any(np.isinf(spent)) or (_alike(task.counts) and _alike(spent)):
+    if not graph.edges or (_alike(task.counts) and _alike(spent)):
         return None
-    probe = noisy_gradient(Setting(_PROBE, 1.0))
-    asked = calibrate(probe, task, graph, _PROBE, epsilon, delta=delta)
-    levels = np.array([float(asked.noise_for(agent)(0)) for agent in range(graph.agents)])
-    exact = 1 / (task.change**2 / task.counts + task.dimension * levels**2 / _PROBE)
-    shares = exact / exact.mean()
-    if np.sqrt(np.mean(levels**2) / np.mean((shares * levels) ** 2)) < WORTH:
+    levels = np.zeros(graph.agents)
+    if not np.all(np.isinf(spent)):
+        probe = noisy_gradient(Setting(_PROBE, 1.0))
+        asked = calibrate(probe, task, graph, _PROBE, epsilon, delta=delta)
+        levels = np.array([float(asked.noise_for(agent)(0)) for agent in range(graph.agents)])
+    error = task.change**2 / task.counts + task.dimension * levels**2 / _PROBE
+    shares = 1 / error / np.mean(1 / error)
+    if np.sqrt(np.mean(error) / np.mean(shares**2 * error)) < WORTH:
         return None
     return tuple(float(f"{share:.3g}") for share in shares)
 

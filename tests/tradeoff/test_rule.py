@@ -84,8 +84,9 @@ def test_agents_count_by_how_exact_their_gradients_are():
 
 
 def test_agents_count_by_their_records_where_those_are_many():
-    found = rule.weights(unequal([40_000, 80_000]), hs.graphs.complete(2), 4.0, DELTA)
-    np.testing.assert_allclose(found, [2 / 3, 4 / 3], rtol=0.01)
+    for epsilon in (4.0, math.inf):
+        found = rule.weights(unequal([40_000, 120_000]), hs.graphs.complete(2), epsilon, DELTA)
+        np.testing.assert_allclose(found, [0.5, 1.5], rtol=0.01)
 
 
 def test_who_may_spend_more_counts_more():
