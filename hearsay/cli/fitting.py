@@ -27,6 +27,12 @@ _ALONE = (
     " the rows of this one out, as if so many people had them: --agents 5"
 )
 
+_RANKED = (
+    "area under the ROC curve {:.3g} (guessing: 0.5, perfect: 1): the chance that of two test rows"
+    " with different labels the model tells which is which. Where one label is far commoner, this"
+    " says more than the accuracy"
+)
+
 _Schema = Annotated[
     Path,
     typer.Argument(help="What is public of the tables: a schema.toml (hearsay schema drafts one)."),
@@ -215,13 +221,17 @@ def _problem(asked: _Asked, seed: int) -> Any:
 
 def _finished(result: Any, folder: Path, asked: _Asked) -> None:
     """Write what there is, and say it."""
+    from hearsay.release.ranking import area
     from hearsay.tradeoff.beside import with_beside
 
     run = with_beside(result.run)
     model = replace(result.model, made={**result.model.made, "command": asked.command})
     report, released = run.report(folder), model.save(folder / RELEASED)
+    tested = (run.problem.test_features, run.problem.test_labels)
+    ranked = area(model, *tested) if run.tested else None
     answer(
         **of_run(run),
+        auc=ranked,
         rehearsal=of_rehearsal(result.rehearsal),
         folder=folder,
         report=report,
@@ -230,10 +240,32 @@ def _finished(result: Any, folder: Path, asked: _Asked) -> None:
     print(model)
     if run.tested:
         summary({run.algorithm.name: run})
-        hint({run.algorithm.name: run})
+        if run.beside is not None and run.beside.each is not None:
+            _say(_each_alone(run, asked))
+        if ranked is not None:
+            _say(_RANKED.format(ranked))
+        hint({run.algorithm.name: run}, rehearsed=True)
     _say(f"Report, private: {report}")
     _say(f"Released model, may be published: {released}")
     _say(f"Predictions: {typeable('hearsay', 'predict', released)} NEW.csv")
+
+
+def _each_alone(run: Any, asked: _Asked) -> str:
+    """What every agent would have without the others."""
+    from hearsay.simulation.own_unit import in_own_unit
+
+    dealt = asked.agents is not None
+    names = [f"agent {k}" for k in range(run.problem.agents)]
+    names = names if dealt else [table.stem for table in asked.tables]
+    values = run.beside.each
+    if not run.problem.classification:
+        values = [in_own_unit(value, run.problem.schema) for value in values]
+    counts = run.problem.counts.tolist()
+    said = [
+        f"{name} {value:.4g} ({rows:,} rows)"
+        for name, value, rows in zip(names, values, counts, strict=True)
+    ]
+    return f"alone, each with settings of its own at the same epsilon: {', '.join(said)}"
 
 
 def _seed(given: int | None, folder: Path, resume: bool) -> int:

@@ -17,6 +17,7 @@ from hearsay.cli.options import Flag
 from hearsay.cli.screen import Owner, errors, note
 
 ACCURACY, ERROR = "accuracy", "root mean squared error"
+AREA = "area under the ROC curve (guessing: 0.5)"
 
 
 @answering
@@ -70,6 +71,7 @@ def predict(
         rows=len(features),
         accuracy=score.get(ACCURACY),
         error=score.get(ERROR),
+        auc=score.get(AREA),
         file=out,
         columns=columns if out is None else None,
     )
@@ -82,6 +84,8 @@ def predict(
 
 def _read(model: Any, path: Path, has_target: bool) -> tuple[np.ndarray, dict[str, float]]:
     """(features, how good the model is on them where the table says what is right)."""
+    from hearsay.release.ranking import area
+
     schema = model.schema
     try:
         found = schema.encode(path, target=has_target)
@@ -98,7 +102,9 @@ def _read(model: Any, path: Path, has_target: bool) -> tuple[np.ndarray, dict[st
     if model.classes is None:
         wrong = schema.decode(said) - schema.decode(found.labels)
         return found.features, {ERROR: float(np.sqrt(np.mean(wrong**2)))}
-    return found.features, {ACCURACY: float(np.mean(said == found.labels))}
+    score = {ACCURACY: float(np.mean(said == found.labels))}
+    ranked = area(model, found.features, found.labels)
+    return found.features, score if ranked is None else {**score, AREA: ranked}
 
 
 def _cells(table: Any, name: str) -> list[Any]:

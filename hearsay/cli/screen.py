@@ -247,18 +247,34 @@ def frontier_table(found: Any) -> None:
         console.print(found.note, soft_wrap=True, highlight=False)
 
 
-def hint(runs: dict[str, Any]) -> None:
-    """Say it when models are no better than a guess: the budget, not the reader, is to blame."""
+def hint(runs: dict[str, Any], rehearsed: bool = False) -> None:
+    """Say it when models are no better than a guess, and what would help that is not done yet.
+
+    Args:
+      runs: by name.
+      rehearsed: their settings come from a rehearsal.
+    """
     guesses = {name: guess for name, run in runs.items() if (guess := _no_better(run))}
     if not guesses:
         return
     whose = f" of {', '.join(guesses)}" if len(runs) > 1 else ""
+    helps = _helps([runs[name] for name in guesses], rehearsed)
     note(
         f"At this budget the models{whose} are no better than always naming"
-        f" {next(iter(guesses.values()))}. What helps: a larger epsilon, more records or agents,"
-        " shared noise (--colluders), Gaussian noise (--mechanism gaussian --delta 1e-5), and"
-        " settings by rehearsal (name no algorithm); hearsay demo shows a case that works."
+        f" {next(iter(guesses.values()))}. What helps: {helps}; hearsay demo shows a case that"
+        " works."
     )
+
+
+def _helps(runs: list[Any], rehearsed: bool) -> str:
+    said = ["a larger epsilon", "more records or agents"]
+    if any(one.algorithm.secrets is None and one.problem.agents > 2 for one in runs):
+        said.append("shared noise (--colluders)")
+    if any(not one.algorithm.law.at_delta for one in runs):
+        said.append("Gaussian noise (--mechanism gaussian --delta 1e-5)")
+    if not rehearsed:
+        said.append("settings by rehearsal (name no algorithm)")
+    return f"{', '.join(said[:-1])}{',' if len(said) > 2 else ''} and {said[-1]}"
 
 
 def _no_better(run: Any) -> str:

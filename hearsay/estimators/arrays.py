@@ -9,6 +9,7 @@ off the records, and says so.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -121,6 +122,25 @@ def require_numbers(name: str, values: Any) -> None:
         if isinstance(value, (str, bytes)) and not _is_number(value):
             where = ", column ".join(map(str, place))
             require.fail(name, "numbers", f"something else in row {where} (counted from 0)")
+
+
+@contextmanager
+def gaps_named() -> Iterator[None]:
+    """What to do about gaps: scikit-learn's own error advises an imputer, which learns from
+    everybody's rows what no certificate counts.
+    """
+    try:
+        yield
+    except ValueError as error:
+        (first, *_) = str(error).splitlines()
+        if "contains NaN" not in first:
+            raise
+        raise ValueError(
+            f"X and y must have no gaps as arrays, got: {first} Give tables and a schema, which"
+            ' says what a gap means (gap = "middle" or "flag"), or fill them in by a public rule:'
+            " an imputer that is fitted on the rows takes private means into the model, and no"
+            " certificate counts them (docs/estimators.md)"
+        ) from None
 
 
 def _is_number(text: str | bytes) -> bool:

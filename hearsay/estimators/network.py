@@ -194,7 +194,8 @@ class NetworkEstimator(BaseEstimator, ABC):
         arrays.require_numbers("X", X)
         if numeric:
             arrays.require_numbers("y", y)
-        X, y = validate_data(self, X, y, reset=reset, dtype=np.float64, y_numeric=numeric)
+        with arrays.gaps_named():
+            X, y = validate_data(self, X, y, reset=reset, dtype=np.float64, y_numeric=numeric)
         return X, column_or_1d(y, warn=True)
 
     def _features(self, table: Any) -> np.ndarray:
@@ -202,7 +203,8 @@ class NetworkEstimator(BaseEstimator, ABC):
         check_is_fitted(self, "model_")
         if self.schema is None:
             arrays.require_numbers("X", table)
-            table = validate_data(self, table, reset=False, dtype=np.float64)
+            with arrays.gaps_named():
+                table = validate_data(self, table, reset=False, dtype=np.float64)
         return features_of(self.schema_, table)
 
     def _truth(self, table: Any) -> np.ndarray:

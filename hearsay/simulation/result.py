@@ -63,12 +63,15 @@ class Beside(NamedTuple):
     Args:
       guess: always the commonest label, or the mean.
       clean: the same settings without noise.
-      alone: every agent by itself with the same epsilon, by the rule of tradeoff/rule.py.
+      alone: every agent by itself with the same epsilon, by the rule of tradeoff/rule.py: the mean
+        over agents.
+      each: the same for every agent; None where all are alike.
     """
 
     guess: float | None
     clean: float | None
     alone: float | None
+    each: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -32,7 +32,9 @@ WHY = """\
 What is in this file is public: everybody who takes part has it.
 A range is what a column can be for anybody (an age: 0 to 120), never what it is in your rows:
 the smallest and the largest value there are somebody's, and telling them would tell of that
-person, outside every epsilon. The same holds for the levels of a category."""
+person, outside every epsilon. The same holds for the levels of a category.
+Take a range no wider than nearly everybody needs, by a textbook (a stay in hospital: 0 to 40
+days, not 365): who is outside is taken for the nearer end, and a wide one costs far more."""
 MEASURED = """\
 Ranges and levels were taken from the rows, which you have said are public (--ranges-are-public).
 No epsilon covers what they tell."""
@@ -51,16 +53,16 @@ _VALUE = re.compile(
     re.IGNORECASE,
 )
 _CLASSES = 20  # a target with at most so many different whole numbers is a category
-# What such a column can be for anybody, from what it means.
+# Where such a column lies for nearly anybody, from what it means.
 _USUAL = {
     "age": (0, 120),
-    "bmi": (10, 80),
-    "height_cm": (40, 230),
-    "weight_kg": (1, 300),
-    "heart_rate": (20, 250),
-    "systolic": (50, 300),
-    "diastolic": (20, 200),
-    "temperature": (30, 45),
+    "bmi": (15, 45),
+    "height_cm": (140, 200),
+    "weight_kg": (40, 140),
+    "heart_rate": (40, 150),
+    "systolic": (80, 200),
+    "diastolic": (40, 120),
+    "temperature": (34, 42),
 }
 
 

@@ -2,7 +2,9 @@
 agent alone with the same epsilon.
 
 All three are measured on the run's own problem. Alone is gradient perturbation by the rule
-(rule.py), each agent on its own records, with the model that it may release. For neural networks,
+(rule.py), each agent on its own records, with settings for so many of them and the model that it
+may release; where agents hold different numbers of records, what each would have is kept, too: a
+large one may do as well without the others. For neural networks,
 where a second run would take as long as the first, only guessing is known. Like the accuracy
 itself they are measured on records, and no certificate covers them.
 """
@@ -16,6 +18,8 @@ import numpy as np
 
 from hearsay.base import Algorithm
 from hearsay.certification import unit
+from hearsay.problems.data.records import padded
+from hearsay.problems.problem import Problem, holding
 from hearsay.release.readouts import Tail
 from hearsay.schedules import Constant
 from hearsay.simulation.result import Beside, Run
@@ -23,10 +27,11 @@ from hearsay.simulation.simulating import simulate
 from hearsay.tradeoff import rule
 from hearsay.tradeoff.choices import COUPLING, Law, by_the_rule
 from hearsay.tradeoff.rehearsing import nobody
-from hearsay.tradeoff.trial import exchange, tried
+from hearsay.tradeoff.trial import exchange, released, scores
 
 _SEEDS = 4
 _DELTA = 1e-5
+_KINDS = 32
 # Records times parameters times rounds and seeds: some seconds.
 _MOST = 5e10
 
@@ -44,7 +49,10 @@ def beside(run: Run, devices: int | str | None = None) -> Beside:
     guess = run.guessing if problem.classification else float(problem.test_labels.var())
     if not problem.loss.convex or problem.endless or run.interrupted:
         return Beside(guess, None, None)
-    return Beside(guess, _clean(run, devices), _alone(run))
+    each = _alone(run)
+    alone = None if each is None else float(np.mean(each))
+    differ = each is not None and len(set(run.problem.counts.tolist())) > 1
+    return Beside(guess, _clean(run, devices), alone, tuple(each or ()) if differ else None)
 
 
 def with_beside(run: Run, devices: int | str | None = None) -> Run:
@@ -85,23 +93,55 @@ def _quiet(algorithm: Algorithm) -> Algorithm:
     return replace(algorithm, noise=(zero,) * len(noise) if isinstance(noise, tuple) else zero)
 
 
-def _alone(run: Run) -> float | None:
+def _alone(run: Run) -> list[float] | None:
+    """Of every agent. Agents of one size and one budget have the same settings."""
     spent = np.array(run.certificate.epsilon)
     task = replace(run.problem.task, seed=0)
     known = rule.travels(task) and task.declared is None and unit(run.algorithm) == "epsilon"
     if not known or not np.all(np.isfinite(spent)) or not np.all(spent > 0):
         return None
-    apart, delta = nobody(task.agents), run.certificate.slack or _DELTA
-    epsilon = tuple(spent.tolist())
+    found, delta = np.zeros(task.agents), run.certificate.slack or _DELTA
+    facts = np.column_stack([task.counts, spent.round(6)])
+    kinds, kind = np.unique(facts, axis=0, return_inverse=True)
+    # Of very many kinds all have the settings of their mean.
+    kind = kind.ravel() if len(kinds) <= _KINDS else np.zeros(task.agents, int)
+    for place in np.unique(kind):
+        own = np.flatnonzero(kind == place)
+        scores = _by_themselves(_of(run.problem, own), tuple(spent[own].tolist()), delta)
+        if scores is None:
+            return None
+        found[own] = scores
+    if not run.problem.classification:
+        found = (1 - found) * run.problem.test_labels.var()
+    return found.tolist()
+
+
+def _of(problem: Problem, agents: np.ndarray) -> Problem:
+    """What those agents have."""
+    if len(agents) == problem.agents:
+        return problem
+    held = problem.counts[agents].tolist()
+    rows = [
+        (problem.features[agent][:many], problem.labels[agent][:many])
+        for agent, many in zip(agents.tolist(), held, strict=True)
+    ]
+    start = None if problem.start is None else problem.first_models[agents]
+    task = replace(problem.task, counts=problem.counts[agents], start=start)
+    return holding(task, padded(held, rows), problem.test_features, problem.test_labels)
+
+
+def _by_themselves(
+    problem: Problem, epsilon: tuple[float, ...], delta: float
+) -> list[float] | None:
+    """The score of each agent with the same settings for all."""
+    task = replace(problem.task, seed=0)
+    apart = nobody(task.agents)
     choice = by_the_rule(task, apart, epsilon, delta)
     work = float(task.counts.sum()) * task.dimension * choice.rounds * _SEEDS
     if choice.rate < 1 or work > _MOST:
         return None
     column = Law(task, apart, epsilon, delta, None).column(choice)
     passed = exchange(apart, COUPLING, np.zeros((0, 2)))
-    score = tried(
-        choice.prepared(run.problem), passed, [column], (Tail(),), range(_SEEDS), together=False
-    ).mean()
-    if run.problem.classification:
-        return float(score)
-    return float((1 - score) * run.problem.test_labels.var())
+    prepared = choice.prepared(problem)
+    ((models,),) = released(prepared, passed, [column], (Tail(),), range(_SEEDS), together=False)
+    return [float(scores(prepared, own[None]).mean()) for own in models]

@@ -23,10 +23,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from hearsay import _validate as require
-from hearsay.algorithms.gradient_perturbation import GradientPerturbation
+from hearsay.algorithms.averaging import AveragedGradient
 from hearsay.certification import calibrate
 from hearsay.graphs import Graph
 from hearsay.graphs.secrets import Secrets
@@ -64,6 +65,7 @@ class Choice:
       readout: the average of messages that is released.
       colluders: that noise which pairs of agents share is planned for; None: there is none.
       ratio: of shared to own noise.
+      weights: what each agent's gradient counts, of mean 1; None: all the same.
     """
 
     rounds: int
@@ -75,6 +77,7 @@ class Choice:
     readout: str = RELEASED[0]
     colluders: int | None = None
     ratio: Any = None
+    weights: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         require.settle(
@@ -86,6 +89,7 @@ class Choice:
             averaging=require.natural,
             chebyshev=require.flag,
             colluders=require.optional(require.natural),
+            weights=require.optional(require.each(require.positive)),
         )
         require.one_of("readout", self.readout, READOUTS)
 
@@ -94,7 +98,7 @@ class Choice:
         return None if self.colluders is None else Secrets(self.colluders, self.ratio)
 
     @property
-    def algorithm(self) -> GradientPerturbation:
+    def algorithm(self) -> AveragedGradient:
         """Its noise is to be calibrated."""
         plain = rule.Setting(
             self.rounds,
@@ -103,6 +107,7 @@ class Choice:
             self.averaging,
             self.chebyshev,
             secrets=self.secrets,
+            weights=self.weights,
         )
         return replace(rule.noisy_gradient(plain), sampling=rule.batches(self.rate, "auto"))
 
@@ -116,6 +121,8 @@ class Choice:
         said = [f"gradient perturbation, {self.rounds} rounds of step {self.step:g} with {share}"]
         if self.clip is not None:
             said.append(f"gradients clipped to {self.clip:g}")
+        if self.weights is not None:
+            said.append("agents weighted by their records and noise")
         if self.averaging:
             rounds = "round" if self.averaging == 1 else "rounds"
             said.append(f"{self.averaging} averaging {rounds}")
@@ -164,13 +171,18 @@ class Law:
     def __init__(
         self, task: Task, graph: Graph, epsilon: Epsilon, delta: float, secrets: Secrets | None
     ) -> None:
-        self.task = task
-        probe = Choice(_PROBE, 1.0, clips(task)[0])
-        tried = replace(probe.algorithm, secrets=secrets)
-        prepared = probe.prepared(task)
-        asked = calibrate(tried, prepared, graph, _PROBE, epsilon, delta=delta)
+        self.task, self.graph, self.epsilon, self.delta = task, graph, epsilon, delta
+        self.secrets = secrets
+        self._levels = lru_cache(self._probed)
+
+    def _probed(self, weights: tuple[float, ...] | None) -> list[float]:
+        """Everybody's noise in units of (the change of a gradient) x sqrt(rounds)."""
+        probe = Choice(_PROBE, 1.0, clips(self.task)[0], weights=weights)
+        tried = replace(probe.algorithm, secrets=self.secrets)
+        prepared = probe.prepared(self.task)
+        asked = calibrate(tried, prepared, self.graph, _PROBE, self.epsilon, delta=self.delta)
         change = prepared.change * math.sqrt(_PROBE)
-        self.levels = [float(asked.noise_for(i)(0)) / change for i in range(graph.agents)]
+        return [float(asked.noise_for(i)(0)) / change for i in range(self.graph.agents)]
 
     def column(self, choice: Choice, quiet: bool = False) -> Column:
         """The choice as a trial has it; `quiet`: without noise."""
@@ -178,7 +190,8 @@ class Law:
         loss: Any = prepared.loss
         size = 0.0 if quiet else prepared.change * math.sqrt(choice.rounds)
         clip = math.inf if loss.clip is None else loss.clip
-        return Column(choice.rounds, choice.step, tuple(size * one for one in self.levels), clip)
+        noise = tuple(size * one for one in self._levels(choice.weights))
+        return Column(choice.rounds, choice.step, noise, clip, choice.weights)
 
 
 def by_the_rule(
@@ -207,6 +220,7 @@ def _ruled(
         chebyshev=chosen.chebyshev,
         colluders=None if secrets is None else secrets.colluders,
         ratio=None if secrets is None else secrets.ratio,
+        weights=chosen.weights,
     )
 
 

@@ -20,7 +20,7 @@ from hearsay._version import VERSION
 
 FOLDER = "rehearsals"
 # Rises when the same facts may lead to another choice.
-EDITION = 1
+EDITION = 2
 
 
 def key(*facts: Any) -> str:

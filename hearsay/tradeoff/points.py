@@ -143,7 +143,15 @@ def marked(
     delta: float,
 ) -> str:
     """A fingerprint of all that a point depends on."""
-    constants = (rule.DISTANCE, rule.TAIL, rule.MOST, rule.WORK, rule.AGREED, rule.SHAKEN)
+    constants = (
+        rule.DISTANCE,
+        rule.TAIL,
+        rule.MOST,
+        rule.WORK,
+        rule.AGREED,
+        rule.SHAKEN,
+        rule.WORTH,
+    )
     at = epsilon if series.private else math.inf
     known = (VERSION, series.key, at, delta, list(seeds), graph.digest(), constants)
     digest = hashlib.sha256(repr(known).encode())

@@ -268,6 +268,7 @@ class _Asked:
             WORK,
             FEWEST,
             STEEPEST,
+            rule.WORTH,
             TRAVELS,
             CLIPS,
             KINDS,

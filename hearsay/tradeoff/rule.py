@@ -38,6 +38,19 @@ all messages, and a certificate asks for less of it. What pairs of agents share 
 messages louder by sqrt(1 + sum_j c_ij^2 / s_i^2), and there are as many more averaging rounds,
 one at least: a gradient must not be taken where a single message is.
 
+**Weights.** Where agents have very different noise, because they have few or many records or more
+or less to spend, the mean of all gradients has little but the noise of the loudest. Agents then
+count by how exact their gradients are (baselines/weighted_erm.py),
+
+    w_i  in proportion to  1 / (B^2 / N_i + d b_i(1)^2)
+
+N_i records of gradients of norm at most B, and the noise of all rounds together: by their records
+where those are many, nearly by the square of them where noise is what is left. In the bound above
+b(T)^2 is then the mean of (w_i b_i(T))^2, the weights having mean 1. It takes the agents' records
+for draws from one population. A gradient must not be taken where a single message is, which has
+moved by the weight of one agent: at least one averaging round. Agents that differ little (`WORTH`)
+all count the same, and save that round.
+
 A neural network has neither R nor L: its settings are those of `neural_setting`, whose two numbers
 were chosen on MNIST.
 """
@@ -47,11 +60,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from hearsay.algorithms.averaging import chebyshev_weights
+from hearsay.algorithms.averaging import AveragedGradient, chebyshev_weights
+from hearsay.algorithms.baselines.weighted_erm import WeightedErm
 from hearsay.algorithms.gradient_perturbation import GradientPerturbation
 from hearsay.certification import calibrate
 from hearsay.graphs import Graph
@@ -71,6 +85,8 @@ MOST = 512  # rounds
 WORK = 1e8  # record gradients per agent
 RATES = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 AGREED, MOST_EXCHANGES = 0.1, 20
+# Weights are for agents of which the plain mean has so many times the error of the weighted one.
+WORTH = 1.1
 NEURAL_ROUNDS, SHAKEN, LARGEST_STEP = 400, 0.11, 4.0
 _PROBE = 64
 
@@ -89,6 +105,7 @@ class Setting:
       chebyshev: with weights that bring agents together faster.
       tail: the share of messages that the released model averages, at least.
       secrets: noise that pairs of agents share.
+      weights: what each agent's gradient counts, of mean 1; None: all the same.
     """
 
     rounds: int
@@ -98,6 +115,7 @@ class Setting:
     chebyshev: bool = False
     tail: float = TAIL
     secrets: Secrets | None = None
+    weights: tuple[float, ...] | None = None
 
     def __str__(self) -> str:
         share = "all records" if self.rate == 1 else f"a share {self.rate:g} of the records"
@@ -124,6 +142,7 @@ def setting(
     epsilon: float | Sequence[float],
     delta: float,
     secrets: Secrets | None = None,
+    weighted: bool = True,
 ) -> Setting:
     """The rule's choice for agents that learn over that graph; without edges each learns alone.
 
@@ -133,6 +152,7 @@ def setting(
       epsilon: what each agent may spend, one number or one each; infinite for no noise at all.
       delta: at which.
       secrets: noise that pairs of agents share; epsilon is against the colluders that it names.
+      weighted: agents may count differently; not for methods that know no weights.
 
     Example:
       >>> import hearsay as hs
@@ -143,30 +163,74 @@ def setting(
     """
     task = task.task
     loud = 1.0 if secrets is None else loudness(secrets, graph.agents)
-    exchanges, faster = averaging_rounds(graph, loud)
     if not travels(task):
+        exchanges, faster = averaging_rounds(graph, loud)
         chosen = neural_setting(task, graph, epsilon, delta, secrets)
         return replace(chosen, averaging=exchanges, chebyshev=faster)
+    shares = weights(task, graph, epsilon, delta) if weighted else None
+    if shares is not None:
+        loud *= max(shares)
+    exchanges, faster = averaging_rounds(graph, loud)
     together = graph.agents if graph.edges else 1
     curved, reach = task.loss.curvature[1], DISTANCE / task.loss.feature_bound  # type: ignore[attr-defined]
+    plain = Setting(MOST, 1 / curved, 1.0, exchanges, faster, secrets=secrets, weights=shares)
     if np.all(np.isinf(epsilon)):
-        return Setting(MOST, 1 / curved, 1.0, exchanges, faster)
+        return replace(plain, secrets=None)
     found: list[tuple[float, Setting]] = []
+    fewest = float((task.counts / np.square(shares or 1.0)).min())
     for rate in RATES:
-        law = _noise_law(task, graph, rate, epsilon, delta, secrets)
+        law = _noise_law(task, graph, rate, epsilon, delta, secrets, shares)
         for rounds in _rounds(rate):
             if rounds * rate * task.counts.max() > WORK and rate > RATES[-1]:
                 break
-            drawn = (1 / rate - 1) * task.change**2 / float(task.counts.min())
+            drawn = (1 / rate - 1) * task.change**2 / fewest
             level = (task.dimension * law(rounds) ** 2 + drawn) / together
             step = min(1 / curved, reach / math.sqrt(rounds * level))
             bound = reach**2 / (2 * step * rounds) + step * level / 2
-            found.append((bound, Setting(rounds, step, rate, exchanges, faster, secrets=secrets)))
+            found.append((bound, replace(plain, rounds=rounds, step=step, rate=rate)))
         if any(one.rate == rate and one.rounds == _rounds(rate)[-1] for _, one in found):
             # Fewer records than this give more noise at the same number of rounds.
             break
     least = min(bound for bound, _ in found)
     return next(one for bound, one in found if bound <= 1.01 * least)
+
+
+def weights(
+    task: Task, graph: Graph, epsilon: float | Sequence[float], delta: float
+) -> tuple[float, ...] | None:
+    """What each agent's gradient counts, to three digits; None where all may count the same.
+
+    Args:
+      task: as for `setting`.
+      graph: who hears whom.
+      epsilon: what each agent may spend.
+      delta: at which.
+
+    Example:
+      >>> from dataclasses import replace
+      >>> import hearsay as hs
+      >>> from hearsay.tradeoff.rule import prepared, weights
+      >>> task = prepared(hs.problems.logistic("digits", agents=3).task)
+      >>> weights(replace(task, counts=[100, 200, 900]), hs.graphs.ring(3), 2.0, 1e-5)
+      (0.142, 0.443, 2.42)
+    """
+    spent = np.broadcast_to(np.asarray(epsilon, float), graph.agents)
+    if not graph.edges or (_alike(task.counts) and _alike(spent)):
+        return None
+    levels = np.zeros(graph.agents)
+    if not np.all(np.isinf(spent)):
+        probe = noisy_gradient(Setting(_PROBE, 1.0))
+        asked = calibrate(probe, task, graph, _PROBE, epsilon, delta=delta)
+        levels = np.array([float(asked.noise_for(agent)(0)) for agent in range(graph.agents)])
+    error = task.change**2 / task.counts + task.dimension * levels**2 / _PROBE
+    shares = 1 / error / np.mean(1 / error)
+    if np.sqrt(np.mean(error) / np.mean(shares**2 * error)) < WORTH:
+        return None
+    return tuple(float(f"{share:.3g}") for share in shares)
+
+
+def _alike(values: np.ndarray) -> bool:
+    return bool(np.all(values == values[0]))
 
 
 def travels(task: Task) -> bool:
@@ -233,19 +297,22 @@ def batches(rate: float, method: str = "full") -> Sampling:
     return History(method) if rate == 1 else Poisson(rate)
 
 
-def noisy_gradient(chosen: Setting) -> GradientPerturbation:
+def noisy_gradient(chosen: Setting) -> AveragedGradient:
     """Gradient perturbation with those settings; its noise is to be calibrated."""
-    return GradientPerturbation(
-        step=Constant(chosen.step),
+    options: dict[str, Any] = {
+        "step": Constant(chosen.step),
         # The largest that it takes: an agent goes on from what everybody has said.
-        coupling=Constant(0.999),
-        noise=Constant(1.0),
-        mechanism="gaussian",
-        sampling=batches(chosen.rate),
-        averaging=chosen.averaging,
-        chebyshev=chosen.chebyshev,
-        secrets=chosen.secrets,
-    )
+        "coupling": Constant(0.999),
+        "noise": Constant(1.0),
+        "mechanism": "gaussian",
+        "sampling": batches(chosen.rate),
+        "averaging": chosen.averaging,
+        "chebyshev": chosen.chebyshev,
+        "secrets": chosen.secrets,
+    }
+    if chosen.weights is None:
+        return GradientPerturbation(**options)
+    return WeightedErm(weights=chosen.weights, **options)
 
 
 def _rounds(rate: float) -> list[int]:
@@ -264,16 +331,17 @@ def _noise_law(
     epsilon: float | Sequence[float],
     delta: float,
     secrets: Secrets | None = None,
+    shares: tuple[float, ...] | None = None,
 ) -> Callable[[int], float]:
     """Own noise for each number of rounds: the root mean square over agents of what a certificate
-    asks for.
+    asks for, times what the agent counts.
     """
 
     def of(rounds: int) -> float:
-        tried = noisy_gradient(Setting(rounds, 1.0, rate, secrets=secrets))
+        tried = noisy_gradient(Setting(rounds, 1.0, rate, secrets=secrets, weights=shares))
         asked = calibrate(tried, task, graph, rounds, epsilon, delta=delta)
-        levels = [float(asked.noise_for(agent)(0)) for agent in range(graph.agents)]
-        return float(np.sqrt(np.mean(np.square(levels))))
+        levels = np.array([float(asked.noise_for(agent)(0)) for agent in range(graph.agents)])
+        return float(np.sqrt(np.mean(np.square(levels * (shares or 1.0)))))
 
     if rate < 1:
         return of

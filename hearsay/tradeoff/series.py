@@ -21,6 +21,7 @@ import numpy as np
 from scipy import sparse
 
 from hearsay.algorithms.correlated_federated import CorrelatedFederated
+from hearsay.algorithms.gradient_perturbation import GradientPerturbation
 from hearsay.algorithms.gradient_tracking import GradientTracking
 from hearsay.algorithms.ldp_online import LdpOnline
 from hearsay.algorithms.output_perturbation import OutputPerturbation
@@ -119,7 +120,7 @@ def around(
     """
 
     def candidates(task: Task, graph: Graph, epsilon: float, delta: float) -> tuple[Candidate, ...]:
-        chosen, found = setting(task, graph, epsilon, delta), []
+        chosen, found = setting(task, graph, epsilon, delta, weighted=False), []
         fewer = CHUNK * max(1, round(rounds * chosen.rounds / CHUNK))
         for travel in travels:
             for share in shares:
@@ -194,8 +195,10 @@ def correlated(task: Task, graph: Graph, chosen: Setting, part: float) -> Algori
     wide as the cycle.
     """
     share = min(part, chosen.rate)
+    plain = noisy_gradient(replace(chosen, rate=1.0))
+    assert isinstance(plain, GradientPerturbation)
     return replace(
-        noisy_gradient(replace(chosen, rate=1.0)),
+        plain,
         sampling=_round_the_records(task, share),
         correlation="banded",
         width=min(chosen.rounds, max(2, round(1 / share))),

@@ -105,8 +105,11 @@ def algorithm_table(choice: Choice) -> dict[str, Any]:
         batches = {"sampling": "poisson", "sample_rate": choice.rate}
     exchanges: dict[str, Any] = {"averaging": choice.averaging} if choice.averaging else {}
     exchanges |= {"chebyshev": True} if choice.chebyshev else {}
+    name = "gradient-perturbation" if choice.weights is None else "weighted-erm"
+    shares = {} if choice.weights is None else {"weights": list(choice.weights)}
     return {
-        "name": "gradient-perturbation",
+        "name": name,
+        **shares,
         "step": choice.step,
         "coupling": COUPLING,
         "noise": 1.0,

@@ -4,7 +4,7 @@ The rounds are those of algorithms/gradient_perturbation.py with all records in 
 
     sent    = p + noise                      p: the next message before its noise
     v       = sent, averaged m times
-    p       = Proj[ v + c (A v - v) - a g(v) ]
+    p       = Proj[ v + c (A v - v) - a w g(v) ]            w: the agent's weight
 
 with one column for every setting and noise seed: columns differ in step, noise, clip and number of
 rounds, and share the records. The engine compiles a program for every clip and shape, which would
@@ -37,12 +37,14 @@ class Column:
       step: the size of a step.
       noise: the standard deviation of every agent's own noise on its gradient.
       clip: the norm that every record's gradient is brought down to; infinite: none.
+      weights: of the agents, of mean 1; none: all count the same.
     """
 
     rounds: int
     step: float
     noise: tuple[float, ...]
     clip: float = np.inf
+    weights: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Exchange:
       coupling: c.
       relays: (round, 2), as `AveragedGradient.relays` gives them.
       shared: (agents, sources) what every agent adds of noise that cancels between agents, in
-        units of everybody's own; None: there is none.
+        units of its own; None: there is none.
     """
 
     mixing: sparse.csr_array | np.ndarray
@@ -87,16 +89,13 @@ def _pairs(shared: Any) -> np.ndarray:
     covariance, ratio^2 (n I - 1 1').
     """
     agents = shared.agents
-    if not shared.pairs and len(shared.ratios) == 1:
+    if not shared.pairs and len(shared.ratios) == 1 and len(set(shared.scales)) == 1:
         centred = np.eye(agents) - 1 / agents
         return (shared.ratios[0] * np.sqrt(agents) * centred).astype(Single)
-    pairs = shared.pairs or tuple(
-        (one, two) for one in range(agents) for two in range(one + 1, agents)
-    )
-    found = np.zeros((agents, len(pairs)), Single)
-    for place, (one, two) in enumerate(pairs):
-        ratio = shared.ratios[place if len(shared.ratios) > 1 else 0]
-        found[one, place], found[two, place] = ratio, -ratio
+    ends, weights = shared.ends(), shared.weights()
+    found = np.zeros((agents, len(ends)), Single)
+    each = np.arange(len(ends))
+    found[ends[:, 0], each], found[ends[:, 1], each] = weights[:, 0], -weights[:, 1]
     return found
 
 
@@ -120,7 +119,7 @@ def tried(
         is the mean over agents.
     """
     found = released(problem, exchanged, columns, readouts, seeds, together)
-    return np.array([[_scores(problem, model) for model in each] for each in found])
+    return np.array([[scores(problem, model) for model in each] for each in found])
 
 
 def released(
@@ -183,8 +182,9 @@ class _Rounds:
         # Nobody else's: a trial has its own stream of noise.
         self.noise = [np.random.default_rng([*b"trial", seed]) for seed in seeds]
         each = np.repeat(np.arange(len(columns)), len(seeds))
-        steps = np.array([column.step for column in columns])[each]
-        self.steps = steps.astype(Single)[:, None]
+        even = (1.0,) * problem.agents
+        steps = np.array([np.multiply(one.step, one.weights or even) for one in columns])[each]
+        self.steps = steps.T.astype(Single)[:, :, None]
         self.loud = np.array([column.noise for column in columns])[each].T.astype(Single)
         clips = np.array([column.clip for column in columns])[each]
         self.limits = (
@@ -199,7 +199,7 @@ class _Rounds:
         """The last ones are done."""
         self.active -= columns
         left = self.active * self.seeds
-        self.params, self.steps = self.params[:, :left], self.steps[:left]
+        self.params, self.steps = self.params[:, :left], self.steps[:, :left]
         self.loud = self.loud[:, :left]
         if self.limits is not None:
             self.limits = self.limits[:, :, :left]
@@ -221,7 +221,7 @@ class _Rounds:
                 axis=1,
             )
             drawn = drawn + np.tensordot(self.exchange.shared, common, (1, 0))
-        scale = (self.loud * self.steps[:, 0])[:, :, None]
+        scale = self.loud[:, :, None] * self.steps
         return self.params + scale * np.tile(drawn, (1, self.active, 1))
 
     def update(self, sent: np.ndarray) -> None:
@@ -261,7 +261,7 @@ class _Rounds:
         return found.reshape(agents, records, wide)
 
 
-def _scores(problem: Problem, models: np.ndarray) -> np.ndarray:
+def scores(problem: Problem, models: np.ndarray) -> np.ndarray:
     """(seed,) of models (agents or 1, seed, parameters): accuracy, or for numbers the share of
     their variance that is explained.
     """

@@ -630,8 +630,10 @@ def test_a_cache_that_cannot_be_written_is_one_line(monkeypatch, capsys, tmp_pat
     assert "Warning" not in said and "HEARSAY_CACHE names another folder" in said
 
 
-def guesser(guessing, accuracy):
+def guesser(guessing, accuracy, algorithm=None):
     return SimpleNamespace(
+        algorithm=algorithm or hs.dsgd(),
+        problem=SimpleNamespace(agents=3),
         guessing=guessing,
         metrics=("accuracy", "released_accuracy"),
         final=lambda metric: (accuracy if metric == "released_accuracy" else 0.9, 0.0),
@@ -646,6 +648,17 @@ def test_only_a_model_that_only_guesses_is_called_so(capsys):
     screen.hint({"a": guesser(0.5, 0.5), "b": guesser(0.5, 0.9), "c": guesser(0.5, 0.4)})
     said = plain(capsys.readouterr().err)
     assert "the models of a, c are no better than always naming the commoner label (50%)" in said
+
+
+def test_only_what_is_not_done_yet_is_advised(capsys):
+    plainly = hs.dsgd(mechanism="laplace")
+    screen.hint({"dsgd": guesser(0.5, 0.5, plainly)})
+    said = plain(capsys.readouterr().err)
+    assert all(word in said for word in ("--colluders", "--mechanism gaussian", "by rehearsal"))
+    shared = hs.gradient_perturbation(mechanism="gaussian", secrets=hs.Secrets(1))
+    screen.hint({"fit": guesser(0.5, 0.5, shared)}, rehearsed=True)
+    said = plain(capsys.readouterr().err)
+    assert "What helps: a larger epsilon and more records or agents; hearsay demo" in said
 
 
 def test_a_comparison_says_whose_models_only_guess(tmp_path):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
+from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner
 
 import hearsay as hs
@@ -113,6 +114,7 @@ def test_a_fit_leaves_what_may_be_published_apart(made, home, words):
     assert (folder / "private-seed.txt").read_text() == "4"
     shown = result.output
     assert "not rehearsed" in shown and "Released model, may be published" in shown
+    assert "area under the ROC curve" in shown
     assert "north.csv: 50 rows" in shown and "guessing" in shown and "without noise" in shown
     same = hs.NetworkClassifier(50.0, schema=SCHEMA, random_state=4).fit(words[2:5])
     np.testing.assert_allclose(same.model_.params, model.params, rtol=1e-12)
@@ -146,6 +148,9 @@ def test_a_table_that_has_its_target_is_tested(made, home, tmp_path):
     truth = [row["ill"] for row in rows(3)]
     assert found["columns"] == {"predicted_ill": said.tolist()}
     assert found["accuracy"] == np.mean(said == truth) > 0.8
+    chance = hs.load_model(released).predict_proba(home / "held-out.csv")[:, 1]
+    ranked = roc_auc_score([label == "no" for label in truth], chance)
+    assert found["auc"] == pytest.approx(ranked) and ranked > 0.8
     # A target that nobody has filled in is no reason to refuse.
     empty = write(tmp_path / "empty.csv", [{**row, "ill": ""} for row in rows(3, 4)])
     result = call("predict", released, empty)

@@ -124,3 +124,15 @@ def test_texts_where_numbers_must_be_are_named_and_not_shown(kind):
 def test_texts_that_are_numbers_are_left_to_scikit_learn():
     for fine in (TEXTS[:1], [["1e3", "-2"]], [[None, "1"]], VALUES, None, [[1], [1, 2]], [[1j]]):
         arrays.require_numbers("X", fine)
+
+
+@pytest.mark.parametrize("where", ["fit", "predict"])
+def test_gaps_are_not_to_be_filled_by_an_imputer(where):
+    X, y = np.linspace(0, 1, 40).reshape(20, 2), np.arange(20) % 2
+    model = hs.NetworkClassifier(ranges=(0, 1), classes=[0, 1], agents=2)
+    gap = X.copy()
+    gap[3, 1] = np.nan
+    if where == "predict":
+        model.fit(X, y)
+    with pytest.raises(ValueError, match="must have no gaps as arrays.*contains NaN.*schema"):
+        model.fit(gap, y) if where == "fit" else model.predict(gap)

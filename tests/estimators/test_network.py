@@ -286,3 +286,23 @@ def test_an_encoder_is_a_step_that_learns_nothing():
     found = clone(encoder).fit_transform(TABLES[0])
     np.testing.assert_array_equal(found, SCHEMA.encode(TABLES[0], target=False).features)
     assert encoder.get_feature_names_out().tolist() == list(SCHEMA.entries)
+
+
+def test_a_range_for_the_worst_case_costs_what_is_learned():
+    """docs/tables.md: stays of some days between 0 and 365 are all at the same place."""
+    rng = np.random.default_rng(0)
+
+    def table(rows: int) -> dict[str, np.ndarray]:
+        days = np.minimum(np.exp(rng.normal(1.2, 0.8, rows)), 100)
+        return {"days": days, "costs": 900 + 620 * days + rng.normal(0, 300, rows)}
+
+    tables, held_out = [table(500) for _ in range(3)], table(500)
+
+    def explained(days: int, costs: int) -> float:
+        columns = {"days": hs.Number(0, days), "costs": hs.Number(0, costs)}
+        model = hs.NetworkRegressor(
+            epsilon=2, schema=hs.Schema(columns, target="costs"), random_state=1
+        )
+        return float(model.fit(tables).score(held_out))
+
+    assert explained(40, 40_000) > explained(365, 200_000) + 0.2

@@ -7,6 +7,7 @@ import functools
 import importlib
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from hearsay.report.frontier import accuracy_against_epsilon
 from hearsay.tradeoff import points, rehearsal
 from hearsay.tradeoff.measuring import Measured
 from hearsay.tradeoff.points import Point
+from hearsay.tradeoff.rule import prepared
 from hearsay.tradeoff.series import SERIES, Candidate, alone, at_a_server
 from hearsay.tradeoff.sharing import KEYS, chosen_series
 
@@ -401,3 +403,18 @@ def test_a_point_that_costs_more_than_it_says_is_refused(monkeypatch):
     monkeypatch.setattr(points, "planned", careless)
     with pytest.raises(RuntimeError, match="central must spend at most 1, and its certificate"):
         hs.frontier(small(), hs.graphs.ring(3), [1.0], seeds=1, series=["central"])
+
+
+@pytest.mark.parametrize("key", [key for key in SERIES if key != "central"])
+def test_settings_for_agents_of_different_sizes(key):
+    """Methods that know no weights get the travel of a plain mean."""
+    problem = prepared(hs.problems.logistic("digits", agents=3, ridge=0.0).under("zero-out"))
+    task, graph = SERIES[key].stand(problem, hs.graphs.complete(3))
+    task, even = task.task, replace(task.task, counts=np.array([50, 50, 50]))
+    small = replace(task, counts=np.array([20, 50, 800]))
+    found = SERIES[key].candidates(small, graph, 2.0, 1e-5)
+    names = {one.algorithm.name for one in found}
+    assert ("weighted-erm" in names) == (key in ("secret-batches", "no-noise"))
+    if key not in ("no-noise", "alone", "secret-batches"):
+        known = [one.algorithm.name for one in SERIES[key].candidates(even, graph, 2.0, 1e-5)]
+        assert [one.algorithm.name for one in found] == known

@@ -79,6 +79,21 @@ def test_no_agent_spends_more_than_asked(quick, epsilon, colluders):
             assert float(f"{number:.3g}") == number
 
 
+def test_a_small_agent_does_not_drown_the_others(quick, monkeypatch):
+    """In a plain mean the noise of 20 records is all there is."""
+    task = facts(3, 2000, 12)
+    task = replace(task, counts=np.array([20, 300, 2000]))
+    graph = hs.graphs.complete(3)
+    found = hs.rehearse(task, graph, 1.0)
+    assert found.choice.weights is not None and "agents weighted" in found.words
+    sent = hs.certify(found.algorithm, found.task, graph, found.rounds, delta=DELTA)
+    assert min(sent.epsilon) > 0.99 and max(sent.epsilon) <= 1.0
+    monkeypatch.setattr("hearsay.tradeoff.rule.WORTH", np.inf)
+    plain = hs.rehearse(task, graph, 1.0)
+    assert plain.choice.weights is None
+    assert found.score > plain.score + 0.05
+
+
 def test_a_choice_is_made_once(quick, monkeypatch):
     first = hs.rehearse(facts(), hs.graphs.complete(5), 1.0)
 

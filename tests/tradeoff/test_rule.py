@@ -62,6 +62,47 @@ def test_more_agents_records_or_budget_travel_further():
     assert travel(facts(), nobody(5), 1.0) == travel(facts(agents=1), nobody(1), 1.0)
 
 
+def unequal(counts: list[int]) -> Task:
+    task = facts(len(counts))
+    arrivals = replace(task.arrivals, head_start=max(counts))
+    return replace(task, counts=np.array(counts), arrivals=arrivals)
+
+
+def test_agents_count_by_how_exact_their_gradients_are():
+    graph, task = hs.graphs.complete(3), unequal([60, 300, 5000])
+    found = setting(task, graph, 2.0, DELTA)
+    noise = [noise_of_one_round(unequal([one] * 3), graph, 2.0) for one in task.counts]
+    exact = 1 / (task.change**2 / task.counts + task.dimension * np.square(noise))
+    np.testing.assert_allclose(found.weights, exact / exact.mean(), rtol=6e-3)
+    # A gradient is not taken where the message of one agent is.
+    assert found.averaging >= 1
+    assert found.rounds * found.step > 3 * (
+        rule.DISTANCE / math.sqrt(task.dimension * np.mean(np.square(noise)) / 3)
+    )
+    algorithm = noisy_gradient(found)
+    assert (algorithm.name, algorithm.weights) == ("weighted-erm", found.weights)
+
+
+def test_agents_count_by_their_records_where_those_are_many():
+    for epsilon in (4.0, math.inf):
+        found = rule.weights(unequal([40_000, 120_000]), hs.graphs.complete(2), epsilon, DELTA)
+        np.testing.assert_allclose(found, [0.5, 1.5], rtol=0.01)
+
+
+def test_who_may_spend_more_counts_more():
+    found = rule.weights(facts(3), hs.graphs.complete(3), (1.0, 2.0, 4.0), DELTA)
+    assert found[0] < found[1] < found[2]
+
+
+@pytest.mark.parametrize("counts", [[91, 91, 91], [91, 92, 91], [100, 100, 120]])
+def test_agents_that_differ_little_all_count_the_same(counts):
+    task, graph = unequal(counts), hs.graphs.complete(3)
+    found = setting(task, graph, 2.0, DELTA)
+    assert found.weights is None and found.averaging == 0
+    assert noisy_gradient(found).name == "gradient-perturbation"
+    assert rule.weights(unequal([60, 9000]), nobody(2), 2.0, DELTA) is None
+
+
 def test_the_rule_cannot_see_records(monkeypatch):
     problem = prepared(hs.problems.logistic("digits", agents=3, ridge=0.0))
     graph = hs.graphs.ring(3)

@@ -15,6 +15,7 @@ from hearsay.deploy import settings as net
 from hearsay.deploy.choosing import write
 from hearsay.deploy.deployment import deployment
 from hearsay.deploy.launch import initialise
+from hearsay.deploy.own_tables import initialise_tables
 from hearsay.tradeoff import choices, kept, rehearsing, settled
 from hearsay.tradeoff.beside import beside
 from hearsay.tradeoff.made_up import KINDS
@@ -47,6 +48,35 @@ def test_what_is_written_is_what_was_chosen(colluders, tmp_path):
     assert algorithm == found.algorithm and graph.digest() == found.graph.digest()
     assert again.task.digest() == found.task.digest()
     assert (written.steps, written.release) == (found.rounds, found.readout.name)
+
+
+def test_weights_of_unequal_agents_are_written_and_deployed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    for name, rows in {"small": 30, "large": 400}.items():
+        table = "".join(f"{a:.3f},{'yes' if a > 50 else 'no'}\n" for a in rng.uniform(20, 90, rows))
+        (tmp_path / f"{name}.csv").write_text(f"age,ill\n{table}")
+    (tmp_path / "schema.toml").write_text(
+        'target = "ill"\n[columns.age]\nkind = "number"\nrange = [0, 120]\n'
+        '[columns.ill]\nkind = "category"\nlevels = ["no", "yes"]\n'
+    )
+    config = Config(
+        problem={"schema": "schema.toml", "data": ["small.csv", "large.csv"]},
+        privacy={"epsilon": 2.0},
+    )
+    problem = build_problem(settled.described(config, 2))
+    written, found = settled.settled(settled.described(config, 2), problem.task)
+    assert found.choice.weights is not None
+    algorithm, _, _ = build(written)
+    assert algorithm == found.algorithm and algorithm.name == "weighted-erm"
+
+    tables = [tmp_path / "small.csv", tmp_path / "large.csv"]
+    schema = tmp_path / "schema.toml"
+    file = initialise_tables(tmp_path / "net", schema, tables, epsilon=2.0, secure=False)
+    tables = tomllib.loads(file.read_text())
+    assert tables["algorithm"]["weights"] == list(found.choice.weights)
+    plan = deployment(net.load(file), None)
+    assert max(plan.certificate.epsilon) <= 2.0
 
 
 def test_what_says_how_to_learn_is_left_as_it_is():
@@ -160,4 +190,27 @@ def test_what_stands_beside_an_accuracy():
     )
     plain = hs.simulate(quiet, problem, graph, steps=16, every=4, seeds=2, delta=1e-5)
     assert found.clean == plain.final("released_accuracy")[0]
-    assert 0.5 < found.alone <= 1.0
+    assert 0.5 < found.alone <= 1.0 and found.each is None
+
+
+def test_alone_a_large_agent_has_the_settings_of_a_large_one():
+    """As if it were the only one there is; a small one beside it changes nothing."""
+    rng = np.random.default_rng(0)
+
+    def one(count: int) -> tuple[np.ndarray, np.ndarray]:
+        labels = (rng.random(count) < 0.5).astype(float)
+        return rng.normal(size=(count, 8)) + labels[:, None], labels
+
+    sets, test = [one(12), one(900)], one(500)
+    options = {"feature_bound": 4.0, "head_start": 900, "test": test, "adjacency": "zero-out"}
+
+    def measured(held: list) -> hs.Run:
+        problem, graph = hs.problems.logistic(held, **options), hs.graphs.complete(len(held))
+        algorithm = hs.gradient_perturbation(mechanism="gaussian", sampling=hs.History())
+        algorithm = hs.calibrate(algorithm, problem, graph, 4, 1.0, delta=1e-5)
+        return hs.simulate(algorithm, problem, graph, steps=4, seeds=1, delta=1e-5)
+
+    both, apart = beside(measured(sets)), beside(measured([sets[1]] * 2))
+    assert both.each[1] == pytest.approx(apart.alone, abs=0.03)
+    assert both.each[1] > both.each[0] + 0.1
+    assert both.alone == pytest.approx(np.mean(both.each))

@@ -72,6 +72,32 @@ def test_without_noise_its_models_are_the_engines(kind, graph):
     assert not np.allclose(together[0][1], together[0][0])
 
 
+def test_weights_are_those_of_the_engine():
+    found, on, weights = problem("softmax"), hs.graphs.complete(3), (0.25, 0.5, 2.25)
+    algorithm = noisy_gradient(Setting(24, 0.5, 1.0, 1, weights=weights))
+    expected = simulated(found, replace(algorithm, noise=hs.Constant(0.0)), on, 1)
+    column = Column(24, 0.5, (0.0,) * 3, found.loss.clip, weights)
+    passed = exchange(on, 0.999, algorithm.relays(on))
+    together = released(found, passed, [column, replace(column, weights=None)], READOUTS, [0])
+    for place, one in enumerate(READOUTS):
+        np.testing.assert_allclose(
+            together[place][0][0, 0], expected[one.name][0].mean(axis=0), atol=2e-5
+        )
+        assert not np.allclose(together[place][1], together[place][0], atol=1e-3)
+
+
+def test_what_pairs_share_cancels_between_agents_of_unequal_noise():
+    """In units of each agent's own noise it is another number at either end."""
+    algorithm = hs.gradient_perturbation(
+        mechanism="gaussian", noise=(0.1, 0.4, 1.6), secrets=hs.Secrets(1, ratio=2.0)
+    )
+    passed = exchange(hs.graphs.complete(3), 0.999, np.zeros((0, 2)), algorithm.shared(3))
+    left = np.array([0.1, 0.4, 1.6]) @ passed.shared
+    np.testing.assert_allclose(left, 0, atol=1e-6)
+    own = (passed.shared**2).sum(axis=1) + 1
+    np.testing.assert_allclose(own, [algorithm.shared(3).variance(i) for i in range(3)], rtol=1e-6)
+
+
 @pytest.mark.parametrize("shared", [False, True])
 def test_its_noise_is_as_loud_as_the_engines(shared):
     """False alarm: the sum of squares of 1,200 normal numbers each, 4 % standard error in the
