@@ -21,6 +21,7 @@ from hearsay.graphs.regular import regular_pairs
 Rule = str | float
 
 
+@require.known_arguments
 def from_networkx(graph: nx.Graph, weight: Rule = "metropolis", name: str = "custom") -> Graph:
     """Any connected networkx graph; nodes are numbered in their order.
 
@@ -80,6 +81,7 @@ def _from_digraph(graph: nx.DiGraph, weight: Rule, name: str) -> Graph:
     return pair(pulled, from_weights(ones @ sparse.diags_array(1 / (1 + hearers)), name))
 
 
+@require.known_arguments
 def ring(agents: int, weight: Rule = "metropolis") -> Graph:
     """Every agent hears the two next to it.
 
@@ -96,6 +98,7 @@ def ring(agents: int, weight: Rule = "metropolis") -> Graph:
     return from_networkx(nx.cycle_graph(agents) if agents > 2 else nx.path_graph(2), weight, "ring")
 
 
+@require.known_arguments
 def star(agents: int, weight: Rule = "metropolis") -> Graph:
     """Agent 0 hears everybody, and everybody hears agent 0.
 
@@ -112,6 +115,7 @@ def star(agents: int, weight: Rule = "metropolis") -> Graph:
     return from_networkx(nx.star_graph(agents - 1), weight, "star")
 
 
+@require.known_arguments
 def complete(agents: int, weight: Rule = "metropolis") -> Graph:
     """Everybody hears everybody.
 
@@ -128,6 +132,7 @@ def complete(agents: int, weight: Rule = "metropolis") -> Graph:
     return from_networkx(nx.complete_graph(agents), weight, "complete")
 
 
+@require.known_arguments
 def grid(agents: int, weight: Rule = "metropolis") -> Graph:
     """The most square grid with that many agents.
 
@@ -145,6 +150,7 @@ def grid(agents: int, weight: Rule = "metropolis") -> Graph:
     return from_networkx(nx.grid_2d_graph(rows, agents // rows), weight, "grid")
 
 
+@require.known_arguments
 def exponential(agents: int, weight: Rule = "metropolis") -> Graph:
     """Every agent talks to those 1, 2, 4, ... places further round the ring.
 
@@ -162,6 +168,7 @@ def exponential(agents: int, weight: Rule = "metropolis") -> Graph:
     return from_networkx(nx.circulant_graph(agents, hops), weight, "exponential")
 
 
+@require.known_arguments
 def random(agents: int, weight: Rule = "metropolis", *, degree: int = 4, seed: int = 0) -> Graph:
     """A random connected graph in which every agent has the same number of neighbours.
 
@@ -197,6 +204,7 @@ def random(agents: int, weight: Rule = "metropolis", *, degree: int = 4, seed: i
     )
 
 
+@require.known_arguments
 def directed_ring(agents: int, weight: Rule = "degree") -> Graph:
     """Every agent hears the one before it.
 
@@ -213,6 +221,7 @@ def directed_ring(agents: int, weight: Rule = "degree") -> Graph:
     return from_networkx(nx.cycle_graph(agents, create_using=nx.DiGraph), weight, "directed-ring")
 
 
+@require.known_arguments
 def random_digraph(
     agents: int, weight: Rule = "degree", *, degree: int = 3, seed: int = 0
 ) -> Graph:
@@ -250,6 +259,7 @@ def random_digraph(
     return from_networkx(graph, weight, "random-digraph")
 
 
+@require.known_arguments
 def edges(agents: int, edges: list, weight: Rule | None = None, *, directed: bool = False) -> Graph:
     """Any graph, edge by edge.
 
@@ -288,6 +298,7 @@ def edges(agents: int, edges: list, weight: Rule | None = None, *, directed: boo
     return from_networkx(graph, "given" if own == {True} else weight or "metropolis", "edges")
 
 
+@require.known_arguments
 def five_agents(agents: int = 5, weight: Rule = 1.0) -> Graph:
     """Two different directed graphs on five agents in the style of paper P2's Fig. 1.
 

@@ -41,6 +41,7 @@ from hearsay.simulation.session import Session
 Progress = Callable[[int, int, float], None]
 
 
+@require.known_arguments
 def simulate(
     algorithm: Algorithm,
     problem: Problem,
