@@ -104,6 +104,9 @@ _CHECKS: dict[str, tuple[str, Callable[..., str]]] = {
         "a frozen dataclass whose schedules are read and checked", contract.declaration),
     "messages": (
         "channels, message, coins, draws and releases name the same fields", contract.messages),
+    "scales": (
+        "noise has at least the scale that releases declare, and the scale follows from rates",
+        contract.scales),
     "noise path": (
         "noise is drawn without looking, used once and kept nowhere", contract.noise_path),
     "pure": ("the same arguments give the same result", contract.pure),

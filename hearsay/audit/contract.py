@@ -27,6 +27,7 @@ from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Cyclic, Fresh, History, Sampling
 from hearsay.schedules import Constant, SampleSize, Schedule
 from hearsay.simulation import keys
+from hearsay.simulation.scales import require_declared
 
 AGENTS, STEPS, WIDTH = 4, 6, 3
 ONE = SampleSize(Constant(1.0))
@@ -150,6 +151,15 @@ def messages(one: Subject) -> str:
             raise Broken(f"prepare must return Private(value, scale) for {name}, got"
                          f" {type(part).__name__}")  # fmt: skip
     return f"{len(sent)} field(s) over {', '.join(algorithm.channels.values())}"
+
+
+def scales(one: Subject) -> str:
+    """Noise has the scale that is declared, and the scale shows nothing."""
+    try:
+        require_declared(one.algorithm, one.problem, one.graph, 20)
+    except ValueError as error:
+        raise Broken(str(error)) from None
+    return "in twenty rounds"
 
 
 def noise_path(one: Subject) -> str:

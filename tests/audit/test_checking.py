@@ -90,8 +90,12 @@ FAULTS: dict[str, tuple[tuple[str, ...], str, tuple[tuple[str, str], ...]]] = {
         ("brute force", "noise"), "certificate",
         ((SENT, "return Message(Private(state.params, 0.0 * rates.noise)), state"),)),
     "half the noise": (
-        ("brute force", "noise"), "certificate",
+        ("scales", "brute force", "noise"), "certificate",
         ((SENT, "return Message(Private(state.params, 0.5 * rates.noise)), state"),)),
+    "more noise where the model is large, which its size shows": (
+        ("scales",), "must follow from rates alone",
+        ((SENT, "scale = rates.noise * (1 + abs(state.params).max())\n"
+          "        return Message(Private(state.params, scale)), state"),)),
     "draws of half the size": (
         ("noise",), "not what the certificate counts",
         ((METHOD, "    def draw(self, key, params):\n"
@@ -337,7 +341,7 @@ def test_a_run_is_not_continued_with_another_source(tmp_path):
     options = {"folder": tmp_path / "run", "reference": False, "regret": False}
     hs.simulate(kind(), PROBLEM, GRAPH, steps=4, **options)
     hs.simulate(kind(), PROBLEM, GRAPH, steps=5, resume=True, **options)
-    other = loaded(tmp_path, (SENT, SENT.replace("rates.noise", "0.01 * rates.noise")))
+    other = loaded(tmp_path, (SENT, SENT.replace("rates.noise", "1.01 * rates.noise")))
     with pytest.raises(ValueError, match="source of the algorithm = gossip_under_test"):
         hs.simulate(other(), PROBLEM, GRAPH, steps=6, resume=True, **options)
 
