@@ -59,14 +59,14 @@ def require_declared(algorithm: Algorithm, problem: Problem, graph: Graph, steps
     """
     run, unknown = program(algorithm, problem), _unknown(algorithm, problem)
     releases = {r.name: r for r in algorithm.releases(0, (0.0, 0.0))}
-    columns = held_rates(algorithm, np.arange(1), problem.agents, problem.dtype, once=True)
-    rate = jax.tree.map(lambda r: jax.ShapeDtypeStruct((), r.dtype), columns)
+    rate = _one_rate(algorithm, problem)
     late = [name for name, release in releases.items() if release.delay]
     _known(run, unknown, rate, late, coins=True)
     prompt = [name for name in releases if name not in late]
     known = _known(run, unknown, rate, prompt, coins=False)
     if not prompt:
         return
+    columns = held_rates(algorithm, np.arange(1), problem.agents, problem.dtype, once=True)
     width = max(len(column[0]) for column in columns)
     needed = _declared(algorithm, problem, graph, width)
     margin = 1 - _ROUNDINGS * float(jnp.finfo(problem.dtype).eps)
@@ -159,18 +159,7 @@ def _known(
 
     if not held(()):
         return ()
-    point = jnp.zeros((2, *unknown.inbox.total[0].shape), unknown.inbox.total[0].dtype)
-    known: tuple[int, ...] = tuple(
-        leaf
-        for leaf in range(len(jax.tree.leaves(unknown.state)))
-        if _unmapped(lambda x, leaf=leaf: jax.tree.leaves(algorithm.init(x))[leaf], point)
-    )
-    while known != (
-        still := tuple(
-            leaf for leaf in known if follows(known, lambda _, after, leaf=leaf: after[leaf])
-        )
-    ):
-        known = still
+    known = _entered_by_nothing(run, unknown, follows)
     for place in held(known):
         raise ValueError(
             f"the scale of the noise of {list(algorithm.channels)[place]} must follow from rates"
@@ -179,6 +168,39 @@ def _known(
             " a schedule"
         )
     return known
+
+
+def _entered_by_nothing(run: Program, unknown: Unknown, follows: Callable) -> tuple[int, ...]:
+    """The leaves of the state that go on from rates and from one another alone."""
+    point = jnp.zeros((2, *unknown.inbox.total[0].shape), unknown.inbox.total[0].dtype)
+    known: tuple[int, ...] = tuple(
+        leaf
+        for leaf in range(len(jax.tree.leaves(unknown.state)))
+        if _unmapped(lambda x, leaf=leaf: jax.tree.leaves(run.algorithm.init(x))[leaf], point)
+    )
+    while known != (
+        still := tuple(
+            leaf for leaf in known if follows(known, lambda _, after, leaf=leaf: after[leaf])
+        )
+    ):
+        known = still
+    return known
+
+
+def foreseen(algorithm: Algorithm, problem: Problem) -> tuple[int, ...]:
+    """Which leaves of the state are the same whatever the data: those that nothing private and
+    nothing heard enters, such as a count of rounds.
+    """
+    run, unknown = program(algorithm, problem), _unknown(algorithm, problem)
+    return _entered_by_nothing(
+        run, unknown, partial(_follows, run, unknown, _one_rate(algorithm, problem), True)
+    )
+
+
+def _one_rate(algorithm: Algorithm, problem: Problem) -> Any:
+    """The rates of one agent and step, by shape and type."""
+    columns = held_rates(algorithm, np.arange(1), problem.agents, problem.dtype, once=True)
+    return jax.tree.map(lambda r: jax.ShapeDtypeStruct((), r.dtype), columns)
 
 
 def _follows(

@@ -51,6 +51,7 @@ def loaded(folder: Path, *changes: tuple[str, str], name: str = "gossip_under_te
 LEAK = "return self.pull.scaled(heard)"
 RELEASE = 'return (Release("params", self.noise_for(agent)),)'
 SENT = "return Message(Private(state.params, rates.noise)), state"
+STATE = "return State(domain.project(moved))"
 GRADIENT = "rates.step * batch.gradient(state.params)"
 SHOWN = "Message(Private(state.params + batch.gradient(state.params), rates.noise)), state"
 METHOD = "    def leak(self, heard: float) -> Schedule:"
@@ -173,6 +174,14 @@ FAULTS: dict[str, tuple[tuple[str, ...], str, tuple[tuple[str, str], ...]]] = {
         ("agent facts",), "differ in the rounding of its updates",
         ((CHANNELS, CHANNELS + '\n    agent_facts: ClassVar = ("heard",)'),
          ("coupling=self.pull", "coupling=self.pull.scaled(1 + agent)"))),
+    "a momentum whose rounding nothing counts": (
+        ("magnitudes",), "momentum of the state is carried on",
+        (("@final\n", TWICE.replace("Twice", "Moving").replace("again", "momentum")),
+         ("import Any, ClassVar, final", "import Any, ClassVar, NamedTuple, final"),
+         (METHOD, "    def init(self, params):\n        return Moving(params, 0 * params)\n\n"
+          + METHOD),
+         (STATE, "speed = 0.5 * state.momentum + batch.gradient(state.params)\n"
+          "        return Moving(domain.project(moved - rates.step * speed), speed)"))),
     "magnitudes that are too small": (
         ("magnitudes",), "declared 0.4", (("coupling=self.pull", "coupling=Constant(0.4)"),)),
 }  # fmt: skip
@@ -233,6 +242,26 @@ def test_who_names_all_that_is_looked_up_passes(tmp_path):
     assert check.passed, check.detail
     (check,) = check_algorithm(loaded(tmp_path), only=["agent facts"]).checks
     assert check.passed is None and "certified by itself" in check.detail
+
+
+def test_a_count_of_rounds_in_the_state_can_be_deployed(tmp_path):
+    """Its rounding is the same whatever the data."""
+    kind = loaded(
+        tmp_path,
+        ("@final\n", TWICE.replace("Twice", "Counted").replace("again", "k")),
+        ("import Any, ClassVar, final", "import Any, ClassVar, NamedTuple, final"),
+        (METHOD, "    def init(self, params):\n        import jax.numpy as jnp\n"
+         "        return Counted(params, jnp.zeros(()))\n\n" + METHOD),
+        (STATE, "return Counted(domain.project(moved / (1 + state.k)), state.k + 1)"),
+    )  # fmt: skip
+    (check,) = check_algorithm(kind, only=["magnitudes"]).checks
+    assert check.passed, check.detail
+
+
+@pytest.mark.parametrize("name", hs.REGISTRY)
+def test_hearsays_own_magnitudes_count_what_is_carried_on(name):
+    (check,) = check_algorithm(name, only=["magnitudes"]).checks
+    assert check.passed is not False, check.detail
 
 
 QUICK = ["dsgd", "gradient-perturbation"]
