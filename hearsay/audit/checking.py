@@ -89,7 +89,11 @@ class Report:
         if self.stamped:
             yield "Noted for this source: certificates say that it was checked."
         elif self.whole and not outside.is_own(type(self.algorithm)):
-            yield "Its source is not in a file, so certificates will say that nothing checked it."
+            yield (
+                "It cannot be known again (its source is not in a file, a function made the class,"
+                " or it holds what shows no contents), so certificates will say that nothing"
+                " checked it."
+            )
 
 
 _NOT_SHOWN = (

@@ -358,6 +358,50 @@ def test_what_name_and_options_do_not_tell_apart_is_never_noted(tmp_path, passin
     assert stamps.stamp(kind()) is None and not stamps.standing(kind()).checked
 
 
+def test_a_class_that_is_changed_after_its_check_is_unchecked_again(tmp_path, passing, monkeypatch):
+    kind = loaded(tmp_path)
+    assert check_algorithm(kind).stamped and certified(kind())[0]
+    for name, held in (("gradient_at_state", False), ("leak", lambda self, heard: self.pull)):
+        with monkeypatch.context() as changed:
+            changed.setattr(kind, name, held)
+            assert not stamps.standing(kind()).checked, name
+        assert stamps.standing(kind()).checked
+
+
+def test_options_whose_repr_hides_a_value_are_told_apart(tmp_path, passing):
+    field = ("    mechanism: str", "    weights: Any = None\n    mechanism: str")
+    kind = loaded(tmp_path, field)
+
+    class Text(str):
+        """Any text, shown as it always is."""
+
+        def __repr__(self):
+            return "Text()"
+
+    # Nothing is known of what is in it.
+    assert not check_algorithm(kind(weights=Text("a"))).stamped
+    many = tuple(float(n) for n in range(3000))
+    assert check_algorithm(kind(weights=many)).stamped
+    assert stamps.standing(kind(weights=many)).checked
+    assert not stamps.standing(kind(weights=(*many[:-1], 1.0))).checked
+
+
+def test_a_run_is_not_continued_with_another_class_of_the_same_function(tmp_path):
+    kind = loaded(tmp_path)
+
+    def made(factor):
+        def prepare(self, state, batch, rates):
+            return hs.base.Message(hs.base.Private(factor * state.params, rates.noise)), state
+
+        return type("Own", (kind,), {"prepare": prepare, "__module__": kind.__module__})
+
+    options = {"folder": tmp_path / "run", "reference": False, "regret": False}
+    hs.simulate(made(1.0)(), PROBLEM, GRAPH, steps=4, **options)
+    hs.simulate(made(1.0)(), PROBLEM, GRAPH, steps=5, resume=True, **options)
+    with pytest.raises(ValueError, match="source of the algorithm = gossip_under_test"):
+        hs.simulate(made(0.5)(), PROBLEM, GRAPH, steps=6, resume=True, **options)
+
+
 def test_an_option_of_one_s_own_that_is_called_horizon_is_noted(tmp_path, passing):
     field = ("    mechanism: str", "    horizon: int = 3\n    mechanism: str")
     kind = loaded(tmp_path, field)
