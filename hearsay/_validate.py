@@ -18,6 +18,7 @@ import inspect
 import math
 import numbers
 import operator
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -199,6 +200,23 @@ def fits(name: str, value: Any) -> Iterator[None]:
     except MemoryError as error:
         fitting = "small enough for the memory of this machine"
         raise ValueError(f"{name} must be {fitting}, got {said(value)}") from error
+
+
+def room(name: str, value: int, needed: Callable[[int], float]) -> int:
+    """A count whose arrays the memory of this machine can hold at all.
+
+    Args:
+      needed: the bytes that so many take at least.
+    """
+    have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed(value) > have:
+        most, over = 0, value
+        while over - most > 1:
+            middle = (most + over) // 2
+            most, over = (middle, over) if needed(middle) <= have else (most, middle)
+        fitting = f"at most about {float(f'{most:.2g}'):,.0f} in {have / 2**30:.0f} GiB of memory"
+        fail(name, fitting, value)
+    return value
 
 
 def horizon(name: str, value: Any) -> int | float:

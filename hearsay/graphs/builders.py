@@ -7,7 +7,9 @@ graphs, "degree". networkx does the graph theory.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -19,6 +21,8 @@ from hearsay.graphs.graph import Graph, from_weights, pair, require_connected
 from hearsay.graphs.regular import regular_pairs
 
 Rule = str | float
+# Of an agent or an edge while its graph is made, at least.
+_BYTES = 100.0
 
 
 @require.known_arguments
@@ -94,7 +98,7 @@ def ring(agents: int, weight: Rule = "metropolis") -> Graph:
       >>> hs.graphs.ring(4, weight=0.3).row_sums.tolist()
       [0.6, 0.6, 0.6, 0.6]
     """
-    agents = require.count("agents", agents, 2)
+    agents = _agents(agents, lambda n: n)
     return from_networkx(nx.cycle_graph(agents) if agents > 2 else nx.path_graph(2), weight, "ring")
 
 
@@ -111,7 +115,7 @@ def star(agents: int, weight: Rule = "metropolis") -> Graph:
       >>> hs.graphs.star(5).edges
       8
     """
-    agents = require.count("agents", agents, 2)
+    agents = _agents(agents, lambda n: n)
     return from_networkx(nx.star_graph(agents - 1), weight, "star")
 
 
@@ -128,7 +132,7 @@ def complete(agents: int, weight: Rule = "metropolis") -> Graph:
       >>> hs.graphs.complete(4).edges
       12
     """
-    agents = require.count("agents", agents, 2)
+    agents = _agents(agents, lambda n: n * n / 2)
     return from_networkx(nx.complete_graph(agents), weight, "complete")
 
 
@@ -145,7 +149,7 @@ def grid(agents: int, weight: Rule = "metropolis") -> Graph:
       >>> hs.graphs.grid(6).edges
       14
     """
-    agents = require.count("agents", agents, 2)
+    agents = _agents(agents, lambda n: n)
     rows = max(r for r in range(1, int(agents**0.5) + 1) if agents % r == 0)
     return from_networkx(nx.grid_2d_graph(rows, agents // rows), weight, "grid")
 
@@ -163,7 +167,7 @@ def exponential(agents: int, weight: Rule = "metropolis") -> Graph:
       >>> hs.graphs.exponential(8).edges
       40
     """
-    agents = require.count("agents", agents, 2)
+    agents = _agents(agents, lambda n: n * math.log2(n))
     hops = [2**h for h in range(max(1, (agents - 1).bit_length()))]
     return from_networkx(nx.circulant_graph(agents, hops), weight, "exponential")
 
@@ -185,11 +189,9 @@ def random(agents: int, weight: Rule = "metropolis", *, degree: int = 4, seed: i
       >>> hs.graphs.random(10, degree=4, seed=1).edges
       40
     """
-    agents = require.count("agents", agents, 2)
-    degree, seed = (
-        min(require.count("degree", degree, 2), agents - 1),
-        require.seed("seed", seed),
-    )
+    degree, seed = require.count("degree", degree, 2), require.seed("seed", seed)
+    agents = _agents(agents, lambda n: n * min(degree, n - 1) / 2)
+    degree = min(degree, agents - 1)
     if agents * degree % 2:
         raise ValueError(
             f"agents * degree must be even (no such graph exists otherwise), got {agents} *"
@@ -217,7 +219,7 @@ def directed_ring(agents: int, weight: Rule = "degree") -> Graph:
       >>> hs.graphs.directed_ring(5).edges
       5
     """
-    agents = require.count("agents", agents, 2)
+    agents = _agents(agents, lambda n: n)
     return from_networkx(nx.cycle_graph(agents, create_using=nx.DiGraph), weight, "directed-ring")
 
 
@@ -241,7 +243,7 @@ def random_digraph(
       >>> hs.graphs.random_digraph(20, degree=3).name
       'random-digraph'
     """
-    agents = require.count("agents", agents, 2)
+    agents = _agents(agents, lambda n: n)
     degree = require.count("degree", degree)
     rng = np.random.default_rng([require.seed("seed", seed), *b"digraph"])
     order = rng.permutation(agents)
@@ -274,7 +276,7 @@ def edges(agents: int, edges: list, weight: Rule | None = None, *, directed: boo
       >>> hs.graphs.edges(3, [[0, 1, 0.3], [1, 2, 0.2]]).row_sums.tolist()
       [0.3, 0.5, 0.2]
     """
-    agents = require.count("agents", agents, 2)
+    agents = _agents(agents, lambda n: 0)
     links = []
     for edge in edges:
         if not isinstance(edge, (list, tuple)) or len(edge) not in (2, 3):
@@ -340,6 +342,17 @@ BUILDERS: dict[str, Callable[..., Graph]] = {
     "random-digraph": random_digraph,
     "five-agents": five_agents,
 }
+
+
+def _agents(agents: Any, links: Callable[[int], float]) -> int:
+    """So many agents, if their graph has room.
+
+    Args:
+      links: how many edges the graph of so many has.
+    """
+    return require.room(
+        "agents", require.count("agents", agents, 2), lambda n: _BYTES * (n + links(n))
+    )
 
 
 def _check_given(graph: nx.Graph) -> None:
