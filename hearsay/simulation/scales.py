@@ -27,6 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hearsay import _validate as require
 from hearsay.base import Algorithm, Inbox
 from hearsay.certification.kinds import kinds
 from hearsay.graphs import Graph
@@ -53,6 +54,7 @@ class Unknown(NamedTuple):
     inbox: Inbox
 
 
+@require.plain_arguments
 def require_declared(algorithm: Algorithm, problem: Problem, graph: Graph, steps: int) -> None:
     """Raise ValueError where a message of those steps would get less noise than is declared, or
     noise of a scale that the declaration cannot be held against.
