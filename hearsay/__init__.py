@@ -7,6 +7,7 @@ underscores: hearsay.ldp_online(...), hearsay.dola(...).
 from hearsay import _interrupts  # noqa: F401  (before all that takes its time)
 
 # isort: split
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,9 @@ else:
 
             found = getattr(estimators, name)
         else:
-            raise AttributeError(f"module 'hearsay' has no attribute {name!r}")
+            # With both, Python names the nearest one that there is.
+            absent = f"module 'hearsay' has no attribute {name!r}"
+            raise AttributeError(absent, name=name, obj=sys.modules[__name__])
         return found
 
 

@@ -18,6 +18,7 @@ import inspect
 import math
 import numbers
 import operator
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -201,6 +202,23 @@ def fits(name: str, value: Any) -> Iterator[None]:
         raise ValueError(f"{name} must be {fitting}, got {said(value)}") from error
 
 
+def room(name: str, value: int, needed: Callable[[int], float]) -> int:
+    """A count whose arrays the memory of this machine can hold at all.
+
+    Args:
+      needed: the bytes that so many take at least.
+    """
+    have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed(value) > have:
+        most, over = 0, value
+        while over - most > 1:
+            middle = (most + over) // 2
+            most, over = (middle, over) if needed(middle) <= have else (most, middle)
+        fitting = f"at most about {float(f'{most:.2g}'):,.0f} in {have / 2**30:.0f} GiB of memory"
+        fail(name, fitting, value)
+    return value
+
+
 def horizon(name: str, value: Any) -> int | float:
     """A number of messages, or infinity."""
     if _is_one_number(value, "iu") and hasattr(value, "__index__"):
@@ -290,10 +308,10 @@ def plain_arguments(function: F) -> F:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        bound = signature.bind(*args, **kwargs)
-        for name in known & bound.arguments.keys():
-            bound.arguments[name] = plain(name, bound.arguments[name])
-        return function(*bound.args, **bound.kwargs)
+        found = bound_arguments(function.__name__, signature, args, kwargs)
+        for name in known & found.arguments.keys():
+            found.arguments[name] = plain(name, found.arguments[name])
+        return function(*found.args, **found.kwargs)
 
     # For the test that every number is seen to.
     call.plain_arguments = known  # type: ignore[attr-defined]
@@ -331,10 +349,16 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
     allowed = list(allowed)
     if value in allowed:
         return value
+    raise ValueError(_not_one_of(name, value, allowed))
+
+
+def _not_one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
+    """That a word is none of those, and which it may have been meant to be."""
+    allowed = list(allowed)
     near = difflib.get_close_matches(str(value).replace("_", "-"), allowed, n=1, cutoff=0.5)
     near = near or difflib.get_close_matches(str(value), allowed, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"{name} must be one of {', '.join(allowed)}, got {value!r}{hint}")
+    return f"{name} must be one of {', '.join(allowed)}, got {value!r}{hint}"
 
 
 def flag(name: str, value: Any) -> bool:
@@ -356,3 +380,82 @@ def per_agent(name: str, value: Any, agents: int) -> list[float]:
     if len(value) != agents:
         fail(name, f"one number, or one for each of the {agents} agents", list(value))
     return [positive(name, v) for v in value]
+
+
+_ANY_NUMBER = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def known_arguments(item: T) -> T:
+    """A function, or a class that is built by its `__init__`, whose callers are told which
+    arguments it takes if they give another or leave one out. What an editor, `help` and
+    `inspect.signature` show stays as it was. It is a TypeError, as Python's own is.
+
+    Args:
+      item: the function or class.
+    """
+    if inspect.isclass(item):
+        item.__init__ = _told(item.__init__, item.__name__)  # type: ignore[method-assign]
+        return item
+    return _told(item, item.__name__)  # type: ignore[attr-defined]
+
+
+signature = functools.cache(inspect.signature)
+
+
+def _told(function: Any, called: str) -> Any:
+    taken = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        bound_arguments(called, taken, args, kwargs)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def bound_arguments(
+    called: str, taken: inspect.Signature, args: tuple, kwargs: Mapping[str, Any]
+) -> inspect.BoundArguments:
+    """The arguments by the names that the signature has for them.
+
+    Args:
+      called: what the function or class is called.
+      taken: its signature; of a method with `self`.
+      args, kwargs: as somebody gave them; of a method with its object.
+    """
+    try:
+        return taken.bind(*args, **kwargs)
+    except TypeError as error:
+        _refuse(called, taken, args, kwargs)
+        raise TypeError(f"{called}: {error}") from None
+
+
+def _refuse(called: str, taken: inspect.Signature, args: tuple, kwargs: Mapping[str, Any]) -> None:
+    """Says what is wrong with them."""
+    every = taken.parameters
+    named = [n for n, p in every.items() if n != "self" and p.kind not in _ANY_NUMBER]
+    open_ended = any(p.kind is p.VAR_KEYWORD for p in every.values())
+    for key in kwargs:
+        if key not in named and not open_ended:
+            known = _not_one_of(f"argument of {called}", key, named)
+            raise TypeError(known if named else f"{called} takes no arguments, got {key!r}")
+    in_order = [
+        n for n, p in every.items() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    if len(args) > len(in_order):
+        first = [n for n in in_order if n != "self"]
+        rest = [n for n in named if n not in first]
+        rule = f"at most {', '.join(first)}" if first else "left out"
+        by_name = f" (by their names: {', '.join(f'{n}=...' for n in rest)})" if rest else ""
+        given = len(args) - len(in_order) + len(first)
+        raise TypeError(
+            f"arguments of {called} without a name must be {rule}{by_name}, got {given}"
+        )
+    filled = in_order[: len(args)]
+    for key in kwargs:
+        if key in filled:
+            raise TypeError(f"{key} must be given once, got it twice in {called}(...)")
+    for name in named:
+        empty = every[name].default is inspect.Parameter.empty
+        if empty and name not in kwargs and name not in filled:
+            raise TypeError(f"{name} must be given: {called}({', '.join(named)})")

@@ -159,6 +159,14 @@ class Algorithm(ABC):
     average: bool = False
     secrets: Secrets | None = None
 
+    def __new__(cls, *args: Any, **options: Any) -> Algorithm:
+        """Options that are unknown are answered with those that there are; __init__ takes them."""
+        # Copying and unpickling give none.
+        if args or options:
+            taken = require.signature(cls.__init__)
+            require.bound_arguments(cls.__name__, taken, (cls, *args), options)
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
         """Schedules from what people write; a subclass calls this before its own checks."""
         noises = noise_fields(type(self))

@@ -10,6 +10,7 @@ import pytest
 
 import hearsay as hs
 from hearsay import _validate as require
+from hearsay import graphs
 from hearsay.cli import commands
 
 HUGE = 10**400
@@ -88,6 +89,29 @@ def test_commands_name_the_option_too(words, monkeypatch, capsys, tmp_path):
     name = words[-1].removeprefix("--")
     assert end.value.code == 2
     assert f"error: {name} must be at most 2^53, got {10**21}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", sorted({*graphs.BUILDERS} - {"five-agents"}))
+def test_graphs_that_no_memory_holds_say_how_many_agents_would_fit(name):
+    for agents in (10**12, 2**53):
+        with pytest.raises(
+            ValueError, match=r"^agents must be at most about [0-9,]+ in [0-9]+ GiB"
+        ):
+            graphs.BUILDERS[name](agents)
+    with pytest.raises(ValueError, match=r"^agents must be at most about"):
+        graphs.edges(10**12, [[0, 1]])
+
+
+def test_seeds_that_no_memory_holds_say_how_many_would_fit():
+    with pytest.raises(ValueError, match=r"^seeds must be at most about [0-9,]+ in [0-9]+ GiB"):
+        hs.simulate(hs.dsgd(), PROBLEM, GRAPH, steps=2, seeds=10**13)
+
+
+def test_room_is_what_fits(monkeypatch):
+    monkeypatch.setattr(require.os, "sysconf", lambda name: 2**10)  # a megabyte
+    assert require.room("n", 1024, lambda n: n * 1024) == 1024
+    with pytest.raises(ValueError, match="^n must be at most about 1,000 in 0 GiB .*got 1025"):
+        require.room("n", 1025, lambda n: n * 1024)
 
 
 def test_a_command_that_runs_out_of_memory_says_so(monkeypatch, capsys):

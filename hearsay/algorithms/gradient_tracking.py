@@ -124,6 +124,7 @@ class GradientTracking(Tracking):
         return gradient_tracking(self, graph, problem)
 
 
+@require.known_arguments
 def scheme_s1(
     horizon: int,
     *,
@@ -173,6 +174,7 @@ def scheme_s1(
     )
 
 
+@require.known_arguments
 def scheme_s2(
     horizon: int,
     *,

@@ -89,7 +89,11 @@ class Report:
         if self.stamped:
             yield "Noted for this source: certificates say that it was checked."
         elif self.whole and not outside.is_own(type(self.algorithm)):
-            yield "Its source is not in a file, so certificates will say that nothing checked it."
+            yield (
+                "It cannot be known again (its source is not in a file, a function made the class,"
+                " or it holds what shows no contents), so certificates will say that nothing"
+                " checked it."
+            )
 
 
 _NOT_SHOWN = (
@@ -104,6 +108,9 @@ _CHECKS: dict[str, tuple[str, Callable[..., str]]] = {
         "a frozen dataclass whose schedules are read and checked", contract.declaration),
     "messages": (
         "channels, message, coins, draws and releases name the same fields", contract.messages),
+    "scales": (
+        "noise has at least the scale that releases declare, and the scale follows from rates",
+        contract.scales),
     "noise path": (
         "noise is drawn without looking, used once and kept nowhere", contract.noise_path),
     "pure": ("the same arguments give the same result", contract.pure),

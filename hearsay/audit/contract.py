@@ -27,6 +27,7 @@ from hearsay.problems.problem import Problem
 from hearsay.problems.sampling.samplers import Cyclic, Fresh, History, Sampling
 from hearsay.schedules import Constant, SampleSize, Schedule
 from hearsay.simulation import keys
+from hearsay.simulation.scales import foreseen, require_declared
 
 AGENTS, STEPS, WIDTH = 4, 6, 3
 ONE = SampleSize(Constant(1.0))
@@ -152,6 +153,15 @@ def messages(one: Subject) -> str:
     return f"{len(sent)} field(s) over {', '.join(algorithm.channels.values())}"
 
 
+def scales(one: Subject) -> str:
+    """Noise has the scale that is declared, and the scale shows nothing."""
+    try:
+        require_declared(one.algorithm, one.problem, one.graph, 20)
+    except ValueError as error:
+        raise Broken(str(error)) from None
+    return "in twenty rounds"
+
+
 def noise_path(one: Subject) -> str:
     """Noise is drawn without looking, used once, and kept nowhere."""
     algorithm, coins = one.algorithm, set(one.algorithm.coins)
@@ -274,9 +284,8 @@ def magnitudes(one: Subject) -> str:
     except ValueError as error:
         raise NotDone(f"it can be simulated and certified, not deployed: {error}") from None
     state, batch, rate = _situation(one)
-    draws = jax.tree.map(lambda x: x[0], _draws(algorithm, 0, width=WIDTH))
-    still = {name: jnp.zeros_like(getattr(draws, name)) for name in algorithm.coins}
-    sent, state = algorithm.send(draws._replace(**still), state, batch, rate)
+    draws = _still(algorithm)
+    sent, state = algorithm.send(draws, state, batch, rate)
     own = type(sent)(*(jnp.asarray(0.4) for _ in sent))
 
     def after(total: Any) -> Any:
@@ -291,10 +300,54 @@ def magnitudes(one: Subject) -> str:
             )
     if float(declared.step(k)) < float(algorithm.step_size(k)) * (1 - 1e-12):
         raise Broken("magnitudes must have a step that is at least step_size")
+    if carried := _carried(one, float(declared.tracking(k)) > 0.0):
+        raise Broken(
+            f"magnitudes must be left out: {', '.join(carried)} of the state is carried on, and no"
+            " bound counts what its rounding costs (it can be simulated and certified)"
+        )
     delayed = any(r.delay for r in algorithm.releases(1, (0.0, 1.0)))
     if delayed == (declared.step_noise is None):
         raise Broken("magnitudes must have step_noise where a release has delay 1, and only there")
     return "it can be deployed"
+
+
+def _still(algorithm: Algorithm) -> Any:
+    """The draws of one round in which every coin is at 0."""
+    draws = jax.tree.map(lambda x: x[0], _draws(algorithm, 0, width=WIDTH))
+    return draws._replace(**{n: jnp.zeros_like(getattr(draws, n)) for n in algorithm.coins})
+
+
+def _carried(one: Subject, tracks: bool) -> list[str]:
+    """What of the state, besides the model and a declared tracker's drift, the next state follows
+    from while the transcript is fixed, and is not the same whatever the data. The rounding of a
+    momentum, say, adds up from round to round, and privacy/float64.py counts none.
+    """
+    algorithm, (state, batch, rate) = one.algorithm, _situation(one)
+    draws = _still(algorithm)
+    sent, _ = algorithm.send(draws, state, batch, rate)
+    inbox = Inbox(jax.tree.map(lambda x: 0.3 * x, sent), type(sent)(*(0.4 for _ in sent)))
+
+    def after(state: Any) -> list[jax.Array]:
+        _, state = algorithm.send(draws, state, batch, rate)
+        found = jax.tree.leaves(algorithm.update(state, sent, inbox, batch, rate, Ball(1e9)))
+        return [jnp.ravel(leaf).astype(float) for leaf in found]
+
+    paths, structure = jax.tree_util.tree_flatten_with_path(state)
+    named = [jax.tree_util.keystr(path).strip(".[]'") for path, _ in paths]
+    leaves, counted = [leaf for _, leaf in paths], {"params", *(("drift",) if tracks else ())}
+    same, found = foreseen(algorithm, one.problem), []
+    for at, name in enumerate(named):
+        if name in counted or at in same or not jnp.issubdtype(leaves[at].dtype, jnp.floating):
+            continue
+
+        def moved(leaf: jax.Array, at: int = at) -> jax.Array:
+            changed = [leaf if i == at else x + 0.1 for i, x in enumerate(leaves)]
+            return jnp.concatenate(after(jax.tree.unflatten(structure, changed)))
+
+        # Undefined slopes count too.
+        if not np.all(np.asarray(jax.jacobian(moved)(leaves[at] + 0.1)) == 0):
+            found.append(name)
+    return found
 
 
 def _slopes(

@@ -35,6 +35,7 @@ from hearsay.privacy.description import Description, numbers
 from hearsay.problems.task import Task, public
 
 
+@require.known_arguments
 def certify(
     algorithm: Algorithm,
     problem: Task,
@@ -155,6 +156,7 @@ def describe_deployed(
     return replace(plain, float64=rounded(algorithm, problem, graph, agent, heard))
 
 
+@require.known_arguments
 def calibrate(
     algorithm: Algorithm,
     problem: Task,
@@ -278,6 +280,7 @@ class HorizonBudgets(NamedTuple):
         return 0.0 if self.slope < 0 else math.inf if self.slope > 0 else float(self.epsilon[-1])
 
 
+@require.known_arguments
 def budget_by_horizon(
     make: Callable[[int], Algorithm],
     problem: Task,

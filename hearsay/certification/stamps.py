@@ -28,6 +28,7 @@ from hearsay._parts import noise_fields
 from hearsay._version import VERSION
 from hearsay.algorithms.outside import is_own
 from hearsay.base import Algorithm
+from hearsay.certification.told_apart import UNKNOWN, of_class, of_value
 from hearsay.privacy.description import REFUTED, UNCHECKED
 
 # A check tries several steps and samplers, and noise scales with what it hides. Averages, where
@@ -73,7 +74,9 @@ def standing(algorithm: Algorithm) -> Standing:
 
 
 def stamp(algorithm: Algorithm, *, refuted: bool = False) -> Path | None:
-    """Note that the algorithm has passed, or failed; None where its source is not in files."""
+    """Note that the algorithm has passed, or failed; None where source and options do not tell it
+    from others.
+    """
     facts, path = _facts(algorithm), place(algorithm)
     if facts is None or path is None:
         return None
@@ -94,14 +97,16 @@ def place(algorithm: Algorithm) -> Path | None:
 
 def _facts(algorithm: Algorithm) -> dict[str, Any] | None:
     kind = type(algorithm)
-    files = _sources(kind)
-    if files is None or not _known_by_name(kind):
+    files, options, (held, whole) = _sources(kind), _options(algorithm), of_class(kind)
+    hidden = not whole or any(UNKNOWN in value for value in options.values())
+    if files is None or hidden or not _known_by_name(kind):
         return None
     return {
         "module": kind.__module__,
         "class": kind.__qualname__,
-        "options": _options(algorithm),
+        "options": options,
         "source": _digest(_seen(files)),
+        "holds": held,
         "hearsay": VERSION,
     }
 
@@ -111,7 +116,9 @@ def _options(algorithm: Algorithm) -> dict[str, str]:
     kind = type(algorithm)
     left = {*_ANY, *noise_fields(kind), *(name for name in _OURS if _is_ours(kind, name))}
     return {
-        f.name: repr(getattr(algorithm, f.name)) for f in fields(algorithm) if f.name not in left
+        f.name: of_value(getattr(algorithm, f.name))
+        for f in fields(algorithm)
+        if f.name not in left
     }
 
 
@@ -135,13 +142,22 @@ def _known_by_name(kind: type) -> bool:
 
 
 def source_of(kind: type) -> str:
-    """Of a class from outside: where it is from and the digest of its source; "" of hearsay's."""
+    """Of a class from outside: where it is from, the digest of its source and of what it holds; ""
+    of hearsay's.
+    """
     if is_own(kind):
         return ""
-    files = _sources(kind)
-    if files is None:
-        return f"{kind.__module__}, not in a file"
-    return f"{kind.__module__}, {_digest(_seen(files))}"
+    files, (held, _) = _sources(kind), of_class(kind)
+    source = "not in a file" if files is None else _digest(_seen(files))
+    return f"{kind.__module__}, {source}, holding {held[:16]}"
+
+
+def options_of(algorithm: Algorithm) -> str:
+    """Of an algorithm from outside: the digest of what its options hold; "" of hearsay's."""
+    if is_own(type(algorithm)):
+        return ""
+    held = [f"{f.name} {of_value(getattr(algorithm, f.name))}" for f in fields(algorithm)]
+    return hashlib.sha256("\n".join(held).encode()).hexdigest()
 
 
 def _seen(files: list[str]) -> tuple[tuple[str, int, int], ...]:

@@ -7,7 +7,9 @@ graphs, "degree". networkx does the graph theory.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -19,8 +21,11 @@ from hearsay.graphs.graph import Graph, from_weights, pair, require_connected
 from hearsay.graphs.regular import regular_pairs
 
 Rule = str | float
+# Of an agent or an edge while its graph is made, at least.
+_BYTES = 100.0
 
 
+@require.known_arguments
 def from_networkx(graph: nx.Graph, weight: Rule = "metropolis", name: str = "custom") -> Graph:
     """Any connected networkx graph; nodes are numbered in their order.
 
@@ -80,6 +85,7 @@ def _from_digraph(graph: nx.DiGraph, weight: Rule, name: str) -> Graph:
     return pair(pulled, from_weights(ones @ sparse.diags_array(1 / (1 + hearers)), name))
 
 
+@require.known_arguments
 def ring(agents: int, weight: Rule = "metropolis") -> Graph:
     """Every agent hears the two next to it.
 
@@ -92,10 +98,11 @@ def ring(agents: int, weight: Rule = "metropolis") -> Graph:
       >>> hs.graphs.ring(4, weight=0.3).row_sums.tolist()
       [0.6, 0.6, 0.6, 0.6]
     """
-    agents = require.count("agents", agents, 2)
+    agents = _agents(agents, lambda n: n)
     return from_networkx(nx.cycle_graph(agents) if agents > 2 else nx.path_graph(2), weight, "ring")
 
 
+@require.known_arguments
 def star(agents: int, weight: Rule = "metropolis") -> Graph:
     """Agent 0 hears everybody, and everybody hears agent 0.
 
@@ -108,10 +115,11 @@ def star(agents: int, weight: Rule = "metropolis") -> Graph:
       >>> hs.graphs.star(5).edges
       8
     """
-    agents = require.count("agents", agents, 2)
+    agents = _agents(agents, lambda n: n)
     return from_networkx(nx.star_graph(agents - 1), weight, "star")
 
 
+@require.known_arguments
 def complete(agents: int, weight: Rule = "metropolis") -> Graph:
     """Everybody hears everybody.
 
@@ -124,10 +132,11 @@ def complete(agents: int, weight: Rule = "metropolis") -> Graph:
       >>> hs.graphs.complete(4).edges
       12
     """
-    agents = require.count("agents", agents, 2)
+    agents = _agents(agents, lambda n: n * n / 2)
     return from_networkx(nx.complete_graph(agents), weight, "complete")
 
 
+@require.known_arguments
 def grid(agents: int, weight: Rule = "metropolis") -> Graph:
     """The most square grid with that many agents.
 
@@ -140,11 +149,12 @@ def grid(agents: int, weight: Rule = "metropolis") -> Graph:
       >>> hs.graphs.grid(6).edges
       14
     """
-    agents = require.count("agents", agents, 2)
+    agents = _agents(agents, lambda n: n)
     rows = max(r for r in range(1, int(agents**0.5) + 1) if agents % r == 0)
     return from_networkx(nx.grid_2d_graph(rows, agents // rows), weight, "grid")
 
 
+@require.known_arguments
 def exponential(agents: int, weight: Rule = "metropolis") -> Graph:
     """Every agent talks to those 1, 2, 4, ... places further round the ring.
 
@@ -157,11 +167,12 @@ def exponential(agents: int, weight: Rule = "metropolis") -> Graph:
       >>> hs.graphs.exponential(8).edges
       40
     """
-    agents = require.count("agents", agents, 2)
+    agents = _agents(agents, lambda n: n * math.log2(n))
     hops = [2**h for h in range(max(1, (agents - 1).bit_length()))]
     return from_networkx(nx.circulant_graph(agents, hops), weight, "exponential")
 
 
+@require.known_arguments
 def random(agents: int, weight: Rule = "metropolis", *, degree: int = 4, seed: int = 0) -> Graph:
     """A random connected graph in which every agent has the same number of neighbours.
 
@@ -178,11 +189,9 @@ def random(agents: int, weight: Rule = "metropolis", *, degree: int = 4, seed: i
       >>> hs.graphs.random(10, degree=4, seed=1).edges
       40
     """
-    agents = require.count("agents", agents, 2)
-    degree, seed = (
-        min(require.count("degree", degree, 2), agents - 1),
-        require.seed("seed", seed),
-    )
+    degree, seed = require.count("degree", degree, 2), require.seed("seed", seed)
+    agents = _agents(agents, lambda n: n * min(degree, n - 1) / 2)
+    degree = min(degree, agents - 1)
     if agents * degree % 2:
         raise ValueError(
             f"agents * degree must be even (no such graph exists otherwise), got {agents} *"
@@ -197,6 +206,7 @@ def random(agents: int, weight: Rule = "metropolis", *, degree: int = 4, seed: i
     )
 
 
+@require.known_arguments
 def directed_ring(agents: int, weight: Rule = "degree") -> Graph:
     """Every agent hears the one before it.
 
@@ -209,10 +219,11 @@ def directed_ring(agents: int, weight: Rule = "degree") -> Graph:
       >>> hs.graphs.directed_ring(5).edges
       5
     """
-    agents = require.count("agents", agents, 2)
+    agents = _agents(agents, lambda n: n)
     return from_networkx(nx.cycle_graph(agents, create_using=nx.DiGraph), weight, "directed-ring")
 
 
+@require.known_arguments
 def random_digraph(
     agents: int, weight: Rule = "degree", *, degree: int = 3, seed: int = 0
 ) -> Graph:
@@ -232,7 +243,7 @@ def random_digraph(
       >>> hs.graphs.random_digraph(20, degree=3).name
       'random-digraph'
     """
-    agents = require.count("agents", agents, 2)
+    agents = _agents(agents, lambda n: n)
     degree = require.count("degree", degree)
     rng = np.random.default_rng([require.seed("seed", seed), *b"digraph"])
     order = rng.permutation(agents)
@@ -250,6 +261,7 @@ def random_digraph(
     return from_networkx(graph, weight, "random-digraph")
 
 
+@require.known_arguments
 def edges(agents: int, edges: list, weight: Rule | None = None, *, directed: bool = False) -> Graph:
     """Any graph, edge by edge.
 
@@ -264,7 +276,7 @@ def edges(agents: int, edges: list, weight: Rule | None = None, *, directed: boo
       >>> hs.graphs.edges(3, [[0, 1, 0.3], [1, 2, 0.2]]).row_sums.tolist()
       [0.3, 0.5, 0.2]
     """
-    agents = require.count("agents", agents, 2)
+    agents = _agents(agents, lambda n: 0)
     links = []
     for edge in edges:
         if not isinstance(edge, (list, tuple)) or len(edge) not in (2, 3):
@@ -288,6 +300,7 @@ def edges(agents: int, edges: list, weight: Rule | None = None, *, directed: boo
     return from_networkx(graph, "given" if own == {True} else weight or "metropolis", "edges")
 
 
+@require.known_arguments
 def five_agents(agents: int = 5, weight: Rule = 1.0) -> Graph:
     """Two different directed graphs on five agents in the style of paper P2's Fig. 1.
 
@@ -329,6 +342,17 @@ BUILDERS: dict[str, Callable[..., Graph]] = {
     "random-digraph": random_digraph,
     "five-agents": five_agents,
 }
+
+
+def _agents(agents: Any, links: Callable[[int], float]) -> int:
+    """So many agents, if their graph has room.
+
+    Args:
+      links: how many edges the graph of so many has.
+    """
+    return require.room(
+        "agents", require.count("agents", agents, 2), lambda n: _BYTES * (n + links(n))
+    )
 
 
 def _check_given(graph: nx.Graph) -> None:

@@ -228,6 +228,7 @@ class Graph:
             )
 
 
+@require.known_arguments
 def from_weights(matrix: Any, name: str = "custom") -> Graph:
     """A graph from a matrix of weights, checked for sign and connection.
 
@@ -262,6 +263,7 @@ def from_weights(matrix: Any, name: str = "custom") -> Graph:
     return graph
 
 
+@require.known_arguments
 def pair(states: Graph, trackers: Graph, name: str | None = None) -> Graph:
     """States travel over the first graph (R), trackers over the second (C).
 
@@ -283,6 +285,7 @@ def pair(states: Graph, trackers: Graph, name: str | None = None) -> Graph:
     return Graph(states.weights, label, trackers.pushed, lossy)
 
 
+@require.known_arguments
 def from_mixing(matrix: Any, name: str = "custom") -> Graph:
     """A graph from a full mixing matrix A, diagonal included, whose rows and columns sum to 1.
 

@@ -38,6 +38,7 @@ _EXACT = 128
 _DEGREES, _LEAST_DEGREE = 4, 20
 
 
+@require.known_arguments
 @dataclass(frozen=True)
 class Secrets:
     """Who shares noise with whom, how loud it is, and how many colluders it is planned for.

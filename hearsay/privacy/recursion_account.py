@@ -281,7 +281,7 @@ class RecursionAccount(Account):
         names, k = list(fields), np.arange(steps)
         limit = np.zeros((len(names), steps))
         for release, gap in zip(self.releases, self.gaps(steps), strict=True):
-            each = gap / release.scale(k)
+            each = _over(gap, release.scale(k))
             limit[names.index(release.name), release.delay :] = each[: steps - release.delay]
         return limit
 
@@ -292,7 +292,8 @@ class RecursionAccount(Account):
         moved = np.stack(
             [forward(contraction, self.recursion.step(k) * column)[:-1] for column in weights.T]
         )
-        each = sum((r.state * moved + r.fresh * weights.T) / r.scale(k) for r in self.releases)
+        shown = [_over(r.state * moved + r.fresh * weights.T, r.scale(k)) for r in self.releases]
+        each = np.add.reduce(shown)
         # (record, time of the release).
         delay = self.releases[0].delay
         return each[:, step - delay] if step >= 0 else each.sum(axis=1)
@@ -338,6 +339,12 @@ class RecursionAccount(Account):
                 ratio = np.where(moved == 0, 0.0, moved * inv)
                 total = total + self.mechanism.cost(ratio, self.counted_dimension)
         return total
+
+
+def _over(moved: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """In units of noise; what does not move needs none."""
+    with np.errstate(divide="ignore", over="ignore"):
+        return np.divide(moved, scale, out=np.zeros_like(moved), where=moved != 0)
 
 
 def _inverse(scale: np.ndarray) -> np.ndarray:

@@ -32,6 +32,7 @@ from hearsay.problems.task import Task
 Data = str | Dataset | Sequence[Dataset | tuple[Any, Any]]
 
 
+@require.known_arguments
 def logistic(
     data: Data = "digits",
     *,
@@ -98,6 +99,7 @@ def logistic(
     return holding(task, *held[1:])
 
 
+@require.known_arguments
 def logistic_task(
     data: Facts,
     *,
@@ -120,6 +122,7 @@ def logistic_task(
     return linear_task(data, chosen, domain, Arrivals(per_step, head_start), seed, adjacency)
 
 
+@require.known_arguments
 def ridge(
     data: Data = "linear",
     *,
@@ -190,6 +193,7 @@ def ridge(
     return holding(task, *held[1:])
 
 
+@require.known_arguments
 def ridge_task(
     data: Facts,
     *,

@@ -24,6 +24,7 @@ from hearsay.problems.task import Task
 _BLOCK = {"cpu": 32}  # records at a time: no more than a batch needs on a CPU, enough to fill a GPU
 
 
+@require.known_arguments
 def neural(
     data: str | Images | Sequence[Images | tuple[Any, Any]] = "digits",
     *,
@@ -127,6 +128,7 @@ def neural(
     return holding(task, held.records, held.test_features, held.test_labels.astype(np.float64))
 
 
+@require.known_arguments
 def neural_task(
     data: Facts,
     *,

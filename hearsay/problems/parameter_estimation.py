@@ -31,6 +31,7 @@ _COVARIANCE = np.array(
 _FIRST = (3.0, 1.0, 1.0, 3.0, 3.0, 1.0)
 
 
+@require.known_arguments
 def estimation(
     *,
     agents: int = 6,

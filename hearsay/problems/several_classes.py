@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hearsay import _validate as require
 from hearsay.privacy.adjacency import REPLACE
 from hearsay.problems.data.holdings import Facts
 from hearsay.problems.linear import Data, held_by, linear_task
@@ -18,6 +19,7 @@ from hearsay.problems.sampling.samplers import Arrivals
 from hearsay.problems.task import Task
 
 
+@require.known_arguments
 def softmax(
     data: Data = "digits",
     *,
@@ -78,6 +80,7 @@ def softmax(
     return holding(task, *held[1:])
 
 
+@require.known_arguments
 def softmax_task(
     data: Facts,
     *,

@@ -35,6 +35,7 @@ from hearsay.problems.sampling.samplers import Arrivals
 _TEST = 100  # test records of every learner
 
 
+@require.known_arguments
 def synthetic(
     *,
     agents: int = 20,

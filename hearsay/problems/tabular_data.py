@@ -34,6 +34,7 @@ _NETWORK_CLIP = 1.0
 _NUMBERS_RADIUS, _CLASSES_RADIUS = 5.0, 1e5
 
 
+@require.known_arguments
 def tabular(
     data: Sequence[Any] | TableRows,
     schema: Any,
@@ -109,6 +110,7 @@ def tabular(
     return holding(task, rows.records, rows.test_features, rows.test_labels)
 
 
+@require.known_arguments
 def table_facts(schema: Schema, counts: Any, name: str | None = None) -> Facts:
     """What is public of tables: their schema and how many rows each agent has.
 
@@ -145,6 +147,7 @@ def table_facts(schema: Schema, counts: Any, name: str | None = None) -> Facts:
     )
 
 
+@require.known_arguments
 def tabular_task(
     data: Facts,
     *,

@@ -46,6 +46,7 @@ class Collected(NamedTuple):
     seconds: float
 
 
+@require.known_arguments
 @dataclass(frozen=True)
 class Costs:
     """What messages and computing cost on some network.

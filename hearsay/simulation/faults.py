@@ -41,6 +41,7 @@ class Plan(Protocol):
         ...
 
 
+@require.known_arguments
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Faults:
     """What goes wrong, and when; rounds are counted from 0.

@@ -16,13 +16,15 @@ import numpy as np
 
 from hearsay._version import VERSION
 from hearsay.base import Algorithm
-from hearsay.certification.stamps import source_of
+from hearsay.certification.stamps import options_of, source_of
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
 from hearsay.simulation.faults import Faults
 
 _MARK, _FACTS, _EVERY = "fingerprint", "facts", "every"
 _GRAPH = "graph"
+# Of an algorithm from outside: options that look alike may hold something else.
+_CONTENTS = "contents of its options"
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Identity:
             "version of hearsay": VERSION,
             "algorithm": type(algorithm).__qualname__,
             "source of the algorithm": source_of(type(algorithm)),
+            _CONTENTS: options_of(algorithm),
             **{field.name: repr(getattr(algorithm, field.name)) for field in fields(algorithm)},
             _GRAPH: graph.digest(),
             "seeds": repr(seeds),
@@ -94,6 +97,8 @@ def _differences(there: Mapping[str, str], here: Mapping[str, str]) -> list[str]
     names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
     # Of another algorithm nobody wants to compare the options.
     shown = ["algorithm"] if "algorithm" in names else names
+    # Mostly another option has said so already.
+    shown = [name for name in shown if name != _CONTENTS] or shown
     return [_difference(name, there.get(name), here.get(name)) for name in shown]
 
 

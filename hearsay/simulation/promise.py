@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hearsay import _validate as require
+from hearsay.algorithms.outside import is_own
 from hearsay.base import Algorithm
 from hearsay.certification import allowance, certify, limit_in_words, messages_within
 from hearsay.graphs import Graph
@@ -19,6 +20,7 @@ from hearsay.privacy.certificate import Certificate
 from hearsay.problems.problem import Problem, require_records
 from hearsay.problems.task import Task
 from hearsay.simulation.faults import Faults
+from hearsay.simulation.scales import require_declared
 
 # Of methods that need every message, and whose budgets do not depend on who is heard.
 _UNFIT = (
@@ -78,6 +80,9 @@ def promise(
         )
     certificate = _warned(certificate, faults, graph)
     allowed, stopped = allowed_steps(algorithm, problem, graph, steps, budget, delta)
+    # Of hearsay's own methods tests hold what is sent against what is declared.
+    if not is_own(type(algorithm)) and not algorithm.uncertified:
+        require_declared(algorithm, problem, graph, allowed)
     return Promise(algorithm, problem, graph, steps, delta, certificate, allowed, stopped, faults)
 
 

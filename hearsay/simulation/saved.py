@@ -15,6 +15,7 @@ certificate has all of its digits.
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import os
@@ -106,6 +107,7 @@ def facts(run: Run) -> str:
         "agents": run.graph.agents,
         "stopped": run.stopped,
         "certificate": _digest(run.certificate.to_json()),
+        "budget": _digest_of(run.spent_csv().encode()),
     }
     return json.dumps(said, indent=2) + "\n"
 
@@ -134,6 +136,8 @@ def load_run(folder: str | os.PathLike) -> SavedRun:
     certificate = Certificate.from_json(proof)
     if _digest(proof) != known["certificate"]:
         raise ValueError(f"{path / CERTIFICATE} must be that of the run beside it, and is another")
+    if _digest_of((path / BUDGET).read_bytes()) != known["budget"]:
+        raise ValueError(f"{path / BUDGET} must be that of the run beside it, and is another")
     agents = require.count(f"agents in {path / RUN}", known["agents"])
     steps, seeds, metrics = _metrics(path / METRICS)
     return SavedRun(
@@ -153,12 +157,16 @@ def _digest(certificate: str) -> str:
     return str(json.loads(certificate).get("digest"))
 
 
+def _digest_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
 def _facts(file: Path) -> dict[str, Any]:
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{file} must be JSON: {error}") from error
-    keys = {"format", "algorithm", "problem", "graph", "agents", "stopped", "certificate"}
+    keys = {"format", "algorithm", "problem", "graph", "agents", "stopped", "certificate", "budget"}
     if not isinstance(found, dict) or set(found) != keys or found["format"] != FORMAT:
         require.fail(str(file), f"a {FORMAT}", found)
     return found

@@ -39,8 +39,11 @@ from hearsay.simulation.result import Run
 from hearsay.simulation.session import Session
 
 Progress = Callable[[int, int, float], None]
+# What the number of a seed takes, and its keys.
+_SEED_BYTES = 50.0
 
 
+@require.known_arguments
 def simulate(
     algorithm: Algorithm,
     problem: Problem,
@@ -151,7 +154,10 @@ def fulfil(
     devices: int | str | None = None,
 ) -> Run:
     """Run what was promised; the arguments are those of `simulate`."""
-    p, seed_list, steps = promised, as_seeds(seeds), promised.steps
+    p, steps = promised, promised.steps
+    # The models of all agents, as states and as read out.
+    each = 2.0 * p.graph.agents * p.problem.dimension * p.problem.dtype.itemsize
+    seed_list = as_seeds(seeds, each)
     every = require.optional(require.count)("every", every)
     checkpoint_seconds = require.nonnegative("checkpoint_seconds", checkpoint_seconds)
     spread = require.nonnegative("spread", spread)
@@ -364,10 +370,16 @@ def _writable(folder: Path) -> bool:
     return os.access(folder, os.W_OK | os.X_OK)
 
 
-def as_seeds(seeds: int | Sequence[int]) -> list[int]:
-    """So many of them, from 0 on, or those that a list names."""
+def as_seeds(seeds: int | Sequence[int], each: float = 0.0) -> list[int]:
+    """So many of them, from 0 on, or those that a list names.
+
+    Args:
+      seeds: how many, or which.
+      each: the bytes that a run with one of them takes at least.
+    """
     if not require.is_sequence(seeds) and not isinstance(seeds, range):
-        return list(range(require.count("seeds", seeds)))
+        count = require.count("seeds", seeds)
+        return list(range(require.room("seeds", count, lambda n: n * (each + _SEED_BYTES))))
     found = list(require.each(require.natural)("seeds", seeds))
     if found and max(found) >= 2**31:
         require.fail("seeds", "below 2^31", max(found))

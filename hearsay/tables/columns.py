@@ -20,6 +20,7 @@ REFUSE, MIDDLE, FLAG, OTHER = "refuse", "middle", "flag", "other"
 MANY_LEVELS = 200  # above so many, levels look like names of people
 
 
+@require.known_arguments
 @dataclass(frozen=True)
 class Number:
     """A number with its public range.
@@ -51,6 +52,7 @@ class Number:
         return (name, f"{name} is missing") if self.gap == FLAG else (name,)
 
 
+@require.known_arguments
 @dataclass(frozen=True)
 class Category:
     """One of several public levels.
@@ -81,6 +83,7 @@ class Category:
         return tuple(f"{name}={level}" for level in (*self.levels, *others))
 
 
+@require.known_arguments
 @dataclass(frozen=True)
 class Ignored:
     """A column that is not read: a name, an identifier."""

@@ -65,6 +65,7 @@ from hearsay.tables.reading import paired, read_table
 INTERCEPT = "1"
 
 
+@require.known_arguments
 @dataclass(frozen=True)
 class Schema:
     """The public columns of a table.

@@ -51,6 +51,7 @@ def loaded(folder: Path, *changes: tuple[str, str], name: str = "gossip_under_te
 LEAK = "return self.pull.scaled(heard)"
 RELEASE = 'return (Release("params", self.noise_for(agent)),)'
 SENT = "return Message(Private(state.params, rates.noise)), state"
+STATE = "return State(domain.project(moved))"
 GRADIENT = "rates.step * batch.gradient(state.params)"
 SHOWN = "Message(Private(state.params + batch.gradient(state.params), rates.noise)), state"
 METHOD = "    def leak(self, heard: float) -> Schedule:"
@@ -90,8 +91,12 @@ FAULTS: dict[str, tuple[tuple[str, ...], str, tuple[tuple[str, str], ...]]] = {
         ("brute force", "noise"), "certificate",
         ((SENT, "return Message(Private(state.params, 0.0 * rates.noise)), state"),)),
     "half the noise": (
-        ("brute force", "noise"), "certificate",
+        ("scales", "brute force", "noise"), "certificate",
         ((SENT, "return Message(Private(state.params, 0.5 * rates.noise)), state"),)),
+    "more noise where the model is large, which its size shows": (
+        ("scales",), "must follow from rates alone",
+        ((SENT, "scale = rates.noise * (1 + abs(state.params).max())\n"
+          "        return Message(Private(state.params, scale)), state"),)),
     "draws of half the size": (
         ("noise",), "not what the certificate counts",
         ((METHOD, "    def draw(self, key, params):\n"
@@ -169,6 +174,14 @@ FAULTS: dict[str, tuple[tuple[str, ...], str, tuple[tuple[str, str], ...]]] = {
         ("agent facts",), "differ in the rounding of its updates",
         ((CHANNELS, CHANNELS + '\n    agent_facts: ClassVar = ("heard",)'),
          ("coupling=self.pull", "coupling=self.pull.scaled(1 + agent)"))),
+    "a momentum whose rounding nothing counts": (
+        ("magnitudes",), "momentum of the state is carried on",
+        (("@final\n", TWICE.replace("Twice", "Moving").replace("again", "momentum")),
+         ("import Any, ClassVar, final", "import Any, ClassVar, NamedTuple, final"),
+         (METHOD, "    def init(self, params):\n        return Moving(params, 0 * params)\n\n"
+          + METHOD),
+         (STATE, "speed = 0.5 * state.momentum + batch.gradient(state.params)\n"
+          "        return Moving(domain.project(moved - rates.step * speed), speed)"))),
     "magnitudes that are too small": (
         ("magnitudes",), "declared 0.4", (("coupling=self.pull", "coupling=Constant(0.4)"),)),
 }  # fmt: skip
@@ -229,6 +242,26 @@ def test_who_names_all_that_is_looked_up_passes(tmp_path):
     assert check.passed, check.detail
     (check,) = check_algorithm(loaded(tmp_path), only=["agent facts"]).checks
     assert check.passed is None and "certified by itself" in check.detail
+
+
+def test_a_count_of_rounds_in_the_state_can_be_deployed(tmp_path):
+    """Its rounding is the same whatever the data."""
+    kind = loaded(
+        tmp_path,
+        ("@final\n", TWICE.replace("Twice", "Counted").replace("again", "k")),
+        ("import Any, ClassVar, final", "import Any, ClassVar, NamedTuple, final"),
+        (METHOD, "    def init(self, params):\n        import jax.numpy as jnp\n"
+         "        return Counted(params, jnp.zeros(()))\n\n" + METHOD),
+        (STATE, "return Counted(domain.project(moved / (1 + state.k)), state.k + 1)"),
+    )  # fmt: skip
+    (check,) = check_algorithm(kind, only=["magnitudes"]).checks
+    assert check.passed, check.detail
+
+
+@pytest.mark.parametrize("name", hs.REGISTRY)
+def test_hearsays_own_magnitudes_count_what_is_carried_on(name):
+    (check,) = check_algorithm(name, only=["magnitudes"]).checks
+    assert check.passed is not False, check.detail
 
 
 QUICK = ["dsgd", "gradient-perturbation"]
@@ -325,6 +358,50 @@ def test_what_name_and_options_do_not_tell_apart_is_never_noted(tmp_path, passin
     assert stamps.stamp(kind()) is None and not stamps.standing(kind()).checked
 
 
+def test_a_class_that_is_changed_after_its_check_is_unchecked_again(tmp_path, passing, monkeypatch):
+    kind = loaded(tmp_path)
+    assert check_algorithm(kind).stamped and certified(kind())[0]
+    for name, held in (("gradient_at_state", False), ("leak", lambda self, heard: self.pull)):
+        with monkeypatch.context() as changed:
+            changed.setattr(kind, name, held)
+            assert not stamps.standing(kind()).checked, name
+        assert stamps.standing(kind()).checked
+
+
+def test_options_whose_repr_hides_a_value_are_told_apart(tmp_path, passing):
+    field = ("    mechanism: str", "    weights: Any = None\n    mechanism: str")
+    kind = loaded(tmp_path, field)
+
+    class Text(str):
+        """Any text, shown as it always is."""
+
+        def __repr__(self):
+            return "Text()"
+
+    # Nothing is known of what is in it.
+    assert not check_algorithm(kind(weights=Text("a"))).stamped
+    many = tuple(float(n) for n in range(3000))
+    assert check_algorithm(kind(weights=many)).stamped
+    assert stamps.standing(kind(weights=many)).checked
+    assert not stamps.standing(kind(weights=(*many[:-1], 1.0))).checked
+
+
+def test_a_run_is_not_continued_with_another_class_of_the_same_function(tmp_path):
+    kind = loaded(tmp_path)
+
+    def made(factor):
+        def prepare(self, state, batch, rates):
+            return hs.base.Message(hs.base.Private(factor * state.params, rates.noise)), state
+
+        return type("Own", (kind,), {"prepare": prepare, "__module__": kind.__module__})
+
+    options = {"folder": tmp_path / "run", "reference": False, "regret": False}
+    hs.simulate(made(1.0)(), PROBLEM, GRAPH, steps=4, **options)
+    hs.simulate(made(1.0)(), PROBLEM, GRAPH, steps=5, resume=True, **options)
+    with pytest.raises(ValueError, match="source of the algorithm = gossip_under_test"):
+        hs.simulate(made(0.5)(), PROBLEM, GRAPH, steps=6, resume=True, **options)
+
+
 def test_an_option_of_one_s_own_that_is_called_horizon_is_noted(tmp_path, passing):
     field = ("    mechanism: str", "    horizon: int = 3\n    mechanism: str")
     kind = loaded(tmp_path, field)
@@ -337,7 +414,7 @@ def test_a_run_is_not_continued_with_another_source(tmp_path):
     options = {"folder": tmp_path / "run", "reference": False, "regret": False}
     hs.simulate(kind(), PROBLEM, GRAPH, steps=4, **options)
     hs.simulate(kind(), PROBLEM, GRAPH, steps=5, resume=True, **options)
-    other = loaded(tmp_path, (SENT, SENT.replace("rates.noise", "0.01 * rates.noise")))
+    other = loaded(tmp_path, (SENT, SENT.replace("rates.noise", "1.01 * rates.noise")))
     with pytest.raises(ValueError, match="source of the algorithm = gossip_under_test"):
         hs.simulate(other(), PROBLEM, GRAPH, steps=6, resume=True, **options)
 

@@ -557,7 +557,7 @@ def test_budgets_of_many_agents_are_read_again(whole, tmp_path, by_curve):
     [
         ("run.json", None, "has no run.json"),
         ("run.json", "{}", "run.json must be a hearsay run 1, got"),
-        ("budget.csv", "step,agent_0\n0,0\n", "budget.csv must be a row for every measured step"),
+        ("budget.csv", "step,agent_0\n0,0\n", "budget.csv must be that of the run beside it"),
         ("private-metrics.csv", "step,seed,regret,spent_max\n0,0,1,x\n", "a table of numbers"),
         ("private-metrics.csv", "step,seed,spent_max\n0,0,1\n0,0,1\n", "for every measured step"),
         ("private-metrics.csv", "", "a table of numbers"),
@@ -576,6 +576,17 @@ def test_the_certificate_of_another_run_is_refused(whole, tmp_path):
     (folder / "certificate.json").write_text(other.to_json())
     with pytest.raises(ValueError, match="must be that of the run beside it"):
         hs.load_run(folder)
+
+
+def test_budgets_that_were_changed_are_refused(whole, tmp_path):
+    """One digit of one agent, with the certificate as it was."""
+    file = whole.save(tmp_path) / "budget.csv"
+    text = file.read_text()
+    file.write_text(text[:-2] + ("1" if text[-2] != "1" else "2") + "\n")
+    with pytest.raises(ValueError, match="budget.csv must be that of the run beside it"):
+        hs.load_run(tmp_path)
+    file.write_text(text)
+    assert hs.load_run(tmp_path).spent.shape == whole.spent.shape
 
 
 def test_every_file_of_a_run_is_in_the_table_of_files(tmp_path):

@@ -5,6 +5,7 @@ domain.
 
 from __future__ import annotations
 
+from hearsay import _validate as require
 from hearsay.algorithms.baselines.dsgd import Dsgd
 from hearsay.base import Noise
 from hearsay.graphs.secrets import Secrets
@@ -12,6 +13,7 @@ from hearsay.problems.sampling.samplers import Cyclic, Sampling
 from hearsay.schedules import PowerLaw, Schedule
 
 
+@require.known_arguments
 def dola(
     *,
     step: Schedule = PowerLaw(0.5, -0.5),

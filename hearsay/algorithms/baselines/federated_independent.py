@@ -4,6 +4,7 @@ et al. 2023 add it.
 
 from __future__ import annotations
 
+from hearsay import _validate as require
 from hearsay.algorithms.correlated_federated import CorrelatedFederated
 from hearsay.base import Noise
 from hearsay.graphs.secrets import Secrets
@@ -11,6 +12,7 @@ from hearsay.problems.sampling.samplers import Fresh, Sampling
 from hearsay.schedules import Constant, SampleSize, Schedule
 
 
+@require.known_arguments
 def federated_independent(
     *,
     step: Schedule = Constant(0.1),

@@ -4,12 +4,14 @@ privacy, and no option to add any.
 
 from __future__ import annotations
 
+from hearsay import _validate as require
 from hearsay.algorithms.correlated_federated import CorrelatedFederated
 from hearsay.base import Noise
 from hearsay.problems.sampling.samplers import Fresh, Sampling
 from hearsay.schedules import Constant, SampleSize, Schedule
 
 
+@require.known_arguments
 def federated_noiseless(
     *,
     step: Schedule = Constant(0.1),

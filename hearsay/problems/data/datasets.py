@@ -114,6 +114,7 @@ class Dataset:
             _check_bounded(f"{part}labels", np.abs(labels), "label_bound", self.label_bound)
 
 
+@require.known_arguments
 def load(
     name: str,
     *,
@@ -149,6 +150,7 @@ def load(
     return Dataset(name, *parts, feature_bound, largest, kind, reason, classes=classes)
 
 
+@require.known_arguments
 def from_arrays(
     features: Any,
     labels: Any,
@@ -234,6 +236,7 @@ def _within(
     return shorten(features, feature_bound), labels, bounds
 
 
+@require.known_arguments
 def linear_stream(
     *,
     records: int,

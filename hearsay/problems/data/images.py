@@ -103,6 +103,7 @@ class Images:
         return Images(self.name, kept[0], kept[1], kept[2], kept[3], self.classes)
 
 
+@require.known_arguments
 def load_images(name: str, *, data_dir: Folder = None) -> Images:
     """A set of images by name: "mnist", "cifar10" or "digits".
 
@@ -119,6 +120,7 @@ def load_images(name: str, *, data_dir: Folder = None) -> Images:
     return IMAGES[name](data_dir)
 
 
+@require.known_arguments
 def from_records(
     features: Any,
     labels: Any,

@@ -24,6 +24,7 @@ from hearsay.problems.sampling.sampler import Arrivals, Coins, Sampling
 from hearsay.schedules import Arrived, PowerLaw, Schedule, Share
 
 
+@require.known_arguments
 @dataclass(frozen=True)
 class History(Sampling):
     """All records that have arrived so far.

@@ -50,6 +50,7 @@ OVERFLOW = 1e-12
 _WORDS = 2**32  # what a coin's bits can be
 
 
+@require.known_arguments
 @dataclass(frozen=True)
 class Poisson(Sampling):
     """Every record of the local data set by its own secret coin, anew at every step.

@@ -154,6 +154,7 @@ class Sized(Sampling):
         return arrivals.arrived(step, held) if self.size is None else held
 
 
+@require.known_arguments
 @dataclass(frozen=True)
 class Fresh(Sized):
     """Each record in one batch only; a run ends when some agent's stream does.
@@ -204,6 +205,7 @@ class Fresh(Sized):
         return int(np.searchsorted(used, held, side="right")) - 1
 
 
+@require.known_arguments
 @dataclass(frozen=True)
 class Cyclic(Sized):
     """Round the local data set in its (shuffled) order.
@@ -245,6 +247,7 @@ class Cyclic(Sized):
         return participation.Periodic(max(1, int(held) // size))
 
 
+@require.known_arguments
 @dataclass(frozen=True)
 class Subset(Sized):
     """A new random subset at every step, secret: which records share a batch is nobody's business.
@@ -305,6 +308,7 @@ class Subset(Sized):
         return (SubsetAccount(charged(change), int(held), size),)
 
 
+@require.known_arguments
 @dataclass(frozen=True)
 class Resample(Sized):
     """Independent draws with replacement, the same for all noise seeds of a run.
