@@ -62,6 +62,12 @@ class Laplace(Mechanism):
             1 / shift, value_discretization_interval=cell, sampling_prob=rate
         )
 
+    def opposed_point(self, shift: float, rate: float, epsilon: np.ndarray) -> np.ndarray:
+        """(1 - q) + q e^(2 t - s) = e^epsilon (1 - q + q e^-s), 0 <= t <= s."""
+        with np.errstate(divide="ignore"):
+            excess = epsilon + np.log(-np.expm1(-epsilon)) + np.log1p(-rate) - np.log(rate)
+        return np.minimum((shift + np.logaddexp(epsilon - shift, excess)) / 2, shift)
+
     def subset_epsilon(
         self, shifts: tuple[tuple[float, int], ...], held: int, size: int, delta: float
     ) -> float:
