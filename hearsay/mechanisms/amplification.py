@@ -63,13 +63,27 @@ class Losses:
     ) -> None:
         rate, shifts = require.fraction("rate", rate), require.array("shifts", shifts)
         known = bool(np.all((shifts >= 0) & (shifts <= _LARGEST)))
+        self._messages = int(np.count_nonzero(shifts))
         self._composed = _composed(law, _grouped(shifts), rate, opposed) if known else None
 
     def epsilon(self, delta: float) -> float:
         """epsilon at delta; infinite where none is known."""
         if delta <= 0 or self._composed is None:
             return math.inf
-        return max(0.0, float(self._composed.get_epsilon_for_delta(delta))) * OUTWARD
+        return read(self._composed, delta, self._messages)
+
+
+def read(composed: Any, delta: float, messages: int) -> float:
+    """epsilon at delta of messages that the library has composed, rounded outward.
+
+    A Fourier transform to the power of the number of messages is off in its last digits, and with
+    it every delta: by up to 7e-17 for each message, in 900 compositions with a closed form. What
+    counts is an epsilon at a delta that is smaller by three times that, where `OUTWARD` does not
+    cover it.
+    """
+    found = max(0.0, float(composed.get_epsilon_for_delta(delta))) * OUTWARD
+    left = delta - (messages + 16) * 2.0**-52
+    return max(found, float(composed.get_epsilon_for_delta(left))) if left > 0 else math.inf
 
 
 def subset_epsilon(law: Mechanism, shifts: np.ndarray, held: int, size: int, delta: float) -> float:

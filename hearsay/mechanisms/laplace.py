@@ -20,7 +20,8 @@ import numpy as np
 from scipy import stats
 
 from hearsay.mechanisms import convert, lattice, rounding
-from hearsay.mechanisms.amplification import amplified_pure
+from hearsay.mechanisms.amplification import amplified_pure, read
+from hearsay.mechanisms.convert import OUTWARD
 from hearsay.mechanisms.mechanism import Mechanism, from_its_tail
 
 if TYPE_CHECKING:
@@ -90,9 +91,10 @@ class Laplace(Mechanism):
                     common.DifferentialPrivacyParameters(epsilon, 0.0), cell
                 )
                 composed = composed.compose(one.self_compose(count) if count > 1 else one)
-            # Probabilities near 1 have lost their last digits.
+            # Probabilities near 1 have lost their last digits; who asks rounds outward.
             lost = 1e-15 * sum(counts)
-            return min(pure, float(composed.get_epsilon_for_delta(delta)) + lost)
+            plain = float(composed.get_epsilon_for_delta(delta)) + lost
+            return min(pure, max(plain, read(composed, delta, sum(counts)) / OUTWARD))
         except (ValueError, OverflowError):
             return pure
 
