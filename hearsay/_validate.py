@@ -38,6 +38,7 @@ SMALLEST_BOUND, LARGEST_BOUND = 1e-30, 1e30
 # Whole numbers up to here are exact as floats, which is what they are computed with.
 LARGEST_COUNT = 2**53
 
+_FITTING = "small enough for the memory of this machine"
 _LONGEST = 300  # characters of a value that an error message repeats
 
 
@@ -198,8 +199,23 @@ def fits(name: str, value: Any) -> Iterator[None]:
     try:
         yield
     except MemoryError as error:
-        fitting = "small enough for the memory of this machine"
-        raise ValueError(f"{name} must be {fitting}, got {said(value)}") from error
+        raise ValueError(f"{name} must be {_FITTING}, got {said(value)}") from error
+
+
+def room(name: str, value: int, each: int) -> int:
+    """Before what takes at least `each` bytes for every one: a system that promises more memory
+    than it has does not refuse, but ends the process when it is used.
+    """
+    return value if value * each <= _memory() else fail(name, _FITTING, value)
+
+
+def _memory() -> float:
+    """Of this machine, in bytes; inf where the system does not say."""
+    try:
+        found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return math.inf
+    return found if found > 0 else math.inf
 
 
 def room(name: str, value: int, needed: Callable[[int], float]) -> int:

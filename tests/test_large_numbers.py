@@ -80,6 +80,30 @@ def test_what_memory_cannot_hold_is_refused_by_name(name, call):
         call()
 
 
+@pytest.mark.parametrize("sampling", [hs.Cyclic(1), hs.Subset(3), hs.Poisson(0.5)])
+@pytest.mark.parametrize("law", ["gaussian", "laplace"])
+def test_messages_that_are_promised_memory_that_is_not_there_are_refused_by_name(
+    monkeypatch, sampling, law
+):
+    """A system that promises more than it has ends the process instead: 10^9 messages took all of
+    24 GB.
+    """
+    algorithm = hs.gradient_perturbation(mechanism=law, sampling=sampling)
+    monkeypatch.setattr(require, "_memory", lambda: 2.0**20)
+    rule = "^horizon must be small enough for the memory of this machine, got 16385$"
+    with pytest.raises(ValueError, match=rule):
+        hs.certify(algorithm, PROBLEM, GRAPH, 2**14 + 1, delta=1e-5)
+    assert require.room("horizon", 2**14, 64) == 2**14
+
+
+def test_a_system_that_does_not_say_how_much_memory_it_has_refuses_nothing(monkeypatch):
+    def unknown(name):
+        raise ValueError("unrecognized configuration name")
+
+    monkeypatch.setattr(require.os, "sysconf", unknown, raising=False)
+    assert require.room("horizon", 2**53, 64) == 2**53
+
+
 @pytest.mark.parametrize("words", [["certify", "dsgd", "--horizon"], ["run", "dsgd", "--steps"]])
 def test_commands_name_the_option_too(words, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)

@@ -9,7 +9,9 @@ itself, and the worse one counts. A pair of laws that is harder to tell apart st
 a test of level a has power at most (1 - q) a + q (1 - f(a)) against the mixture, f the trade-off
 function of the pair itself. So a message of d numbers is dominated by one number with the whole
 shift, as without sampling (convert.py), and a shift that is rounded up is safe. Privacy loss
-distributions, on a grid that rounds losses up, are those of the dp-accounting library.
+distributions, on a grid that rounds losses up, are those of the dp-accounting library. Where the
+record is replaced by another one the pair is (1 - q) N(0) + q N(u) against (1 - q) N(0) + q N(-u)
+(opposed.py).
 
 **Subset.** A batch of m of N records without replacement, one record replaced: Renyi divergences of
 Gaussian noise by Wang, Balle and Kasiviswanathan 2019, Theorem 27 (dp-accounting). In pure epsilon
@@ -29,6 +31,7 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.mechanisms.convert import OUTWARD
+from hearsay.mechanisms.opposed import opposed_losses
 
 if TYPE_CHECKING:
     from hearsay.mechanisms.mechanism import Mechanism
@@ -52,40 +55,35 @@ class Losses:
       law: of the noise.
       shifts: of the messages, over the scale of their noise, in the law's norm.
       rate: how likely a record is in a batch.
+      opposed: the record is replaced by one that moves messages by as much, instead of emptied.
     """
 
-    def __init__(self, law: Mechanism, shifts: np.ndarray, rate: float) -> None:
+    def __init__(
+        self, law: Mechanism, shifts: np.ndarray, rate: float, opposed: bool = False
+    ) -> None:
         rate, shifts = require.fraction("rate", rate), require.array("shifts", shifts)
         known = bool(np.all((shifts >= 0) & (shifts <= _LARGEST)))
-        self._composed = _composed(law, _grouped(shifts), rate) if known else None
+        self._messages = int(np.count_nonzero(shifts))
+        self._composed = _composed(law, _grouped(shifts), rate, opposed) if known else None
 
     def epsilon(self, delta: float) -> float:
         """epsilon at delta; infinite where none is known."""
         if delta <= 0 or self._composed is None:
             return math.inf
-        return max(0.0, float(self._composed.get_epsilon_for_delta(delta))) * OUTWARD
+        return read(self._composed, delta, self._messages)
 
 
-def replaced(curve: Any, delta: float) -> float:
-    """epsilon at delta for records that are replaced, from the curve epsilon(delta) for records
-    that are emptied.
+def read(composed: Any, delta: float, messages: int) -> float:
+    """epsilon at delta of messages that the library has composed, rounded outward.
 
-    A record is emptied, then filled: (2 e, (1 + exp(e)) d) where (e, d) holds for each half. The
-    least e with e = curve(delta / (1 + exp(e))) is approached from below; what is returned has been
-    checked.
+    A Fourier transform to the power of the number of messages is off in its last digits, and with
+    it every delta: by up to 7e-17 for each message, in 900 compositions with a closed form. What
+    counts is an epsilon at a delta that is smaller by three times that, where `OUTWARD` does not
+    cover it.
     """
-    delta, found = require.fraction("delta", delta), 0.0
-    for _ in range(200):
-        if found > 300:
-            break
-        least = curve(delta / (1 + math.exp(found)))
-        if not math.isfinite(least):
-            break
-        if least <= found:
-            return 2 * found
-        # A little more than asked for, so that it ends.
-        found = least + 1e-7 * (1 + least)
-    return math.inf
+    found = max(0.0, float(composed.get_epsilon_for_delta(delta))) * OUTWARD
+    left = delta - (messages + 16) * 2.0**-52
+    return max(found, float(composed.get_epsilon_for_delta(left))) if left > 0 else math.inf
 
 
 def subset_epsilon(law: Mechanism, shifts: np.ndarray, held: int, size: int, delta: float) -> float:
@@ -130,15 +128,19 @@ def _grouped(shifts: np.ndarray) -> tuple[tuple[float, int], ...]:
 
 # Few: one of them may take 100 MB.
 @lru_cache(maxsize=16)
-def _composed(law: Mechanism, groups: tuple[tuple[float, int], ...], rate: float) -> Any:
+def _composed(
+    law: Mechanism, groups: tuple[tuple[float, int], ...], rate: float, opposed: bool
+) -> Any:
     """All messages together; None where the library cannot hold them."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    cell = _cell(law, groups, rate)
+    # Two records that pull in opposite directions are twice as far apart.
+    apart = tuple((2 * shift, count) for shift, count in groups) if opposed else groups
+    cell = _cell(law, apart, rate)
     composed = pld.identity(value_discretization_interval=cell)
     try:
         for shift, count in groups:
-            one = _single(law, shift, rate, cell)
+            one = _single(law, shift, rate, cell, opposed)
             many = one.self_compose(count) if count > 1 else one
             composed = many if len(groups) == 1 else composed.compose(many)
     except (ValueError, OverflowError, MemoryError):
@@ -147,7 +149,9 @@ def _composed(law: Mechanism, groups: tuple[tuple[float, int], ...], rate: float
 
 
 @lru_cache(maxsize=96)
-def _single(law: Mechanism, shift: float, rate: float, cell: float) -> Any:
+def _single(law: Mechanism, shift: float, rate: float, cell: float, opposed: bool) -> Any:
+    if opposed:
+        return opposed_losses(law, shift, rate, cell)
     return law.sampled_loss(shift, rate, cell)
 
 

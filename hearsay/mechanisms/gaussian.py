@@ -111,6 +111,19 @@ class Gaussian(Mechanism):
             1 / shift, value_discretization_interval=cell, sampling_prob=rate
         )
 
+    def opposed_point(self, shift: float, rate: float, epsilon: np.ndarray) -> np.ndarray:
+        """c + y = e^epsilon (c + 1/y) with y = e^(s t) and c = (1 - q) / q e^(s^2 / 2): log y =
+        epsilon / 2 + asinh(c sinh(epsilon / 2)).
+        """
+        half = epsilon / 2
+        with np.errstate(divide="ignore"):
+            spread = shift * shift / 2 + np.log1p(-rate) - np.log(rate)
+            # log(c sinh(half)), also where either is larger than all floats.
+            inner = spread + half + np.log(-np.expm1(-epsilon)) - math.log(2)
+        large = inner > 20
+        root = np.arcsinh(np.exp(np.where(large, 0.0, inner)))
+        return (half + np.where(large, inner + math.log(2), root)) / shift
+
     def widest_loss(self, shift: float) -> float:
         """The library leaves out noise beyond about ten standard deviations."""
         return shift * shift / 2 + 10 * shift

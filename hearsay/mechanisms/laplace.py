@@ -20,7 +20,8 @@ import numpy as np
 from scipy import stats
 
 from hearsay.mechanisms import convert, lattice, rounding
-from hearsay.mechanisms.amplification import amplified_pure
+from hearsay.mechanisms.amplification import amplified_pure, read
+from hearsay.mechanisms.convert import OUTWARD
 from hearsay.mechanisms.mechanism import Mechanism, from_its_tail
 
 if TYPE_CHECKING:
@@ -62,6 +63,12 @@ class Laplace(Mechanism):
             1 / shift, value_discretization_interval=cell, sampling_prob=rate
         )
 
+    def opposed_point(self, shift: float, rate: float, epsilon: np.ndarray) -> np.ndarray:
+        """(1 - q) + q e^(2 t - s) = e^epsilon (1 - q + q e^-s), 0 <= t <= s."""
+        with np.errstate(divide="ignore"):
+            excess = epsilon + np.log(-np.expm1(-epsilon)) + np.log1p(-rate) - np.log(rate)
+        return np.minimum((shift + np.logaddexp(epsilon - shift, excess)) / 2, shift)
+
     def subset_epsilon(
         self, shifts: tuple[tuple[float, int], ...], held: int, size: int, delta: float
     ) -> float:
@@ -84,9 +91,10 @@ class Laplace(Mechanism):
                     common.DifferentialPrivacyParameters(epsilon, 0.0), cell
                 )
                 composed = composed.compose(one.self_compose(count) if count > 1 else one)
-            # Probabilities near 1 have lost their last digits.
+            # Probabilities near 1 have lost their last digits; who asks rounds outward.
             lost = 1e-15 * sum(counts)
-            return min(pure, float(composed.get_epsilon_for_delta(delta)) + lost)
+            plain = float(composed.get_epsilon_for_delta(delta)) + lost
+            return min(pure, max(plain, read(composed, delta, sum(counts)) / OUTWARD))
         except (ValueError, OverflowError):
             return pure
 

@@ -159,6 +159,12 @@ class Mechanism(ABC):
         """
         raise ValueError(f"{self.name} messages have no privacy loss distribution")
 
+    def opposed_point(self, shift: float, rate: float, epsilon: np.ndarray) -> np.ndarray:
+        """Where the densities of such messages of two records that move them by `shift` in opposite
+        directions have the quotient e^epsilon, epsilon >= 0 (mechanisms/opposed.py).
+        """
+        raise ValueError(f"{self.name} messages have no privacy loss distribution")
+
     def widest_loss(self, shift: float) -> float:
         """No loss of such a message is larger, but with a negligible probability."""
         return shift

@@ -26,6 +26,10 @@ from hearsay.privacy.recursion import MEMORYLESS, Recursion, Release, backward, 
 
 # A table of more costs than this is not made.
 _TABLE = 2**24
+# Costs that are worked out side by side, so that they stay in the processor's cache.
+_BLOCK = 2**16
+# Bytes for every message: its coefficients, shift and cost (64 to 87 were measured).
+_EACH = 64
 
 
 @dataclass(frozen=True)
@@ -120,6 +124,7 @@ class RecursionAccount(Account):
         messages = int(horizon)
         if messages == 0:
             return Bound(0.0)
+        require.room("horizon", messages, _EACH)
         if self.mechanism.additive:
             value = self.pattern.total(self.prices(messages)) * OUTWARD
         else:
@@ -185,12 +190,14 @@ class RecursionAccount(Account):
             return np.full(horizon, np.inf)
         if self.pattern.every:
             return np.cumsum(self._all_uses(horizon)) * OUTWARD
-        total, curve = np.zeros(self.pattern.candidates(horizon)), np.zeros(horizon)
-        for step, cost in enumerate(self._pattern_costs(horizon)):
+        spent, curve = 0.0, list[np.ndarray]()
+        for costs in self._pattern_costs(horizon):
             with np.errstate(over="ignore"):
-                total += cost
-            curve[step] = total.max()
-        return curve * OUTWARD
+                costs[0] += spent
+                total = np.cumsum(costs, axis=0)
+            curve.append(total.max(axis=1))
+            spent = total[-1]
+        return np.concatenate(curve) * OUTWARD if curve else np.zeros(0)
 
     def spent(self, messages: Sequence[int], delta: float | None = None) -> np.ndarray:
         """`curve` after the given numbers of messages only: prices find each of them without
@@ -213,7 +220,8 @@ class RecursionAccount(Account):
             return self._all_uses(horizon)[None, :]
         if horizon * self.pattern.candidates(horizon) > _TABLE:
             return None
-        return np.stack(list(self._pattern_costs(horizon)), axis=1)
+        each = [np.zeros((0, self.pattern.candidates(horizon))), *self._pattern_costs(horizon)]
+        return np.ascontiguousarray(np.concatenate(each).T)
 
     def dominated_by(self, found: Bound, horizon: float) -> str:
         if not math.isfinite(found.value) or found.value == 0:
@@ -312,19 +320,25 @@ class RecursionAccount(Account):
         return self._cost(phi, exposure, [_inverse(r.scale(k)) for r in self.releases])
 
     def _pattern_costs(self, horizon: int) -> Iterator[np.ndarray]:
-        """Per step, the cost of its message under each candidate pattern:
-        Phi runs forward for all of them at once.
+        """Block after block of steps, the cost of each message under each candidate pattern, (step,
+        pattern): Phi runs forward for all of them at once.
         """
-        k = np.arange(horizon)
+        k, many = np.arange(horizon), self.pattern.candidates(horizon)
         contraction, jump, exposure = self.recursion.coefficients(horizon)
         inverse = [_inverse(r.scale(k)) for r in self.releases]
-        phi = np.zeros(self.pattern.candidates(horizon))
-        for step in range(horizon):
-            used = self.pattern.used(step, len(phi))
-            yield self._cost(phi, exposure[step] * used, [inv[step] for inv in inverse])
+        phi, size = np.zeros(many), max(1, _BLOCK // max(1, many))
+        for start in range(0, horizon, size):
+            block = slice(start, min(start + size, horizon))
+            used = np.stack([self.pattern.used(step, many) for step in k[block].tolist()])
+            jumps, before = jump[block, None] * used, np.empty(used.shape)
             # A sensitivity that explodes is an infinite budget, not a warning.
             with np.errstate(over="ignore"):
-                phi = contraction[step] * phi + jump[step] * used
+                for row, factor in enumerate(contraction[block].tolist()):
+                    before[row] = phi
+                    phi = factor * phi + jumps[row]
+            yield self._cost(
+                before, exposure[block, None] * used, [i[block, None] for i in inverse]
+            )
 
     def _cost(self, phi: np.ndarray, exposure: np.ndarray, inverse: list) -> np.ndarray:
         """What one message costs in all, given Phi and what the record's use exposes."""

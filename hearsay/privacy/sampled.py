@@ -6,8 +6,10 @@ record's own coin (mechanisms/amplification.py), whatever the other agents send.
 private, or noise is taken back later, it is not, and such algorithms are charged as if the record
 were in every batch (`Algorithm.amplifies`).
 
-The argument begins with a record that is emptied in its place, so that it keeps its coin and its
-slot. For a record that is replaced by another one it is used twice (`amplification.replaced`).
+A record that is emptied in its place, or replaced by another one, keeps its coin and its slot. Its
+exposure is that of a record that is emptied in both cases: one that is replaced is there with the
+one and with the other value, each at most so far from where the message is without it
+(mechanisms/opposed.py).
 
 **Slots.** A batch has a fixed number of slots, so that its size does not show in time or memory. If
 the *other* records fill all of them, which happens with probability p = P(Binomial(N - 1, rate) >=
@@ -31,8 +33,9 @@ from scipy import optimize, stats
 
 from hearsay import _validate as require
 from hearsay.mechanisms import Gaussian, Mechanism, rounding
-from hearsay.mechanisms.amplification import Losses, amplified_pure, replaced, subset_epsilon
+from hearsay.mechanisms.amplification import Losses, amplified_pure, subset_epsilon
 from hearsay.mechanisms.convert import OUTWARD
+from hearsay.mechanisms.opposed import opposed_pure
 from hearsay.privacy.account import Account, Assumption, Bound, Effort, Numbers, marked
 from hearsay.privacy.adjacency import RELATIONS, ZERO_OUT
 from hearsay.privacy.float64 import Float64
@@ -371,13 +374,8 @@ class PoissonAccount(SampledAccount):
         )
 
     def _epsilon(self, shifts: np.ndarray, delta: float) -> float:
-        losses = Losses(self.mechanism, shifts, self.chance)
-        dropped = len(shifts) * self.overflow
-
-        def emptied(left: float) -> float:
-            return losses.epsilon(left - dropped)
-
-        return emptied(delta) if self.relation == ZERO_OUT else replaced(emptied, delta)
+        losses = Losses(self.mechanism, shifts, self.chance, self.relation != ZERO_OUT)
+        return losses.epsilon(delta - len(shifts) * self.overflow)
 
     def _rearranged(self, errors: np.ndarray) -> float:
         """A coin that falls moves other records to other slots, also where the record is empty, and
@@ -385,7 +383,12 @@ class PoissonAccount(SampledAccount):
         is not m but up to an error away from it. Two such laws are at most half of that shift apart
         in total variation (a Gaussian or Laplace law and its shift), with probability `rate` in
         each message. In their place the argument has the same point twice.
+
+        A record that is replaced is in no message where its coin has not fallen, so that the two
+        runs compute the same m; where it has, all that the coin moves is in the shift.
         """
+        if self.relation != ZERO_OUT:
+            return 0.0
         return self.chance * float(np.sum(errors)) / 2
 
     def _pure(self, shifts: np.ndarray) -> float:
@@ -393,9 +396,12 @@ class PoissonAccount(SampledAccount):
         if self.mechanism.at_delta:
             return math.inf
         # Not where the chance of it is 0: one that is too small for a number is there all the same.
-        each = shifts if self.slots < self.held else amplified_pure(shifts, self.chance)
-        halves = 1 if self.relation == ZERO_OUT else 2
-        return halves * float(np.sum(each)) * OUTWARD
+        whole, emptied = self.slots < self.held, self.relation == ZERO_OUT
+        if whole:
+            each = shifts if emptied else 2 * shifts
+        else:
+            each = (amplified_pure if emptied else opposed_pure)(shifts, self.chance)
+        return float(np.sum(each)) * OUTWARD
 
 
 @dataclass(frozen=True)

@@ -263,3 +263,46 @@ def test_prices_that_are_all_undefined_stay_so(bad):
     """
     for pattern in ROLLING:
         assert not np.isfinite(pattern.total(np.full(9, bad)))
+
+
+def one_by_one(account, horizon):
+    """What blocks of steps must equal to the last bit: a step after the other."""
+    contraction, jump, exposure = account.recursion.coefficients(horizon)
+    phi = total = np.zeros(account.pattern.candidates(horizon))
+    each, curve = [], []
+    for step in range(horizon):
+        used = account.pattern.used(step, len(phi))
+        cost = np.zeros(len(phi))
+        for release in account.releases:
+            moved = release.state * phi + release.fresh * (exposure[step] * used)
+            inverse = 1.0 / np.asarray(release.scale(np.arange(horizon)), dtype=float)[step]
+            ratio = np.where(moved == 0, 0.0, moved * inverse)
+            cost = cost + account.mechanism.cost(ratio, account.counted_dimension)
+        total, phi = total + cost, contraction[step] * phi + jump[step] * used
+        each.append(cost)
+        curve.append(total.max())
+    return np.stack(each, axis=1), np.array(curve) * OUTWARD
+
+
+@pytest.mark.parametrize("law", ["gaussian", "laplace"])
+@pytest.mark.parametrize("pattern", [Periodic(7), Rolling(POWER, 11), Once()], ids=str)
+def test_blocks_of_steps_add_up_as_one_step_after_the_other(pattern, law, monkeypatch):
+    """Also where a block ends, and where states are carried on."""
+    for block in (1, 50, 2**16):
+        monkeypatch.setattr("hearsay.privacy.recursion_account._BLOCK", block)
+        for leak in (Constant(1.0), PowerLaw(0.3, 0.2)):
+            account = RecursionAccount(
+                Recursion(leak, Constant(0.7), PowerLaw(1.3, 0.1), (0.0, 0.1)),
+                (
+                    Release("params", PowerLaw(2.0, 0.3)),
+                    Release("tracker", Constant(3.0), state=0.5, fresh=1.0),
+                ),
+                pattern,
+                3,
+                law,
+            )
+            each, curve = one_by_one(account, 97)
+            assert np.array_equal(account.message_costs(97), each)
+            assert np.array_equal(account.curve(97), curve)
+            assert account.message_costs(97).flags.c_contiguous
+            assert account.curve(0).shape == (0,)
