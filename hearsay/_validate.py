@@ -202,13 +202,6 @@ def fits(name: str, value: Any) -> Iterator[None]:
         raise ValueError(f"{name} must be {_FITTING}, got {said(value)}") from error
 
 
-def room(name: str, value: int, each: int) -> int:
-    """Before what takes at least `each` bytes for every one: a system that promises more memory
-    than it has does not refuse, but ends the process when it is used.
-    """
-    return value if value * each <= _memory() else fail(name, _FITTING, value)
-
-
 def _memory() -> float:
     """Of this machine, in bytes; inf where the system does not say."""
     try:
@@ -219,12 +212,13 @@ def _memory() -> float:
 
 
 def room(name: str, value: int, needed: Callable[[int], float]) -> int:
-    """A count whose arrays the memory of this machine can hold at all.
+    """A count whose arrays the memory of this machine can hold at all: a system that promises more
+    memory than it has does not refuse, but ends the process when it is used.
 
     Args:
       needed: the bytes that so many take at least.
     """
-    have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    have = _memory()
     if needed(value) > have:
         most, over = 0, value
         while over - most > 1:

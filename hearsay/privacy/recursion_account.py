@@ -124,7 +124,7 @@ class RecursionAccount(Account):
         messages = int(horizon)
         if messages == 0:
             return Bound(0.0)
-        require.room("horizon", messages, _EACH)
+        require.room("horizon", messages, lambda n: float(n * _EACH))
         if self.mechanism.additive:
             value = self.pattern.total(self.prices(messages)) * OUTWARD
         else:
