@@ -38,7 +38,6 @@ SMALLEST_BOUND, LARGEST_BOUND = 1e-30, 1e30
 # Whole numbers up to here are exact as floats, which is what they are computed with.
 LARGEST_COUNT = 2**53
 
-_FITTING = "small enough for the memory of this machine"
 _LONGEST = 300  # characters of a value that an error message repeats
 
 
@@ -199,7 +198,8 @@ def fits(name: str, value: Any) -> Iterator[None]:
     try:
         yield
     except MemoryError as error:
-        raise ValueError(f"{name} must be {_FITTING}, got {said(value)}") from error
+        rule = "small enough for the memory of this machine"
+        raise ValueError(f"{name} must be {rule}, got {said(value)}") from error
 
 
 def _memory() -> float:
