@@ -107,11 +107,8 @@ def test_an_interrupted_check_says_that_nothing_was_noted(monkeypatch):
 
 
 # What happens inside the import of a module: an interrupt, as an exception and as a signal.
-# (Where tests run in the background of a shell, programs start with interrupts ignored.)
 INTERRUPTED = """
 import importlib.abc, runpy, signal, sys
-
-signal.signal(signal.SIGINT, signal.default_int_handler)
 
 class Interrupt(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):

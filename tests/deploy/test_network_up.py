@@ -51,7 +51,14 @@ def fleet(tmp_path):
         process.stdout.close()
 
 
-@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.fixture(params=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def first(request):
+    """Not ignored, as it may be where tests run under nohup."""
+    outer = signal.signal(request.param, signal.default_int_handler)
+    yield request.param
+    signal.signal(request.param, outer)
+
+
 def test_however_often_it_is_interrupted_it_says_how_to_go_on(fleet, monkeypatch, capsys, first):
     """Once while it watches, and then whenever it waits for an agent to end."""
 
