@@ -37,6 +37,7 @@ from hearsay.mechanisms import (
     amplification,
     convert,
     lattice,
+    opposed,
     rounding,
     shared_rounding,
 )
@@ -485,7 +486,7 @@ CALLS = {
         "size": 3,
         "delta": 0.1,
     },
-    amplification.replaced: {"curve": lambda delta: -math.log(delta) / 9, "delta": 0.1},
+    opposed.opposed_pure: {"pure": np.full(3, 0.3), "rate": 0.1},
     adjacency.implied: {"epsilon": 0.5, "delta": 0.1},
     coalitions.planned_ratio: {"agents": 7, "colluders": 2},
     sampled.overflow: {"held": 20, "rate": 0.3, "slots": 9},
@@ -772,6 +773,10 @@ ALSO_INTERNAL = {
     "online_regret",
     "as_seeds",
     "exp_bounds",
+    # Of an account of secret batches, which has seen to its numbers.
+    "read",
+    "opposed_deltas",
+    "opposed_losses",
     "discrete_laplace",
     "discrete_gaussian",
     "ternary",

@@ -21,6 +21,7 @@ from hearsay.privacy.participation import PATTERNS, Every, Sampled
 from hearsay.privacy.sampled import overflow
 from hearsay.problems.data.records import Records
 from hearsay.problems.losses.linear import HalfSquared, Logistic, Squared
+from hearsay.problems.losses.neural_loss import NeuralLoss, from_function
 from hearsay.problems.sampling.batches import Batch, Blocks, Window
 from hearsay.problems.sampling.poisson import OVERFLOW, Poisson, default_cap
 from hearsay.problems.sampling.samplers import SAMPLERS, Arrivals, Coins
@@ -394,3 +395,53 @@ def test_a_table_of_the_configuration_builds_the_same_sampler(sampling):
     table = as_table(algorithm)
     assert table["sampling"] == "poisson"
     assert named_algorithm(table, steps=10) == algorithm
+
+
+@pytest.mark.parametrize(
+    ("sampling", "arrivals"),
+    [
+        (Poisson(0.5), Arrivals()),
+        (Poisson(0.5), Arrivals(block=4)),
+        (Poisson(0.5, cap=4), Arrivals()),
+        (hs.Subset(6), Arrivals()),
+        (hs.Subset(6), Arrivals(block=4)),
+    ],
+    ids=["poisson", "poisson in blocks", "poisson with a cap", "subset", "subset in blocks"],
+)
+def test_a_record_that_is_not_in_the_batch_is_not_looked_at(sampling, arrivals):
+    """Its gradient overflows: were it in a slot of weight 0, the others would be added up another
+    way, and rounded otherwise.
+    """
+    rng, held = np.random.default_rng(0), 12
+    features, labels = rng.normal(size=(held, 5)), rng.normal(size=held)
+    start = {"w": jnp.asarray(rng.normal(size=(5, 4))), "v": jnp.asarray(rng.normal(size=4))}
+    model, params = from_function(
+        lambda p, record: (jnp.tanh(record[0] @ p["w"]) @ p["v"] - record[1]) ** 2, start
+    )
+    loss = NeuralLoss(model, clip=1.0)
+    inside = [1, 2, 3, 5, 7]
+    coins = np.where(np.isin(np.arange(held), inside), 0, 2**32 - 1).astype(np.uint32)
+    if isinstance(sampling, hs.Subset):
+        coins = rng.permutation(held).astype(np.int32)
+        inside = coins[:6].tolist()
+    window = jax.tree.map(
+        lambda a: jnp.asarray(a.ravel()[0]),
+        sampling.windows(np.zeros(1, int), np.array([held]), arrivals),
+    )
+
+    @jax.jit
+    def gradient(labels):
+        records = Records(jnp.asarray(features), labels, jnp.asarray(held))
+        given = None, loss, records, jnp.asarray(0), window, arrivals, Coins(jnp.asarray(coins))
+        return sampling.batch(*given)[0].gradient(jnp.asarray(params))
+
+    expected = np.asarray(gradient(jnp.asarray(labels)))
+    seen = []
+    for row in range(held):
+        huge = labels.copy()
+        huge[row] = 1e200
+        found = np.asarray(gradient(jnp.asarray(huge)))
+        seen.append(found.tobytes() != expected.tobytes())
+    if getattr(sampling, "cap", None):
+        inside = inside[: sampling.cap]
+    assert np.flatnonzero(seen).tolist() == sorted(inside)

@@ -12,10 +12,13 @@ like any other. Which records are in a batch, and how many, is secret: then a re
 in a batch costs less (privacy/sampled.py); charged in full it is as if it were in every one.
 
 **A fixed number of slots.** Whatever was drawn, a step works on `cap` slots: the j-th of them holds
-the j-th record whose coin fell; where fewer did, a slot reads some record and gives it weight 0.
-Records over the cap are left out. That depends on another record only if the OTHERS fill all slots,
-p = P(Binomial(N - 1, q) >= cap), which `overflow` gives and an amplified budget adds to its delta
-in every round. The default cap is the smallest with p <= 1e-12, 800 or so for q N = 600.
+the j-th record whose coin fell; where fewer did, a slot reads the first of them again, with weight
+0. A record whose coin has not fallen is not looked at, so that nothing of it can show, not even in
+how the gradients of others are rounded (where one of them overflows, a batch is added up another
+way, losses/per_record.py). Records over the cap are left out. That depends on another record only
+if the OTHERS fill all slots, p = P(Binomial(N - 1, q) >= cap), which `overflow` gives and an
+amplified budget adds to its delta in every round. The default cap is the smallest with p <= 1e-12,
+800 or so for q N = 600.
 
 A coin falls if 32 random bits, as a whole number, are below floor(2^32 q): with probability q at
 most, and at least q - 2^-32.
@@ -110,7 +113,8 @@ class Poisson(Sampling):
             place = index * width + jnp.arange(width, dtype=jnp.int32)
             drawn = found[jnp.minimum(place, slots - 1)]
             filled = (drawn < rows) & (place < window.size)
-            row = jnp.where(filled, drawn, place % rows)
+            # In an empty batch all weights are 0, whatever is read.
+            row = jnp.where(filled, drawn, jnp.minimum(found[0], rows - 1))
             weights = jnp.where(filled, share, 0).astype(dtype)
             return records.features[row], records.labels[row], weights
 

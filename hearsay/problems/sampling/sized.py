@@ -264,7 +264,9 @@ class Subset(Sized):
 
     def rows(self, records: Records, window: Window, key: Any) -> Callable[[jax.Array], jax.Array]:
         order = (key if isinstance(key, Coins) else self.coins(key, records)).values
-        return lambda place: order[jnp.minimum(place, order.shape[0] - 1)]
+        # What fills up the last block is the last record of the batch: one that is not in it must
+        # not show, not even in how the gradients of others are rounded.
+        return lambda place: order[jnp.minimum(place, window.size - 1)]
 
     def draw(self, words: Callable[[int], np.ndarray], records: Records) -> Coins:
         held = int(records.held)
