@@ -485,7 +485,6 @@ CALLS = {
         "size": 3,
         "delta": 0.1,
     },
-    amplification.replaced: {"curve": lambda delta: -math.log(delta) / 9, "delta": 0.1},
     adjacency.implied: {"epsilon": 0.5, "delta": 0.1},
     coalitions.planned_ratio: {"agents": 7, "colluders": 2},
     sampled.overflow: {"held": 20, "rate": 0.3, "slots": 9},

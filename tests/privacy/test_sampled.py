@@ -24,7 +24,7 @@ from hearsay.privacy.participation import Every, Once, Sampled
 from hearsay.privacy.recursion import MEMORYLESS, Recursion, Release
 from hearsay.privacy.recursion_account import RecursionAccount
 from hearsay.privacy.sampled import PoissonAccount, SubsetAccount, overflow
-from hearsay.privacy.verification import _too_much
+from hearsay.privacy.verification import _too_much, verify
 from hearsay.schedules import Constant, PowerLaw
 
 DELTA = 1e-5
@@ -188,7 +188,8 @@ def test_small_deltas_of_many_messages_against_the_closed_form(messages, mu, opp
     power of the number of messages loses digits: 7.526 was claimed where 8.494 is true.
     """
     shift = mu / math.sqrt(messages) / (2 if opposed else 1)
-    losses = Losses(Gaussian(), np.full(messages, shift), 1 - 1e-12, opposed)
+    others = shift if opposed else 0.0
+    losses = Losses(Gaussian(), np.full(messages, shift), 1 - 1e-12, others)
     for delta in (1e-3, 1e-6, 1e-9, 1e-11, 1e-12, 1e-13, 1e-14, 3e-15):
         found = losses.epsilon(delta)
         if math.isfinite(found):
@@ -330,29 +331,71 @@ def test_what_is_refused():
 
 
 def test_sums_in_another_order_are_counted_in_deployed_runs():
-    """A coin moves other records to other slots: the two points of the mixture differ by what
-    rounding does, which costs (1 + e^epsilon) of the distance in total variation.
+    """A coin moves other records to other slots: where it falls, an empty record moves the message
+    by what rounding does.
     """
     account = poisson(2.0, dimension=4)
-    errors = np.full(50, 1e-7)
-    distance = account._rearranged(errors)
-    assert distance == pytest.approx(0.05 * 50 * 1e-7 / 2)
-    # The laws are no further apart than that.
-    for law in (stats.norm, stats.laplace):
-        apart = np.trapezoid(np.abs(law.pdf(X) - law.pdf(X - 1e-3)), X) / 2
-        assert apart <= 1e-3 / 2
+    shifts = account.shifts(50)
+    # Errors of so little weight that delta has room for them anyhow, and others.
+    found = [
+        account._epsilon_deployed(shifts + e, np.full(50, e), DELTA, math.inf)
+        for e in (0.0, 1e-13, 1e-9, 1e-6, 1e-3)
+    ]
+    assert np.all(np.diff(found) >= -1e-10)
     curve = lambda left: account.cost(50, left).value  # noqa: E731
-    whole = account.full.certified(50, DELTA).epsilon
-    found = rounding.with_slack(curve, DELTA, 200, whole, distance)
-    aside = (1 + math.exp(found)) * distance + rounding.curve_slack(200, found)
-    assert found >= curve(DELTA - aside)
-    assert found > rounding.with_slack(curve, DELTA, 200, whole)
-    # Where delta has no room for it, a record in every batch is what is certain.
-    assert rounding.with_slack(curve, DELTA, 200, whole, 1e-5) == whole
+    assert found[0] == rounding.with_slack(curve, DELTA, 200, math.inf)
+    assert found[2] == pytest.approx(found[0], rel=1e-6)
+    # Never more than what was certified before: the same laws, apart by a distance.
+    for e, got in zip((1e-13, 1e-9), found[1:3], strict=True):
+        errors = np.full(50, e)
+        distance = account._rearranged(errors)
+        assert distance == pytest.approx(0.05 * 50 * e / 2)
+        before = lambda left, e=e: account._epsilon(shifts + e, left)  # noqa: E731
+        assert got <= rounding.with_slack(before, DELTA, 200, math.inf, distance)
+    # The exact likelihood ratio of one message.
+    z, rate, e = 0.5, 0.3, 0.01
+    one = poisson(z, rate)
+    still = stats.norm.pdf(X / z) / z
+    p, q = ((1 - rate) * still + rate * stats.norm.pdf((X - u) / z) / z for u in (1.0, -e * z))
+    exact = exact_epsilon([(p, q), (q, p)], 1e-3)
+    got = one._epsilon(one.shifts(1), 1e-3, np.array([e]))
+    assert exact * (1 - 1e-5) <= got <= exact * 1.01
+    assert got > one.cost(1, 1e-3).value * 1.001
     subset = SubsetAccount(full(Constant(2.0)), 100, 5)
-    assert subset._rearranged(errors) == 0.0, "a subset's order is random whoever is in it"
+    assert subset._epsilon(shifts, DELTA, shifts) == subset._epsilon(shifts, DELTA)
     two = poisson(2.0, relation="replace")
-    assert two._rearranged(errors) == 0.0, "all that a coin moves is in the shift"
+    assert two._epsilon(shifts, DELTA, shifts) == two._epsilon(shifts, DELTA)
+
+
+@pytest.mark.parametrize("law", ["gaussian", "laplace"])
+def test_a_large_radius_costs_deployed_secret_batches_next_to_nothing(law):
+    """Errors grow with the radius: what they cost in total variation was 12.06 of 0.955."""
+    task = hs.problems.logistic("breast-cancer", agents=3, clip=0.5, adjacency="zero-out").task
+    algorithm = hs.gradient_perturbation(
+        step=0.5, noise=0.1, mechanism=law, sampling=hs.Poisson(0.1)
+    )
+    graph = hs.graphs.complete(3)
+    ideal = hs.certify(algorithm, task, graph, 50, delta=DELTA)
+    found = deployed(algorithm, task, graph, 50, DELTA)
+    for one, two in zip(ideal.budgets, found.budgets, strict=True):
+        assert one.compared <= two.compared <= one.compared * (1 + 1e-4)
+    assert verify(found).holds
+    kinds = [
+        replace(b, epsilon=b.epsilon, epsilon_at_delta=b.epsilon_at_delta and 11.92)
+        if law == "laplace"
+        else replace(b, epsilon=12.060335343364253)
+        for b in found.budgets
+    ]
+    before = verify(replace(found, budgets=tuple(kinds)))
+    assert before.holds and any("claimed above its cost" in note for note in before.notes)
+
+
+def test_pure_epsilon_of_an_empty_record_that_rounding_moves():
+    account = poisson(2.0, 0.1, law="laplace")
+    e, shifts = 0.01, account.shifts(1)
+    s = float(shifts[0])
+    exact = math.log((0.9 + 0.1 * math.exp(s)) / (0.9 + 0.1 * math.exp(-e)))
+    assert account._pure(shifts, np.array([e])) == pytest.approx(exact, rel=1e-8)
 
 
 def test_a_replaced_record_of_a_deployed_run_against_the_exact_likelihood_ratio():
