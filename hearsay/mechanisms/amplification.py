@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 # The grid of losses, unless the losses are so large that it would have more than _CELLS of them.
 _CELL, _CELLS = 1e-4, 2**22
 # Shifts that differ by less are taken as the largest of them; otherwise they are rounded up to a
-# grid of that ratio, from the largest down, and of at most so many.
+# grid of that ratio, from the largest down, and to at most so many.
 _ALIKE, _RATIO, _GROUPS = 1 + 1e-7, 1.02, 64
 
 
@@ -125,12 +125,37 @@ def _rounded_up(positive: np.ndarray) -> np.ndarray:
     top, low = float(positive.max()), float(positive.min())
     if top <= low * _ALIKE:
         return np.full(len(positive), top)
-    if len(np.unique(positive)) > 8:
-        step = max(math.log(_RATIO), math.log(top / low) / _GROUPS)
-        # From the top down, so that none exceeds it by rounding.
-        places = np.floor(np.log(top / positive) / step * (1 - 1e-12))
-        positive = np.maximum(positive, top * np.exp(-places * step))
-    return positive
+    if len(np.unique(positive)) <= 8:
+        return positive
+    fine = _on_grid(positive, math.log(_RATIO))
+    wide = math.log(top / low) / _GROUPS
+    return fine if wide <= math.log(_RATIO) else _merged(fine, _on_grid(positive, wide))
+
+
+def _on_grid(positive: np.ndarray, step: float) -> np.ndarray:
+    """From the top down, so that none exceeds it by rounding."""
+    top = float(positive.max())
+    places = np.floor(np.log(top / positive) / step * (1 - 1e-12))
+    return np.maximum(positive, top * np.exp(-places * step))
+
+
+def _merged(fine: np.ndarray, coarse: np.ndarray) -> np.ndarray:
+    """The finer of two roundings for as many as there may be groups: what costs least to round up
+    further is, but never beyond the coarse one, which has few enough.
+    """
+    values = np.minimum(fine, coarse)
+    levels, where, counts = np.unique(values, return_inverse=True, return_counts=True)
+    most = np.zeros(len(levels))
+    np.maximum.at(most, where, coarse)
+    while len(levels) > _GROUPS:
+        more = counts[:-1] * (levels[1:] ** 2 - levels[:-1] ** 2)
+        more[most[1:] > most[:-1]] = math.inf
+        least = int(np.argmin(more))
+        if math.isinf(more[least]):
+            break
+        counts[least + 1] += counts[least]
+        levels, counts, most = (np.delete(a, least) for a in (levels, counts, most))
+    return levels[np.searchsorted(levels, values)]
 
 
 def _paired(shifts: np.ndarray, others: np.ndarray) -> tuple[tuple[float, float, int], ...]:

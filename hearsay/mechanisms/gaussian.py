@@ -115,10 +115,10 @@ class Gaussian(Mechanism):
     def opposed_point(
         self, shift: float, other: float, rate: float, epsilon: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """c + e^(s z) = e^epsilon (c + e^(-s' z)) with z = t - (s - s') / 2, c = (1 - q) / q e^(s s'
-        / 2). Were both of length s the zero would be log(y) / s, log y = epsilon / 2 + asinh(c
-        sinh(epsilon / 2)): it lies between that of the longer and that of the shorter one, and at
-        most 40 beyond the shift, where no mass is left.
+        """c + e^(s z) = e^epsilon (c + e^(-s' z)) with z = t - (s - s') / 2 and c the odds of no
+        record times e^(s s' / 2). Were both of length s the zero would be log(y) / s, log y =
+        epsilon / 2 + asinh(c sinh(epsilon / 2)): it lies between that of the longer and that of the
+        shorter one, and at most 40 beyond the shift, where no mass is left.
         """
         half = epsilon / 2
         with np.errstate(divide="ignore"):

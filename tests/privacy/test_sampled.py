@@ -15,7 +15,7 @@ from scipy import optimize, stats
 import hearsay as hs
 from hearsay.certification.certifying import deployed
 from hearsay.mechanisms import Gaussian, rounding
-from hearsay.mechanisms.amplification import Losses
+from hearsay.mechanisms.amplification import Losses, _rounded_up
 from hearsay.privacy import codec
 from hearsay.privacy.account import Account
 from hearsay.privacy.adjacency import Adjacency
@@ -280,6 +280,53 @@ def test_noise_that_grows_is_grouped_and_never_cheaper():
         accountant.compose(dp.PoissonSampledDpEvent(0.05, dp.GaussianDpEvent(1 / float(shift))))
     exact = accountant.get_epsilon(DELTA)
     assert exact * (1 - 1e-9) <= found <= exact * 1.02
+
+
+def grouped_before(shifts):
+    """By one ratio from the largest to the smallest."""
+    top, low = float(shifts.max()), float(shifts.min())
+    step = max(math.log(1.02), math.log(top / low) / 64)
+    places = np.floor(np.log(top / shifts) / step * (1 - 1e-12))
+    return np.maximum(shifts, top * np.exp(-places * step))
+
+
+@pytest.mark.parametrize("tiny", [1e-6, 1e-100])
+def test_one_tiny_shift_does_not_make_all_groups_coarse(tiny):
+    """3.090 became 3.604 with one of 1e-6, and 4.688 with one of 1e-100."""
+    shifts = np.geomspace(0.5, 1, 40)
+    alone = Losses(Gaussian(), shifts, 0.1).epsilon(DELTA)
+    found = Losses(Gaussian(), np.append(shifts, tiny), 0.1).epsilon(DELTA)
+    assert found == pytest.approx(alone, rel=1e-2)
+    exact = _rounded_up(np.append(shifts, tiny))
+    assert np.all(exact <= np.append(shifts, tiny) * 1.0201)
+
+
+@pytest.mark.parametrize(
+    "shifts",
+    [
+        np.arange(1.0, 1001) ** -0.5,
+        np.arange(1.0, 5001) ** -2,
+        np.append(np.geomspace(1e-80, 1.0, 3000), np.full(50, 0.9)),
+        np.append(np.linspace(0.5, 1.0, 200), np.geomspace(1e-9, 1e-3, 5)),
+        np.geomspace(0.3, 1.0, 500),
+        np.geomspace(2.0**-64, 1.0, 65),
+    ],
+    ids=["root", "square", "wide", "outliers", "narrow", "powers"],
+)
+def test_shifts_are_never_rounded_further_up_than_before(shifts):
+    rounded, before = _rounded_up(shifts), grouped_before(shifts)
+    assert np.all((shifts <= rounded) & (rounded <= before))
+    assert len(np.unique(rounded)) <= 65
+    if shifts.max() < 3.5 * shifts.min():
+        np.testing.assert_array_equal(rounded, before)
+
+
+def test_noise_that_grows_much_costs_no_more_than_before():
+    shifts = np.arange(1.0, 201) ** -0.7
+    found = Losses(Gaussian(), shifts, 0.1).epsilon(DELTA)
+    before = Losses(Gaussian(), grouped_before(shifts), 0.1).epsilon(DELTA)
+    each = np.unique(np.append(shifts[:20], 1.0))
+    assert Losses(Gaussian(), each, 0.1).epsilon(DELTA) < found <= before
 
 
 def test_what_is_spent_never_falls_and_ends_at_the_certificate():
