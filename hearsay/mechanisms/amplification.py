@@ -10,8 +10,8 @@ a test of level a has power at most (1 - q) a + q (1 - f(a)) against the mixture
 function of the pair itself. So a message of d numbers is dominated by one number with the whole
 shift, as without sampling (convert.py), and a shift that is rounded up is safe. Privacy loss
 distributions, on a grid that rounds losses up, are those of the dp-accounting library. Where the
-record is replaced by another one the pair is (1 - q) N(0) + q N(u) against (1 - q) N(0) + q N(-u)
-(opposed.py).
+record moves the message in both data sets, because it is replaced by another one or because the
+message is rounded, the pair is (1 - q) N(0) + q N(u) against (1 - q) N(0) + q N(-u') (opposed.py).
 
 **Subset.** A batch of m of N records without replacement, one record replaced: Renyi divergences of
 Gaussian noise by Wang, Balle and Kasiviswanathan 2019, Theorem 27 (dp-accounting). In pure epsilon
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 # The grid of losses, unless the losses are so large that it would have more than _CELLS of them.
 _CELL, _CELLS = 1e-4, 2**22
 # Shifts that differ by less are taken as the largest of them; otherwise they are rounded up to a
-# grid of that ratio, from the largest down, and of at most so many.
+# grid of that ratio, from the largest down, and to at most so many.
 _ALIKE, _RATIO, _GROUPS = 1 + 1e-7, 1.02, 64
 
 
@@ -55,16 +55,20 @@ class Losses:
       law: of the noise.
       shifts: of the messages, over the scale of their noise, in the law's norm.
       rate: how likely a record is in a batch.
-      opposed: the record is replaced by one that moves messages by as much, instead of emptied.
+      others: how far the record of the other data set moves them, at most as far: by nothing where
+        it is empty.
     """
 
     def __init__(
-        self, law: Mechanism, shifts: np.ndarray, rate: float, opposed: bool = False
+        self, law: Mechanism, shifts: np.ndarray, rate: float, others: np.ndarray | float = 0.0
     ) -> None:
         rate, shifts = require.fraction("rate", rate), require.array("shifts", shifts)
+        others = np.broadcast_to(require.array("others", others), shifts.shape)
+        if np.any((others < 0) | (others > shifts)):
+            require.fail("others", "between 0 and the shifts", others)
         known = bool(np.all((shifts >= 0) & (shifts <= _LARGEST)))
         self._messages = int(np.count_nonzero(shifts))
-        self._composed = _composed(law, _grouped(shifts), rate, opposed) if known else None
+        self._composed = _composed(law, _paired(shifts, others), rate) if known else None
 
     def epsilon(self, delta: float) -> float:
         """epsilon at delta; infinite where none is known."""
@@ -110,37 +114,75 @@ def amplified_pure(pure: np.ndarray, rate: float) -> np.ndarray:
 
 
 def _grouped(shifts: np.ndarray) -> tuple[tuple[float, int], ...]:
-    """(shift, how many messages have it), rounded up to few different ones."""
-    positive = shifts[shifts > 0]
+    """(shift, how many messages have it), rounded up to few different ones, from the smallest."""
+    values, counts = np.unique(_rounded_up(shifts[shifts > 0]), return_counts=True)
+    return tuple(zip(values.tolist(), counts.tolist(), strict=True))
+
+
+def _rounded_up(positive: np.ndarray) -> np.ndarray:
     if not len(positive):
-        return ()
+        return positive
     top, low = float(positive.max()), float(positive.min())
     if top <= low * _ALIKE:
-        return ((top, len(positive)),)
-    if len(np.unique(positive)) > 8:
-        step = max(math.log(_RATIO), math.log(top / low) / _GROUPS)
-        # From the top down, so that none exceeds it by rounding.
-        places = np.floor(np.log(top / positive) / step * (1 - 1e-12))
-        positive = np.maximum(positive, top * np.exp(-places * step))
-    values, counts = np.unique(positive, return_counts=True)
-    return tuple(zip(values.tolist(), counts.tolist(), strict=True))
+        return np.full(len(positive), top)
+    if len(np.unique(positive)) <= 8:
+        return positive
+    fine = _on_grid(positive, math.log(_RATIO))
+    wide = math.log(top / low) / _GROUPS
+    return fine if wide <= math.log(_RATIO) else _merged(fine, _on_grid(positive, wide))
+
+
+def _on_grid(positive: np.ndarray, step: float) -> np.ndarray:
+    """From the top down, so that none exceeds it by rounding."""
+    top = float(positive.max())
+    places = np.floor(np.log(top / positive) / step * (1 - 1e-12))
+    return np.maximum(positive, top * np.exp(-places * step))
+
+
+def _merged(fine: np.ndarray, coarse: np.ndarray) -> np.ndarray:
+    """The finer of two roundings for as many as there may be groups: what costs least to round up
+    further is, but never beyond the coarse one, which has few enough.
+    """
+    values = np.minimum(fine, coarse)
+    levels, where, counts = np.unique(values, return_inverse=True, return_counts=True)
+    most = np.zeros(len(levels))
+    np.maximum.at(most, where, coarse)
+    while len(levels) > _GROUPS:
+        more = counts[:-1] * (levels[1:] ** 2 - levels[:-1] ** 2)
+        more[most[1:] > most[:-1]] = math.inf
+        least = int(np.argmin(more))
+        if math.isinf(more[least]):
+            break
+        counts[least + 1] += counts[least]
+        levels, counts, most = (np.delete(a, least) for a in (levels, counts, most))
+    return levels[np.searchsorted(levels, values)]
+
+
+def _paired(shifts: np.ndarray, others: np.ndarray) -> tuple[tuple[float, float, int], ...]:
+    """(shift, other shift, how many messages have them), both rounded up."""
+    groups = _grouped(shifts)
+    tops = np.array([shift for shift, _ in groups])
+    positive = shifts > 0
+    # The largest share of the shift that is the other one, in each group.
+    shares = np.zeros(len(groups))
+    where = np.searchsorted(tops, _rounded_up(shifts[positive]))
+    np.maximum.at(shares, where, others[positive] / shifts[positive])
+    more = np.minimum(tops, tops * shares * (1 + 1e-12))
+    return tuple((s, o, n) for (s, n), o in zip(groups, more.tolist(), strict=True))
 
 
 # Few: one of them may take 100 MB.
 @lru_cache(maxsize=16)
-def _composed(
-    law: Mechanism, groups: tuple[tuple[float, int], ...], rate: float, opposed: bool
-) -> Any:
+def _composed(law: Mechanism, groups: tuple[tuple[float, float, int], ...], rate: float) -> Any:
     """All messages together; None where the library cannot hold them."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    # Two records that pull in opposite directions are twice as far apart.
-    apart = tuple((2 * shift, count) for shift, count in groups) if opposed else groups
-    cell = _cell(law, apart, rate)
+    # Two records that pull in opposite directions are further apart.
+    cell = _cell(law, tuple((shift + other, count) for shift, other, count in groups), rate)
     composed = pld.identity(value_discretization_interval=cell)
     try:
-        for shift, count in groups:
-            one = _single(law, shift, rate, cell, opposed)
+        for shift, other, count in groups:
+            one = _single(law, shift, other, rate, cell)
             many = one.self_compose(count) if count > 1 else one
             composed = many if len(groups) == 1 else composed.compose(many)
     except (ValueError, OverflowError, MemoryError):
@@ -149,9 +191,9 @@ def _composed(
 
 
 @lru_cache(maxsize=96)
-def _single(law: Mechanism, shift: float, rate: float, cell: float, opposed: bool) -> Any:
-    if opposed:
-        return opposed_losses(law, shift, rate, cell)
+def _single(law: Mechanism, shift: float, other: float, rate: float, cell: float) -> Any:
+    if other:
+        return opposed_losses(law, shift, other, rate, cell)
     return law.sampled_loss(shift, rate, cell)
 
 

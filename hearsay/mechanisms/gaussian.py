@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 from hearsay import _validate as require
 from hearsay.mechanisms import convert, lattice, rounding, shared_lattice
 from hearsay.mechanisms.mechanism import Mechanism, Reading, from_its_tail
+from hearsay.mechanisms.opposed import narrowed
 
 if TYPE_CHECKING:
     import jax
@@ -111,18 +112,38 @@ class Gaussian(Mechanism):
             1 / shift, value_discretization_interval=cell, sampling_prob=rate
         )
 
-    def opposed_point(self, shift: float, rate: float, epsilon: np.ndarray) -> np.ndarray:
-        """c + y = e^epsilon (c + 1/y) with y = e^(s t) and c = (1 - q) / q e^(s^2 / 2): log y =
-        epsilon / 2 + asinh(c sinh(epsilon / 2)).
+    def opposed_point(
+        self, shift: float, other: float, rate: float, epsilon: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """c + e^(s z) = e^epsilon (c + e^(-s' z)) with z = t - (s - s') / 2 and c the odds of no
+        record times e^(s s' / 2). Were both of length s the zero would be log(y) / s, log y =
+        epsilon / 2 + asinh(c sinh(epsilon / 2)): it lies between that of the longer and that of the
+        shorter one, and at most 40 beyond the shift, where no mass is left.
         """
         half = epsilon / 2
         with np.errstate(divide="ignore"):
-            spread = shift * shift / 2 + np.log1p(-rate) - np.log(rate)
+            spread = shift * other / 2 + np.log1p(-rate) - np.log(rate)
             # log(c sinh(half)), also where either is larger than all floats.
             inner = spread + half + np.log(-np.expm1(-epsilon)) - math.log(2)
         large = inner > 20
         root = np.arcsinh(np.exp(np.where(large, 0.0, inner)))
-        return (half + np.where(large, inner + math.log(2), root)) / shift
+        log = half + np.where(large, inner + math.log(2), root)
+        middle = (shift - other) / 2
+        far = np.full(log.shape, shift + 40 - middle)
+        with np.errstate(divide="ignore", over="ignore"):
+            ends = [
+                np.minimum(np.divide(log, s, out=np.zeros_like(log), where=log > 0), far)
+                for s in (max(shift, other), min(shift, other))
+            ]
+
+        def excess(z: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            toward, away = shift * z, -other * z
+            loss = np.logaddexp(spread, toward) - np.logaddexp(spread, away)
+            slope = shift * special.expit(toward - spread) + other * special.expit(away - spread)
+            return loss - epsilon[places], slope
+
+        low, high = narrowed(excess, *ends)
+        return low + middle, high + middle
 
     def widest_loss(self, shift: float) -> float:
         """The library leaves out noise beyond about ten standard deviations."""

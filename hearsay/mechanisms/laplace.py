@@ -63,11 +63,19 @@ class Laplace(Mechanism):
             1 / shift, value_discretization_interval=cell, sampling_prob=rate
         )
 
-    def opposed_point(self, shift: float, rate: float, epsilon: np.ndarray) -> np.ndarray:
-        """(1 - q) + q e^(2 t - s) = e^epsilon (1 - q + q e^-s), 0 <= t <= s."""
-        with np.errstate(divide="ignore"):
+    def opposed_point(
+        self, shift: float, other: float, rate: float, epsilon: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(1 - q) + q e^(2 t - s) = e^epsilon (1 - q + q e^-s') where 0 <= t <= s, and (1 - q) + q
+        e^-s = e^epsilon (1 - q + q e^(-2 t - s')) where -s' <= t <= 0.
+        """
+        with np.errstate(divide="ignore", invalid="ignore"):
             excess = epsilon + np.log(-np.expm1(-epsilon)) + np.log1p(-rate) - np.log(rate)
-        return np.minimum((shift + np.logaddexp(epsilon - shift, excess)) / 2, shift)
+            t = np.minimum((shift + np.logaddexp(epsilon - other, excess)) / 2, shift)
+            # log(e^-s - e^excess), of a positive number where t is below 0.
+            before = np.log1p(-np.exp(np.minimum(excess + shift, 0.0))) - shift
+            t = np.where(t < 0, np.maximum((epsilon - before - other) / 2, -other), t)
+        return t, t
 
     def subset_epsilon(
         self, shifts: tuple[tuple[float, int], ...], held: int, size: int, delta: float

@@ -159,9 +159,12 @@ class Mechanism(ABC):
         """
         raise ValueError(f"{self.name} messages have no privacy loss distribution")
 
-    def opposed_point(self, shift: float, rate: float, epsilon: np.ndarray) -> np.ndarray:
-        """Where the densities of such messages of two records that move them by `shift` in opposite
-        directions have the quotient e^epsilon, epsilon >= 0 (mechanisms/opposed.py).
+    def opposed_point(
+        self, shift: float, other: float, rate: float, epsilon: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The ends of an interval in which the densities of such messages of two records, that move
+        them by `shift` and by `other` in opposite directions, have the quotient e^epsilon, epsilon
+        >= 0 (mechanisms/opposed.py).
         """
         raise ValueError(f"{self.name} messages have no privacy loss distribution")
 

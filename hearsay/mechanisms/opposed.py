@@ -1,13 +1,17 @@
-"""What a message of a secret batch loses where a record is replaced by another one.
+"""What a message of a secret batch loses where its record moves it in both data sets, by as much or
+by less.
 
 Given the messages so far, and the coins of all other records, a message is the noise around m
 where the record's coin has not fallen, in both data sets, and around m + x or m + x' where it has,
-|x| and |x'| at most the shift s. With q the rate and N(x) the law of the noise around x,
+|x| at most the shift s and |x'| at most the other shift s' <= s. A record that is replaced has
+s' = s. One that is emptied in its place has s' = 0, and in a deployed run what rounding does: it
+moves other records to other slots, and a sum in another order may be rounded to another point. With
+q the rate and N(x) the law of the noise around x,
 
     P = (1 - q) N(0) + q N(x)    against    Q = (1 - q) N(0) + q N(x').
 
-**Nothing is worse than two records that pull in opposite directions along one line**, one number
-each: (1 - q) N(0) + q N(s) against (1 - q) N(0) + q N(-s).
+**Nothing is worse than two that pull in opposite directions along one line, as far as they can**,
+one number each: (1 - q) N(0) + q N(s) against (1 - q) N(0) + q N(-s').
 
 *Proof.* H_a(P | Q) is the integral of (P - a Q)^+, at first for a >= 1. Let a = 1 + q (c - 1) and
 b = a / c. Then P - a Q = q (N(x) - c ((1 - b) N(0) + b N(x'))), point by point (Balle, Barthe and
@@ -21,23 +25,23 @@ Whatever u and v with (1 - b) u + b v = 1/c,
     E(W - 1/c)^+  <=  (1 - b) E(U - u)^+ + b E(V - v)^+,
 
 and E(U - u)^+ = H_u(N(0) | N(x)) is at most what one number that moves by s gives, E(V - v)^+ =
-H_v(N(x') | N(x)) what one gives that moves by 2 s (convert.py for Laplace laws; a Gaussian one has
-directions alone). That bounds all pairs by one number. For x = s and x' = -s in one dimension U and
-V fall together (the noise is log-concave), so that one point z has W <= 1/c beyond it and W >= 1/c
-before it; with u = U(z) and v = V(z) nothing was lost, and the bound is that pair's own. (Where W
-does not pass 1/c, u and v at or above the largest values of U and V, or at or below the smallest,
-do the same.)
+H_v(N(x') | N(x)) what one gives that moves by s + s' (convert.py for Laplace laws; a Gaussian one
+has directions alone). That bounds all pairs by one number. For x = s and x' = -s' in one dimension
+U and V fall together (the noise is log-concave), so that one point z has W <= 1/c beyond it and W
+>= 1/c before it; with u = U(z) and v = V(z) nothing was lost, and the bound is that pair's own.
+(Where W does not pass 1/c, u and v at or above the largest values of U and V, or at or below the
+smallest, do the same.)
 
-For a < 1, H_a(P | Q) = 1 - a + a H_(1/a)(Q | P): the pair the other way round, which is in the
-same class, and the worst pair is its own mirror image. So it dominates at every a and in both
-directions, and compositions of it dominate those of messages that are chosen by looking at earlier
-ones (Zhu, Dong and Wang 2022, Theorem 10).
+For a < 1, H_a(P | Q) = 1 - a + a H_(1/a)(Q | P): the pair the other way round, whose worst is N(s')
+against N(-s) by the same proof, the mirror image of the same two. So that pair dominates at every
+a; turned round it dominates Q against P; and compositions of it, each direction by itself, dominate
+those of messages that are chosen by looking at earlier ones (Zhu, Dong and Wang 2022, Theorem 10).
 
-**Rounding up is safe**: a larger s allows more pairs, and a smaller rate q' is a mixture of q with
-what both have in common, N(0).
+**Rounding up is safe**: larger s and s' allow more pairs, and a smaller rate q' is a mixture of q
+with what both have in common, N(0).
 
-In pure epsilon the densities' quotient is at most (1 - q + q e^s) / (1 - q + q e^-s), s in the norm
-of the law.
+In pure epsilon the densities' quotient is at most (1 - q + q e^s) / (1 - q + q e^-s'), s and s' in
+the norm of the law; turned round it is smaller, as s' <= s.
 
 References: Balle, Barthe, Gaboardi, Privacy amplification by subsampling, NeurIPS 2018. Zhu, Dong,
 Wang, Optimal accounting of differential privacy via characteristic function, AISTATS 2022.
@@ -46,6 +50,7 @@ Wang, Optimal accounting of differential privacy via characteristic function, AI
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,56 +62,135 @@ if TYPE_CHECKING:
 
 # The noise beyond it has so little mass that it may count as an infinite loss.
 _TAIL = 1e-22
+# Steps of a search, far more than it takes, and how close it comes: what it leaves open is counted,
+# and is the square of that.
+_STEPS, _CLOSE = 200, 1e-11
 
 
-def opposed_pure(pure: np.ndarray, rate: float) -> np.ndarray:
-    """What messages of that pure epsilon cost for a record that is replaced, in pure epsilon, where
-    a record is in each with probability `rate`; `pure` is that of a record that is emptied.
+def opposed_pure(shift: np.ndarray, other: np.ndarray | float, rate: float) -> np.ndarray:
+    """What messages cost, in pure epsilon, that a record moves by `shift` in one data set and by
+    `other`, at most as much, in the other one, where it is in each with probability `rate`.
     """
-    rate, pure = require.fraction("rate", rate), require.array("pure", pure)
+    rate, shift = require.fraction("rate", rate), require.array("shift", shift)
+    other = require.array("other", other)
     with np.errstate(over="ignore"):
-        more = np.minimum(pure, np.log1p(rate * np.expm1(pure)))
-    return more - np.log1p(rate * np.expm1(-pure))
+        more = np.minimum(shift, np.log1p(rate * np.expm1(shift)))
+    return more - np.log1p(rate * np.expm1(-other))
 
 
-def opposed_losses(law: Mechanism, shift: float, rate: float, cell: float) -> Any:
+def opposed_losses(law: Mechanism, shift: float, other: float, rate: float, cell: float) -> Any:
     """The privacy loss distribution of one message, on a grid of that width: the one with the least
-    losses that is never below the truth (Doroshenko et al. 2022).
+    losses that is never below the truth (Doroshenko et al. 2022), in both directions.
     """
     from dp_accounting.pld import pld_pmf
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     tail = float(law.standard.isf(_TAIL))
-    # Both mixtures lie beyond the two ends with less than that mass; what is lost below the lower
-    # end counts as the loss there.
-    lowest = -math.ceil(_loss(law, shift, rate, tail) / cell)
-    highest = math.ceil(_loss(law, shift, rate, shift + tail) / cell)
-    above = opposed_deltas(law, shift, rate, np.arange(highest + 1) * cell)
-    ratio = np.arange(lowest, 0) * cell
-    below = -np.expm1(ratio) + np.exp(ratio) * above[-lowest:0:-1]
-    pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
-        cell, lowest, highest, np.minimum(np.concatenate([below, above]), 1.0)
+
+    def cells(one: float, two: float, point: float) -> int:
+        return math.ceil(_loss(law, one, two, rate, point) / cell)
+
+    def deltas(one: float, two: float) -> np.ndarray:
+        epsilon = np.arange(cells(one, two, one + tail) + 1) * cell
+        return opposed_deltas(law, one, two, rate, epsilon)
+
+    def direction(one: float, two: float, above: np.ndarray, turned: np.ndarray) -> Any:
+        # Both mixtures lie beyond the two ends with less than that mass; what is lost below the
+        # lower end counts as the loss there.
+        lowest = -max(cells(two, one, tail), 0)
+        ratio = np.arange(lowest, 0) * cell
+        below = -np.expm1(ratio) + np.exp(ratio) * turned[-lowest:0:-1]
+        return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
+            cell, lowest, len(above) - 1, np.minimum(np.concatenate([below, above]), 1.0)
+        )
+
+    there = deltas(shift, other)
+    if shift == other:  # its own mirror image
+        return pld.PrivacyLossDistribution(direction(shift, other, there, there))
+    back = deltas(other, shift)
+    return pld.PrivacyLossDistribution(
+        direction(shift, other, there, back), direction(other, shift, back, there)
     )
-    return pld.PrivacyLossDistribution(pmf)
 
 
-def opposed_deltas(law: Mechanism, shift: float, rate: float, epsilon: np.ndarray) -> np.ndarray:
+def opposed_deltas(
+    law: Mechanism, shift: float, other: float, rate: float, epsilon: np.ndarray
+) -> np.ndarray:
     """H_a of the pair at a = e^epsilon, epsilon >= 0: q T(t - s) - (1 - q) (a - 1) T(t) - q a T(t +
-    s) with T the mass beyond a point, and t where the quotient of the densities is a. That is the
+    s') with T the mass beyond a point, and t where the quotient of the densities is a. That is the
     largest value over all t, so that a t which is off by rounding loses the square of that.
+
+    Where t is only known to lie between two points, the lower one loses the integral of a Q - P up
+    to t, at most e^h - 1 times what P has between them, h how much the quotient's log grows.
     """
-    t, tail = law.opposed_point(shift, rate, epsilon), law.standard.logsf
+    t, high = law.opposed_point(shift, other, rate, epsilon)
+    tail, mass = law.standard.logsf, law.standard.sf
     with np.errstate(divide="ignore"):
         # log(e^epsilon - 1), also where e^epsilon is larger than all floats.
         excess = epsilon + np.log(-np.expm1(-epsilon))
         still = math.log1p(-rate) if rate < 1 else -math.inf
-    lost = np.exp(still + excess + tail(t)) + np.exp(math.log(rate) + epsilon + tail(t + shift))
-    return np.maximum(rate * law.standard.sf(t - shift) - lost, 0.0)
+    lost = np.exp(still + excess + tail(t)) + np.exp(math.log(rate) + epsilon + tail(t + other))
+    moved = rate * mass(t - shift)
+    between = moved - rate * mass(high - shift) + (1 - rate) * (mass(t) - mass(high))
+    h = _loss(law, shift, other, rate, high) - _loss(law, shift, other, rate, t)
+    return np.maximum(moved - lost, 0.0) + np.expm1(np.maximum(h, 0.0)) * np.maximum(between, 0.0)
 
 
-def _loss(law: Mechanism, shift: float, rate: float, point: float) -> float:
+def narrowed(
+    function: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]],
+    low: np.ndarray,
+    high: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Closer ends around the zeros of increasing functions, which stay between them: by Newton's
+    method, a step as far beyond, and halves.
+
+    Args:
+      function: (values, slopes) at points, one each of the functions with those places.
+    """
+    low, high = low.copy(), high.copy()
+    point = low.copy()
+    places = np.flatnonzero(low < high)
+    for step in range(_STEPS):
+        if not len(places):
+            break
+        value, slope = _tried(function, point[places], places, low, high)
+        width = _CLOSE * (1 + np.abs(point[places]))
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            newton = -value / slope
+            past = point[places] + 2 * newton + np.copysign(width / 2, newton)
+        _tried(function, _inside(past, places, low, high), places, low, high)
+        # Where a function bends, Newton's steps may be too short.
+        closer = np.full(len(places), np.nan) if step % 3 == 2 else point[places] + newton
+        point[places] = _inside(closer, places, low, high)
+        places = places[high[places] - low[places] > width]
+    return low, high
+
+
+def _tried(
+    function: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]],
+    points: np.ndarray,
+    places: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The function's values there, after which its zeros have closer ends."""
+    value, slope = function(points, places)
+    low[places] = np.where(value <= 0, np.maximum(points, low[places]), low[places])
+    high[places] = np.where(value >= 0, np.minimum(points, high[places]), high[places])
+    return value, slope
+
+
+def _inside(
+    points: np.ndarray, places: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> np.ndarray:
+    """Those points, or the middle where they are not between the ends."""
+    inside = (points > low[places]) & (points < high[places])
+    return np.where(inside, points, (low[places] + high[places]) / 2)
+
+
+def _loss(law: Mechanism, shift: float, other: float, rate: float, point: Any) -> Any:
     """log of the quotient of the densities at a point."""
     density = law.standard.logpdf
     still = (math.log1p(-rate) if rate < 1 else -math.inf) + density(point)
-    toward, away = (math.log(rate) + density(point - s) for s in (shift, -shift))
-    return float(np.logaddexp(still, toward) - np.logaddexp(still, away))
+    toward, away = (math.log(rate) + density(point - s) for s in (shift, -other))
+    return np.logaddexp(still, toward) - np.logaddexp(still, away)

@@ -44,6 +44,8 @@ from hearsay.privacy.participation import Participation
 # A composition takes a tenth of a second: what is spent in between is rounded up.
 _EXACT = 10
 _COMPOSED = 2**12  # operations, about, for each message of a composition
+# Errors of so little total variation, as a share of delta, are in what is put aside anyhow.
+_FREE = 1e-6
 # How exactly noise is calibrated.
 _CALIBRATED = 1e-6
 
@@ -74,12 +76,14 @@ class SampledAccount(Account):
     # What it costs.
 
     @abstractmethod
-    def _epsilon(self, shifts: np.ndarray, delta: float) -> float:
-        """epsilon at delta of messages with those shifts, over the scale of their noise."""
+    def _epsilon(self, shifts: np.ndarray, delta: float, errors: np.ndarray | float = 0.0) -> float:
+        """epsilon at delta of messages with those shifts, over the scale of their noise; `errors`
+        are those of an empty record, which rounding may move by as much.
+        """
 
     @abstractmethod
-    def _pure(self, shifts: np.ndarray) -> float:
-        """Pure epsilon of messages with those shifts; infinite for a law that has none."""
+    def _pure(self, shifts: np.ndarray, errors: np.ndarray | float = 0.0) -> float:
+        """Pure epsilon of the same messages; infinite for a law that has none."""
 
     @property
     @abstractmethod
@@ -210,24 +214,22 @@ class SampledAccount(Account):
         """With what the lattice and the arithmetic shift every message by, if the record is in it;
         where it is not, the two runs compute the same numbers.
 
-        `_rearranged` is for what the argument takes to be equal and is not, quite.
+        An empty record is in it too, by its coin: it moves other records to other slots, and a sum
+        in another order may be rounded otherwise.
         """
         whole = self.whole.certified(messages, delta, float64)
         if not math.isfinite(whole.epsilon):
             return Numbers(whole.epsilon, reason=whole.reason)
         errors = self._errors(messages, float64)
-        shifts = (self.shifts(messages) + errors) * OUTWARD
-        moved = self._rearranged(errors)
+        shifts, errors = (self.shifts(messages) + errors) * OUTWARD, errors * OUTWARD
         if self.mechanism.at_delta:
             assert delta is not None
-            return Numbers(self._epsilon_deployed(shifts, delta, whole.epsilon, moved))
-        # Twice, for the likelihood ratio's two ends; a coin does not make it rarer for certain.
-        more = 2 * float(np.sum(errors)) if moved else 0.0
-        pure = min((self._pure(shifts) + more) * OUTWARD, whole.epsilon)
+            return Numbers(self._epsilon_deployed(shifts, errors, delta, whole.epsilon))
+        pure = min(self._pure(shifts, errors) * OUTWARD, whole.epsilon)
         if delta is None:
             return Numbers(pure)
         otherwise = pure if whole.epsilon_at_delta is None else min(pure, whole.epsilon_at_delta)
-        found = self._epsilon_deployed(shifts, delta, otherwise, moved)
+        found = self._epsilon_deployed(shifts, errors, delta, otherwise)
         return Numbers(pure, epsilon_at_delta=found)
 
     def _errors(self, messages: int, float64: Float64) -> np.ndarray:
@@ -237,16 +239,23 @@ class SampledAccount(Account):
         root = math.sqrt(self.numbers) * self.mechanism.stretch(self.numbers)
         return self.rounding_errors(float64, messages) + root * 2.0**-rounding.GRID_BITS
 
-    def _rearranged(self, errors: np.ndarray) -> float:
-        """How far, in total variation, messages are from those of the argument."""
-        return 0.0
-
     def _epsilon_deployed(
-        self, shifts: np.ndarray, delta: float, otherwise: float, distance: float
+        self, shifts: np.ndarray, errors: np.ndarray, delta: float, otherwise: float
     ) -> float:
         numbers = len(shifts) * self.numbers
-        curve = lambda left: self._epsilon(shifts, left)  # noqa: E731
-        return rounding.with_slack(curve, delta, numbers, otherwise, distance)
+        curve = lambda left: self._epsilon(shifts, left, errors)  # noqa: E731
+        found = rounding.with_slack(curve, delta, numbers, otherwise)
+        apart = self._rearranged(errors)
+        if not 0 < apart <= _FREE * delta:
+            return found
+        still = lambda left: self._epsilon(shifts, left)  # noqa: E731
+        return rounding.with_slack(still, delta, numbers, found, apart)
+
+    def _rearranged(self, errors: np.ndarray) -> float:
+        """How far, in total variation, messages with those errors of an empty record are from those
+        that it does not move.
+        """
+        return 0.0
 
     def spending(self, messages: int, delta: float | None, float64: Float64) -> np.ndarray:
         messages = require.natural("messages", messages)
@@ -373,34 +382,28 @@ class PoissonAccount(SampledAccount):
             f" {self.slots:,} slots whatever was drawn",
         )
 
-    def _epsilon(self, shifts: np.ndarray, delta: float) -> float:
-        losses = Losses(self.mechanism, shifts, self.chance, self.relation != ZERO_OUT)
+    def _others(self, shifts: np.ndarray, errors: np.ndarray | float) -> np.ndarray | float:
+        """How far messages move in the other data set, from where they are without the record."""
+        return errors if self.relation == ZERO_OUT else shifts
+
+    def _epsilon(self, shifts: np.ndarray, delta: float, errors: np.ndarray | float = 0.0) -> float:
+        losses = Losses(self.mechanism, shifts, self.chance, self._others(shifts, errors))
         return losses.epsilon(delta - len(shifts) * self.overflow)
 
     def _rearranged(self, errors: np.ndarray) -> float:
-        """A coin that falls moves other records to other slots, also where the record is empty, and
-        a sum in another order may be rounded otherwise: the point around which the noise lies then
-        is not m but up to an error away from it. Two such laws are at most half of that shift apart
-        in total variation (a Gaussian or Laplace law and its shift), with probability `rate` in
-        each message. In their place the argument has the same point twice.
-
-        A record that is replaced is in no message where its coin has not fallen, so that the two
-        runs compute the same m; where it has, all that the coin moves is in the shift.
+        """Two Gaussian or Laplace laws are at most half of their shift apart, with probability
+        `rate` in each message.
         """
-        if self.relation != ZERO_OUT:
-            return 0.0
-        return self.chance * float(np.sum(errors)) / 2
+        return self.chance * float(np.sum(errors)) / 2 if self.relation == ZERO_OUT else 0.0
 
-    def _pure(self, shifts: np.ndarray) -> float:
+    def _pure(self, shifts: np.ndarray, errors: np.ndarray | float = 0.0) -> float:
         """Where records may be dropped nothing is amplified for certain."""
         if self.mechanism.at_delta:
             return math.inf
+        others = self._others(shifts, errors)
         # Not where the chance of it is 0: one that is too small for a number is there all the same.
-        whole, emptied = self.slots < self.held, self.relation == ZERO_OUT
-        if whole:
-            each = shifts if emptied else 2 * shifts
-        else:
-            each = (amplified_pure if emptied else opposed_pure)(shifts, self.chance)
+        whole = self.slots < self.held
+        each = shifts + others if whole else opposed_pure(shifts, others, self.chance)
         return float(np.sum(each)) * OUTWARD
 
 
@@ -432,10 +435,11 @@ class SubsetAccount(SampledAccount):
             f"every batch is a secret random subset of {self.size:,} of {self.held:,} records",
         )
 
-    def _epsilon(self, shifts: np.ndarray, delta: float) -> float:
+    def _epsilon(self, shifts: np.ndarray, delta: float, errors: np.ndarray | float = 0.0) -> float:
+        """The order of a subset is random whoever is in it: an empty record moves nothing."""
         return subset_epsilon(self.mechanism, shifts, self.held, self.size, delta)
 
-    def _pure(self, shifts: np.ndarray) -> float:
+    def _pure(self, shifts: np.ndarray, errors: np.ndarray | float = 0.0) -> float:
         if self.mechanism.at_delta:
             return math.inf
         return float(np.sum(amplified_pure(shifts, self.rate))) * OUTWARD

@@ -161,10 +161,10 @@ def test_a_deployed_account_with_secrets_is_the_ideal_one():
     assert ideal <= found <= ideal * (1 + 1e-6)
 
 
-@pytest.mark.parametrize(("dimension", "within"), [(10, 1e-4), (10**5, 1e-2)])
-def test_a_deployed_account_of_secret_batches_with_secrets(dimension, within):
-    """What it has above the ideal one is for batches in another order (`_rearranged`), and not for
+@pytest.mark.parametrize("dimension", [10, 10**5])
+def test_a_deployed_account_of_secret_batches_with_secrets(dimension):
+    """What it has above the ideal one is for errors, also of batches in another order, and not for
     what is shared.
     """
     ideal, found = certified(PoissonAccount(full(dimension).scaled(0.05), 3000, 0.05, 3000))
-    assert ideal <= found <= ideal * (1 + within)
+    assert ideal <= found <= ideal * (1 + 1e-6)

@@ -15,7 +15,7 @@ from scipy import optimize, stats
 import hearsay as hs
 from hearsay.certification.certifying import deployed
 from hearsay.mechanisms import Gaussian, rounding
-from hearsay.mechanisms.amplification import Losses
+from hearsay.mechanisms.amplification import Losses, _rounded_up
 from hearsay.privacy import codec
 from hearsay.privacy.account import Account
 from hearsay.privacy.adjacency import Adjacency
@@ -24,7 +24,7 @@ from hearsay.privacy.participation import Every, Once, Sampled
 from hearsay.privacy.recursion import MEMORYLESS, Recursion, Release
 from hearsay.privacy.recursion_account import RecursionAccount
 from hearsay.privacy.sampled import PoissonAccount, SubsetAccount, overflow
-from hearsay.privacy.verification import _too_much
+from hearsay.privacy.verification import _too_much, verify
 from hearsay.schedules import Constant, PowerLaw
 
 DELTA = 1e-5
@@ -188,7 +188,8 @@ def test_small_deltas_of_many_messages_against_the_closed_form(messages, mu, opp
     power of the number of messages loses digits: 7.526 was claimed where 8.494 is true.
     """
     shift = mu / math.sqrt(messages) / (2 if opposed else 1)
-    losses = Losses(Gaussian(), np.full(messages, shift), 1 - 1e-12, opposed)
+    others = shift if opposed else 0.0
+    losses = Losses(Gaussian(), np.full(messages, shift), 1 - 1e-12, others)
     for delta in (1e-3, 1e-6, 1e-9, 1e-11, 1e-12, 1e-13, 1e-14, 3e-15):
         found = losses.epsilon(delta)
         if math.isfinite(found):
@@ -281,6 +282,53 @@ def test_noise_that_grows_is_grouped_and_never_cheaper():
     assert exact * (1 - 1e-9) <= found <= exact * 1.02
 
 
+def grouped_before(shifts):
+    """By one ratio from the largest to the smallest."""
+    top, low = float(shifts.max()), float(shifts.min())
+    step = max(math.log(1.02), math.log(top / low) / 64)
+    places = np.floor(np.log(top / shifts) / step * (1 - 1e-12))
+    return np.maximum(shifts, top * np.exp(-places * step))
+
+
+@pytest.mark.parametrize("tiny", [1e-6, 1e-100])
+def test_one_tiny_shift_does_not_make_all_groups_coarse(tiny):
+    """3.090 became 3.604 with one of 1e-6, and 4.688 with one of 1e-100."""
+    shifts = np.geomspace(0.5, 1, 40)
+    alone = Losses(Gaussian(), shifts, 0.1).epsilon(DELTA)
+    found = Losses(Gaussian(), np.append(shifts, tiny), 0.1).epsilon(DELTA)
+    assert found == pytest.approx(alone, rel=1e-2)
+    exact = _rounded_up(np.append(shifts, tiny))
+    assert np.all(exact <= np.append(shifts, tiny) * 1.0201)
+
+
+@pytest.mark.parametrize(
+    "shifts",
+    [
+        np.arange(1.0, 1001) ** -0.5,
+        np.arange(1.0, 5001) ** -2,
+        np.append(np.geomspace(1e-80, 1.0, 3000), np.full(50, 0.9)),
+        np.append(np.linspace(0.5, 1.0, 200), np.geomspace(1e-9, 1e-3, 5)),
+        np.geomspace(0.3, 1.0, 500),
+        np.geomspace(2.0**-64, 1.0, 65),
+    ],
+    ids=["root", "square", "wide", "outliers", "narrow", "powers"],
+)
+def test_shifts_are_never_rounded_further_up_than_before(shifts):
+    rounded, before = _rounded_up(shifts), grouped_before(shifts)
+    assert np.all((shifts <= rounded) & (rounded <= before))
+    assert len(np.unique(rounded)) <= 65
+    if shifts.max() < 3.5 * shifts.min():
+        np.testing.assert_array_equal(rounded, before)
+
+
+def test_noise_that_grows_much_costs_no_more_than_before():
+    shifts = np.arange(1.0, 201) ** -0.7
+    found = Losses(Gaussian(), shifts, 0.1).epsilon(DELTA)
+    before = Losses(Gaussian(), grouped_before(shifts), 0.1).epsilon(DELTA)
+    each = np.unique(np.append(shifts[:20], 1.0))
+    assert Losses(Gaussian(), each, 0.1).epsilon(DELTA) < found <= before
+
+
 def test_what_is_spent_never_falls_and_ends_at_the_certificate():
     account = poisson(2.0)
     spent = account.spent(list(range(0, 121)), DELTA)
@@ -330,29 +378,71 @@ def test_what_is_refused():
 
 
 def test_sums_in_another_order_are_counted_in_deployed_runs():
-    """A coin moves other records to other slots: the two points of the mixture differ by what
-    rounding does, which costs (1 + e^epsilon) of the distance in total variation.
+    """A coin moves other records to other slots: where it falls, an empty record moves the message
+    by what rounding does.
     """
     account = poisson(2.0, dimension=4)
-    errors = np.full(50, 1e-7)
-    distance = account._rearranged(errors)
-    assert distance == pytest.approx(0.05 * 50 * 1e-7 / 2)
-    # The laws are no further apart than that.
-    for law in (stats.norm, stats.laplace):
-        apart = np.trapezoid(np.abs(law.pdf(X) - law.pdf(X - 1e-3)), X) / 2
-        assert apart <= 1e-3 / 2
+    shifts = account.shifts(50)
+    # Errors of so little weight that delta has room for them anyhow, and others.
+    found = [
+        account._epsilon_deployed(shifts + e, np.full(50, e), DELTA, math.inf)
+        for e in (0.0, 1e-13, 1e-9, 1e-6, 1e-3)
+    ]
+    assert np.all(np.diff(found) >= -1e-10)
     curve = lambda left: account.cost(50, left).value  # noqa: E731
-    whole = account.full.certified(50, DELTA).epsilon
-    found = rounding.with_slack(curve, DELTA, 200, whole, distance)
-    aside = (1 + math.exp(found)) * distance + rounding.curve_slack(200, found)
-    assert found >= curve(DELTA - aside)
-    assert found > rounding.with_slack(curve, DELTA, 200, whole)
-    # Where delta has no room for it, a record in every batch is what is certain.
-    assert rounding.with_slack(curve, DELTA, 200, whole, 1e-5) == whole
+    assert found[0] == rounding.with_slack(curve, DELTA, 200, math.inf)
+    assert found[2] == pytest.approx(found[0], rel=1e-6)
+    # Never more than what was certified before: the same laws, apart by a distance.
+    for e, got in zip((1e-13, 1e-9), found[1:3], strict=True):
+        errors = np.full(50, e)
+        distance = account._rearranged(errors)
+        assert distance == pytest.approx(0.05 * 50 * e / 2)
+        before = lambda left, e=e: account._epsilon(shifts + e, left)  # noqa: E731
+        assert got <= rounding.with_slack(before, DELTA, 200, math.inf, distance)
+    # The exact likelihood ratio of one message.
+    z, rate, e = 0.5, 0.3, 0.01
+    one = poisson(z, rate)
+    still = stats.norm.pdf(X / z) / z
+    p, q = ((1 - rate) * still + rate * stats.norm.pdf((X - u) / z) / z for u in (1.0, -e * z))
+    exact = exact_epsilon([(p, q), (q, p)], 1e-3)
+    got = one._epsilon(one.shifts(1), 1e-3, np.array([e]))
+    assert exact * (1 - 1e-5) <= got <= exact * 1.01
+    assert got > one.cost(1, 1e-3).value * 1.001
     subset = SubsetAccount(full(Constant(2.0)), 100, 5)
-    assert subset._rearranged(errors) == 0.0, "a subset's order is random whoever is in it"
+    assert subset._epsilon(shifts, DELTA, shifts) == subset._epsilon(shifts, DELTA)
     two = poisson(2.0, relation="replace")
-    assert two._rearranged(errors) == 0.0, "all that a coin moves is in the shift"
+    assert two._epsilon(shifts, DELTA, shifts) == two._epsilon(shifts, DELTA)
+
+
+@pytest.mark.parametrize("law", ["gaussian", "laplace"])
+def test_a_large_radius_costs_deployed_secret_batches_next_to_nothing(law):
+    """Errors grow with the radius: what they cost in total variation was 12.06 of 0.955."""
+    task = hs.problems.logistic("breast-cancer", agents=3, clip=0.5, adjacency="zero-out").task
+    algorithm = hs.gradient_perturbation(
+        step=0.5, noise=0.1, mechanism=law, sampling=hs.Poisson(0.1)
+    )
+    graph = hs.graphs.complete(3)
+    ideal = hs.certify(algorithm, task, graph, 50, delta=DELTA)
+    found = deployed(algorithm, task, graph, 50, DELTA)
+    for one, two in zip(ideal.budgets, found.budgets, strict=True):
+        assert one.compared <= two.compared <= one.compared * (1 + 1e-4)
+    assert verify(found).holds
+    kinds = [
+        replace(b, epsilon=b.epsilon, epsilon_at_delta=b.epsilon_at_delta and 11.92)
+        if law == "laplace"
+        else replace(b, epsilon=12.060335343364253)
+        for b in found.budgets
+    ]
+    before = verify(replace(found, budgets=tuple(kinds)))
+    assert before.holds and any("claimed above its cost" in note for note in before.notes)
+
+
+def test_pure_epsilon_of_an_empty_record_that_rounding_moves():
+    account = poisson(2.0, 0.1, law="laplace")
+    e, shifts = 0.01, account.shifts(1)
+    s = float(shifts[0])
+    exact = math.log((0.9 + 0.1 * math.exp(s)) / (0.9 + 0.1 * math.exp(-e)))
+    assert account._pure(shifts, np.array([e])) == pytest.approx(exact, rel=1e-8)
 
 
 def test_a_replaced_record_of_a_deployed_run_against_the_exact_likelihood_ratio():
