@@ -103,10 +103,10 @@ def row(name: str, make: Make, epsilon: float, colluders: int | None, given: Any
     alone = exchange(apart, COUPLING, np.zeros((0, 2)))
     rows = {
         "alone": (alone, own, Tail()),
-        "rule": (exchanged(ruled, graph), law.column(ruled), Tail(0.25)),
-        "rehearsed": (exchanged(found.choice, graph), law.column(found.choice), found.readout),
+        "rule": (exchanged(ruled, law), law.column(ruled), Tail(0.25)),
+        "rehearsed": (exchanged(found.choice, law), law.column(found.choice), found.readout),
         "no noise": (
-            exchanged(found.choice, graph),
+            exchanged(found.choice, law),
             law.column(found.choice, quiet=True),
             found.readout,
         ),

@@ -10,12 +10,16 @@ because every total would be too small.
 Nor can the file be made again from ledgers: they do not say which records were in a run. So where
 it is lost for good, `adopt` enters what it does not know as infinite, for all records: from then on
 what they have spent counts as infinite, and the agent may go on.
+
+Where the file was moved to a new name, the ledgers of the old one are left behind: it knows them,
+and nothing is lost. An agent of the old name is refused all the same: its file would be empty.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,12 +79,32 @@ def incomplete(path: Path, book: Book, ledgers: list[Begun]) -> str:
         return ""
     runs = few([ledger.path for ledger in unknown], ", ")
     there = path.exists()
+    if not there and (now := renamed(path, ledgers)) is not None:
+        return (
+            f"{path} is not there, and {now} knows what has sent messages beside it ({runs}):"
+            f" {path.stem} goes by the name of {now.stem} now. Start it under that name; to give it"
+            f" its old one again, move {now} to {path}, and call: hearsay network adopt {path}"
+        )
     what = "does not know what has sent" if there else "is not there, and should know what has sent"
     return (
         f"{path} {what} messages beside it ({runs}): it was lost, replaced or left behind, and what"
         " these records have spent is not known. Put the latest one there. Only where it is lost"
         f" for good: hearsay network adopt {path} (docs/operations.md)"
     )
+
+
+def renamed(path: Path, ledgers: list[Begun]) -> Path | None:
+    """Where the file is not there: the one of another name beside it that knows all its ledgers."""
+    if path.exists() or not ledgers:
+        return None
+    for other in sorted(path.parent.glob(f"*{SUFFIX}")):
+        with suppress(LedgerError):  # that agent says so itself
+            book = read(other)
+            known = {run.instance for run in book.runs}
+            # One of format 1 may have come there by mistake: it does not say whose it is.
+            if book.agent and all(one.instance in known for one in ledgers):
+                return other
+    return None
 
 
 def _unknown(book: Book, ledgers: list[Begun]) -> list[Begun]:

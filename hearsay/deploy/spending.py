@@ -51,9 +51,11 @@ def spent(folders: list[Path]) -> tuple[dict[str, dict[str, Any]], list[str]]:
     found, wrong = dict[str, dict[str, Any]](), list[str]()
     for folder in folders:
         files = [*folder.glob(f"*{SUFFIX}"), *folder.glob("*/*.ledger")]
-        for name in sorted({path.stem for path in files}):
+        names = _names(folder, sorted({path.stem for path in files}))
+        for name, former in names.items():
             book, whole = _book(folder / f"{name}{SUFFIX}", wrong)
-            runs = _runs(book.runs if book else [], _ledgers(folder, name, wrong))
+            ledgers = [one for each in (name, *former) for one in _ledgers(folder, each, wrong)]
+            runs = _runs(book.runs if book else [], ledgers)
             book = book if whole else None
             total, delta = lifetime.worst(book) if book else (None, None)
             # One agent's files in two folders are counted apart, as the agent counts them.
@@ -65,6 +67,17 @@ def spent(folders: list[Path]) -> tuple[dict[str, dict[str, Any]], list[str]]:
                 "all_collude": lifetime.worst_alone(book) if book else None,
             }
     return found, wrong
+
+
+def _names(folder: Path, found: list[str]) -> dict[str, list[str]]:
+    """Of agents, with those that they had before: their ledgers are of the same agent."""
+    files = {name: folder / f"{name}{SUFFIX}" for name in found}
+    now = {name: missing.renamed(path, missing.beside(path)) for name, path in files.items()}
+    return {
+        name: [before for before, path in now.items() if path is not None and path.stem == name]
+        for name in found
+        if now[name] is None
+    }
 
 
 def _book(path: Path, wrong: list[str]) -> tuple[Book | None, bool]:

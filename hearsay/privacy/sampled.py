@@ -152,7 +152,8 @@ class SampledAccount(Account):
             raise ValueError(
                 f"no amount of noise on this schedule gives a finite budget: {now.reason}"
             )
-        if now.value == 0:
+        # An epsilon of 0 at delta may be far more noise than was asked for.
+        if not np.any(self.shifts(int(horizon))):
             return 1.0
 
         def excess(log: float) -> float:

@@ -31,6 +31,7 @@ from hearsay.algorithms.averaging import AveragedGradient
 from hearsay.certification import calibrate
 from hearsay.graphs import Graph
 from hearsay.graphs.secrets import Secrets
+from hearsay.privacy.coalitions import Shared
 from hearsay.problems.losses.linear import PolynomialLogistic
 from hearsay.problems.task import Task
 from hearsay.release.readouts import READOUTS, ReadOut
@@ -175,14 +176,21 @@ class Law:
         self.secrets = secrets
         self._levels = lru_cache(self._probed)
 
-    def _probed(self, weights: tuple[float, ...] | None) -> list[float]:
-        """Everybody's noise in units of (the change of a gradient) x sqrt(rounds)."""
+    def _probed(self, weights: tuple[float, ...] | None) -> tuple[list[float], Shared | None]:
+        """(everybody's noise in units of (the change of a gradient) x sqrt(rounds), who shares what
+        beside it).
+        """
         probe = Choice(_PROBE, 1.0, clips(self.task)[0], weights=weights)
         tried = replace(probe.algorithm, secrets=self.secrets)
         prepared = probe.prepared(self.task)
         asked = calibrate(tried, prepared, self.graph, _PROBE, self.epsilon, delta=self.delta)
-        change = prepared.change * math.sqrt(_PROBE)
-        return [float(asked.noise_for(i)(0)) / change for i in range(self.graph.agents)]
+        change, agents = prepared.change * math.sqrt(_PROBE), self.graph.agents
+        levels = [float(asked.noise_for(i)(0)) / change for i in range(agents)]
+        return levels, asked.shared(agents)
+
+    def shared(self, choice: Choice) -> Shared | None:
+        """Of the noise as it is calibrated: what pairs share goes by how loud either end is."""
+        return self._levels(choice.weights)[1]
 
     def column(self, choice: Choice, quiet: bool = False) -> Column:
         """The choice as a trial has it; `quiet`: without noise."""
@@ -190,7 +198,7 @@ class Law:
         loss: Any = prepared.loss
         size = 0.0 if quiet else prepared.change * math.sqrt(choice.rounds)
         clip = math.inf if loss.clip is None else loss.clip
-        noise = tuple(size * one for one in self._levels(choice.weights))
+        noise = tuple(size * one for one in self._levels(choice.weights)[0])
         return Column(choice.rounds, choice.step, noise, clip, choice.weights)
 
 

@@ -372,10 +372,10 @@ class _Trials:
         self, problem: Problem, choices: Sequence[Choice], columns: Sequence[Column]
     ) -> np.ndarray:
         found = np.zeros((len(RELEASED), len(choices)))
-        ways = dict.fromkeys((one.averaging, one.chebyshev) for one in choices)
-        for way in ways:
-            own = [at for at, c in enumerate(choices) if (c.averaging, c.chebyshev) == way]
-            passed = exchanged(choices[own[0]], self.asked.graph)
+        kinds = [(one.averaging, one.chebyshev, one.weights) for one in choices]
+        for kind in dict.fromkeys(kinds):
+            own = [at for at, one in enumerate(kinds) if one == kind]
+            passed = exchanged(choices[own[0]], self.law)
             some = [columns[at] for at in own]
             scores = tried(problem, passed, some, averages(), range(SEEDS))
             found[:, own] = scores.mean(axis=2)
@@ -388,7 +388,7 @@ class _Trials:
         own = Law(asked.task, apart, asked.epsilon, asked.delta, None).column(single)
         quiet = self.law.column(choice, quiet=True)
         place = RELEASED.index(choice.readout)
-        passed = exchanged(choice, asked.graph)
+        passed = exchanged(choice, self.law)
         by_itself = exchange(apart, COUPLING, np.zeros((0, 2)))
 
         def measured(problem: Problem) -> tuple[float, float, float]:
@@ -418,10 +418,9 @@ def averages() -> tuple[ReadOut, ...]:
     return tuple(READOUTS[name]() for name in RELEASED)
 
 
-def exchanged(choice: Choice, graph: Graph) -> Any:
+def exchanged(choice: Choice, law: Law) -> Any:
     """What messages of that choice go through."""
-    algorithm = choice.algorithm
-    return exchange(graph, COUPLING, algorithm.relays(graph), algorithm.shared(graph.agents))
+    return exchange(law.graph, COUPLING, choice.algorithm.relays(law.graph), law.shared(choice))
 
 
 def guessing(problem: Problem) -> float:

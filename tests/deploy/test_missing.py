@@ -17,6 +17,7 @@ import pytest
 from hearsay.cli import commands
 from hearsay.deploy import book, lifetime, mark, missing, spending
 from hearsay.deploy.agent import Agent
+from hearsay.deploy.book import Spent
 from hearsay.deploy.deployment import deployment
 from hearsay.deploy.ledger import Ledger, LedgerError
 from hearsay.deploy.settings import load
@@ -258,6 +259,40 @@ def test_an_agent_under_a_new_name_is_told_where_its_records_were_before(
     assert missing.adopt(renamed) == ("alice", [])
     found = lifetime.Account(member, plan, 0, "two", None, rehearsed=False)
     assert found.lifetime.runs == ("one",) and found.lifetime.records == 10
+
+
+def test_ledgers_of_a_name_that_was_given_up_are_no_loss(tmp_path, plan, path):
+    begin(tmp_path, plan, "one")
+    anna = path.with_name("anna.budget")
+    path.rename(anna)
+    assert len(spending.spent([path.parent])[1]) == 2, "not before it says whose it is"
+    missing.adopt(anna)
+    found, wrong = spending.spent([path.parent])
+    assert wrong == [] and list(found) == ["anna"]
+    (run,) = found["anna"]["runs"]
+    assert (run["run"], run["spent"], run["counted"]) == ("one", 1.0, pytest.approx(2.0))
+    # Its file would be empty.
+    message = (
+        r"alice\.budget is not there, and .*anna\.budget knows what has sent messages beside it"
+        r" \(.*/one/alice\.ledger\): alice goes by the name of anna now"
+    )
+    for run in ("one", "two"):
+        with pytest.raises(LedgerError, match=message):
+            account(tmp_path, plan, run)
+    anna.rename(path)
+    missing.adopt(path)
+    assert account(tmp_path, plan, "two").lifetime.runs == ("one",)
+
+
+def test_another_agents_run_of_that_name_is_not_ones_own(tmp_path, plan, path):
+    """A ledger that cannot be read is known by its run's name, and others have run it, too."""
+    ledger = begin(tmp_path, plan, "one")
+    bob = Spent("b" * 32, "one", 0.0, 5, "gaussian", 2.0, 1e-5)
+    book.write(path.with_name("bob.budget"), book.Book(bytes(32), [bob], []))
+    mark.place(ledger).write_bytes(b"nonsense")
+    path.unlink()
+    with pytest.raises(LedgerError, match=r"alice\.budget is not there, and should know"):
+        account(tmp_path, plan, "two")
 
 
 def test_commands(tmp_path, monkeypatch, capsys):

@@ -51,6 +51,27 @@ def test_noise_is_read_off_the_certificate():
     assert verdict.holds and verdict.numbers == 3
 
 
+@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
+def test_noise_that_was_far_too_loud_is_brought_down(mechanism):
+    """At delta it costs nothing at all, which is no reason to leave it."""
+    quiet, loud = (
+        hs.gradient_perturbation(
+            step=0.5, noise=noise, mechanism=mechanism, sampling=hs.Poisson(0.05)
+        )
+        for noise in (0.3, 1e6)
+    )
+    spent = certify(loud, TASK, GRAPH, 9, delta=DELTA)
+    first = spent.budgets[0]
+    assert (first.epsilon if mechanism == "gaussian" else first.epsilon_at_delta) == 0.0
+    found, expected = (
+        float(calibrate(one, TASK, GRAPH, 9, 1.0, delta=DELTA).noise_for(0)(0))
+        for one in (loud, quiet)
+    )
+    assert found == pytest.approx(expected, rel=1e-6)
+    # Nothing is sent.
+    assert calibrate(loud, TASK, GRAPH, 0, 1.0, delta=DELTA).noise_for(0)(0) == 1e6
+
+
 def test_a_thousand_rounds_are_certified_at_once():
     algorithm = hs.gradient_perturbation(**PLAIN, sampling=hs.Poisson(0.0217))
     began = time.process_time()

@@ -14,7 +14,7 @@ import hearsay as hs
 from hearsay.problems.data.holdings import Facts
 from hearsay.problems.linear import logistic_task, ridge_task
 from hearsay.problems.task import Task
-from hearsay.tradeoff import choices, kept, made_up, rehearsing, usual_graph
+from hearsay.tradeoff import choices, kept, made_up, rehearsing, rule, usual_graph
 from hearsay.tradeoff.made_up import KINDS
 
 DELTA = 1e-5
@@ -59,6 +59,20 @@ def test_the_choice_is_a_function_of_public_facts(quick, tmp_path, monkeypatch):
     assert first.task.digest() == second.task.digest()
     assert isinstance(first.prepared(one), hs.problems.Problem)
     assert first.prepared(one).loss.clip == first.task.loss.clip is not None
+
+
+@pytest.mark.parametrize("worth", [rule.WORTH, np.inf])
+def test_what_pairs_of_unequal_agents_share_cancels_in_a_trial(worth, monkeypatch):
+    """As in a run, whose noise is calibrated: the mean of all messages has own noise only."""
+    monkeypatch.setattr(rule, "WORTH", worth)
+    task, graph = replace(facts(3), counts=[20, 60, 240]), hs.graphs.complete(3)
+    law = choices.Law(task, graph, 1.0, DELTA, choices.secrets_for(1, 3))
+    choice = choices.by_the_rule(task, graph, 1.0, DELTA, law.secrets)
+    assert (choice.weights is None) == (worth == np.inf)
+    column, shared = law.column(choice), rehearsing.exchanged(choice, law).shared
+    own = np.multiply(column.noise, choice.weights or 1.0)
+    assert own.max() > 2 * own.min() and np.abs(own[:, None] * shared).max() > 0.5 * own.min()
+    np.testing.assert_allclose(own @ shared, 0, atol=1e-6 * own.max())
 
 
 @pytest.mark.parametrize(
