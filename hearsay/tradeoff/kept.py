@@ -20,7 +20,7 @@ from hearsay._version import VERSION
 
 FOLDER = "rehearsals"
 # Rises when the same facts may lead to another choice.
-EDITION = 3
+EDITION = 4
 
 
 def key(*facts: Any) -> str:

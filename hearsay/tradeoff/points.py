@@ -151,6 +151,7 @@ def marked(
         rule.AGREED,
         rule.SHAKEN,
         rule.WORTH,
+        rule.UNLIKE,
     )
     at = epsilon if series.private else math.inf
     known = (VERSION, series.key, at, delta, list(seeds), graph.digest(), constants)

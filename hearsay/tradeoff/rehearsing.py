@@ -269,6 +269,7 @@ class _Asked:
             FEWEST,
             STEEPEST,
             rule.WORTH,
+            rule.UNLIKE,
             TRAVELS,
             CLIPS,
             KINDS,

@@ -42,14 +42,15 @@ one at least: a gradient must not be taken where a single message is.
 or less to spend, the mean of all gradients has little but the noise of the loudest. Agents then
 count by how exact their gradients are (baselines/weighted_erm.py),
 
-    w_i  in proportion to  1 / (B^2 / N_i + d b_i(1)^2)
+    w_i  in proportion to  1 / (B^2 (t^2 + 1 / N_i) + d b_i(1)^2)
 
-N_i records of gradients of norm at most B, and the noise of all rounds together: by their records
-where those are many, nearly by the square of them where noise is what is left. In the bound above
-b(T)^2 is then the mean of (w_i b_i(T))^2, the weights having mean 1. It takes the agents' records
-for draws from one population. A gradient must not be taken where a single message is, which has
-moved by the weight of one agent: at least one averaging round. Agents that differ little (`WORTH`)
-all count the same, and save that round.
+N_i records of gradients of norm at most B, the noise of all rounds together, and a share t of B
+(`UNLIKE`) by which agents' populations may differ, as in a meta-analysis with random effects: by
+their records where noise is little and they hold fewer than 1 / t^2, nearly by the square of them
+where noise is what is left, and all alike where neither is. In the bound above b(T)^2 is then the
+mean of (w_i b_i(T))^2, the weights having mean 1. A gradient must not be taken where a single
+message is, which has moved by the weight of one agent: at least one averaging round. Agents that
+differ little (`WORTH`) all count the same, and save that round.
 
 A neural network has neither R nor L: its settings are those of `neural_setting`, whose two numbers
 were chosen on MNIST.
@@ -87,6 +88,9 @@ RATES = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 AGREED, MOST_EXCHANGES = 0.1, 20
 # Weights are for agents of which the plain mean has so many times the error of the weighted one.
 WORTH = 1.1
+# How far apart the mean gradients of two agents' populations may be taken to lie, in units of the
+# longest gradient: nobody learns from even the most exact of others more closely than that.
+UNLIKE = 0.05
 NEURAL_ROUNDS, SHAKEN, LARGEST_STEP = 400, 0.11, 4.0
 _PROBE = 64
 
@@ -212,7 +216,7 @@ def weights(
       >>> from hearsay.tradeoff.rule import prepared, weights
       >>> task = prepared(hs.problems.logistic("digits", agents=3).task)
       >>> weights(replace(task, counts=[100, 200, 900]), hs.graphs.ring(3), 2.0, 1e-5)
-      (0.142, 0.443, 2.42)
+      (0.25, 0.683, 2.07)
     """
     spent = np.broadcast_to(np.asarray(epsilon, float), graph.agents)
     if not graph.edges or (_alike(task.counts) and _alike(spent)):
@@ -222,7 +226,8 @@ def weights(
         probe = noisy_gradient(Setting(_PROBE, 1.0))
         asked = calibrate(probe, task, graph, _PROBE, epsilon, delta=delta)
         levels = np.array([float(asked.noise_for(agent)(0)) for agent in range(graph.agents)])
-    error = task.change**2 / task.counts + task.dimension * levels**2 / _PROBE
+    error = task.change**2 * (UNLIKE**2 + 1 / task.counts)
+    error = error + task.dimension * levels**2 / _PROBE
     shares = 1 / error / np.mean(1 / error)
     if np.sqrt(np.mean(error) / np.mean(shares**2 * error)) < WORTH:
         return None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -72,7 +74,8 @@ def test_agents_count_by_how_exact_their_gradients_are():
     graph, task = hs.graphs.complete(3), unequal([60, 300, 5000])
     found = setting(task, graph, 2.0, DELTA)
     noise = [noise_of_one_round(unequal([one] * 3), graph, 2.0) for one in task.counts]
-    exact = 1 / (task.change**2 / task.counts + task.dimension * np.square(noise))
+    error = task.change**2 * (rule.UNLIKE**2 + 1 / task.counts)
+    exact = 1 / (error + task.dimension * np.square(noise))
     np.testing.assert_allclose(found.weights, exact / exact.mean(), rtol=6e-3)
     # A gradient is not taken where the message of one agent is.
     assert found.averaging >= 1
@@ -83,10 +86,17 @@ def test_agents_count_by_how_exact_their_gradients_are():
     assert (algorithm.name, algorithm.weights) == ("weighted-erm", found.weights)
 
 
-def test_agents_count_by_their_records_where_those_are_many():
-    for epsilon in (4.0, math.inf):
-        found = rule.weights(unequal([40_000, 120_000]), hs.graphs.complete(2), epsilon, DELTA)
-        np.testing.assert_allclose(found, [0.5, 1.5], rtol=0.01)
+def test_agents_count_by_their_records_where_noise_is_little_and_those_are_few():
+    found = np.array(rule.weights(unequal([20, 60]), hs.graphs.complete(2), math.inf, DELTA))
+    error = rule.UNLIKE**2 + 1 / np.array([20, 60])
+    np.testing.assert_allclose(found[1] / found[0], error[0] / error[1], rtol=6e-3)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 8.0, math.inf])
+def test_where_all_are_exact_a_giant_does_not_decide_alone(epsilon):
+    """Its patients may be unlike those of the others (benchmarks/unequal.py)."""
+    graph = hs.graphs.complete(2)
+    assert rule.weights(unequal([40_000, 1_200_000]), graph, epsilon, DELTA) is None
 
 
 def test_who_may_spend_more_counts_more():
@@ -273,3 +283,17 @@ def test_correlated_noise_leaves_no_less_in_the_released_model(readout):
             linalg.toeplitz(encoder, 0 * encoder), np.eye(rounds), lower=True
         )
         assert scale(own, task, rounds) * np.linalg.norm(weights @ taken_back) > independent
+
+
+def test_the_table_of_unequal_agents_is_what_its_command_printed():
+    docs = Path(__file__).parents[2] / "docs"
+    printed = (docs / "results" / "unequal.txt").read_text(encoding="utf-8").splitlines()[3:]
+    page = (docs / "settings.md").read_text(encoding="utf-8")
+    _, _, section = page.partition("## Agents of different sizes")
+    number = r" ([\d.]+) \|"
+    shown = re.findall(rf"^\|.* \|{number * 4}$", section.partition("\n## ")[0], re.MULTILINE)
+    rows = [re.split(r" {2,}", line.strip()) for line in printed]
+    assert shown == [tuple(row[1:]) for row in rows] and len(shown) == 10
+    # Never much below the plain mean, and far above it where noise differs.
+    gained = [float(row[4]) - float(row[2]) for row in rows]
+    assert min(gained) > -0.005 and max(gained) > 0.3
