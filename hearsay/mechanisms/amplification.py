@@ -160,15 +160,15 @@ def _merged(fine: np.ndarray, coarse: np.ndarray) -> np.ndarray:
 
 def _paired(shifts: np.ndarray, others: np.ndarray) -> tuple[tuple[float, float, int], ...]:
     """(shift, other shift, how many messages have them), both rounded up."""
-    groups = _grouped(shifts)
-    tops = np.array([shift for shift, _ in groups])
     positive = shifts > 0
+    tops, where, counts = np.unique(
+        _rounded_up(shifts[positive]), return_inverse=True, return_counts=True
+    )
     # The largest share of the shift that is the other one, in each group.
-    shares = np.zeros(len(groups))
-    where = np.searchsorted(tops, _rounded_up(shifts[positive]))
+    shares = np.zeros(len(tops))
     np.maximum.at(shares, where, others[positive] / shifts[positive])
     more = np.minimum(tops, tops * shares * (1 + 1e-12))
-    return tuple((s, o, n) for (s, n), o in zip(groups, more.tolist(), strict=True))
+    return tuple(zip(tops.tolist(), more.tolist(), counts.tolist(), strict=True))
 
 
 # Few: one of them may take 100 MB.
