@@ -362,9 +362,6 @@ ELSEWHERE = {
         "tests/algorithms/test_correlated_gradients.py"
         "::test_secret_batches_are_not_amplified_with_correlated_noise"
     ),
-    "tests/privacy/test_sampled.py::test_subsets_are_the_librarys": (
-        "tests/privacy/test_sampled.py::test_two_messages_against_a_double_integral"
-    ),
     "tests/privacy/test_sampled.py::test_the_same_as_the_library_called_directly": (
         "tests/privacy/test_sampled.py::test_two_messages_against_a_double_integral"
     ),

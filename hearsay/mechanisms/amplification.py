@@ -13,12 +13,11 @@ distributions, on a grid that rounds losses up, are those of the dp-accounting l
 record moves the message in both data sets, because it is replaced by another one or because the
 message is rounded, the pair is (1 - q) N(0) + q N(u) against (1 - q) N(0) + q N(-u') (opposed.py).
 
-**Subset.** A batch of m of N records without replacement, one record replaced: Renyi divergences of
-Gaussian noise by Wang, Balle and Kasiviswanathan 2019, Theorem 27 (dp-accounting). In pure epsilon
-a message costs log(1 + m/N (e^epsilon - 1)) (Balle, Barthe and Gaboardi 2018, Theorem 9), and what
-costs pure epsilon is dominated by randomized response, which is composed. An empty record is a
-record like any other in this argument, so that both adjacencies are covered by the shift of a
-replacement, which must cover an empty one too.
+**Subset.** A batch of m of N records without replacement is met by the pair of subsets.py, with the
+shift of a record that is replaced. In pure epsilon a message costs log(1 + m/N (e^epsilon - 1))
+(Balle, Barthe and Gaboardi 2018, Theorem 9). An empty record is a record like any other in this
+argument, so that both adjacencies are covered by the shift of a replacement, which must cover an
+empty one too.
 """
 
 from __future__ import annotations
@@ -32,12 +31,15 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay.mechanisms.convert import OUTWARD
 from hearsay.mechanisms.opposed import opposed_losses
+from hearsay.mechanisms.subsets import subset_losses
 
 if TYPE_CHECKING:
     from hearsay.mechanisms.mechanism import Mechanism
 
-# The grid of losses, unless the losses are so large that it would have more than _CELLS of them.
-_CELL, _CELLS = 1e-4, 2**22
+# The grid of losses: `_CELL`, or a share of what losses are on average if they are small, but no
+# finer than `_FINEST`, where the last digits of a probability would show, and with at most `_CELLS`
+# of them.
+_CELL, _SHARE, _FINEST, _CELLS = 1e-4, 0.05, 1e-7, 2**22
 # Shifts that differ by less are taken as the largest of them; otherwise they are rounded up to a
 # grid of that ratio, from the largest down, and to at most so many.
 _ALIKE, _RATIO, _GROUPS = 1 + 1e-7, 1.02, 64
@@ -68,7 +70,7 @@ class Losses:
             require.fail("others", "between 0 and the shifts", others)
         known = bool(np.all((shifts >= 0) & (shifts <= _LARGEST)))
         self._messages = int(np.count_nonzero(shifts))
-        self._composed = _composed(law, _paired(shifts, others), rate) if known else None
+        self._composed = _composed(law, _paired(shifts, others), rate, False) if known else None
 
     def epsilon(self, delta: float) -> float:
         """epsilon at delta; infinite where none is known."""
@@ -101,7 +103,16 @@ def subset_epsilon(law: Mechanism, shifts: np.ndarray, held: int, size: int, del
     shifts = require.array("shifts", shifts)
     if not (np.all(np.isfinite(shifts)) and np.all(shifts >= 0)):
         return math.inf
-    return law.subset_epsilon(_grouped(shifts), held, size, delta) * OUTWARD
+    # As if the record were in every batch.
+    with np.errstate(over="ignore"):
+        whole = float(law.epsilon(float(np.sum(law.cost(shifts, 1))), delta)) * OUTWARD
+    if np.any(shifts > _LARGEST):
+        return whole
+    groups = _paired(shifts, np.zeros(len(shifts)))
+    composed = _composed(law, groups, size / held, True)
+    if composed is None:
+        return whole
+    return min(whole, read(composed, delta, int(np.count_nonzero(shifts))))
 
 
 def amplified_pure(pure: np.ndarray, rate: float) -> np.ndarray:
@@ -111,12 +122,6 @@ def amplified_pure(pure: np.ndarray, rate: float) -> np.ndarray:
     rate = require.fraction("rate", rate)
     with np.errstate(over="ignore"):
         return np.minimum(require.array("pure", pure), np.log1p(rate * np.expm1(pure)))
-
-
-def _grouped(shifts: np.ndarray) -> tuple[tuple[float, int], ...]:
-    """(shift, how many messages have it), rounded up to few different ones, from the smallest."""
-    values, counts = np.unique(_rounded_up(shifts[shifts > 0]), return_counts=True)
-    return tuple(zip(values.tolist(), counts.tolist(), strict=True))
 
 
 def _rounded_up(positive: np.ndarray) -> np.ndarray:
@@ -173,7 +178,9 @@ def _paired(shifts: np.ndarray, others: np.ndarray) -> tuple[tuple[float, float,
 
 # Few: one of them may take 100 MB.
 @lru_cache(maxsize=16)
-def _composed(law: Mechanism, groups: tuple[tuple[float, float, int], ...], rate: float) -> Any:
+def _composed(
+    law: Mechanism, groups: tuple[tuple[float, float, int], ...], rate: float, subsets: bool
+) -> Any:
     """All messages together; None where the library cannot hold them."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
@@ -182,7 +189,7 @@ def _composed(law: Mechanism, groups: tuple[tuple[float, float, int], ...], rate
     composed = pld.identity(value_discretization_interval=cell)
     try:
         for shift, other, count in groups:
-            one = _single(law, shift, other, rate, cell)
+            one = _single(law, shift, other, rate, subsets, cell)
             many = one.self_compose(count) if count > 1 else one
             composed = many if len(groups) == 1 else composed.compose(many)
     except (ValueError, OverflowError, MemoryError):
@@ -191,15 +198,19 @@ def _composed(law: Mechanism, groups: tuple[tuple[float, float, int], ...], rate
 
 
 @lru_cache(maxsize=96)
-def _single(law: Mechanism, shift: float, other: float, rate: float, cell: float) -> Any:
+def _single(
+    law: Mechanism, shift: float, other: float, rate: float, subsets: bool, cell: float
+) -> Any:
+    if subsets:
+        return subset_losses(law, shift, rate, cell)
     if other:
         return opposed_losses(law, shift, other, rate, cell)
     return law.sampled_loss(shift, rate, cell)
 
 
 def _cell(law: Mechanism, groups: tuple[tuple[float, int], ...], rate: float) -> float:
-    """The grid's width: `_CELL`, or more where all messages together spread over too many."""
-    mean = deviation = widest = 0.0
+    """The grid's width."""
+    mean = deviation = widest = square = 0.0
     for shift, count in groups:
         reach = law.widest_loss(shift)
         # Of the sampled loss: a share `rate` of it is as large as without sampling.
@@ -207,5 +218,7 @@ def _cell(law: Mechanism, groups: tuple[tuple[float, int], ...], rate: float) ->
         mean += count * often * min(reach, shift * shift + shift)
         deviation += count * often * min(reach, shift * shift + shift) ** 2
         widest = max(widest, reach)
+        square += count * (rate * math.sqrt(math.expm1(min(shift, 1.0) ** 2))) ** 2
     spread = widest + mean + 12 * math.sqrt(deviation)
-    return max(_CELL, 2 * spread / _CELLS)
+    typical = math.sqrt(square / max(sum(count for _, count in groups), 1))
+    return max(min(_CELL, max(_SHARE * typical, _FINEST)), 2 * spread / _CELLS)

@@ -149,17 +149,6 @@ class Gaussian(Mechanism):
         """The library leaves out noise beyond about ten standard deviations."""
         return shift * shift / 2 + 10 * shift
 
-    def subset_epsilon(
-        self, shifts: tuple[tuple[float, int], ...], held: int, size: int, delta: float
-    ) -> float:
-        import dp_accounting as dp
-
-        accountant = dp.rdp.RdpAccountant(neighboring_relation=dp.NeighboringRelation.REPLACE_ONE)
-        for shift, count in shifts:
-            event = dp.GaussianDpEvent(1 / shift)
-            accountant.compose(dp.SampledWithoutReplacementDpEvent(held, size, event), count)
-        return float(accountant.get_epsilon(delta))
-
     def rounded(self, ideal: float, more: float, numbers: int) -> float:
         return rounding.gaussian((math.sqrt(2 * ideal) + more) ** 2 / 2, numbers)
 

@@ -20,8 +20,6 @@ import numpy as np
 from scipy import stats
 
 from hearsay.mechanisms import convert, lattice, rounding
-from hearsay.mechanisms.amplification import amplified_pure, read
-from hearsay.mechanisms.convert import OUTWARD
 from hearsay.mechanisms.mechanism import Mechanism, from_its_tail
 
 if TYPE_CHECKING:
@@ -76,35 +74,6 @@ class Laplace(Mechanism):
             before = np.log1p(-np.exp(np.minimum(excess + shift, 0.0))) - shift
             t = np.where(t < 0, np.maximum((epsilon - before - other) / 2, -other), t)
         return t, t
-
-    def subset_epsilon(
-        self, shifts: tuple[tuple[float, int], ...], held: int, size: int, delta: float
-    ) -> float:
-        """Each message costs a pure epsilon that is amplified; randomized response dominates it."""
-        from dp_accounting.pld import common
-        from dp_accounting.pld import privacy_loss_distribution as pld
-
-        if not shifts:
-            return 0.0
-        sizes, counts = zip(*shifts, strict=True)
-        pures = amplified_pure(np.array(sizes), size / held) if size < held else np.array(sizes)
-        each = list(zip(pures.tolist(), counts, strict=True))
-        pure = sum(epsilon * n for epsilon, n in each)
-        # Rounding up must be small beside what one message costs.
-        cell = max(min(1e-4, min(e for e, _ in each) / 100), pure / 2**21)
-        composed = pld.identity(value_discretization_interval=cell)
-        try:
-            for epsilon, count in each:
-                one = pld.from_privacy_parameters(
-                    common.DifferentialPrivacyParameters(epsilon, 0.0), cell
-                )
-                composed = composed.compose(one.self_compose(count) if count > 1 else one)
-            # Probabilities near 1 have lost their last digits; who asks rounds outward.
-            lost = 1e-15 * sum(counts)
-            plain = float(composed.get_epsilon_for_delta(delta)) + lost
-            return min(pure, max(plain, read(composed, delta, sum(counts)) / OUTWARD))
-        except (ValueError, OverflowError):
-            return pure
 
     def rounded(self, ideal: float, more: float, numbers: int) -> float:
         return rounding.laplace(ideal + more, numbers)

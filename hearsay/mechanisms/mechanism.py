@@ -172,14 +172,6 @@ class Mechanism(ABC):
         """No loss of such a message is larger, but with a negligible probability."""
         return shift
 
-    def subset_epsilon(
-        self, shifts: tuple[tuple[float, int], ...], held: int, size: int, delta: float
-    ) -> float:
-        """epsilon at delta of messages that use `size` of `held` records, without replacement:
-        (shift of a replaced record, how many messages).
-        """
-        raise ValueError(f"{self.name} messages have no privacy loss distribution")
-
     # Noise on a lattice.
 
     @abstractmethod

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from hearsay.mechanisms.mechanism import Mechanism
 
 # The noise beyond it has so little mass that it may count as an infinite loss.
-_TAIL = 1e-22
+BEYOND = 1e-22
 # Steps of a search, far more than it takes, and how close it comes: what it leaves open is counted,
 # and is the square of that.
 _STEPS, _CLOSE = 200, 1e-11
@@ -82,13 +82,12 @@ def opposed_losses(law: Mechanism, shift: float, other: float, rate: float, cell
     """The privacy loss distribution of one message, on a grid of that width: the one with the least
     losses that is never below the truth (Doroshenko et al. 2022), in both directions.
     """
-    from dp_accounting.pld import pld_pmf
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    tail = float(law.standard.isf(_TAIL))
+    tail = float(law.standard.isf(BEYOND))
 
     def cells(one: float, two: float, point: float) -> int:
-        return math.ceil(_loss(law, one, two, rate, point) / cell)
+        return math.ceil(loss(law, one, two, rate, point) / cell)
 
     def deltas(one: float, two: float) -> np.ndarray:
         epsilon = np.arange(cells(one, two, one + tail) + 1) * cell
@@ -97,12 +96,7 @@ def opposed_losses(law: Mechanism, shift: float, other: float, rate: float, cell
     def direction(one: float, two: float, above: np.ndarray, turned: np.ndarray) -> Any:
         # Both mixtures lie beyond the two ends with less than that mass; what is lost below the
         # lower end counts as the loss there.
-        lowest = -max(cells(two, one, tail), 0)
-        ratio = np.arange(lowest, 0) * cell
-        below = -np.expm1(ratio) + np.exp(ratio) * turned[-lowest:0:-1]
-        return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
-            cell, lowest, len(above) - 1, np.minimum(np.concatenate([below, above]), 1.0)
-        )
+        return connected(above, turned, max(cells(two, one, tail), 0), cell)
 
     there = deltas(shift, other)
     if shift == other:  # its own mirror image
@@ -110,6 +104,23 @@ def opposed_losses(law: Mechanism, shift: float, other: float, rate: float, cell
     back = deltas(other, shift)
     return pld.PrivacyLossDistribution(
         direction(shift, other, there, back), direction(other, shift, back, there)
+    )
+
+
+def connected(above: np.ndarray, turned: np.ndarray, below: int, cell: float) -> Any:
+    """One direction of a privacy loss distribution, on a grid that is never below the truth.
+
+    Args:
+      above: H_a(P | Q) at a = e^0, e^cell, ...
+      turned: H_a(Q | P) there: H_(1/a)(P | Q) = 1 - 1/a + H_a(Q | P) / a.
+      below: how many points of the grid there are below 0.
+    """
+    from dp_accounting.pld import pld_pmf
+
+    ratio = np.arange(-below, 0) * cell
+    lower = -np.expm1(ratio) + np.exp(ratio) * turned[below:0:-1]
+    return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
+        cell, -below, len(above) - 1, np.minimum(np.concatenate([lower, above]), 1.0)
     )
 
 
@@ -132,7 +143,7 @@ def opposed_deltas(
     lost = np.exp(still + excess + tail(t)) + np.exp(math.log(rate) + epsilon + tail(t + other))
     moved = rate * mass(t - shift)
     between = moved - rate * mass(high - shift) + (1 - rate) * (mass(t) - mass(high))
-    h = _loss(law, shift, other, rate, high) - _loss(law, shift, other, rate, t)
+    h = loss(law, shift, other, rate, high) - loss(law, shift, other, rate, t)
     return np.maximum(moved - lost, 0.0) + np.expm1(np.maximum(h, 0.0)) * np.maximum(between, 0.0)
 
 
@@ -188,7 +199,7 @@ def _inside(
     return np.where(inside, points, (low[places] + high[places]) / 2)
 
 
-def _loss(law: Mechanism, shift: float, other: float, rate: float, point: Any) -> Any:
+def loss(law: Mechanism, shift: float, other: float, rate: float, point: Any) -> Any:
     """log of the quotient of the densities at a point."""
     density = law.standard.logpdf
     still = (math.log1p(-rate) if rate < 1 else -math.inf) + density(point)

@@ -67,18 +67,6 @@ def test_the_same_as_the_library_called_directly():
         assert found == pytest.approx(accountant.get_epsilon(delta), rel=1e-6, abs=1e-6)
 
 
-def test_subsets_are_the_librarys():
-    rng = np.random.default_rng(1)
-    for _ in range(5):
-        z, held = float(rng.uniform(1, 8)), int(rng.integers(100, 3000))
-        size, messages = int(rng.integers(1, held // 4)), int(rng.integers(1, 800))
-        accountant = dp.rdp.RdpAccountant(neighboring_relation=dp.NeighboringRelation.REPLACE_ONE)
-        event = dp.SampledWithoutReplacementDpEvent(held, size, dp.GaussianDpEvent(z))
-        accountant.compose(event, messages)
-        found = SubsetAccount(full(Constant(z)), held, size).cost(messages, DELTA).value
-        assert found == pytest.approx(accountant.get_epsilon(DELTA), rel=1e-6)
-
-
 # Fine enough for nine digits of a trapezoid sum of these densities.
 X = np.linspace(-40.0, 41.0, 400_001)
 
@@ -198,21 +186,6 @@ def test_small_deltas_of_many_messages_against_the_closed_form(messages, mu, opp
             assert math.exp(first) - math.exp(second) <= delta * (1 + 1e-9)
         else:
             assert delta < 1e-10
-
-
-@pytest.mark.parametrize(("messages", "pure"), [(100, 0.1), (2000, 0.02), (2000, 0.1)])
-def test_small_deltas_of_many_laplace_subsets_against_the_binomial(messages, pure):
-    """Randomized response, written down."""
-    k = np.arange(messages + 1)
-    losses = (2 * k - messages) * pure
-    mass = stats.binom.pmf(k, messages, 1 / (1 + math.exp(-pure)))
-    shifts = np.full(messages, pure)
-    for delta in (1e-6, 1e-9, 1e-11, 1e-12, 1e-13):
-        found = SubsetAccount(full(PowerLaw(1 / pure, 0.0), "laplace"), 10, 10)._epsilon(
-            shifts, delta
-        )
-        reached = float(np.sum(np.maximum(-np.expm1(found - losses), 0.0) * mass))
-        assert reached <= delta * (1 + 1e-9)
 
 
 def test_slots_are_counted_into_delta():
