@@ -183,7 +183,7 @@ class SampledAccount(Account):
         wanted = math.sqrt(2 * Gaussian().number(epsilon, delta))
 
         def mu(factor: float) -> float:
-            each = np.expm1(np.minimum((shifts / factor) ** 2, 700.0))
+            each = np.expm1(np.minimum((shifts / factor) ** 2, 600.0))
             return self.rate * math.sqrt(float(np.sum(each)))
 
         low, high = 1e-9, 1.0
