@@ -89,6 +89,7 @@ PROBLEMS: dict[str, Callable[[], Any]] = {
     "frozen": lambda: hs.problems.estimation(agents=AGENTS, change=0.2, frozen=True),
     "bounded": lambda: hs.problems.estimation(agents=AGENTS, feature_bound=3.0, radius=10.0),
     "synthetic": lambda: hs.problems.synthetic(agents=AGENTS, records=80, dimension=6),
+    "emptied": lambda: _digits(clip=0.5, radius=20.0, adjacency="zero-out"),
     "neural": lambda: _network(clip=1.0),
     "neural-l1": lambda: _network(clip=1.0, norm="l1"),
 }
@@ -143,6 +144,7 @@ def cases() -> Iterator[Case]:
     for name in ALGORITHMS:
         yield from _federated(name) if name in FEDERATED else _gossip(name)
     yield from _special()
+    yield from _secret()
 
 
 def _gossip(name: str) -> Iterator[Case]:
@@ -221,6 +223,24 @@ def _special() -> Iterator[Case]:
     yield Case("dsgd", "ridge", "house", "no noise", {"noise": None}, runs=False)
 
 
+def _secret() -> Iterator[Case]:
+    """Secret batches, which cost less, and shared secrets."""
+    name, gaussian = "gradient-perturbation", {"mechanism": "gaussian"}
+    coins, subset = {"sampling": hs.Poisson(0.2)}, {"sampling": hs.Subset(4)}
+    for problem in ("emptied", "clipped", "ridge"):
+        yield Case(name, problem, "ring", "poisson", {**coins, **gaussian})
+        yield Case(name, problem, "ring", "poisson, laplace", coins, runs=False)
+        yield Case(name, problem, "ring", "subset", {**subset, **gaussian}, runs=False)
+        yield Case(name, problem, "ring", "subset, laplace", subset, runs=False)
+    fading = {**coins, **gaussian, "noise": hs.PowerLaw(1.0, 0.1)}
+    yield Case(name, "emptied", "star", "poisson, noise that grows", fading, runs=False)
+    own = {**coins, **gaussian}
+    for sharing in ({"weights": [1.0, 2.0, 3.0, 4.0, 5.0]}, {"secrets": hs.Secrets(colluders=1)}):
+        yield Case(
+            "weighted-erm", "emptied", "star", f"poisson, {next(iter(sharing))}", own | sharing
+        )
+
+
 def networks() -> dict[str, dict[str, dict[str, Any]]]:
     """The tables of net.toml, by key: every algorithm, and a few of them with other settings."""
     ridge = {"loss": "ridge", "records": 24, "dimension": 4, "radius": 3.0}
@@ -245,10 +265,14 @@ def networks() -> dict[str, dict[str, dict[str, Any]]]:
     short["run"] = {"steps": 5}
     stopped = {**usual, "algorithm": {"name": "dsgd", "noise": 5.0}, "privacy": {"budget": 4.0}}
     stopped["graph"] = {"kind": "star"}
+    secret = {"name": "gradient-perturbation", "mechanism": "gaussian", "sampling": "poisson"}
+    emptied = {**ridge, "clip": 0.5, "adjacency": "zero-out"}
+    coins = {**short, "problem": emptied, "algorithm": {**secret, "sample_rate": 0.5}}
     return {
         **found,
         "gradient-tracking directed": directed,
         "ldp-online gaussian": noisy,
         "ldp-online at delta": short,
         "dsgd budget": stopped,
+        "gradient-perturbation poisson": coins,
     }

@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from hearsay.mechanisms.mechanism import Mechanism
 
 # The grid of losses: `_CELL`, or a share of what losses are on average if they are small, but no
-# finer than `_FINEST`, where the last digits of a probability would show, and with at most `_CELLS`
-# of them.
-_CELL, _SHARE, _FINEST, _CELLS = 1e-4, 0.05, 1e-7, 2**22
+# finer than `_FINEST`, where the last digits of a probability would show, and with at most `_POINTS`
+# points for one message and `_CELLS` for all.
+_CELL, _SHARE, _FINEST, _POINTS, _CELLS = 1e-4, 0.05, 1e-7, 2**17, 2**22
 # Shifts that differ by less are taken as the largest of them; otherwise they are rounded up to a
 # grid of that ratio, from the largest down, and to at most so many.
 _ALIKE, _RATIO, _GROUPS = 1 + 1e-7, 1.02, 64
@@ -119,7 +119,7 @@ def amplified_pure(pure: np.ndarray, rate: float) -> np.ndarray:
     """What messages of that pure epsilon cost, in pure epsilon, where a record is in each with
     probability `rate`.
     """
-    rate = require.fraction("rate", rate)
+    rate = require.share("rate", rate)
     with np.errstate(over="ignore"):
         return np.minimum(require.array("pure", pure), np.log1p(rate * np.expm1(pure)))
 
@@ -210,7 +210,7 @@ def _single(
 
 def _cell(law: Mechanism, groups: tuple[tuple[float, int], ...], rate: float) -> float:
     """The grid's width."""
-    mean = deviation = widest = square = 0.0
+    mean = deviation = widest = sampled = square = 0.0
     for shift, count in groups:
         reach = law.widest_loss(shift)
         # Of the sampled loss: a share `rate` of it is as large as without sampling.
@@ -218,7 +218,9 @@ def _cell(law: Mechanism, groups: tuple[tuple[float, int], ...], rate: float) ->
         mean += count * often * min(reach, shift * shift + shift)
         deviation += count * often * min(reach, shift * shift + shift) ** 2
         widest = max(widest, reach)
+        sampled = max(sampled, float(amplified_pure(np.array(reach), rate)))
         square += count * (rate * math.sqrt(math.expm1(min(shift, 1.0) ** 2))) ** 2
     spread = widest + mean + 12 * math.sqrt(deviation)
     typical = math.sqrt(square / max(sum(count for _, count in groups), 1))
-    return max(min(_CELL, max(_SHARE * typical, _FINEST)), 2 * spread / _CELLS)
+    finest = max(_FINEST, sampled / _POINTS)
+    return max(min(_CELL, max(_SHARE * typical, finest)), 2 * spread / _CELLS)
