@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hearsay.mechanisms.mechanism import Mechanism
 
 # The grid of losses: `_CELL`, or a share of what losses are on average if they are small, but no
-# finer than `_FINEST`, where the last digits of a probability would show, and with at most `_POINTS`
+# finer than `_FINEST`, where the last digits of a probability would show, with at most `_POINTS`
 # points for one message and `_CELLS` for all.
 _CELL, _SHARE, _FINEST, _POINTS, _CELLS = 1e-4, 0.05, 1e-7, 2**17, 2**22
 # Shifts that differ by less are taken as the largest of them; otherwise they are rounded up to a
