@@ -9,6 +9,7 @@ are drawn, from the simulator's keys.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -56,6 +57,8 @@ class Steps:
         self.batches: Secret | Seeded = Seeded(keys.sampling_keys(task.seed, task.agents)[agent])
         if algorithm.sampling.secret and isinstance(records, Records):
             self.batches = Secret(algorithm.sampling, records)
+            # The record's coin moves others to other slots (privacy/float64.py).
+            self.program = replace(self.program, loss=task.loss.apart)
         self._block: tuple[int, Any] = (-1, None)
 
     def start(self) -> Carry:
@@ -83,7 +86,10 @@ class Steps:
         return engine.pick(every, (0, self.agent))
 
     def rehearsed(self, seed: int) -> None:
-        """From now on with the batches of a simulation with that seed, which are not secret."""
+        """From now on with the batches of a simulation with that seed, which are not secret, and
+        with its arithmetic.
+        """
+        self.program = program(self.algorithm, self.task)
         own = keys.sampling_keys(self.task.seed, self.task.agents)[self.agent]
         if self.algorithm.sampling.per_seed:
             own = keys.coin_keys(self.keys(seed).own)

@@ -75,7 +75,10 @@ def opposed_pure(shift: np.ndarray, other: np.ndarray | float, rate: float) -> n
     other = require.array("other", other)
     with np.errstate(over="ignore"):
         more = np.minimum(shift, np.log1p(rate * np.expm1(shift)))
-    return more - np.log1p(rate * np.expm1(-other))
+    lost = rate * np.expm1(-other)
+    # Near -1 it has lost the digits of 1 - q.
+    near = np.logaddexp(math.log1p(-rate), math.log(rate) - other)
+    return more - np.where(lost > -0.5, np.log1p(np.maximum(lost, -0.5)), near)
 
 
 def opposed_losses(law: Mechanism, shift: float, other: float, rate: float, cell: float) -> Any:

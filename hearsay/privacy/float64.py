@@ -31,6 +31,12 @@ cancel later. So
    a step (gradient perturbation, `step_noise`) moves by off_k more; a tracker by
    2 sqrt(d) u (16 (G + D_k) + P_k) more.
 
+A record in a secret batch moves others to other slots of it, where a compiled product may round a
+margin otherwise: that is in d + 64 roundings of (G + L R). The gradient of a network has no L, and
+such a margin may decide whether a unit fires. So a deployed agent with secret batches takes the
+records of a network one at a time (`Loss.apart`): each gradient is then the same to the last bit in
+every slot, at most a clip long, and only the order of the sum is another one.
+
 A tracker's drift is z(k+1) = (1 - beta c) z(k) + beta (heard - c (g + noise)) with beta c < 1,
 so |z(k+1)| <= |z(k)| + beta_k w H: D_k is the sum. It is the same in both runs, and rounds alike;
 it only makes other numbers round more coarsely.

@@ -236,9 +236,13 @@ class SampledAccount(Account):
     def _errors(self, messages: int, float64: Float64) -> np.ndarray:
         """What rounding moves each message by, at most, over the scale of its noise, in the norm of
         the law.
+
+        `shifts` has a noisy gradient at its own step, rounding errors have it at the message that
+        shows it, which may be the next one: the larger of both goes with the shift.
         """
         root = math.sqrt(self.numbers) * self.mechanism.stretch(self.numbers)
-        return self.rounding_errors(float64, messages) + root * 2.0**-rounding.GRID_BITS
+        each = self.rounding_errors(float64, messages + 1)
+        return np.maximum(each[:-1], each[1:]) + root * 2.0**-rounding.GRID_BITS
 
     def _epsilon_deployed(
         self, shifts: np.ndarray, errors: np.ndarray, delta: float, otherwise: float

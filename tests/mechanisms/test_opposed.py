@@ -207,6 +207,14 @@ def test_in_pure_epsilon_it_is_the_quotient_of_the_mixtures():
         few = pure[:4]
         exact = np.log((1 - rate + rate * np.exp(few)) / (1 - rate + rate * np.exp(-few)))
         np.testing.assert_allclose(found[:4], exact, rtol=1e-6, atol=1e-16)
+    # 1 - q is exact, and lost where it is added to 1: by 2e-5 of epsilon here.
+    for rate in (1 - 1e-12, 1 - 2.0**-53, 0.7, 1e-9):
+        others = np.array([1e-12, 0.1, 0.6, 0.8, 28.0, 33.0, 36.0])
+        exact = np.log((1 - rate) + rate * np.exp(others[3:]))
+        exact -= np.log((1 - rate) + rate * np.exp(-others[3:]))
+        found = opposed_pure(others, others, rate)
+        np.testing.assert_allclose(found[3:], exact, rtol=1e-14, atol=1e-16)
+        np.testing.assert_allclose(found[0], 2e-12 * rate, rtol=1e-11)
     # A search over all messages of one number.
     x = np.linspace(-30, 30, 60_001)
     p, q = (0.7 * stats.laplace.pdf(x) + 0.3 * stats.laplace.pdf(x - u) for u in (1.0, -1.0))

@@ -16,6 +16,7 @@ import hearsay as hs
 from hearsay.certification.certifying import deployed
 from hearsay.mechanisms import Gaussian, rounding
 from hearsay.mechanisms.amplification import Losses, _rounded_up
+from hearsay.mechanisms.opposed import opposed_pure
 from hearsay.privacy import codec
 from hearsay.privacy.account import Account
 from hearsay.privacy.adjacency import Adjacency
@@ -408,6 +409,27 @@ def test_a_large_radius_costs_deployed_secret_batches_next_to_nothing(law):
     ]
     before = verify(replace(found, budgets=tuple(kinds)))
     assert before.holds and any("claimed above its cost" in note for note in before.notes)
+
+
+def test_errors_belong_to_the_gradient_that_they_move():
+    """The noise of step k shows in message k + 1. Where noise grows its rounding weighs most beside
+    the largest shift, not beside the next one.
+    """
+    graph, rate = hs.graphs.ring(5), 0.1
+    task = hs.problems.logistic(
+        "breast-cancer", agents=5, clip=0.5, adjacency="zero-out", radius=1e5
+    ).task
+    algorithm = hs.gradient_perturbation(
+        step=1.0, noise="0.1*(k+1)^20", mechanism="laplace", sampling=hs.Poisson(rate, 91)
+    )
+    budget = deployed(algorithm, task, graph, 3, None)
+    account, numbers = budget.descriptions[0].account, budget.descriptions[0].float64
+    shifts = account.shifts(2)
+    errors = account.rounding_errors(numbers, 3)[1:]
+    # Two noisy gradients are in three messages.
+    true = float(np.sum(opposed_pure(shifts + errors, errors, rate)))
+    assert errors[0] > 1e-3
+    assert true <= budget.epsilon[0] <= true * 3
 
 
 def test_pure_epsilon_of_an_empty_record_that_rounding_moves():

@@ -60,6 +60,13 @@ class Loss(ABC):
         certificates use of it.
         """
 
+    @property
+    def apart(self) -> Loss:
+        """The same loss, computed so that a record's place in a batch changes no more of how its
+        gradient is rounded than certificates count (privacy/float64.py).
+        """
+        return self
+
     def program(self, record: tuple[int, ...], kind: np.dtype) -> bytes:
         """What tells two losses apart that are written alike, for records of that shape and kind:
         nothing here.

@@ -22,7 +22,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -200,6 +200,13 @@ class NeuralLoss(Loss):
         """
         form = FORMATS[self.compute]
         return form if jax.default_backend() != "cpu" else form._replace(stored=None)
+
+    @cached_property
+    def apart(self) -> NeuralLoss:  # type: ignore[override]
+        """One record at a time, by the same instructions for each: no curvature bounds what the
+        rounding of a margin does to a gradient.
+        """
+        return replace(self, microbatch=1)
 
     @property
     def curvature(self) -> tuple[float, float]:

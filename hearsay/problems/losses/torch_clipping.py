@@ -47,10 +47,11 @@ def suited(size: int, itemsize: int) -> int:
 
 def blocks(weights: np.ndarray, most: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """(rows, their weights) of blocks of one size, of at most so many records; the first rows fill
-    up the last block, with weight 0. A block without a weight is left out.
+    up the last block, with weight 0. A block without a weight is left out, but not where records
+    are taken one at a time: how many there are would show in how long it takes.
     """
     records = len(weights)
-    if not weights.any():
+    if most > 1 and not weights.any():
         return
     count = -(-records // min(most, records))
     size = -(-records // count)
@@ -58,7 +59,7 @@ def blocks(weights: np.ndarray, most: int) -> Iterator[tuple[np.ndarray, np.ndar
         places = np.arange(start, start + size)
         rows = places % records
         own = np.where(places < records, weights[rows], 0).astype(weights.dtype)
-        if own.any():
+        if most == 1 or own.any():
             yield rows, own
 
 
