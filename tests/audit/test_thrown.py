@@ -210,6 +210,13 @@ def test_what_shows_beside_a_coin_is_refused(told):
     assert found.alone == (words != TWO_COINS) and found.seen.any() == (words == NO_BATCH)
 
 
+def test_a_certificate_says_that_a_sampler_is_from_outside():
+    """The check of an algorithm is about hearsay's samplers."""
+    for sampling, times in ((Poisson(0.5), 0), (DrawnMean(0.5), 1)):
+        found = hs.certify(secret(sampling), small("zero-out"), STAR, 5, delta=1e-5)
+        assert " ".join(str(found).split()).count("author of the sampler DrawnMean") == times
+
+
 def test_the_check_of_an_algorithm_refuses_them():
     certified = hs.certify(Teller(told=momentum), small("zero-out"), STAR, 5, delta=1e-5)
     assert "secret batches" in certified.budgets[1].basis, "the claim is taken at its word"
