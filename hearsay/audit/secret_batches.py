@@ -347,6 +347,7 @@ def claimed(one: Subject, thorough: bool = True) -> str:
     return f"{tried} small worlds; largest move of a coin / allowed {worst:.4f}"
 
 
+@require.plain_arguments
 def small(adjacency: str, dimension: int = 1, block: int = BLOCK) -> Problem:
     """Ridge regression of four agents, which hold so few records that every batch there may be is
     drawn, an empty one, too.
