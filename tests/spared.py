@@ -44,7 +44,7 @@ CASES = {
     "tests/audit/test_search.py"
     "::test_no_search_passes_the_certificate_and_scalar_quadratics_reach_it": 1,
     "tests/audit/test_secret.py::test_a_coin_is_decided_and_the_others_stay": 1,
-    "tests/audit/test_secret.py::test_a_coin_moves_one_message_as_far_as_it_may": 1,
+    "tests/audit/test_thrown.py::test_a_coin_moves_one_message_as_far_as_it_may": 1,
     "tests/audit/test_secret.py::test_likelihood_ratios_of_secret_batches_are_exact": 1,
     "tests/audit/test_shapes.py"
     "::test_sound_noise_of_every_mechanism_passes_and_a_little_less_does_not": 1,

@@ -103,6 +103,14 @@ def silent_draws(algorithm: Algorithm, scene: Scene) -> Any:
     return jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
 
 
+def coin_draws(algorithm: Algorithm, scene: Scene, key: jax.Array, drawn: Any) -> Any:
+    """Draws of all steps with public coins that come from that key; all at 0 unless `drawn`."""
+    found = algorithm.draws(
+        keys.stand_in(algorithm.keys, key), scene.steps, scene.start, scene.constants
+    )
+    return with_noise_draws(algorithm, jax.tree.map(lambda x: jnp.where(drawn, x, 0), found), 0.0)
+
+
 def follow(
     program: Program,
     scene: Scene,
@@ -143,19 +151,24 @@ def follow(
     return jax.lax.scan(step, start, inputs)[1]
 
 
-def decided(program: Program, scene: Scene, records: Records, row: Any, inside: Any) -> Coins:
+def decided(
+    program: Program, scene: Scene, records: Records, row: Any, inside: Any, places: Any = None
+) -> Coins:
     """The coins of all steps, as the scene's key gives them except for one record.
 
     Args:
       row: of the record.
       inside: whether it is in the batch, one answer for all steps or one for each.
+      places: of the steps, where it is in a batch that has an order (`Sampling.decided`).
     """
     sampling = program.algorithm.sampling
 
-    def one(k: jax.Array, inside: jax.Array) -> Coins:
-        return sampling.decided(sampling.coins(keys.at(scene.key, k), records), row, inside)
+    def one(k: jax.Array, inside: jax.Array, place: Any) -> Coins:
+        coins = sampling.coins(keys.at(scene.key, k), records)
+        return sampling.decided(coins, row, inside, place)
 
-    return jax.vmap(one)(scene.steps, jnp.broadcast_to(jnp.asarray(inside), scene.steps.shape))
+    each = jnp.broadcast_to(jnp.asarray(inside), scene.steps.shape)
+    return jax.vmap(one)(scene.steps, each, places)
 
 
 def bare(algorithm: Algorithm) -> Algorithm:

@@ -41,10 +41,19 @@ class Pair(NamedTuple):
 
 @require.plain_arguments
 def candidates(
-    algorithm: Algorithm, problem: Problem, graph: Graph, agent: int, steps: int, seed: int = 0
+    algorithm: Algorithm,
+    problem: Problem,
+    graph: Graph,
+    agent: int,
+    steps: int,
+    seed: int = 0,
+    row: int | None = None,
 ) -> list[Pair]:
     """A few dozen pairs: kinds of the two records, times lines along which they lie,
     times what the agent holds beside them.
+
+    Args:
+      row: of the record; None: the one whose replacement can move messages most.
     """
     loss = problem.loss
     if not isinstance(loss, BoundedLoss) or problem.declared:
@@ -55,9 +64,9 @@ def candidates(
             problem.name,
         )
     plain = bare(algorithm)
-    row = costliest_row(
-        plain, problem, graph, agent, membership(plain, problem, graph, agent, steps), -1
-    )
+    if row is None:
+        used = membership(plain, problem, graph, agent, steps)
+        row = costliest_row(plain, problem, graph, agent, used, -1)
     own = jax.tree.map(lambda x: x[agent], problem.device_records)
     beside = {
         "its own records": own,

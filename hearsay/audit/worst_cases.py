@@ -28,9 +28,9 @@ from hearsay.audit.messages import (
     Scene,
     Transcript,
     bare,
+    coin_draws,
     follow,
     scene,
-    silent_draws,
     whitener,
 )
 from hearsay.audit.pairs import candidates
@@ -354,10 +354,13 @@ def _replayed(
     """Gaps in units of noise over what is allowed, (pair, transcript, field, time), and the same
     for the whole budget, (pair, transcript).
     """
-    draws, law = silent_draws(program.algorithm, scene), program.algorithm.law
+    law = program.algorithm.law
     each, budget, white = limits
+    # In every other transcript public coins are as they fall.
+    coins = jax.random.split(scene.key, _TRANSCRIPTS), jnp.arange(_TRANSCRIPTS) % 2 > 0
 
-    def ratio(pair: Records, transcript: Transcript) -> tuple[jax.Array, jax.Array]:
+    def ratio(pair: Records, transcript: Transcript, coins: tuple) -> tuple[jax.Array, jax.Array]:
+        draws = coin_draws(program.algorithm, scene, *coins)
         values, scales = jax.vmap(lambda r: follow(program, scene, r, transcript, draws))(pair)
         found, total = [], jnp.zeros(())
         for field, (v, s) in enumerate(zip(values, scales, strict=True)):
@@ -367,4 +370,4 @@ def _replayed(
             total += law.energy(moved, white)
         return jnp.stack(found), total / budget
 
-    return jax.vmap(lambda pair: jax.vmap(lambda t: ratio(pair, t))(transcripts))(pairs)
+    return jax.vmap(lambda pair: jax.vmap(partial(ratio, pair))(transcripts, coins))(pairs)

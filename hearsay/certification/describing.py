@@ -14,6 +14,7 @@ from functools import lru_cache
 import numpy as np
 
 from hearsay import _validate as require
+from hearsay.algorithms.outside import is_own
 from hearsay.base import Algorithm, noise_rates
 from hearsay.certification.stamps import standing
 from hearsay.graphs import Graph
@@ -35,6 +36,11 @@ from hearsay.schedules import Constant
 _PUBLIC_POINT = "gradient at a public point"
 _ENDLESS = Assumption(
     "declared", "the stream never ends: every step brings each agent its new records"
+)
+# What a budget rests on where a sampler is from outside hearsay.
+SAMPLER = (
+    "which records are in a batch, and with what weight and chance, is as the author of the sampler"
+    " {} says: nothing has checked it"
 )
 # What a budget rests on where messages may be missing (`Graph.lossy`).
 SKIPPED = (
@@ -211,6 +217,8 @@ def describe(
     own, _, found = _best(algorithm, problem, graph, agent, horizon, delta)
     known, louder = standing(algorithm), gain(algorithm, graph, agent)
     said = [Assumption("declared", known.declared)] if known.declared else []
+    if not is_own(drawn := type(algorithm.sampling)):
+        said.append(Assumption("declared", SAMPLER.format(drawn.__name__)))
     adversary, shared = algorithm.adversary, algorithm.shared(graph.agents)
     if shared is not None and algorithm.secrets is not None:
         planned = algorithm.secrets.colluders

@@ -13,12 +13,13 @@ import dataclasses
 import enum
 import hashlib
 import inspect
-from collections.abc import Iterator, Mapping
-from functools import cached_property
+from collections.abc import Iterator
+from functools import cached_property, lru_cache
 from pathlib import PurePath
-from types import CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
+import jax
 import numpy as np
 
 from hearsay.algorithms.outside import is_own
@@ -30,6 +31,8 @@ _OF_EVERY_CLASS = {"__dict__", "__weakref__", "__doc__", "__module__", "__abstra
                    "_abc_impl", "__dataclass_fields__", "__dataclass_params__", "__annotations__",
                    "__match_args__", "__parameters__", "__firstlineno__",
                    "__static_attributes__"}  # fmt: skip
+# What wraps a function and adds nothing to what it gives.
+_WRAPPERS = (type(jax.jit(len)), type(lru_cache(len)))
 _GENERATED = "<string>"  # where functions stand that dataclasses write
 
 
@@ -40,14 +43,17 @@ def of_value(value: Any) -> str:
 
 def of_class(kind: type) -> tuple[str, bool]:
     """(a digest of what the class and its bases outside hearsay hold now, whether all is known)."""
-    text = ""
+    text = "".join(_class(kind, (id(kind),)))
+    return hashlib.sha256(text.encode()).hexdigest(), UNKNOWN not in text
+
+
+def _class(kind: type, within: tuple[int, ...]) -> Iterator[str]:
     for one in kind.__mro__:
         if is_own(one) or one.__module__ in ("builtins", "abc"):
             continue
         for name, held in sorted(vars(one).items()):
             if name not in _OF_EVERY_CLASS:
-                text += f"{name}={''.join(_told(held, ()))}\n"
-    return hashlib.sha256(text.encode()).hexdigest(), UNKNOWN not in text
+                yield from (f"{name}=", *_told(held, within), "\n")
 
 
 def _told(value: Any, within: tuple[int, ...]) -> Iterator[str]:
@@ -66,23 +72,30 @@ def _told(value: Any, within: tuple[int, ...]) -> Iterator[str]:
         # A text is in quotes; no question mark of its own counts.
         yield f"{kind.__name__} {value!r}".replace(UNKNOWN, "\\x3f")
     elif isinstance(value, enum.Enum):
-        yield f"{kind.__qualname__}.{value.name}"
-    elif isinstance(value, (np.ndarray, np.generic)) or hasattr(value, "__array__"):
+        yield from (
+            f"{kind.__module__} {kind.__qualname__}.{value.name} ",
+            *_told(value.value, within),
+        )
+    elif kind is np.ndarray or isinstance(value, (np.generic, jax.Array)):
         yield from _array(value)
-    elif isinstance(value, (tuple, list)):
-        yield f"{kind.__qualname__}("
+    elif kind in (tuple, list) or _is_named_tuple(kind):
+        # Of two classes of one name the fields may differ.
+        yield f"{kind.__module__} {kind.__qualname__}{getattr(kind, '_fields', '')}("
         for one in value:
             yield from (*_told(one, within), ",")
         yield ")"
-    elif isinstance(value, (set, frozenset)):
+    elif kind in (set, frozenset):
         yield f"set({sorted(''.join(_told(one, within)) for one in value)})"
-    elif isinstance(value, Mapping):
+    elif kind in (dict, MappingProxyType):
         pairs = ("".join((*_told(k, within), ":", *_told(v, within))) for k, v in value.items())
         yield f"map({','.join(sorted(pairs))})"
     elif isinstance(value, PurePath):
         yield f"path {str(value)!r}".replace(UNKNOWN, "\\x3f")
     elif isinstance(value, (type, ModuleType)):
-        yield f"{getattr(value, '__module__', '')} {getattr(value, '__qualname__', value.__name__)}"
+        name = getattr(value, "__qualname__", value.__name__)
+        yield f"{getattr(value, '__module__', '')} {name}"
+        if isinstance(value, type) and "<locals>" in name:  # a function makes many of one name
+            yield from _class(value, within)
     elif isinstance(value, (staticmethod, classmethod)):
         yield from (kind.__name__, *_told(value.__func__, within))
     elif isinstance(value, property):
@@ -90,25 +103,26 @@ def _told(value: Any, within: tuple[int, ...]) -> Iterator[str]:
             yield from _told(part, within)
     elif isinstance(value, cached_property):
         yield from _told(value.func, within)
-    elif inspect.isfunction(inspect.unwrap(value) if callable(value) else value):
-        yield from _function(inspect.unwrap(value), within)
+    elif inspect.isfunction(value):
+        yield from _function(value, within)
+    elif isinstance(value, _WRAPPERS):
+        yield from _told(inspect.unwrap(value), within)  # type: ignore[arg-type]
     elif dataclasses.is_dataclass(value):
-        # hearsay's own say all in their fields; others may hold more.
-        held = (
-            {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-            if is_own(kind)
-            else vars(value)
-        )
+        held = {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)}
         yield from (f"{kind.__module__} {kind.__qualname__}", *_told(held, within))
+        # hearsay's own say all in their fields; others may hold more, and do something else.
+        if not is_own(kind):
+            yield from (*_told(getattr(value, "__dict__", {}), within), *_class(kind, within))
     else:
         yield f"{kind.__module__} {kind.__qualname__} {UNKNOWN}"
 
 
 def _array(value: Any) -> Iterator[str]:
-    array = np.asarray(value)
-    if array.dtype.hasobject:
+    # A random key is no array of numbers.
+    if not isinstance(value.dtype, np.dtype) or value.dtype.hasobject:
         yield UNKNOWN
         return
+    array = np.asarray(value)
     digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
     yield f"{array.dtype} {array.shape} {digest}"
 
@@ -120,7 +134,7 @@ def _function(function: FunctionType, within: tuple[int, ...]) -> Iterator[str]:
         yield "generated"
         return
     yield from _code(code)
-    yield from _told((function.__defaults__, function.__kwdefaults__), within)
+    yield from _told((function.__defaults__, function.__kwdefaults__, vars(function)), within)
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         try:
             yield from (name, *_told(cell.cell_contents, within))
@@ -129,10 +143,23 @@ def _function(function: FunctionType, within: tuple[int, ...]) -> Iterator[str]:
     known = function.__globals__
     for name in sorted(_names(code) & known.keys()):
         here = known[name]
-        # What comes from elsewhere is named by the source; plain values and helpers are looked at.
-        helper = inspect.isfunction(here) and here.__globals__ is known
-        if helper or type(here) in (*_PLAIN, tuple, list, dict, np.ndarray):
+        if not _from_elsewhere(here, known):
             yield from (name, *_told(here, within))
+
+
+def _from_elsewhere(value: Any, known: dict[str, Any]) -> bool:
+    """What the source names: modules, classes, and functions of other modules."""
+    if isinstance(value, (type, ModuleType, BuiltinFunctionType, np.ufunc)):
+        return True
+    inner = inspect.unwrap(value) if callable(value) else value
+    if inspect.isfunction(inner):
+        return inner.__globals__ is not known
+    return type(value).__module__ == "typing"
+
+
+def _is_named_tuple(kind: type) -> bool:
+    """One that holds its fields and nothing else."""
+    return issubclass(kind, tuple) and hasattr(kind, "_fields") and not kind.__dictoffset__
 
 
 def _names(code: CodeType) -> set[str]:

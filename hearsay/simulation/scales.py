@@ -178,7 +178,7 @@ def _entered_by_nothing(run: Program, unknown: Unknown, follows: Callable) -> tu
     known: tuple[int, ...] = tuple(
         leaf
         for leaf in range(len(jax.tree.leaves(unknown.state)))
-        if _unmapped(lambda x, leaf=leaf: jax.tree.leaves(run.algorithm.init(x))[leaf], point)
+        if independent(lambda x, leaf=leaf: jax.tree.leaves(run.algorithm.init(x))[leaf], point)
     )
     while known != (
         still := tuple(
@@ -236,10 +236,10 @@ def _follows(
         return part(*_round(run, jax.tree.unflatten(structure, mixed), others, rates))
 
     given = unknown._replace(state=leaves)
-    return _unmapped(one, jax.tree.map(lambda x: jnp.stack([x, x]), given))
+    return independent(one, jax.tree.map(lambda x: jnp.stack([x, x]), given))
 
 
-def _unmapped(function: Callable, given: Any) -> bool:
+def independent(function: Callable, given: Any) -> bool:
     """What the function gives does not depend on what it is vectorised over."""
     try:
         jax.eval_shape(jax.vmap(function, out_axes=None), given)

@@ -180,7 +180,8 @@ FAULTS: dict[str, tuple[tuple[str, ...], str, tuple[tuple[str, str], ...]]] = {
          ("import Any, ClassVar, final", "import Any, ClassVar, NamedTuple, final"),
          (METHOD, "    def init(self, params):\n        return Moving(params, 0 * params)\n\n"
           + METHOD),
-         (STATE, "speed = 0.5 * state.momentum + batch.gradient(state.params)\n"
+         (STATE, "kept = (8 * state.momentum).round() / 16  # a staircase has no slope\n"
+          "        speed = kept + batch.gradient(state.params)\n"
           "        return Moving(domain.project(moved - rates.step * speed), speed)"))),
     "magnitudes that are too small": (
         ("magnitudes",), "declared 0.4", (("coupling=self.pull", "coupling=Constant(0.4)"),)),

@@ -1,7 +1,7 @@
 """Audits of secret batches: likelihood ratios are exact mixtures, lower bounds come near the
 certificate and stay below it, and every fault that an amplified certificate could hide is caught.
 
-Throwing coins by hand (secret_batches.py) and the integrals involve no chance. Statements from runs
+The integrals involve no chance; coins thrown by hand are in test_thrown.py. Statements from runs
 are wrong with probability 1e-3 at most each; there are four of them about right code here.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
@@ -18,17 +17,14 @@ import pytest
 from scipy import optimize, stats
 
 import hearsay as hs
-from hearsay.algorithms.noisy_gradient import NoisyGradient, Pending
 from hearsay.audit.batches import openly
 from hearsay.audit.distinguish import _claimed, _limit, distinguish
 from hearsay.audit.likelihood import changed_row, runner
 from hearsay.audit.messages import membership
 from hearsay.audit.one_run import one_run
 from hearsay.audit.pairs import candidates
-from hearsay.audit.secret_batches import small, throw
 from hearsay.certification import describing
 from hearsay.problems import Ball, Squared
-from hearsay.problems.sampling.batches import Batch
 from hearsay.problems.sampling.samplers import Poisson, Subset
 from hearsay.simulation import keys
 from hearsay.simulation.program import Program
@@ -234,140 +230,7 @@ def test_canaries_in_poisson_batches_are_held_to_a_certificate_in_full():
     ].epsilon == pytest.approx(found.certified)
 
 
-# Coins thrown by hand.
-
-
-def secret(sampling=Poisson(0.5), **options):
-    return hs.gradient_perturbation(
-        step=0.3, coupling=0.3, noise=1.0, mechanism="gaussian", sampling=sampling, **options
-    )
-
-
-STAR = hs.graphs.star(4)
-
-
-@pytest.mark.parametrize("adjacency", ["zero-out", "replace"])
-@pytest.mark.parametrize("sampling", [Poisson(0.5), Subset(3)], ids=["poisson", "subset"])
-def test_a_coin_moves_one_message_as_far_as_it_may(sampling, adjacency):
-    found = throw(secret(sampling), small(adjacency), STAR, agent=1)
-    assert found.holds and found.empty == pytest.approx(0, abs=1e-12)
-    # The change of a replaced record is a bound that no two records of this loss reach.
-    least = 1 - 1e-9 if isinstance(sampling, Poisson) else 0.7
-    assert least <= found.shift <= 1 + 1e-9
-    # A gradient is sent with the next message; the last one is never sent.
-    np.testing.assert_array_equal(found.moved, np.eye(5, k=1, dtype=bool))
-
-
-def test_what_is_not_amplified_has_no_coins_to_throw():
-    with pytest.raises(ValueError, match="secret batches cost less"):
-        throw(hs.dsgd(sampling=Poisson(0.5)), small("zero-out"), STAR)
-
-
 # Planted faults.
-
-
-@dataclass(frozen=True)
-class DrawnMean(Poisson):
-    """The sum is divided by the number of records that were drawn."""
-
-    def batch(self, state, loss, records, step, window, arrivals, key):
-        batch, state = super().batch(state, loss, records, step, window, arrivals, key)
-        filled = (batch.weights > 0).astype(batch.weights.dtype)
-        return Batch(
-            batch.features, batch.labels, filled / jnp.maximum(1, filled.sum()), loss
-        ), state
-
-
-def test_dividing_by_the_number_drawn_is_caught():
-    """By the coin of an empty record: it moves what all others are divided by."""
-    found = throw(secret(DrawnMean(0.5)), small("zero-out"), STAR, agent=1)
-    assert found.alone and found.empty > 0.1 and not found.holds
-    assert "empty record" in found.words
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class ShowsSize(NoisyGradient):
-    """Its step is longer where a batch is larger: messages show how many records were drawn."""
-
-    amplifies: ClassVar[bool] = True
-
-    name: str = "shows-size"
-    step: hs.Constant = hs.Constant(0.3)
-    noise: hs.Constant = hs.Constant(1.0)
-    mechanism: str = "gaussian"
-    sampling: Any = Poisson(0.5)
-
-    def update(self, state, sent, inbox, batch, rates, domain):
-        drawn = (batch.weights > 0).sum() if hasattr(batch, "weights") else 1
-        own = domain.project(sent.params)
-        moved = own - rates.step * (batch.gradient(own) + 0.01 * drawn)
-        return Pending(domain.project(moved), rates.step * rates.noise)
-
-
-def test_a_batch_size_that_shows_is_caught():
-    """A hundredth of a gradient for every record drawn: far below what a record may do."""
-    found = throw(ShowsSize(), small("zero-out"), STAR, agent=1)
-    assert found.alone and 1e-3 < found.empty < 0.1 and not found.holds
-
-
-class Rolling(NamedTuple):
-    params: Any
-    scale: Any
-    velocity: Any
-
-
-@final
-@dataclass(frozen=True, kw_only=True)
-class PrivateMomentum(NoisyGradient):
-    """Momentum of gradients before their noise, and amplification claimed."""
-
-    amplifies: ClassVar[bool] = True
-
-    name: str = "private-momentum"
-    step: hs.Constant = hs.Constant(0.3)
-    noise: hs.Constant = hs.Constant(1.0)
-    mechanism: str = "gaussian"
-    sampling: Any = Poisson(0.5)
-    keep: float = 0.5
-
-    def init(self, params):
-        return Rolling(params, jnp.zeros((), params.dtype), jnp.zeros_like(params))
-
-    def update(self, state, sent, inbox, batch, rates, domain):
-        own = domain.project(sent.params)
-        velocity = self.keep * state.velocity + batch.gradient(own)
-        moved = domain.project(own - rates.step * velocity)
-        return Rolling(moved, rates.step * rates.noise, velocity)
-
-
-def test_amplification_claimed_for_a_private_state_is_caught():
-    problem = small("zero-out")
-    certified = hs.certify(PrivateMomentum(), problem, STAR, 5, delta=1e-5)
-    assert "secret batches" in certified.budgets[1].basis, "the claim is taken at its word"
-    found = throw(PrivateMomentum(), problem, STAR, agent=1)
-    assert not found.alone
-    np.testing.assert_array_equal(found.moved, np.triu(np.ones((5, 5), bool), 1))
-    assert "the batch of step 0 shows in the messages 1, 2, 3, 4" in found.words
-    report = hs.check_algorithm(PrivateMomentum, only=["secret batches"], thorough=False)
-    assert not report.passed and "must not" in report.failed[0].detail
-
-
-def test_a_private_state_so_faint_that_no_bound_is_passed_is_caught_too():
-    """Equal to the last bit is what is asked for."""
-    found = throw(PrivateMomentum(keep=1e-12), small("zero-out"), STAR, agent=1)
-    assert found.shift <= 1 + 1e-9 and not found.alone
-
-
-def test_zero_out_taken_as_half_of_replace_is_caught(monkeypatch):
-    """Of the squared loss a gradient of 2 (4 + 2) = 12 is certified as half of 16."""
-    right = throw(secret(), small("zero-out"), STAR, agent=1)
-    monkeypatch.setattr(
-        Squared, "unclipped_longest", lambda self, reach: self.unclipped_change(reach) / 2
-    )
-    found = throw(secret(), small("zero-out"), STAR, agent=1)
-    assert right.holds and not found.holds
-    assert found.shift == pytest.approx(1.5)
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
+from collections import namedtuple
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -15,6 +17,15 @@ import hearsay as hs
 from hearsay.certification.told_apart import UNKNOWN, of_class, of_value
 
 FACTOR = 2.0
+
+
+def factor():
+    return FACTOR
+
+
+@jax.jit
+def compiled():
+    return jnp.sqrt(2.0)
 
 
 class Colour(enum.Enum):
@@ -28,6 +39,48 @@ class Hiding:
 
     def __repr__(self):
         return "Hiding()"
+
+
+@dataclass(frozen=True, slots=True)
+class Slotted:
+    weight: float
+
+
+class Pairs(tuple):
+    weight = 1.0
+
+
+class Masked(np.ndarray):
+    weight = 1.0
+
+
+def made(weight: float):
+    """Of one name each: a class, one of its objects, an enumeration, a named tuple, a function with
+    an attribute, and one around another.
+    """
+
+    @dataclass(frozen=True)
+    class Rule:
+        def apply(self):
+            return weight
+
+    class Kind(enum.Enum):
+        ONE = weight
+
+    def plain():
+        return plain.weight
+
+    plain.weight = weight
+
+    @wraps(factor)
+    def around():
+        return weight * factor()
+
+    fields = namedtuple("fields", f"a{weight:.0f}")(1)
+    return Rule, Rule(), Kind.ONE, plain, around, fields
+
+
+RULE = Hiding(1.0)
 
 
 def long(last: float) -> np.ndarray:
@@ -55,6 +108,8 @@ def long(last: float) -> np.ndarray:
         (lambda x: x + 1, lambda x: x + 2),
         (lambda x, y=1: x, lambda x, y=2: x),
         (Path("a"), "a"),
+        *zip(made(1.0), made(2.0), strict=True),
+        (jax.jit(lambda x: x + 1), jax.jit(lambda x: x + 2)),
         (None, "None"),
     ],
 )
@@ -76,17 +131,16 @@ def test_what_shows_no_contents_is_unknown_and_a_question_mark_is_not():
     assert UNKNOWN in of_value(object()) and UNKNOWN in of_value([{1: object()}])
     assert UNKNOWN in of_value(np.array([object()]))
     assert UNKNOWN not in of_value(("why?", Path("what?"), b"?"))
-
-
-def factor():
-    return FACTOR
+    # What may hold more than it shows, or cannot be read.
+    for hiding in (Pairs((1,)), np.zeros(2).view(Masked), Slotted(1.0), jax.random.key(0)):
+        assert UNKNOWN in of_value(hiding), hiding
 
 
 class Plain:
     level = 1.0
 
     def method(self):
-        return self.level * factor()
+        return self.level * factor() * RULE.weight + compiled()
 
     @property
     def shown(self):
@@ -108,6 +162,9 @@ CHANGES = {
     "a static method": lambda m: m.setattr(Plain, "alone", staticmethod(lambda: 2)),
     "a helper of the module": lambda m: m.setitem(globals(), "factor", lambda: 3.0),
     "a number of the module": lambda m: m.setitem(globals(), "FACTOR", 3.0),
+    "an object of the module": lambda m: m.setitem(globals(), "RULE", Hiding(3.0)),
+    "a compiled helper": lambda m: m.setitem(globals(), "compiled", jax.jit(lambda: 3.0)),
+    "how an object does it": lambda m: m.setattr(Hiding, "__repr__", lambda self: "no"),
     "a default": lambda m: m.setattr(Plain.method, "__defaults__", (1,)),
     "something new": lambda m: m.setattr(Plain, "more", 1, raising=False),
 }

@@ -13,7 +13,8 @@ in a batch costs less (privacy/sampled.py); charged in full it is as if it were 
 
 **A fixed number of slots.** Whatever was drawn, a step works on `cap` slots: the j-th of them holds
 the j-th record whose coin fell; where fewer did, a slot reads the first of them again, with weight
-0. A record whose coin has not fallen is not looked at, so that nothing of it can show, not even in
+0, and where none did, zeros. A record whose coin has not fallen is not looked at, so that nothing
+of it can show, not even to an algorithm that reads a batch without its weights, and not even in
 how the gradients of others are rounded (where one of them overflows, a batch is added up another
 way, losses/per_record.py). Records over the cap are left out. That depends on another record only
 if the OTHERS fill all slots, p = P(Binomial(N - 1, q) >= cap), which `overflow` gives and an
@@ -113,10 +114,11 @@ class Poisson(Sampling):
             place = index * width + jnp.arange(width, dtype=jnp.int32)
             drawn = found[jnp.minimum(place, slots - 1)]
             filled = (drawn < rows) & (place < window.size)
-            # In an empty batch all weights are 0, whatever is read.
-            row = jnp.where(filled, drawn, jnp.minimum(found[0], rows - 1))
+            row = jnp.where(filled, drawn, found[0])
             weights = jnp.where(filled, share, 0).astype(dtype)
-            return records.features[row], records.labels[row], weights
+            # In an empty batch that is past the last record, and zeros are read.
+            read = lambda part: jnp.asarray(part).at[row].get(mode="fill", fill_value=0)  # noqa: E731
+            return read(records.features), read(records.labels), weights
 
         if width >= slots:
             return Batch(*take(jnp.asarray(0, jnp.int32)), loss), state
@@ -130,7 +132,7 @@ class Poisson(Sampling):
     def coins(self, key: jax.Array, records: Records) -> Coins:
         return Coins(jax.random.bits(key, (records.labels.shape[0],), jnp.uint32))
 
-    def decided(self, coins: Coins, row: Any, inside: Any) -> Coins:
+    def decided(self, coins: Coins, row: Any, inside: Any, place: Any = None) -> Coins:
         word = jnp.where(inside, np.uint32(0), np.uint32(_WORDS - 1))
         return Coins(jnp.asarray(coins.values).at[row].set(word))
 

@@ -102,7 +102,7 @@ class Sampling(ABC):
         """
         raise TypeError(f"the batches of {type(self).__name__} are not secret")
 
-    def decided(self, coins: Coins, row: Any, inside: Any) -> Coins:
+    def decided(self, coins: Coins, row: Any, inside: Any, place: Any = None) -> Coins:
         """The same coins, except that one record is in the batch or is not: what an auditor puts in
         the place of the one coin that it does not know.
 
@@ -110,6 +110,8 @@ class Sampling(ABC):
           coins: of one step.
           row: of the record.
           inside: whether it is in the batch; the other records keep their coins or their order.
+          place: where a batch has an order and always as many records: the record is in it at that
+            place, instead of the one that is there otherwise. None: the first, and the others move.
         """
         raise TypeError(f"the batches of {type(self).__name__} are not secret")
 

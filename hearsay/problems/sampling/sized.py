@@ -280,14 +280,18 @@ class Subset(Sized):
         drawn = jnp.where(jnp.arange(most) < records.held, jax.random.uniform(key, (most,)), 2.0)
         return Coins(jnp.argsort(drawn))
 
-    def decided(self, coins: Coins, row: Any, inside: Any) -> Coins:
+    def decided(self, coins: Coins, row: Any, inside: Any, place: Any = None) -> Coins:
         """First or last in the order: the place of one record is independent of the order of the
-        others.
+        others. At a given place it changes places with the record there.
         """
         order = jnp.asarray(coins.values)
-        places = jnp.arange(len(order))
-        own = jnp.where(inside, -1, len(order))
-        return Coins(order[jnp.argsort(jnp.where(order == row, own, places))])
+        places, first = jnp.arange(len(order)), inside if place is None else False
+        own = jnp.where(first, -1, len(order))
+        found = order[jnp.argsort(jnp.where(order == row, own, places))]
+        if place is not None:
+            there = jnp.where(inside, place, len(order) - 1)
+            found = found.at[there].set(row).at[-1].set(found[there])
+        return Coins(found)
 
     def inclusion(self, held: float, arrivals: Arrivals) -> float | None:
         held = require.positive_or_infinite("held", held)
