@@ -210,7 +210,7 @@ def _single(
 
 def _cell(law: Mechanism, groups: tuple[tuple[float, int], ...], rate: float) -> float:
     """The grid's width."""
-    mean = deviation = widest = square = 0.0
+    mean = deviation = widest = square = sampled = 0.0
     for shift, count in groups:
         reach = law.widest_loss(shift)
         # Of the sampled loss: a share `rate` of it is as large as without sampling.
@@ -219,6 +219,11 @@ def _cell(law: Mechanism, groups: tuple[tuple[float, int], ...], rate: float) ->
         deviation += count * often * min(reach, shift * shift + shift) ** 2
         widest = max(widest, reach)
         square += count * (rate * math.sqrt(math.expm1(min(shift, 1.0) ** 2))) ** 2
+        sampled = max(sampled, float(np.logaddexp(math.log(rate) + reach, 0.0)))
     spread = widest + mean + 12 * math.sqrt(deviation)
     typical = math.sqrt(square / max(sum(count for _, count in groups), 1))
-    return max(min(_CELL, max(_SHARE * typical, _FINEST)), 2 * spread / _CELLS)
+    # Every group has losses of its own, and is composed with all before it: a grid that is finer
+    # than `_CELL` has `_CELLS` of them for all groups together.
+    near = len(groups) * (sampled + 12 * math.sqrt(square))
+    fine = max(_SHARE * typical, _FINEST, 2 * near / _CELLS)
+    return max(min(_CELL, fine), 2 * spread / _CELLS)
