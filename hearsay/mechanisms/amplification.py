@@ -222,5 +222,8 @@ def _cell(law: Mechanism, groups: tuple[tuple[float, int], ...], rate: float) ->
         square += count * (rate * math.sqrt(math.expm1(min(shift, 1.0) ** 2))) ** 2
     spread = widest + mean + 12 * math.sqrt(deviation)
     typical = math.sqrt(square / max(sum(count for _, count in groups), 1))
-    finest = max(_FINEST, sampled / _POINTS)
-    return max(min(_CELL, max(_SHARE * typical, finest)), 2 * spread / _CELLS)
+    # Every group has losses of its own, and is composed with all before it: a grid that is finer
+    # than `_CELL` has `_CELLS` of them for all groups together.
+    near = len(groups) * (sampled + 12 * math.sqrt(square))
+    fine = max(_SHARE * typical, _FINEST, sampled / _POINTS, 2 * near / _CELLS)
+    return max(min(_CELL, fine), 2 * spread / _CELLS)

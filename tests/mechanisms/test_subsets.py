@@ -9,9 +9,9 @@ import pytest
 from scipy import optimize, stats
 
 from hearsay.mechanisms import MECHANISMS
-from hearsay.mechanisms.amplification import amplified_pure, subset_epsilon
+from hearsay.mechanisms.amplification import Losses, _cell, amplified_pure, subset_epsilon
 from hearsay.mechanisms.convert import gaussian_epsilon
-from hearsay.mechanisms.opposed import opposed_deltas
+from hearsay.mechanisms.opposed import BEYOND, loss, opposed_deltas
 from hearsay.mechanisms.subsets import subset_losses
 
 LAWS = {"gaussian": stats.norm, "laplace": stats.laplace}
@@ -89,6 +89,26 @@ def test_two_messages_against_a_double_integral(law):
             assert epsilon * (1 - 2e-3) <= found <= epsilon * 1.3
 
 
+@pytest.mark.parametrize("law", LAWS)
+def test_two_messages_that_look_from_both_sides(law):
+    """Records have two numbers: (s, 0) is replaced by (0, s), all others are (0, 0), and a message
+    is about one of the two. The first is further apart in one direction, the second in the other,
+    which is more than a coin of the record's own allows in either (what Poisson batches cost).
+    """
+    x, shift, rate, delta = np.linspace(-16, 17, 2201), 1.0, 0.2, 0.05
+    still = LAWS[law].pdf(x)
+    mixed = (1 - rate) * still + rate * LAWS[law].pdf(x - shift)
+    p, q = (np.outer(*pair) * (x[1] - x[0]) ** 2 for pair in ((mixed, still), (still, mixed)))
+
+    def over(epsilon):
+        return float(np.sum(np.maximum(p - math.exp(epsilon) * q, 0))) - delta
+
+    reached, shifts = optimize.brentq(over, 0.0, 2.0), np.full(2, shift)
+    assert subset_epsilon(MECHANISMS[law], shifts, 5, 1, delta) >= reached
+    if law == "laplace":
+        assert Losses(MECHANISMS[law], shifts, rate).epsilon(delta) < 0.96 * reached
+
+
 @pytest.mark.parametrize(("messages", "mu"), [(1, 0.5), (100, 2.0), (10**5, 1.0), (10**5, 0.01)])
 def test_all_records_in_every_batch_are_one_gaussian_mechanism(messages, mu):
     shifts = np.full(messages, mu / math.sqrt(messages))
@@ -135,3 +155,18 @@ def test_a_small_message_more_costs_little_and_never_less_than_nothing():
     clt = gaussian_epsilon(1000 * math.expm1(0.01**2) / 4 / 2, DELTA)
     found = subset_epsilon(MECHANISMS["gaussian"], many[0], 20, 10, DELTA)
     assert found == pytest.approx(clt, rel=0.01)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_grids_of_many_different_shifts_together_are_not_too_fine(law):
+    """Each has losses of its own, and they are composed one after the other: where the largest have
+    wide losses the grid is `_CELL`, which takes a second; where all are small it is far finer.
+    """
+    noise, rate = MECHANISMS[law], 1e-5
+    tail = float(noise.standard.isf(BEYOND))
+    for top in (0.1, 2.0, 4.0):
+        shifts = np.geomspace(top / 20, top, 60).tolist()
+        cell = _cell(noise, tuple((shift, 1) for shift in shifts), rate)
+        widest = [float(loss(noise, s, 0.0, rate, s + tail)) for s in shifts]
+        assert 2 * sum(widest) / cell < 2**24
+        assert cell <= (1e-6 if top < 1 else 1.1e-4)
