@@ -114,6 +114,24 @@ def unlike(draw: int) -> hs.problems.Problem:
     )
 
 
+def turned(draw: int) -> hs.problems.Problem:
+    """Breast-cancer, and the agent with as many rows as all others has their labels turned."""
+    features, labels = load_breast_cancer(return_X_y=True)
+    spread = features.max(0) - features.min(0)
+    scaled = short((features - features.min(0)) / spread * 2 - 1)
+    agents, test = dealt(scaled, labels, [60, 60, 60, 60, 240], 80, draw)
+    agents[-1] = (agents[-1][0], 1 - agents[-1][1])
+    # Four of five agents have the right ones, and test rows are as many of each agent.
+    wrong = np.arange(len(test[1])) % 5 == 0
+    return hs.problems.logistic(
+        agents,
+        feature_bound=1.0,
+        ridge=0.0,
+        test=(test[0], np.where(wrong, 1 - test[1], test[1])),
+        adjacency="zero-out",
+    )
+
+
 DATA: dict[str, tuple[Callable[[int], hs.problems.Problem], tuple[float, ...]]] = {
     "breast-cancer, 25, 50, 90 and 250": (cancer, (1.0, 2.0)),
     "digits-10, 30, 60, 120, 300 and 800": (digits, (1.0, 2.0, 8.0)),
@@ -122,7 +140,8 @@ DATA: dict[str, tuple[Callable[[int], hs.problems.Problem], tuple[float, ...]]] 
 }
 
 
-# With secrets.
+# With secrets, also.
+SHARED = {**DATA, "turned giant, 4 times 60 and 240": (turned, (0.5, 1.0, 2.0))}
 BUDGETS = (0.5, 1.0, 2.0)
 
 
@@ -160,7 +179,7 @@ def main() -> None:
     ways = WAYS if colluders is None else SECRET
     head = "  ".join(f"{way:>6}" for way in ways)
     print(f"{'records':40}epsilon  {head}", flush=True)
-    for name, (make, budgets) in DATA.items():
+    for name, (make, budgets) in (DATA if colluders is None else SHARED).items():
         for epsilon in budgets if colluders is None else BUDGETS:
             began, cells = time.perf_counter(), list[str]()
             for way, changed in ways.items():
