@@ -1,6 +1,6 @@
 """Agents of very different sizes: all count the same, or by how exact what they say is.
 
-    python -m benchmarks.unequal [--draws 3] [--seeds 4] [--colluders 1]
+    python -m benchmarks.unequal [--draws 3] [--seeds 4] [--colluders 1] [--only digits]
 
 Accuracy of the released model on test rows (diabetes: the share of the variance that is
 explained), settings by rehearsal for each way, everybody hears everybody, all others hostile,
@@ -174,12 +174,15 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--colluders", type=int)
+    parser.add_argument("--only", default="", help="records whose name has this in it")
     options = parser.parse_args()
     colluders = options.colluders
     ways = WAYS if colluders is None else SECRET
     head = "  ".join(f"{way:>6}" for way in ways)
     print(f"{'records':40}epsilon  {head}", flush=True)
     for name, (make, budgets) in (DATA if colluders is None else SHARED).items():
+        if options.only not in name:
+            continue
         for epsilon in budgets if colluders is None else BUDGETS:
             began, cells = time.perf_counter(), list[str]()
             for way, changed in ways.items():

@@ -66,7 +66,7 @@ def shares(
       >>> [round(float(w), 2) for w in shares(v, a, 10.0, None)[0]]
       [0.21, 1.79]
       >>> [round(float(w), 2) for w in shares(v, a, 10.0, Secrets(0, ratio=10.0))[0]]
-      [0.49, 1.51]
+      [0.5, 1.5]
     """
     agents = len(noise)
     own = _even(1 / (sampling + dimension * noise**2))
