@@ -211,7 +211,7 @@ def test_all_series_and_their_certificates(tmp_path):
     some = [key for key in SERIES if key != LARGEST]
     assert rows == ["guessing", *some] and found.at("secrets-1", 0.5).all_collude > 0.5
     # Two rows with secrets, and one without a budget.
-    hold(tmp_path, 2 * (len(SERIES) + 2 - 1))
+    hold(tmp_path, 2 * (len(some) + 2 - 1))
     assert found.at("no-noise").spent == np.inf
     assert (tmp_path / "points" / "no-noise" / "certificate.json").exists()
 
