@@ -1,6 +1,6 @@
 """Agents of very different sizes: all count the same, or by how exact what they say is.
 
-    python -m benchmarks.unequal [--draws 3] [--seeds 4]
+    python -m benchmarks.unequal [--draws 3] [--seeds 4] [--colluders 1] [--only digits]
 
 Accuracy of the released model on test rows (diabetes: the share of the variance that is
 explained), settings by rehearsal for each way, everybody hears everybody, all others hostile,
@@ -9,6 +9,11 @@ weights by the error of an agent's gradient alone; `rule`, those that the librar
 counts that agents' populations may differ (tradeoff/rule.py, UNLIKE). In "unlike giant" they do:
 four agents of 1,000 rows follow one rule and one of 8,000 follows another, and test rows are as
 many of each agent.
+
+With --colluders pairs of agents share noise, planned for so many of the others, and there are other
+ways: `equal`; `unshared`, weights for the noise that agents would have without secrets (before they
+were taken from what is left); `rule`. Beside them stands the least and the largest epsilon that an
+agent's certificate says.
 """
 
 from __future__ import annotations
@@ -16,17 +21,35 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from typing import Any
 from unittest import mock
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
 import hearsay as hs
-from hearsay.tradeoff import rule
+from hearsay.tradeoff import kept, rule
 
 Rows = tuple[np.ndarray, np.ndarray]
-# The constants of the rule for each way.
-WAYS = {"equal": {"WORTH": np.inf}, "exact": {"UNLIKE": 0.0}, "rule": {"UNLIKE": rule.UNLIKE}}
+_weights = rule.weights
+
+
+def unshared(*facts: Any) -> tuple[float, ...] | None:
+    """The rule's weights without the last fact, what pairs share."""
+    return _weights(*facts[:4])
+
+
+# What of the rule is another for each way.
+WAYS: dict[str, dict[str, Any]] = {
+    "equal": {"WORTH": np.inf},
+    "exact": {"UNLIKE": 0.0},
+    "rule": {"UNLIKE": rule.UNLIKE},
+}
+SECRET: dict[str, dict[str, Any]] = {
+    "equal": {"WORTH": np.inf},
+    "unshared": {"weights": unshared},
+    "rule": {"UNLIKE": rule.UNLIKE},
+}
 
 
 def dealt(features: np.ndarray, labels: np.ndarray, sizes: list[int], test: int, draw: int):
@@ -91,6 +114,24 @@ def unlike(draw: int) -> hs.problems.Problem:
     )
 
 
+def turned(draw: int) -> hs.problems.Problem:
+    """Breast-cancer, and the agent with as many rows as all others has their labels turned."""
+    features, labels = load_breast_cancer(return_X_y=True)
+    spread = features.max(0) - features.min(0)
+    scaled = short((features - features.min(0)) / spread * 2 - 1)
+    agents, test = dealt(scaled, labels, [60, 60, 60, 60, 240], 80, draw)
+    agents[-1] = (agents[-1][0], 1 - agents[-1][1])
+    # Four of five agents have the right ones, and test rows are as many of each agent.
+    wrong = np.arange(len(test[1])) % 5 == 0
+    return hs.problems.logistic(
+        agents,
+        feature_bound=1.0,
+        ridge=0.0,
+        test=(test[0], np.where(wrong, 1 - test[1], test[1])),
+        adjacency="zero-out",
+    )
+
+
 DATA: dict[str, tuple[Callable[[int], hs.problems.Problem], tuple[float, ...]]] = {
     "breast-cancer, 25, 50, 90 and 250": (cancer, (1.0, 2.0)),
     "digits-10, 30, 60, 120, 300 and 800": (digits, (1.0, 2.0, 8.0)),
@@ -99,9 +140,17 @@ DATA: dict[str, tuple[Callable[[int], hs.problems.Problem], tuple[float, ...]]] 
 }
 
 
-def score(problem: hs.problems.Problem, epsilon: float, seeds: int) -> float:
+# With secrets, also.
+SHARED = {**DATA, "turned giant, 4 times 60 and 240": (turned, (0.5, 1.0, 2.0))}
+BUDGETS = (0.5, 1.0, 2.0)
+
+
+def score(
+    problem: hs.problems.Problem, epsilon: float, seeds: int, colluders: int | None
+) -> tuple[float, float, float]:
+    """(what the released model is worth, the least and the largest epsilon that is certified)."""
     graph = hs.graphs.complete(problem.agents)
-    found = hs.rehearse(problem.task, graph, epsilon)
+    found = hs.rehearse(problem.task, graph, epsilon, colluders=colluders)
     run = hs.simulate(
         found.algorithm,
         found.prepared(problem),
@@ -113,27 +162,42 @@ def score(problem: hs.problems.Problem, epsilon: float, seeds: int) -> float:
         regret=False,
         release=(found.readout,),
     )
+    spent = run.certificate.epsilon
     if problem.classification:
-        return float(run.final("released_accuracy")[0])
-    return float(1 - run.final("released_error")[0] / problem.test_labels.var())
+        return float(run.final("released_accuracy")[0]), min(spent), max(spent)
+    share = 1 - run.final("released_error")[0] / problem.test_labels.var()
+    return float(share), min(spent), max(spent)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--colluders", type=int)
+    parser.add_argument("--only", default="", help="records whose name has this in it")
     options = parser.parse_args()
-    print(f"{'records':40}epsilon  {'  '.join(f'{way:>6}' for way in WAYS)}", flush=True)
-    for name, (make, budgets) in DATA.items():
-        for epsilon in budgets:
-            began, reached = time.perf_counter(), []
-            for constants in WAYS.values():
-                with mock.patch.multiple(rule, **constants):
-                    drawn = [score(make(k), epsilon, options.seeds) for k in range(options.draws)]
-                reached.append(float(np.mean(drawn)))
-            cells = "  ".join(f"{value:6.3f}" for value in reached)
+    colluders = options.colluders
+    ways = WAYS if colluders is None else SECRET
+    head = "  ".join(f"{way:>6}" for way in ways)
+    print(f"{'records':40}epsilon  {head}", flush=True)
+    for name, (make, budgets) in (DATA if colluders is None else SHARED).items():
+        if options.only not in name:
+            continue
+        for epsilon in budgets if colluders is None else BUDGETS:
+            began, cells = time.perf_counter(), list[str]()
+            for way, changed in ways.items():
+                # What is chosen in another way is not kept under the same name.
+                own = mock.patch.object(kept, "EDITION", (kept.EDITION, way))
+                with own, mock.patch.multiple(rule, **changed):
+                    drawn = [
+                        score(make(k), epsilon, options.seeds, colluders)
+                        for k in range(options.draws)
+                    ]
+                reached, least, most = np.mean(drawn, axis=0)
+                spent = "" if colluders is None else f" [{least:.2f} to {most:.2f}]"
+                cells.append(f"{reached:6.3f}{spent}")
             took = time.perf_counter() - began
-            print(f"{name:40}{epsilon:7g}  {cells}   ({took:.0f} s)", flush=True)
+            print(f"{name:40}{epsilon:7g}  {'  '.join(cells)}   ({took:.0f} s)", flush=True)
 
 
 if __name__ == "__main__":

@@ -68,8 +68,10 @@ def verdict(found: Frontier) -> str:
         if pair[0] is None or pair[1] is None:
             continue
         server = "" if pair[2] is None else f" (a trusted server: {pair[2].mean:.3f})"
+        most = found.point("alone-largest", epsilon)
+        giant = "" if most is None else f" (who has most records: {most.mean:.3f})"
         parts.append(
-            f"at epsilon = {epsilon:g} alone {pair[0].mean:.3f}, together"
+            f"at epsilon = {epsilon:g} alone {pair[0].mean:.3f}{giant}, together"
             f" {pair[1].mean:.3f}{_with_secrets(found, epsilon)}{server}"
         )
     return f"Accuracy {'; '.join(parts)}." if parts else ""

@@ -18,8 +18,7 @@ import numpy as np
 
 from hearsay.base import Algorithm
 from hearsay.certification import unit
-from hearsay.problems.data.records import padded
-from hearsay.problems.problem import Problem, holding
+from hearsay.problems.problem import Problem
 from hearsay.release.readouts import Tail
 from hearsay.schedules import Constant
 from hearsay.simulation.result import Beside, Run
@@ -27,6 +26,7 @@ from hearsay.simulation.simulating import simulate
 from hearsay.tradeoff import rule
 from hearsay.tradeoff.choices import COUPLING, Law, by_the_rule
 from hearsay.tradeoff.rehearsing import nobody
+from hearsay.tradeoff.sizes import classes, held_by
 from hearsay.tradeoff.trial import exchange, released, scores
 
 _SEEDS = 4
@@ -103,31 +103,16 @@ def _alone(run: Run) -> list[float] | None:
     found, delta = np.zeros(task.agents), run.certificate.slack or _DELTA
     facts = np.column_stack([task.counts, spent.round(6)])
     kinds, kind = np.unique(facts, axis=0, return_inverse=True)
-    # Of very many kinds all have the settings of their mean.
-    kind = kind.ravel() if len(kinds) <= _KINDS else np.zeros(task.agents, int)
-    for place in np.unique(kind):
-        own = np.flatnonzero(kind == place)
-        scores = _by_themselves(_of(run.problem, own), tuple(spent[own].tolist()), delta)
+    each = [np.flatnonzero(kind.ravel() == place) for place in range(len(kinds))]
+    # Of very many kinds those are together whose noise is about the same.
+    for own in each if len(kinds) <= _KINDS else classes(task.counts * spent, _KINDS):
+        scores = _by_themselves(held_by(run.problem, own), tuple(spent[own].tolist()), delta)
         if scores is None:
             return None
         found[own] = scores
     if not run.problem.classification:
         found = (1 - found) * run.problem.test_labels.var()
     return found.tolist()
-
-
-def _of(problem: Problem, agents: np.ndarray) -> Problem:
-    """What those agents have."""
-    if len(agents) == problem.agents:
-        return problem
-    held = problem.counts[agents].tolist()
-    rows = [
-        (problem.features[agent][:many], problem.labels[agent][:many])
-        for agent, many in zip(agents.tolist(), held, strict=True)
-    ]
-    start = None if problem.start is None else problem.first_models[agents]
-    task = replace(problem.task, counts=problem.counts[agents], start=start)
-    return holding(task, padded(held, rows), problem.test_features, problem.test_labels)
 
 
 def _by_themselves(

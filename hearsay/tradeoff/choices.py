@@ -216,9 +216,10 @@ def _ruled(
     delta: float,
     secrets: Secrets | None,
     clip: float | None,
+    known: rule.Known | None = None,
 ) -> Choice:
     bare = Choice(1, 1.0, clip)
-    chosen = rule.setting(bare.prepared(task), graph, epsilon, delta, secrets)
+    chosen = rule.setting(bare.prepared(task), graph, epsilon, delta, secrets, known=known)
     return replace(
         bare,
         rounds=chosen.rounds,
@@ -236,9 +237,9 @@ def around(
     task: Task, graph: Graph, epsilon: Epsilon, delta: float, secrets: Secrets | None
 ) -> list[Choice]:
     """The rule's choice first, then those around it."""
-    found = []
+    found, known = [], rule.Known()
     for clip in clips(task):
-        base = _ruled(task, graph, epsilon, delta, secrets, clip)
+        base = _ruled(task, graph, epsilon, delta, secrets, clip, known)
         for travel in TRAVELS if base.rate == 1 else TRAVELS[:1]:
             found.append(_longer(base, travel, _largest(task)))
     return list(dict.fromkeys(found))

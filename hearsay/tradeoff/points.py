@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,11 @@ from hearsay._files import private, renamed, write_atomically
 from hearsay._version import VERSION
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
-from hearsay.tradeoff import rule
+from hearsay.tradeoff import kept, rule
 from hearsay.tradeoff.measuring import measured, trained
 from hearsay.tradeoff.rehearsal import planned
-from hearsay.tradeoff.series import Series
+from hearsay.tradeoff.series import Series, apart
+from hearsay.tradeoff.sizes import ALIKE, held_by
 
 _OLD = "point.json"
 FOLDER, NAME = "points", private(_OLD)
@@ -97,32 +98,50 @@ def measure(
     worst: float | None = None
     released, own, certificates, spent, words = [], [], dict[str, None](), 0.0, dict[str, None]()
     for number, problem in enumerate(problems):
-        placed, heard = series.stand(problem, graph)
-        # Splits with the same public facts have the same settings.
-        public = replace(placed.task, seed=0).digest()
-        if public not in plans:
-            plans[public] = planned(series, placed.task, heard, epsilon, delta)
-        candidate, algorithm = plans[public]
         # No two splits share their noise.
         own_seeds = [number * len(seeds) + seed for seed in seeds]
-        run = trained(algorithm, placed, heard, candidate.rounds, own_seeds, delta)
-        found = measured(run, series.together)
-        released.append(found.released.tolist())
-        own.append(found.own.tolist())
-        spent = max(spent, *found.certificate.epsilon)
-        for budget in found.certificate.budgets.kinds:
-            if budget.curve:
-                worst = max(worst or 0.0, budget.curve[-1].epsilon)
-        if series.private and not spent <= epsilon:
-            raise RuntimeError(
-                f"{series.key} must spend at most {epsilon:g}, and its certificate says {spent:g}:"
-                " nothing was kept of it; please report this"
-            )
-        certificates[found.certificate.to_json()] = None
-        words[candidate.words] = None
+        means = np.zeros((2, len(own_seeds)))
+        for placed, heard, share, who in _parts(series, *series.stand(problem, graph)):
+            # Splits with the same public facts have the same settings.
+            public = replace(placed.task, seed=0).digest()
+            if public not in plans:
+                plans[public] = planned(series, placed.task, heard, epsilon, delta)
+            candidate, algorithm = plans[public]
+            run = trained(algorithm, placed, heard, candidate.rounds, own_seeds, delta)
+            found = measured(run, series.together)
+            means += share * np.array([found.released, found.own])
+            spent = max(spent, *found.certificate.epsilon)
+            for budget in found.certificate.budgets.kinds:
+                if budget.curve:
+                    worst = max(worst or 0.0, budget.curve[-1].epsilon)
+            if series.private and not spent <= epsilon:
+                raise RuntimeError(
+                    f"{series.key} must spend at most {epsilon:g}, and its certificate says"
+                    f" {spent:g}: nothing was kept of it; please report this"
+                )
+            certificates[found.certificate.to_json()] = None
+            words[who + candidate.words] = None
+        released.append(means[0].tolist())
+        own.append(means[1].tolist())
     at = epsilon if series.private else None
     point = Point(series.key, series.label, at, spent, "; ".join(words), released, own, mark, worst)
     return point, list(certificates)
+
+
+def _parts(
+    series: Series, problem: Problem, graph: Graph
+) -> Iterator[tuple[Problem, Graph, float, str]]:
+    """Who has a run of their own: (their problem, who hears whom, which share of all agents they
+    are, what they are called before their settings).
+    """
+    parts = series.parts(problem.counts)
+    if len(parts) == 1:
+        yield problem, graph, 1.0, ""
+        return
+    for agents in parts:
+        few, many = problem.counts[agents].min(), problem.counts[agents].max()
+        who = f"{few:,} records: " if few == many else f"{few:,} to {many:,} records: "
+        yield held_by(problem, agents), apart(len(agents)), len(agents) / problem.agents, who
 
 
 def guessing(problems: Sequence[Problem]) -> Point:
@@ -152,6 +171,8 @@ def marked(
         rule.SHAKEN,
         rule.WORTH,
         rule.UNLIKE,
+        kept.EDITION,
+        ALIKE,
     )
     at = epsilon if series.private else math.inf
     known = (VERSION, series.key, at, delta, list(seeds), graph.digest(), constants)

@@ -49,6 +49,7 @@ from hearsay.tradeoff.choices import (
     varied,
 )
 from hearsay.tradeoff.made_up import KINDS, fewer, made_up
+from hearsay.tradeoff.sizes import classes, held_by, some_of
 from hearsay.tradeoff.trial import Column, exchange, tried
 
 SEEDS = 4
@@ -384,24 +385,53 @@ class _Trials:
 
     def _scores(self, choice: Choice, score: float, ruled: float) -> Scores:
         asked = self.asked
-        apart = nobody(asked.task.agents)
-        single = by_the_rule(asked.task, apart, asked.epsilon, asked.delta)
-        own = Law(asked.task, apart, asked.epsilon, asked.delta, None).column(single)
+        # Twice the epsilon takes about as much noise as twice the records.
+        quiet_as = asked.task.counts * np.minimum(asked.epsilon, 1e6)
+        single = [_by_itself(asked, agents) for agents in classes(quiet_as)]
+        longest = max((one.choice for one in single), key=lambda one: one.rounds)
         quiet = self.law.column(choice, quiet=True)
         place = RELEASED.index(choice.readout)
         passed = exchanged(choice, self.law)
-        by_itself = exchange(apart, COUPLING, np.zeros((0, 2)))
+
+        def alone(problem: Problem) -> float:
+            """The mean over agents."""
+            scores = (one.score(problem, place) * len(one.agents) for one in single)
+            return sum(scores) / problem.agents
 
         def measured(problem: Problem) -> tuple[float, float, float]:
             clean = tried(problem, passed, [quiet], averages(), [0])
-            alone = tried(problem, by_itself, [own], averages(), range(2), together=False)
-            return clean[place].mean(), alone[place].mean(), guessing(problem)
+            return clean[place].mean(), alone(problem), guessing(problem)
 
         with side_by_side() as pool:
-            found = list(pool.map(measured, self.problems([choice, single], LATER)))
+            found = list(pool.map(measured, self.problems([choice, longest], LATER)))
         self.tell("rehearsing", self.total, self.total)
         clean, by_themselves, guess = map(float, np.mean(found, axis=0))
         return Scores(score, clean, by_themselves, guess, ruled)
+
+
+@dataclass(frozen=True, eq=False)
+class _Single:
+    """Agents of about one size, each by itself with the rule's setting for so many records."""
+
+    agents: np.ndarray
+    choice: Choice
+    column: Column
+
+    def score(self, problem: Problem, readout: int) -> float:
+        """The mean over these agents, of the average with that number."""
+        own = held_by(problem, self.agents)
+        passed = exchange(nobody(len(self.agents)), COUPLING, np.zeros((0, 2)))
+        found = tried(own, passed, [self.column], averages(), range(2), together=False)
+        return float(found[readout].mean())
+
+
+def _by_itself(asked: _Asked, agents: np.ndarray) -> _Single:
+    task, apart = some_of(asked.task, agents), nobody(len(agents))
+    each = np.broadcast_to(asked.epsilon, asked.task.agents)[agents].tolist()
+    spend: Epsilon = each[0] if len(set(each)) == 1 else tuple(each)
+    choice = by_the_rule(task, apart, spend, asked.delta)
+    column = Law(task, apart, spend, asked.delta, None).column(choice)
+    return _Single(agents, choice, column)
 
 
 @contextmanager

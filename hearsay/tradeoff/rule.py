@@ -48,9 +48,10 @@ N_i records of gradients of norm at most B, the noise of all rounds together, an
 (`UNLIKE`) by which agents' populations may differ, as in a meta-analysis with random effects: by
 their records where noise is little and they hold fewer than 1 / t^2, nearly by the square of them
 where noise is what is left, and all alike where neither is. In the bound above b(T)^2 is then the
-mean of (w_i b_i(T))^2, the weights having mean 1. A gradient must not be taken where a single
-message is, which has moved by the weight of one agent: at least one averaging round. Agents that
-differ little (`WORTH`) all count the same, and save that round.
+mean of (w_i b_i(T))^2, the weights having mean 1. Where pairs of agents share secrets, everybody's
+noise protects everybody, and the weights are others (weighing.py). A gradient must not be taken
+where a single message is, which has moved by the weight of one agent: at least one averaging round.
+Agents that differ little (`WORTH`) all count the same, and save that round.
 
 A neural network has neither R nor L: its settings are those of `neural_setting`, whose two numbers
 were chosen on MNIST.
@@ -61,6 +62,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -77,6 +79,7 @@ from hearsay.problems.losses.softmax import Softmax
 from hearsay.problems.sampling.samplers import Arrivals, History, Poisson, Sampling
 from hearsay.problems.task import Task
 from hearsay.schedules import Constant
+from hearsay.tradeoff import weighing
 
 DISTANCE = 10.0  # R, of features of norm at most 1
 TAIL = 0.25
@@ -95,6 +98,9 @@ NEURAL_ROUNDS, SHAKEN, LARGEST_STEP = 400, 0.11, 4.0
 _PROBE = 64
 
 AnyTask = TypeVar("AnyTask", bound=Task)
+# (share of the records, rounds): noise in units of the change of a gradient, to which it is in
+# proportion.
+Known = dict[tuple[float, int], float]
 
 
 @dataclass(frozen=True)
@@ -147,6 +153,7 @@ def setting(
     delta: float,
     secrets: Secrets | None = None,
     weighted: bool = True,
+    known: Known | None = None,
 ) -> Setting:
     """The rule's choice for agents that learn over that graph; without edges each learns alone.
 
@@ -157,6 +164,7 @@ def setting(
       delta: at which.
       secrets: noise that pairs of agents share; epsilon is against the colluders that it names.
       weighted: agents may count differently; not for methods that know no weights.
+      known: what was found with another clip and all else the same; what is found is kept there.
 
     Example:
       >>> import hearsay as hs
@@ -171,7 +179,7 @@ def setting(
         exchanges, faster = averaging_rounds(graph, loud)
         chosen = neural_setting(task, graph, epsilon, delta, secrets)
         return replace(chosen, averaging=exchanges, chebyshev=faster)
-    shares = weights(task, graph, epsilon, delta) if weighted else None
+    shares = weights(task, graph, epsilon, delta, secrets) if weighted else None
     if shares is not None:
         loud *= max(shares)
     exchanges, faster = averaging_rounds(graph, loud)
@@ -180,27 +188,60 @@ def setting(
     plain = Setting(MOST, 1 / curved, 1.0, exchanges, faster, secrets=secrets, weights=shares)
     if np.all(np.isinf(epsilon)):
         return replace(plain, secrets=None)
-    found: list[tuple[float, Setting]] = []
     fewest = float((task.counts / np.square(shares or 1.0)).min())
+    law = lru_cache(
+        lambda rate: _noise_law(task, graph, rate, epsilon, delta, secrets, shares, known)
+    )
+
+    def bounded(rate: float, rounds: int, quiet: bool) -> tuple[float, float]:
+        """(the bound, the step that it is least at); `quiet`: without noise, at most that."""
+        noise = 0.0 if quiet else task.dimension * law(rate)(rounds) ** 2
+        level = (noise + (1 / rate - 1) * task.change**2 / fewest) / together
+        step = min(1 / curved, reach / math.sqrt(rounds * level)) if level else 1 / curved
+        return reach**2 / (2 * step * rounds) + step * level / 2, step
+
+    rate, rounds, step = _first_good(_options(int(task.counts.max())), bounded)
+    return replace(plain, rounds=rounds, step=step, rate=rate)
+
+
+def _options(records: int) -> list[tuple[float, int]]:
+    """(share of the records, rounds) that are not too much work for an agent with so many."""
+    found: list[tuple[float, int]] = []
     for rate in RATES:
-        law = _noise_law(task, graph, rate, epsilon, delta, secrets, shares)
-        for rounds in _rounds(rate):
-            if rounds * rate * task.counts.max() > WORK and rate > RATES[-1]:
-                break
-            drawn = (1 / rate - 1) * task.change**2 / fewest
-            level = (task.dimension * law(rounds) ** 2 + drawn) / together
-            step = min(1 / curved, reach / math.sqrt(rounds * level))
-            bound = reach**2 / (2 * step * rounds) + step * level / 2
-            found.append((bound, replace(plain, rounds=rounds, step=step, rate=rate)))
-        if any(one.rate == rate and one.rounds == _rounds(rate)[-1] for _, one in found):
+        every = _rounds(rate)
+        some = [r for r in every if r * rate * records <= WORK or rate == RATES[-1]]
+        found += [(rate, rounds) for rounds in some]
+        if len(some) == len(every):
             # Fewer records than this give more noise at the same number of rounds.
             break
-    least = min(bound for bound, _ in found)
-    return next(one for bound, one in found if bound <= 1.01 * least)
+    return found
+
+
+def _first_good(
+    options: list[tuple[float, int]],
+    bounded: Callable[[float, int, bool], tuple[float, float]],
+) -> tuple[float, int, float]:
+    """(share, rounds, step) of the first option within 1 % of the least bound. Noise takes an
+    account, seconds for a share of the records: options that would not be within it without any
+    are not asked for theirs.
+    """
+    quiet = {one: bounded(*one, True)[0] for one in options}
+    found: dict[tuple[float, int], tuple[float, float]] = {}
+    least = math.inf
+    for one in sorted(options, key=quiet.__getitem__):
+        if quiet[one] <= 1.01 * least:
+            found[one] = bounded(*one, False)
+            least = min(least, found[one][0])
+    rate, rounds = next(one for one in options if one in found and found[one][0] <= 1.01 * least)
+    return rate, rounds, found[rate, rounds][1]
 
 
 def weights(
-    task: Task, graph: Graph, epsilon: float | Sequence[float], delta: float
+    task: Task,
+    graph: Graph,
+    epsilon: float | Sequence[float],
+    delta: float,
+    secrets: Secrets | None = None,
 ) -> tuple[float, ...] | None:
     """What each agent's gradient counts, to three digits; None where all may count the same.
 
@@ -209,6 +250,7 @@ def weights(
       graph: who hears whom.
       epsilon: what each agent may spend.
       delta: at which.
+      secrets: noise that pairs of agents share.
 
     Example:
       >>> from dataclasses import replace
@@ -226,10 +268,9 @@ def weights(
         probe = noisy_gradient(Setting(_PROBE, 1.0))
         asked = calibrate(probe, task, graph, _PROBE, epsilon, delta=delta)
         levels = np.array([float(asked.noise_for(agent)(0)) for agent in range(graph.agents)])
-    error = task.change**2 * (UNLIKE**2 + 1 / task.counts)
-    error = error + task.dimension * levels**2 / _PROBE
-    shares = 1 / error / np.mean(1 / error)
-    if np.sqrt(np.mean(error) / np.mean(shares**2 * error)) < WORTH:
+    sampling = task.change**2 * (UNLIKE**2 + 1 / task.counts)
+    shares, times = weighing.shares(sampling, levels, task.dimension / _PROBE, secrets)
+    if math.sqrt(times) < WORTH:
         return None
     return tuple(float(f"{share:.3g}") for share in shares)
 
@@ -337,6 +378,7 @@ def _noise_law(
     delta: float,
     secrets: Secrets | None = None,
     shares: tuple[float, ...] | None = None,
+    known: Known | None = None,
 ) -> Callable[[int], float]:
     """Own noise for each number of rounds: the root mean square over agents of what a certificate
     asks for, times what the agent counts.
@@ -348,8 +390,15 @@ def _noise_law(
         levels = np.array([float(asked.noise_for(agent)(0)) for agent in range(graph.agents)])
         return float(np.sqrt(np.mean(np.square(levels * (shares or 1.0)))))
 
+    kept = {} if known is None else known
+
+    def share(rounds: int) -> float:
+        if (rate, rounds) not in kept:
+            kept[rate, rounds] = of(rounds) / task.change
+        return kept[rate, rounds] * task.change
+
     if rate < 1:
-        return of
+        return share
     # All records in every round: what independent Gaussian noise costs adds up.
     probed = of(_PROBE)
     return lambda rounds: probed * math.sqrt(rounds / _PROBE)

@@ -22,6 +22,7 @@ from hearsay.tradeoff.points import FOLDER, Point, guessing, marked, measure, pl
 from hearsay.tradeoff.rule import prepared
 from hearsay.tradeoff.series import Series
 from hearsay.tradeoff.sharing import chosen_series
+from hearsay.tradeoff.sizes import classes
 
 Progress = Callable[[str, int, int], None]
 
@@ -210,7 +211,8 @@ def frontier(
     first = problems[0]
     on = graph if isinstance(graph, Graph) else graph(first.agents)
     on.require_agents(first.agents)
-    wanted = chosen_series(series, first.agents, colluders)
+    alike = len(classes(first.counts)) == 1
+    wanted = chosen_series(series, first.agents, colluders, alike)
     points, missing, found = [guessing(problems)], list[str](), 0
     home = None if folder is None else Path(folder)
     todo = [(one, e) for one in wanted for e in (spend if one.private else spend[-1:])]

@@ -6,7 +6,8 @@ settings it may have, from public facts alone. Gradient perturbation has the one
 several settings around the rule's, and a rehearsal (rehearsal.py) picks one. All noise is Gaussian
 and calibrated to the same (epsilon, delta).
 
-    alone                  every agent by itself, on its own records
+    alone                  every agent by itself, on its own records, with settings for so many
+    alone, the largest     those of them who have most records
     all others hostile     on the network; the certificate trusts nobody
     central                one server that holds everybody's records, and is trusted
     no noise               the network without privacy
@@ -33,6 +34,7 @@ from hearsay.problems.sampling.samplers import Cyclic, History, Sampling
 from hearsay.problems.task import Task
 from hearsay.schedules import Constant, SampleSize
 from hearsay.tradeoff.rule import CHUNK, Setting, noisy_gradient, setting
+from hearsay.tradeoff.sizes import classes, held_by
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,11 @@ class Candidate:
 Candidates = Callable[[Task, Graph, float, float], tuple[Candidate, ...]]
 
 
+def whole(counts: np.ndarray) -> list[np.ndarray]:
+    """All agents have the same settings."""
+    return [np.arange(len(counts))]
+
+
 @dataclass(frozen=True)
 class Series:
     """A row of the table.
@@ -58,6 +65,8 @@ class Series:
       candidates: settings that it may have, for (task, graph, epsilon, delta).
       together: all agents' messages make one released model; otherwise each agent releases its own.
       private: it has a point for every epsilon, instead of one for all.
+      parts: agents with settings and a run of their own, by how many records all have; of several
+        parts none hears another.
     """
 
     key: str
@@ -66,6 +75,7 @@ class Series:
     candidates: Candidates
     together: bool = True
     private: bool = True
+    parts: Callable[[np.ndarray], list[np.ndarray]] = whole
 
 
 def on_the_network(problem: Problem, graph: Graph) -> tuple[Problem, Graph]:
@@ -74,7 +84,16 @@ def on_the_network(problem: Problem, graph: Graph) -> tuple[Problem, Graph]:
 
 def alone(problem: Problem, graph: Graph) -> tuple[Problem, Graph]:
     """Everybody at once, and nobody hears anybody: as many networks of one agent."""
-    return problem, Graph(sparse.csr_array((problem.agents, problem.agents)), "alone")
+    return problem, apart(problem.agents)
+
+
+def largest(problem: Problem, graph: Graph) -> tuple[Problem, Graph]:
+    """The agents with most records, each by itself."""
+    return alone(held_by(problem, classes(problem.counts)[-1]), graph)
+
+
+def apart(agents: int) -> Graph:
+    return Graph(sparse.csr_array((agents, agents)), "alone")
 
 
 def at_a_server(problem: Problem, graph: Graph) -> tuple[Problem, Graph]:
@@ -206,8 +225,10 @@ def correlated(task: Task, graph: Graph, chosen: Setting, part: float) -> Algori
     )
 
 
+LARGEST = "alone-largest"
 ALL = (
-    Series("alone", "alone", alone, by_the_rule, together=False),
+    Series("alone", "alone", alone, by_the_rule, together=False, parts=classes),
+    Series(LARGEST, "alone, who has most records", largest, by_the_rule, together=False),
     Series("ldp-online", "P1, locally private online learning", on_the_network, around(ldp_online)),
     Series(
         "gradient-tracking",

@@ -19,7 +19,7 @@ from hearsay.graphs import Graph
 from hearsay.graphs.secrets import Secrets
 from hearsay.problems.task import Task
 from hearsay.tradeoff.rule import noisy_gradient, setting
-from hearsay.tradeoff.series import ALL, SERIES, Candidate, Series, on_the_network
+from hearsay.tradeoff.series import ALL, LARGEST, SERIES, Candidate, Series, on_the_network
 
 KEY = "secrets"
 # Before the trusted server, which they come close to.
@@ -47,7 +47,10 @@ def with_secrets(colluders: int, agents: int) -> Series:
 
 
 def chosen_series(
-    keys: Sequence[str] | None, agents: int, colluders: Iterable[int] | int | None
+    keys: Sequence[str] | None,
+    agents: int,
+    colluders: Iterable[int] | int | None,
+    alike: bool = True,
 ) -> list[Series]:
     """The rows that are wanted, in the order in which they are named.
 
@@ -55,6 +58,8 @@ def chosen_series(
       keys: some of KEYS, or secrets-N; all that a network of so many agents can have unless given.
       agents: of the network.
       colluders: that "secrets" is planned for, beside none and half of the others; 1 unless given.
+      alike: agents hold about as many records each; otherwise who has most of them has a row where
+        all are wanted.
 
     Example:
       >>> [one.key for one in chosen_series(["alone", "secrets"], 5, [1])]
@@ -69,6 +74,8 @@ def chosen_series(
         require.fail("colluders", f"at most {most}, all others but one", max(planned))
     found: list[Series] = []
     for key in keys or (KEYS if agents > 1 else SERIES):
+        if key == LARGEST and not keys and alike:
+            continue
         if key == KEY:
             few = {0, *planned, min(most, (agents - 1) // 2)}
             found += [with_secrets(number, agents) for number in sorted(few)]

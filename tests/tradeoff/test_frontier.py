@@ -6,6 +6,7 @@ import csv
 import functools
 import importlib
 import io
+import itertools
 import json
 from dataclasses import replace
 
@@ -17,13 +18,15 @@ import hearsay as hs
 from hearsay.cli import commands
 from hearsay.experiments import demo
 from hearsay.privacy.verification import verify_text
-from hearsay.report.frontier import accuracy_against_epsilon
+from hearsay.report.frontier import accuracy_against_epsilon, verdict
 from hearsay.tradeoff import points, rehearsal
 from hearsay.tradeoff.measuring import Measured
 from hearsay.tradeoff.points import Point
+from hearsay.tradeoff.rehearsing import nobody
 from hearsay.tradeoff.rule import prepared
-from hearsay.tradeoff.series import SERIES, Candidate, alone, at_a_server
+from hearsay.tradeoff.series import LARGEST, SERIES, Candidate, alone, at_a_server
 from hearsay.tradeoff.sharing import KEYS, chosen_series
+from hearsay.tradeoff.sizes import ALIKE, classes
 
 running = importlib.import_module("hearsay.tradeoff.running")
 EPSILONS = (0.5, 8.0)
@@ -100,6 +103,47 @@ def test_the_same_noise_is_never_used_for_two_splits(whole):
     assert released[0] != released[1]
 
 
+def sized(counts: list[int]) -> hs.problems.Problem:
+    sets = [records(count, count) for count in counts]
+    return hs.problems.logistic(sets, feature_bound=3.0, ridge=0.0, test=records(300, 99))
+
+
+@pytest.mark.slow
+def test_alone_every_size_has_settings_of_its_own():
+    """As if nobody else were there: with one setting for all a large agent looks worse than it is,
+    and joining better.
+    """
+    options = {"epsilons": [0.5], "seeds": 2, "series": ["alone"]}
+    both = hs.frontier(
+        sized([20, 800, 20]),
+        hs.graphs.ring(3),
+        **{**options, "series": ["alone", LARGEST, "secret-batches"]},
+    )
+    small, large = (
+        hs.frontier(sized(counts), nobody(len(counts)), **options).at("alone", 0.5)
+        for counts in ([20, 20], [800])
+    )
+    found, most = both.at("alone", 0.5), both.at(LARGEST, 0.5)
+    np.testing.assert_allclose(found.values, (2 * small.values + large.values) / 3, rtol=1e-12)
+    assert most.released == large.released and most.settings == large.settings
+    assert found.settings == f"20 records: {small.settings}; 800 records: {large.settings}"
+    assert f"alone {found.mean:.3f} (who has most records: {most.mean:.3f})" in verdict(both)
+
+
+@pytest.mark.parametrize("most", [3, 16])
+def test_a_class_has_agents_of_about_one_size(most):
+    sizes = np.random.default_rng(0).integers(30, 20_000, 300)
+    found = classes(sizes, most)
+    assert len(found) <= most
+    assert sorted(np.concatenate(found).tolist()) == list(range(300))
+    widest = max(ALIKE, (sizes.max() / sizes.min()) ** (1 / most))
+    ends = [(sizes[agents].min(), sizes[agents].max()) for agents in found]
+    assert all(high <= low * widest * (1 + 1e-6) for low, high in ends)
+    assert all(one[1] < other[0] for one, other in itertools.pairwise(ends))
+    # Records dealt out evenly differ by one.
+    assert len(classes(np.array([92, 91, 91]))) == 1
+
+
 @pytest.fixture(scope="module")
 def sharing(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sharing")
@@ -147,7 +191,10 @@ def test_colluders_are_named_once_and_leave_somebody_honest():
     assert keys(["secrets"], 20, [4, 9]) == ["secrets-0", "secrets-4", "secrets-9"]
     assert keys(["secrets-3", "secrets"], 5, 1)[:2] == ["secrets-3", "secrets-0"]
     assert keys(["secrets"], 2, None) == ["secrets-0"]
-    assert "secrets-1" in keys(None, 5, None) and keys(None, 1, None) == list(SERIES)
+    assert "secrets-1" in keys(None, 5, None)
+    # Who has most records has a row of their own where agents differ.
+    assert keys(None, 1, None) == [key for key in SERIES if key != LARGEST]
+    assert LARGEST not in keys(None, 5, None) and LARGEST in keys(None, 5, None, False)
     for wrong, message in (
         ((["secrets"], 5, 4), "colluders must be at most 3, all others but one, got 4"),
         ((["secrets"], 5, [-1]), "colluders"),
@@ -161,9 +208,10 @@ def test_colluders_are_named_once_and_leave_somebody_honest():
 def test_all_series_and_their_certificates(tmp_path):
     found = measured(tmp_path, series=None, splits=1)
     rows = [key for key, _, _ in found.rows if not key.startswith("secrets-")]
-    assert rows == ["guessing", *SERIES] and found.at("secrets-1", 0.5).all_collude > 0.5
+    some = [key for key in SERIES if key != LARGEST]
+    assert rows == ["guessing", *some] and found.at("secrets-1", 0.5).all_collude > 0.5
     # Two rows with secrets, and one without a budget.
-    hold(tmp_path, 2 * (len(SERIES) + 2 - 1))
+    hold(tmp_path, 2 * (len(some) + 2 - 1))
     assert found.at("no-noise").spent == np.inf
     assert (tmp_path / "points" / "no-noise" / "certificate.json").exists()
 

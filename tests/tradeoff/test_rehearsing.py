@@ -71,7 +71,7 @@ def test_what_pairs_of_unequal_agents_share_cancels_in_a_trial(worth, monkeypatc
     assert (choice.weights is None) == (worth == np.inf)
     column, shared = law.column(choice), rehearsing.exchanged(choice, law).shared
     own = np.multiply(column.noise, choice.weights or 1.0)
-    assert own.max() > 2 * own.min() and np.abs(own[:, None] * shared).max() > 0.5 * own.min()
+    assert own.max() > 1.2 * own.min() and np.abs(own[:, None] * shared).max() > 0.5 * own.min()
     np.testing.assert_allclose(own @ shared, 0, atol=1e-6 * own.max())
 
 

@@ -19,7 +19,8 @@ from hearsay.problems.problem import Problem
 from hearsay.problems.several_classes import softmax_task
 from hearsay.problems.task import Task
 from hearsay.release.readouts import Exponential, ReadOut, Tail
-from hearsay.tradeoff import rule
+from hearsay.tradeoff import rule, weighing
+from hearsay.tradeoff.choices import secrets_for
 from hearsay.tradeoff.rehearsal import made_up
 from hearsay.tradeoff.rule import averaging_rounds, noisy_gradient, prepared, setting
 
@@ -102,6 +103,78 @@ def test_where_all_are_exact_a_giant_does_not_decide_alone(epsilon):
 def test_who_may_spend_more_counts_more():
     found = rule.weights(facts(3), hs.graphs.complete(3), (1.0, 2.0, 4.0), DELTA)
     assert found[0] < found[1] < found[2]
+
+
+def error_of(task: Task, noise: np.ndarray, weights: np.ndarray) -> float:
+    """Of the mean gradient of one round with so much own noise in every message: the slow way."""
+    own = task.change**2 * (rule.UNLIKE**2 + 1 / task.counts)
+    return float(np.sum(weights**2 * own) + task.dimension * np.sum(noise**2) / 64)
+
+
+def left(task: Task, epsilon, secrets, weights) -> tuple[np.ndarray, hs.WeightedErm]:
+    """(own noise in everybody's messages, the algorithm that certificates are about)."""
+    chosen = rule.Setting(64, 1.0, secrets=secrets, weights=weights)
+    graph = hs.graphs.complete(task.agents)
+    found = hs.calibrate(noisy_gradient(chosen), task, graph, 64, epsilon, delta=DELTA)
+    noise = [float(found.noise_for(agent)(0)) for agent in range(task.agents)]
+    return np.multiply(noise, weights or 1.0), found
+
+
+@pytest.mark.parametrize(
+    ("counts", "epsilon", "colluders"),
+    [
+        ([60, 300, 1500], 0.5, 1),
+        ([25, 50, 90, 250], 1.0, 1),
+        ([91, 91, 91, 91], (0.5, 1.0, 1.0, 2.0), 1),
+        ([30, 800], 1.0, 0),
+        ([1, 40, 300], 0.5, 1),
+        # All but one may collude: nearly as if nothing were shared.
+        ([30, 60, 120, 300], 1.0, 2),
+    ],
+)
+def test_with_secrets_agents_count_by_the_noise_that_is_left(counts, epsilon, colluders):
+    """The least error that a search finds is no better by a fifth, weights for noise without
+    secrets are no better, and nobody keeps back a budget whose noise matters: with those weights
+    small agents spent a quarter of theirs.
+    """
+    task, secrets = unequal(counts), secrets_for(colluders, len(counts))
+    graph = hs.graphs.complete(task.agents)
+    chosen = rule.weights(task, graph, epsilon, DELTA, secrets)
+    assert setting(task, graph, epsilon, DELTA, secrets).weights == chosen
+    own, algorithm = left(task, epsilon, secrets, chosen)
+    spent = hs.certify(algorithm, task, graph, 64, delta=DELTA).epsilon
+    found = error_of(task, own, np.array(chosen))
+    for other in (rule.weights(task, graph, epsilon, DELTA), None):
+        noise, _ = left(task, epsilon, secrets, other)
+        assert found <= error_of(task, noise, np.array(other or 1.0) * np.ones(task.agents)) * 1.01
+    assert np.all(np.array(spent) <= np.array(epsilon) * (1 + 1e-9))
+    used = np.array(spent) / epsilon
+    # Who was worth more if it counted more: the others are exact enough as they are.
+    worth = np.array(chosen) * (rule.UNLIKE**2 + 1 / task.counts) * task.change**2
+    assert np.all((used > 0.85) | (worth > found / task.agents * 0.9))
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        tried = np.array(chosen) * np.exp(0.4 * rng.standard_normal(task.agents))
+        tried = tuple((tried / tried.mean()).tolist())
+        noise, _ = left(task, epsilon, secrets, tried)
+        assert error_of(task, noise, np.array(tried)) > found / 1.2
+
+
+def test_the_norm_is_that_of_agents_without_secrets_and_of_a_trusted_server():
+    sampling, noise = np.array([0.03, 0.02, 0.01]), np.array([0.3, 0.2, 0.05])
+    assert weighing.norm(3, 1.0) == pytest.approx(2.0)
+    exact = 1 / (sampling + 10 * noise**2)
+    plain = weighing.by_norm(sampling, noise, 10.0, 2.0)
+    np.testing.assert_allclose(plain, exact / exact.mean(), rtol=1e-9)
+    # Noise is that of the largest w_i a_i: all are as large, but who is exact without.
+    flat = weighing.by_norm(sampling, noise, 1000.0, weighing.norm(3, 1 / 3)) * noise
+    np.testing.assert_allclose(flat, flat[0], rtol=0.1)
+
+
+def test_agents_that_are_alike_count_the_same_with_secrets():
+    graph, secrets = hs.graphs.complete(4), secrets_for(1, 4)
+    assert rule.weights(facts(4), graph, 0.1, DELTA, secrets) is None
+    assert rule.weights(unequal([91, 91, 92, 91]), graph, 0.1, DELTA, secrets) is None
 
 
 @pytest.mark.parametrize("counts", [[91, 91, 91], [91, 92, 91], [100, 100, 120]])
@@ -214,6 +287,40 @@ def test_too_much_work_takes_secret_batches(monkeypatch):
     found = setting(facts(agents=1), nobody(1), 4.0, DELTA)
     assert (found.rate, found.rounds) == (0.2, 16)
     assert noisy_gradient(found).sampling == hs.Poisson(0.2)
+
+
+@pytest.mark.parametrize("records", [1, 91, 200_000, 400_000, 3_000_000, 20_000_000])
+@pytest.mark.parametrize("level", [1e-9, 3e-4, 1e-3, 3e-3, 10.0])
+def test_few_options_are_asked_for_their_noise_and_none_is_missed(monkeypatch, records, level):
+    task, asked = facts(3, records), set()
+
+    def noise(rate: float, rounds: int) -> float:
+        return level * math.sqrt(rounds) * rate**-0.3
+
+    def law(task, graph, rate, *_):
+        return lambda rounds: (asked.add((rate, rounds)), noise(rate, rounds))[1]
+
+    monkeypatch.setattr(rule, "_noise_law", law)
+    chosen = setting(task, hs.graphs.complete(3), 1.0, DELTA)
+    # All of them, one after the other.
+    reach, curved = rule.DISTANCE, task.loss.curvature[1]
+    found = []
+    for rate in rule.RATES:
+        for rounds in rule._rounds(rate):
+            if rounds * rate * records > rule.WORK and rate > rule.RATES[-1]:
+                break
+            batch = (1 / rate - 1) * task.change**2 / records
+            size = (task.dimension * noise(rate, rounds) ** 2 + batch) / 3
+            step = min(1 / curved, reach / math.sqrt(rounds * size))
+            bound = reach**2 / (2 * step * rounds) + step * size / 2
+            found.append((bound, rate, rounds, step))
+        if found and found[-1][1:3] == (rate, rule._rounds(rate)[-1]):
+            break
+    least = min(found)[0]
+    want = next(one for one in found if one[0] <= 1.01 * least)
+    assert (chosen.rate, chosen.rounds, chosen.step) == want[1:]
+    if records == 20_000_000 and level < 1e-3:
+        assert asked == {(0.01, 512)}
 
 
 def test_without_a_budget_there_is_nothing_to_weigh():
