@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import secrets
 import shlex
@@ -193,7 +194,7 @@ def _fitted(asked: _Asked, folder: Path, seed: int, resume: bool, overwrite: boo
             progress=functools.partial(show, "training"),
         )
     if result.run.interrupted:
-        interrupted("Its checkpoint is kept, and --resume goes on from there.")
+        interrupted(folders.KEPT)
     return result
 
 
@@ -272,6 +273,7 @@ def _seed(given: int | None, folder: Path, resume: bool) -> int:
     """The seed of the noise: as given, that of the run that goes on, or a new one."""
     from hearsay import _validate as require
     from hearsay._files import private
+    from hearsay.simulation import checkpoint, identity
 
     file = folder / private("seed.txt")
     if resume:
@@ -280,6 +282,9 @@ def _seed(given: int | None, folder: Path, resume: bool) -> int:
         if not file.exists():
             raise ValueError(f"--resume needs --out with the folder of a fit, got {folder}")
         given = int(file.read_text(encoding="ascii"))
+        # The file may be that of a run that was to replace this one and never began.
+        with contextlib.suppress(checkpoint.DamagedCheckpoint, FileNotFoundError):
+            given = (identity.seeds_of(checkpoint.load(folder)) or [given])[0]
     return secrets.randbelow(2**31) if given is None else require.seed("seed", given)
 
 

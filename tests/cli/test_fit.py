@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,10 @@ from typer.testing import CliRunner
 import hearsay as hs
 from hearsay import config
 from hearsay.cli import commands
+from hearsay.cli.folders import KEPT
 from hearsay.estimators import fitting
 from hearsay.simulation import simulating
+from hearsay.tradeoff import beside
 from tests.cli.test_json import documented
 from tests.estimators import quick
 
@@ -205,6 +209,44 @@ def test_errors_of_a_regression_are_in_its_own_unit(tmp_path, monkeypatch):
     assert f"no better than always naming the mean (error {truth.std():.4g}" in said
 
 
+def test_what_is_cut_off_after_its_training_says_how_to_go_on(home, words, tmp_path, monkeypatch):
+    """The command that it offers is the one that works: the folder named, and no seed."""
+    original, given = fitting.simulate, ["hearsay", *map(str, words)]
+    monkeypatch.setattr("sys.argv", [*given, "--seed", "5", "--overwrite"])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(beside, "with_beside", stop)
+    told = call(*words, "--seed", 5, code=130).output
+    (folder,) = Path("out").iterdir()
+    assert (
+        f"Interrupted. {KEPT} To go on: {shlex.join([*given, '--out', f'{folder}'])} --resume"
+        in told
+    )
+
+    # A disk that is full: the same.
+    monkeypatch.setattr(beside, "with_beside", full)
+    with pytest.raises(ValueError, match=rf"No space left.*{KEPT} Make room, .*--resume"):
+        call(*words, "--out", folder, "--resume")
+    # Of a run that was to be replaced, and still is there, nothing is to be continued.
+    monkeypatch.setattr(fitting, "simulate", stop)
+    told = call(*words, "--out", folder, "--overwrite", code=130).output
+    assert "Nothing is left of it. To start it again" in told
+
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(fitting, "rehearse", quick.rehearse)
+    monkeypatch.setattr(fitting, "simulate", original)
+    call(*words, "--out", folder, "--resume")
+    assert (folder / "private-seed.txt").read_text() == "5"
+
+
+def stop(*_: Any, **__: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+def full(*_: Any, **__: Any) -> Any:
+    raise OSError(errno.ENOSPC, "cannot write it: No space left on device", "x")
+
+
 def test_a_fit_without_a_schema_says_what_to_type(home, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     north = write(tmp_path / "north ward.csv", rows(0, 4))
@@ -304,7 +346,7 @@ def test_a_fit_that_was_interrupted_goes_on(made, words, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(simulating.Session, "advance", advance)
         stopped = call(*words, "--out", tmp_path / "out", "--seed", 4, code=130)
-    assert "--resume goes on from there" in " ".join(stopped.stderr.split())
+    assert KEPT in stopped.stderr and stopped.stderr.strip().endswith("--resume")
     assert not (tmp_path / "out" / "released").exists()
     call(*words, "--out", tmp_path / "out", "--resume")
     models = [hs.load_model(one / "released").params for one in (tmp_path / "out", made[0])]
