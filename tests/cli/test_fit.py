@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 import hearsay as hs
 from hearsay import config
 from hearsay.cli import commands
+from hearsay.cli.before import KEPT as KEPT_TABLES
 from hearsay.cli.folders import KEPT
 from hearsay.estimators import fitting
 from hearsay.simulation import simulating
@@ -40,6 +41,7 @@ PRIVATE = {
     "private-models.npz",
     "private-report.html",
     "private-seed.txt",
+    "private-tables.json",
 }
 
 
@@ -237,6 +239,35 @@ def test_what_is_cut_off_after_its_training_says_how_to_go_on(home, words, tmp_p
     monkeypatch.setattr(fitting, "simulate", original)
     call(*words, "--out", folder, "--resume")
     assert (folder / "private-seed.txt").read_text() == "5"
+
+
+def test_a_second_fit_on_the_same_tables_says_what_both_cost(home, words, tmp_path):
+    """Known from the folders beside it: renamed tables, and a fit that was overwritten, too."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert "adds its epsilon" in call(*words, "--out", first, "--seed", 3).output
+    again = call(*words, "--out", second, "--seed", 3, "--json")
+    assert json.loads(again.stdout)["before"] == [], "the same model again tells nothing more"
+    copy = tmp_path / "copied.csv"
+    copy.write_bytes(Path(words[3]).read_bytes())
+    told = call("fit", words[1], copy, *words[5:], "--out", first, "--overwrite")
+    assert "These tables, or some of them, were fitted once before (first)." in told.stderr
+    assert "together they cost epsilon 100 at delta 2e-05, and not 50" in told.stderr
+    found = call(*words[:-2], "--out", tmp_path / "third", "--seed", 3, "--delta", 1e-6, "--json")
+    assert len(json.loads(found.stdout)["before"]) == 2, "what was overwritten, too"
+    assert "The seed is the same: so is the noise of both" in found.stderr
+    (first / KEPT_TABLES).write_text("[[0]]")
+    (second / KEPT_TABLES).unlink()
+    third = call(*words, "--out", second, "--overwrite", "--adjacency", "replace")
+    assert "once before (third). Who" in third.stderr and "hearsay.add_up" in third.stderr
+
+
+def test_noise_is_not_blamed_where_a_range_is_far_too_wide(home, tmp_path, monkeypatch):
+    wide = hs.Schema({"age": hs.Number(0, 1e9), "ill": SCHEMA.columns["ill"]}, target="ill")
+    wide.save(tmp_path / "wide.toml")
+    tables = [home / f"{name}.csv" for name in ("north", "south", "held-out")]
+    words = ["fit", tmp_path / "wide.toml", *tables[:2], "--test", tables[2], "--epsilon", 50]
+    told = " ".join(call(*words, "--out", tmp_path / "out").stderr.split())
+    assert "without noise: a larger epsilon will not help" in told and 'scale = "log"' in told
 
 
 def stop(*_: Any, **__: Any) -> Any:
