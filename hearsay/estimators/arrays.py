@@ -124,7 +124,9 @@ def require_numbers(name: str, values: Any) -> None:
     for place, value in np.ndenumerate(rows):
         if isinstance(value, (str, bytes)) and not _is_number(value):
             where = ", column ".join(map(str, place))
-            rule = "numbers (a table with texts needs schema=, which has levels for them)"
+            rule = "numbers"
+            if name == "X":
+                rule += " (a table with texts needs schema=, which has levels for them)"
             require.fail(name, rule, f"something else in row {where} (counted from 0)")
 
 

@@ -5,6 +5,7 @@ the same linear models.
 from __future__ import annotations
 
 import pickle
+import runpy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ TARGETS = {
     "titre": hs.Number(1, 10_000, scale="log"),
 }
 ROWS = 40
+NUMPY = Path(__file__).resolve().parents[2] / "examples" / "predict_with_numpy.py"
 
 
 def schema_for(target: str) -> hs.Schema:
@@ -126,6 +128,20 @@ def test_scikit_learn_has_the_same_model(run: hs.Run) -> None:
     assert found.classes_.tolist() == list(model.schema.classes)
     again = pickle.loads(pickle.dumps(found))
     np.testing.assert_array_equal(again.predict(table), model.predict(table))
+
+
+def test_numpy_alone_predicts_the_same(run: hs.Run, tmp_path: Path) -> None:
+    """examples/predict_with_numpy.py, for who has the folder and no hearsay."""
+    model = run.release(folder=tmp_path)
+    table = {**table_for(model.schema.target, 5)}
+    table["age"][:3], table["ward"][0] = ["", -7.0, 500.0], "west"
+    rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+    said = runpy.run_path(str(NUMPY))["predict"](tmp_path, rows)
+    if model.classes is None:
+        np.testing.assert_allclose(said, model.predict(table), rtol=1e-9)
+        return
+    chances = [[one[level] for level in model.classes] for one in said]
+    np.testing.assert_allclose(chances, model.predict_proba(table), rtol=1e-9)
 
 
 def test_without_a_schema_the_linear_model_alone() -> None:
