@@ -33,6 +33,14 @@ def started() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def ended() -> None:
+    """Nothing is left to be stopped but the interpreter's own end, which would print a traceback of
+    what it was clearing away.
+    """
+    if _is_command() and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 if (
     _is_command()
     and threading.current_thread() is threading.main_thread()

@@ -2,6 +2,8 @@
 
 import sys
 
+from hearsay import _interrupts
+
 
 def main() -> None:
     """Entry point. The commands are imported here, where an interrupt can be caught."""
@@ -9,7 +11,10 @@ def main() -> None:
         from hearsay.cli import commands
     except KeyboardInterrupt:
         sys.exit(130)
-    commands.main()
+    try:
+        commands.main()
+    finally:
+        _interrupts.ended()
 
 
 __all__ = ["main"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import hashlib
 import secrets
 import shlex
 import time
@@ -12,7 +14,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from hearsay.cli import folders
+from hearsay.cli import before, folders
 from hearsay.cli.folders import claim_run, interrupted
 from hearsay.cli.json_output import answer, answering, of_rehearsal, of_release, of_run
 from hearsay.cli.options import Out, Overwrite, Resume
@@ -31,6 +33,11 @@ _RANKED = (
     "area under the ROC curve {:.3g} (guessing: 0.5, perfect: 1): the chance that of two test rows"
     " with different labels the model tells which is which. Where one label is far commoner, this"
     " says more than the accuracy"
+)
+
+_AGAIN = (
+    "Another fit on the same rows, new settings or new columns too, adds its epsilon to this one's"
+    " (docs/estimators.md, Next month)."
 )
 
 _Schema = Annotated[
@@ -104,6 +111,14 @@ class _Asked(NamedTuple):
         words += [] if self.agents is None else ["--agents", f"{self.agents}"]
         return shlex.join([*words, "--adjacency", self.adjacency])
 
+    def fit(self, seed: int) -> before.Fit:
+        """What is remembered of it."""
+        protects = f"{self.adjacency}, colluders {self.colluders}"
+        said = ":".join([self.command, *before.digests([self.schema])])
+        settings = hashlib.sha256(said.encode()).hexdigest()
+        tables = before.digests(self.tables)
+        return before.Fit("", tables, self.epsilon, self.delta, protects, seed, settings)
+
 
 @answering
 def fit(
@@ -135,7 +150,12 @@ def fit(
         _require_tables(asked)
         claim_run(folder, resume, overwrite)
         number = _seed(seed, folder, resume)
-        _finished(_fitted(asked, folder, number, resume, overwrite), folder, asked)
+        mine = asked.fit(number)
+        if known := before.earlier(folder, mine):
+            note(before.words(known, mine))
+        result = _fitted(asked, folder, number, resume, overwrite)
+        before.keep(folder, mine)
+        _finished(result, folder, asked, known)
 
 
 def _require_tables(asked: _Asked) -> None:
@@ -193,7 +213,7 @@ def _fitted(asked: _Asked, folder: Path, seed: int, resume: bool, overwrite: boo
             progress=functools.partial(show, "training"),
         )
     if result.run.interrupted:
-        interrupted("Its checkpoint is kept, and --resume goes on from there.")
+        interrupted(folders.KEPT)
     return result
 
 
@@ -219,7 +239,7 @@ def _problem(asked: _Asked, seed: int) -> Any:
     return problems.tabular(rows, public, model=network, adjacency=asked.adjacency, seed=seed)
 
 
-def _finished(result: Any, folder: Path, asked: _Asked) -> None:
+def _finished(result: Any, folder: Path, asked: _Asked, known: list[before.Fit]) -> None:
     """Write what there is, and say it."""
     from hearsay.release.ranking import area
     from hearsay.tradeoff.beside import with_beside
@@ -233,6 +253,7 @@ def _finished(result: Any, folder: Path, asked: _Asked) -> None:
         **of_run(run),
         auc=ranked,
         rehearsal=of_rehearsal(result.rehearsal),
+        before=[{"folder": b.folder, "epsilon": b.epsilon, "delta": b.delta} for b in known],
         folder=folder,
         report=report,
         released=of_release(model, released),
@@ -245,6 +266,7 @@ def _finished(result: Any, folder: Path, asked: _Asked) -> None:
         if ranked is not None:
             _say(_RANKED.format(ranked))
         hint({run.algorithm.name: run}, rehearsed=True)
+    _say(_AGAIN)
     _say(f"Report, private: {report}")
     _say(f"Released model, may be published: {released}")
     _say(f"Predictions: {typeable('hearsay', 'predict', released)} NEW.csv")
@@ -272,6 +294,7 @@ def _seed(given: int | None, folder: Path, resume: bool) -> int:
     """The seed of the noise: as given, that of the run that goes on, or a new one."""
     from hearsay import _validate as require
     from hearsay._files import private
+    from hearsay.simulation import checkpoint, identity
 
     file = folder / private("seed.txt")
     if resume:
@@ -280,7 +303,14 @@ def _seed(given: int | None, folder: Path, resume: bool) -> int:
         if not file.exists():
             raise ValueError(f"--resume needs --out with the folder of a fit, got {folder}")
         given = int(file.read_text(encoding="ascii"))
-    return secrets.randbelow(2**31) if given is None else require.seed("seed", given)
+        # The file may be that of a run that was to replace this one and never began.
+        with contextlib.suppress(checkpoint.DamagedCheckpoint, FileNotFoundError):
+            given = (identity.seeds_of(checkpoint.load(folder)) or [given])[0]
+    if given is None:
+        return secrets.randbelow(2**31)
+    if require.seed("--seed", given) >= 2**31:
+        require.fail("--seed", "below 2^31", given)
+    return given
 
 
 def _say(text: str) -> None:

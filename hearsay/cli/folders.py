@@ -4,6 +4,7 @@ and how a command ends that is interrupted.
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import sys
@@ -19,21 +20,31 @@ from hearsay._files import held
 from hearsay.cli.screen import errors
 
 _stack: ContextVar[ExitStack] = ContextVar("stack")
+# The folder of a run, and the checkpoint of an earlier one that is to be replaced.
+_run: ContextVar[tuple[Path, tuple[int, int] | None] | None] = ContextVar("run", default=None)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+KEPT = "Its checkpoint is kept."
 
 
 @contextmanager
 def command() -> Iterator[None]:
     """Around a whole command: releases its folder at the end, and turns Ctrl-C into a line that
-    says how to go on, and exit code 130.
+    says how to go on, and exit code 130. A full disk says how to go on, too.
     """
     with ExitStack() as stack:
-        token = _stack.set(stack)
+        token, run = _stack.set(stack), _run.set(None)
         try:
             yield
         except KeyboardInterrupt:
             interrupted("Nothing is left of it.")
+        except OSError as error:
+            if error.errno not in _FULL or (folder := _begun()) is None:
+                raise
+            said = f"{KEPT} Make room, then go on: {_going_on(folder)}"
+            raise ValueError(f"{error}. {said}") from error
         finally:
             _stack.reset(token)
+            _run.reset(run)
 
 
 def claim(folder: Path) -> None:
@@ -57,13 +68,52 @@ def claim_run(folder: Path, resume: bool, overwrite: bool) -> None:
 
     claim(folder)
     checkpoint.require_free(folder, resume, overwrite, ("--resume", "--overwrite"))
+    _run.set((folder, _state(folder) if overwrite else None))
+
+
+def _state(folder: Path) -> tuple[int, int] | None:
+    """Which checkpoint is there."""
+    from hearsay.simulation import checkpoint
+
+    try:
+        found = (folder / checkpoint.NAME).stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _begun() -> Path | None:
+    """The folder in which this command has left a checkpoint to go on from."""
+    if (run := _run.get()) is None:
+        return None
+    folder, before = run
+    after = _state(folder)
+    return None if after is None or after == before else folder
+
+
+def _going_on(folder: Path) -> str:
+    """The command as it was typed, to be continued: --resume needs the folder, and takes the seed
+    from there.
+    """
+    words, kept = list(sys.argv[1:]), ["hearsay"]
+    while words:
+        word = words.pop(0)
+        if word == "--seed" and words:
+            words.pop(0)
+        elif word not in ("--resume", "--overwrite") and not word.startswith("--seed="):
+            kept.append(word)
+    named = any(word in ("--out", "-o") or word.startswith("--out=") for word in kept)
+    return shlex.join([*kept, *([] if named else ["--out", str(folder)]), "--resume"])
 
 
 def interrupted(kept: str) -> NoReturn:
     """End a command that Ctrl-C has ended: what is left of it, and how to go on."""
-    again = shlex.join(["hearsay", *sys.argv[1:]])
+    folder = _begun()
+    kept = kept if folder is None else KEPT
+    again = f"To start it again: {shlex.join(['hearsay', *sys.argv[1:]])}"
+    again = again if folder is None else f"To go on: {_going_on(folder)}"
     errors.print(
-        f"Interrupted. {kept} To start it again: {again}",
+        f"Interrupted. {kept} {again}",
         style="yellow",
         markup=False,
         soft_wrap=True,

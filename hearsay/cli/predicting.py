@@ -15,6 +15,7 @@ from hearsay.cli.folders import require_writable
 from hearsay.cli.json_output import answer, answering
 from hearsay.cli.options import Flag
 from hearsay.cli.screen import Owner, errors, note
+from hearsay.simulation.own_unit import in_own_unit, unit
 
 ACCURACY, ERROR = "accuracy", "root mean squared error"
 AREA = "area under the ROC curve (guessing: 0.5)"
@@ -66,7 +67,8 @@ def predict(
         each = found.predict_proba(features, encoded=True)
         columns |= {f"probability_{k}": p for k, p in zip(found.classes, each.T, strict=True)}
     for name, value in score.items():
-        _say(f"{name} on {table}: {value:.4g}")
+        words = f", {unit(found.schema)}" if name == ERROR else ""
+        _say(f"{name} on {table}{words}: {value:.4g}")
     answer(
         rows=len(features),
         accuracy=score.get(ACCURACY),
@@ -100,8 +102,8 @@ def _read(model: Any, path: Path, has_target: bool) -> tuple[np.ndarray, dict[st
         return found.features, {}
     said = model.predictor.predict(model.params, found.features)
     if model.classes is None:
-        wrong = schema.decode(said) - schema.decode(found.labels)
-        return found.features, {ERROR: float(np.sqrt(np.mean(wrong**2)))}
+        wrong = float(np.mean((said - found.labels) ** 2))
+        return found.features, {ERROR: in_own_unit(wrong, schema)}
     score = {ACCURACY: float(np.mean(said == found.labels))}
     ranked = area(model, found.features, found.labels)
     return found.features, score if ranked is None else {**score, AREA: ranked}

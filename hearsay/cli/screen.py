@@ -258,12 +258,30 @@ def hint(runs: dict[str, Any], rehearsed: bool = False) -> None:
     if not guesses:
         return
     whose = f" of {', '.join(guesses)}" if len(runs) > 1 else ""
+    if rehearsed and len(runs) == 1 and _noise_is_not_why(*runs.values()):
+        note(
+            f"The model is no better than always naming {next(iter(guesses.values()))}, and it"
+            " would not be without noise: a larger epsilon will not help. Look at the schema: are"
+            ' ranges far wider than nearly everybody needs, or does a column need scale = "log"'
+            " (docs/tables.md)? Or the columns say little of the target."
+        )
+        return
     helps = _helps([runs[name] for name in guesses], rehearsed)
     note(
         f"At this budget the models{whose} are no better than always naming"
         f" {next(iter(guesses.values()))}. What helps: {helps}; hearsay demo shows a case that"
         " works."
     )
+
+
+def _noise_is_not_why(run: Any) -> bool:
+    """The same settings without noise are no better than a guess either, of a table."""
+    beside, wrong = run.beside, errors_of(run)
+    if run.problem.schema is None or beside is None or beside.clean is None:
+        return False
+    if wrong is None:
+        return run.guessing is not None and bool(beside.clean <= run.guessing + 0.01)
+    return bool(wrong.clean is not None and (wrong.clean / wrong.guess) ** 2 >= 0.99)
 
 
 def _helps(runs: list[Any], rehearsed: bool) -> str:

@@ -204,6 +204,8 @@ _RULES: dict[str, require.Rule] = {
 def load(path: str | Path) -> Config:
     try:
         tables = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} is not there: it must be a configuration (TOML)") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid TOML: {error}") from error
     for name, table in tables.items():

@@ -47,7 +47,10 @@ def ranges_of(ranges: Any, columns: int, public: bool, values: np.ndarray) -> li
     if found.shape == (2,):
         return [_range("ranges", ranges)] * columns
     if found.shape != (columns, 2):
-        rule = f"one (low, high), or one for each of the {columns} columns"
+        rule = (
+            f"one (low, high), or one for each of the {columns} columns in their order (a schema"
+            " has them by name)"
+        )
         require.fail("ranges", rule, f"an array of shape {found.shape}")
     return [_range(f"ranges[{index}]", one) for index, one in enumerate(ranges)]
 
@@ -121,7 +124,10 @@ def require_numbers(name: str, values: Any) -> None:
     for place, value in np.ndenumerate(rows):
         if isinstance(value, (str, bytes)) and not _is_number(value):
             where = ", column ".join(map(str, place))
-            require.fail(name, "numbers", f"something else in row {where} (counted from 0)")
+            rule = "numbers"
+            if name == "X":
+                rule += " (a table with texts needs schema=, which has levels for them)"
+            require.fail(name, rule, f"something else in row {where} (counted from 0)")
 
 
 @contextmanager

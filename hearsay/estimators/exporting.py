@@ -5,6 +5,7 @@
     squared     a.theta, in the target's own units     LinearRegression
                 low + (a.theta + 1) (high - low) / 2:  coef_ = theta (high - low) / 2, and the
                                                        middle of the range as intercept_
+    on a log scale: exp of that, between the logarithms of low and high; TransformedTargetRegressor
 
 A record of a table has a constant among its entries, so that no other intercept is needed.
 """
@@ -17,6 +18,7 @@ import numpy as np
 
 from hearsay.estimators.encoder import TableEncoder
 from hearsay.release.model import ReleasedModel
+from hearsay.tables.columns import LOG
 
 _LOGISTIC = ("Logistic", "PolynomialLogistic", "Softmax")
 _SQUARED = ("Squared", "HalfSquared")
@@ -66,7 +68,24 @@ def _linear(model: ReleasedModel) -> Any:
 
     found, params = LinearRegression(), np.asarray(model.params, float)
     # As `ReleasedModel.predict` says it in the target's own units.
-    low, high = (model.schema and model.schema.label_range) or (-1.0, 1.0)
+    column = model.schema.number if model.schema else None
+    low, high = (-1.0, 1.0) if column is None else (column.low, column.high)
+    powers = column is not None and column.scale == LOG
+    if powers:
+        low, high = np.log([low, high])
     found.coef_, found.intercept_ = params * ((high - low) / 2), (low + high) / 2
     found.n_features_in_ = len(params)
-    return found
+    return _by_powers(found) if powers else found
+
+
+def _by_powers(found: Any) -> Any:
+    """A fitted regression of logarithms as one of the numbers themselves."""
+    from sklearn.compose import TransformedTargetRegressor
+    from sklearn.preprocessing import FunctionTransformer
+
+    outer = TransformedTargetRegressor(found, func=np.log, inverse_func=np.exp)
+    outer.regressor_, outer._training_dim = found, 1
+    outer.transformer_ = FunctionTransformer(
+        np.log, np.exp, validate=True, check_inverse=outer.check_inverse
+    ).fit(np.ones((1, 1)))
+    return outer

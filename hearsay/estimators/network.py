@@ -49,6 +49,11 @@ RELEASED = "released"
 # pickle takes.
 _PRIVATE = ("problem_", "run_", "counted_", "rehearsal_")
 _MOST = 2**31
+_NO_WEIGHTS = (
+    "rows have no weights, since a certificate counts on every row having the same share at most,"
+    " and a row that is there twice pays twice. Where one class is rare, choose a threshold of your"
+    " own for predict_proba; to weigh agents there is hearsay.weighted_erm(weights=...)"
+)
 
 
 class NetworkEstimator(BaseEstimator, ABC):
@@ -67,7 +72,7 @@ class NetworkEstimator(BaseEstimator, ABC):
     ranges_are_public: bool
     random_state: Any
 
-    def fit(self, tables: Any, y: Any = None, *, test: Any = None) -> Any:
+    def fit(self, tables: Any, y: Any = None, *, test: Any = None, **unknown: Any) -> Any:
         """Learn on a simulated network of agents.
 
         Args:
@@ -77,7 +82,9 @@ class NetworkEstimator(BaseEstimator, ABC):
           y: the target, where `tables` is X and has none.
           test: a table (a pair of arrays where there is no schema) to test on, for the report.
             It is nobody's training record, and the certificate does not cover it.
+          unknown: refused, with what to do instead; rows have no weights (`sample_weight`).
         """
+        self._require_known(unknown)
         seed = _seed(self.random_state)
         given = self._from_arrays if self.schema is None else self._from_tables
         sources, whole, schema, tested = given(tables, y, test)
@@ -98,6 +105,27 @@ class NetworkEstimator(BaseEstimator, ABC):
         self.schema_, self.problem_, self.run_ = schema, found.run.problem, found.run
         self.model_, self.certificate_ = found.model, found.model.certificate
         return self
+
+    def _require_known(self, unknown: dict[str, Any]) -> None:
+        """Arguments that `fit` does not have, and settings that a schema has already."""
+        mine = type(self).__name__
+        for name in unknown:
+            if name in self.get_params():
+                why = f"it is given when the estimator is made: {mine}({name}=...).fit(...)"
+            elif name == "sample_weight":
+                why = _NO_WEIGHTS
+            else:
+                why = "there is no such argument"
+            raise TypeError(f"{name} must be left out of fit: {why}")
+        if self.schema is None:
+            return
+        for name in ("ranges", "classes", "target_range", "ranges_are_public"):
+            given = getattr(self, name, None)
+            if given is not None and given is not False:
+                raise ValueError(
+                    f"{name} must be left out with a schema, which says it of every column: change"
+                    " it there, or leave the schema out and give arrays"
+                )
 
     def _problem(
         self, sources: list[Any], whole: bool, schema: Schema, test: Any, seed: int
@@ -269,7 +297,8 @@ def _named(whose: str) -> Iterator[None]:
 
 def _pair(name: str, value: Any) -> tuple[Any, Any]:
     if not isinstance(value, (list, tuple)) or len(value) != 2:
-        require.fail(name, "a pair (X, y)", type(value).__name__)
+        rule = "a pair (X, y), or a table together with schema= (hearsay schema drafts one)"
+        require.fail(name, rule, type(value).__name__)
     return value[0], value[1]
 
 

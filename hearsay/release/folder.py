@@ -40,6 +40,15 @@ if TYPE_CHECKING:
 MODEL, CERTIFICATE = "model.safetensors", "certificate.json"
 SCHEMA, MADE = "schema.toml", "made.txt"
 FORMAT = "hearsay released model 1"
+_PLAIN = ("Logistic", "Softmax", "HalfSquared", "Squared")
+_USED = "To predict: hearsay predict THIS_FOLDER NEW.csv (schema.toml says which columns)."
+_ALONE = """\
+Without hearsay: examples/predict_with_numpy.py in its repository does it with NumPy, in 80 lines.
+Numbers go from their range in schema.toml to [-1, 1] (scale = "log": their logarithms do), a
+category sets one of its entries (one for each level, and one for all others) to 1; then a 1. For
+classes the record is divided by its own length, for a number by the square root of the number of
+columns and 1. Its product with `params` is the score: log odds of the second class, one score for
+each class of several, or the number on the scale from -1 to 1, which goes back to its range."""
 
 
 def save(model: ReleasedModel, folder: str | os.PathLike) -> Path:
@@ -77,7 +86,12 @@ def save(model: ReleasedModel, folder: str | os.PathLike) -> Path:
 def _made(model: ReleasedModel) -> str:
     width = max(map(len, model.made), default=0)
     lines = [f"{name:<{width}}  {text}" for name, text in model.made.items()]
-    return "\n".join([str(model), *(["", "How it was made:", *lines] if lines else []), ""])
+    found = [str(model), *(["", "How it was made:", *lines] if lines else [])]
+    if model.schema is not None:
+        found += ["", _USED]
+        if model.predictor.facts["loss"] in _PLAIN:
+            found.append(_ALONE)
+    return "\n".join([*found, ""])
 
 
 def load_model(path: str | os.PathLike, model: Any = None) -> ReleasedModel:

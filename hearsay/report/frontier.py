@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from hearsay._files import private
+from hearsay.privacy.adjacency import REPLACE, ZERO_OUT
 from hearsay.privacy.certificate import show
 from hearsay.report.numbers import count
 from hearsay.report.page import Cell, Table, picture, write
@@ -26,6 +27,20 @@ if TYPE_CHECKING:
     from hearsay.tradeoff.running import Frontier
 
 NAME = private("report.html")
+_TOGETHER = "secret-batches"
+# For people who see such a picture for the first time.
+_READING = (
+    "How to read it: more privacy to the left, better answers above (on an axis that may not begin"
+    " at 0). Epsilon limits what anybody can learn of one record from all that was ever sent:"
+    " {odds} change by a factor of at most e^epsilon (for 1: 2.7, for 2: 7.4, for 4: 55), but for"
+    ' a chance of delta. Joining pays where a line of the network, such as "{together}" (nobody'
+    ' trusted), lies above "alone" at the same epsilon. Lines whose bands overlap may lie so by'
+    " chance, and one that is no higher than guessing has learned nothing."
+)
+_ODDS = {
+    ZERO_OUT: "the odds that the record was there, and not an empty one in its place,",
+    REPLACE: "the odds of one guess at the record against another",
+}
 
 
 def frontier_report(found: Frontier, folder: str | Path) -> Path:
@@ -40,6 +55,8 @@ def frontier_report(found: Frontier, folder: str | Path) -> Path:
     )
     if found.note:
         shown += " Hollow: the same runs at the epsilon that they have if all others collude."
+    together = next((label for key, label, _ in found.rows if key == _TOGETHER), _TOGETHER)
+    shown += f" {_READING.format(odds=_ODDS[found.adjacency], together=together)}"
     return write(
         Path(folder) / NAME,
         "frontier.html",
@@ -64,7 +81,7 @@ def verdict(found: Frontier) -> str:
     """What an agent gains by joining, in a sentence; "" where one of the two is missing."""
     parts = []
     for epsilon in found.epsilons:
-        pair = [found.point(key, epsilon) for key in ("alone", "secret-batches", "central")]
+        pair = [found.point(key, epsilon) for key in ("alone", _TOGETHER, "central")]
         if pair[0] is None or pair[1] is None:
             continue
         server = "" if pair[2] is None else f" (a trusted server: {pair[2].mean:.3f})"

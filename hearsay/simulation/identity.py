@@ -89,6 +89,14 @@ class Identity:
         return kept
 
 
+def seeds_of(stored: Mapping[str, np.ndarray]) -> list[int] | None:
+    """Those of the run of a checkpoint; None where another version did not write them."""
+    found: list[int] | None = json.loads(
+        json.loads(str(stored.get(_FACTS, "{}"))).get("seeds", "0")
+    )
+    return found or None
+
+
 def _refused(why: str) -> str:
     return f"the checkpoint belongs to another configuration ({why}): refusing to resume"
 

@@ -5,6 +5,9 @@ A run measures mean squared errors e of labels as records have them; a table's t
 its public range [low, high] to [-1, 1]. So in the unit of y the root mean squared error is
 sqrt(e) (high - low) / 2. Always naming the mean of the test labels has the error sqrt(var), and
 R^2 = 1 - e / var.
+
+With scale = "log" the logarithm of y goes from log(low) to log(high), and sqrt(e) becomes a factor,
+(high / low)^(sqrt(e) / 2): 2 is as far off as twice, or half. R^2 is then that of the logarithms.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from hearsay.tables.columns import LOG
 from hearsay.tables.schema import Schema
 
 if TYPE_CHECKING:
@@ -43,19 +47,29 @@ class Errors(NamedTuple):
 
 
 def in_own_unit(squared: float, schema: Schema | None) -> float:
-    """A mean squared error as a root mean squared one in the target's unit.
+    """A mean squared error as a root mean squared one in the target's unit, or as a factor of it.
 
     Args:
       squared: of labels as records have them.
       schema: of the tables that records were made from, if they were.
     """
-    low, high = (schema.label_range if schema else None) or (-1.0, 1.0)
-    return math.sqrt(squared) * (high - low) / 2
+    root, column = math.sqrt(squared), schema.number if schema else None
+    if column is None:
+        return root
+    if column.scale == LOG:
+        # A run that diverged has no error that a float can hold.
+        with np.errstate(over="ignore"):
+            return float(np.exp(root / 2 * (np.log(column.high) - np.log(column.low))))
+    return root * (column.high - column.low) / 2
 
 
 def unit(schema: Schema | None) -> str:
     """In words."""
-    return "in the unit of the labels" if schema is None else f"in the unit of {schema.target!r}"
+    if schema is None:
+        return "in the unit of the labels"
+    if schema.number is not None and schema.number.scale == LOG:
+        return f"as a factor of {schema.target!r} (2: twice or half)"
+    return f"in the unit of {schema.target!r}"
 
 
 def errors_of(run: Measured) -> Errors | None:

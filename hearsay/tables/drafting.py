@@ -34,7 +34,9 @@ A range is what a column can be for anybody (an age: 0 to 120), never what it is
 the smallest and the largest value there are somebody's, and telling them would tell of that
 person, outside every epsilon. The same holds for the levels of a category.
 Take a range no wider than nearly everybody needs, by a textbook (a stay in hospital: 0 to 40
-days, not 365): who is outside is taken for the nearer end, and a wide one costs far more."""
+days, not 365): who is outside is taken for the nearer end, and a wide one costs far more.
+What spans several powers of ten (a lab value, an income) takes scale = "log" beside its range,
+which then begins above 0; zeros are taken for its lower end."""
 MEASURED = """\
 Ranges and levels were taken from the rows, which you have said are public (--ranges-are-public).
 No epsilon covers what they tell."""

@@ -1,8 +1,9 @@
 """From the rows of a table to records, by a public schema: every row for itself.
 
-A number is clipped to its range and goes from there to [-1, 1], a category sets one of its entries
-to 1, the last entry is 1. No mean, deviation or largest value of the rows enters, so that a record
-depends on its own row and on nothing else, and its length is bounded whatever is in the file:
+A number is clipped to its range and goes from there to [-1, 1], evenly or by its logarithm; a
+category sets one of its entries to 1, the last entry is 1. No mean, deviation or largest value of
+the rows enters, so that a record depends on its own row and on nothing else, and its length is
+bounded whatever is in the file:
 
     classification    the record is divided by its own length
     regression        by the schema's factor, the length of the longest record there can be
@@ -229,10 +230,10 @@ class _Encoder:
         self._require_filled(gaps, "a number" if target else '"middle", "flag" or a number')
         outside = (values < column.low) | (values > column.high)
         self.count.clipped += int(outside.sum())
-        scaled = _to_unit(column, np.clip(values, column.low, column.high))
+        scaled = column.to_unit(values)
         if gaps.any():
             middle = column.gap in (MIDDLE, FLAG)
-            scaled[gaps] = 0.0 if middle else _to_unit(column, np.array(float(column.gap)))
+            scaled[gaps] = 0.0 if middle else column.to_unit(np.array(float(column.gap)))
         return scaled, gaps
 
     def _codes(self, cells: Cells, target: bool = False) -> np.ndarray:
@@ -258,11 +259,6 @@ class _Encoder:
             rule = f"filled in, or have a meaning of gaps in the schema (gap = {how})"
             raise CellError(int(np.argmax(gaps)), rule)
         self.count.gaps += int(gaps.sum())
-
-
-def _to_unit(column: Number, values: np.ndarray) -> np.ndarray:
-    # In this order nothing overflows, and rounding stays within [-1, 1].
-    return 2.0 * ((values - column.low) / (column.high - column.low)) - 1.0
 
 
 def _totals(columns: Mapping[str, Count]) -> list[str]:

@@ -28,7 +28,8 @@ record has the norm 1 that a certificate counts on. **Regression.** Records are 
 factor for all instead, so that a prediction stays linear in the row: the square root of the number
 of columns and 1, because no column adds more than 1 to the square of a record's length (a category
 sets one of its entries, a number that is missing none but its mark). The target goes from its range
-to [-1, 1].
+to [-1, 1], by its logarithm where its scale is "log": what is predicted is then a typical value
+(near the median), and not the mean, which a few large ones decide.
 """
 
 from __future__ import annotations
@@ -144,10 +145,10 @@ class Schema:
         return kind.levels if isinstance(kind, Category) else None
 
     @property
-    def label_range(self) -> tuple[float, float] | None:
-        """The target's public range; None where it is a category."""
+    def number(self) -> Number | None:
+        """The target's column; None where it is a category."""
         kind = self.columns[self.target]
-        return (kind.low, kind.high) if isinstance(kind, Number) else None
+        return kind if isinstance(kind, Number) else None
 
     @property
     def factor(self) -> float | None:
@@ -214,8 +215,8 @@ class Schema:
         labels = require.array("labels", labels)
         if self.classes:
             return np.array(self.classes, dtype=object)[labels.astype(np.int64)]
-        low, high = self.label_range or (-1.0, 1.0)
-        return low + (labels + 1) / 2 * (high - low)
+        assert self.number is not None
+        return self.number.from_unit(labels)
 
     def to_toml(self) -> str:
         """The text of a schema.toml."""

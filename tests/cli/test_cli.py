@@ -474,7 +474,7 @@ def test_data_says_what_is_there_and_what_is_not(tmp_path, monkeypatch):
         (["data", "--fetch", "mushroom"], "fetch must be one of"),
         (
             ["run", "--config", "/nowhere/some.toml"],
-            "No such file or directory: '/nowhere/some.toml'",
+            "/nowhere/some.toml is not there: it must be a configuration",
         ),
     ],
 )

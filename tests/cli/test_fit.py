@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,11 @@ from typer.testing import CliRunner
 import hearsay as hs
 from hearsay import config
 from hearsay.cli import commands
+from hearsay.cli.before import KEPT as KEPT_TABLES
+from hearsay.cli.folders import KEPT
 from hearsay.estimators import fitting
 from hearsay.simulation import simulating
+from hearsay.tradeoff import beside
 from tests.cli.test_json import documented
 from tests.estimators import quick
 
@@ -36,6 +41,7 @@ PRIVATE = {
     "private-models.npz",
     "private-report.html",
     "private-seed.txt",
+    "private-tables.json",
 }
 
 
@@ -205,6 +211,73 @@ def test_errors_of_a_regression_are_in_its_own_unit(tmp_path, monkeypatch):
     assert f"no better than always naming the mean (error {truth.std():.4g}" in said
 
 
+def test_what_is_cut_off_after_its_training_says_how_to_go_on(home, words, tmp_path, monkeypatch):
+    """The command that it offers is the one that works: the folder named, and no seed."""
+    original, given = fitting.simulate, ["hearsay", *map(str, words)]
+    monkeypatch.setattr("sys.argv", [*given, "--seed", "5", "--overwrite"])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(beside, "with_beside", stop)
+    told = call(*words, "--seed", 5, code=130).output
+    (folder,) = Path("out").iterdir()
+    assert (
+        f"Interrupted. {KEPT} To go on: {shlex.join([*given, '--out', f'{folder}'])} --resume"
+        in told
+    )
+
+    # A disk that is full: the same.
+    monkeypatch.setattr(beside, "with_beside", full)
+    with pytest.raises(ValueError, match=rf"No space left.*{KEPT} Make room, .*--resume"):
+        call(*words, "--out", folder, "--resume")
+    # Of a run that was to be replaced, and still is there, nothing is to be continued.
+    monkeypatch.setattr(fitting, "simulate", stop)
+    told = call(*words, "--out", folder, "--overwrite", code=130).output
+    assert "Nothing is left of it. To start it again" in told
+
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(fitting, "rehearse", quick.rehearse)
+    monkeypatch.setattr(fitting, "simulate", original)
+    call(*words, "--out", folder, "--resume")
+    assert (folder / "private-seed.txt").read_text() == "5"
+
+
+def test_a_second_fit_on_the_same_tables_says_what_both_cost(home, words, tmp_path):
+    """Known from the folders beside it: renamed tables, and a fit that was overwritten, too."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert "adds its epsilon" in call(*words, "--out", first, "--seed", 3).output
+    again = call(*words, "--out", second, "--seed", 3, "--json")
+    assert json.loads(again.stdout)["before"] == [], "the same model again tells nothing more"
+    copy = tmp_path / "copied.csv"
+    copy.write_bytes(Path(words[3]).read_bytes())
+    told = call("fit", words[1], copy, *words[5:], "--out", first, "--overwrite")
+    assert "These tables, or some of them, were fitted once before (first)." in told.stderr
+    assert "together they cost epsilon 100 at delta 2e-05, and not 50" in told.stderr
+    found = call(*words[:-2], "--out", tmp_path / "third", "--seed", 3, "--delta", 1e-6, "--json")
+    assert len(json.loads(found.stdout)["before"]) == 2, "what was overwritten, too"
+    assert "The seed is the same: so is the noise of both" in found.stderr
+    (first / KEPT_TABLES).write_text("[[0]]")
+    (second / KEPT_TABLES).unlink()
+    third = call(*words, "--out", second, "--overwrite", "--adjacency", "replace")
+    assert "once before (third). Who" in third.stderr and "hearsay.add_up" in third.stderr
+
+
+def test_noise_is_not_blamed_where_a_range_is_far_too_wide(home, tmp_path, monkeypatch):
+    wide = hs.Schema({"age": hs.Number(0, 1e9), "ill": SCHEMA.columns["ill"]}, target="ill")
+    wide.save(tmp_path / "wide.toml")
+    tables = [home / f"{name}.csv" for name in ("north", "south", "held-out")]
+    words = ["fit", tmp_path / "wide.toml", *tables[:2], "--test", tables[2], "--epsilon", 50]
+    told = " ".join(call(*words, "--out", tmp_path / "out").stderr.split())
+    assert "without noise: a larger epsilon will not help" in told and 'scale = "log"' in told
+
+
+def stop(*_: Any, **__: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+def full(*_: Any, **__: Any) -> Any:
+    raise OSError(errno.ENOSPC, "cannot write it: No space left on device", "x")
+
+
 def test_a_fit_without_a_schema_says_what_to_type(home, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     north = write(tmp_path / "north ward.csv", rows(0, 4))
@@ -304,7 +377,7 @@ def test_a_fit_that_was_interrupted_goes_on(made, words, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(simulating.Session, "advance", advance)
         stopped = call(*words, "--out", tmp_path / "out", "--seed", 4, code=130)
-    assert "--resume goes on from there" in " ".join(stopped.stderr.split())
+    assert KEPT in stopped.stderr and stopped.stderr.strip().endswith("--resume")
     assert not (tmp_path / "out" / "released").exists()
     call(*words, "--out", tmp_path / "out", "--resume")
     models = [hs.load_model(one / "released").params for one in (tmp_path / "out", made[0])]

@@ -102,7 +102,7 @@ def test_texts_where_numbers_must_be_are_named_and_not_shown(kind):
     }[kind]
     classifier = hs.NetworkClassifier(ranges=(0, 9), classes=[0, 1], agents=1)
     regressor = hs.NetworkRegressor(ranges=(0, 9), target_range=(0, 9), agents=1)
-    wanted = "X must be numbers, got 'something else in row 1, column 1 .counted from 0.'"
+    wanted = "X must be numbers .* needs schema=.*, got 'something else in row 1, column 1 .count"
     for estimator in (classifier, regressor):
         for fit in (
             lambda e=estimator: e.fit(made, [0, 1]),

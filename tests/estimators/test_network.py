@@ -15,6 +15,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.validation import has_fit_parameter
 
 import hearsay as hs
 from hearsay.estimators import fitting
@@ -205,11 +206,42 @@ def test_what_is_read_off_the_records_is_declared():
         ({"schema": SCHEMA, "random_state": -1}, (TABLES, None), "random_state must be"),
         ({"schema": SCHEMA, "random_state": 2**31}, (TABLES, None), "below 2\\^31"),
         ({"schema": SCHEMA, "model": "mpl"}, (TABLES, None), "model must be one of"),
+        (
+            {"schema": SCHEMA, "ranges": (0, 1)},
+            (TABLES, None),
+            "ranges must be left out with",
+        ),
+        (
+            {"schema": SCHEMA, "classes": np.array([0, 1])},
+            (TABLES, None),
+            "classes must be left out",
+        ),
+        ({"schema": SCHEMA, "ranges_are_public": True}, (TABLES, None), "public must be left out"),
+        ({"ranges": {"age": (0, 9)}, "classes": "ab"}, (X, Y), "a schema has them by name"),
+        ({}, (TABLES, None), "or a table together with schema="),
     ],
 )
 def test_what_is_wrong_is_named(options, data, text):
     with pytest.raises((ValueError, TypeError, OSError), match=text):
         classifier(**options).fit(*data)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"sample_weight": np.ones(9)}, "sample_weight must be left out of fit: rows have no weig"),
+        (
+            {"ranges": (0, 120)},
+            r"when the estimator is made: NetworkClassifier\(ranges=...\)",
+        ),
+        ({"tset": None}, "tset must be left out of fit: there is no such argument"),
+    ],
+)
+def test_what_fit_does_not_take_is_answered(given, text):
+    """In words, and no weight is taken for one that counts (scikit-learn looks for the name)."""
+    with pytest.raises(TypeError, match=text):
+        classifier(schema=SCHEMA).fit(TABLES, **given)
+    assert not has_fit_parameter(classifier(), "sample_weight")
 
 
 def test_a_regression_in_the_units_of_its_target(tmp_path):

@@ -5,6 +5,7 @@ the same linear models.
 from __future__ import annotations
 
 import pickle
+import runpy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 import hearsay as hs
 from hearsay.release.folder import MADE, SCHEMA
 from hearsay.release.model import ReleasedModel
+from hearsay.simulation.own_unit import in_own_unit
 
 INPUTS = {
     "age": hs.Number(0, 120, gap="middle"),
@@ -26,8 +28,10 @@ TARGETS = {
     "ill": hs.Category(["yes", "no"]),
     "colour": hs.Category(["red", "green", "blue"]),
     "dose": hs.Number(5, 25),
+    "titre": hs.Number(1, 10_000, scale="log"),
 }
 ROWS = 40
+NUMPY = Path(__file__).resolve().parents[2] / "examples" / "predict_with_numpy.py"
 
 
 def schema_for(target: str) -> hs.Schema:
@@ -41,6 +45,7 @@ def table_for(target: str, seed: int = 0) -> dict[str, list[Any]]:
         "ill": np.where(age + 30 * south > 75, "yes", "no"),
         "colour": np.array(["red", "green", "blue"])[(age // 41).astype(int)],
         "dose": 5 + age / 10 + 4 * south,
+        "titre": np.exp(age / 20 + 2 * south),
     }[target]
     return {
         "patient": [f"p{k}" for k in range(ROWS)],
@@ -87,6 +92,13 @@ def test_a_model_of_tables_reads_tables(run: hs.Run, tmp_path: Path) -> None:
     np.testing.assert_array_equal(model.predict(rows), said)
     features = schema.encode(table, target=False).features
     np.testing.assert_array_equal(model.predict(features, encoded=True), said)
+    if target == "titre":
+        wrong = np.mean(np.log(said / np.array(table[target])) ** 2)
+        assert wrong == pytest.approx(accuracy * np.log(100) ** 2), "half the powers from 1 to 10^4"
+        factor = np.exp(np.sqrt(wrong))
+        assert in_own_unit(accuracy, schema) == pytest.approx(factor)
+        assert f"{factor:.4g} (root mean squared, as a factor of 'titre' (2:" in str(run.release())
+        return
     if schema.classes is None:
         wrong = np.mean((said - np.array(table[target])) ** 2)
         assert wrong == pytest.approx(accuracy * 10.0**2), "half the range of 5 to 25"
@@ -106,6 +118,8 @@ def test_scikit_learn_has_the_same_model(run: hs.Run) -> None:
     found = model.to_sklearn()
     if model.classes is None:
         np.testing.assert_allclose(found.predict(table), model.predict(table), rtol=1e-12)
+        again = pickle.loads(pickle.dumps(found))
+        np.testing.assert_array_equal(again.predict(table), found.predict(table))
         return
     np.testing.assert_array_equal(found.predict(table), model.predict(table))
     np.testing.assert_allclose(
@@ -114,6 +128,20 @@ def test_scikit_learn_has_the_same_model(run: hs.Run) -> None:
     assert found.classes_.tolist() == list(model.schema.classes)
     again = pickle.loads(pickle.dumps(found))
     np.testing.assert_array_equal(again.predict(table), model.predict(table))
+
+
+def test_numpy_alone_predicts_the_same(run: hs.Run, tmp_path: Path) -> None:
+    """examples/predict_with_numpy.py, for who has the folder and no hearsay."""
+    model = run.release(folder=tmp_path)
+    table = {**table_for(model.schema.target, 5)}
+    table["age"][:3], table["ward"][0] = ["", -7.0, 500.0], "west"
+    rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+    said = runpy.run_path(str(NUMPY))["predict"](tmp_path, rows)
+    if model.classes is None:
+        np.testing.assert_allclose(said, model.predict(table), rtol=1e-9)
+        return
+    chances = [[one[level] for level in model.classes] for one in said]
+    np.testing.assert_allclose(chances, model.predict_proba(table), rtol=1e-9)
 
 
 def test_without_a_schema_the_linear_model_alone() -> None:

@@ -29,6 +29,8 @@ def level(cell: str, levels: tuple[str, ...]) -> str | None:
 
 def unit(value: float, column: hs.Number) -> float:
     value = min(max(value, column.low), column.high)
+    if column.scale == "log":
+        return 2.0 * (math.log(value / column.low) / math.log(column.high / column.low)) - 1.0
     return 2.0 * ((value - column.low) / (column.high - column.low)) - 1.0
 
 

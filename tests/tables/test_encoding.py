@@ -19,6 +19,7 @@ CLASSES = hs.Schema(
         "age": hs.Number(0, 120, "middle"),
         "bmi": hs.Number(10.5, 61.25, "flag"),
         "dose": hs.Number(-1e300, 1e300, 5.0),
+        "crp": hs.Number(0.1, 3000, 7.0, scale="log"),
         "ward": hs.Category(["north", "south", "1"], "other"),
         "stage": hs.Category(["0", "1", "other"], "1"),
         "ill": hs.Category(["no", "perhaps", "yes"]),
@@ -26,6 +27,7 @@ CLASSES = hs.Schema(
     "ill",
 )
 NUMBERS = hs.Schema({**CLASSES.columns, "cost": hs.Number(0, 1000, 10.0)}, "cost")
+POWERS = hs.Schema({**CLASSES.columns, "cost": hs.Number(1, 1e6, 10.0, scale="log")}, "cost")
 
 NUMBER = st.one_of(
     st.sampled_from(["", "NA", "nan", " null ", "1e999", "-1e999", "inf", "0", "-0.0", "5e-324"]),
@@ -40,6 +42,7 @@ ROW = st.fixed_dictionaries(
         "age": NUMBER,
         "bmi": NUMBER,
         "dose": NUMBER,
+        "crp": NUMBER,
         "ward": LEVEL,
         "stage": LEVEL,
         "ill": st.sampled_from(["no", "yes", " perhaps"]),
@@ -52,7 +55,7 @@ def columns(rows: list[dict[str, str]]) -> dict[str, list[str]]:
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
-@pytest.mark.parametrize("schema", [CLASSES, NUMBERS], ids=["classes", "numbers"])
+@pytest.mark.parametrize("schema", [CLASSES, NUMBERS, POWERS], ids=["classes", "numbers", "log"])
 @settings(max_examples=60, deadline=None)
 @given(rows=st.lists(ROW, min_size=1, max_size=12))
 def test_records_are_those_of_the_obvious_loop(schema, rows):
@@ -134,13 +137,15 @@ def test_the_owners_line():
         "age": ["130", "200", "-1", "50"],
         "bmi": ["", "NA", "30", "31"],
         "dose": ["1", "1", "1", ""],
+        "crp": ["0", "0.1", "", "80"],
         "ward": ["west", "north", "east", ""],
         "stage": ["0"] * 4,
         "ill": ["no"] * 4,
     }
     assert str(CLASSES.encode(table, name="north.csv").counted) == (
         "north.csv: 4 rows; age: 3 clipped to 0..120; bmi: 2 gaps taken as the middle, and marked;"
-        " dose: 1 gap taken as 5.0; ward: 2 unknown levels taken as other, 1 gap taken as other"
+        " dose: 1 gap taken as 5.0; crp: 1 clipped to 0.1..3000, 1 gap taken as 7.0;"
+        " ward: 2 unknown levels taken as other, 1 gap taken as other"
     )
 
 
@@ -168,6 +173,8 @@ def test_predictions_in_the_targets_own_words():
     values = ["0", "250", "1000"]
     rows = {**{name: ["0"] * 3 for name in CLASSES.columns}, "cost": values, "ill": ["no"] * 3}
     np.testing.assert_allclose(NUMBERS.decode(NUMBERS.encode(rows).labels), [0, 250, 1000])
+    np.testing.assert_allclose(POWERS.decode([-1, 0, 1, 5 / 3]), [1, 1000, 1e6, 1e8])
+    np.testing.assert_allclose(POWERS.decode(POWERS.encode(rows).labels), [1, 250, 1000])
 
 
 @pytest.mark.parametrize(

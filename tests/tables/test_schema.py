@@ -15,6 +15,7 @@ AGE, ILL = hs.Number(0, 120), hs.Category(["no", "yes"])
 def test_a_schema_written_and_read_again_is_the_same(tmp_path):
     columns = {
         "a b.c": hs.Number(0.1, 1e-3 + 1, 0.5),
+        "crp": hs.Number(0.1, 500, "flag", scale="log"),
         'quo"te': hs.Category(["ü", 'x"y', "other"], "other"),
         "id": hs.Ignored(),
         "ill": ILL,
@@ -23,6 +24,7 @@ def test_a_schema_written_and_read_again_is_the_same(tmp_path):
     again = hs.Schema.load(schema.save(tmp_path / "schema.toml"))
     assert again == schema and hash(again) == hash(schema)
     assert list(again.columns) == list(columns)
+    assert "scale" not in schema.tables["columns"]["a b.c"], "it changes no digest of before"
     assert hs.Schema.of(str(tmp_path / "schema.toml")) == hs.Schema.of(schema.tables) == schema
 
 
@@ -75,7 +77,16 @@ def test_schemas_that_make_no_sense(columns, target, message):
         ("range = [5, 1]", r"\[columns.age\] of s.toml: range must be two numbers, the smaller"),
         ("range = [0, inf]", r"\[columns.age\] of s.toml: high must be finite"),
         ("range = [0, 9]\ngap = 10", r"\[columns.age\] of s.toml: gap must be within the range"),
-        ("rnage = [0, 9]", r"key in \[columns.age\] of s.toml must be one of range, gap, unit"),
+        ("rnage = [0, 9]", r"key in \[columns.age\] of s.toml must be one of range, scale, gap"),
+        (
+            'range = [1, 9]\nscale = "logs"',
+            r"\[columns.age\] of s.toml: scale must be one of linear",
+        ),
+        ('range = [0, 9]\nscale = "log"', r"of s.toml: range must be one that begins above 0 with"),
+        (
+            'range = [1e300, 1.0000000000000002e300]\nscale = "log"',
+            "range must be wider with scale",
+        ),
     ],
 )
 def test_errors_of_a_file_name_the_column(text, message):

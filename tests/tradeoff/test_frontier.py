@@ -90,6 +90,7 @@ def test_every_row_and_column_is_there(whole):
     assert len((folder / "private-runs.csv").read_text().splitlines()) == 1 + 2 + 4 * 4
     page = (folder / "private-report.html").read_text()
     assert "all records" in page and "points/alone-8/certificate.json" in page
+    assert "How to read it" in page and "the odds that the record was there" in page
     assert str(found) == (folder / "private-frontier.txt").read_text().rstrip("\n")
     assert (folder / "private-frontier.png").read_bytes().startswith(b"\x89PNG")
 
