@@ -39,6 +39,8 @@ def up(
 
     found = load(config, allow or ())
     require_safe(found, insecure)
+    for member in found.members:
+        member.require_folder()
     plan = deployment(found, None)  # errors in the file are reported once, here
     options = ["--insecure"] * insecure + ["--no-privacy"] * no_privacy
     options += [] if simulate_noise is None else ["--simulate-noise", str(simulate_noise)]
