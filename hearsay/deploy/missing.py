@@ -132,7 +132,7 @@ def adopt(path: Path) -> tuple[str, list[str]]:
             f"{path} is not there, and no ledger of {path.stem} that lies beside it has sent a"
             " message: there is nothing to adopt"
         )
-    with locked(path):
+    with locked(path, f"call hearsay network adopt {path} again"):
         ledgers = beside(path)
         book = contents(path)
         unknown = [one for one in ledgers if not one.known(book)]
