@@ -11,6 +11,8 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Any, NoReturn
 
 
@@ -74,18 +76,44 @@ class counting:
         self.times += 1
 
 
-class stopping:
-    """While this is entered, the first SIGINT or SIGTERM sets the event, so that whoever watches it
-    can end between two steps with nothing lost half-way; a second one raises KeyboardInterrupt at
-    once. Outside the main thread, where signals do not arrive, it does nothing.
+class Request:
+    """Like `threading.Event`, and may be set by a signal handler.
+
+    A handler runs in the main thread between any two of its instructions. If that thread is just
+    within the `wait` of an Event, it holds the Event's lock, and `set` waits for it for ever. Here
+    nothing is held: `put` of a SimpleQueue may interrupt anything, itself too.
     """
 
-    def __init__(self, event: threading.Event | None = None) -> None:
-        self._event, self._outer = event or threading.Event(), dict[signal.Signals, Any]()
+    def __init__(self) -> None:
+        self._set, self._news = False, SimpleQueue[None]()
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def set(self) -> None:
+        self._set = True
+        self._news.put(None)
+
+    def wait(self, seconds: float) -> bool:
+        """Until it is set or the time is up: whether it is set. One thread at a time."""
+        if not self._set:
+            with suppress(Empty):
+                self._news.get(timeout=seconds)
+        return self._set
+
+
+class stopping:
+    """While this is entered, the first SIGINT or SIGTERM sets the request, so that whoever watches
+    it can end between two steps with nothing lost half-way; a second one raises KeyboardInterrupt
+    at once. Outside the main thread, where signals do not arrive, it does nothing.
+    """
+
+    def __init__(self, request: Request | None = None) -> None:
+        self._request, self._outer = request or Request(), dict[signal.Signals, Any]()
 
     @property
     def requested(self) -> bool:
-        return self._event.is_set()
+        return self._request.is_set()
 
     def __enter__(self) -> stopping:
         if threading.current_thread() is threading.main_thread():
@@ -99,4 +127,4 @@ class stopping:
     def _note(self, *_: object) -> None:
         if self.requested:
             raise KeyboardInterrupt
-        self._event.set()
+        self._request.set()

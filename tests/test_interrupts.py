@@ -14,9 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 import hearsay as hs
-from hearsay import config
+from hearsay import _interrupts, config
 from hearsay._files import held
-from hearsay._interrupts import stopping
+from hearsay._interrupts import Request, stopping
 from hearsay.audit import checking, dlg
 from hearsay.cli import commands
 from hearsay.experiments import EXPERIMENTS, parts
@@ -55,14 +55,54 @@ def stop(*_, **__):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_asks_and_the_second_one_ends(number):
-    event, outer = threading.Event(), signal.getsignal(number)
-    with stopping(event) as asked:
-        assert not asked.requested
+    request, outer = Request(), signal.getsignal(number)
+    with stopping(request) as asked:
+        assert not asked.requested and not request.wait(0)
         signal.raise_signal(number)
-        assert asked.requested and event.is_set()
+        assert asked.requested and request.is_set() and request.wait(3600)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(number)
     assert signal.getsignal(number) is outer
+
+
+# A signal before every line of `wait`, and one while it waits.
+WITHIN = """
+import os, runpy, signal, sys, threading
+found = runpy.run_path(sys.argv[1])
+
+def signalled(at):
+    request, lines = found["Request"](), 0
+    def trace(frame, what, _):
+        nonlocal lines
+        lines += 1
+        if lines == at:
+            signal.raise_signal(signal.SIGTERM)
+        return trace
+    with found["stopping"](request):
+        sys.settrace(trace)
+        request.wait(0)
+        sys.settrace(None)
+    assert request.is_set() == (lines >= at)
+    return lines >= at
+
+number = 1
+while signalled(number):
+    number += 1
+request = found["Request"]()
+with found["stopping"](request):
+    threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    assert request.wait(3600)
+print(number > 5)
+"""
+
+
+def test_a_signal_may_come_anywhere_in_a_wait():
+    """An Event would hang: its `set` waits for the lock that its `wait`, which was interrupted,
+    holds.
+    """
+    script = [sys.executable, "-c", WITHIN, str(_interrupts.__file__)]
+    found = subprocess.run(script, capture_output=True, text=True, timeout=100)
+    assert (found.stdout, found.stderr) == ("True\n", "")
 
 
 @pytest.mark.parametrize(

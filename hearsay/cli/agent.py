@@ -40,10 +40,12 @@ def agent(
     disagree or the ledger is not the latest one; trying again changes nothing.
     """
     require_extra()
+    from hearsay.deploy.host import save_model, share_heaps
+
+    share_heaps()
     from hearsay.deploy.agent import Agent
     from hearsay.deploy.deployment import deployment, require_safe
     from hearsay.deploy.diagnosis import Expiry
-    from hearsay.deploy.host import save_model
     from hearsay.deploy.ledger import LedgerError
     from hearsay.deploy.settings import load
     from hearsay.simulation.memory import choose
@@ -60,6 +62,7 @@ def agent(
     log = logging.getLogger("hearsay.agent")
     found = load(config, allow or ())
     require_safe(found, insecure)
+    found.members[found.index(name)].require_folder()
     if found.chosen is not None:
         log.info("%s", found.chosen.words)
         for line in found.chosen.warnings:

@@ -45,9 +45,8 @@ def status(
             with watching() as show:
                 while True:
                     seen = statuses(found, observer, seconds=0.5)
-                    show(
-                        network_table(found, [(s.name, s.facts, s.facts is not None) for s in seen])
-                    )
+                    rows = [(s.name, s.facts, s.facts is not None) for s in seen]
+                    show(network_table(found, rows, lines=console.height))
                     time.sleep(0.5)
         except KeyboardInterrupt:
             return

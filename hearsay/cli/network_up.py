@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hearsay.deploy.launch import Fleet
     from hearsay.deploy.settings import Network
 
+_TOLD = 10  # of how many agents that failed the log is quoted
 Facts = dict[str, dict[str, Any]]
 
 
@@ -34,15 +35,19 @@ def up(
     require_extra()
     from hearsay.deploy.budget import sizes
     from hearsay.deploy.deployment import deployment, require_safe
-    from hearsay.deploy.launch import Fleet
+    from hearsay.deploy.launch import Fleet, crowded
     from hearsay.deploy.settings import load
 
     found = load(config, allow or ())
     require_safe(found, insecure)
+    for member in found.members:
+        member.require_folder()
     plan = deployment(found, None)  # errors in the file are reported once, here
     options = ["--insecure"] * insecure + ["--no-privacy"] * no_privacy
     options += [] if simulate_noise is None else ["--simulate-noise", str(simulate_noise)]
     options += [word for place in allow or () for word in ("--allow", place)]
+    if why := crowded(len(found.names)):
+        errors.print(why, style="yellow", soft_wrap=True)
     fleet = Fleet(config, found, options)
     last = _run(fleet, dict(zip(found.names, sizes(plan.certificate), strict=True)))
     answer(
@@ -105,7 +110,7 @@ def _watched(fleet: Fleet, budgets: dict[str, float], interrupts: counting) -> F
                 if name in last and fleet.processes[name].poll() == 0:
                     last[name] |= {"done": True, "spent": spent, "waiting_for": []}
             rows = [(name, last.get(name), name in seen) for name in network.names]
-            show(network_table(network, rows, fleet.restarts))
+            show(network_table(network, rows, fleet.restarts, console.height))
             time.sleep(0.3 if going else 0.0)
     return last
 
@@ -113,7 +118,8 @@ def _watched(fleet: Fleet, budgets: dict[str, float], interrupts: counting) -> F
 def _say_why(fleet: Fleet) -> None:
     """The end of the logs of those that have failed."""
     # Who was stopped because of the others has nothing to say.
-    for name, code in (fleet.refused or fleet.failed).items():
+    ended = fleet.refused or fleet.failed
+    for name, code in list(ended.items())[:_TOLD]:
         log = _log(fleet.network, name)
         errors.print(
             f"{name} ended with code {code}; the end of {log}:", style="red", soft_wrap=True
@@ -127,6 +133,9 @@ def _say_why(fleet: Fleet) -> None:
         )
         if not said.endswith("\n"):
             errors.print(f"{log} breaks off: its disk may be full.", style="red", soft_wrap=True)
+    if len(ended) > _TOLD:
+        more = ", ".join(list(ended)[_TOLD:])
+        errors.print(f"So ended, with their own codes: {more}", style="red", soft_wrap=True)
 
 
 def _log(network: Network, name: str) -> Path:

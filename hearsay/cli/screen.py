@@ -331,15 +331,23 @@ def watching() -> Iterator[Callable[[Any], None]]:
         yield live.update
 
 
+Rows = list[tuple[str, dict[str, Any] | None, bool]]
+
+
 def network_table(
-    network: Any, rows: list[tuple[str, dict | None, bool]], restarts: dict[str, int] | None = None
+    network: Any, rows: Rows, restarts: dict[str, int] | None = None, lines: int | None = None
 ) -> Table:
-    """One row per agent: (name, what it last said of itself, whether it answers now)."""
+    """One row per agent: (name, what it last said of itself, whether it answers now).
+
+    Where so many lines have no room for all of them: those that most deserve a look.
+    """
+    rows, rest = _behind(rows, lines)
     table = Table(
         title=(
             f"{network.run}: {network.config.algorithm.get('name', 'ldp-online')}, policy"
             f" {network.policy}"
-        )
+        ),
+        caption=rest,
     )
     unit = _SIGNS[next((facts["unit"] for _, facts, _ in rows if facts), "epsilon")]
     for column in (
@@ -374,10 +382,35 @@ def network_table(
             "" if facts["private"] else " [red]NOT PRIVATE[/red]"
         )
         dropped = sum(facts["dropped"].values())
-        table.add_row(
-            name, done, spent, peers, ", ".join(facts["waiting_for"]), str(dropped or ""), *more
-        )
+        waiting = few(facts["waiting_for"], ", ", 6 if rest is None else 2)
+        table.add_row(name, done, spent, peers, waiting, str(dropped or ""), *more)
     return table
+
+
+# Of a table: its title, head and frame, the line that says what is left out, and the cursor's.
+_FRAME = 7
+
+
+def _behind(rows: Rows, lines: int | None) -> tuple[Rows, str | None]:
+    """The agents that are not reached or furthest behind, as many as there is room for, in their
+    order; and what the others have in common, in words.
+    """
+    if lines is None or len(rows) <= (room := max(1, lines - _FRAME)):
+        return rows, None
+
+    def urgency(row: tuple[str, dict[str, Any] | None, bool]) -> tuple[int, int]:
+        _, facts, here = row
+        return (0, 0) if facts is None else (1 + (here or facts["done"]), facts["round"])
+
+    ordered = sorted(rows, key=urgency)
+    first, last = ordered[room][1], ordered[-1][1]
+    rest = f"and {len(rows) - room} more"
+    if first is None:
+        rest += ", of which some are not reached either"
+    elif last is not None:
+        rest += f", in rounds {first['round']} to {last['round']}"
+    chosen = {name for name, *_ in ordered[:room]}
+    return [row for row in rows if row[0] in chosen], rest
 
 
 def _progress(facts: dict[str, Any]) -> str:

@@ -40,7 +40,6 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 import time
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -48,7 +47,7 @@ from typing import Any
 
 import numpy as np
 
-from hearsay._interrupts import stopping
+from hearsay._interrupts import Request, stopping
 from hearsay._version import VERSION
 from hearsay.base import Inbox
 from hearsay.certification import unit
@@ -134,7 +133,7 @@ class Agent:
             network.run, network.digest, shapes, np.dtype(self.steps.dtype).newbyteorder("<")
         )
         self._averages = averages.Averages(self.member, self.steps, self._listen)
-        self._stop, self._instances = threading.Event(), dict[str, str]()
+        self._stop, self._instances = Request(), dict[str, str]()
         self._round, self._committed, self._done, self._settled = 0, 0, False, 0
         self._last: tuple[int, bytes] | None = None
 

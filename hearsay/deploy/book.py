@@ -142,8 +142,8 @@ def write(path: Path, book: Book) -> None:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Two runs of one agent take turns."""
+def locked(path: Path, again: str = "start this agent again") -> Iterator[None]:
+    """Two runs of one agent take turns. `again`: what to do once the disk can be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         guard = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
@@ -154,6 +154,5 @@ def locked(path: Path) -> Iterator[None]:
             os.close(guard)
     except OSError as error:
         raise LedgerUnavailable(
-            f"cannot write to {path} ({error}): nothing was sent. See to the disk, and start this"
-            " agent again"
+            f"cannot write to {path} ({error}): nothing was sent. See to the disk, and {again}"
         ) from error

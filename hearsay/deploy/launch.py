@@ -33,6 +33,8 @@ from hearsay.problems.data.partition import partition as split
 NAMES = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy")
 _RESTARTS = 100
 _MOMENT = 0.02
+_MEMORY = 200 * 2**20  # bytes that an agent takes for itself, and a little more
+_FREE = Path("/proc/meminfo")
 _LATER = 5  # the exit code of an agent that was stopped and may go on later
 _STARTER = Path(__file__).with_name("starter.toml")
 # What is chosen by rehearsal instead.
@@ -128,6 +130,26 @@ class Fleet:
                     process.wait()
                 else:
                     time.sleep(_MOMENT)
+
+
+def crowded(agents: int) -> str:
+    """Why so many agents may bring this machine to a stand, or nothing.
+
+    Without room for them it does no more than fetch pages from the disk, or kills agents, which are
+    started again.
+    """
+    try:
+        lines = dict(line.split(":") for line in _FREE.read_text().splitlines())
+        free = sum(int(lines[key].split()[0]) for key in ("MemAvailable", "SwapFree")) * 1024
+    except (OSError, KeyError, ValueError, IndexError):
+        return ""  # another system has other ways
+    if agents * _MEMORY <= free:
+        return ""
+    return (
+        f"{agents} agents take up to {agents * _MEMORY / 2**30:.1f} GiB of memory, and"
+        f" {free / 2**30:.1f} GiB are free: this machine may come to a stand. Ctrl-C, and fewer"
+        " agents or several machines"
+    )
 
 
 @require.plain_arguments

@@ -283,6 +283,8 @@ class Account:
                 _same(run, own) and np.array_equal(book.sets[run.records], own_set)
                 for run in book.runs
             ):
+                # Whoever entered it may have died before the disk knew of the file's new name.
+                mark.sync(self._path.parent)
                 return ""
             if why := self._exceeded():
                 return why

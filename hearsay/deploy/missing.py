@@ -30,16 +30,22 @@ from hearsay.privacy.certificate import few
 
 
 class Begun(NamedTuple):
-    """A ledger that has sent a message; without an instance where it cannot be read, and may have
-    sent some.
+    """A ledger that has sent a message; `damaged` where it or its mark is, and it may have sent
+    some. Without an instance where nothing of it can be read.
     """
 
     path: Path
     instance: str | None
+    damaged: bool = False
 
     @property
     def run(self) -> str:
         return self.path.parent.name
+
+    def known(self, book: Book) -> bool:
+        """A damaged one also by its run's name: its folder's."""
+        instances, runs = {run.instance for run in book.runs}, {run.run for run in book.runs}
+        return self.instance in instances or (self.damaged and self.run in runs)
 
 
 def checked(path: Path) -> Book:
@@ -58,23 +64,29 @@ def beside(path: Path) -> list[Begun]:
     name = f"{path.stem}.ledger"
     marks = (found.with_suffix("") for found in path.parent.glob(f"*/{name}.mark"))
     found = sorted({*path.parent.glob(f"*/{name}"), *marks})
-    return [Begun(ledger, instance) for ledger in found for instance in _begun(ledger)]
+    return [begun for ledger in found if (begun := _begun(ledger)) is not None]
 
 
-def _begun(ledger: Path) -> list[str | None]:
-    """Its instance; nothing where no message can have left."""
+def _begun(ledger: Path) -> Begun | None:
+    """None where no message can have left."""
+    damaged = False
     try:
         if (marked := mark.standing_of(ledger)) is not None:
-            return [marked.instance] if marked.round >= 0 else []
-        found = overview(ledger)
-        return [found.about["instance"]] if found.rows else []
+            return Begun(ledger, marked.instance) if marked.round >= 0 else None
     except LedgerError:
-        return [None]
+        damaged = True  # but the ledger may still say which one it is
+    try:
+        found = overview(ledger)
+    except LedgerError:
+        return Begun(ledger, None, True)
+    if not found.rows and not damaged:
+        return None
+    return Begun(ledger, found.about.get("instance"), damaged)
 
 
 def incomplete(path: Path, book: Book, ledgers: list[Begun]) -> str:
     """Why the file cannot be the one in which that agent's runs were entered, or nothing."""
-    unknown = _unknown(book, ledgers)
+    unknown = [one for one in ledgers if not one.known(book)]
     if not unknown:
         return ""
     runs = few([ledger.path for ledger in unknown], ", ")
@@ -100,21 +112,11 @@ def renamed(path: Path, ledgers: list[Begun]) -> Path | None:
     for other in sorted(path.parent.glob(f"*{SUFFIX}")):
         with suppress(LedgerError):  # that agent says so itself
             book = read(other)
-            known = {run.instance for run in book.runs}
-            # One of format 1 may have come there by mistake: it does not say whose it is.
-            if book.agent and all(one.instance in known for one in ledgers):
+            # One of format 1 may have come there by mistake: it does not say whose it is. Another
+            # agent may well have had runs of the same names.
+            if book.agent and all(one._replace(damaged=False).known(book) for one in ledgers):
                 return other
     return None
-
-
-def _unknown(book: Book, ledgers: list[Begun]) -> list[Begun]:
-    """One that cannot be read is known by its run's name."""
-    known = {run.instance for run in book.runs}, {run.run for run in book.runs}
-    return [
-        one
-        for one in ledgers
-        if (one.run not in known[1] if one.instance is None else one.instance not in known[0])
-    ]
 
 
 def adopt(path: Path) -> tuple[str, list[str]]:
@@ -130,10 +132,10 @@ def adopt(path: Path) -> tuple[str, list[str]]:
             f"{path} is not there, and no ledger of {path.stem} that lies beside it has sent a"
             " message: there is nothing to adopt"
         )
-    with locked(path):
+    with locked(path, f"call hearsay network adopt {path} again"):
         ledgers = beside(path)
         book = contents(path)
-        unknown = _unknown(book, ledgers)
+        unknown = [one for one in ledgers if not one.known(book)]
         runs = [
             Spent(one.instance or "", one.run, time.time(), 0, "unknown", math.inf, 0.0)
             for one in unknown

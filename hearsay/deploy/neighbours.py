@@ -32,6 +32,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from hearsay._interrupts import Request
 from hearsay.deploy.diagnosis import Diagnosis, Expiry
 from hearsay.deploy.host import Stopped
 from hearsay.deploy.mailbox import Fields, Mailbox
@@ -70,7 +71,7 @@ class Neighbours:
         name: str,
         transport: Transport,
         mailbox: Mailbox,
-        stop: threading.Event,
+        stop: Request,
         message_bytes: int,
         phases: Phases = _ONE,
     ) -> None:
@@ -142,16 +143,19 @@ class Neighbours:
         # rounds last.
         first = max(_ASK, min(4 * self._usual[phase], self.network.deadline / 2))
         clock, parted, pause = Clock(self), False, 0.0
-        pace, overtaken = Pace(first, 2 * first), set[str]()
+        pace, overtaken, left = Pace(first, 2 * first), set[str](), set[str]()
         while missing := self.mailbox.wait(step, pause, worth := self._worth_waiting_for(step)):
             self.waiting_for = missing
             self.require_running()
-            patience = self._patience(step, set(missing) & worth)
-            if clock.passed > patience or not set(missing) & worth:
-                break
             gone = set(missing) - self.transport.alive()
             parted = parted or bool(gone)
-            if clock.over(gone):
+            beginners = self._beginners(step) & set(missing)
+            if left != (left := gone & beginners):
+                clock = Clock(self)
+            patience = self._patience(beginners)
+            if clock.passed > patience or not set(missing) & worth:
+                break
+            if patience > self.network.deadline and clock.over(gone):
                 raise Stopped(self._silence(step, missing, gone))
             if clock.word(gone):
                 away = " (not connected)" if gone else ""
@@ -236,24 +240,31 @@ class Neighbours:
         self._expiry.watch()
 
     def _worth_waiting_for(self, step: int) -> set[str]:
-        """Everybody; under "skip" those who are there and have kept up."""
+        """Everybody; under "skip" who is there and has kept up, and who has yet to begin."""
         if self.network.policy == "wait":
             return self._hears
         heard = self.mailbox.heard
         there = (self.transport.alive() & self._hears) - self.mailbox.lost(step)
-        return {name for name in there if heard.get(name, -1) >= step - 2}
+        return self._beginners(step) | {name for name in there if heard.get(name, -1) >= step - 2}
 
-    def _patience(self, step: int, missing: set[str]) -> float:
-        """How long that exchange waits for them, who are worth it, before it does without.
+    def _beginners(self, step: int) -> set[str]:
+        """Under "skip", in the first exchange: those who have never sent anything, be they there
+        or not.
 
-        Under "skip" the first one waits for whoever is there and has sent nothing yet: it may be
-        waiting for somebody who starts later, and those who went on without it would have spent
-        all that they may on each other before it begins.
+        Each has answered before. It may be waiting for somebody who starts later, or have given
+        that up until it is started again: those who went on without it would have spent all that
+        they may on each other before it begins.
+        """
+        begun = step > 0 or self.network.policy == "wait"
+        return set() if begun else self._hears - set(self.mailbox.heard) - self.mailbox.lost(step)
+
+    def _patience(self, beginners: set[str]) -> float:
+        """How long an exchange waits before it does without those who are missing. For beginners:
+        from when one of them last came or went.
         """
         if self.network.policy == "wait":
             return math.inf
-        begins = step == 0 and missing - set(self.mailbox.heard)
-        return self.network.deadline if begins else self.network.patience
+        return self.network.deadline if beginners else self.network.patience
 
     def unasked(self, names: set[str], what: str) -> set[str]:
         """Those of whom it is not being asked already, and who have not left

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -77,6 +78,15 @@ class Member:
     @property
     def peer(self) -> Peer:
         return Peer(self.name, self.endpoint)
+
+    def require_folder(self) -> None:
+        """Where its runs are kept is a folder or can be made one: no waiting mends that."""
+        for place in (self.state, *self.state.parents):
+            if os.path.lexists(place) and not os.path.isdir(place):
+                raise ValueError(
+                    f"state of {self.name} must be a folder, got a file: {place} is in the way of"
+                    f" {self.state}"
+                )
 
     @property
     def ledger(self) -> Path:

@@ -20,9 +20,10 @@ def places(given: Path) -> list[Path]:
     if given.is_file():
         from hearsay.deploy.settings import load
 
-        return list(
-            dict.fromkeys(member.state.parent for member in load(given, settle=False).members)
-        )
+        members = load(given, settle=False).members
+        for member in members:
+            member.require_folder()
+        return list(dict.fromkeys(member.state.parent for member in members))
     if not given.is_dir():
         raise FileNotFoundError(f"{given} is not there: give a net.toml or a folder of states")
     return [given.parent if any(given.glob("*.ledger")) else given]

@@ -32,7 +32,7 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import optimize, special
 
 from hearsay import _validate as require
 
@@ -116,11 +116,11 @@ def gaussian_epsilon(rho: float, delta: float) -> float:
         return math.inf
     mu = math.sqrt(2) * math.sqrt(rho)
     if rho > _LARGE_RHO:
-        return (rho + mu * float(stats.norm.isf(delta))) * OUTWARD
+        return (rho - mu * float(special.ndtri(delta))) * OUTWARD
 
     def excess(epsilon: float) -> float:
-        log_first = stats.norm.logcdf(mu / 2 - epsilon / mu)
-        log_second = epsilon + stats.norm.logcdf(-mu / 2 - epsilon / mu)
+        log_first = special.log_ndtr(mu / 2 - epsilon / mu)
+        log_second = epsilon + special.log_ndtr(-mu / 2 - epsilon / mu)
         # A little less than delta: close to 1 the difference loses its last digits.
         least = delta * (1 - 1e-15)
         return math.exp(log_first) * -math.expm1(min(0.0, log_second - log_first)) - least

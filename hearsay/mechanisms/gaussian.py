@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import special, stats
+import scipy
+from scipy import special
 
 from hearsay import _validate as require
 from hearsay.mechanisms import convert, lattice, rounding, shared_lattice
@@ -171,7 +172,7 @@ class Gaussian(Mechanism):
 
     @property
     def standard(self) -> Any:
-        return stats.norm
+        return scipy.stats.norm
 
     @property
     def crowding(self) -> float:
@@ -180,7 +181,11 @@ class Gaussian(Mechanism):
     def size(self, residuals: np.ndarray) -> tuple[float, float, float]:
         """The sum of their squares is a chi-squared variable."""
         total, n = float(np.sum(residuals**2)), len(residuals)
-        return np.sqrt(total / n), float(stats.chi2.cdf(total, n)), float(stats.chi2.sf(total, n))
+        return (
+            np.sqrt(total / n),
+            float(scipy.stats.chi2.cdf(total, n)),
+            float(scipy.stats.chi2.sf(total, n)),
+        )
 
     def energy(self, residual: jax.Array, white: jax.Array) -> jax.Array:
         return ((white @ residual.reshape(len(residual), -1)) ** 2).sum() / 2

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import stats
+import scipy
 
 from hearsay.mechanisms import convert, lattice, rounding
 from hearsay.mechanisms.mechanism import Mechanism, from_its_tail
@@ -87,7 +87,7 @@ class Laplace(Mechanism):
 
     @property
     def standard(self) -> Any:
-        return stats.laplace
+        return scipy.stats.laplace
 
     @property
     def crowding(self) -> float:
@@ -96,7 +96,11 @@ class Laplace(Mechanism):
     def size(self, residuals: np.ndarray) -> tuple[float, float, float]:
         """Sizes are exponential, so their sum is a gamma variable."""
         total, n = float(np.sum(np.abs(residuals))), len(residuals)
-        return total / n, float(stats.gamma.cdf(total, n)), float(stats.gamma.sf(total, n))
+        return (
+            total / n,
+            float(scipy.stats.gamma.cdf(total, n)),
+            float(scipy.stats.gamma.sf(total, n)),
+        )
 
     def between(self, low: jax.Array, high: jax.Array) -> jax.Array:
         import jax.numpy as jnp

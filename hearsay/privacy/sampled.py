@@ -29,7 +29,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from scipy import optimize, stats
+import scipy
+from scipy import optimize
 
 from hearsay import _validate as require
 from hearsay.mechanisms import Gaussian, Mechanism, rounding
@@ -461,7 +462,7 @@ def overflow(held: int, rate: float, slots: int) -> float:
     rate = require.share("rate", rate)
     if slots >= held:
         return 0.0
-    return min(1.0, float(stats.binom.sf(slots - 1, held - 1, rate)) * (1 + 1e-6))
+    return min(1.0, float(scipy.stats.binom.sf(slots - 1, held - 1, rate)) * (1 + 1e-6))
 
 
 _NO_ROOM = "delta leaves no room for records that find no slot: more slots, or a larger delta"

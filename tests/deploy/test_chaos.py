@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from hearsay.deploy import budget, links
+from hearsay.deploy.agent import Agent
 from hearsay.deploy.deployment import deployment
 from hearsay.deploy.host import Refused, Stopped
 from hearsay.deploy.ledger import Ledger
@@ -249,6 +250,40 @@ def test_skip_goes_on_without_a_silent_neighbour(tmp_path):
     with Ledger(network.members[0].ledger, about) as ledger:
         without = [notes["skipped"] for _, _, notes in ledger.history()]
     assert without[0] == [] and without[-1] == ["carol"]
+
+
+def test_skip_begins_with_everybody(tmp_path, monkeypatch):
+    """carol has answered all others and dies before her first message: nobody goes on without her,
+    and she misses nothing.
+    """
+    settings = {"network": {"policy": "skip"}, "graph": {"kind": "complete"}}
+    network = load(write(tmp_path, names=THREE, **settings))
+    others = THREE[:2]
+    with Threads(network, None) as fleet:
+        with monkeypatch.context() as dying:
+            agree = Agent._greet
+
+            def greet(agent: Agent, last: int) -> None:
+                agree(agent, last)
+                if agent.name == "carol":
+                    wait_for(lambda: all(fleet.agents[name]._committed for name in others))
+                    raise RuntimeError("killed")
+
+            dying.setattr(Agent, "_greet", greet)
+            fleet.start_all()
+            assert isinstance(fleet.join("carol"), RuntimeError)
+
+        def alone(agent: Agent) -> bool:
+            gone = hasattr(agent, "transport") and "carol" not in agent.transport.alive()
+            return gone and (agent._round > 0 or agent.neighbours.waiting_for == ["carol"])
+
+        wait_for(lambda: all(alone(fleet.agents[name]) for name in others))
+        fleet.start("carol")
+        fleet.models()
+    for number, name in enumerate(THREE):
+        about = {"run": network.run, "agent": name, "configuration": network.digest}
+        with Ledger(network.members[number].ledger, about) as ledger:
+            assert all(notes["skipped"] == [] for _, _, notes in ledger.history())
 
 
 def test_who_was_away_for_long_is_told_what_it_lost(tmp_path, caplog):

@@ -392,20 +392,6 @@ def test_a_damaged_file_is_refused_and_a_lost_one_forgets(tmp_path, plan):
     assert account(tmp_path, plan, "two").lifetime.runs == ()
 
 
-def test_a_crash_while_it_is_written_leaves_the_old_one(tmp_path, plan, monkeypatch):
-    account(tmp_path, plan).enter("a" * 32)
-    two = account(tmp_path, plan, "two")
-
-    def crash(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("os.replace", crash)
-        two.enter("b" * 32)
-    assert account(tmp_path, plan, "two").lifetime.runs == ("one",)
-    assert two.enter("b" * 32) == "", "the lock is free"
-
-
 def test_a_record_is_known_by_its_numbers(tmp_path):
     """From whatever file, and whatever bounds a run puts on it; not by its place."""
     features, labels = np.arange(12.0).reshape(4, 3) - 1, np.array([0, 1, 1, 0])

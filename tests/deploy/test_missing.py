@@ -193,6 +193,16 @@ def test_a_ledger_that_cannot_be_read_is_known_by_its_run(tmp_path, plan, path):
     ledger = begin(tmp_path, plan, "one")
     mark.place(ledger).write_bytes(b"nonsense")
     assert account(tmp_path, plan, "two").lifetime.runs == ("one",)
+    # In another folder the ledger itself still says which one it is.
+    other = ledger.parent.rename(path.parent / "evidence")
+    assert account(tmp_path, plan, "two").lifetime.runs == ("one",)
+    kept = (other / ledger.name).read_bytes()
+    (other / ledger.name).write_bytes(b"nonsense")
+    with pytest.raises(LedgerError, match=r"does not know .*evidence/alice\.ledger"):
+        account(tmp_path, plan, "two")
+    other.rename(ledger.parent)
+    ledger.write_bytes(kept)
+    assert account(tmp_path, plan, "two").lifetime.runs == ("one",)
     path.unlink()
     with pytest.raises(LedgerError, match=r"should know .*one/alice\.ledger"):
         account(tmp_path, plan, "two")
@@ -338,3 +348,23 @@ def test_commands(tmp_path, monkeypatch, capsys):
     assert json.loads(said) == {"agent": "anna", "was": "alice", "entered": []} and code == 0
     # A run that was done goes on being done, whatever became of the file.
     assert Agent(load(tmp_path / "one.toml"), "alice").account.lifetime.before == math.inf
+
+
+@pytest.mark.parametrize("place", ["state", "state/one"])
+@pytest.mark.parametrize(
+    "words",
+    [("agent", "--name", "alice", "--config"), ("network", "up", "--config"), ("network", "spent")],
+    ids=lambda words: words[-2],
+)
+def test_a_file_where_states_should_be_is_a_mistake_in_net_toml(tmp_path, capsys, place, words):
+    """No waiting mends that, so a service manager is not to try again."""
+    config, there = files(tmp_path, "one"), tmp_path / place
+    there.parent.mkdir(exist_ok=True)
+    there.write_text("")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["hearsay", *words, str(config)])
+        with pytest.raises(SystemExit) as ended:
+            commands.main()
+    said = " ".join(capsys.readouterr().err.split())
+    assert ended.value.code == 2
+    assert f"state of alice must be a folder, got a file: {there} is in the way of" in said

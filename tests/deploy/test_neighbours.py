@@ -13,6 +13,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from hearsay._interrupts import Request
 from hearsay.deploy import greeting
 from hearsay.deploy import neighbours as module
 from hearsay.deploy.host import Stopped
@@ -93,7 +94,7 @@ def world(tmp_path, monkeypatch):
         found = load(write(tmp_path, names=("alice", *HEARS), network=network))
         mailbox = Mailbox(FORMAT, HEARS, 1000, {})
         line = Line(mailbox)
-        alice = Neighbours(found, "alice", line, mailbox, threading.Event(), FORMAT.largest)  # type: ignore[arg-type]
+        alice = Neighbours(found, "alice", line, mailbox, Request(), FORMAT.largest)  # type: ignore[arg-type]
         greeting = threading.Thread(
             target=alice.greet, args=(lambda name, answer: answer == b"yes", False)
         )
@@ -281,9 +282,39 @@ def test_under_skip_the_first_message_is_waited_for_until_the_deadline(world, mo
     mailbox.put("carol", "0", message("carol", 0))
     passed[0] = 101.0
     assert Round(alice, 0).result()[1] == ["bob"]
-    passed[0] = 0.0
     line.here.discard("bob")
     assert Round(alice, 0).result()[1] == ["bob"]
+
+
+def test_under_skip_who_gives_up_before_its_first_message_is_waited_for_too(world):
+    """bob leaves without having sent anything, because somebody whom he hears starts later still:
+    the wait begins anew, and again when he is back.
+    """
+    alice, line, mailbox = world(policy="skip", patience=SECONDS, deadline=100.0)
+    now = [0.0]
+    began = list[float]()
+
+    class Clock(module.Clock):
+        def __init__(self, neighbours: Neighbours) -> None:
+            super().__init__(neighbours)
+            began.append(now[0])
+
+        passed = property(lambda self: now[0] - began[-1])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "Clock", Clock)
+        mailbox.put("carol", "0", message("carol", 0))
+        one = Round(alice, 0)
+        wait_for(lambda: began == [0.0])
+        for time_, change in ((90.0, line.here.discard), (180.0, line.here.add)):
+            now[0] = time_
+            change("bob")
+            mailbox.wake()
+            wait_for(lambda time_=time_: one.found or began[-1] == time_)
+        now[0] = 270.0
+        mailbox.put("bob", "0", message("bob", 0))
+        heard, missing = one.result()
+        assert set(heard) == {"bob", "carol"} and missing == [] and began == [0.0, 90.0, 180.0]
 
 
 def test_a_deadline_says_who_is_connected(world):

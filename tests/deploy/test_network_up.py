@@ -4,6 +4,7 @@ go on.
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -12,9 +13,12 @@ from types import SimpleNamespace
 
 import pytest
 import typer
+from rich.console import Console
 
 from hearsay._interrupts import counting
 from hearsay.cli import network_up
+from hearsay.cli.screen import network_table
+from hearsay.deploy import launch
 from hearsay.deploy.launch import Fleet
 from hearsay.deploy.settings import load
 from tests.deploy.networks import write
@@ -126,3 +130,51 @@ def test_a_log_that_cannot_be_written(fleet, tmp_path):
     (tmp_path / "state-test").write_text("in the way")
     with pytest.raises(OSError, match=r"cannot write it .*: see to the disk: '.*alice\.log'"):
         Fleet(fleet.config, fleet.network).start()
+
+
+def facts(round: int) -> dict:
+    return {
+        "unit": "epsilon",
+        "done": round == 9,
+        "alive": ["bob"],
+        "hears": ["bob"],
+        "spent": 1.0,
+        "private": True,
+        "dropped": {},
+        "round": round,
+        "of": 9,
+        "waiting_for": [f"agent{i}" for i in range(50)],
+    }
+
+
+def test_of_many_agents_a_small_screen_has_those_that_deserve_a_look(fleet):
+    """A hundred agents, of which one never came, one has gone and one is behind."""
+    rows = [(f"agent{i:02d}", facts(7 + i % 2), True) for i in range(100)]
+    rows[40] = (rows[40][0], None, False)
+    rows[60] = (rows[60][0], facts(8), False)
+    rows[80] = (rows[80][0], facts(2), True)
+    screen = Console(width=100, record=True, file=io.StringIO())
+    screen.print(network_table(fleet.network, rows, lines=10))
+    said = screen.export_text()
+    assert [row.split()[1] for row in said.splitlines() if row.startswith("│")] == [
+        "agent40",
+        "agent60",
+        "agent80",
+    ]
+    assert "and 97 more, in rounds 7 to 8" in said and len(said.splitlines()) <= 10
+    assert "agent1, ... and 48 more" in " ".join(said.split())
+    gone = [(name, None, False) for name, *_ in rows]
+    screen.print(network_table(fleet.network, gone, lines=10))
+    assert "and 97 more, of which some are not reached either" in screen.export_text()
+    screen.print(network_table(fleet.network, rows))
+    assert screen.export_text().count("agent99") == 1
+
+
+def test_more_agents_than_the_memory_has_room_for_are_warned_of(tmp_path, monkeypatch):
+    free = tmp_path / "meminfo"
+    free.write_text("MemTotal: 99999999 kB\nMemAvailable: 1048576 kB\nSwapFree: 1048576 kB\n")
+    monkeypatch.setattr(launch, "_FREE", free)
+    assert launch.crowded(10) == ""
+    assert "100 agents take up to 19.5 GiB of memory, and 2.0 GiB are free" in launch.crowded(100)
+    monkeypatch.setattr(launch, "_FREE", tmp_path / "none")
+    assert launch.crowded(10**6) == "", "another system has other ways"

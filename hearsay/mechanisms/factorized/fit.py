@@ -11,7 +11,8 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from scipy import linalg, optimize, signal
+import scipy
+from scipy import linalg, optimize
 
 OBJECTIVES = ("max", "mean")
 # Relative duality gap of the error at which the dense search stops, and the iterations after which
@@ -91,8 +92,8 @@ def banded(rounds: int, bands: int, objective: str) -> np.ndarray:
     def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
         steps = np.exp(x)
         c = np.cumsum(steps[::-1])[::-1]
-        b = signal.lfilter([1.0], c, np.ones(rounds))
-        weighted, divided = weights * b, signal.lfilter([1.0], c, b)
+        b = scipy.signal.lfilter([1.0], c, np.ones(rounds))
+        weighted, divided = weights * b, scipy.signal.lfilter([1.0], c, b)
         size, squared = c @ c, weighted @ b
         along = np.array([weighted[j:] @ divided[: rounds - j] for j in range(bands)])
         slope = 2 * c / size - 2 * along / squared
@@ -125,7 +126,7 @@ def blt(rounds: int, buffers: int, objective: str) -> np.ndarray:
         )
         weighted, size = weights * b, c @ c
         squared = weighted @ b
-        through = [signal.lfilter([0.0, 1.0], [1.0, -pole], [c, b]) for pole in both]
+        through = [scipy.signal.lfilter([0.0, 1.0], [1.0, -pole], [c, b]) for pole in both]
         slope = sign * [2 * (c @ fc) / size - 2 * (weighted @ fb) / squared for fc, fb in through]
         return np.log(size) + np.log(squared), -steps * np.cumsum((slope * both)[::-1])[::-1]
 
@@ -138,13 +139,13 @@ def cascade(poles: np.ndarray, zeros: np.ndarray, series: np.ndarray) -> np.ndar
     nothing is ever subtracted from its near equal.
     """
     for pole, zero in zip(poles, zeros, strict=True):
-        series = signal.lfilter([1.0, -zero], [1.0, -pole], series)
+        series = scipy.signal.lfilter([1.0, -zero], [1.0, -pole], series)
     return series
 
 
 def reciprocal(coefficients: np.ndarray, rounds: int) -> np.ndarray:
     """The first `rounds` coefficients of 1 / c(z)."""
-    return signal.lfilter([1.0], coefficients, np.eye(1, rounds)[0])
+    return scipy.signal.lfilter([1.0], coefficients, np.eye(1, rounds)[0])
 
 
 def heaviest(values: np.ndarray, separation: int, uses: int) -> np.ndarray:

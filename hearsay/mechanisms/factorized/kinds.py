@@ -45,7 +45,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-from scipy import linalg, signal
+import scipy
+from scipy import linalg
 
 from hearsay import _validate as require
 from hearsay.mechanisms.factorized import fit as fit
@@ -235,7 +236,7 @@ class _LowerToeplitz(Factorization):
         )
 
     def _encoded(self, sizes: np.ndarray) -> np.ndarray:
-        return signal.fftconvolve(np.abs(self.encoder_coefficients()), sizes)[: self.rounds]
+        return scipy.signal.fftconvolve(np.abs(self.encoder_coefficients()), sizes)[: self.rounds]
 
     def device_rows(self, dtype: Any) -> stream.Rows:
         from hearsay.mechanisms.factorized.stream import ToeplitzRows
