@@ -67,6 +67,7 @@ else:
 
 __all__ = [
     "REGISTRY",
+    "Algorithm",
     "Category",
     "Certificate",
     "Constant",

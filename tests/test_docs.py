@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+import runpy
 import tomllib
 from pathlib import Path
+
+import pytest
+
+import hearsay
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -22,7 +27,7 @@ def test_the_files_that_pages_and_docstrings_name_exist():
         f"{page.name}: {name}"
         for page in (root / "README.md", *DOCS.glob("*.md"))
         for name in re.findall(r"[`(]([\w./-]+\.(?:py|md))[`)#]", page.read_text(encoding="utf-8"))
-        if not any(path.endswith(f"/{name}") for path in there)
+        if not any(path.endswith(f"/{name.removeprefix('../')}") for path in there)
     }
     for path in (root / "hearsay").rglob("*.py"):
         names = re.findall(r"(?<![\w./{*\"'-])([a-z_][\w/]*\.py)\b", path.read_text("utf-8"))
@@ -32,6 +37,22 @@ def test_the_files_that_pages_and_docstrings_name_exist():
             if not any(known.endswith(f"/{name}") for known in there)
         }
     assert not missing
+
+
+def test_every_page_is_in_the_index():
+    index = (DOCS / "README.md").read_text(encoding="utf-8")
+    missing = {p.name for p in DOCS.glob("*.md") if f"({p.name}" not in index} - {"README.md"}
+    assert not missing
+
+
+def test_the_page_of_public_names_is_what_the_docstrings_say(monkeypatch):
+    """Otherwise: python docs/api.py."""
+    written = runpy.run_path(str(DOCS / "api.py"))
+    assert (DOCS / "api.md").read_text(encoding="utf-8") == written["page"]()
+    # A name that nobody put into a group is not left out silently.
+    monkeypatch.setattr(hearsay, "__all__", [*hearsay.__all__, "new"])
+    with pytest.raises(SystemExit, match="no group: {'new'}"):
+        written["page"]()
 
 
 def test_no_page_or_message_names_a_package_of_somebody_else():

@@ -42,8 +42,12 @@ def test_the_licence_is_the_one_that_is_named():
 
 
 def test_the_citation_is_valid_and_of_this_version():
-    """Of the Citation File Format 1.2.0 as much as is used: plain keys, one list each."""
-    lines = (ROOT / "CITATION.cff").read_text(encoding="utf-8").splitlines()
+    """Of the Citation File Format 1.2.0 as much as is used: plain keys, one list each, and the
+    four papers of docs/papers.md.
+    """
+    text = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    head, papers = text.split("references:\n")
+    lines = head.splitlines()
     single = re.compile(r'([a-z-]+): ("[^"\\]+"|[\w.-]+)')
     whole: dict[str, object] = {}
     last = ""
@@ -70,6 +74,16 @@ def test_the_citation_is_valid_and_of_this_version():
     }  # fmt: skip
     assert (whole["cff-version"], whole["type"]) == ("1.2.0", "software")
     assert whole["authors"] == [{"name": "The hearsay authors"}]
+    cited = [
+        dict(re.findall(r"^    ([a-z-]+): (.+)$", one, re.MULTILINE))
+        for one in papers.split("  - type: article\n")[1:]
+    ]
+    known = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+    for one in cited:
+        assert {"title", "authors", "year"} <= one.keys()
+        people = re.findall(r"family-names: ([\w-]+), given-names: ([\w-]+)", one["authors"])
+        assert f"{', '.join(' '.join(p[::-1]) for p in people)} | {one['title'][1:-1]}" in known
+    assert len(cited) == 4
     assert whole["version"] == VERSION and whole["license"] == PROJECT["project"]["license"]
 
 

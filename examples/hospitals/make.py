@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer
 
 from hearsay import Category, Ignored, Number, Schema
-from hearsay.problems.data.datasets import _BREAST_CANCER_RANGES
+from hearsay.problems.data.datasets import BREAST_CANCER_RANGES
 
 HERE = Path(__file__).parent
 HOSPITALS, EACH, HELD_OUT = ("north", "south", "east", "west", "central"), 91, 100
@@ -27,7 +27,7 @@ EMPTY = 0.01
 def main() -> None:
     data = load_breast_cancer()
     names = [str(name).replace(" ", "_") for name in data.feature_names]
-    low, high = np.array(_BREAST_CANCER_RANGES).transpose(2, 1, 0).reshape(2, -1)
+    low, high = np.array(BREAST_CANCER_RANGES).transpose(2, 1, 0).reshape(2, -1)
     rng = np.random.default_rng(2026)
     order, numbers = rng.permutation(len(data.target)), rng.permutation(len(data.target)) + 1000
     empty = rng.random(data.data.shape) < EMPTY

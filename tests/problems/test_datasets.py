@@ -72,7 +72,7 @@ def test_breast_cancer_ranges_are_the_published_table_and_said_to_be_public():
     )
     published = np.array(rows, dtype=float)
     assert published.shape == (30, 2)
-    ours = np.array(datasets._BREAST_CANCER_RANGES).transpose(1, 0, 2).reshape(30, 2)
+    ours = np.array(datasets.BREAST_CANCER_RANGES).transpose(1, 0, 2).reshape(30, 2)
     np.testing.assert_array_equal(ours, published)
     assert "treated as public" in load("breast-cancer").bound_reason
 

@@ -32,7 +32,7 @@ _ROWS = 1024  # of a block
 
 # The minima and maxima printed in the data set's description, of each mean, standard error and
 # worst value.
-_BREAST_CANCER_RANGES = (
+BREAST_CANCER_RANGES = (
     ((6.981, 28.11), (0.112, 2.873), (7.93, 36.04)),  # radius
     ((9.71, 39.28), (0.36, 4.885), (12.02, 49.54)),  # texture
     ((43.79, 188.5), (0.757, 21.98), (50.41, 251.2)),  # perimeter
@@ -355,7 +355,7 @@ def _breast_cancer(_: object) -> _Records:
     from sklearn.datasets import load_breast_cancer
 
     measured, benign = load_breast_cancer(return_X_y=True)
-    low, high = np.array(_BREAST_CANCER_RANGES).transpose(2, 1, 0).reshape(2, -1)
+    low, high = np.array(BREAST_CANCER_RANGES).transpose(2, 1, 0).reshape(2, -1)
     features = np.clip(2 * (measured - low) / (high - low) - 1, -1.0, 1.0)
     reason = (
         "The published range of each feature is treated as public, mapped to [-1, 1] and clipped"
