@@ -47,8 +47,7 @@ from hearsay.deploy.links import (
 
 CLOSE_SECONDS, CLOSER = 3.0, "hearsay-close-at-exit"
 LAST_SECONDS = 60.0  # longer than a lease, after which Zenoh gives a silent peer up
-_sessions: set[zenoh.Session] = set()
-_closing: set[threading.Thread] = set()
+_closers: dict[zenoh.Session, _Closer] = {}
 _guard = threading.Lock()
 
 
@@ -365,7 +364,7 @@ def _open(config: dict[str, Any], endpoint: str) -> zenoh.Session:
     with _guard:
         if not any(thread.name == CLOSER for thread in threading.enumerate()):
             threading.Thread(target=_close_at_exit, name=CLOSER).start()
-        _sessions.add(session)
+        _closers[session] = _Closer(session)
     return session
 
 
@@ -377,11 +376,12 @@ def _close_at_exit() -> None:
     # Zenoh's callback threads are no daemons: a process that fails without closing would wait for
     # them forever, and `atexit` comes after that wait.
     threading.main_thread().join()
-    for session in list(_sessions):
-        _close(session)
+    closers = list(_closers.values())
+    for closer in closers:
+        closer.asked.set()
     # A thread that comes back from Zenoh when Python has been taken down aborts the process: its
     # exit code would be a crash's.
-    for closer in list(_closing):
+    for closer in closers:
         closer.join(LAST_SECONDS)
 
 
@@ -420,16 +420,26 @@ def _ask(
 
 
 def _close(session: zenoh.Session) -> None:
-    with _guard:
-        _sessions.discard(session)
-    # Zenoh waits for its links to say goodbye; a dead peer must not keep this process from ending.
-    closer = threading.Thread(target=_shut, args=(session,), name="hearsay-close", daemon=True)
-    _closing.add(closer)
-    closer.start()
-    closer.join(CLOSE_SECONDS)
+    closer = _closers.get(session)
+    if closer is not None:
+        closer.asked.set()
+        closer.join(CLOSE_SECONDS)
 
 
-def _shut(session: zenoh.Session) -> None:
-    with suppress(zenoh.ZError):  # a goodbye that nobody hears
-        session.close()
-    _closing.discard(threading.current_thread())
+class _Closer(threading.Thread):
+    """Closes a session when it is asked to. Zenoh waits for its links to say goodbye; a dead peer
+    must not keep who asks from going on. It begins with the session, because from Python 3.12 on a
+    process that is ending starts no more threads.
+    """
+
+    def __init__(self, session: zenoh.Session) -> None:
+        super().__init__(name="hearsay-close", daemon=True)
+        self.asked, self._session = threading.Event(), session
+        self.start()
+
+    def run(self) -> None:
+        self.asked.wait()
+        with suppress(zenoh.ZError):  # a goodbye that nobody hears
+            self._session.close()
+        with _guard:
+            _closers.pop(self._session, None)
