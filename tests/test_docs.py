@@ -84,3 +84,11 @@ def test_no_page_or_message_names_a_package_of_somebody_else():
     project = tables["project"]
     assert (project["name"], list(project["scripts"])) == ("hearsay-dp", ["hearsay"])
     assert "hearsay-dp[network]" in project["optional-dependencies"]["dev"]
+
+
+def test_the_best_settings_of_the_readme_are_those_of_the_benchmark():
+    rows = (DOCS / "results" / "best-settings.txt").read_text(encoding="utf-8").splitlines()
+    readme = " ".join((DOCS.parent / "README.md").read_text(encoding="utf-8").split())
+    for way, word in (("alone", "alone reaches"), ("together", "together"), ("central", "server")):
+        found = [row.split()[3] for row in rows if row.startswith(f"{way} ")]
+        assert len(found) == 3 and f"{word} {found[0]}, {found[1]} and {found[2]}" in readme
