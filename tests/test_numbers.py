@@ -754,6 +754,8 @@ INTERNAL = {
     "hearsay.tradeoff.rule",
     "hearsay.tradeoff.series",
     "hearsay.tradeoff.sharing",
+    "hearsay.tradeoff.sizes",
+    "hearsay.tradeoff.weighing",
 }
 ALSO_INTERNAL = {
     # Of a lattice (as many numbers as are asked for); of an audit; of a certificate.

@@ -633,7 +633,8 @@ def test_a_cache_that_cannot_be_written_is_one_line(monkeypatch, capsys, tmp_pat
 def guesser(guessing, accuracy, algorithm=None):
     return SimpleNamespace(
         algorithm=algorithm or hs.dsgd(),
-        problem=SimpleNamespace(agents=3),
+        problem=SimpleNamespace(agents=3, schema=None),
+        beside=None,
         guessing=guessing,
         metrics=("accuracy", "released_accuracy"),
         final=lambda metric: (accuracy if metric == "released_accuracy" else 0.9, 0.0),
