@@ -12,7 +12,7 @@ is of 2,000 records. The two suspects were
               that of states over R and that of trackers over C, its own included
 
 Each gets the other's records and weights, and S2's two noises are taken away one by one. Prints a
-line per run and writes figure-5.csv (figure-5-MODEL.csv).
+line per run and writes figure-5.csv (figure-5-MODEL.csv) after each of them.
 """
 
 from __future__ import annotations
@@ -119,12 +119,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     given = parser.parse_args()
     problem, found = mnist(given.model), [HEADER]
+    given.out.mkdir(parents=True, exist_ok=True)
+    path = given.out / f"figure-5{f'-{given.model}' if given.model else ''}.csv"
     for name, algorithm, graph in runs():
         if given.runs is None or name in given.runs:
             found.append(measured(name, algorithm, graph, problem, given.steps, given.seeds))
             print(*found[-1], sep=", ", flush=True)
-    given.out.mkdir(parents=True, exist_ok=True)
-    write(given.out / f"figure-5{f'-{given.model}' if given.model else ''}.csv", found)
+            write(path, found)
 
 
 if __name__ == "__main__":
