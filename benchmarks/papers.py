@@ -1,7 +1,7 @@
 """The papers' image experiments at full size, within a given number of minutes.
 
     python -m benchmarks.papers --minutes 20 --out OUT [--only p4-mnist p3-mnist] [--seeds 3]
-        [--first-seed 1]
+        [--first-seed 1] [--runs NAME ...] [--after docs/results]
 
 For an accelerator that is lent for a while: experiments in order of importance, each into its own
 folder, and every run of them kept as soon as it is finished. What is in OUT already is not run
@@ -10,7 +10,9 @@ first steps are timed, and is left out where that is more than what is left; the
 experiment is written in any case, without the runs that are missing, which `about.json` names
 beside the device and the minutes. Runs that differ in numbers only share their compiled program.
 With --first-seed 1 and --seeds 2 the seeds are 1 and 2, to go with an earlier call's 0
-(benchmarks.results puts them together). An experiment that fails says why and keeps what it has;
+(benchmarks.results puts them together). With --after those results it runs what they lack of
+`--seeds` noise seeds, where a run took less than two minutes a seed; with --minutes 0 it only says
+what that is, and how long it should take. An experiment that fails says why and keeps what it has;
 the next one begins, and the exit code is 1.
 """
 
@@ -18,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import shlex
 import signal
@@ -26,15 +29,66 @@ import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
+from benchmarks import results
 from hearsay.experiments import EXPERIMENTS
 from hearsay.experiments.parts import FOLDER, OutOfTime, Parts, keeping
 
 ORDER = ["p4-mnist", "p3-mnist", "p1-mnist", "p2-mnist", "p1-table2", "p1-cifar", "p2-cifar"]
 ABOUT = "about.json"
+# A run that takes longer has one noise seed.
+LONG = 120.0
+
+
+class Wanted(NamedTuple):
+    """Runs of an experiment (None: all) with so many noise seeds, and the seconds that they took
+    elsewhere (0: nobody knows).
+    """
+
+    name: str
+    runs: list[str] | None
+    first_seed: int
+    seeds: int
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        last = self.first_seed + self.seeds - 1
+        runs = "; ".join(self.runs or ["all"])
+        took = f"about {self.seconds / 60:.1f}" if self.seconds else "nobody knows how many"
+        return (
+            f"{self.name}, seeds {self.first_seed} to {last}: {runs}"
+            f" ({took} minutes without compiling)"
+        )
+
+    def command(self, options: argparse.Namespace) -> str:
+        """What makes these runs and no others."""
+        asked = ["--minutes", f"{options.minutes:g}", "--out", str(options.out)]
+        asked += ["--only", self.name, "--seeds", str(self.seeds)]
+        asked += ["--first-seed", str(self.first_seed)] if self.first_seed else []
+        asked += ["--scale", str(options.scale)] if options.scale != "paper" else []
+        asked += ["--runs", *self.runs] if self.runs else []
+        return shlex.join(["python", "-m", "benchmarks.papers", *asked])
+
+
+def lacking(name: str, folder: Path, seeds: int) -> list[Wanted]:
+    """What an experiment's results lack of so many seeds."""
+    if not (folder / results.ENDS).exists():
+        return [Wanted(name, None, 0, seeds)]
+    header, *rows = results.table(folder / results.ENDS)
+    found: dict[int, list[tuple[str, float]]] = {}
+    for row in rows:
+        said = dict(zip(header, row, strict=True))
+        there = len(said[results.SEEDS].split())
+        each = float(said[results.TIME].split()[0]) / there
+        if there < seeds and each < LONG:
+            found.setdefault(there, []).append((row[0], each * (seeds - there)))
+    return [
+        Wanted(name, [run for run, _ in runs], there, seeds - there, sum(took for _, took in runs))
+        for there, runs in sorted(found.items())
+    ]
 
 
 def about(folder: Path) -> dict[str, Any]:
@@ -58,21 +112,21 @@ def ended_after(seconds: float, parts: Parts) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def one(name: str, folder: Path, seconds: float, options: argparse.Namespace) -> bool:
+def one(wanted: Wanted, folder: Path, seconds: float, options: argparse.Namespace) -> bool:
     """Run what there is time for, and write what is there; whether nothing failed."""
-    well, before, began = True, about(folder), time.monotonic()
+    name, well, before, began = wanted.name, True, about(folder), time.monotonic()
 
     def tell(text: str) -> None:
         print(f"[{name} {time.monotonic() - began:6.1f} s] {text[:150]}", flush=True)
 
-    only = {"only": options.runs} if options.runs else {}
+    only = {"only": wanted.runs} if wanted.runs else {}
     with keeping(folder, seconds, tell) as parts, ended_after(seconds, parts):
         try:
             EXPERIMENTS[name](
                 folder,
                 data_dir=options.data_dir,
-                seeds=options.seeds,
-                first_seed=options.first_seed,
+                seeds=wanted.seeds,
+                first_seed=wanted.first_seed,
                 scale=options.scale,
                 progress=lambda stage, done, total: tell(f"{stage}: {done} of {total}"),
                 **only,
@@ -87,10 +141,10 @@ def one(name: str, folder: Path, seconds: float, options: argparse.Namespace) ->
         folder.mkdir(parents=True, exist_ok=True)
         spent = (time.monotonic() - began) / 60
         found = {
-            "command": shlex.join(["python", "-m", "benchmarks.papers", *sys.argv[1:]]),
+            "command": wanted.command(options),
             "device": jax.devices()[0].device_kind,
             "jax": jax.__version__,
-            "seeds": options.seeds,
+            "seeds": wanted.seeds,
             "minutes": round(before["minutes"] + spent, 2),
             "runs": len(parts.done),
             "left_out": parts.left,
@@ -108,6 +162,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", nargs="+", default=ORDER, choices=ORDER, metavar="EXPERIMENT")
     parser.add_argument("--runs", nargs="+", help="names of runs within an experiment")
+    parser.add_argument("--after", type=Path, metavar="RESULTS", help="run what these lack")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--scale", default="paper")
@@ -115,15 +170,25 @@ def main() -> int:
     options = parser.parse_args()
     if options.scale not in ("small", "paper"):
         options.scale = float(options.scale)
+    if options.after and (options.runs or options.first_seed):
+        parser.error("--after says itself which runs and seeds")
+    if options.after:
+        found = (lacking(name, options.after / name, options.seeds) for name in options.only)
+        asked = list(itertools.chain(*found))
+        print(*asked or ["nothing is lacking"], sep="\n", flush=True)
+    else:
+        chosen = options.runs, options.first_seed, options.seeds
+        asked = [Wanted(name, *chosen) for name in options.only]
     deadline, well = time.monotonic() + 60 * options.minutes, True
-    for name in options.only:
-        folder = options.out / name
+    for wanted in asked:
+        # Beside results every group of seeds has a folder of its own.
+        folder = options.out / wanted.name / (f"from-{wanted.first_seed}" if options.after else "")
         if about(folder)["left_out"] == [] and not (folder / FOLDER).exists():
-            print(f"{name}: done before")
+            print(f"{wanted.name}: done before")
         elif (left := deadline - time.monotonic()) > 0:
-            well &= one(name, folder, left, options)
+            well &= one(wanted, folder, left, options)
         else:
-            print(f"{name}: no time left")
+            print(f"{wanted.name}: no time left")
     return 0 if well else 1
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import results
+from benchmarks import papers, results
 
 DOCS = Path(__file__).parents[2] / "docs"
 NAMES = ("p1-mnist", "p1-cifar", "p2-mnist", "p2-cifar", "p3-mnist", "p4-mnist")
@@ -232,6 +232,20 @@ def test_what_puts_p1_ahead_of_s2_is_as_in_its_file():
         assert f"{value:.3f}" in text, name
     assert of_resnet["S2, no noise on trackers"] == max(of_resnet.values())
     assert {row[-2] for row in cnn + resnet} == {"1"}
+
+
+def test_seeds_that_are_missing_are_said_with_their_minutes():
+    """docs/reproducing.md: what `benchmarks.papers --after docs/results` would run."""
+    found = [
+        wanted
+        for name in ("p2-cifar", "p3-mnist", "p2-mnist", "p1-mnist", "p1-cifar", "p4-mnist")
+        for wanted in papers.lacking(name, DOCS / "results" / name, 3)
+    ]
+    table = rows(DOCS / "reproducing.md")
+    start = table.index(("left", "minutes")) + 2
+    said = table[start : start + len(found)]
+    assert [row[1] for row in said] == [f"{wanted.seconds / 60:.1f}" for wanted in found]
+    assert all("two more seeds" in row[0] for row in said)
 
 
 def test_results_say_where_they_come_from_and_what_is_missing():
