@@ -169,7 +169,7 @@ def compared(run: Measured) -> tuple[str, str] | None:
     guess = "always the commonest label" if wrong is None else f"always the mean, {wrong.unit}"
     what = (
         "of the released model: the same settings without noise; every agent alone with the same"
-        f" epsilon, by the rule; {guess}"
+        f" epsilon, with settings that it rehearsed by itself; {guess}"
     )
     return (", ".join(said), what) if said else None
 

@@ -63,8 +63,8 @@ class Beside(NamedTuple):
     Args:
       guess: always the commonest label, or the mean.
       clean: the same settings without noise.
-      alone: every agent by itself with the same epsilon, by the rule of tradeoff/rule.py: the mean
-        over agents.
+      alone: every agent by itself with the same epsilon and settings that it has rehearsed by
+        itself: the mean over agents.
       each: the same for every agent; None where all are alike.
     """
 

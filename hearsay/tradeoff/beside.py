@@ -1,12 +1,12 @@
 """What stands beside the accuracy of a run: guessing, the same settings without noise, and every
 agent alone with the same epsilon.
 
-All three are measured on the run's own problem. Alone is gradient perturbation by the rule
-(rule.py), each agent on its own records, with settings for so many of them and the model that it
-may release; where agents hold different numbers of records, what each would have is kept, too: a
-large one may do as well without the others. For neural networks,
-where a second run would take as long as the first, only guessing is known. Like the accuracy
-itself they are measured on records, and no certificate covers them.
+All three are measured on the run's own problem. Alone is gradient perturbation with settings that
+an agent has rehearsed by itself (rehearsing.py), each on its own records, and the model that it may
+release; where agents hold different numbers of records, what each would have is kept, too: a large
+one may do as well without the others. For neural networks, where a second run would take as long as
+the first, only guessing is known. Like the accuracy itself they are measured on records, and no
+certificate covers them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ import numpy as np
 from hearsay.base import Algorithm
 from hearsay.certification import unit
 from hearsay.problems.problem import Problem
-from hearsay.release.readouts import Tail
 from hearsay.schedules import Constant
 from hearsay.simulation.result import Beside, Run
 from hearsay.simulation.simulating import simulate
 from hearsay.tradeoff import rule
-from hearsay.tradeoff.choices import COUPLING, Law, by_the_rule
-from hearsay.tradeoff.rehearsing import nobody
+from hearsay.tradeoff.choices import COUPLING, Choice, Law
+from hearsay.tradeoff.rehearsing import by_themselves, nobody
 from hearsay.tradeoff.sizes import classes, held_by
 from hearsay.tradeoff.trial import exchange, released, scores
 
@@ -105,8 +104,12 @@ def _alone(run: Run) -> list[float] | None:
     kinds, kind = np.unique(facts, axis=0, return_inverse=True)
     each = [np.flatnonzero(kind.ravel() == place) for place in range(len(kinds))]
     # Of very many kinds those are together whose noise is about the same.
-    for own in each if len(kinds) <= _KINDS else classes(task.counts * spent, _KINDS):
-        scores = _by_themselves(held_by(run.problem, own), tuple(spent[own].tolist()), delta)
+    quiet, choices = task.counts * spent, np.empty(task.agents, object)
+    for single in by_themselves(task, tuple(spent.tolist()), delta):
+        choices[single.agents] = [single.chosen(one, task) for one in quiet[single.agents]]
+    for own in each if len(kinds) <= _KINDS else classes(quiet, _KINDS):
+        choice, epsilon = choices[own[len(own) // 2]], tuple(spent[own].tolist())
+        scores = _by_themselves(held_by(run.problem, own), choice, epsilon, delta)
         if scores is None:
             return None
         found[own] = scores
@@ -116,17 +119,17 @@ def _alone(run: Run) -> list[float] | None:
 
 
 def _by_themselves(
-    problem: Problem, epsilon: tuple[float, ...], delta: float
+    problem: Problem, choice: Choice, epsilon: tuple[float, ...], delta: float
 ) -> list[float] | None:
     """The score of each agent with the same settings for all."""
     task = replace(problem.task, seed=0)
     apart = nobody(task.agents)
-    choice = by_the_rule(task, apart, epsilon, delta)
     work = float(task.counts.sum()) * task.dimension * choice.rounds * _SEEDS
     if choice.rate < 1 or work > _MOST:
         return None
     column = Law(task, apart, epsilon, delta, None).column(choice)
     passed = exchange(apart, COUPLING, np.zeros((0, 2)))
     prepared = choice.prepared(problem)
-    ((models,),) = released(prepared, passed, [column], (Tail(),), range(_SEEDS), together=False)
+    averages, seeds = (choice.average,), range(_SEEDS)
+    ((models,),) = released(prepared, passed, [column], averages, seeds, together=False)
     return [float(scores(prepared, own[None]).mean()) for own in models]

@@ -241,7 +241,7 @@ def around(
     for clip in clips(task):
         base = _ruled(task, graph, epsilon, delta, secrets, clip, known)
         for travel in TRAVELS if base.rate == 1 else TRAVELS[:1]:
-            found.append(_longer(base, travel, _largest(task)))
+            found.append(longer(base, travel, task))
     return list(dict.fromkeys(found))
 
 
@@ -260,12 +260,12 @@ def varied(choice: Choice, task: Task) -> Iterator[Choice]:
             yield replace(choice, rounds=other, step=step)
 
 
-def _longer(choice: Choice, travel: float, largest: float) -> Choice:
+def longer(choice: Choice, travel: float, task: Task) -> Choice:
     """So many times the travel, by more rounds as far as there may be, and then larger steps."""
     wanted = choice.rounds * travel
     rounds = int(min(rule.MOST, rule.CHUNK * max(1, round(wanted / rule.CHUNK))))
     step = choice.step if wanted <= rule.MOST else choice.step * wanted / rounds
-    return replace(choice, rounds=rounds, step=min(largest, rounded(step)))
+    return replace(choice, rounds=rounds, step=min(_largest(task), rounded(step)))
 
 
 def secrets_for(colluders: int | None, agents: int) -> Secrets | None:

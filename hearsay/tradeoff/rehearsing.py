@@ -45,11 +45,13 @@ from hearsay.tradeoff.choices import (
     Law,
     around,
     by_the_rule,
+    longer,
+    rounded,
     secrets_for,
     varied,
 )
 from hearsay.tradeoff.made_up import KINDS, fewer, made_up
-from hearsay.tradeoff.sizes import classes, held_by, some_of
+from hearsay.tradeoff.sizes import classes, some_of
 from hearsay.tradeoff.trial import Column, exchange, tried
 
 SEEDS = 4
@@ -62,6 +64,8 @@ MARGIN = 0.002
 WORK = 5e9
 PER_RECORD, PER_PARAMETER = 30.0, 0.3
 FEWEST = 20
+# Sizes of agents that rehearse learning by themselves, at most.
+SIZES = 4
 
 Progress = Callable[[str, int, int], None]
 
@@ -73,7 +77,7 @@ class Scores:
     Args:
       score: of the choice.
       clean: of the same settings without noise.
-      alone: of agents by themselves, with the same epsilon.
+      alone: of agents by themselves, with the same epsilon and rehearsals of their own.
       guess: of always naming the commonest label (or the mean).
       ruled: of the rule's setting.
     """
@@ -203,7 +207,7 @@ def rehearse(
     asked = _Asked(task, graph, spend, delta, secrets, require.seed("seed", seed))
     tell = progress or (lambda name, done, total: None)
     choice, scores, warnings = (
-        _remembered(asked, tell) if rule.travels(task) else (_neural(asked), None, ())
+        _remembered(asked, tell, advised=True) if rule.travels(task) else (_neural(asked), None, ())
     )
     # Not in the cache: a file may be older than these words.
     if scores is not None and (said := advice.about(task, scores.guess)):
@@ -222,6 +226,54 @@ def rehearse(
         scores,
         warnings,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Single:
+    """What agents of about one size choose where each learns by itself.
+
+    Args:
+      agents: of that size.
+      choice: of the one that rehearsed.
+      quiet: its records times its epsilon: another one's noise is in proportion to one over that.
+      score: on made-up records.
+    """
+
+    agents: np.ndarray
+    choice: Choice
+    quiet: float
+    score: float
+
+    def chosen(self, quiet: float, task: Task) -> Choice:
+        """For an agent with so many records times epsilon: it is worth so much more travel."""
+        ratio = quiet / self.quiet
+        return self.choice if 0.9 <= ratio <= 1.1 else longer(self.choice, ratio, task)
+
+
+def by_themselves(
+    task: Task, epsilon: Epsilon, delta: float, seed: int = 0, progress: Progress | None = None
+) -> list[Single]:
+    """Agents that learn by themselves, with settings that each has rehearsed: what joining is to be
+    held against. One agent of each size rehearses, the middle one.
+
+    Args:
+      task: of all agents; its loss has curvature (`rule.travels`).
+      epsilon: one for all, or one for each; to three digits, so that what was spent and what might
+        be are one choice.
+      delta: at which.
+      seed: of the made-up records.
+      progress: as for `rehearse`.
+    """
+    # Twice the epsilon takes about as much noise as twice the records.
+    each = np.minimum(np.broadcast_to(epsilon, task.agents), 1e6)
+    quiet, found = task.counts * each, []
+    for agents in classes(quiet, SIZES):
+        one = int(agents[np.argsort(quiet[agents], kind="stable")[len(agents) // 2]])
+        own = some_of(task, np.array([one]))
+        asked = _Asked(own, nobody(1), rounded(float(each[one])), delta, None, seed)
+        choice, scores, _ = _remembered(asked, progress or (lambda *told: None), advised=False)
+        found.append(Single(agents, choice, float(quiet[one]), scores.score))
+    return found
 
 
 @require.plain_arguments
@@ -286,12 +338,16 @@ def _neural(asked: _Asked) -> Choice:
     return replace(chosen, readout=RELEASED[0])
 
 
-def _remembered(asked: _Asked, tell: Progress) -> tuple[Choice, Scores, tuple[str, ...]]:
-    """From the cache, or chosen now and kept there.
+def _remembered(
+    asked: _Asked, tell: Progress, advised: bool
+) -> tuple[Choice, Scores, tuple[str, ...]]:
+    """From the cache, or chosen now and kept there; `advised`: with what would help where it is no
+    better than a guess.
 
     A file may be anybody's. Whom a budget holds against is never read from it: that was asked for.
     """
-    found = kept.read(asked.key)
+    key = asked.key if advised else f"one-{asked.key}"
+    found = kept.read(key)
     against = asked.secrets
     ratio = None if against is None else against.ratio
     try:
@@ -304,9 +360,11 @@ def _remembered(asked: _Asked, tell: Progress) -> tuple[Choice, Scores, tuple[st
     choice, scores = _Trials(asked, tell).chosen()
     here = advice.Situation(asked.task, asked.graph, asked.epsilon, planned(asked.secrets))
     above = partial(_above_guessing, asked)
-    warnings = advice.warnings(here, scores.score, scores.guess, above, usual_graph)
+    warnings = (
+        advice.warnings(here, scores.score, scores.guess, above, usual_graph) if advised else ()
+    )
     kept.write(
-        asked.key,
+        key,
         {"choice": asdict(choice), "scores": asdict(scores), "warnings": list(warnings)},
     )
     return choice, scores, warnings
@@ -385,53 +443,26 @@ class _Trials:
 
     def _scores(self, choice: Choice, score: float, ruled: float) -> Scores:
         asked = self.asked
-        # Twice the epsilon takes about as much noise as twice the records.
-        quiet_as = asked.task.counts * np.minimum(asked.epsilon, 1e6)
-        single = [_by_itself(asked, agents) for agents in classes(quiet_as)]
-        longest = max((one.choice for one in single), key=lambda one: one.rounds)
         quiet = self.law.column(choice, quiet=True)
         place = RELEASED.index(choice.readout)
         passed = exchanged(choice, self.law)
 
-        def alone(problem: Problem) -> float:
-            """The mean over agents."""
-            scores = (one.score(problem, place) * len(one.agents) for one in single)
-            return sum(scores) / problem.agents
-
-        def measured(problem: Problem) -> tuple[float, float, float]:
+        def measured(problem: Problem) -> tuple[float, float]:
             clean = tried(problem, passed, [quiet], averages(), [0])
-            return clean[place].mean(), alone(problem), guessing(problem)
+            return clean[place].mean(), guessing(problem)
 
         with side_by_side() as pool:
-            found = list(pool.map(measured, self.problems([choice, longest], LATER)))
+            found = list(pool.map(measured, self.problems([choice], LATER)))
+        clean, guess = map(float, np.mean(found, axis=0))
+        alone = score if asked.task.agents == 1 else self._alone()
         self.tell("rehearsing", self.total, self.total)
-        clean, by_themselves, guess = map(float, np.mean(found, axis=0))
-        return Scores(score, clean, by_themselves, guess, ruled)
+        return Scores(score, clean, alone, guess, ruled)
 
-
-@dataclass(frozen=True, eq=False)
-class _Single:
-    """Agents of about one size, each by itself with the rule's setting for so many records."""
-
-    agents: np.ndarray
-    choice: Choice
-    column: Column
-
-    def score(self, problem: Problem, readout: int) -> float:
-        """The mean over these agents, of the average with that number."""
-        own = held_by(problem, self.agents)
-        passed = exchange(nobody(len(self.agents)), COUPLING, np.zeros((0, 2)))
-        found = tried(own, passed, [self.column], averages(), range(2), together=False)
-        return float(found[readout].mean())
-
-
-def _by_itself(asked: _Asked, agents: np.ndarray) -> _Single:
-    task, apart = some_of(asked.task, agents), nobody(len(agents))
-    each = np.broadcast_to(asked.epsilon, asked.task.agents)[agents].tolist()
-    spend: Epsilon = each[0] if len(set(each)) == 1 else tuple(each)
-    choice = by_the_rule(task, apart, spend, asked.delta)
-    column = Law(task, apart, spend, asked.delta, None).column(choice)
-    return _Single(agents, choice, column)
+    def _alone(self) -> float:
+        """The mean over agents that have rehearsed learning by themselves."""
+        asked = self.asked
+        found = by_themselves(asked.task, asked.epsilon, asked.delta, asked.seed)
+        return sum(one.score * len(one.agents) for one in found) / asked.task.agents
 
 
 @contextmanager

@@ -171,7 +171,7 @@ def test_names_and_ranges_of_columns_change_no_choice(quick, monkeypatch):
 )
 def test_a_damaged_file_is_made_again(quick, damage):
     first = hs.rehearse(facts(), hs.graphs.complete(5), 1.0)
-    (file,) = kept.place("x").parent.glob("*.json")
+    (file,) = kept.place("x").parent.glob("[0-9a-f]*.json")
     whole = file.read_text()
     file.write_text(damage(whole))
     again = hs.rehearse(facts(), hs.graphs.complete(5), 1.0)
@@ -181,7 +181,7 @@ def test_a_damaged_file_is_made_again(quick, damage):
 
 def test_a_file_of_other_keys_is_made_again(quick):
     first = hs.rehearse(facts(), hs.graphs.complete(5), 1.0)
-    (file,) = kept.place("x").parent.glob("*.json")
+    (file,) = kept.place("x").parent.glob("[0-9a-f]*.json")
     kept.write(file.stem, {"choice": {"rounds": 8, "speed": 1}, "scores": {}, "warnings": []})
     assert hs.rehearse(facts(), hs.graphs.complete(5), 1.0).choice == first.choice
 
@@ -201,7 +201,7 @@ def test_a_file_of_other_keys_is_made_again(quick):
 def test_a_forged_choice_is_made_again(quick, forged):
     """Its mark is right: anybody who can write there can make one."""
     first = hs.rehearse(facts(), hs.graphs.complete(5), 1.0)
-    (file,) = kept.place("x").parent.glob("*.json")
+    (file,) = kept.place("x").parent.glob("[0-9a-f]*.json")
     found = kept.read(file.stem)
     kept.write(file.stem, {**found, "choice": {**found["choice"], **forged}})
     assert hs.rehearse(facts(), hs.graphs.complete(5), 1.0).choice == first.choice
@@ -214,7 +214,7 @@ def test_no_file_says_whom_a_budget_holds_against(quick, asked):
     """A plan for nobody colluding has less noise: 6.9 instead of 1 if all others collude."""
     graph = hs.graphs.complete(5)
     hs.rehearse(facts(), graph, 1.0, colluders=asked)
-    (file,) = kept.place("x").parent.glob("*.json")
+    (file,) = kept.place("x").parent.glob("[0-9a-f]*.json")
     found = kept.read(file.stem)
     forged = {**found["choice"], "colluders": 0, "ratio": 100.0}
     kept.write(file.stem, {**found, "choice": forged})
@@ -343,3 +343,40 @@ def test_what_is_asked_is_checked():
         hs.rehearse(facts(), hs.graphs.complete(5), 1.0, delta=2.0)
     with pytest.raises(ValueError, match="colluders"):
         hs.rehearse(facts(), hs.graphs.complete(5), 1.0, colluders=4)
+
+
+def test_alone_is_what_agents_would_rehearse_by_themselves(quick):
+    """Not the rule's setting, which would make joining look better than it is."""
+    data = Facts("nobody's", (6,), np.array([60, 600, 62, 58]), 1.0, 1.0)
+    task, graph = logistic_task(data, ridge=0.0, adjacency="zero-out"), hs.graphs.complete(4)
+    epsilon = (1.0, 1.0, 1.0, 1.00003)
+    small, large = rehearsing.by_themselves(task, epsilon, DELTA)
+    assert (small.agents.tolist(), large.agents.tolist()) == ([0, 2, 3], [1])
+    for one, records in ((small, 60), (large, 600)):
+        by_itself = hs.rehearse(
+            facts(agents=1, records=records), rehearsing.nobody(1), 1.0, delta=DELTA
+        )
+        assert (one.choice, one.score) == (by_itself.choice, by_itself.score)
+    found = hs.rehearse(task, graph, list(epsilon), delta=DELTA)
+    assert found.alone == pytest.approx((3 * small.score + large.score) / 4)
+    # Nobody beside it: together is alone.
+    assert by_itself.alone == by_itself.score
+
+
+def test_other_agents_of_a_size_have_their_own_travel(quick):
+    task, choice = facts(), choices.Choice(64, 1.0, 0.25)
+    one = rehearsing.Single(np.arange(5), choice, 100.0, 0.9)
+    assert one.chosen(105.0, task) == choice
+    more, less = one.chosen(200.0, task), one.chosen(50.0, task)
+    assert (more.rounds, more.step, less.rounds, less.step) == (128, 1.0, 32, 1.0)
+    assert {more.clip, less.clip} == {0.25}
+
+
+def test_alone_is_kept_and_no_warning_is_looked_for(quick, monkeypatch):
+    """An agent alone is often no better than a guess; what would help it nobody asked."""
+    task = facts(records=5)
+    monkeypatch.setattr(rehearsing.advice, "warnings", lambda *given: pytest.fail("asked"))
+    first = rehearsing.by_themselves(task, 0.1, DELTA)
+    monkeypatch.setattr(rehearsing, "_Trials", lambda *given: pytest.fail("rehearsed again"))
+    second = rehearsing.by_themselves(task, 0.1, DELTA)
+    assert [one.choice for one in first] == [one.choice for one in second]
