@@ -30,7 +30,8 @@ import hearsay as hs
 from hearsay.release.readouts import Tail
 from hearsay.tradeoff import usual_graph
 from hearsay.tradeoff.choices import COUPLING, Law, by_the_rule, secrets_for
-from hearsay.tradeoff.rehearsing import exchanged, guessing, nobody
+from hearsay.tradeoff.contest import exchanged, guessing
+from hearsay.tradeoff.rehearsing import nobody
 from hearsay.tradeoff.sizes import some_of
 from hearsay.tradeoff.trial import exchange, tried
 

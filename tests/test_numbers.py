@@ -328,6 +328,8 @@ RESULTS = {
     "Kind",
     "Scores",
     "Rehearsal",
+    "Asked",
+    "Single",
     "Column",
     "Exchange",
     "Count",
@@ -709,6 +711,7 @@ INTERNAL = {
     "hearsay.problems.losses.torch_clipping",
     "hearsay.tradeoff.advice",
     "hearsay.tradeoff.choices",
+    "hearsay.tradeoff.contest",
     "hearsay.tradeoff.made_up",
     "hearsay.tradeoff.settled",
     "hearsay.tradeoff.trial",
@@ -762,6 +765,8 @@ ALSO_INTERNAL = {
     "shared_noise",
     "noised_shared",
     "among",
+    # What `rehearse` and a run hand on.
+    "by_themselves",
     "assumptions",
     # What `simulate` hands on, and what a configuration has read.
     "failing",

@@ -14,7 +14,7 @@ import hearsay as hs
 from hearsay.problems.data.holdings import Facts
 from hearsay.problems.linear import logistic_task, ridge_task
 from hearsay.problems.task import Task
-from hearsay.tradeoff import choices, kept, made_up, rehearsing, rule, usual_graph
+from hearsay.tradeoff import choices, contest, kept, made_up, rehearsing, rule, usual_graph
 from hearsay.tradeoff.made_up import KINDS
 
 DELTA = 1e-5
@@ -28,10 +28,10 @@ def own_cache(tmp_path, monkeypatch):
 @pytest.fixture
 def quick(monkeypatch):
     """Few candidates on few made-up records: the way of a choice, not its quality."""
-    monkeypatch.setattr(rehearsing, "KINDS", KINDS[:2])
-    monkeypatch.setattr(rehearsing, "LATER", (1,))
-    monkeypatch.setattr(rehearsing, "WORK", 1e7)
-    monkeypatch.setattr(rehearsing, "SEEDS", 2)
+    monkeypatch.setattr(contest, "KINDS", KINDS[:2])
+    monkeypatch.setattr(contest, "LATER", (1,))
+    monkeypatch.setattr(contest, "WORK", 1e7)
+    monkeypatch.setattr(contest, "SEEDS", 2)
     monkeypatch.setattr(choices, "TRAVELS", (1.0, 2.0))
     monkeypatch.setattr(choices, "CLIPS", (1.0, 0.5))
 
@@ -69,7 +69,7 @@ def test_what_pairs_of_unequal_agents_share_cancels_in_a_trial(worth, monkeypatc
     law = choices.Law(task, graph, 1.0, DELTA, choices.secrets_for(1, 3))
     choice = choices.by_the_rule(task, graph, 1.0, DELTA, law.secrets)
     assert (choice.weights is None) == (worth == np.inf)
-    column, shared = law.column(choice), rehearsing.exchanged(choice, law).shared
+    column, shared = law.column(choice), contest.exchanged(choice, law).shared
     own = np.multiply(column.noise, choice.weights or 1.0)
     assert own.max() > 1.2 * own.min() and np.abs(own[:, None] * shared).max() > 0.5 * own.min()
     np.testing.assert_allclose(own @ shared, 0, atol=1e-6 * own.max())
@@ -114,7 +114,7 @@ def test_a_choice_is_made_once(quick, monkeypatch):
     def never(*given):
         raise AssertionError("it was chosen again")
 
-    monkeypatch.setattr(rehearsing, "_Trials", never)
+    monkeypatch.setattr(rehearsing, "Contest", never)
     again = hs.rehearse(facts(seed=7), hs.graphs.complete(5), 1.0)
     assert (again.choice, again.scores, again.warnings) == (
         first.choice, first.scores, first.warnings
@@ -148,7 +148,7 @@ def test_names_and_ranges_of_columns_change_no_choice(quick, monkeypatch):
     def never(*_: object) -> None:
         raise AssertionError("again")
 
-    monkeypatch.setattr(rehearsing, "_Trials", never)
+    monkeypatch.setattr(rehearsing, "Contest", never)
     assert hs.rehearse(table(("x", "y"), bmi=hs.Number(5, 99)), graph, 1.0).choice == first.choice
     for other in (
         table(("x", "y", "z"), bmi=hs.Number(5, 99)),
@@ -377,6 +377,6 @@ def test_alone_is_kept_and_no_warning_is_looked_for(quick, monkeypatch):
     task = facts(records=5)
     monkeypatch.setattr(rehearsing.advice, "warnings", lambda *given: pytest.fail("asked"))
     first = rehearsing.by_themselves(task, 0.1, DELTA)
-    monkeypatch.setattr(rehearsing, "_Trials", lambda *given: pytest.fail("rehearsed again"))
+    monkeypatch.setattr(rehearsing, "Contest", lambda *given: pytest.fail("rehearsed again"))
     second = rehearsing.by_themselves(task, 0.1, DELTA)
     assert [one.choice for one in first] == [one.choice for one in second]

@@ -16,7 +16,7 @@ from hearsay.deploy.choosing import write
 from hearsay.deploy.deployment import deployment
 from hearsay.deploy.launch import initialise
 from hearsay.deploy.own_tables import initialise_tables
-from hearsay.tradeoff import choices, kept, rehearsing, settled
+from hearsay.tradeoff import choices, contest, kept, rehearsing, settled
 from hearsay.tradeoff.beside import beside
 from hearsay.tradeoff.made_up import KINDS
 from hearsay.tradeoff.sizes import held_by
@@ -25,10 +25,10 @@ from hearsay.tradeoff.sizes import held_by
 @pytest.fixture(autouse=True)
 def quick(tmp_path, monkeypatch):
     monkeypatch.setenv("HEARSAY_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(rehearsing, "KINDS", KINDS[:1])
-    monkeypatch.setattr(rehearsing, "LATER", (1,))
-    monkeypatch.setattr(rehearsing, "WORK", 1e7)
-    monkeypatch.setattr(rehearsing, "SEEDS", 1)
+    monkeypatch.setattr(contest, "KINDS", KINDS[:1])
+    monkeypatch.setattr(contest, "LATER", (1,))
+    monkeypatch.setattr(contest, "WORK", 1e7)
+    monkeypatch.setattr(contest, "SEEDS", 1)
     monkeypatch.setattr(choices, "TRAVELS", (1.0,))
     monkeypatch.setattr(choices, "CLIPS", (1.0,))
 
