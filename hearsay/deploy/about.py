@@ -9,6 +9,8 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hearsay.deploy.rows import LedgerError, about, about_seal, transaction
 
 
@@ -35,15 +37,30 @@ class About:
                 note(self._db, given)
 
     def pin(self, what: str, content: bytes, hint: str, *, begun: bool) -> None:
-        # Keyed: a plain fingerprint would confirm a guess of the records.
-        found = hmac.new(self._stored["secret"], content, "sha256").hexdigest()
-        known = self._value(what)
+        found, known = self._keyed(content), self._value(what)
         # Before anything has been sent it may still be something else.
         if known is None or not begun:
             with transaction(self._db):
                 note(self._db, {what: found})
         elif known != found:
             raise LedgerError(f"the {what} changed since {self._path} was begun: {hint}")
+
+    def pin_rows(self, what: str, rows: np.ndarray, hint: str, *, begun: bool) -> None:
+        """As `pin`, of rows to which others may have been added since."""
+        known = self._value(what)
+        if begun and known is not None:
+            many, _, fingerprint = str(known).partition(" ")
+            before = rows[: int(many)]
+            if len(before) < int(many) or self._keyed(before.tobytes()) != fingerprint:
+                raise LedgerError(
+                    f"the first {int(many):,} {what} changed since {self._path} was begun: {hint}"
+                )
+        with transaction(self._db):
+            note(self._db, {what: f"{len(rows)} {self._keyed(rows.tobytes())}"})
+
+    def _keyed(self, content: bytes) -> str:
+        # A plain fingerprint would confirm a guess of the records.
+        return hmac.new(self._stored["secret"], content, "sha256").hexdigest()
 
     def meet(self, name: str, instance: str) -> str:
         known = self._value(f"neighbour {name}")

@@ -1,5 +1,6 @@
 """The rounds of one agent.
 
+    wait for the records of round k, where they arrive meanwhile       (following.py)
     draw the coins of round k's batch where it is secret               (coins.py)
     prepare the message of round k, add its noise                      (steps.py, privatize.py)
     write message, state and budget to the ledger, wait for the disk   (ledger.py)
@@ -55,6 +56,7 @@ from hearsay.certification.describing import message_bound
 from hearsay.deploy import averages, budget, greeting
 from hearsay.deploy.deployment import Deployment, deployment
 from hearsay.deploy.exchange import Exchange, exchange
+from hearsay.deploy.following import Following
 from hearsay.deploy.gossip import WORD, Gossip
 from hearsay.deploy.host import Refused, harden_process
 from hearsay.deploy.inbox import Listener
@@ -62,7 +64,7 @@ from hearsay.deploy.ledger import Ledger, LedgerError
 from hearsay.deploy.lifetime import Account
 from hearsay.deploy.mailbox import Fields, Mailbox, let_go
 from hearsay.deploy.messages import Format
-from hearsay.deploy.neighbours import Neighbours
+from hearsay.deploy.neighbours import Clock, Neighbours
 from hearsay.deploy.privatize import REHEARSAL, Lattice, Rehearsal
 from hearsay.deploy.rows import TREAT
 from hearsay.deploy.settings import SCHEMA, Network
@@ -75,6 +77,8 @@ from hearsay.simulation.program import Carry, flatten, unflatten
 log = logging.getLogger("hearsay.agent")
 _OUTBOX = 2**30  # bytes of messages that are kept before those that everybody has are discarded
 _WORD = 10.0  # seconds between two words in the log
+_LOOK = 0.5  # seconds between two looks at a file in which records arrive
+_MOVED = "put them back as they were, or begin a run with a new name"
 # Seconds for which an agent that disagrees still answers, so that the others learn of it too.
 _LISTEN = 3.0
 
@@ -133,6 +137,7 @@ class Agent:
             network.run, network.digest, shapes, np.dtype(self.steps.dtype).newbyteorder("<")
         )
         self._averages = averages.Averages(self.member, self.steps, self._listen)
+        self._arrived_rows = self.plan.rows
         self._stop, self._instances = Request(), dict[str, str]()
         self._round, self._committed, self._done, self._settled = 0, 0, False, 0
         self._last: tuple[int, bytes] | None = None
@@ -158,6 +163,9 @@ class Agent:
         ):
             self._pin()
             log.info("%s", self.account.lifetime)
+            if (following := self.plan.following) is not None:
+                there, planned = len(following.rows), following.planned
+                log.info("%d of %d records have arrived", there, planned)
             if self._rehearsal is None:
                 self.noise: Lattice | Rehearsal = Lattice(
                     self.steps,
@@ -185,12 +193,12 @@ class Agent:
         """Records and plan must be those that the ledger was begun with:
         a record that moves is used more often than was certified.
         """
-        if isinstance(self.plan.records, Records):
+        if self.plan.following is not None:
+            self.ledger.pin_rows("records", self.plan.following.rows, _MOVED)
+        elif isinstance(self.plan.records, Records):
             parts = (self.plan.records.features, self.plan.records.labels)
             content = b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
-            self.ledger.pin(
-                "records", content, "put them back as they were, or begin a run with a new name"
-            )
+            self.ledger.pin("records", content, _MOVED)
         self.ledger.pin(
             "plan",
             self.plan.words,
@@ -275,6 +283,9 @@ class Agent:
             if self.gossip is not None and entry is None:
                 self._agree(self.gossip)
             if not self._done:
+                self._arrive(self._round)
+                if entry is None and self.plan.following is not None:
+                    carry = self.steps.start()  # with its head start
                 carry = self._rounds(carry, entry.payload if entry is not None else None)
             passed = f" and {self.total * self.phases.relays} relays" * (self.phases.relays > 0)
             log.info(
@@ -296,6 +307,7 @@ class Agent:
             self._round = number
             self.neighbours.require_running()
             self._require_single(self.mailbox.twofold)
+            self._arrive(number)
             if unsent is None:
                 payload, sent, carry = self._say(number, carry, relay, skipped)
             else:
@@ -327,6 +339,32 @@ class Agent:
         if self.exchange is not None:
             self.exchange.pairs.finish()
         return carry
+
+    def _arrive(self, number: int) -> None:
+        """Wait for the records of that round's batch, where they come while the network runs."""
+        following = self.plan.following
+        if following is None:
+            return
+        needed, clock = following.needed(self.phases.round(number)), Clock(self.neighbours)
+        while len(following.rows) < needed:
+            self.neighbours.waiting_for = ["its own records"]
+            self.neighbours.require_running()
+            if not following.look():
+                if clock.word(()):
+                    log.info("waiting for record %d of %d", needed, following.planned)
+                self._stop.wait(_LOOK)
+        self.neighbours.waiting_for = []
+        if following.rows is not self._arrived_rows:
+            self._take_in(following)
+
+    def _take_in(self, following: Following) -> None:
+        """What has arrived: known to the ledger and in the budget file before it is used."""
+        self._arrived_rows = following.rows
+        self.account.grow(following.rows)
+        if self._committed:
+            self._enter()
+        self.ledger.pin_rows("records", following.rows, _MOVED)
+        self.steps.arrive(following.records)
 
     def _say(
         self, number: int, carry: Carry, relay: Fields, skipped: list[str]

@@ -78,6 +78,13 @@ _RELAYED = (
         " rounding included, and the budget counts a round's one message",
     ),
 )
+_FOLLOWED = (
+    Assumption(
+        "declared",
+        "messages wait for records, so that the time at which one is sent shows when records came:"
+        " that is taken to say nothing about any one of them",
+    ),
+)
 _REHEARSED = "NOT PRIVATE: this is a rehearsal, its noise comes from a seed"
 
 
@@ -89,11 +96,13 @@ def certificate(
     delta: float | None,
     *,
     rehearsed: bool = False,
+    followed: bool = False,
 ) -> Certificate:
-    """Every agent's budget for so many messages."""
+    """Every agent's budget for so many messages. `followed`: records arrive meanwhile."""
     facts = (*((REHEARSED,) if rehearsed else _NOISE), *_LEDGER, *(SKIPPED if graph.lossy else ()))
     facts += _KEYS if algorithm.secrets is not None and not rehearsed else ()
     facts += _RELAYED if len(algorithm.relays(graph)) else ()
+    facts += _FOLLOWED if followed else ()
     facts += () if gradients_bounded(problem) else (_UNCOUNTED,)
     found = deployed(algorithm, problem, graph, messages, delta, facts)
     warnings = (*found.warnings, *([_REHEARSED] if rehearsed else []))

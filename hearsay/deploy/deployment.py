@@ -22,6 +22,7 @@ from hearsay.certification import allowance, calibrate
 from hearsay.certification.certifying import deployed_numbers
 from hearsay.config import build_algorithm, build_graph, build_secrets
 from hearsay.deploy import budget
+from hearsay.deploy.following import Following
 from hearsay.deploy.pair_noise import require_drawable, require_independent
 from hearsay.deploy.phases import Phases
 from hearsay.deploy.records import own as own_records
@@ -47,6 +48,7 @@ class Deployment:
     certificate: Certificate
     records: Records | Stream | None  # the agent's own
     rows: np.ndarray  # a hash of each of them (records.py)
+    following: Following | None = None  # the file that they arrive in
 
     @property
     def phases(self) -> Phases:
@@ -92,7 +94,8 @@ def deployment(
         own = replace(
             network, members=(*network.members[:agent], member, *network.members[agent + 1 :])
         )
-    task, records, rows = own_records(own, agent)
+    found = own_records(own, agent)
+    task, records, rows = found
     graph = build_graph(config, len(network.members))
     graph = replace(graph, lossy=network.policy == "skip")
     if (secrets := build_secrets(config)) is not None:
@@ -100,6 +103,8 @@ def deployment(
         secrets.check(graph.agents, network.names)
     algorithm = build_algorithm(config, task, graph)
     require_deployable(algorithm, graph)
+    if network.follow:
+        require_arriving(algorithm)
     if algorithm.secrets is not None and not rehearsed:
         require_certificates(network)
     if "epsilon" not in config.privacy and "noise" not in config.algorithm:
@@ -120,9 +125,14 @@ def deployment(
         limits = require.per_agent("budget in [privacy]", most, graph.agents)
         shorter, reason = budget.within(algorithm, task, graph, steps, limits, delta)
         steps, why = (shorter, reason) if shorter < steps else (steps, why)
-    certificate = budget.certificate(algorithm, task, graph, steps, delta, rehearsed=rehearsed)
+    certificate = budget.certificate(
+        algorithm, task, graph, steps, delta, rehearsed=rehearsed, followed=network.follow
+    )
     certificate = replace(certificate, names=tuple(network.names))
-    return Deployment(algorithm, task, graph, steps, why, certificate, records, rows)
+    following = None
+    if network.follow and agent is not None:
+        following = Following(own, agent, found, algorithm.sampling)
+    return Deployment(algorithm, task, graph, steps, why, certificate, records, rows, following)
 
 
 def require_deployable(algorithm: Algorithm, graph: Graph) -> None:
@@ -148,6 +158,16 @@ def require_deployable(algorithm: Algorithm, graph: Graph) -> None:
         raise ValueError(
             f"relays of {algorithm.name} must be none in a deployed run, got {len(relays)}: its"
             " weights follow from a coin, and no bound on what is passed on is known"
+        )
+
+
+def require_arriving(algorithm: Algorithm) -> None:
+    """Batches of records that have arrived are all that can be had while others are to come."""
+    if not algorithm.sampling.grows:
+        raise ValueError(
+            "sampling in [algorithm] must be history or fresh with follow in [network], got"
+            f" {algorithm.sampling}: its batches are of all records, and there is none before the"
+            " last one has arrived"
         )
 
 

@@ -8,11 +8,14 @@ import os
 import resource
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hearsay._files import private, write_atomically
-from hearsay.deploy.deployment import Deployment
+
+if TYPE_CHECKING:
+    from hearsay.deploy.deployment import Deployment
 
 _TRIM, _MMAP, _ARENAS = -1, -3, -8  # of glibc's mallopt
 

@@ -227,6 +227,33 @@ def _same(run: Spent, own: Spent) -> bool:
     return numbers and len(set(facts)) == 1
 
 
+def _with(book: Book, run: Spent, own_set: np.ndarray) -> Book:
+    """With that run of those records."""
+    known = (n for n, one in enumerate(book.sets) if np.array_equal(one, own_set))
+    number = next(known, len(book.sets))
+    sets = book.sets if number < len(book.sets) else [*book.sets, own_set]
+    return book._replace(runs=[*book.runs, run._replace(records=number)], sets=sets)
+
+
+def _without(book: Book, own: Spent, own_set: np.ndarray) -> Book:
+    """Without what was entered of that run when fewer of its records had arrived, and without sets
+    that no run has any more.
+    """
+    runs = [
+        run
+        for run in book.runs
+        if run.records == EVERY
+        or not _same(run, own)
+        or not np.isin(book.sets[run.records], own_set).all()
+    ]
+    kept = sorted({run.records for run in runs} - {EVERY})
+    places = {EVERY: EVERY, **{old: new for new, old in enumerate(kept)}}
+    return book._replace(
+        runs=[run._replace(records=places[run.records]) for run in runs],
+        sets=[book.sets[old] for old in kept],
+    )
+
+
 class Account:
     """An agent's records and what they may spend: looked at before a run,
     entered with its first message.
@@ -248,7 +275,7 @@ class Account:
             limit,
             member.name,
         )
-        self._known = b"", np.empty(0, np.uint64)
+        self._known, self._follows = (b"", np.empty(0, np.uint64)), plan.following is not None
         self._delta = plan.certificate.delta if plan.algorithm.law.at_delta else None
         instance = mark.instance_of(member.ledger) or ""
         self._own = planned_spending(plan, agent, run, instance, rehearsed=rehearsed)
@@ -257,7 +284,7 @@ class Account:
             self._notice_others()
         self.lifetime = self._look(book, self._own)
         others = {one.run for one in book.runs if (one.instance, one.run) != (instance, run)}
-        if others and not self.lifetime.records:
+        if others and len(self._rows) and not self.lifetime.records:
             log.warning(
                 "none of these records was in the earlier runs of %s (%s): if they are the same in"
                 " another form (rounded, rescaled, with another column), what they spent there is"
@@ -268,8 +295,13 @@ class Account:
         if why := self._exceeded():
             raise ValueError(why)
 
+    def grow(self, rows: np.ndarray) -> None:
+        """With hashes of more records, which have yet to be entered."""
+        self._rows, self._known = rows, (b"", np.empty(0, np.uint64))
+
     def enter(self, instance: str) -> str:
-        """Before the first message of that ledger is committed.
+        """Before the first message of that ledger is committed, and before a later one where
+        records have arrived since.
 
         Another run may have been entered since it was looked at:
         why this one may not go on, or nothing.
@@ -288,15 +320,9 @@ class Account:
                 return ""
             if why := self._exceeded():
                 return why
-            number = next(
-                (n for n, one in enumerate(book.sets) if np.array_equal(one, own_set)),
-                len(book.sets),
-            )
-            sets = book.sets if number < len(book.sets) else [*book.sets, own_set]
-            write(
-                self._path,
-                book._replace(runs=[*book.runs, own._replace(records=number)], sets=sets),
-            )
+            if self._follows:
+                book = _without(book, own, own_set)
+            write(self._path, _with(book, own, own_set))
         return ""
 
     def _notice_others(self) -> None:

@@ -18,6 +18,9 @@ it ends with an answer (the message, or that there is none yet) or with the link
 Questions are asked of all at once and answered on the network's threads. This thread waits for the
 mailbox alone, looks up when links come and go, and twice a second.
 
+Where records arrive while the network runs (following.py) a neighbour that is connected may be
+waiting for its own: only time in which somebody is not connected counts towards the deadline.
+
 While somebody is not connected, their endpoint is dialled (diagnosis.py): the log, every ten
 seconds, and the last word say why.
 """
@@ -153,6 +156,8 @@ class Neighbours:
             if left != (left := gone & beginners):
                 clock = Clock(self)
             patience = self._patience(beginners)
+            if self.network.follow and not gone and patience >= self.network.deadline:
+                clock.forgive()
             if clock.passed > patience or not set(missing) & worth:
                 break
             if patience > self.network.deadline and clock.over(gone):
@@ -213,6 +218,8 @@ class Neighbours:
             missing = self._heard_by - self._told
             if not missing and not untold:
                 return
+            if self.network.follow and missing | (self._hears - set(told)) <= alive:
+                clock.forgive()
             if clock.passed > self.network.deadline:
                 who = ", ".join(sorted(missing | untold))
                 log.info(
@@ -331,6 +338,10 @@ class Clock:
         self._next_word = now + _WORD
         self._neighbours.watch_certificate()
         return True
+
+    def forgive(self) -> None:
+        """What has passed does not count."""
+        self._began = time.monotonic()
 
     def over(self, gone: Iterable[str]) -> bool:
         """The deadline has passed. The last word says why, so it waits for that."""

@@ -7,6 +7,9 @@ its own host.
 With a schema in [problem] it is a table, a row for every record: a .csv with a header or a
 .parquet (tables/reading.py). What was clipped, unknown or missing is in the agent's own log.
 
+A file that is followed while it grows (following.py) is a .csv, of which whole lines are read: what
+stands after the last line end is still being written.
+
 The task counts all agents, because weights, schedules and certificates do; how many records each of
 them has is public and in net.toml. Nobody else's records are here. Errors name rows, never values:
 they end up in logs.
@@ -15,6 +18,7 @@ they end up in logs.
 from __future__ import annotations
 
 import hashlib
+import io
 import logging
 from pathlib import Path
 from typing import NamedTuple
@@ -32,9 +36,10 @@ from hearsay.problems.data.stream import Stream
 from hearsay.problems.losses.loss import BoundedLoss
 from hearsay.problems.sampling.samplers import Arrivals
 from hearsay.problems.task import Task
+from hearsay.tables.csv_files import CsvFile
 from hearsay.tables.encoding import encode
 from hearsay.tables.fingerprints import Hashing
-from hearsay.tables.reading import read_table
+from hearsay.tables.reading import TEXT, read_table
 from hearsay.tables.schema import Schema
 
 log = logging.getLogger("hearsay.agent")
@@ -42,6 +47,7 @@ log = logging.getLogger("hearsay.agent")
 owner = logging.getLogger("hearsay.owner")
 NEEDS_SCHEMA = " (a table with a header needs a schema in [problem]: docs/tables.md)"
 _BLOCK = 1024  # records that are turned into float64 at once
+_CHUNK = 2**16  # bytes in which the last line end is looked for
 # What no file can say, because it must hold for all of them.
 _FILE_KEYS = {
     "logistic": ("dimension", "feature_bound"),
@@ -55,6 +61,7 @@ class Own(NamedTuple):
     """The task, which is public; the agent's own records; and a hash of every one of them as it is
     in the file: before it is scaled or clipped, so that it is known again in a run with other
     bounds, or with another schema (all columns of a table are in it, whatever is read of them).
+    Records that have yet to arrive are zeros, and have no hash.
     """
 
     task: Task
@@ -75,16 +82,17 @@ def own(network: Network, agent: int | None) -> Own:
     if agent is None:
         return Own(task, None, nothing)
     member, count = network.members[agent], int(task.counts[agent])
+    size = whole_lines(_there(member.data, member.name)) if network.follow else None
     if task.schema is not None:
-        features, labels, rows = read_rows(member.data, member.name, task.schema, count)
+        features, labels, rows = read_rows(member.data, member.name, task.schema, count, size)
     else:
-        features, labels = read(member.data, member.name, task.shape, count)
+        features, labels = read(member.data, member.name, task.shape, count, size)
         rows = hashed_rows(features, labels)
         features, labels = _bounded(network, features, labels)
     if isinstance(task.loss, BoundedLoss):
         task.loss.require_admissible(features, labels)
     # As in a simulation, where all agents' records are one array.
-    missing = task.most - count
+    missing = task.most - len(labels)
     features = np.concatenate([features, np.zeros((missing, *task.shape), features.dtype)])
     labels = np.concatenate([labels, np.zeros(missing)])
     return Own(task, Records(features, labels, np.array(count)), rows)
@@ -155,19 +163,56 @@ def hashed_rows(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def read_rows(
-    path: Path | None, name: str, schema: Schema, records: int
+    path: Path | None, name: str, schema: Schema, records: int, size: int | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The first `records` rows of the agent's table as records, and a hash of each."""
+    """The first `records` rows of the agent's table as records, and a hash of each; of a file that
+    grows those that are there, in its first `size` bytes.
+    """
     path = _there(path, name)
+    if size is not None:
+        _require_growing(path, name, TEXT)
+        if _lines(path, size) <= 1:  # no more than a header
+            return np.zeros((0, schema.width)), np.zeros(0), np.zeros((0, 32), np.uint8)
     try:
-        table = Hashing(read_table(path))
+        table = Hashing(read_table(path) if size is None else CsvFile(path, str(path), size))
         found = encode(schema, table)
     except ValueError as error:
         raise ValueError(f"data of agent {name}: {error}") from None
     owner.info("%s", found.counted)
     assert found.labels is not None
-    _require_enough(path, name, len(found.labels), records)
+    _require_enough(path, name, len(found.labels), records, size)
     return found.features[:records], found.labels[:records], table.hashes[:records]
+
+
+def whole_lines(path: Path) -> int:
+    """How many bytes of a file are lines that have been written to their end."""
+    with path.open("rb") as file:
+        end = file.seek(0, io.SEEK_END)
+        while end:
+            begin = max(0, end - _CHUNK)
+            file.seek(begin)
+            if (at := file.read(end - begin).rfind(b"\n")) >= 0:
+                return begin + at + 1
+            end = begin
+    return 0
+
+
+def _lines(path: Path, size: int, comment: bytes | None = None) -> int:
+    """How many lines of the first `size` bytes have anything on them, counted up to two."""
+    found = 0
+    with path.open("rb") as file:
+        while found < 2 and file.tell() < size:
+            line = file.readline().strip()
+            found += bool(line) and not (comment and line.startswith(comment))
+    return found
+
+
+def _require_growing(path: Path, name: str, kinds: tuple[str, ...]) -> None:
+    if path.suffix.lower() not in kinds:
+        raise ValueError(
+            f"data of agent {name}: with follow in [network] it must be a file that grows line by"
+            f" line ({', '.join(kinds)}), got {path}"
+        )
 
 
 def _there(path: Path | None, name: str) -> Path:
@@ -180,7 +225,7 @@ def _there(path: Path | None, name: str) -> Path:
     return path
 
 
-def _require_enough(path: Path, name: str, found: int, records: int) -> None:
+def _require_enough(path: Path, name: str, found: int, records: int, size: int | None) -> None:
     if found > records:
         log.warning(
             "%s has %d records, and net.toml says %d: the last %d are not used",
@@ -189,7 +234,7 @@ def _require_enough(path: Path, name: str, found: int, records: int) -> None:
             records,
             found - records,
         )
-    if found < records:
+    if found < records and size is None:
         raise ValueError(
             f"data of agent {name}: {path} must hold the {records} records that net.toml says, got"
             f" {found}"
@@ -197,17 +242,25 @@ def _require_enough(path: Path, name: str, found: int, records: int) -> None:
 
 
 def read(
-    path: Path | None, name: str, shape: tuple[int, ...], records: int
+    path: Path | None, name: str, shape: tuple[int, ...], records: int, size: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The first `records` records of the file, as numbers that are finite."""
+    """The first `records` records of the file, as numbers that are finite; of a file that grows
+    those that are there, in its first `size` bytes.
+    """
     path = _there(path, name)
+    if size is not None:
+        _require_growing(path, name, (".csv",))
+        if not _lines(path, size, b"#"):
+            return np.zeros((0, *shape)), np.zeros(0)
     try:
         if path.suffix == ".npz":
             # NumPy leaves a bad one open.
             with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 features, labels = stored["features"], stored["labels"]
         elif path.suffix == ".csv":
-            table = np.loadtxt(path, delimiter=",", ndmin=2)
+            with path.open("rb") as lines:
+                whole = lines if size is None else io.BytesIO(lines.read(size))
+                table = np.loadtxt(whole, delimiter=",", ndmin=2)
             features, labels = table[:, :-1], table[:, -1]
         else:
             raise ValueError("it must be a .npz or a .csv file")
@@ -239,12 +292,12 @@ def read(
             f"data of agent {name}: records must have shape {shape} and a label each, got"
             f" {features.shape[1:]} and labels {labels.shape}"
         )
-    _require_enough(path, name, len(labels), records)
+    _require_enough(path, name, len(labels), records, size)
     features, labels = features[:records], labels[:records]
-    whole = np.isfinite(labels) & np.isfinite(features.reshape(records, -1)).all(axis=1)
-    if not whole.all():
+    finite = np.isfinite(labels) & np.isfinite(features.reshape(len(labels), -1)).all(axis=1)
+    if not finite.all():
         raise ValueError(
-            f"data of agent {name}: every number must be finite, and row {int(np.argmin(whole))}"
+            f"data of agent {name}: every number must be finite, and row {int(np.argmin(finite))}"
             " has one that is not"
         )
     return features, labels

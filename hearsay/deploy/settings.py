@@ -3,7 +3,8 @@ holds a copy.
 
     [network]       run = "wards" (a new name for every run), policy = "wait" or "skip", deadline
                     and patience (seconds), keys (a folder of certificates), state (a folder),
-                    keep (bytes of messages that are kept for neighbours that are away)
+                    keep (bytes of messages that are kept for neighbours that are away), follow
+                    (records arrive while the network runs: following.py)
     [agents.NAME]   endpoint = "tls/host:port", records (how many the agent has: public),
                     data (a file on ITS host), state, certificate, key
     [problem] [graph] [algorithm] [privacy] [run]
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 POLICIES = ("wait", "skip")
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_NETWORK_KEYS = ("run", "policy", "deadline", "patience", "keys", "state", "keep")
+_NETWORK_KEYS = ("run", "policy", "deadline", "patience", "keys", "state", "keep", "follow")
 PRIVACY_KEYS = ("lifetime",)  # besides those of `hearsay run`; each agent's own business
 _AGENT_KEYS = ("endpoint", "records", "data", "state", "certificate", "key", "ca")
 _QUOTED = 200
@@ -117,6 +118,7 @@ class Network:
     state: Path = Path("state")
     keep: int = 10 * 2**30
     lifetime: tuple[float, ...] | None = None
+    follow: bool = False
     chosen: Rehearsal | None = None  # the settings, where the file has none (choosing.py)
 
     def __post_init__(self) -> None:
@@ -162,8 +164,9 @@ class Network:
             "steps": config.steps,
             "precision": self.precision,
         }
-        # Networks without secrets keep the hash that they had.
+        # Networks without them keep the hash that they had.
         found |= {"secrets": config.secrets} if config.secrets else {}
+        found |= {"follow": True} if self.follow else {}
         return json.loads(json.dumps(found))
 
     @cached_property
@@ -236,8 +239,25 @@ def read(tables: Mapping[str, Any], folder: Path) -> Network:
         state,
         require.count("keep in [network]", network.get("keep", Network.keep)),
         _lifetime(tables.get("privacy", {}), len(members)),
+        _follow(network.get("follow", False), members, tables),
     )
     return found
+
+
+def _follow(given: Any, members: tuple[Member, ...], tables: Mapping[str, Any]) -> bool:
+    if not require.flag("follow in [network]", given):
+        return False
+    if members[0].records is None:
+        raise ValueError(
+            "records in [agents.NAME] must be given with follow in [network]: how many will have"
+            " arrived in the end"
+        )
+    if "name" not in tables.get("algorithm", {}):
+        raise ValueError(
+            "name in [algorithm] must be given with follow in [network]: settings that are"
+            " rehearsed take all records into every step. ldp-online learns from what has arrived"
+        )
+    return True
 
 
 def _lifetime(privacy: Mapping[str, Any], agents: int) -> tuple[float, ...] | None:

@@ -80,6 +80,10 @@ class Steps:
         )[0]
         return type(message), {name: value.shape for name, value in message._asdict().items()}
 
+    def arrive(self, records: Records) -> None:
+        """From now on with more of them."""
+        self.records = records.placed(self.dtype)
+
     def keys(self, seed: int) -> Keys:
         """The agent's keys in a simulation with that seed."""
         every = keys.of(self.algorithm.keys, self.graph, jnp.asarray([seed]))

@@ -32,11 +32,12 @@ class CsvFile:
     Args:
       path: of the file.
       name: what errors and the owner's line call it.
+      size: how many of its bytes there are to read; all of them unless given.
     """
 
-    def __init__(self, path: Path, name: str) -> None:
+    def __init__(self, path: Path, name: str, size: int | None = None) -> None:
         self.path, self.name = path, name
-        self._text = TextLines(path, name)
+        self._text = TextLines(path, name, size)
         self.notes: tuple[str, ...] = ()
         self.separator: str | None = _separator(self._text)
         _, header = next(self._lines(), (0, []))
@@ -95,7 +96,7 @@ class CsvFile:
     def _lines(self) -> Iterator[tuple[int, list[str]]]:
         """Rows that are not empty, with the numbers of their first lines; the header is one."""
         # Its own, so that an error does not forget what was counted.
-        reader = self._reader(TextLines(self.path, self.name))
+        reader = self._reader(TextLines(self.path, self.name, self._text.size))
         line = 1
         try:
             for row in reader:

@@ -13,6 +13,7 @@ import io
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 _CHUNK = 2**20  # bytes
 _MAGIC = {
@@ -29,10 +30,11 @@ class TextLines:
     Args:
       path: of the file.
       name: what errors call it.
+      size: how many of its bytes there are to read; all of them unless given.
     """
 
-    def __init__(self, path: Path, name: str) -> None:
-        self.path, self.name = path, name
+    def __init__(self, path: Path, name: str, size: int | None = None) -> None:
+        self.path, self.name, self.size = path, name, size
         # How many lines were no UTF-8, by what they were read as, once all have been read.
         self.others: Counter[str] = Counter()
         with path.open("rb") as handle:
@@ -41,6 +43,8 @@ class TextLines:
             if start.startswith(magic):
                 raise ValueError(f"{name} must be a text file with a table, and is {what}")
         self._wide = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        if self._wide and size is not None:
+            raise ValueError(f"{name} must be UTF-8 to be read while it grows, got UTF-16")
         if b"\0" in start and not self._wide:
             raise ValueError(
                 f"{name} must be a text file with a table, and has zero bytes: save it as UTF-8"
@@ -52,9 +56,9 @@ class TextLines:
             yield from self._utf_16()
             return
         with self.path.open("rb") as handle:
-            start = handle.read(len(codecs.BOM_UTF8))
+            start = handle.read(min(len(codecs.BOM_UTF8), self._left(handle)))
             rest = b"" if start == codecs.BOM_UTF8 else start
-            while chunk := handle.read(_CHUNK):
+            while chunk := handle.read(min(_CHUNK, self._left(handle))):
                 whole, rest = _cut(rest + chunk)
                 yield from self._decoded(whole)
             yield from self._decoded(rest)
@@ -66,6 +70,9 @@ class TextLines:
             f"{many:,} {'lines' if many > 1 else 'line'} read as {encoding}, being no UTF-8"
             for encoding, many in sorted(self.others.items())
         )
+
+    def _left(self, handle: BinaryIO) -> int:
+        return _CHUNK if self.size is None else self.size - handle.tell()
 
     def _decoded(self, content: bytes) -> Iterator[str]:
         # Line ends are no part of a longer character: all of it is UTF-8 where every line is.

@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -286,6 +287,39 @@ def test_under_skip_the_first_message_is_waited_for_until_the_deadline(world, mo
     assert Round(alice, 0).result()[1] == ["bob"]
 
 
+def test_where_records_arrive_only_time_without_a_neighbour_counts(world, monkeypatch):
+    """bob waits for his records, for as long as that takes; then his link breaks."""
+    alice, line, mailbox = world(deadline=100.0)
+    alice.network = replace(alice.network, follow=True)
+    now, looks = [0.0], []
+    alive = line.alive
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    line.alive = lambda: looks.append(1) or alive()  # type: ignore[method-assign]
+    mailbox.put("carol", "0", message("carol", 0))
+    one = Round(alice, 0)
+
+    def after(seconds: float) -> None:
+        now[0] += seconds
+        before = len(looks)
+        mailbox.wake()
+        wait_for(lambda: one.found or len(looks) > before + 2)
+
+    for _ in range(5):
+        after(99.0)
+        after(99.0)
+    assert not one.found
+    line.here.discard("bob")
+    after(99.0)
+    assert not one.found
+    line.come_back("bob")
+    after(99.0)
+    line.here.discard("bob")
+    after(99.0)
+    assert not one.found, "what passed before he came back counts no more"
+    after(2.0)
+    assert isinstance(one.result(), Stopped) and "bob (not connected)" in str(one.result())
+
+
 def test_under_skip_who_gives_up_before_its_first_message_is_waited_for_too(world):
     """bob leaves without having sent anything, because somebody whom he hears starts later still:
     the wait begins anew, and again when he is back.
@@ -385,6 +419,28 @@ def test_the_end_is_told_and_heard(world):
     thread.join(SECONDS)
     assert not thread.is_alive()
     assert json.dumps(alice.waiting_for)
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_who_is_done_stays_for_those_that_wait_for_records(world, follow):
+    """bob and carol hear alice and are in an earlier round, however long that lasts."""
+    alice, line, mailbox = world()
+    alice.network = replace(alice.network, follow=follow)
+    thread = parting(alice, line)
+    for name in HEARS:
+        line.answer(name, "done/alice", b"heard")
+    alice.network = replace(alice.network, deadline=0.01)
+    mailbox.wake()
+    if not follow:
+        thread.join(SECONDS)
+        assert not thread.is_alive()
+        return
+    passed = time.monotonic()
+    wait_for(lambda: not thread.is_alive() or time.monotonic() > passed + 0.2)
+    assert thread.is_alive()
+    line.here.discard("carol")
+    thread.join(SECONDS)
+    assert not thread.is_alive()
 
 
 def test_every_phase_of_a_round_has_its_usual_time(world):
