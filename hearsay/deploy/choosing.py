@@ -31,7 +31,7 @@ def settled(network: Network) -> Network:
     task = own(replace(network, config=config), None).task
     if not rule.rehearsable(task):
         return network
-    written, found = rule.settled(config, task)
+    written, found = rule.settled(config, task, follow=network.follow)
     if network.policy == "skip":
         # Its weights are for a matrix of which nothing is missing.
         written = written.without("algorithm", "chebyshev")

@@ -239,23 +239,18 @@ def read(tables: Mapping[str, Any], folder: Path) -> Network:
         state,
         require.count("keep in [network]", network.get("keep", Network.keep)),
         _lifetime(tables.get("privacy", {}), len(members)),
-        _follow(network.get("follow", False), members, tables),
+        _follow(network.get("follow", False), members),
     )
     return found
 
 
-def _follow(given: Any, members: tuple[Member, ...], tables: Mapping[str, Any]) -> bool:
+def _follow(given: Any, members: tuple[Member, ...]) -> bool:
     if not require.flag("follow in [network]", given):
         return False
     if members[0].records is None:
         raise ValueError(
             "records in [agents.NAME] must be given with follow in [network]: how many will have"
             " arrived in the end"
-        )
-    if "name" not in tables.get("algorithm", {}):
-        raise ValueError(
-            "name in [algorithm] must be given with follow in [network]: settings that are"
-            " rehearsed take all records into every step. ldp-online learns from what has arrived"
         )
     return True
 

@@ -7,6 +7,7 @@ on private rows, and nobody looks at it before noise is added. So it is said bes
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -44,7 +45,13 @@ class Situation:
     def holding(self, factor: float) -> Situation:
         """With so many times the records."""
         counts = np.ceil(self.task.counts * factor).astype(np.int64)
-        arrivals = replace(self.task.arrivals, head_start=int(counts.max()))
+        arrivals = self.task.arrivals
+        head_start, per_step = arrivals.head_start * factor, arrivals.per_step * factor
+        arrivals = replace(
+            arrivals,
+            head_start=min(math.ceil(head_start), int(counts.max())),
+            per_step=math.ceil(per_step),
+        )
         return replace(self, task=replace(self.task, counts=counts, arrivals=arrivals))
 
     def joined(self, factor: float, graph: Callable[[int], Graph]) -> Situation:

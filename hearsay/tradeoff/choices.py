@@ -5,7 +5,8 @@ records vary. What it leaves open is tried here: more or less travel, smaller or
 (gradients that are cut shorter need less noise), steps of another size, one more exchange after a
 message (gradients are then taken where all agents are on average), and which average of messages is
 released. Every number is rounded to three digits before the noise is calibrated, so that agents
-that rehearse on different machines arrive at the same plan.
+that rehearse on different machines arrive at the same plan. Where records arrive meanwhile the
+choices are those of arriving.py.
 
 **Noise correlated over time** is no candidate: with all records in every round it does not pay. Let
 C be a factorization without negative entries (mechanisms/factorized/kinds.py) and b batches be
@@ -26,6 +27,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
+import numpy as np
+
 from hearsay import _validate as require
 from hearsay.algorithms.averaging import AveragedGradient
 from hearsay.certification import calibrate
@@ -35,6 +38,7 @@ from hearsay.privacy.coalitions import Shared
 from hearsay.problems.losses.linear import PolynomialLogistic
 from hearsay.problems.task import Task
 from hearsay.release.readouts import READOUTS, ReadOut
+from hearsay.schedules import Constant, PowerLaw, Schedule
 from hearsay.tradeoff import rule
 from hearsay.tradeoff.trial import Column
 
@@ -67,6 +71,8 @@ class Choice:
       colluders: that noise which pairs of agents share is planned for; None: there is none.
       ratio: of shared to own noise.
       weights: what each agent's gradient counts, of mean 1; None: all the same.
+      begun: how many rounds' records are there before the first, where they arrive round by round
+        (arriving.py), `step` being the last and largest; None: all are there.
     """
 
     rounds: int
@@ -79,6 +85,7 @@ class Choice:
     colluders: int | None = None
     ratio: Any = None
     weights: tuple[float, ...] | None = None
+    begun: float | None = None
 
     def __post_init__(self) -> None:
         require.settle(
@@ -91,6 +98,7 @@ class Choice:
             chebyshev=require.flag,
             colluders=require.optional(require.natural),
             weights=require.optional(require.each(require.positive)),
+            begun=require.optional(require.nonnegative),
         )
         require.one_of("readout", self.readout, READOUTS)
 
@@ -110,7 +118,24 @@ class Choice:
             secrets=self.secrets,
             weights=self.weights,
         )
-        return replace(rule.noisy_gradient(plain), sampling=rule.batches(self.rate, "auto"))
+        found = replace(rule.noisy_gradient(plain), sampling=rule.batches(self.rate, "auto"))
+        return replace(found, step=self.steps, noise=self.fading)
+
+    @property
+    def steps(self) -> Schedule:
+        """In proportion to what has arrived."""
+        if self.begun is None:
+            return Constant(self.step)
+        return PowerLaw(rounded(self.step / (self.rounds + self.begun)), 1.0, 1 + self.begun)
+
+    @property
+    def fading(self) -> Schedule:
+        """The noise on a gradient, before it is calibrated: in inverse proportion to that."""
+        return Constant(1.0) if self.begun is None else PowerLaw(1.0, -1.0, 1 + self.begun)
+
+    def pace(self, steps: np.ndarray) -> np.ndarray:
+        """The steps, in units of the largest."""
+        return self.steps(steps) / self.step
 
     @property
     def average(self) -> ReadOut:
@@ -120,6 +145,11 @@ class Choice:
     def words(self) -> str:
         share = "all records" if self.rate == 1 else f"a share {self.rate:g} of the records"
         said = [f"gradient perturbation, {self.rounds} rounds of step {self.step:g} with {share}"]
+        if self.begun is not None:
+            said = [
+                f"gradient perturbation, {self.rounds} rounds with all records so far, steps that"
+                f" grow with them to {self.step:g}, noise that falls with them"
+            ]
         if self.clip is not None:
             said.append(f"gradients clipped to {self.clip:g}")
         if self.weights is not None:
@@ -135,11 +165,15 @@ class Choice:
         return ", ".join(said)
 
     def prepared(self, problem: AnyTask) -> AnyTask:
-        """The same task or problem with this clip, and all records there from the start."""
+        """The same task or problem with this clip, and all records there from the start unless they
+        arrive.
+        """
         loss: Any = problem.loss
         if self.clip is not None:
             loss = replace(loss, clip=self.clip)
-        arrivals = replace(problem.arrivals, head_start=problem.most)
+        arrivals = problem.arrivals
+        if self.begun is None:
+            arrivals = replace(arrivals, head_start=problem.most)
         return replace(problem, loss=loss, arrivals=arrivals)
 
     def to_json(self) -> dict[str, Any]:
@@ -165,8 +199,8 @@ def clips(task: Task) -> tuple[float | None, ...]:
 
 class Law:
     """What a certificate asks for: everybody's own noise on the gradient, for any clip and number
-    of rounds with all records. It is in proportion to the change of a gradient and to the root of
-    the rounds.
+    of rounds. It is in proportion to the change of a gradient and, with all records there, to the
+    root of the rounds.
     """
 
     def __init__(
@@ -176,21 +210,27 @@ class Law:
         self.secrets = secrets
         self._levels = lru_cache(self._probed)
 
-    def _probed(self, weights: tuple[float, ...] | None) -> tuple[list[float], Shared | None]:
-        """(everybody's noise in units of (the change of a gradient) x sqrt(rounds), who shares what
-        beside it).
+    def _probed(
+        self, weights: tuple[float, ...] | None, rounds: int, begun: float | None
+    ) -> tuple[list[float], Shared | None]:
+        """(everybody's noise in the first round, in units of (the change of a gradient) x
+        sqrt(rounds), who shares what beside it).
         """
-        probe = Choice(_PROBE, 1.0, clips(self.task)[0], weights=weights)
+        probe = Choice(rounds, 1.0, clips(self.task)[0], weights=weights, begun=begun)
         tried = replace(probe.algorithm, secrets=self.secrets)
         prepared = probe.prepared(self.task)
-        asked = calibrate(tried, prepared, self.graph, _PROBE, self.epsilon, delta=self.delta)
-        change, agents = prepared.change * math.sqrt(_PROBE), self.graph.agents
+        asked = calibrate(tried, prepared, self.graph, rounds, self.epsilon, delta=self.delta)
+        change, agents = prepared.change * math.sqrt(rounds), self.graph.agents
         levels = [float(asked.noise_for(i)(0)) / change for i in range(agents)]
         return levels, asked.shared(agents)
 
+    def _of(self, choice: Choice) -> tuple[list[float], Shared | None]:
+        rounds = _PROBE if choice.begun is None else choice.rounds
+        return self._levels(choice.weights, rounds, choice.begun)
+
     def shared(self, choice: Choice) -> Shared | None:
         """Of the noise as it is calibrated: what pairs share goes by how loud either end is."""
-        return self._levels(choice.weights)[1]
+        return self._of(choice)[1]
 
     def column(self, choice: Choice, quiet: bool = False) -> Column:
         """The choice as a trial has it; `quiet`: without noise."""
@@ -198,15 +238,26 @@ class Law:
         loss: Any = prepared.loss
         size = 0.0 if quiet else prepared.change * math.sqrt(choice.rounds)
         clip = math.inf if loss.clip is None else loss.clip
-        noise = tuple(size * one for one in self._levels(choice.weights)[0])
-        return Column(choice.rounds, choice.step, noise, clip, choice.weights)
+        noise = tuple(size * one for one in self._of(choice)[0])
+        found = Column(choice.rounds, choice.step, noise, clip, choice.weights)
+        if choice.begun is None:
+            return found
+        every = np.arange(choice.rounds)
+        fading = choice.fading(every) / choice.fading(0)
+        arrived = prepared.arrivals.arrived(every[:, None], prepared.counts) / prepared.counts
+        return replace(found, pace=choice.pace(every), fading=fading, arrived=arrived)
 
 
 def by_the_rule(
-    task: Task, graph: Graph, epsilon: Epsilon, delta: float, secrets: Secrets | None = None
+    task: Task,
+    graph: Graph,
+    epsilon: Epsilon,
+    delta: float,
+    secrets: Secrets | None = None,
+    clip: float | None = None,
 ) -> Choice:
-    """The rule's choice with its own clip."""
-    return _ruled(task, graph, epsilon, delta, secrets, clips(task)[0])
+    """The rule's choice, all records being there; with its own clip unless another is given."""
+    return _ruled(task, graph, epsilon, delta, secrets, clips(task)[0] if clip is None else clip)
 
 
 def _ruled(
@@ -245,7 +296,8 @@ def around(
     return list(dict.fromkeys(found))
 
 
-def _largest(task: Task) -> float:
+def largest(task: Task) -> float:
+    """The largest step."""
     return rounded(STEEPEST / task.loss.curvature[1])
 
 
@@ -256,7 +308,7 @@ def varied(choice: Choice, task: Task) -> Iterator[Choice]:
     for factor in (2.0, 0.5):
         other = rule.CHUNK * max(1, round(choice.rounds / factor / rule.CHUNK))
         if other <= rule.MOST and choice.rate == 1:
-            step = min(_largest(task), rounded(choice.step * choice.rounds / other))
+            step = min(largest(task), rounded(choice.step * choice.rounds / other))
             yield replace(choice, rounds=other, step=step)
 
 
@@ -265,7 +317,7 @@ def longer(choice: Choice, travel: float, task: Task) -> Choice:
     wanted = choice.rounds * travel
     rounds = int(min(rule.MOST, rule.CHUNK * max(1, round(wanted / rule.CHUNK))))
     step = choice.step if wanted <= rule.MOST else choice.step * wanted / rounds
-    return replace(choice, rounds=rounds, step=min(_largest(task), rounded(step)))
+    return replace(choice, rounds=rounds, step=min(largest(task), rounded(step)))
 
 
 def secrets_for(colluders: int | None, agents: int) -> Secrets | None:

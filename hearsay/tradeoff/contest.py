@@ -1,4 +1,5 @@
-"""Which of the candidates around the rule's setting (choices.py) is best on made-up records.
+"""Which of the candidates around the rule's setting (choices.py, or arriving.py where records
+arrive meanwhile) is best on made-up records.
 
 All of them are tried on one draw of every kind (made_up.py, trial.py), then the best few and some
 variants on other draws. The one with the best mean over the kinds wins; another than the rule's
@@ -23,7 +24,7 @@ from hearsay.graphs.secrets import Secrets
 from hearsay.problems.problem import Problem
 from hearsay.problems.task import Task
 from hearsay.release.readouts import READOUTS, ReadOut
-from hearsay.tradeoff import kept, rule
+from hearsay.tradeoff import arriving, kept, rule
 from hearsay.tradeoff.choices import (
     CLIPS,
     COUPLING,
@@ -34,6 +35,7 @@ from hearsay.tradeoff.choices import (
     Epsilon,
     Law,
     around,
+    by_the_rule,
     varied,
 )
 from hearsay.tradeoff.made_up import KINDS, fewer, made_up
@@ -63,6 +65,7 @@ class Asked:
     delta: float
     secrets: Secrets | None
     seed: int
+    arriving: bool = False  # records arrive as the task says; otherwise all are there
 
     @property
     def key(self) -> str:
@@ -70,7 +73,7 @@ class Asked:
         # Of a schema only what made-up rows depend on: names and ranges are no part of it.
         inputs = {} if self.task.schema is None else self.task.schema.inputs
         schema = [(type(one).__name__, len(one.entries("x"))) for one in inputs.values()]
-        constants = (
+        constants: tuple[Any, ...] = (
             SEEDS,
             FINALISTS,
             FIRST,
@@ -86,6 +89,7 @@ class Asked:
             KINDS,
             RELEASED,
         )
+        constants += (arriving.MOST,) if self.arriving else ()
         known = (self.epsilon, self.delta, self.secrets, self.seed, self.task.adjacency, schema)
         facts = (self.task.digest(), self.graph.digest())
         return kept.key(known, facts, constants)
@@ -95,14 +99,17 @@ class Contest:
     """The candidates on the made-up records of one task."""
 
     def __init__(self, asked: Asked, tell: Progress) -> None:
+        self.as_one = arriving.together(asked.task) if asked.arriving else 1
+        self.task = asked.task
+        if asked.arriving:
+            asked = replace(asked, task=arriving.coarse(asked.task, self.as_one))
         self.asked, self.tell = asked, tell
         self.law = Law(asked.task, asked.graph, asked.epsilon, asked.delta, asked.secrets)
         self.done, self.total = 0, len(KINDS) * (len(FIRST) + len(LATER))
 
     def chosen(self) -> tuple[Choice, dict[str, float]]:
         """The best, and what it and the rule's setting score."""
-        asked = self.asked
-        first = around(asked.task, asked.graph, asked.epsilon, asked.delta, asked.secrets)
+        first = self.first()
         finalists = [first[0]]
         if len(first) > 1:
             means = self.means(first, FIRST)
@@ -111,12 +118,30 @@ class Contest:
                 range(1, len(first)), key=lambda at: (-round(means[:, at].max(), 4), at)
             )
             finalists += [first[at] for at in ranked[:FINALISTS]]
-            finalists += [other for one in finalists[:3] for other in varied(one, asked.task)]
+            finalists += [other for one in finalists[:3] for other in self._varied(one)]
         finalists = list(dict.fromkeys(finalists))
         means = self.means(finalists, LATER)
         place, kind = _best(means)
         choice = replace(finalists[place], readout=RELEASED[kind])
-        return choice, self._scores(choice, float(means[kind, place]), float(means[0, 0]))
+        scores = self._scores(choice, float(means[kind, place]), float(means[0, 0]))
+        return arriving.finer(choice, self.task, self.as_one), scores
+
+    def first(self) -> list[Choice]:
+        """The candidates, the rule's first."""
+        asked, make = self.asked, arriving.around if self.asked.arriving else around
+        return make(asked.task, asked.graph, asked.epsilon, asked.delta, asked.secrets)
+
+    def ruled(self) -> Choice:
+        """The rule's by itself."""
+        asked = self.asked
+        if asked.arriving:
+            return self.first()[0]
+        return by_the_rule(asked.task, asked.graph, asked.epsilon, asked.delta, asked.secrets)
+
+    def _varied(self, choice: Choice) -> Iterator[Choice]:
+        if self.asked.arriving:
+            return arriving.varied(choice)
+        return varied(choice, self.asked.task)
 
     def problems(self, choices: Sequence[Choice], draws: Sequence[int]) -> list[Problem]:
         return trial_problems(self.asked.task, choices, draws, self.asked.seed)

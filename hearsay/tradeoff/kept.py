@@ -20,7 +20,7 @@ from hearsay._version import VERSION
 
 FOLDER = "rehearsals"
 # Rises when the same facts may lead to another choice.
-EDITION = 6
+EDITION = 7
 
 
 def key(*facts: Any) -> str:

@@ -25,6 +25,7 @@ from hearsay.graphs.secrets import Secrets
 from hearsay.problems.task import Task, public
 from hearsay.release.readouts import ReadOut
 from hearsay.tradeoff import advice, kept, rule
+from hearsay.tradeoff.arriving import until_all_are_there
 from hearsay.tradeoff.choices import (
     RELEASED,
     AnyTask,
@@ -72,7 +73,7 @@ class Rehearsal:
       algorithm: with its noise calibrated.
       rounds: messages of each agent.
       readout: the average of messages to release.
-      task: what is public, with the clip and all records there from the start.
+      task: what is public, with the clip and, unless they arrive, all records there from the start.
       graph: who hears whom.
       epsilon: what each agent may spend.
       delta: at which.
@@ -145,6 +146,7 @@ def rehearse(
     *,
     delta: float = 1e-5,
     colluders: int | None = None,
+    arriving: bool = False,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Rehearsal:
@@ -157,6 +159,8 @@ def rehearse(
       delta: at which.
       colluders: share noise between pairs of agents, planned for so many of the others colluding;
         None: every agent has its own noise only, and nobody is trusted.
+      arriving: records arrive round by round, as the task's `head_start` and `per_step` say;
+        otherwise all are there from the start.
       seed: of the made-up records.
       progress: called with what is being done, and how much of how much is.
 
@@ -176,7 +180,13 @@ def rehearse(
     spend: Epsilon = each[0] if len(set(each)) == 1 else tuple(each)
     many = require.optional(require.natural)("colluders", colluders)
     secrets = secrets_for(many, task.agents)
-    asked = Asked(task, graph, spend, delta, secrets, require.seed("seed", seed))
+    comes = require.flag("arriving", arriving) and until_all_are_there(task) > 0
+    if comes and not rule.travels(task):
+        raise ValueError(
+            "arriving must be False for neural networks, whose settings are not rehearsed: name an"
+            " algorithm, or have all records there (head_start)"
+        )
+    asked = Asked(task, graph, spend, delta, secrets, require.seed("seed", seed), comes)
     tell = progress or (lambda name, done, total: None)
     choice, scores, warnings = (
         _remembered(asked, tell, advised=True) if rule.travels(task) else (_neural(asked), None, ())
@@ -324,6 +334,6 @@ def _above_guessing(asked: Asked, other: advice.Situation) -> float:
         asked, task=other.task, graph=other.graph, epsilon=other.epsilon, secrets=secrets
     )
     trials = Contest(there, lambda name, done, total: None)
-    choice = by_the_rule(there.task, there.graph, there.epsilon, there.delta, secrets)
+    choice = trials.ruled()
     score = float(trials.means([choice], FIRST).max())
     return score - float(np.mean([guessing(p) for p in trials.problems([choice], FIRST)]))

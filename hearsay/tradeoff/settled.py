@@ -1,9 +1,10 @@
 """A configuration that names no algorithm, with the settings of a rehearsal written in.
 
-    [problem]    the clip, all records there from the start, no ridge unless one is given
+    [problem]    the clip, no ridge unless one is given, all records there from the start unless
+                 `head_start` or `per_step` say that they arrive
     [graph]      the usual one unless one is given
-    [algorithm]  gradient perturbation with its step, exchanges and batches; the noise is a constant
-                 that epsilon in [privacy] calibrates
+    [algorithm]  gradient perturbation with its steps, exchanges and batches; the noise is what
+                 epsilon in [privacy] calibrates
     [secrets]    the ratio, where noise is shared
     [run]        steps, and which average of messages is released
 
@@ -21,18 +22,23 @@ from hearsay.graphs import Graph
 from hearsay.graphs.secrets import Secrets
 from hearsay.problems import PROBLEMS
 from hearsay.problems.task import Task
+from hearsay.schedules import Constant, Schedule
 from hearsay.tradeoff import rule
 from hearsay.tradeoff.choices import COUPLING, Choice
 from hearsay.tradeoff.rehearsing import Progress, Rehearsal, rehearse
 
-# Keys with which somebody has said how the run goes.
-_SAID = {"problem": ("per_step", "head_start"), "run": ("steps",)}
+# Keys with which somebody has said that records arrive round by round.
+_ARRIVING = ("per_step", "head_start")
 
 
 def unsettled(config: Config) -> bool:
-    """It says nothing of how to learn: no algorithm, no rounds, nothing of when records arrive."""
-    said = any(key in getattr(config, table) for table, keys in _SAID.items() for key in keys)
-    return not config.algorithm and not said
+    """It says nothing of how to learn: no algorithm, no rounds."""
+    return not config.algorithm and "steps" not in config.run
+
+
+def arriving(config: Config) -> bool:
+    """It says when records arrive."""
+    return any(key in config.problem for key in _ARRIVING)
 
 
 def rehearsable(task: Task) -> bool:
@@ -58,7 +64,12 @@ def described(config: Config, agents: int | None = None) -> Config:
 
 
 def settled(
-    config: Config, task: Task, graph: Graph | None = None, progress: Progress | None = None
+    config: Config,
+    task: Task,
+    graph: Graph | None = None,
+    progress: Progress | None = None,
+    *,
+    follow: bool = False,
 ) -> tuple[Config, Rehearsal]:
     """(the configuration with settings written in, the rehearsal that chose them).
 
@@ -67,6 +78,7 @@ def settled(
       task: what is public of its problem.
       graph: who hears whom; as the configuration has it unless given.
       progress: as for `rehearse`.
+      follow: records arrive, whether the configuration says when or not.
     """
     graph = build_graph(config, task.agents) if graph is None else graph
     found = rehearse(
@@ -75,6 +87,7 @@ def settled(
         config.privacy["epsilon"],
         delta=config.privacy["delta"],
         colluders=_colluders(build_secrets(config)),
+        arriving=follow or arriving(config),
         progress=progress,
     )
     return written(config, found), found
@@ -85,7 +98,7 @@ def written(config: Config, rehearsal: Rehearsal) -> Config:
     choice = rehearsal.choice
     taken = inspect.signature(PROBLEMS[loss_of(config)]).parameters
     problem: dict[str, Any] = {"clip": choice.clip}
-    if "head_start" in taken:
+    if "head_start" in taken and choice.begun is None:
         problem["head_start"] = rehearsal.task.most
     found = config.merged(
         {
@@ -110,13 +123,17 @@ def algorithm_table(choice: Choice) -> dict[str, Any]:
     return {
         "name": name,
         **shares,
-        "step": choice.step,
+        "step": _written(choice.steps),
         "coupling": COUPLING,
-        "noise": 1.0,
+        "noise": _written(choice.fading),
         "mechanism": "gaussian",
         **batches,
         **exchanges,
     }
+
+
+def _written(schedule: Schedule) -> float | dict[str, Any]:
+    return schedule.value if isinstance(schedule, Constant) else schedule.to_dict()
 
 
 def _colluders(secrets: Secrets | None) -> int | None:

@@ -7,9 +7,9 @@ The rounds are those of algorithms/gradient_perturbation.py with all records in 
     p       = Proj[ v + c (A v - v) - a w g(v) ]            w: the agent's weight
 
 with one column for every setting and noise seed: columns differ in step, noise, clip and number of
-rounds, and share the records. The engine compiles a program for every clip and shape, which would
-take longer than all of this; tests hold the two against each other. Settings are compared under the
-same noise: seed by seed it is drawn once and scaled.
+rounds, and share the records, which may arrive round by round. The engine compiles a program for
+every clip and shape, which would take longer than all of this; tests hold the two against each
+other. Settings are compared under the same noise: seed by seed it is drawn once and scaled.
 """
 
 from __future__ import annotations
@@ -38,6 +38,10 @@ class Column:
       noise: the standard deviation of every agent's own noise on its gradient.
       clip: the norm that every record's gradient is brought down to; infinite: none.
       weights: of the agents, of mean 1; none: all count the same.
+      pace: (rounds,) every step in units of `step`; none: all are that.
+      fading: (rounds,) every noise in units of `noise`; none: all are that.
+      arrived: (rounds, agents) the share of its records that an agent has; none: all of them. The
+        same in all columns, as far as they go.
     """
 
     rounds: int
@@ -45,6 +49,9 @@ class Column:
     noise: tuple[float, ...]
     clip: float = np.inf
     weights: tuple[float, ...] | None = None
+    pace: np.ndarray | None = None
+    fading: np.ndarray | None = None
+    arrived: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -158,7 +165,7 @@ def released(
             rounds.drop(len(done))
             slots = [slot[:, :, : rounds.active * many] for slot in slots]
         if rounds.active:
-            rounds.update(sent[:, : rounds.active * many])
+            rounds.update(step, sent[:, : rounds.active * many])
     return found
 
 
@@ -175,6 +182,7 @@ class _Rounds:
         self.exchange, self.loss, self.domain = exchanged, problem.loss, problem.domain
         self.features = problem.features.astype(Single)
         self.labels = problem.labels.astype(Single)
+        self.counts, self.arrived = problem.counts, columns[0].arrived
         self.weights = (1 / problem.counts)[:, None, None].astype(Single)
         lengths = np.maximum(np.linalg.norm(self.features, axis=2), 1e-12)
         self.seeds, self.active = len(seeds), len(columns)
@@ -186,6 +194,8 @@ class _Rounds:
         steps = np.array([np.multiply(one.step, one.weights or even) for one in columns])[each]
         self.steps = steps.T.astype(Single)[:, :, None]
         self.loud = np.array([column.noise for column in columns])[each].T.astype(Single)
+        self.pace = _by_round([column.pace for column in columns], columns[0].rounds)[:, each]
+        self.fading = _by_round([column.fading for column in columns], columns[0].rounds)[:, each]
         clips = np.array([column.clip for column in columns])[each]
         self.limits = (
             None
@@ -201,6 +211,7 @@ class _Rounds:
         left = self.active * self.seeds
         self.params, self.steps = self.params[:, :left], self.steps[:, :left]
         self.loud = self.loud[:, :left]
+        self.pace, self.fading = self.pace[:, :left], self.fading[:, :left]
         if self.limits is not None:
             self.limits = self.limits[:, :, :left]
 
@@ -221,14 +232,25 @@ class _Rounds:
                 axis=1,
             )
             drawn = drawn + np.tensordot(self.exchange.shared, common, (1, 0))
-        scale = self.loud[:, :, None] * self.steps
+        factor = (self.pace * self.fading)[step - 1][:, None]
+        scale = self.loud[:, :, None] * self.steps * factor
         return self.params + scale * np.tile(drawn, (1, self.active, 1))
 
-    def update(self, sent: np.ndarray) -> None:
+    def update(self, step: int, sent: np.ndarray) -> None:
+        self._arrive(step)
         heard = self.exchange.averaged(sent)
         own = self._projected(heard)
         point = own + Single(self.exchange.coupling) * (self.exchange.mixed(heard) - own)
-        self.params = self._projected(point - self.steps * self._gradient(own))
+        size = self.steps * self.pace[step][:, None]
+        self.params = self._projected(point - size * self._gradient(own))
+
+    def _arrive(self, step: int) -> None:
+        """The mean is over the records that are there."""
+        if self.arrived is None:
+            return
+        there = np.maximum(np.round(self.arrived[step] * self.counts), 1)
+        place = np.arange(self.features.shape[1])
+        self.weights = ((place < there[:, None]) / there[:, None])[:, :, None].astype(Single)
 
     def _projected(self, params: np.ndarray) -> np.ndarray:
         return np.asarray(self.domain.project(params), Single)
@@ -259,6 +281,15 @@ class _Rounds:
             size = np.maximum(np.linalg.norm(found, axis=3), 1e-12)
             found = found * np.minimum(1, self.limits / size)[..., None]
         return found.reshape(agents, records, wide)
+
+
+def _by_round(given: Sequence[np.ndarray | None], rounds: int) -> np.ndarray:
+    """(rounds, columns) what each has in every round; 1 where it has nothing."""
+    found = np.ones((rounds, len(given)), Single)
+    for place, own in enumerate(given):
+        if own is not None:
+            found[: len(own), place] = own
+    return found
 
 
 def scores(problem: Problem, models: np.ndarray) -> np.ndarray:

@@ -17,6 +17,8 @@ from hearsay.deploy.host import Refused, Stopped
 from hearsay.deploy.ledger import LedgerError
 from hearsay.deploy.records import own, whole_lines
 from hearsay.deploy.settings import load
+from hearsay.tradeoff import contest
+from hearsay.tradeoff.made_up import KINDS
 from tests.deploy.networks import Threads, run_threads, size_of, wait_for, write
 
 NAMES = ("alice", "bob", "carol")
@@ -299,7 +301,6 @@ def test_records_that_have_spent_too_much_elsewhere_are_refused_when_they_come(t
     [
         ({"algorithm": {"name": "gradient-perturbation", "sampling": "poisson"}}, "sampling"),
         ({"algorithm": {"name": "dsgd", "sampling": "cyclic"}}, "sampling"),
-        ({"algorithm": {}}, "ldp-online"),
         ({"network": {"follow": "yes"}}, "follow"),
     ],
 )
@@ -317,6 +318,29 @@ def test_other_files_cannot_be_followed(tmp_path):
     (tmp_path / "wide.csv").write_text("age,cost\n1,2\n", encoding="utf-16")
     with pytest.raises(ValueError, match="UTF-8"):
         deployment(network(tmp_path, "table"), 0, tmp_path / "wide.csv", rehearsed=True)
+
+
+def test_settings_are_rehearsed_for_records_that_arrive(tmp_path, monkeypatch):
+    """Where net.toml names none: until all have arrived, and a few more."""
+    monkeypatch.setenv("HEARSAY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(contest, "KINDS", KINDS[:1])
+    monkeypatch.setattr(contest, "LATER", (1,))
+    monkeypatch.setattr(contest, "SEEDS", 1)
+    Files(tmp_path, "numbers", RECORDS)
+    tables = {
+        "algorithm": {},
+        "run_table": {"precision": 64},
+        "privacy": {"epsilon": 2.0, "delta": 1e-5},
+    }
+    found = network(tmp_path, **tables)
+    assert found.chosen is not None and found.chosen.choice.begun == HEAD
+    assert found.config.problem["head_start"] == HEAD
+    plan = deployment(found, None)
+    assert plan.messages >= STEPS and max(plan.certificate.epsilon) <= 2.0
+    with Threads(found, None) as fleet:
+        fleet.start_all()
+        fleet.models()
+    assert size_of(found, 0) == plan.messages
 
 
 def test_public_data_that_is_dealt_out_does_not_arrive(tmp_path):

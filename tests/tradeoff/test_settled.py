@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import hearsay as hs
 from hearsay.cli import commands
-from hearsay.config import Config, build, build_problem, load
+from hearsay.config import Config, build, build_algorithm, build_graph, build_problem, load
 from hearsay.deploy import settings as net
 from hearsay.deploy.choosing import write
 from hearsay.deploy.deployment import deployment
@@ -86,9 +86,24 @@ def test_what_says_how_to_learn_is_left_as_it_is():
         {"algorithm": {"name": "dsgd"}},
         {"algorithm": {"noise": 1.0}},
         {"run": {"steps": 10}},
-        {"problem": {"head_start": 3}},
     ):
         assert not settled.unsettled(SMALL.merged(table))
+
+
+@pytest.mark.parametrize("key", ["head_start", "per_step"])
+def test_who_says_when_records_arrive_gets_settings_for_that(key):
+    config = settled.described(SMALL.merged({"problem": {key: 3}}), 3)
+    assert settled.unsettled(config) and settled.arriving(config) and not settled.arriving(SMALL)
+    written, found = settled.settled(config, build_problem(config).task)
+    assert found.choice.begun is not None
+    assert written.problem[key] == 3 and written.problem.keys() - config.problem.keys() == {"clip"}
+    # What is written runs by itself, at the same noise.
+    problem = build_problem(written)
+    graph = build_graph(written, 3)
+    algorithm = build_algorithm(written, problem.task, graph)
+    assert algorithm.options | {"noise": 0} == found.algorithm.options | {"noise": 0}
+    asked = hs.calibrate(algorithm, problem, graph, found.rounds, epsilon=2.0, delta=1e-5)
+    assert asked.noise == found.algorithm.noise
 
 
 def test_secrets_that_somebody_has_planned_are_not_planned_again():

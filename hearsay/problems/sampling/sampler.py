@@ -41,7 +41,7 @@ class Arrivals:
             self, per_step=require.count, head_start=require.natural, block=require.count
         )
 
-    def arrived(self, step: int, held: np.ndarray) -> np.ndarray:
+    def arrived(self, step: int | np.ndarray, held: np.ndarray) -> np.ndarray:
         """Records that each agent has seen by that step, of those that it will hold."""
         return np.minimum(self.head_start + (step + 1) * self.per_step, held)
 
