@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay.mechanisms.convert import OUTWARD
+from hearsay.mechanisms.convert import OUTWARD, inverted
 from hearsay.mechanisms.opposed import opposed_losses
 from hearsay.mechanisms.subsets import subset_losses
 
@@ -87,9 +87,8 @@ def read(composed: Any, delta: float, messages: int) -> float:
     counts is an epsilon at a delta that is smaller by three times that, where `OUTWARD` does not
     cover it.
     """
-    found = max(0.0, float(composed.get_epsilon_for_delta(delta))) * OUTWARD
     left = delta - (messages + 16) * 2.0**-52
-    return max(found, float(composed.get_epsilon_for_delta(left))) if left > 0 else math.inf
+    return max(inverted(composed, delta) * OUTWARD, inverted(composed, left))
 
 
 def subset_epsilon(law: Mechanism, shifts: np.ndarray, held: int, size: int, delta: float) -> float:
