@@ -29,7 +29,7 @@ strongest row or the work is done: what is left is bounded, not skipped.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import optimize, special
@@ -60,6 +60,8 @@ _COMPARED, _COMPOSED = 48, 12
 _ENOUGH = 1e-3
 # Above this rho the exact trade-off of Gaussian noise loses too many digits to be inverted.
 _LARGE_RHO = 1e8
+# More than what a sum of millions of numbers that are not negative loses, as a share of it.
+_SUMMED = 2e-9
 
 
 def laplace_epsilon(parameters: np.ndarray, delta: float) -> float:
@@ -125,12 +127,15 @@ def gaussian_epsilon(rho: float, delta: float) -> float:
         least = delta * (1 - 1e-15)
         return math.exp(log_first) * -math.expm1(min(0.0, log_second - log_first)) - least
 
-    if excess(0.0) <= 0:
+    # Total variation, without a difference.
+    if math.erf(mu / math.sqrt(8)) <= delta * (1 - 1e-15):
         return 0.0
     # The textbook conversion: never below the exact value.
     high = rho + 2 * math.sqrt(rho * -math.log(delta))
-    # Where rho is tiny the two terms cancel to the last digits.
+    # Where rho is tiny the two terms cancel to the last digits, or altogether.
     lost = 2e-12 if rho > 1e-18 else 1e-10
+    if excess(0.0) <= 0:
+        return min(lost, high)
     return optimize.brentq(excess, 0.0, high, xtol=1e-12, rtol=1e-12) * (1 + 1e-9) + lost
 
 
@@ -236,7 +241,7 @@ def _loss_distribution(parameters: np.ndarray, delta: float) -> float:
             pairs = zip(parts[::2], parts[1::2], strict=False)
             rest = parts[len(parts) // 2 * 2 :]
             parts = [pld_pmf.compose_pmfs(a, b, _TRUNCATED) for a, b in pairs] + rest
-        return float(parts[0].get_epsilon_for_delta(delta)) * OUTWARD
+        return inverted(parts[0], delta) * OUTWARD
     except (
         ValueError,
         OverflowError,
@@ -244,6 +249,21 @@ def _loss_distribution(parameters: np.ndarray, delta: float) -> float:
         # Single losses so large that the library's sums lose their order, or a cell its range: no
         # bound from here.
         return math.inf
+
+
+def inverted(losses: Any, delta: float) -> float:
+    """epsilon at delta of a privacy loss distribution of the library, which goes through its grid
+    one point after the other and adds up losses and masses on the way: over millions of points
+    both drift, and where delta hardly falls with epsilon that shows. Its delta at an epsilon is a
+    plain sum of what is not negative.
+    """
+    if delta <= 0:
+        return math.inf
+    most, step = delta * (1 - _SUMMED), 1e-12
+    found = max(0.0, float(losses.get_epsilon_for_delta(delta * (1 - 2 * _SUMMED))))
+    while math.isfinite(found) and float(losses.get_delta_for_epsilon(found)) > most:
+        found, step = found + step, 2 * step
+    return found
 
 
 def _losses(value: float, cell: float) -> pld_pmf.PLDPmf:

@@ -321,3 +321,22 @@ def test_ends_of_the_range():
             laplace_epsilon(np.ones(2), delta)
         with pytest.raises(ValueError, match="delta must be strictly between 0 and 1"):
             gaussian_epsilon(1.0, delta)
+
+
+@pytest.mark.parametrize("delta", [1e-300, 1e-100, 1e-25])
+def test_a_rho_whose_terms_cancel_altogether_still_has_an_epsilon(delta):
+    """In units of mu: of small shifts delta(epsilon) is mu (n(x) - x N(-x)), x = epsilon / mu."""
+    for rho in (1e-40, 1e-35, 1e-33):
+        mu = math.sqrt(2 * rho)
+        x = mpmath.mpf(gaussian_epsilon(rho, delta)) / mu
+        with mpmath.workdps(40):
+            assert mu * (mpmath.npdf(x) - x * mpmath.ncdf(-x)) <= delta
+
+
+def test_a_laplace_message_at_a_delta_close_to_one():
+    """Where delta hardly falls with epsilon: the closed form is v + 2 log(1 - delta)."""
+    for value in (3.0, 30.7, 52.36):
+        for epsilon in (1e-2, 0.1, 1.0):
+            delta = math.nextafter(-math.expm1((epsilon - value) / 2), 0)
+            exact = value + 2 * float(mpmath.log1p(-mpmath.mpf(delta)))
+            assert laplace_epsilon(np.array([value]), delta) >= exact

@@ -170,3 +170,17 @@ def test_grids_of_many_different_shifts_together_are_not_too_fine(law):
         widest = [float(loss(noise, s, 0.0, rate, s + tail)) for s in shifts]
         assert 2 * sum(widest) / cell < 2**24
         assert cell <= (1e-6 if top < 1 else 1.1e-4)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_where_delta_hardly_falls_with_epsilon(law):
+    """Between losses of all and of nothing: 10^-13 of delta are 10^-6 of epsilon there, and 10^5
+    numbers that are added up one by one lose that.
+    """
+    noise, shift, rate = MECHANISMS[law], 30.7, 0.302
+    cell = _cell(noise, ((shift, 1),), rate)
+    for epsilon in (cell, 400 * cell):
+        exact = float(opposed_deltas(noise, shift, 0.0, rate, np.array([epsilon]))[0])
+        delta = exact - 1e-15
+        assert Losses(noise, np.array([shift]), rate).epsilon(delta) >= epsilon
+        assert subset_epsilon(noise, np.array([shift]), 1000, 302, delta) >= epsilon
