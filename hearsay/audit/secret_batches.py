@@ -196,12 +196,11 @@ def throw(
         one = _thrown(both, *given, program=program(plain, problem))
         moved |= np.asarray(one.moved).any(axis=0)
         seen |= np.asarray(one.seen).any(axis=0)
-        # What is no number is no small one.
-        shift = float(np.max([shift, np.max(one.coin), np.max(one.record)]))
+        shift = max(shift, float(np.max(one.coin)), float(np.max(one.record)))
         # A subset has another record in the place of one that it leaves out.
         if isinstance(known[0], PoissonAccount):
             emptied = ["emptied" in pair.words for pair in pairs]
-            empty = float(np.max(np.asarray(one.coin)[emptied, 1], initial=empty))
+            empty = max(empty, float(np.max(np.asarray(one.coin)[emptied, 1], initial=0.0)))
     return Thrown(moved, seen, shift, empty)
 
 

@@ -133,12 +133,6 @@ def second_number(batch, own, memory):
     return found.at[1:].add(0.01 * (batch.weights > 0).sum()), memory
 
 
-def undefined(batch, own, memory):
-    """No number where a record is far out."""
-    found = batch.gradient(own)
-    return jnp.where(jnp.linalg.norm(found) > 6, jnp.nan, 0.3 * found), memory
-
-
 @dataclass(frozen=True)
 class Padded(Poisson):
     """All records in every batch; those whose coins have not fallen have weight 0."""
@@ -214,11 +208,6 @@ def test_what_shows_beside_a_coin_is_refused(told):
     within = found.shift <= 1 + 1e-9
     assert within == (told not in (last_place, honest))
     assert found.alone == (words != TWO_COINS) and found.seen.any() == (words == NO_BATCH)
-
-
-def test_what_is_no_number_is_no_small_move():
-    found = throw(Teller(told=undefined), small("replace"), STAR, agent=1)
-    assert np.isnan(found.shift) and not found.holds
 
 
 def test_a_certificate_says_that_a_sampler_is_from_outside():
