@@ -9,14 +9,27 @@ this very source (certification/stamps.py), so that certificates of the algorith
 from __future__ import annotations
 
 import inspect
+import sysconfig
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+
+import hearsay
 from hearsay import _validate as require
 from hearsay.algorithms import outside
-from hearsay.audit import agent_facts, contract, plain_loop, secret_batches, worst_cases
+from hearsay.audit import (
+    agent_facts,
+    contract,
+    noise_path,
+    plain_loop,
+    secret_batches,
+    worst_cases,
+)
 from hearsay.audit.contract import Broken, NotDone
 from hearsay.audit.precision import double_precision
 from hearsay.base import Algorithm
@@ -112,7 +125,7 @@ _CHECKS: dict[str, tuple[str, Callable[..., str]]] = {
         "noise has at least the scale that releases declare, and the scale follows from rates",
         contract.scales),
     "noise path": (
-        "noise is drawn without looking, used once and kept nowhere", contract.noise_path),
+        "noise is drawn without looking, used once and kept nowhere", noise_path.noise_path),
     "pure": ("the same arguments give the same result", contract.pure),
     "affine leak": ("what is not heard is covered by the two ends", contract.affine),
     "plain loop": ("the simulator gives what one agent at a time gives", plain_loop.plain_loop),
@@ -205,4 +218,23 @@ def _check(name: str, algorithm: Algorithm, thorough: bool) -> Check:
         return Check(name, shows, False, str(error))
     # Whatever the algorithm's own code raises is a finding about it.
     except Exception as error:
-        return Check(name, shows, False, f"it fails with {type(error).__name__}: {error}")
+        return Check(
+            name, shows, False, f"it fails with {type(error).__name__}: {error}{_where(error)}"
+        )
+
+
+def _where(error: Exception) -> str:
+    """The innermost place of the algorithm's own code, and what to write there instead where the
+    error is the usual one.
+    """
+    ours, libraries = Path(hearsay.__file__).parent, sysconfig.get_paths()["purelib"]
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not Path(frame.filename).is_relative_to(ours)
+        and not frame.filename.startswith(libraries)
+    ]
+    text = f" ({Path(own[-1].filename).name}, line {own[-1].lineno}: {own[-1].line})" if own else ""
+    if isinstance(error, jax.errors.ConcretizationTypeError):
+        text += "; numbers are not known yet there: jnp.where takes the place of if, jnp that of np"
+    return text

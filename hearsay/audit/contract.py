@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import FrozenInstanceError, dataclass, fields, is_dataclass, replace
-from itertools import combinations
 from typing import Any
 
 import jax
@@ -18,23 +17,30 @@ import numpy as np
 
 from hearsay import problems
 from hearsay._parts import schedule_fields
-from hearsay.base import Algorithm, Inbox, Private, noise_fields
+from hearsay.base import Algorithm, Inbox, Keys, noise_fields
 from hearsay.graphs import Graph, ring, star
 from hearsay.graphs.channels import channel
 from hearsay.graphs.secrets import Secrets
+from hearsay.privacy.recursion import Release
 from hearsay.problems.losses.domains import Ball
+from hearsay.problems.losses.linear import HalfSquared
 from hearsay.problems.problem import Problem
+from hearsay.problems.sampling.batches import Batch
 from hearsay.problems.sampling.samplers import Cyclic, Fresh, History, Sampling
-from hearsay.schedules import Constant, SampleSize, Schedule
+from hearsay.schedules import Constant, SampleSize, Schedule, schedule
 from hearsay.simulation import keys
-from hearsay.simulation.scales import foreseen, independent, require_declared
+from hearsay.simulation.scales import independent, prepared, require_declared
 
 AGENTS, STEPS, WIDTH = 4, 6, 3
 ONE = SampleSize(Constant(1.0))
 # Where an algorithm's own runs dry on these few records.
 SAMPLERS: tuple[Sampling, ...] = (Cyclic(), Cyclic(ONE), Fresh(ONE), History())
-# Vectors of 64 independent numbers are this much alike with a probability below 1e-20.
-_ALIKE = 0.95
+# What a certificate takes to be as in base.py, and why.
+_NOT_ONES_OWN = {
+    "send": "a deployed agent adds its noise elsewhere",
+    "draws": "the noise of every round must be drawn alike (override draw)",
+    "law": "it follows from the option mechanism",
+}
 
 
 class Broken(Exception):
@@ -118,19 +124,23 @@ def declaration(one: Subject) -> str:
 def messages(one: Subject) -> str:
     """Channels, message, coins, draws and releases name the same fields."""
     algorithm = one.algorithm
-    if type(algorithm).send is not Algorithm.send:
-        raise Broken("send must not be overridden: a deployed agent adds its noise elsewhere")
+    for name, why in _NOT_ONES_OWN.items():
+        if getattr(type(algorithm), name) is not getattr(Algorithm, name):
+            raise Broken(f"{name} must not be overridden: {why}")
     for name in algorithm.channels.values():
         channel(name)
     sent, coins = tuple(algorithm.channels), set(algorithm.coins)
     if algorithm.message._fields != sent:  # type: ignore[attr-defined]
         raise Broken(f"message must have the fields of channels, {', '.join(sent)}, got"
                      f" {', '.join(algorithm.message._fields)}")  # type: ignore[attr-defined]  # fmt: skip
-    drawn = _draws(algorithm, 0)
-    noises = set(drawn._fields) - coins
-    if not coins <= set(drawn._fields):
-        raise Broken(f"coins must be drawn, and {', '.join(coins - set(drawn._fields))} are not")
-    released = {r.name for r in algorithm.releases(1, (0.0, 1.0))}
+    draws = drawn(algorithm, key(0), key(0), jnp.zeros(WIDTH))
+    noises = set(draws._fields) - coins
+    if not coins <= set(draws._fields):
+        raise Broken(f"coins must be drawn, and {', '.join(coins - set(draws._fields))} are not")
+    releases = algorithm.releases(1, (0.0, 1.0))
+    if not isinstance(releases, tuple) or not all(isinstance(r, Release) for r in releases):
+        raise Broken(f"releases must return a tuple, one Release for every field, got {releases}")
+    released = {r.name for r in releases}
     if not released == noises == set(sent) - coins:
         raise Broken(
             f"every message field that is no coin needs a draw and a release: the message has"
@@ -138,18 +148,17 @@ def messages(one: Subject) -> str:
             f" {sorted(released)}"
         )
     for coin in coins:
-        values = np.asarray(getattr(drawn, coin))
+        values = np.asarray(getattr(draws, coin))
         if values.min() < 0 or values.max() > 1:
             raise Broken(f"the coin {coin} must lie between 0 and 1, got {values.max():g}")
     rates = algorithm.rates(np.arange(3), AGENTS)
     if missing := set(noise_fields(type(algorithm))) - set(rates._fields):
         raise Broken(f"rates must hold the noise scales {', '.join(sorted(missing))}")
-    state, batch, rate = _situation(one)
-    prepared, _ = algorithm.prepare(state, batch, rate)
-    for name, part in prepared._asdict().items():
-        if not isinstance(part, Private):
-            raise Broken(f"prepare must return Private(value, scale) for {name}, got"
-                         f" {type(part).__name__}")  # fmt: skip
+    state, batch, rate = situation(one)
+    try:
+        prepared(algorithm, state, batch, rate)
+    except ValueError as error:
+        raise Broken(str(error)) from None
     return f"{len(sent)} field(s) over {', '.join(algorithm.channels.values())}"
 
 
@@ -162,38 +171,11 @@ def scales(one: Subject) -> str:
     return "in twenty rounds"
 
 
-def noise_path(one: Subject) -> str:
-    """Noise is drawn without looking, used once, and kept nowhere."""
-    algorithm, coins = one.algorithm, set(one.algorithm.coins)
-    here, there = _draws(algorithm, 0), _draws(algorithm, 0, level=7.5)
-    for name in here._fields:
-        if not np.array_equal(getattr(here, name), getattr(there, name)):
-            raise Broken(f"draw must not look at the model, and {name} does")
-    if name := _repeated(algorithm):
-        raise Broken(f"noise must be drawn anew, and {name}")
-    state, batch, rate = _situation(one)
-    draws = jax.tree.map(lambda x: x[0], _draws(algorithm, 0, width=WIDTH))
-    noises = [name for name in draws._fields if name not in coins]
-    usual, kept = algorithm.send(draws, state, batch, rate)
-    for name in noises:
-        moved = draws._replace(**{name: getattr(draws, name) + 1.0})
-        message, after = algorithm.send(moved, state, batch, rate)
-        for field in usual._fields:
-            same = np.allclose(getattr(message, field), getattr(usual, field), rtol=0, atol=1e-12)
-            if field != name and not same:
-                raise Broken(
-                    f"the noise of {name} must be in {name} only, and {field} shows it too"
-                )
-        if not _same(after, kept):
-            raise Broken(f"the state must not keep the noise of {name}: finish carries it on")
-    return f"{len(noises)} draw(s) per message, each used once"
-
-
 def pure(one: Subject) -> str:
     """The same arguments give the same result, compiled or not, in any order."""
     algorithm, domain = one.algorithm, one.problem.domain
-    state, batch, rate = _situation(one)
-    draws = jax.tree.map(lambda x: x[0], _draws(algorithm, 0, width=WIDTH))
+    state, batch, rate = situation(one)
+    draws = one_round(algorithm)
 
     def go(draws: Any, state: Any, rate: Any) -> Any:
         sent, after = algorithm.send(draws, state, batch, rate)
@@ -205,70 +187,51 @@ def pure(one: Subject) -> str:
         raise Broken("prepare and update must be pure, and give another result the second time")
     if not _same(first, jax.jit(go)(draws, state, rate), 1e-9):
         raise Broken("prepare and update must give the same result when they are compiled")
-    shapes: list[Any] = [jax.tree.structure(x) for x in (first[1], state)]
-    if shapes[0] != shapes[1]:
-        raise Broken("update must return a state of the same shape as it was given")
     return "twice in plain Python and once compiled"
 
 
 def affine(one: Subject) -> str:
     """The leak is affine in the weight that is heard."""
     k, algorithm = np.arange(20), one.algorithm
-    low, top = (algorithm.leak(heard)(k) for heard in (0.0, 0.8))
+    low, top = (schedule("leak", algorithm.leak(heard))(k) for heard in (0.0, 0.8))
     for share in (0.25, 0.5, 0.75):
-        between = algorithm.leak(0.8 * share)(k)
+        between = schedule("leak", algorithm.leak(0.8 * share))(k)
         gap = float(np.max(np.abs(between - (1 - share) * low - share * top)))
         if gap > 1e-9:
             raise Broken(f"leak must be affine in what is heard, and is off by {gap:.3g}")
     return "at five weights and twenty steps"
 
 
-def _situation(one: Subject) -> tuple[Any, Any, Any]:
+def situation(one: Subject) -> tuple[Any, Any, Any]:
     """(state, batch, rates) of agent 1 at step 2, away from the start."""
     algorithm = one.algorithm
     rates = algorithm.rates(np.arange(3), AGENTS)
     rate = jax.tree.map(lambda r: jnp.asarray(r[2, 1]), rates)
-    return algorithm.init(jnp.full(WIDTH, 0.3)), Steep(), rate
+    # Of one record, with a steep gradient.
+    batch = Batch(jnp.ones((1, WIDTH)), jnp.zeros(1), jnp.ones(1), HalfSquared(WIDTH**0.5))
+    return algorithm.init(jnp.full(WIDTH, 0.3)), batch, rate
 
 
-class Steep:
-    """A batch whose gradient is steep, of one record."""
+def drawn(algorithm: Algorithm, own: jax.Array, others: jax.Array, params: jax.Array) -> Any:
+    """Draws of four rounds.
 
-    size = 1
-    weights = jnp.ones(1)
-
-    def gradient(self, params: jax.Array) -> jax.Array:
-        return 3.0 * params
-
-    def descended(self, params: jax.Array, step: jax.Array) -> jax.Array:
-        return params - step * 3.0 * params
-
-
-def _draws(algorithm: Algorithm, seed: int, width: int = 64, level: float = 0.0) -> Any:
-    params = jnp.full(width, level)
-    key = keys.stand_in(algorithm.keys, jax.random.key(seed, impl="threefry2x32"))
-    return algorithm.draws(key, jnp.arange(4), params, algorithm.constants(params.dtype))
+    Args:
+      own: the agent's own key.
+      others: in the place of keys that others have, too.
+    """
+    given = keys.stand_in(algorithm.keys, others)
+    given = given._replace(own=own) if isinstance(given, Keys) else own
+    return algorithm.draws(given, jnp.arange(4), params, algorithm.constants(params.dtype))
 
 
-def _repeated(algorithm: Algorithm) -> str:
-    """Which noise is there twice, in words; "" where none is."""
-    found: list[tuple[str, int, np.ndarray]] = []
-    for seed in (0, 1):
-        drawn = _draws(algorithm, seed)
-        for name in drawn._fields:
-            if name not in algorithm.coins:
-                values = np.asarray(getattr(drawn, name), float)
-                found += [(f"{name} of round {k}", seed, row) for k, row in enumerate(values)]
-    related = algorithm.factors is not None
-    if related:
-        # Messages before the first row of it have none.
-        found = [one for one in found if np.any(one[2] != 0)]
-    for (a, one, x), (b, two, y) in combinations(found, 2):
-        if related and one == two:
-            continue
-        if abs(np.corrcoef(x, y)[0, 1]) > _ALIKE:
-            return f"{a} is that of {b}" + ("" if one == two else " with another key")
-    return ""
+def one_round(algorithm: Algorithm) -> Any:
+    """Draws of the first round."""
+    every = drawn(algorithm, key(0), key(0), jnp.zeros(WIDTH))
+    return jax.tree.map(lambda x: x[0], every)
+
+
+def key(seed: int) -> jax.Array:
+    return jax.random.key(seed, impl="threefry2x32")
 
 
 def _same(one: Any, two: Any, within: float = 1e-12) -> bool:
@@ -283,13 +246,16 @@ def magnitudes(one: Subject) -> str:
         declared = algorithm.magnitudes(1, AGENTS)
     except ValueError as error:
         raise NotDone(f"it can be simulated and certified, not deployed: {error}") from None
-    state, batch, rate = _situation(one)
+    state, batch, rate = situation(one)
+    if not hasattr(state, "params"):
+        raise Broken("magnitudes are about the part params of the state, which must be the model")
     draws = _still(algorithm)
     sent, state = algorithm.send(draws, state, batch, rate)
     own = type(sent)(*(jnp.asarray(0.4) for _ in sent))
 
-    def after(total: Any) -> Any:
-        return algorithm.update(state, sent, Inbox(total, own), batch, rate, Ball(1e9))
+    def after(total: Any) -> dict[str, Any]:
+        found = algorithm.update(state, sent, Inbox(total, own), batch, rate, Ball(1e9))
+        return {part: getattr(found, part) for part in ("params", "drift") if hasattr(found, part)}
 
     slopes = jax.jacobian(after)(jax.tree.map(jnp.zeros_like, sent))
     for part, field, slope, limit in _slopes(algorithm, slopes, declared, k):
@@ -313,34 +279,47 @@ def magnitudes(one: Subject) -> str:
 
 def _still(algorithm: Algorithm) -> Any:
     """The draws of one round in which every coin is at 0."""
-    draws = jax.tree.map(lambda x: x[0], _draws(algorithm, 0, width=WIDTH))
+    draws = one_round(algorithm)
     return draws._replace(**{n: jnp.zeros_like(getattr(draws, n)) for n in algorithm.coins})
 
 
 def _carried(one: Subject, tracks: bool) -> list[str]:
     """What of the state, besides the model and a declared tracker's drift, the next state follows
-    from while the transcript is fixed, and is not the same whatever the data. The rounding of a
-    momentum, say, adds up from round to round, and privacy/float64.py counts none.
+    from while the transcript is fixed, and does not follow from the transcript alone, such as what
+    was sent last. The rounding of a momentum, say, adds up from round to round, and
+    privacy/float64.py counts none.
     """
-    algorithm, (state, batch, rate) = one.algorithm, _situation(one)
+    algorithm, (state, batch, rate) = one.algorithm, situation(one)
     draws = _still(algorithm)
     sent, _ = algorithm.send(draws, state, batch, rate)
     inbox = Inbox(jax.tree.map(lambda x: 0.3 * x, sent), type(sent)(*(0.4 for _ in sent)))
-
-    def after(state: Any) -> Any:
-        _, state = algorithm.send(draws, state, batch, rate)
-        return algorithm.update(state, sent, inbox, batch, rate, Ball(1e9))
-
     paths, structure = jax.tree_util.tree_flatten_with_path(state)
     named = [jax.tree_util.keystr(path).strip(".[]'") for path, _ in paths]
-    leaves, counted = [leaf for _, leaf in paths], {"params", *(("drift",) if tracks else ())}
-    same, found = foreseen(algorithm, one.problem), []
+    leaves = [leaf for _, leaf in paths]
+
+    def after(leaves: list, batch: Any) -> Any:
+        _, state = algorithm.send(draws, jax.tree.unflatten(structure, leaves), batch, rate)
+        return algorithm.update(state, sent, inbox, batch, rate, Ball(1e9))
+
+    def told(leaf: int, known: set[int]) -> bool:
+        """It follows from those leaves and the transcript."""
+
+        def following(given: tuple[list, Any]) -> Any:
+            mixed = [leaves[i] if i in known else other for i, other in enumerate(given[0])]
+            return jax.tree.leaves(after(mixed, given[1]))[leaf]
+
+        return independent(following, jax.tree.map(lambda x: jnp.stack([x, x]), (leaves, batch)))
+
+    known = set(range(len(leaves)))
+    while known != (still := {leaf for leaf in known if told(leaf, known)}):
+        known = still
+    counted, found = {"params", *(("drift",) if tracks else ())}, []
     for at, name in enumerate(named):
-        if name in counted or at in same:
+        if name in counted or at in known:
             continue
 
         def moved(leaf: jax.Array, at: int = at) -> Any:
-            return after(jax.tree.unflatten(structure, [*leaves[:at], leaf, *leaves[at + 1 :]]))
+            return after([*leaves[:at], leaf, *leaves[at + 1 :]], batch)
 
         if not independent(moved, jnp.stack([leaves[at]] * 2)):
             found.append(name)
@@ -353,6 +332,6 @@ def _slopes(
     limits = {"params": declared.coupling, "drift": declared.tracking}
     for part, law in limits.items():
         for field in set(algorithm.channels) - set(algorithm.coins):
-            if hasattr(slopes, part):
-                slope = float(np.abs(getattr(getattr(slopes, part), field)).max())
+            if part in slopes:
+                slope = float(np.abs(getattr(slopes[part], field)).max())
                 yield part, field, slope, float(law(k))

@@ -46,7 +46,7 @@ def relabelled(one: Subject) -> str:
     if algorithm.coins:
         raise NotDone("its coins belong to the agents' numbers")
     order = np.array([2, 0, 3, 1])
-    per_agent = [f.name for f in fields(algorithm) if isinstance(getattr(algorithm, f.name), tuple)]
+    per_agent = [f.name for f in fields(algorithm) if type(getattr(algorithm, f.name)) is tuple]
     if per_agent:
         raise NotDone(f"{', '.join(per_agent)} belong(s) to the agents' numbers")
     if "noise" not in algorithm.options:

@@ -385,8 +385,8 @@ def _climb(
 
 
 def over(gap: jax.Array, scale: jax.Array) -> jax.Array:
-    """gap / scale, 0 where nothing moved: a message without noise may say what does
-    not depend on the data.
+    """gap / scale, 0 where nothing moved by more than rounding: a message without noise may say
+    what does not depend on the data, to the last bit.
     """
-    still = jnp.abs(gap) < 1e-13
+    still = jnp.abs(gap) <= jnp.minimum(1e-13, 1e-6 * jnp.abs(scale))
     return jnp.where(still, 0.0, gap / jnp.where(still, 1.0, scale))

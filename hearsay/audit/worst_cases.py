@@ -69,11 +69,12 @@ class Case(NamedTuple):
 
     Args:
       samplers: the first that the algorithm takes.
-      pace: its steps are multiplied by it. With small steps two states keep the distance that the
-        leak leaves them, whatever the curvature: a wrong leak shows.
+      pace: its steps and its noise are multiplied by it. With small steps two states keep the
+        distance that the leak leaves them, whatever the curvature: a wrong leak shows.
       adjacency: what the certificate is about.
       steps: messages.
       others: what all schedules but the step and the noise are (None: as they are).
+      agent: whose messages; 0 is the hub of a star, which hears most.
     """
 
     words: str
@@ -86,6 +87,7 @@ class Case(NamedTuple):
     adjacency: str = REPLACE
     steps: int = _STEPS
     others: float | None = None
+    agent: int = _AGENT
 
 
 _CLIPPED = Squared(1.0, 0.1, label_bound=1.0, clip=1.0)
@@ -101,11 +103,12 @@ def cases() -> list[Case]:
     return [
         Case("1 number, clipped, records used once, small steps, ring", _CLIPPED, 1, 50.0,
              ring(3, weight=0.3), _ONCE, 0.05),
-        Case("1 number, clipped, records used once, star", _CLIPPED, 1, 50.0, star(4), _ONCE),
+        Case("1 number, clipped, records used once, star", _CLIPPED, 1, 50.0, star(4), _ONCE,
+             agent=0),
         Case("1 number, clipped, records in turn, complete graph", _CLIPPED, 1, 50.0,
-             complete(4, weight=0.2), _TURNS),
+             complete(4, weight=0.2), _TURNS, agent=3),
         Case("1 number, clipped, full history, ring", _CLIPPED, 1, 50.0,
-             ring(3, weight=0.3), (History(), *_TURNS)),
+             ring(3, weight=0.3), (History(), *_TURNS), agent=2),
         Case("1 number, not clipped, every record in every step, star", _FREE, 1, 4.0,
              star(4), _EVERY),
         Case("3 numbers, logistic, records in turn, ring", Logistic(2.0, 0.05), 3, 4.0,
@@ -113,7 +116,7 @@ def cases() -> list[Case]:
         Case("1 number, clipped, records used once, a record emptied, ring", _CLIPPED, 1, 50.0,
              ring(3, weight=0.3), _ONCE, 0.05, ZERO_OUT),
         Case("1 number, not clipped, every record in every step, a record emptied, star", _FREE, 1,
-             4.0, star(4), _EVERY, 1.0, ZERO_OUT),
+             4.0, star(4), _EVERY, 1.0, ZERO_OUT, agent=2),
         Case(f"1 number, clipped, records in turn, small steps, {LONGEST} messages, ring",
              _CLIPPED, 1, 50.0, ring(3, weight=0.3), _TURNS, 0.05, steps=LONGEST),
         Case("1 number, clipped, records used once, small steps, other schedules 0.5, ring",
@@ -131,16 +134,16 @@ def brute_force(one: Subject, thorough: bool = True) -> str:
     """Random transcripts and extreme pairs of records."""
     worst, tried = _Worst(), 0
     for case, algorithm, problem in _worlds(one.algorithm, thorough):
-        limit = allowed(algorithm, problem, case.graph, _AGENT, case.steps)
-        budget = spent_after(algorithm, problem.task, case.graph, [case.steps])[0, _AGENT]
-        pairs = candidates(algorithm, problem, case.graph, _AGENT, case.steps)
+        limit = allowed(algorithm, problem, case.graph, case.agent, case.steps)
+        budget = spent_after(algorithm, problem.task, case.graph, [case.steps])[0, case.agent]
+        pairs = candidates(algorithm, problem, case.graph, case.agent, case.steps)
         both = jax.tree.map(
             lambda *parts: jnp.stack(parts), *[jax.tree.map(_pair, p[0], p[1]) for p in pairs]
         )
         each, total = _replayed(
             both,
             _transcripts(algorithm, case),
-            scene(algorithm, problem, case.graph, _AGENT, case.steps),
+            scene(algorithm, problem, case.graph, case.agent, case.steps),
             (jnp.asarray(limit), jnp.asarray(budget), jnp.asarray(whitener(algorithm, case.steps))),
             program=program(algorithm, problem),
         )
@@ -159,7 +162,7 @@ def climbing(one: Subject, thorough: bool = True) -> str:
             algorithm,
             problem,
             case.graph,
-            agent=_AGENT,
+            agent=case.agent,
             steps=case.steps,
             iterations=25 if thorough else 8,
         )
@@ -200,12 +203,16 @@ def calibration(one: Subject) -> str:
     algorithm, problem, graph = one.algorithm, one.problem, one.graph
     if algorithm.uncertified or not _noisy(algorithm):
         raise NotDone(f"it claims no budget: {algorithm.uncertified or 'it takes no noise'}")
-    factors = [2.0] * graph.agents
-    louder = algorithm.with_noise(factors)
-    k = np.arange(_STEPS)
-    for before, after in zip(
-        algorithm.releases(_AGENT, (0.0, 1.0)), louder.releases(_AGENT, (0.0, 1.0)), strict=True
-    ):
+    k, releases = np.arange(_STEPS), algorithm.releases(_AGENT, (0.0, 1.0))
+    for name in noise_fields(type(algorithm)):
+        louder = replace(algorithm, **{name: algorithm.noise_for(_AGENT, name).scaled(2.0)})
+        scales = [r.scale(k) for r in louder.releases(_AGENT, (0.0, 1.0))]
+        if np.array_equal(scales, [r.scale(k) for r in releases]):
+            raise Broken(
+                f"{name} is annotated Noise and must be the scale of a release, and none follows it"
+            )
+    louder = algorithm.with_noise([2.0] * graph.agents)
+    for before, after in zip(releases, louder.releases(_AGENT, (0.0, 1.0)), strict=True):
         if not np.allclose(after.scale(k), 2 * before.scale(k), rtol=1e-9):
             raise Broken(
                 f"the release {before.name} must have twice its scale when all noise is doubled:"
@@ -280,6 +287,7 @@ def _worlds(algorithm: Algorithm, thorough: bool) -> Iterator[tuple[Case, Algori
                 found = replace(algorithm, sampling=sampling, step=step, **changed)
                 found = among(found, case.graph.agents)
                 found.check(case.graph, problem.task)
+                found = found.with_noise([case.pace] * case.graph.agents)
                 certify(found, problem, case.graph, case.steps, delta=_DELTA)
             except ValueError as error:
                 why = str(error)
@@ -338,7 +346,7 @@ def _transcripts(algorithm: Algorithm, case: Case) -> Transcript:
     names, coins = list(algorithm.channels), set(algorithm.coins)
     numbers = case.loss.dimension((case.dimension,))
     plain = random_transcripts(0, _TRANSCRIPTS, case.steps, len(names), numbers, 1.5)
-    up, weight = jnp.ones((_TRANSCRIPTS, case.steps)), float(case.graph.row_sums[_AGENT])
+    up, weight = jnp.ones((_TRANSCRIPTS, case.steps)), float(case.graph.row_sums[case.agent])
     return Transcript(
         tuple(up if n in coins else part for n, part in zip(names, plain.sent, strict=True)),
         tuple(

@@ -13,6 +13,7 @@ import dataclasses
 import enum
 import hashlib
 import inspect
+import sys
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from pathlib import PurePath
@@ -38,43 +39,69 @@ _GENERATED = "<string>"  # where functions stand that dataclasses write
 
 def of_value(value: Any) -> str:
     """A text that no other value has, with UNKNOWN in it where the contents are not known."""
-    return "".join(_told(value, ()))
+    return "".join(_told(value, {}))
 
 
 def of_class(kind: type) -> tuple[str, bool]:
     """(a digest of what the class and its bases outside hearsay hold now, whether all is known)."""
-    text = "".join(_class(kind, (id(kind),)))
-    return hashlib.sha256(text.encode()).hexdigest(), UNKNOWN not in text
+    text = "".join(_class(kind, {id(kind): kind}))
+    # The classes beside it as far as they show: those of fields or members hold much that does not.
+    known = dict[int, Any]()
+    beside = (part for one in _beside(kind) for part in (one.__qualname__, *_held(one, known)))
+    return hashlib.sha256("".join((text, *beside)).encode()).hexdigest(), UNKNOWN not in text
 
 
-def _class(kind: type, within: tuple[int, ...]) -> Iterator[str]:
-    for one in kind.__mro__:
-        if is_own(one) or one.__module__ in ("builtins", "abc"):
-            continue
-        for name, held in sorted(vars(one).items()):
-            if name not in _OF_EVERY_CLASS:
-                yield from (f"{name}=", *_told(held, within), "\n")
+def _class(kind: type, known: dict[int, Any]) -> Iterator[str]:
+    for one in _outside(kind):
+        yield from _held(one, known)
 
 
-def _told(value: Any, within: tuple[int, ...]) -> Iterator[str]:
+def _outside(kind: type) -> list[type]:
+    return [k for k in kind.__mro__ if not (is_own(k) or k.__module__ in ("builtins", "abc"))]
+
+
+def _beside(kind: type) -> Iterator[type]:
+    """The other classes of the modules of the class and of its bases."""
+    described = _outside(kind)
+    for module in sorted({one.__module__ for one in described}):
+        for _, held in sorted(vars(sys.modules.get(module, object)).items()):
+            if isinstance(held, type) and held.__module__ == module and held not in described:
+                yield held
+
+
+def _held(kind: type, known: dict[int, Any]) -> Iterator[str]:
+    for name, held in sorted(vars(kind).items()):
+        if name not in _OF_EVERY_CLASS:
+            yield from (f"{name}=", *_told(held, known), "\n")
+
+
+def _told(value: Any, known: dict[int, Any]) -> Iterator[str]:
     """The text in parts.
 
     Args:
       value: anything.
-      within: what it is inside of, by `id`: nothing is described inside itself.
+      known: by `id`, what it is inside of, and functions and classes that have been described:
+        none is described twice, which would take as long as there are ways from one to another.
     """
-    kind = type(value)
-    if id(value) in within:
-        yield "itself"
+    if id(value) in known:
+        yield f"itself {_place(value)}"
         return
-    within = (*within, id(value))
+    known[id(value)] = value
+    yield from _contents(value, known)
+    # Of equal values some are one object, and some are not.
+    if not isinstance(value, (FunctionType, type)):
+        del known[id(value)]
+
+
+def _contents(value: Any, known: dict[int, Any]) -> Iterator[str]:
+    kind = type(value)
     if kind in _PLAIN:
         # A text is in quotes; no question mark of its own counts.
         yield f"{kind.__name__} {value!r}".replace(UNKNOWN, "\\x3f")
     elif isinstance(value, enum.Enum):
         yield from (
             f"{kind.__module__} {kind.__qualname__}.{value.name} ",
-            *_told(value.value, within),
+            *_told(value.value, known),
         )
     elif kind is np.ndarray or isinstance(value, (np.generic, jax.Array)):
         yield from _array(value)
@@ -82,12 +109,12 @@ def _told(value: Any, within: tuple[int, ...]) -> Iterator[str]:
         # Of two classes of one name the fields may differ.
         yield f"{kind.__module__} {kind.__qualname__}{getattr(kind, '_fields', '')}("
         for one in value:
-            yield from (*_told(one, within), ",")
+            yield from (*_told(one, known), ",")
         yield ")"
     elif kind in (set, frozenset):
-        yield f"set({sorted(''.join(_told(one, within)) for one in value)})"
+        yield f"set({sorted(''.join(_told(one, known)) for one in value)})"
     elif kind in (dict, MappingProxyType):
-        pairs = ("".join((*_told(k, within), ":", *_told(v, within))) for k, v in value.items())
+        pairs = ("".join((*_told(k, known), ":", *_told(v, known))) for k, v in value.items())
         yield f"map({','.join(sorted(pairs))})"
     elif isinstance(value, PurePath):
         yield f"path {str(value)!r}".replace(UNKNOWN, "\\x3f")
@@ -95,24 +122,24 @@ def _told(value: Any, within: tuple[int, ...]) -> Iterator[str]:
         name = getattr(value, "__qualname__", value.__name__)
         yield f"{getattr(value, '__module__', '')} {name}"
         if isinstance(value, type) and "<locals>" in name:  # a function makes many of one name
-            yield from _class(value, within)
+            yield from _class(value, known)
     elif isinstance(value, (staticmethod, classmethod)):
-        yield from (kind.__name__, *_told(value.__func__, within))
+        yield from (kind.__name__, *_told(value.__func__, known))
     elif isinstance(value, property):
         for part in (value.fget, value.fset, value.fdel):
-            yield from _told(part, within)
+            yield from _told(part, known)
     elif isinstance(value, cached_property):
-        yield from _told(value.func, within)
+        yield from _told(value.func, known)
     elif inspect.isfunction(value):
-        yield from _function(value, within)
+        yield from _function(value, known)
     elif isinstance(value, _WRAPPERS):
-        yield from _told(inspect.unwrap(value), within)  # type: ignore[arg-type]
+        yield from _told(value.__wrapped__, known)  # type: ignore[attr-defined]
     elif dataclasses.is_dataclass(value):
         held = {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)}
-        yield from (f"{kind.__module__} {kind.__qualname__}", *_told(held, within))
+        yield from (f"{kind.__module__} {kind.__qualname__}", *_told(held, known))
         # hearsay's own say all in their fields; others may hold more, and do something else.
         if not is_own(kind):
-            yield from (*_told(getattr(value, "__dict__", {}), within), *_class(kind, within))
+            yield from (*_told(getattr(value, "__dict__", {}), known), *_class(kind, known))
     else:
         yield f"{kind.__module__} {kind.__qualname__} {UNKNOWN}"
 
@@ -127,34 +154,44 @@ def _array(value: Any) -> Iterator[str]:
     yield f"{array.dtype} {array.shape} {digest}"
 
 
-def _function(function: FunctionType, within: tuple[int, ...]) -> Iterator[str]:
+def _function(function: FunctionType, known: dict[int, Any]) -> Iterator[str]:
     """Its code, its defaults, what it closes over, and what it looks up in its own module."""
     code = function.__code__
     if code.co_filename == _GENERATED:
         yield "generated"
         return
     yield from _code(code)
-    yield from _told((function.__defaults__, function.__kwdefaults__, vars(function)), within)
+    yield from _told((function.__defaults__, function.__kwdefaults__, vars(function)), known)
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         try:
-            yield from (name, *_told(cell.cell_contents, within))
+            yield from (name, *_told(cell.cell_contents, known))
         except ValueError:  # nothing is in it yet
             yield f"{name} empty"
-    known = function.__globals__
-    for name in sorted(_names(code) & known.keys()):
-        here = known[name]
-        if not _from_elsewhere(here, known):
-            yield from (name, *_told(here, within))
+    around = function.__globals__
+    for name in sorted(_names(code) & around.keys()):
+        here = around[name]
+        if _from_elsewhere(here, around):
+            yield f"{name} {_place(here)}"
+        else:
+            yield from (name, *_told(here, known))
 
 
 def _from_elsewhere(value: Any, known: dict[str, Any]) -> bool:
     """What the source names: modules, classes, and functions of other modules."""
     if isinstance(value, (type, ModuleType, BuiltinFunctionType, np.ufunc)):
         return True
-    inner = inspect.unwrap(value) if callable(value) else value
+    while isinstance(value, _WRAPPERS):
+        value = value.__wrapped__  # type: ignore[attr-defined]
+    inner = value if inspect.isfunction(value) or not callable(value) else inspect.unwrap(value)
     if inspect.isfunction(inner):
         return inner.__globals__ is not known
     return type(value).__module__ == "typing"
+
+
+def _place(value: Any) -> str:
+    """Where something is from that its own module answers for."""
+    name = getattr(value, "__qualname__", getattr(value, "__name__", ""))
+    return f"{getattr(value, '__module__', '')} {name}".replace(UNKNOWN, "")
 
 
 def _is_named_tuple(kind: type) -> bool:
@@ -171,4 +208,4 @@ def _code(code: CodeType) -> Iterator[str]:
     yield code.co_code.hex()
     yield f"{code.co_names}{code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]}"
     for one in code.co_consts:
-        yield from _code(one) if isinstance(one, CodeType) else _told(one, ())
+        yield from _code(one) if isinstance(one, CodeType) else _told(one, {})

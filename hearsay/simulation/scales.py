@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay.base import Algorithm, Inbox
+from hearsay.base import Algorithm, Inbox, Private
 from hearsay.certification.kinds import kinds
 from hearsay.graphs import Graph
 from hearsay.problems.problem import Problem
@@ -135,13 +135,35 @@ def _round(
         window.size,
         unknown.key,
     )
-    fields, after = algorithm.prepare(state, batch, rates)
+    fields, after = prepared(algorithm, state, batch, rates)
     scales = [jnp.asarray(part.scale) for part in fields]
     sent, after = algorithm.finish(
         type(fields)(*(part.value for part in fields)), unknown.draws, after
     )
     after = algorithm.update(after, sent, unknown.inbox, batch, rates, run.domain)
+    given, got = (jax.tree.map(jnp.shape, part) for part in (state, after))
+    if given != got or type(state) is not type(after):
+        raise ValueError(
+            f"update of {algorithm.name} must return a state of the same type and shape as it is"
+            f" given, {given}, got {got}"
+        )
     return scales, jax.tree.leaves(after)
+
+
+def prepared(algorithm: Algorithm, state: Any, batch: Any, rates: Any) -> tuple[Any, Any]:
+    """What `prepare` returns, if it is what the contract says."""
+    found = algorithm.prepare(state, batch, rates)
+    if not isinstance(found, tuple) or len(found) != 2 or isinstance(found[0], Private):
+        raise ValueError(
+            f"prepare of {algorithm.name} must return (message, state), got {type(found).__name__}"
+        )
+    for name, part in zip(algorithm.channels, found[0], strict=False):
+        if not isinstance(part, Private):
+            raise ValueError(
+                f"prepare of {algorithm.name} must return Private(value, scale) for {name}, got"
+                f" {type(part).__name__}"
+            )
+    return found
 
 
 def _known(

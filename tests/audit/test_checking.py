@@ -183,6 +183,51 @@ FAULTS: dict[str, tuple[tuple[str, ...], str, tuple[tuple[str, str], ...]]] = {
          (STATE, "kept = (8 * state.momentum).round() / 16  # a staircase has no slope\n"
           "        speed = kept + batch.gradient(state.params)\n"
           "        return Moving(domain.project(moved - rates.step * speed), speed)"))),
+    "noise that is taken off again where it is large": (
+        ("noise path",), "finish must not use the draws",
+        ((METHOD, "    def finish(self, noised, draws, state):\n"
+          "        far = abs(draws.params) > 1.5\n"
+          "        return Message(noised.params - far * draws.params), state\n\n" + METHOD),)),
+    "a state that is shown where noise is large": (
+        ("noise path",), "finish must not use the state",
+        ((METHOD, "    def finish(self, noised, draws, state):\n"
+          "        far = abs(noised.params - state.params) > 12\n"
+          "        return Message(noised.params * ~far + state.params * far), state\n\n"
+          + METHOD),)),
+    "noise that everybody can draw": (
+        ("noise path",), "own key alone, and params follows from one that others have",
+        ((METHOD, '    keys = ("own", "public")\n\n    def draw(self, key, params):\n'
+          "        import jax\n"
+          "        key = jax.random.fold_in(key.public.key, key.public.edges[0])\n"
+          "        return Message(self.fresh_noise(key, params))\n\n" + METHOD),)),
+    "noise that stops after four rounds": (
+        ("messages",), "draws must not be overridden",
+        ((METHOD, "    def draws(self, key, steps, params, constants):\n"
+          "        drawn = super().draws(key, steps, params, constants).params\n"
+          "        return Message(drawn * (steps < 4)[:, None])\n\n" + METHOD),)),
+    "a message without noise that shows the model a little": (
+        ("brute force",), "allowed inf",
+        (*SECOND, (SENT, "hint = Private(1e-20 * state.params, 0.0)\n"
+                   "        return Twice(Private(state.params, rates.noise), hint), state"),
+         (RELEASE, 'return (Release("params", self.noise_for(agent)),'
+          ' Release("again", Constant(0.0), state=0.0))'))),
+    "more of the state where noise is small": (
+        ("brute force",), "found / allowed",
+        ((SENT, SENT.replace("state.params,", "state.params * (1 + (rates.noise < 0.5)),")),)),
+    "an option that is no noise and multiplied as if it were": (
+        ("calibration",), "own is annotated Noise and must be the scale of a release",
+        (("    noise: Noise = Constant(1.0)\n",
+          "    noise: Noise = Constant(1.0)\n    own: Noise = Constant(0.0)\n"),
+         (GRADIENT, f"(1 + rates.own) * {GRADIENT}"))),
+    "an update that returns no state": (
+        ("scales",), "State(params=(3,)), got ((3,),)",
+        ((STATE, "return (domain.project(moved),)"),)),
+    "a message without its state": (
+        ("messages", "scales"), "must return (message, state), got Message",
+        ((SENT, SENT.removesuffix(", state")),)),
+    "a Python if": (
+        ("scales",), "if moved[0] > 0:); numbers are not known yet there: jnp.where takes",
+        ((STATE, "if moved[0] > 0:\n            return state\n        " + STATE),)),
     "magnitudes that are too small": (
         ("magnitudes",), "declared 0.4", (("coupling=self.pull", "coupling=Constant(0.4)"),)),
 }  # fmt: skip
@@ -203,6 +248,13 @@ def test_planted_faults_are_caught(fault, tmp_path):
 SELDOM = {
     "a leak that knows the usual coupling only": (
         "other schedules 0.5", (LEAK, "return Constant(0.8 * heard)")),
+    "a state that counts in full for one agent alone": (
+        "records used once, star",
+        (RELEASE, RELEASE.replace("(agent)", "(agent), state=1.0 if agent == 1 else 0.5"))),
+    "own models that are kept by who hears most": (
+        "records used once, star",
+        ("inbox.own.params * state.params",
+         "(inbox.own.params > -0.7) * inbox.own.params * state.params")),
     "steps that double after six messages": (
         "40 messages",
         (GRADIENT, f"(1 + (rates.step < 0.006)) * {GRADIENT}")),
@@ -254,6 +306,36 @@ def test_a_count_of_rounds_in_the_state_can_be_deployed(tmp_path):
         (METHOD, "    def init(self, params):\n        import jax.numpy as jnp\n"
          "        return Counted(params, jnp.zeros(()))\n\n" + METHOD),
         (STATE, "return Counted(domain.project(moved / (1 + state.k)), state.k + 1)"),
+    )  # fmt: skip
+    (check,) = check_algorithm(kind, only=["magnitudes"]).checks
+    assert check.passed, check.detail
+
+
+def test_a_whole_number_in_the_state_and_the_rows_of_a_batch_are_no_faults(tmp_path):
+    kind = loaded(
+        tmp_path,
+        ("@final\n", TWICE.replace("Twice", "Counted").replace("again", "k")),
+        ("import Any, ClassVar, final", "import Any, ClassVar, NamedTuple, final"),
+        (METHOD, "    def init(self, params):\n        import jax.numpy as jnp\n"
+         "        return Counted(params, jnp.zeros((), int))\n\n" + METHOD),
+        (GRADIENT, "rates.step * batch.loss.gradient_sum(state.params, *batch.rows(),"
+                   " batch.weights)"),
+        (STATE, "return Counted(domain.project(moved), state.k + 1)"),
+        (LEAK, "return 0.8 * heard"),
+    )  # fmt: skip
+    report = check_algorithm(kind, only=["pure", "magnitudes", "noise path", "affine leak"])
+    assert report.passed, str(report)
+
+
+def test_a_momentum_of_what_was_sent_can_be_deployed(tmp_path):
+    """What was sent last is on the transcript: it has no rounding of its own."""
+    kind = loaded(
+        tmp_path,
+        ("@final\n", TWICE.replace("Twice", "Moving").replace("again", "last")),
+        ("import Any, ClassVar, final", "import Any, ClassVar, NamedTuple, final"),
+        (METHOD, "    def init(self, params):\n        return Moving(params, params)\n\n" + METHOD),
+        (STATE, "ball = 0.3 * (sent.params - state.last)\n"
+         "        return Moving(domain.project(moved + ball), sent.params)"),
     )  # fmt: skip
     (check,) = check_algorithm(kind, only=["magnitudes"]).checks
     assert check.passed, check.detail

@@ -33,6 +33,16 @@ class Colour(enum.Enum):
     BLUE = 2
 
 
+class Helper:
+    weight = 1.0
+
+
+@jax.jit
+@wraps(factor)
+def wrapped():
+    return 1.0
+
+
 @dataclass(frozen=True)
 class Hiding:
     weight: float
@@ -140,7 +150,10 @@ class Plain:
     level = 1.0
 
     def method(self):
-        return self.level * factor() * RULE.weight + compiled()
+        return self.level * factor() * RULE.weight + compiled() * Helper.weight + wrapped()
+
+    def elsewhere(self):
+        return dataclass, jnp.sqrt
 
     @property
     def shown(self):
@@ -165,6 +178,12 @@ CHANGES = {
     "an object of the module": lambda m: m.setitem(globals(), "RULE", Hiding(3.0)),
     "a compiled helper": lambda m: m.setitem(globals(), "compiled", jax.jit(lambda: 3.0)),
     "how an object does it": lambda m: m.setattr(Hiding, "__repr__", lambda self: "no"),
+    "a class of the module": lambda m: m.setattr(Helper, "weight", 2.0),
+    "what is inside a wrapper": lambda m: m.setitem(
+        globals(), "wrapped", jax.jit(wraps(factor)(lambda: 2.0))
+    ),
+    "a function of another module": lambda m: m.setitem(globals(), "dataclass", wraps),
+    "another module": lambda m: m.setitem(globals(), "jnp", np),
     "a default": lambda m: m.setattr(Plain.method, "__defaults__", (1,)),
     "something new": lambda m: m.setattr(Plain, "more", 1, raising=False),
 }
@@ -191,3 +210,16 @@ def test_classes_of_one_function_are_told_apart_by_what_they_close_over():
     assert of_class(made(1.0)) == of_class(made(1.0))
     assert of_class(made(1.0)) != of_class(made(2.0))
     assert of_class(made(object()))[1] is False
+
+
+def test_helpers_that_all_call_one_another_are_described_once():
+    """Described along every way from one to another they would take hours."""
+    names = [f"helper_{i}" for i in range(16)]
+    body = "".join(f"def {name}():\n    return {', '.join(names)}\n\n" for name in names)
+    body += "class Made:\n    def method(self):\n        return helper_0()\n"
+    module: dict = {"__name__": "made"}
+    exec(compile(body, "made.py", "exec"), module)
+    before = of_class(module["Made"])
+    assert before[1] and of_class(module["Made"]) == before
+    module["helper_15"] = lambda: 1
+    assert of_class(module["Made"]) != before
