@@ -205,7 +205,8 @@ def calibration(one: Subject) -> str:
         raise NotDone(f"it claims no budget: {algorithm.uncertified or 'it takes no noise'}")
     k, releases = np.arange(_STEPS), algorithm.releases(_AGENT, (0.0, 1.0))
     for name in noise_fields(type(algorithm)):
-        louder = replace(algorithm, **{name: algorithm.noise_for(_AGENT, name).scaled(2.0)})
+        doubled: dict[str, Any] = {name: algorithm.noise_for(_AGENT, name).scaled(2.0)}
+        louder = replace(algorithm, **doubled)
         scales = [r.scale(k) for r in louder.releases(_AGENT, (0.0, 1.0))]
         if np.array_equal(scales, [r.scale(k) for r in releases]):
             raise Broken(

@@ -133,7 +133,7 @@ def _contents(value: Any, known: dict[int, Any]) -> Iterator[str]:
     elif inspect.isfunction(value):
         yield from _function(value, known)
     elif isinstance(value, _WRAPPERS):
-        yield from _told(value.__wrapped__, known)  # type: ignore[attr-defined]
+        yield from _told(value.__wrapped__, known)  # type: ignore[attr-defined,union-attr]
     elif dataclasses.is_dataclass(value):
         held = {f.name: getattr(value, f.name, None) for f in dataclasses.fields(value)}
         yield from (f"{kind.__module__} {kind.__qualname__}", *_told(held, known))
@@ -181,7 +181,7 @@ def _from_elsewhere(value: Any, known: dict[str, Any]) -> bool:
     if isinstance(value, (type, ModuleType, BuiltinFunctionType, np.ufunc)):
         return True
     while isinstance(value, _WRAPPERS):
-        value = value.__wrapped__  # type: ignore[attr-defined]
+        value = value.__wrapped__  # type: ignore[attr-defined,union-attr]
     inner = value if inspect.isfunction(value) or not callable(value) else inspect.unwrap(value)
     if inspect.isfunction(inner):
         return inner.__globals__ is not known
