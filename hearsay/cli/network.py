@@ -44,6 +44,18 @@ def init(
         int | None,
         typer.Option(help="Share noise, against so many of the others that pool what they know."),
     ] = None,
+    records: Annotated[
+        int | None,
+        typer.Option(
+            help=(
+                "With --schema: how many rows each table will have in the end, where they go on"
+                " growing while the network runs."
+            )
+        ),
+    ] = None,
+    per_step: Annotated[
+        int, typer.Option(help="With --records: how many rows come with every round.")
+    ] = 1,
     agents: Annotated[
         int | None, typer.Option(help="How many agents (default: 5, or one for each table).")
     ] = None,
@@ -60,10 +72,12 @@ def init(
     require_extra()
     budget = {"epsilon": epsilon, "delta": delta}
     given: dict[str, Any] = {**budget, "port": port, "secure": not plain}
+    if records is not None and schema is None:
+        raise ValueError("--records must be given with --schema: tables of your own can grow")
     if schema is None:
         config = _dealt_out(folder, data or ["digits"], agents, colluders, given)
     else:
-        given["colluders"] = colluders
+        given |= {"colluders": colluders, "records": records, "per_step": per_step}
         config = _of_tables(folder, schema, data or [], agents, given)
     _print(f"Try it with: {typeable('hearsay', 'network', 'up', '--config', config)}")
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from hearsay import _validate as require
 from hearsay._files import write_atomically
@@ -37,6 +38,8 @@ def initialise_tables(
     epsilon: float,
     delta: float = 1e-5,
     colluders: int | None = None,
+    records: int | None = None,
+    per_step: int = 1,
     run: str = "first-run",
     port: int = 7447,
     secure: bool = True,
@@ -51,6 +54,9 @@ def initialise_tables(
       epsilon: what every row may cost.
       delta: at which.
       colluders: how many of the others may pool what they know, where noise is to be shared.
+      records: how many rows each agent will have in the end, where the tables go on growing while
+        the network runs; those that the shortest has now are there before the first round.
+      per_step: how many come with every round.
       run: its name.
       port: the first agent's; the others follow.
       secure: TLS with test certificates instead of plain TCP.
@@ -69,9 +75,26 @@ def initialise_tables(
         counted = known.encode(path).counted
         held.append(counted.rows)
         notify(str(counted))
+    network: dict[str, Any] = {"run": run, "state": "state"}
+    problem: dict[str, Any] = {"schema": "schema.toml"}
+    if records is not None:
+        least, head_start = require.count("records", records), min(held)
+        if least <= max(held):
+            require.fail("records", f"more than the {max(held)} rows that there are", records)
+        network |= {"follow": True}
+        problem |= {"head_start": head_start, "per_step": require.count("per_step", per_step)}
+        held = [least] * len(tables)
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(schema, folder / "schema.toml")
-    text = _written(names, tables, held, folder, epsilon, delta, colluders, run, port, secure)
+    parts: dict[str, Any] = {
+        "network": network | ({"keys": "keys"} if secure else {}),
+        "agents": _agents(names, tables, held, folder, "tls" if secure else "tcp", port),
+        "problem": problem,
+        "privacy": {"epsilon": epsilon, "delta": delta},
+    }
+    if colluders is not None:
+        parts["secrets"] = {"colluders": colluders}
+    text = _written(parts)
     write_atomically(config, text.encode())
     try:
         choose(config, notify)
@@ -98,34 +121,32 @@ def _names(tables: Sequence[Path]) -> list[str]:
     return names
 
 
-def _written(
+def _agents(
     names: Sequence[str],
     tables: Sequence[Path],
     held: Sequence[int],
     folder: Path,
-    epsilon: float,
-    delta: float,
-    colluders: int | None,
-    run: str,
+    protocol: str,
     port: int,
-    secure: bool,
-) -> str:
+) -> Any:
+    """A table for each."""
     import tomlkit
 
-    found = tomlkit.parse(_HEAD)
-    network = {"run": run, **({"keys": "keys"} if secure else {}), "state": "state"}
-    agents = tomlkit.table(is_super_table=True)
+    found = tomlkit.table(is_super_table=True)
     for number, (name, path, rows) in enumerate(zip(names, tables, held, strict=True)):
         one = tomlkit.table()
-        one.append("endpoint", f"{'tls' if secure else 'tcp'}/127.0.0.1:{port + number}")
+        one.append("endpoint", f"{protocol}/127.0.0.1:{port + number}")
         one.append("data", tomlkit.item(os.path.relpath(path, folder)))
         one["data"].comment("on its own host")
         one.append("records", rows)
-        agents.append(name, one)
-    parts = {"network": network, "agents": agents, "problem": {"schema": "schema.toml"}}
-    parts["privacy"] = {"epsilon": epsilon, "delta": delta}
-    if colluders is not None:
-        parts["secrets"] = {"colluders": colluders}
+        found.append(name, one)
+    return found
+
+
+def _written(parts: Mapping[str, Any]) -> str:
+    import tomlkit
+
+    found = tomlkit.parse(_HEAD)
     for table, values in parts.items():
         found.append(table, values if table == "agents" else tomlkit.item(values))
     return found.as_string()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import tomllib
@@ -10,8 +11,10 @@ from pathlib import Path
 import pytest
 
 import hearsay as hs
+from hearsay.deploy.deployment import deployment
 from hearsay.deploy.own_tables import initialise_tables
-from tests.deploy.networks import free_ports
+from hearsay.deploy.settings import load
+from tests.deploy.networks import free_ports, size_of, wait_for
 
 pytest.importorskip("zenoh")
 SCHEMA = hs.Schema({"age": hs.Number(0, 120), "ill": hs.Category(["no", "yes"])}, target="ill")
@@ -73,6 +76,59 @@ def test_many_levels_are_warned_of(tmp_path):
             tmp_path / "net", tmp_path / "schema.toml", found, epsilon=2.0, notify=said.append
         )
     assert any("300" in line for line in said)
+
+
+def grown(folder: Path) -> Path:
+    """A network of tables that have 12 rows, and 30 in the end."""
+    for path in (paths := tables(folder)):
+        path.write_text("".join(path.read_text().splitlines(keepends=True)[:13]))
+    return initialise_tables(
+        folder / "net", folder / "schema.toml", paths,
+        epsilon=2.0, records=30, per_step=2, port=free_ports(3)[0], secure=False,
+    )  # fmt: skip
+
+
+def test_a_network_of_tables_that_grow(tmp_path):
+    read = tomllib.loads(grown(tmp_path).read_text(encoding="utf-8"))
+    assert read["network"]["follow"] is True
+    assert {one["records"] for one in read["agents"].values()} == {30}
+    assert read["problem"]["head_start"] == 12 and read["problem"]["per_step"] == 2
+    assert read["algorithm"]["step"]["exponent"] == 1.0 and read["run"]["steps"] >= 9
+    with pytest.raises(ValueError, match="more than the 12 rows"):
+        initialise_tables(
+            tmp_path / "more", tmp_path / "schema.toml", tables(tmp_path, 12), epsilon=2, records=12
+        )
+
+
+@pytest.mark.slow
+def test_processes_whose_tables_grow_go_on_after_a_kill(tmp_path):
+    """Rows come while `network up` runs, south dies and is started again by a second `up`."""
+    config = grown(tmp_path)
+    (tmp_path / "rest").mkdir()
+    more = tables(tmp_path / "rest")
+    up = [sys.executable, "-m", "hearsay.cli", "network", "up", "--config", str(config)]
+    up.append("--insecure")
+    network = load(config)
+
+    def append(rows: range) -> None:
+        for path, whole in zip(("north", "south", "east"), more, strict=True):
+            lines = whole.read_text().splitlines()
+            with (tmp_path / f"{path}.csv").open("a") as file:
+                file.write("".join(f"{lines[1 + row]}\n" for row in rows))
+
+    first = subprocess.Popen(up, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    append(range(12, 20))
+    wait_for(lambda: min(size_of(network, number) for number in range(3)) >= 4)
+    first.send_signal(signal.SIGKILL)
+    first.communicate()
+    subprocess.run(["pkill", "-9", "-f", f"{config} --name"], check=False)
+    append(range(20, 30))
+    second = subprocess.run(up, capture_output=True, text=True, timeout=SECONDS)
+    assert second.returncode == 0, second.stdout + second.stderr
+    phases = deployment(network, None).phases.count
+    assert [size_of(network, n) for n in range(3)] == [network.config.steps * phases] * 3
+    log = network.members[1].ledger.with_name("south.log").read_text()
+    assert "goes on from message" in log
 
 
 @pytest.mark.slow
