@@ -27,7 +27,7 @@ from hearsay.privacy.certificate import few
 from hearsay.privacy.certificate import show as show_epsilon
 from hearsay.privacy.curve import ALL
 from hearsay.simulation.own_unit import Errors, errors_of
-from hearsay.tables.encoding import Counted
+from hearsay.tables.counting import Counted
 
 console = Console()
 errors = Console(stderr=True)
@@ -53,7 +53,8 @@ class Owner:
         self._seen: set[str] = set()
 
     def __call__(self, counted: Counted) -> None:
-        self.say(str(counted))
+        for line in counted.lines:
+            self.say(line)
 
     def say(self, line: str) -> None:
         if line not in self._seen:
@@ -263,7 +264,7 @@ def hint(runs: dict[str, Any], rehearsed: bool = False) -> None:
             f"The model is no better than always naming {next(iter(guesses.values()))}, and it"
             " would not be without noise: a larger epsilon will not help. Look at the schema: are"
             ' ranges far wider than nearly everybody needs, or does a column need scale = "log"'
-            " (docs/tables.md)? Or the columns say little of the target."
+            " (docs/tables.md)? Or there are too few rows, or the columns say little of the target."
         )
         return
     helps = _helps([runs[name] for name in guesses], rehearsed)

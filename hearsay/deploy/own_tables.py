@@ -64,11 +64,10 @@ def initialise_tables(
     known, names = Schema.load(schema), _names(tables)
     for text in known.warnings:
         notify(f"{schema}: {text}")
-    held = []
-    for path in tables:
-        counted = known.encode(path).counted
-        held.append(counted.rows)
-        notify(str(counted))
+    counted = [known.encode(path).counted for path in tables]
+    held = [one.rows for one in counted]
+    for line in dict.fromkeys(line for one in counted for line in one.lines):
+        notify(line)
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(schema, folder / "schema.toml")
     text = _written(names, tables, held, folder, epsilon, delta, colluders, run, port, secure)
