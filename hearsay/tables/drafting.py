@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from hearsay import _validate as require
+from hearsay.tables import names
 from hearsay.tables.cells import (
     CellError,
     Cells,
@@ -50,11 +51,6 @@ MEASURED = """\
 Ranges and levels were taken from the rows, which you have said are public (--ranges-are-public).
 No epsilon covers what they tell."""
 
-_IDENTIFIER = re.compile(
-    r"(^|[^a-z])(id|ids|uuid|guid|key|index|name|names|surname|forename|patient|patients|person"
-    r"|subject|case|mrn|ssn|nhs|email|mail|phone|address|street|zip|postcode|birthday)([^a-z]|$)"
-)
-_TARGET = ("target", "label", "class", "outcome", "diagnosis", "y")
 _DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ]\d{1,2}:.*)?")
 # A number with a sign, an exponent, thousands separators, a unit of a few letters.
 _FIGURE = re.compile(
@@ -67,17 +63,6 @@ _VALUE = re.compile(
     rf"{_DATE.pattern}|\d{{1,2}}:\d\d(:.*)?|true|false|{_FIGURE.pattern}", re.IGNORECASE
 )
 _CLASSES = 20  # a target with at most so many different whole numbers is a category
-# Where such a column lies for nearly anybody, from what it means.
-_USUAL = {
-    "age": (0, 120),
-    "bmi": (15, 45),
-    "height_cm": (140, 200),
-    "weight_kg": (40, 140),
-    "heart_rate": (40, 150),
-    "systolic": (80, 200),
-    "diastolic": (40, 120),
-    "temperature": (34, 42),
-}
 
 
 @dataclass
@@ -181,7 +166,7 @@ def draft(source: Any, *, target: str | None = None, ranges_are_public: bool = F
     _doubt(table, seen)
     if not any(one.rows for one in seen.values()):
         raise ValueError(f"{table.name} must have rows below its header, got none")
-    guess = target or next((name for name in columns if name.casefold() in _TARGET), None)
+    guess = target or next(filter(names.is_target, columns), None)
     warnings: list[str] = []
     why = MEASURED if ranges_are_public else WHY
     lines = [*(f"# {line}" for line in why.splitlines()), ""]
@@ -231,8 +216,9 @@ def _table(name: str, seen: _Seen, target: bool, public: bool, warnings: list[st
             warnings.append(f"{name!r} has {reason}")
         return [f'kind = "ignored"  # {reason}']
     if number:
-        usual = _USUAL.get(re.sub(r"[^a-z]+", "_", name.casefold()).strip("_"))
+        usual = names.usual_range(name)
         such = f", such as {list(usual)}" if usual else " that it can be for anybody"
+        such += _POWERS if names.is_amount(name) else ""
         found = f"range = []  # FILL IN: [smallest, largest]{such}"
         if public:
             low, high = seen.low, seen.high
@@ -256,6 +242,7 @@ def _proposed(line: str) -> str:
 _NAMES = (
     f"more than {MANY_LEVELS} levels: they look like names of people or places rather than kinds"
 )
+_POWERS = '; with scale = "log" if it spans powers of ten'
 _FIGURES = (
     "numbers with a unit or a thousands separator, which are not read: write plain numbers, and"
     " draft again"
@@ -266,7 +253,7 @@ _SAID = (_NAMES, _FIGURES)  # what an owner may not expect
 
 def _ignored(name: str, seen: _Seen, number: bool) -> str:
     """Why a column is not read; "" where it is."""
-    if _IDENTIFIER.search(re.sub(r"([a-z])([A-Z])", r"\1 \2", name).casefold().replace("_", " ")):
+    if names.is_identifier(name):
         return "an identifier, by its name"
     if number:
         return "row numbers" if seen.counting and seen.whole and seen.rows > 2 else ""

@@ -157,6 +157,15 @@ def test_an_age_has_a_range_that_its_name_gives():
     assert "such as [0, 120]" in draft({"Age": ["31"], "y": ["a"]}).text
 
 
+@pytest.mark.parametrize("name", ["claim", "insuredSum", "kwh_year", "Costs (EUR)", "net income"])
+def test_an_amount_is_asked_for_its_scale_by_its_name(name):
+    """Before a fit, and whatever the rows are."""
+    asked = 'with scale = "log" if it spans powers of ten'
+    for rows in (["31", "40"], ["1", "1e9"]):
+        text = draft({name: rows, "summer": rows, "y": ["a", "b"]}).text
+        assert text.partition("[columns")[2].count(asked) == 1
+
+
 def test_a_file_without_a_header_is_refused_before_its_first_row_is_written(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("31337.5,no\n12,yes\n")
