@@ -293,7 +293,16 @@ def _helps(runs: list[Any], rehearsed: bool) -> str:
         said.append("Gaussian noise (--mechanism gaussian --delta 1e-5)")
     if not rehearsed:
         said.append("settings by rehearsal (name no algorithm)")
+    if any(_is_network_on_table(one.problem) for one in runs):
+        said.append("a linear model (leave --model out)")
     return f"{', '.join(said[:-1])}{',' if len(said) > 2 else ''} and {said[-1]}"
+
+
+def _is_network_on_table(problem: Any) -> bool:
+    """What a linear model may well learn at a budget at which a network learns nothing."""
+    from hearsay.problems.losses.loss import BoundedLoss
+
+    return problem.schema is not None and not isinstance(problem.loss, BoundedLoss)
 
 
 def _no_better(run: Any) -> str:
