@@ -39,6 +39,7 @@ SMALLEST_BOUND, LARGEST_BOUND = 1e-30, 1e30
 LARGEST_COUNT = 2**53
 
 _LONGEST = 300  # characters of a value that an error message repeats
+_SHORT = 80
 
 
 def fail(name: str, rule: str, value: Any) -> NoReturn:
@@ -50,8 +51,22 @@ def said(value: Any) -> str:
     # Python refuses to write whole numbers of thousands of digits.
     if isinstance(value, int) and value.bit_length() > 128:
         return f"a whole number of about {round(value.bit_length() * math.log10(2))} digits"
+    if _holds_rows(value):
+        return f"a {type(value).__name__} (errors show no rows)"
     text = repr(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text):,} characters)"
+
+
+def _holds_rows(value: Any) -> bool:
+    """A frame, one of its columns, or some of them in a list: what they hold is no setting."""
+    if isinstance(value, (list, tuple)):
+        return any(map(_holds_rows, value))
+    return hasattr(value, "__arrow_c_stream__") or hasattr(value, "to_frame")
+
+
+def _short(value: Any) -> str:
+    """The same of what is not even of the right type."""
+    return said(value)[:_SHORT]
 
 
 def settle(record: Any, **rules: Rule) -> None:
@@ -77,14 +92,14 @@ def real(name: str, value: Any) -> float:
 
 def _nearest(name: str, value: Any) -> float:
     if not _is_one_number(value, "iuf"):
-        raise TypeError(f"{name} must be a number, got {value!r:.80}")
+        raise TypeError(f"{name} must be a number, got {_short(value)}")
     try:
         # No zero has a sign: 1 / -0.0 would be an epsilon of minus infinity.
         found = float(value) + 0.0
     except OverflowError:
         _too_large(name)
     except (TypeError, ValueError) as error:  # a traced number, a signalling nan
-        raise TypeError(f"{name} must be a number, got {value!r:.80}") from error
+        raise TypeError(f"{name} must be a number, got {_short(value)}") from error
     # A decimal beyond all floats becomes infinite without a word.
     if math.isinf(found) and value != found:
         _too_large(name)
@@ -175,7 +190,7 @@ def _at_most(name: str, value: int) -> int:
 
 def _whole(name: str, value: Any, least: int) -> int:
     if not _is_one_number(value, "iu") or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} must be a whole number, got {value!r:.80}")
+        raise TypeError(f"{name} must be a whole number, got {_short(value)}")
     value = int(operator.index(value))  # an index may be of a class of its own
     if value < least:
         fail(name, f"at least {least}", value)
@@ -234,7 +249,7 @@ def horizon(name: str, value: Any) -> int | float:
     if _is_one_number(value, "iu") and hasattr(value, "__index__"):
         return natural(name, value)
     if not _is_one_number(value, "f"):
-        raise TypeError(f"{name} must be a whole number, got {value!r:.80}")
+        raise TypeError(f"{name} must be a whole number, got {_short(value)}")
     found = real(name, value)
     if found < 0 or not (math.isinf(found) or found.is_integer()):
         fail(name, "a whole number of messages, or inf", found)
@@ -357,7 +372,7 @@ def kept(values: np.ndarray) -> np.ndarray:
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
     """A known word; an unknown one is answered with the nearest known one."""
     allowed = list(allowed)
-    if value in allowed:
+    if not _holds_rows(value) and value in allowed:
         return value
     raise ValueError(_not_one_of(name, value, allowed))
 
@@ -368,19 +383,19 @@ def _not_one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
     near = difflib.get_close_matches(str(value).replace("_", "-"), allowed, n=1, cutoff=0.5)
     near = near or difflib.get_close_matches(str(value), allowed, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"{name} must be one of {', '.join(allowed)}, got {value!r}{hint}"
+    return f"{name} must be one of {', '.join(allowed)}, got {said(value)}{hint}"
 
 
 def flag(name: str, value: Any) -> bool:
     """True or False, and nothing that merely counts as one."""
     if not isinstance(value, bool):
-        raise TypeError(f"{name} must be true or false, got {value!r}")
+        raise TypeError(f"{name} must be true or false, got {said(value)}")
     return value
 
 
 def instance(name: str, value: Any, kind: type | tuple[type, ...], hint: str) -> None:
     if not isinstance(value, kind):
-        raise TypeError(f"{name} must be {hint}, got {value!r:.80}")
+        raise TypeError(f"{name} must be {hint}, got {_short(value)}")
 
 
 def per_agent(name: str, value: Any, agents: int) -> list[float]:

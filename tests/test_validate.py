@@ -26,6 +26,30 @@ def test_numbers():
         require.count("n", 1.5)
 
 
+@pytest.mark.parametrize("kind", ["frame", "column", "polars", "arrow"])
+def test_no_rows_of_a_frame_are_in_an_error(kind):
+    """Arguments in a wrong order are common, and errors end up in logs."""
+    pandas, polars, arrow = map(pytest.importorskip, ("pandas", "polars", "pyarrow"))
+    rows = {"patient": ["Ada"], "age": [31.337]}
+    value = {
+        "frame": lambda: pandas.DataFrame(rows),
+        "column": lambda: pandas.DataFrame(rows)["patient"],
+        "polars": lambda: polars.DataFrame(rows),
+        "arrow": lambda: arrow.table(rows),
+    }[kind]()
+    for given in (value, [value, value]):
+        for wrong in (
+            lambda given=given: hs.NetworkRegressor(schema=given).fit(rows),
+            lambda given=given: hs.NetworkRegressor(given, schema="s.toml").fit(rows),
+            lambda given=given: hs.Number(0, given),
+            lambda given=given: require.one_of("graph", given, ("ring",)),
+            lambda given=given: require.count("agents", given),
+        ):
+            with pytest.raises((TypeError, ValueError, FileNotFoundError)) as caught:
+                wrong()
+            assert "Ada" not in str(caught.value) and "31.3" not in str(caught.value)
+
+
 def test_flags_are_not_truthy_words():
     for bad in ("no", 3, None):
         with pytest.raises(TypeError, match="feedback must be true or false, got"):

@@ -65,6 +65,14 @@ def up(
         f" {found.state}",
         soft_wrap=True,
     )
+    marked = [] if simulate_noise is None else ["--rehearsal"]
+    release = typeable("hearsay", "network", "release", "--config", config, *marked)
+    console.print(
+        f"The model that their messages make: {release}",
+        soft_wrap=True,
+        highlight=False,
+        markup=False,
+    )
 
 
 def _run(fleet: Fleet, budgets: dict[str, float]) -> Facts:

@@ -14,7 +14,7 @@ from hearsay._files import write_atomically
 from hearsay.cli.folders import require_writable
 from hearsay.cli.json_output import answer, answering
 from hearsay.cli.options import Flag
-from hearsay.cli.screen import Owner, errors, note
+from hearsay.cli.screen import errors, note
 from hearsay.simulation.own_unit import in_own_unit, unit
 
 ACCURACY, ERROR = "accuracy", "root mean squared error"
@@ -97,7 +97,7 @@ def _read(model: Any, path: Path, has_target: bool) -> tuple[np.ndarray, dict[st
         # The target of new patients may be a column that nobody has filled in.
         found = schema.encode(path, target=False)
         note(f"not tested: {error}")
-    Owner()(found.counted)
+    note(str(found.counted))
     if found.labels is None:
         return found.features, {}
     said = model.predictor.predict(model.params, found.features)

@@ -27,7 +27,7 @@ from hearsay.privacy.certificate import few
 from hearsay.privacy.certificate import show as show_epsilon
 from hearsay.privacy.curve import ALL
 from hearsay.simulation.own_unit import Errors, errors_of
-from hearsay.tables.encoding import Counted
+from hearsay.tables.counting import Counted
 
 console = Console()
 errors = Console(stderr=True)
@@ -53,7 +53,8 @@ class Owner:
         self._seen: set[str] = set()
 
     def __call__(self, counted: Counted) -> None:
-        self.say(str(counted))
+        for line in counted.lines:
+            self.say(line)
 
     def say(self, line: str) -> None:
         if line not in self._seen:
@@ -263,7 +264,7 @@ def hint(runs: dict[str, Any], rehearsed: bool = False) -> None:
             f"The model is no better than always naming {next(iter(guesses.values()))}, and it"
             " would not be without noise: a larger epsilon will not help. Look at the schema: are"
             ' ranges far wider than nearly everybody needs, or does a column need scale = "log"'
-            " (docs/tables.md)? Or the columns say little of the target."
+            " (docs/tables.md)? Or there are too few rows, or the columns say little of the target."
         )
         return
     helps = _helps([runs[name] for name in guesses], rehearsed)
@@ -292,7 +293,16 @@ def _helps(runs: list[Any], rehearsed: bool) -> str:
         said.append("Gaussian noise (--mechanism gaussian --delta 1e-5)")
     if not rehearsed:
         said.append("settings by rehearsal (name no algorithm)")
+    if any(_is_network_on_table(one.problem) for one in runs):
+        said.append("a linear model (leave --model out)")
     return f"{', '.join(said[:-1])}{',' if len(said) > 2 else ''} and {said[-1]}"
+
+
+def _is_network_on_table(problem: Any) -> bool:
+    """What a linear model may well learn at a budget at which a network learns nothing."""
+    from hearsay.problems.losses.loss import BoundedLoss
+
+    return problem.schema is not None and not isinstance(problem.loss, BoundedLoss)
 
 
 def _no_better(run: Any) -> str:

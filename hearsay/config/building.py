@@ -25,7 +25,7 @@ from hearsay.problems.torch_modules import built
 from hearsay.simulation.costs import Costs
 from hearsay.simulation.faults import Faults
 from hearsay.simulation.promise import failing
-from hearsay.tables.encoding import Counted
+from hearsay.tables.counting import Counted
 
 USUAL = "ldp-online"
 _GRAPHS: dict[str, Callable[..., Graph]] = {**BUILDERS, "edges": edges}

@@ -70,11 +70,10 @@ def initialise_tables(
     known, names = Schema.load(schema), _names(tables)
     for text in known.warnings:
         notify(f"{schema}: {text}")
-    held = []
-    for path in tables:
-        counted = known.encode(path).counted
-        held.append(counted.rows)
-        notify(str(counted))
+    counted = [known.encode(path).counted for path in tables]
+    held = [one.rows for one in counted]
+    for line in dict.fromkeys(line for one in counted for line in one.lines):
+        notify(line)
     network: dict[str, Any] = {"run": run, "state": "state"}
     problem: dict[str, Any] = {"schema": "schema.toml"}
     if records is not None:

@@ -178,7 +178,8 @@ def read_rows(
         found = encode(schema, table)
     except ValueError as error:
         raise ValueError(f"data of agent {name}: {error}") from None
-    owner.info("%s", found.counted)
+    for line in found.counted.lines:
+        owner.info("%s", line)
     assert found.labels is not None
     _require_enough(path, name, len(found.labels), records, size)
     return found.features[:records], found.labels[:records], table.hashes[:records]

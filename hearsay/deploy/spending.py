@@ -26,7 +26,15 @@ def places(given: Path) -> list[Path]:
         return list(dict.fromkeys(member.state.parent for member in members))
     if not given.is_dir():
         raise FileNotFoundError(f"{given} is not there: give a net.toml or a folder of states")
-    return [given.parent if any(given.glob("*.ledger")) else given]
+    if any(given.glob("*.ledger")):
+        return [given.parent]
+    # An empty table would say that nothing was spent.
+    if not any([*given.glob(f"*{SUFFIX}"), *given.glob("*/*.ledger")]):
+        raise FileNotFoundError(
+            f"{given} holds no budget file and no run's ledger: give a net.toml, or the folder that"
+            " it calls state"
+        )
+    return [given]
 
 
 def examined(path: Path) -> tuple[Overview, str]:

@@ -40,7 +40,8 @@ from hearsay.problems.data.table_rows import deal_rows, read_rows
 from hearsay.problems.problem import Problem
 from hearsay.release.model import as_table, features_of, is_rows
 from hearsay.tables.columns import Column
-from hearsay.tables.encoding import Counted
+from hearsay.tables.counting import Counted
+from hearsay.tables.crowding import ADVICE
 from hearsay.tables.schema import Schema
 from hearsay.tradeoff.beside import with_beside
 
@@ -89,6 +90,7 @@ class NetworkEstimator(BaseEstimator, ABC):
         given = self._from_arrays if self.schema is None else self._from_tables
         sources, whole, schema, tested = given(tables, y, test)
         problem = self._problem(sources, whole, schema, tested, seed)
+        self._warn_of_crowds()
         self.graph_ = graph_of(self.graph, problem.agents)
         self.rehearsal_ = rehearsed(
             problem,
@@ -153,6 +155,12 @@ class NetworkEstimator(BaseEstimator, ABC):
             return problem
         said = Assumption("declared", arrays.READ_OFF.format(", ".join(read_off)))
         return replace(problem, assumptions=(*problem.assumptions, said))
+
+    def _warn_of_crowds(self) -> None:
+        """Before anything is run: such a model is bad for no other reason."""
+        found = dict.fromkeys(name for one in self.counted_ for name in one.crowded)
+        if found:
+            warnings.warn(f"{', '.join(found)}: {ADVICE}", stacklevel=3)
 
     def _from_tables(self, tables: Any, y: Any, test: Any) -> tuple[Any, bool, Schema, Any]:
         """(everybody's table, False) or (the one that is dealt out, True), with their schema."""

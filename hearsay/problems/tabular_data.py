@@ -26,7 +26,7 @@ from hearsay.problems.neural_networks import neural_task
 from hearsay.problems.problem import Problem, holding
 from hearsay.problems.several_classes import softmax_task
 from hearsay.problems.task import Task
-from hearsay.tables.encoding import Counted
+from hearsay.tables.counting import Counted
 from hearsay.tables.schema import Schema
 
 _NETWORK_CLIP = 1.0

@@ -8,7 +8,8 @@ and on what type of values a column holds:
     number      all cells are numbers; its range is to be filled in
     category    texts; the levels are to be filled in
     ignored     identifiers by their name, dates, texts that are all different, row numbers, and
-                texts with more than MANY_LEVELS different values: those look like names
+                texts with more than MANY_LEVELS different values: those look like names, or are
+                numbers with a unit or a thousands separator
 
 A draft that is not filled in does not load: the error names the column. What an empty cell means is
 said for every input, and not for the target: there is nothing to learn from a row without it. Where
@@ -24,7 +25,16 @@ from typing import Any, NoReturn
 import numpy as np
 
 from hearsay import _validate as require
-from hearsay.tables.cells import CellError, Cells, Texts, is_gap, plain_level, text_of
+from hearsay.tables import names
+from hearsay.tables.cells import (
+    CellError,
+    Cells,
+    Texts,
+    ambiguous,
+    is_gap,
+    plain_level,
+    text_of,
+)
 from hearsay.tables.columns import MANY_LEVELS
 from hearsay.tables.reading import Table, read_table
 
@@ -41,31 +51,18 @@ MEASURED = """\
 Ranges and levels were taken from the rows, which you have said are public (--ranges-are-public).
 No epsilon covers what they tell."""
 
-_IDENTIFIER = re.compile(
-    r"(^|[^a-z])(id|ids|uuid|guid|key|index|name|names|surname|forename|patient|patients|person"
-    r"|subject|case|mrn|ssn|nhs|email|mail|phone|address|street|zip|postcode|birthday)([^a-z]|$)"
-)
-_TARGET = ("target", "label", "class", "outcome", "diagnosis", "y")
 _DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}([T ]\d{1,2}:.*)?")
-# A date, a time, or a number, with a sign, an exponent, a unit of a few letters.
-_VALUE = re.compile(
-    rf"{_DATE.pattern}|\d{{1,2}}:\d\d(:.*)?|true|false"
-    r"|[<>≤≥=~]{0,2} ?[+-]?[€$£]? ?[\d.,'/ ]*\d[.,]?(e[+-]?\d+)?"
+# A number with a sign, an exponent, thousands separators, a unit of a few letters.
+_FIGURE = re.compile(
+    r"[<>≤≥=~]{0,2} ?[+-]?[€$£]? ?[\d.,'/ ]*\d[.,]?(e[+-]?\d+)?"
     r" ?[^\W\d_]{0,5}[%°µ/²³]*[^\W\d_]{0,5}",
     re.IGNORECASE,
 )
+# That, a date or a time.
+_VALUE = re.compile(
+    rf"{_DATE.pattern}|\d{{1,2}}:\d\d(:.*)?|true|false|{_FIGURE.pattern}", re.IGNORECASE
+)
 _CLASSES = 20  # a target with at most so many different whole numbers is a category
-# Where such a column lies for nearly anybody, from what it means.
-_USUAL = {
-    "age": (0, 120),
-    "bmi": (15, 45),
-    "height_cm": (140, 200),
-    "weight_kg": (40, 140),
-    "heart_rate": (40, 150),
-    "systolic": (80, 200),
-    "diastolic": (40, 120),
-    "temperature": (34, 42),
-}
 
 
 @dataclass
@@ -79,6 +76,9 @@ class _Seen:
     counting: bool = True
     last: float = np.nan
     dates: bool = True
+    figures: bool = True
+    # Numbers, if none of their commas (or points) is one of thousands.
+    doubtful: bool = False
     low: float = np.inf
     high: float = -np.inf
     values: set[str] = field(default_factory=set)
@@ -96,12 +96,14 @@ class _Seen:
             self.last = float(numbers[-1])
         self.rows += len(cells)
         # Numbers are no dates, and of many levels it is enough to know that they are many.
-        if not self.dates and len(self.values) > MANY_LEVELS:
+        settled = self.numbers or not self.figures
+        if settled and not self.dates and len(self.values) > MANY_LEVELS:
             return
         several = np.unique(cells) if isinstance(cells, np.ndarray) else set(cells)
         texts = [text_of(one).strip() for one in several]
         filled = [text for text in texts if not is_gap(text)]
-        self.dates = self.dates and all(_DATE.fullmatch(text) for text in filled)
+        self.dates = self.dates and all(map(_DATE.fullmatch, filled))
+        self.figures = self.figures and all(map(_FIGURE.fullmatch, filled))
         if len(self.values) <= MANY_LEVELS:
             self.values.update(map(plain_level, filled))
 
@@ -161,9 +163,10 @@ def draft(source: Any, *, target: str | None = None, ranges_are_public: bool = F
         for name, cells in block.cells.items():
             seen[name].add(cells)
     _require_names(table, seen)
+    _doubt(table, seen)
     if not any(one.rows for one in seen.values()):
         raise ValueError(f"{table.name} must have rows below its header, got none")
-    guess = target or next((name for name in columns if name.casefold() in _TARGET), None)
+    guess = target or next(filter(names.is_target, columns), None)
     warnings: list[str] = []
     why = MEASURED if ranges_are_public else WHY
     lines = [*(f"# {line}" for line in why.splitlines()), ""]
@@ -191,6 +194,14 @@ def _require_names(table: Table, seen: dict[str, _Seen]) -> None:
         _no_header(table, "is in its own column, too")
 
 
+def _doubt(table: Table, seen: dict[str, _Seen]) -> None:
+    """What encoding refuses as numbers is none here either."""
+    texts = {name: one.texts for name, one in seen.items() if one.numbers}
+    while (found := ambiguous(texts, table.separator)) is not None:
+        texts.pop(found[0])
+        seen[found[0]].numbers, seen[found[0]].doubtful = False, True
+
+
 def _no_header(table: Table, why: str) -> NoReturn:
     raise ValueError(
         f"{table.name} must begin with a header of column names, and a name on its first line"
@@ -201,12 +212,13 @@ def _no_header(table: Table, why: str) -> NoReturn:
 def _table(name: str, seen: _Seen, target: bool, public: bool, warnings: list[str]) -> list[str]:
     number = seen.numbers and not (target and seen.whole and len(seen.values) <= _CLASSES)
     if not target and (reason := _ignored(name, seen, number)):
-        if "levels" in reason:
-            warnings.append(f"{name!r} has more than {MANY_LEVELS} levels: {_NAMES}")
+        if reason in _SAID:
+            warnings.append(f"{name!r} has {reason}")
         return [f'kind = "ignored"  # {reason}']
     if number:
-        usual = _USUAL.get(re.sub(r"[^a-z]+", "_", name.casefold()).strip("_"))
+        usual = names.usual_range(name)
         such = f", such as {list(usual)}" if usual else " that it can be for anybody"
+        such += _POWERS if names.is_amount(name) else ""
         found = f"range = []  # FILL IN: [smallest, largest]{such}"
         if public:
             low, high = seen.low, seen.high
@@ -214,8 +226,8 @@ def _table(name: str, seen: _Seen, target: bool, public: bool, warnings: list[st
             found = f"range = {ends}" if low < high else f"{found} (all are equal)"
         return ['kind = "number"', found, *([] if target else ['gap = "middle"'])]
     found = "levels = []  # FILL IN: all that it can be for anybody"
-    if len(seen.values) > MANY_LEVELS:
-        warnings.append(f"{name!r} has more than {MANY_LEVELS} levels: {_NAMES}")
+    if seen.doubtful or len(seen.values) > MANY_LEVELS:
+        warnings.append(f"{name!r} has {_FIGURES if seen.figures else _NAMES}")
     elif public and seen.values:
         levels = sorted(seen.values, key=_order)
         found = f"levels = [{', '.join(map(_quoted, levels))}]"
@@ -227,22 +239,33 @@ def _proposed(line: str) -> str:
     return f"# {line}  # {note}" if line.startswith("gap") else line
 
 
-_NAMES = "they look like names of people or places rather than kinds"
+_NAMES = (
+    f"more than {MANY_LEVELS} levels: they look like names of people or places rather than kinds"
+)
+_POWERS = '; with scale = "log" if it spans powers of ten'
+_FIGURES = (
+    "numbers with a unit or a thousands separator, which are not read: write plain numbers, and"
+    " draft again"
+)
+_UNLIKE = "texts that are all different: they look like identifiers"
+_SAID = (_NAMES, _FIGURES)  # what an owner may not expect
 
 
 def _ignored(name: str, seen: _Seen, number: bool) -> str:
     """Why a column is not read; "" where it is."""
-    if _IDENTIFIER.search(re.sub(r"([a-z])([A-Z])", r"\1 \2", name).casefold().replace("_", " ")):
+    if names.is_identifier(name):
         return "an identifier, by its name"
     if number:
         return "row numbers" if seen.counting and seen.whole and seen.rows > 2 else ""
     if seen.dates:
         return "dates: make numbers of them (an age, days since)"
-    if len(seen.values) > MANY_LEVELS:
-        return f"more than {MANY_LEVELS} levels: {_NAMES}"
-    if seen.rows > 2 and len(seen.values) == seen.rows:
-        return "texts that are all different: they look like identifiers"
-    return ""
+    many = len(seen.values) > MANY_LEVELS
+    different = seen.rows > 2 and len(seen.values) == seen.rows
+    if seen.figures and (many or different or seen.doubtful):
+        return _FIGURES
+    if many:
+        return _NAMES
+    return _UNLIKE if different else ""
 
 
 def _order(level: str) -> tuple[float, str]:

@@ -11,14 +11,14 @@ bounded whatever is in the file:
 Both leave room for the rounding of a norm and a product, as datasets.shorten does: the exact length
 of a record never exceeds 1.
 
-What was clipped, unknown or missing is counted in a line for the table's owner (`Counted`). These
-counts are private: they go into no public file and no certificate.
+What was clipped, unknown or missing is counted for the table's owner (counting.py). These counts
+are private: they go into no public file and no certificate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -34,59 +34,12 @@ from hearsay.tables.cells import (
     level_codes,
 )
 from hearsay.tables.columns import FLAG, MIDDLE, OTHER, REFUSE, Category, Column, Number
+from hearsay.tables.counting import Count, Counted
+from hearsay.tables.crowding import Crowd
 from hearsay.tables.reading import Block, Table
 
 if TYPE_CHECKING:
     from hearsay.tables.schema import Schema
-
-_NAMED = 8  # columns that the owner's line names one by one
-_ALL = {
-    "clipped": "numbers clipped to their ranges",
-    "unknown": "unknown levels taken as other",
-    "gaps": "gaps taken as the schema says",
-}
-
-
-@dataclass
-class Count:
-    """What happened to the cells of one column.
-
-    Args:
-      clipped: numbers outside the range, taken for its nearer end.
-      unknown: levels that the schema does not have, taken as "other".
-      gaps: empty cells.
-    """
-
-    clipped: int = 0
-    unknown: int = 0
-    gaps: int = 0
-
-
-@dataclass(frozen=True)
-class Counted:
-    """What the owner of a table should know of how it was read; private, as the rows are.
-
-    Args:
-      name: of the table.
-      rows: how many there are.
-      columns: what happened, by column.
-      notes: on the file itself.
-      kinds: the columns of the schema.
-    """
-
-    name: str
-    rows: int
-    columns: Mapping[str, Count]
-    notes: tuple[str, ...] = ()
-    kinds: Mapping[str, Column] = field(default_factory=dict, repr=False)
-
-    def __str__(self) -> str:
-        found = [f"{self.rows:,} rows" if self.rows != 1 else "1 row", *self.notes]
-        said = {name: _words(self.kinds[name], count) for name, count in self.columns.items()}
-        lines = [f"{name}: {', '.join(words)}" for name, words in said.items() if words]
-        # A line of thirty columns is read by nobody.
-        found += lines if len(lines) <= _NAMED else _totals(self.columns)
-        return f"{self.name}: {'; '.join(found)}"
 
 
 class Encoded(NamedTuple):
@@ -125,7 +78,7 @@ def encode(schema: Schema, table: Table, *, target: bool = True) -> Encoded:
     if not done:
         raise ValueError(f"{table.name} must have rows below its header, got none")
     _require_decimals(table, columns)
-    counts = {name: column.count for name, column in columns.items()}
+    counts = {name: column.counted() for name, column in columns.items()}
     counted = Counted(table.name, done, counts, table.notes, schema.columns)
     found = np.concatenate(features) if len(features) > 2 else features[-1]
     return Encoded(found, np.concatenate(labels) if target else None, counted)
@@ -201,6 +154,11 @@ class _Encoder:
     def __init__(self, name: str, column: Column) -> None:
         self.name, self.column, self.count = name, column, Count()
         self.texts = Texts() if isinstance(column, Number) else None
+        self.crowd = Crowd()
+
+    def counted(self) -> Count:
+        """Of all blocks."""
+        return replace(self.count, crowded=self.crowd.found)
 
     def fill(self, cells: Cells, out: np.ndarray) -> None:
         """Into the entries of an input."""
@@ -231,6 +189,7 @@ class _Encoder:
         outside = (values < column.low) | (values > column.high)
         self.count.clipped += int(outside.sum())
         scaled = column.to_unit(values)
+        self.crowd.add(scaled[~gaps])
         if gaps.any():
             middle = column.gap in (MIDDLE, FLAG)
             scaled[gaps] = 0.0 if middle else column.to_unit(np.array(float(column.gap)))
@@ -259,34 +218,3 @@ class _Encoder:
             rule = f"filled in, or have a meaning of gaps in the schema (gap = {how})"
             raise CellError(int(np.argmax(gaps)), rule)
         self.count.gaps += int(gaps.sum())
-
-
-def _totals(columns: Mapping[str, Count]) -> list[str]:
-    """Over all columns, and where it happened most."""
-    found = []
-    for what, words in _ALL.items():
-        counts = {name: getattr(count, what) for name, count in columns.items()}
-        if total := sum(counts.values()):
-            many, most = sum(map(bool, counts.values())), max(counts, key=counts.__getitem__)
-            where = (
-                f"in {most}"
-                if many == 1
-                else f"in {many} columns (most in {most}, {counts[most]:,})"
-            )
-            found.append(f"{total:,} {words} {where}")
-    return found
-
-
-def _words(column: Column, count: Count) -> list[str]:
-    found = []
-    if isinstance(column, Number) and count.clipped:
-        found.append(f"{count.clipped:,} clipped to {column.low:g}..{column.high:g}")
-    if count.unknown:
-        levels = "levels" if count.unknown != 1 else "level"
-        found.append(f"{count.unknown:,} unknown {levels} taken as other")
-    if isinstance(column, (Number, Category)) and count.gaps:
-        gap = {MIDDLE: "the middle", FLAG: "the middle, and marked"}.get(
-            str(column.gap), f"{column.gap}"
-        )
-        found.append(f"{count.gaps:,} {'gaps' if count.gaps != 1 else 'gap'} taken as {gap}")
-    return found

@@ -202,6 +202,9 @@ class Frame(_Rows):
         except TypeError:
             rule = "a path, a frame of pandas, polars or pyarrow, or a dict of columns"
             raise TypeError(f"{name} must be {rule}, got {type(frame).__name__}") from None
+        except narwhals.exceptions.DuplicateError:
+            named_columns(frame.columns, name)  # says which
+            raise
         with reading(name):
             self._frame = known.collect() if isinstance(known, narwhals.LazyFrame) else known
         self._places = named_columns(self._frame.columns, name)

@@ -51,7 +51,8 @@ def listed(values: Any, where: str) -> Cells:
     with reading(where):
         array = np.asarray(values)
     if array.ndim != 1:
-        require.fail(where, "a list of values", f"shape {array.shape}")
+        rule = "a list of values (tables of several agents are a list, too: [table, table])"
+        require.fail(where, rule, f"shape {array.shape}")
     with reading(where):
         return _array(array)
 

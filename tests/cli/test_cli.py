@@ -660,6 +660,14 @@ def test_only_what_is_not_done_yet_is_advised(capsys):
     screen.hint({"fit": guesser(0.5, 0.5, shared)}, rehearsed=True)
     said = plain(capsys.readouterr().err)
     assert "What helps: a larger epsilon and more records or agents; hearsay demo" in said
+    table = {"x": [0.1, 0.9], "y": ["a", "b"]}
+    schema = hs.Schema({"x": hs.Number(0, 1), "y": hs.Category(["a", "b"])}, "y")
+    for model, linear in (("mlp", True), (None, False)):
+        run = guesser(0.5, 0.5, shared)
+        run.problem = hs.problems.tabular([table, table], schema, model=model)
+        screen.hint({"fit": run}, rehearsed=True)
+        said = plain(capsys.readouterr().err)
+        assert ("a linear model (leave --model out)" in said) == linear
 
 
 def test_a_comparison_says_whose_models_only_guess(tmp_path):

@@ -268,6 +268,13 @@ def test_noise_is_not_blamed_where_a_range_is_far_too_wide(home, tmp_path, monke
     words = ["fit", tmp_path / "wide.toml", *tables[:2], "--test", tables[2], "--epsilon", 50]
     told = " ".join(call(*words, "--out", tmp_path / "out").stderr.split())
     assert "without noise: a larger epsilon will not help" in told and 'scale = "log"' in told
+    before = told.partition("rehearsed:")[0]
+    assert "age: nine tenths in a tenth of 0..1e+09" in before, "said before it is paid for"
+    assert before.count("no epsilon covers a range that is read off these rows") == 1
+    files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert not any(b"nine tenths" in path.read_bytes() for path in files)
+    predicted = call("predict", tmp_path / "out" / "released", tables[2])
+    assert "read off these rows" not in predicted.stderr, "nothing is learned from these"
 
 
 def stop(*_: Any, **__: Any) -> Any:

@@ -512,6 +512,8 @@ def test_real_agents(tmp_path, monkeypatch, capsys, caplog):
         5,
         5,
     ]
+    assert command("network", "spent", str(tmp_path)) == 2, "an empty table would say: nothing"
+    assert "holds no budget file and no run's ledger" in capsys.readouterr().err
     assert command("network", "spent", str(tmp_path / "state")) == 6
     table = capsys.readouterr().out
     mark.place(alice.member.ledger).write_bytes(b"nonsense")

@@ -53,6 +53,17 @@ def test_a_network_of_own_tables(tmp_path):
         initialise_tables(tmp_path / "net", tmp_path / "schema.toml", found, epsilon=2.0)
 
 
+def test_owners_hear_of_a_range_that_is_far_too_wide_before_anything_is_sent(tmp_path):
+    found, said = tables(tmp_path), []
+    columns = {"age": hs.Number(0, 10_000), "ill": SCHEMA.columns["ill"]}
+    hs.Schema(columns, SCHEMA.target).save(tmp_path / "schema.toml")
+    given = {"epsilon": 2.0, "secure": False, "notify": said.append}
+    config = initialise_tables(tmp_path / "net", tmp_path / "schema.toml", found, **given)
+    assert sum("age: nine tenths in a tenth of 0..10000" in line for line in said) == 3
+    assert sum('scale = "log"' in line for line in said) == 1, "once for all of them"
+    assert "nine tenths" not in config.read_text(encoding="utf-8")
+
+
 def test_what_cannot_be_planned_leaves_nothing_in_the_way(tmp_path):
     found = tables(tmp_path)
     with pytest.raises(ValueError, match="colluders"):

@@ -158,6 +158,17 @@ def test_owners_are_told_what_was_counted_and_logs_are_not(tmp_path, caplog):
     assert not any(word in text for word in ("unknown level", "gap", "clipped to 0..120"))
 
 
+def test_owners_are_told_of_columns_that_hardly_fill_their_range(tmp_path, caplog):
+    path, _ = files(tmp_path)
+    columns = {**SCHEMAS["classes"].columns, "age": hs.Number(0, 1e6, "middle")}
+    hs.Schema(columns, "ill").save(tmp_path / "schema.toml")
+    with caplog.at_level(logging.INFO, "hearsay.owner"):
+        own(load(path), 0)
+    told = {record.name for record in caplog.records if "a tenth of" in record.getMessage()}
+    assert told == {"hearsay.owner"}
+    assert any('scale = "log"' in record.getMessage() for record in caplog.records)
+
+
 def test_more_rows_than_announced_are_not_used_and_fewer_refused(tmp_path, caplog):
     path, _ = files(tmp_path)
     text = path.read_text()

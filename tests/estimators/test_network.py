@@ -337,4 +337,6 @@ def test_a_range_for_the_worst_case_costs_what_is_learned():
         )
         return float(model.fit(tables).score(held_out))
 
-    assert explained(40, 40_000) > explained(365, 200_000) + 0.2
+    good = explained(40, 40_000)
+    with pytest.warns(UserWarning, match="days, costs: Nine tenths of a column's numbers in a"):
+        assert good > explained(365, 200_000) + 0.2

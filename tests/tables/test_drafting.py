@@ -97,6 +97,37 @@ def test_hundreds_of_levels_are_not_read_and_not_written(public):
     assert "'doctor' has more than 200 levels: they look like names of people" in warning
 
 
+@pytest.mark.parametrize("rows", [40, 500])
+@pytest.mark.parametrize(
+    "written", ["{:,}".format, "{} kWh".format, "€ {}".format, lambda n: f"{n:,}".replace(",", "'")]
+)
+def test_numbers_with_units_or_separators_are_not_called_names(written, rows):
+    """Else the column that matters most is left out as an identifier."""
+    table = {
+        "sum": [written(90 + 997 * i) for i in range(rows)],
+        "ill": ["no", "yes"] * (rows // 2),
+    }
+    for target in ("ill", "sum") if rows > 200 else ("ill",):
+        found = draft(table, target=target)
+        assert found.warnings == (
+            "'sum' has numbers with a unit or a thousands separator, which are not read: write"
+            " plain numbers, and draft again",
+        )
+    assert "names of people" not in found.text and "identifiers" not in found.text
+
+
+def test_what_encoding_takes_for_thousands_is_no_number_in_a_draft(tmp_path):
+    """A public range of 1.25 to 980 would be wrong by a thousand."""
+    path = tmp_path / "x.csv"
+    cells = ['"1,250"', "980", "", '"3,400"', "980"]
+    path.write_text("sum,half,ill\n" + "".join(f"{c},0.5,no\n" for c in cells))
+    for target in ("ill", "sum"):
+        found = draft(path, target=target, ranges_are_public=True)
+        assert kinds(found.text)["half"] == "number"
+        assert kinds(found.text)["sum"] == ("ignored" if target == "ill" else "category")
+        assert "thousands separator" in found.warnings[0]
+
+
 def test_a_target_of_many_numbers_is_a_number():
     table = {"age": ["1", "2"], "y": ["0.5", "1.5"]}
     assert kinds(draft(table).text)["y"] == "number"
@@ -124,6 +155,15 @@ def test_whichever_column_becomes_the_target_its_draft_loads(target, gap, named,
 
 def test_an_age_has_a_range_that_its_name_gives():
     assert "such as [0, 120]" in draft({"Age": ["31"], "y": ["a"]}).text
+
+
+@pytest.mark.parametrize("name", ["claim", "insuredSum", "kwh_year", "Costs (EUR)", "net income"])
+def test_an_amount_is_asked_for_its_scale_by_its_name(name):
+    """Before a fit, and whatever the rows are."""
+    asked = 'with scale = "log" if it spans powers of ten'
+    for rows in (["31", "40"], ["1", "1e9"]):
+        text = draft({name: rows, "summer": rows, "y": ["a", "b"]}).text
+        assert text.partition("[columns")[2].count(asked) == 1
 
 
 def test_a_file_without_a_header_is_refused_before_its_first_row_is_written(tmp_path):

@@ -51,6 +51,45 @@ ROW = st.fixed_dictionaries(
 )
 
 
+def crowded(values, column) -> bool:
+    schema = hs.Schema({"x": column, "y": hs.Category(["a", "b"])}, "y")
+    table = {"x": list(map(str, values)), "y": ["a"] * len(values)}
+    return schema.encode(table).counted.columns["x"].crowded
+
+
+def test_numbers_that_fill_a_tenth_of_their_range_are_told_to_the_owner():
+    """A score says it too late, and of a private fit."""
+    rng = np.random.default_rng(0)
+    amounts = 10 ** rng.normal(3.3, 0.6, 500)
+    assert crowded(amounts, hs.Number(0, 5e6))
+    assert crowded(amounts, hs.Number(0, 2e5))
+    assert not crowded(amounts, hs.Number(0, 1.5e4))
+    assert not crowded(amounts, hs.Number(50, 1e6, scale="log"))
+    assert crowded(amounts, hs.Number(1e-40, 1e40, scale="log"))
+    assert crowded(rng.normal(50, 1, 500), hs.Number(0, 100)), "on both sides of a border"
+    assert not crowded(rng.uniform(0, 120, 500), hs.Number(0, 120))
+    # No range helps where nearly all are one and the same, and a few are no tenth of anything.
+    assert not crowded([0] * 480 + [1] * 20, hs.Number(0, 1))
+    assert not crowded([0] * 480 + [9] * 20, hs.Number(0, 10))
+    assert not crowded([1.0, 2.0, 3.0], hs.Number(0, 1000))
+    assert not crowded([""] * 30, hs.Number(0, 1000, "middle"))
+
+
+def test_what_is_said_of_such_a_column():
+    columns = {f"x{i}": hs.Number(0, 1000) for i in range(9)} | {"y": hs.Category(["a", "b"])}
+    rows = {f"x{i}": [str(k % 7) for k in range(30)] for i in range(9)} | {"y": ["a"] * 30}
+    few = hs.Schema({name: columns[name] for name in ("x0", "y")}, "y").encode(rows, name="n.csv")
+    line, advice = few.counted.lines
+    assert line == "n.csv: 30 rows; x0: nine tenths in a tenth of 0..1000"
+    assert 'scale = "log"' in advice and "no epsilon covers" in advice
+    many = hs.Schema(columns, "y").encode(rows, name="n.csv").counted
+    assert (
+        str(many)
+        == "n.csv: 30 rows; 9 columns have nine tenths in a tenth of the range (x0, x1, x2, ...)"
+    )
+    assert len(many.crowded) == 9
+
+
 def columns(rows: list[dict[str, str]]) -> dict[str, list[str]]:
     return {name: [row[name] for row in rows] for name in rows[0]}
 

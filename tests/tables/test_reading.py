@@ -221,6 +221,19 @@ def test_a_lazy_frame_that_fails_is_not_quoted():
     assert "31337" not in str(info.value)
 
 
+def test_a_frame_with_a_name_twice_is_refused_as_a_file_is():
+    twice = pd.DataFrame([[1, 2, 3]], columns=["a", "b", "a"])
+    with pytest.raises(ValueError, match="must have each column once, .* in columns 1 and 3"):
+        read_table(twice)
+
+
+def test_tables_by_name_are_answered_with_what_to_give():
+    frame = pd.DataFrame({"a": [1, 2]})
+    for tables in ({"north": frame, "south": frame}, {"north": "north.csv"}):
+        with pytest.raises(ValueError, match=r"several agents are a list, too: \[table, table\]"):
+            hashes(tables)
+
+
 MOMENT = datetime.datetime(2020, 1, 2, 7, 30, 0, 250_000)
 UTC = datetime.UTC
 COLUMNS = {

@@ -19,7 +19,8 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.problems.data.records import Records, padded
-from hearsay.tables.encoding import Counted, Encoded
+from hearsay.tables.counting import Counted
+from hearsay.tables.encoding import Encoded
 from hearsay.tables.fingerprints import Hashing
 from hearsay.tables.reading import read_table
 from hearsay.tables.schema import Schema
