@@ -26,7 +26,7 @@ import hearsay as hs
 from benchmarks.settings import DELTA, Make, sets
 from hearsay.release.readouts import Tail
 from hearsay.tradeoff import usual_graph
-from hearsay.tradeoff.arriving import until_all_are_there
+from hearsay.tradeoff.arriving import half_way, until_all_are_there
 from hearsay.tradeoff.choices import Law
 from hearsay.tradeoff.contest import exchanged, guessing
 from hearsay.tradeoff.trial import scores, tried
@@ -41,8 +41,8 @@ def rehearsed(problems: list[Any], graph: Any, epsilon: float, given: Any, come:
     found = hs.rehearse(task, graph, epsilon, delta=DELTA, arriving=come)
     law = Law(task, graph, epsilon, DELTA, None)
     column, passed = law.column(found.choice), exchanged(found.choice, law)
-    half = max(1, until_all_are_there(task) // 2)
-    parts = [cut(column, half) if come else column, column]
+    half = half_way(task)
+    parts = [column.cut(half), column]
 
     def score(number: int, one: Any) -> float:
         seeds = [given.seeds * number + seed for seed in range(given.seeds)]
@@ -51,17 +51,6 @@ def rehearsed(problems: list[Any], graph: Any, epsilon: float, given: Any, come:
     with threadpool_limits(1):
         ends = [np.mean([score(n, one) for n in range(given.splits)]) for one in parts]
     return found, ends[1], ends[0]
-
-
-def cut(column: Any, rounds: int) -> Any:
-    """The first rounds of it."""
-    return replace(
-        column,
-        rounds=rounds,
-        pace=column.pace[:rounds],
-        fading=column.fading[:rounds],
-        arrived=column.arrived[:rounds],
-    )
 
 
 def online(problems: list[Any], graph: Any, epsilon: float, law: str, given: Any) -> float:

@@ -16,7 +16,10 @@ and has a model on the way:
 
     a_k in proportion to n_k,    b_k in proportion to 1 / n_k
 
-Every round then costs the same. As many rounds as it takes until all records have arrived, or
+Every round then costs the same. Who can wait for the last record should: a model on the way is what
+all of this is for, and so settings are tried by the mean of two scores, half-way and in the end.
+
+As many rounds as it takes until all records have arrived, or
 those and as many again as the rule takes when all are there; the rule's travel in all (rule.py), or
 more or less; the rest is chosen as otherwise (choices.py). tests/tradeoff/test_arriving.py holds
 the sums against each other.
@@ -47,6 +50,11 @@ def until_all_are_there(task: Task) -> int:
     """How many rounds that is."""
     missing = max(0, task.most - task.arrivals.head_start)
     return math.ceil(missing / task.arrivals.per_step)
+
+
+def half_way(task: Task) -> int:
+    """How many rounds half of that is."""
+    return max(1, until_all_are_there(task) // 2)
 
 
 def together(task: Task) -> int:

@@ -168,23 +168,29 @@ class Contest:
             own = [at for at, one in enumerate(kinds) if one == kind]
             passed = exchanged(choices[own[0]], self.law)
             some = [columns[at] for at in own]
-            scores = tried(problem, passed, some, averages(), range(SEEDS))
-            found[:, own] = scores.mean(axis=2)
+            if self.asked.arriving:
+                some += [one.cut(arriving.half_way(self.asked.task)) for one in some]
+            scores = tried(problem, passed, some, averages(), range(SEEDS)).mean(axis=2)
+            found[:, own] = scores.reshape(len(RELEASED), -1, len(own)).mean(axis=1)
         return found
 
     def _scores(self, choice: Choice, score: float, ruled: float) -> dict[str, float]:
-        quiet = self.law.column(choice, quiet=True)
-        place = RELEASED.index(choice.readout)
-        passed = exchanged(choice, self.law)
+        quiet, loud = self.law.column(choice, quiet=True), self.law.column(choice)
+        readout, passed = (choice.average,), exchanged(choice, self.law)
+        half = loud.cut(arriving.half_way(self.asked.task))
 
-        def measured(problem: Problem) -> tuple[float, float]:
-            clean = tried(problem, passed, [quiet], averages(), [0])
-            return clean[place].mean(), guessing(problem)
+        def measured(problem: Problem) -> tuple[float, ...]:
+            clean = tried(problem, passed, [quiet], readout, [0]).mean()
+            if not self.asked.arriving:
+                return clean, guessing(problem)
+            noisy = tried(problem, passed, [loud, half], readout, range(SEEDS))[0]
+            return clean, guessing(problem), *noisy.mean(axis=1)
 
         with side_by_side() as pool:
             found = list(pool.map(measured, self.problems([choice], LATER)))
-        clean, guess = map(float, np.mean(found, axis=0))
-        return {"score": score, "clean": clean, "guess": guess, "ruled": ruled}
+        means = np.mean(found, axis=0).tolist()
+        known = dict(zip(("clean", "guess", "score", "half"), means, strict=False))
+        return {"score": score, "ruled": ruled, **known}
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from hearsay._version import VERSION
 
 FOLDER = "rehearsals"
 # Rises when the same facts may lead to another choice.
-EDITION = 7
+EDITION = 8
 
 
 def key(*facts: Any) -> str:

@@ -53,6 +53,8 @@ class Scores:
       alone: of agents by themselves, with the same epsilon and rehearsals of their own.
       guess: of always naming the commonest label (or the mean).
       ruled: of the rule's setting.
+      half: of the choice when half of the records have arrived; None where all are there. It and
+        `score` count alike in the choice, and `ruled` is the mean of both.
     """
 
     score: float
@@ -60,9 +62,14 @@ class Scores:
     alone: float
     guess: float
     ruled: float
+    half: float | None = None
 
     def __post_init__(self) -> None:
-        require.settle(self, **dict.fromkeys(self.__dataclass_fields__, require.number))
+        require.settle(
+            self,
+            **dict.fromkeys(self.__dataclass_fields__, require.number)
+            | {"half": require.optional(require.number)},
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,10 +127,11 @@ class Rehearsal:
         s = self.scores
         numbers = not self.task.classification
         what = " of the variance explained" if numbers else ""
+        half = "" if s.half is None else f"{s.half:.2f} half-way, "
         guess = "by guessing" if numbers else "by guessing, classes being about equally common"
         return (
             f"rehearsed: {self.choice.words}; made-up records: {s.score:.2f}{what}"
-            f" ({s.clean:.2f} without noise, {s.alone:.2f} alone, {s.guess:.2f} {guess})"
+            f" ({half}{s.clean:.2f} without noise, {s.alone:.2f} alone, {s.guess:.2f} {guess})"
         )
 
     def prepared(self, problem: AnyTask) -> AnyTask:

@@ -15,7 +15,7 @@ other. Settings are compared under the same noise: seed by seed it is drawn once
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,20 @@ class Column:
     pace: np.ndarray | None = None
     fading: np.ndarray | None = None
     arrived: np.ndarray | None = None
+
+    def cut(self, rounds: int) -> Column:
+        """Its first rounds."""
+
+        def first(each: np.ndarray | None) -> np.ndarray | None:
+            return None if each is None else each[:rounds]
+
+        return replace(
+            self,
+            rounds=min(rounds, self.rounds),
+            pace=first(self.pace),
+            fading=first(self.fading),
+            arrived=first(self.arrived),
+        )
 
 
 @dataclass(frozen=True)
