@@ -57,6 +57,8 @@ NOT_RUN = {
     ("docs/frontier.md", "hearsay frontier breast-cancer"),
     ("docs/estimators.md", "hearsay fit schema.toml"),
     ("docs/settings.md", "python -m benchmarks.settings"),
+    ("docs/arriving.md", "python -m benchmarks.arriving"),
+    ("docs/arriving.md", "hearsay network init wards"),
 }
 
 

@@ -710,6 +710,7 @@ INTERNAL = {
     "hearsay.problems.losses.hosts",
     "hearsay.problems.losses.torch_clipping",
     "hearsay.tradeoff.advice",
+    "hearsay.tradeoff.arriving",
     "hearsay.tradeoff.choices",
     "hearsay.tradeoff.contest",
     "hearsay.tradeoff.made_up",

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from hearsay import _validate as require
 from hearsay import problems
 from hearsay._parts import schedule_fields
 from hearsay.base import Algorithm, Inbox, Keys, noise_fields
@@ -230,6 +231,7 @@ def one_round(algorithm: Algorithm) -> Any:
     return jax.tree.map(lambda x: x[0], every)
 
 
+@require.plain_arguments
 def key(seed: int) -> jax.Array:
     return jax.random.key(seed, impl="threefry2x32")
 

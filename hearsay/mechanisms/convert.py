@@ -251,6 +251,7 @@ def _loss_distribution(parameters: np.ndarray, delta: float) -> float:
         return math.inf
 
 
+@require.plain_arguments
 def inverted(losses: Any, delta: float) -> float:
     """epsilon at delta of a privacy loss distribution of the library, which goes through its grid
     one point after the other and adds up losses and masses on the way: over millions of points

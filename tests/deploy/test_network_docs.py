@@ -466,6 +466,7 @@ def test_which_keys_are_the_same_everywhere():
     }
     other |= {
         "keep": 9,
+        "follow": True,
         "lifetime": 9.0,
         "epsilon": 9.0,
         "delta": 0.1,
