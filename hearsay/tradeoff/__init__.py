@@ -9,6 +9,7 @@ contest.py     which candidate is best on them
 made_up.py     those records
 trial.py       many settings at once on them
 choices.py     the settings that are tried
+arriving.py    those for records that arrive round by round
 advice.py      what would help where the answer is no better than a guess
 sizes.py       agents of about one size
 weighing.py    how much agents of different sizes count
