@@ -92,3 +92,16 @@ def test_the_best_settings_of_the_readme_are_those_of_the_benchmark():
     for way, word in (("alone", "alone reaches"), ("together", "together"), ("central", "server")):
         found = [row.split()[3] for row in rows if row.startswith(f"{way} ")]
         assert len(found) == 3 and f"{word} {found[0]}, {found[1]} and {found[2]}" in readme
+
+
+def test_the_table_of_records_that_arrive_is_that_of_the_benchmark():
+    def rows(path: Path) -> list[list[str]]:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        found = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+        return [row[:9] for row in found if len(row) >= 9 and row[2].endswith("%")]
+
+    measured = [
+        [cell if place < 3 or float(cell) >= -9 else "below -9" for place, cell in enumerate(row)]
+        for row in rows(DOCS / "results" / "arriving.txt")
+    ]
+    assert len(measured) == 28 and rows(DOCS / "arriving.md") == measured
