@@ -69,7 +69,7 @@ class Following:
                 return False
             found = own(self._network, self._agent)
         except (ValueError, OSError) as error:
-            raise Stopped(f"{error}. Mend the file, and start this agent again") from None
+            raise Stopped(f"{error}. Mend {member.data}, and start this agent again") from None
         took, self._size = time.monotonic() - began, size
         self._next = began + took / _SHARE
         assert isinstance(found.records, Records)

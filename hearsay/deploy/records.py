@@ -36,6 +36,7 @@ from hearsay.problems.data.stream import Stream
 from hearsay.problems.losses.loss import BoundedLoss
 from hearsay.problems.sampling.samplers import Arrivals
 from hearsay.problems.task import Task
+from hearsay.tables.cells import floats
 from hearsay.tables.csv_files import CsvFile
 from hearsay.tables.encoding import encode
 from hearsay.tables.fingerprints import Hashing
@@ -47,7 +48,10 @@ log = logging.getLogger("hearsay.agent")
 owner = logging.getLogger("hearsay.owner")
 NEEDS_SCHEMA = " (a table with a header needs a schema in [problem]: docs/tables.md)"
 _BLOCK = 1024  # records that are turned into float64 at once
+_FROM_0 = " (rows are counted from 0)"
 _CHUNK = 2**16  # bytes in which the last line end is looked for
+_BLANK = b" \t\r\n"
+_EMPTY = _BLANK + b',;|"'  # all that is on a line of a table without anything in its cells
 # What no file can say, because it must hold for all of them.
 _FILE_KEYS = {
     "logistic": ("dimension", "feature_bound"),
@@ -88,7 +92,10 @@ def own(network: Network, agent: int | None) -> Own:
     else:
         features, labels = read(member.data, member.name, task.shape, count, size)
         rows = hashed_rows(features, labels)
-        features, labels = _bounded(network, features, labels)
+        try:
+            features, labels = _bounded(network, features, labels)
+        except ValueError as error:
+            raise ValueError(f"data of agent {member.name}: {error}") from None
     if isinstance(task.loss, BoundedLoss):
         task.loss.require_admissible(features, labels)
     # As in a simulation, where all agents' records are one array.
@@ -171,7 +178,7 @@ def read_rows(
     path = _there(path, name)
     if size is not None:
         _require_growing(path, name, TEXT)
-        if _lines(path, size) <= 1:  # no more than a header
+        if _lines(path, size, _EMPTY) <= 1:  # no more than a header
             return np.zeros((0, schema.width)), np.zeros(0), np.zeros((0, 32), np.uint8)
     try:
         table = Hashing(read_table(path) if size is None else CsvFile(path, str(path), size))
@@ -198,14 +205,34 @@ def whole_lines(path: Path) -> int:
     return 0
 
 
-def _lines(path: Path, size: int, comment: bytes | None = None) -> int:
-    """How many lines of the first `size` bytes have anything on them, counted up to two."""
+def _lines(path: Path, size: int, nothing: bytes, comment: bytes | None = None) -> int:
+    """How many lines of the first `size` bytes have more than `nothing` on them, up to two."""
     found = 0
     with path.open("rb") as file:
         while found < 2 and file.tell() < size:
-            line = file.readline().strip()
+            line = file.readline().strip(nothing)
             found += bool(line) and not (comment and line.startswith(comment))
     return found
+
+
+def _first(path: Path, size: int) -> io.TextIOWrapper:
+    """The first `size` bytes of a file as text, read as all of it is."""
+    with path.open("rb") as file:
+        return io.TextIOWrapper(io.BytesIO(file.read(size)))
+
+
+def _odd_line(path: Path) -> str:
+    """Of a .csv that cannot be read, for an error: the line that is no row of numbers."""
+    width = None
+    with path.open(errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            if not (content := line.partition("#")[0].rstrip("\n")):
+                continue
+            cells = content.split(",")
+            width = width or len(cells)
+            if len(cells) != width or "_" in content or floats(cells) is None:
+                return f", line {number}"
+    return ""
 
 
 def _require_growing(path: Path, name: str, kinds: tuple[str, ...]) -> None:
@@ -251,7 +278,7 @@ def read(
     path = _there(path, name)
     if size is not None:
         _require_growing(path, name, (".csv",))
-        if not _lines(path, size, b"#"):
+        if not _lines(path, size, _BLANK, b"#"):
             return np.zeros((0, *shape)), np.zeros(0)
     try:
         if path.suffix == ".npz":
@@ -259,20 +286,21 @@ def read(
             with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 features, labels = stored["features"], stored["labels"]
         elif path.suffix == ".csv":
-            with path.open("rb") as lines:
-                whole = lines if size is None else io.BytesIO(lines.read(size))
-                table = np.loadtxt(whole, delimiter=",", ndmin=2)
+            lines = path if size is None else _first(path, size)
+            table = np.loadtxt(lines, delimiter=",", ndmin=2)
             features, labels = table[:, :-1], table[:, -1]
         else:
             raise ValueError("it must be a .npz or a .csv file")
     except Exception as error:
         # What NumPy says of a bad file quotes it, and it may say it with any exception there is.
+        text = path.suffix == ".csv"
+        where = _odd_line(path) if text and isinstance(error, ValueError) else ""
         reason = (
             str(error)
             if str(error).startswith("it must")
-            else f"it cannot be read ({type(error).__name__})"
+            else f"it cannot be read ({type(error).__name__}{where})"
         )
-        hint = NEEDS_SCHEMA if path.suffix == ".csv" else ""
+        hint = NEEDS_SCHEMA if text else ""
         raise ValueError(f"data of agent {name}: {reason}: {path}{hint}") from None
     if not all(
         isinstance(part, np.ndarray) and part.dtype.kind in "biuf" and part.ndim
@@ -299,7 +327,7 @@ def read(
     if not finite.all():
         raise ValueError(
             f"data of agent {name}: every number must be finite, and row {int(np.argmin(finite))}"
-            " has one that is not"
+            f" has one that is not{_FROM_0}"
         )
     return features, labels
 
@@ -319,7 +347,8 @@ def _bounded(
     classes = {"logistic": 2, "ridge": None}.get(loss, keys.get("classes"))
     allowed, rule = datasets.allowed_labels(labels, classes)
     if not allowed.all():
-        raise ValueError(f"labels must be {rule}, and that of row {int(np.argmin(allowed))} is not")
+        row = int(np.argmin(allowed))
+        raise ValueError(f"labels must be {rule}, and that of row {row} is not{_FROM_0}")
     bound = require.optional(require.bound)("label_bound in [problem]", keys.get("label_bound"))
     return kept, labels if bound is None else np.clip(labels, -bound, bound)
 
@@ -328,15 +357,12 @@ def _as_bytes(features: np.ndarray) -> np.ndarray:
     """What a model reads as v / 255; a .csv has no bytes, and means the same."""
     if features.dtype == np.uint8:
         return features
-    whole = (
-        ((features >= 0) & (features <= 255) & (features == np.floor(features)))
-        .reshape(len(features), -1)
-        .all(axis=1)
-    )
+    each = (features >= 0) & (features <= 255) & (features == np.floor(features))
+    whole = each.all(axis=tuple(range(1, features.ndim)))
     if not whole.all():
         row = int(np.argmin(whole))
         raise ValueError(
             "features must be whole numbers from 0 to 255 (or bytes = false in [problem]), and row"
-            f" {row} has one that is not"
+            f" {row} has one that is not{_FROM_0}"
         )
     return features.astype(np.uint8)

@@ -157,14 +157,26 @@ def test_whole_lines_against_all_of_the_content(tmp_path, monkeypatch, chunk):
         assert whole_lines(path) == content.rfind(b"\n") + 1
 
 
-@pytest.mark.parametrize("kind", PROBLEMS)
-@pytest.mark.parametrize("content", ["", "\n", "# nothing yet\n", "age,co"])
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [(kind, content) for kind in PROBLEMS for content in ("", "\n", "age,co")]
+    + [("numbers", "# nothing yet\n"), ("table", "age,cost\n"), ("table", "age,cost\n,\n")],
+)
 def test_nothing_may_be_there_yet(tmp_path, kind, content):
     files = Files(tmp_path, kind)
-    files.paths[0].write_text(content if kind == "numbers" else content.replace("#", ""))
+    files.paths[0].write_text(content)
     found = own(network(tmp_path, kind), 0)
     assert found.rows.shape == (0, 32) and found.records.held == RECORDS
     assert not found.records.features.any() and len(found.records.features) == RECORDS
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_nothing_may_be_there_yet_of_records_of_any_shape(tmp_path, plain):
+    shape = {"loss": "neural", "model": "mlp", "shape": [4, 4, 1], "classes": 3, "bytes": plain}
+    Files(tmp_path, "numbers")
+    found = own(network(tmp_path, problem=shape), 0)
+    assert found.rows.shape == (0, 32) and found.records.features.shape == (RECORDS, 4, 4, 1)
+    assert found.records.features.dtype == (np.uint8 if plain else np.float64)
 
 
 def test_records_beyond_those_that_are_planned_are_not_used(tmp_path):
@@ -252,7 +264,8 @@ def test_a_bad_line_stops_the_agent_in_words_that_do_not_show_it(tmp_path):
         with held.files.paths[2].open("a") as file:
             file.write("31337.25,oops,1\n")
         ended = held.fleet.join("carol")
-        assert type(ended) is Stopped and "carol" in str(ended)
+        assert type(ended) is Stopped and "agent carol" in str(ended)
+        assert f"line {HEAD + 2})" in str(ended) and f"Mend {held.files.paths[2]}" in str(ended)
         assert "31337" not in str(ended) and "oops" not in str(ended)
 
 
