@@ -56,6 +56,14 @@ class Following:
         held = np.array([self.planned])
         return int(self._sampling.arrived(step, held, self._arrivals)[0])
 
+    @property
+    def parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What must stay as it is: the rows as they are in the file, and what was made of them. Two
+        cells may count as the same one in a budget, and mean different things to a schema.
+        """
+        many = len(self.rows)
+        return self.rows, self.records.features[:many], self.records.labels[:many]
+
     def look(self) -> bool:
         """There are more than before."""
         member = self._network.members[self._agent]

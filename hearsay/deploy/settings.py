@@ -252,6 +252,12 @@ def _follow(given: Any, members: tuple[Member, ...]) -> bool:
             "records in [agents.NAME] must be given with follow in [network]: how many will have"
             " arrived in the end"
         )
+    if "schema" in (problem := tables.get("problem", {})) and "head_start" not in problem:
+        raise ValueError(
+            "head_start in [problem] must be given with a schema and follow in [network]: unless it"
+            " is, all records of a table are there before step 0, and the first round would wait"
+            " for the last of them"
+        )
     return True
 
 

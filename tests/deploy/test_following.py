@@ -240,6 +240,30 @@ def test_a_record_that_was_read_must_stay_as_it_is(tmp_path):
         assert size_of(held.network, 0) == 2
 
 
+def test_a_cell_that_counts_as_the_same_may_not_become_another_record(tmp_path):
+    """To the budget NA is a gap like any other, to this schema a level of its own."""
+    hs.Schema(
+        {"paid": hs.Category(["cash", "NA"], gap="cash"), "cost": hs.Number(0, 9)}, "cost"
+    ).save(tmp_path / "levels.toml")
+    files = Files(tmp_path, "numbers")
+    for path in files.paths:
+        path.write_text("paid,cost\nNA,1\ncash,2\n")
+    problem = {"schema": "levels.toml", "ridge": 0.01, "radius": 3.0, "head_start": 0}
+    found = network(tmp_path, problem=problem)
+    with Threads(found, None) as fleet:
+        fleet.start_all()
+        wait_for(lambda: least(fleet) >= 2)
+        fleet.stop("alice")
+        before, path = own(found, 0), files.paths[0]
+        path.write_text(path.read_text().replace("NA", ""))
+        after = own(found, 0)
+        np.testing.assert_array_equal(before.rows, after.rows)
+        assert (before.records.features != after.records.features).any()
+        fleet.start("alice")
+        ended = fleet.join("alice")
+        assert isinstance(ended, LedgerError) and "first 2 records" in str(ended)
+
+
 def test_a_file_that_lost_records_is_refused(tmp_path):
     with Held(tmp_path, HEAD + 2) as held:
         held.fleet.stop("alice")
@@ -315,6 +339,7 @@ def test_records_that_have_spent_too_much_elsewhere_are_refused_when_they_come(t
         ({"algorithm": {"name": "gradient-perturbation", "sampling": "poisson"}}, "sampling"),
         ({"algorithm": {"name": "dsgd", "sampling": "cyclic"}}, "sampling"),
         ({"network": {"follow": "yes"}}, "follow"),
+        ({"problem": {"schema": "schema.toml"}}, "head_start"),
     ],
 )
 def test_what_cannot_be_followed_is_said(tmp_path, tables, words):
