@@ -241,6 +241,13 @@ def _require_growing(path: Path, name: str, kinds: tuple[str, ...]) -> None:
             f"data of agent {name}: with follow in [network] it must be a file that grows line by"
             f" line ({', '.join(kinds)}), got {path}"
         )
+    with path.open("rb") as file:
+        start = file.read(_CHUNK)
+    if b"\n" not in start and b"\r" in start[:-1]:
+        raise ValueError(
+            f"data of agent {name}: with follow in [network] its lines must end with a line feed,"
+            f" and those of {path} end with a return alone: save it with other line ends"
+        )
 
 
 def _there(path: Path | None, name: str) -> Path:

@@ -381,6 +381,31 @@ def test_settings_are_rehearsed_for_records_that_arrive(tmp_path, monkeypatch):
     assert size_of(found, 0) == plan.messages * plan.phases.count
 
 
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_line_ends_that_no_line_is_known_whole_by_are_named(tmp_path, kind):
+    """A file without a line feed has no line that counts: the agent would wait for ever."""
+    files = Files(tmp_path, kind)
+    found, path = network(tmp_path, kind), files.paths[0]
+    path.write_bytes("\r".join(lines(kind, 0)[:3]).encode())
+    with pytest.raises(ValueError, match="agent alice.*end with a return alone"):
+        own(found, 0)
+    path.write_bytes(lines(kind, 0)[0].encode() + b"\r")  # half of a line end
+    assert len(own(found, 0).rows) == 0
+
+
+def test_a_file_that_takes_the_place_of_another_one_is_read(tmp_path):
+    """It is as long as that was: the first record is written with fewer digits."""
+    files = Files(tmp_path, "numbers")
+    path, there = files.paths[0], "0.500000000000,0,0\n"
+    path.write_text(there)
+    following = deployment(network(tmp_path), 0, rehearsed=True).following
+    assert following is not None and not following.look()
+    (new := tmp_path / "new").write_text("0.5,0,0\n0.250,0,0\n\n")
+    assert new.stat().st_size == len(there)
+    new.replace(path)
+    assert following.look() and len(following.rows) == 2
+
+
 def test_public_data_that_is_dealt_out_does_not_arrive(tmp_path):
     with pytest.raises(ValueError, match="records"):
         load(write(tmp_path, network={"follow": True}))
