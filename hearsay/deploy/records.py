@@ -18,7 +18,6 @@ they end up in logs.
 from __future__ import annotations
 
 import hashlib
-import io
 import logging
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +26,15 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.config import build_problem, build_task, loss_of
+from hearsay.deploy.growing import (
+    BLANK,
+    EMPTY,
+    first_of,
+    lines_of,
+    odd_line,
+    require_growing,
+    whole_lines,
+)
 from hearsay.deploy.settings import Network
 from hearsay.problems import TASKS, table_facts
 from hearsay.problems.data import datasets
@@ -36,7 +44,6 @@ from hearsay.problems.data.stream import Stream
 from hearsay.problems.losses.loss import BoundedLoss
 from hearsay.problems.sampling.samplers import Arrivals
 from hearsay.problems.task import Task
-from hearsay.tables.cells import floats
 from hearsay.tables.csv_files import CsvFile
 from hearsay.tables.encoding import encode
 from hearsay.tables.fingerprints import Hashing
@@ -49,9 +56,6 @@ owner = logging.getLogger("hearsay.owner")
 NEEDS_SCHEMA = " (a table with a header needs a schema in [problem]: docs/tables.md)"
 _BLOCK = 1024  # records that are turned into float64 at once
 _FROM_0 = " (rows are counted from 0)"
-_CHUNK = 2**16  # bytes in which the last line end is looked for
-_BLANK = b" \t\r\n"
-_EMPTY = _BLANK + b',;|"'  # all that is on a line of a table without anything in its cells
 # What no file can say, because it must hold for all of them.
 _FILE_KEYS = {
     "logistic": ("dimension", "feature_bound"),
@@ -177,8 +181,8 @@ def read_rows(
     """
     path = _there(path, name)
     if size is not None:
-        _require_growing(path, name, TEXT)
-        if _lines(path, size, _EMPTY) <= 1:  # no more than a header
+        require_growing(path, name, TEXT)
+        if lines_of(path, size, EMPTY) <= 1:  # no more than a header
             return np.zeros((0, schema.width)), np.zeros(0), np.zeros((0, 32), np.uint8)
     try:
         table = Hashing(read_table(path) if size is None else CsvFile(path, str(path), size))
@@ -190,64 +194,6 @@ def read_rows(
     assert found.labels is not None
     _require_enough(path, name, len(found.labels), records, size)
     return found.features[:records], found.labels[:records], table.hashes[:records]
-
-
-def whole_lines(path: Path) -> int:
-    """How many bytes of a file are lines that have been written to their end."""
-    with path.open("rb") as file:
-        end = file.seek(0, io.SEEK_END)
-        while end:
-            begin = max(0, end - _CHUNK)
-            file.seek(begin)
-            if (at := file.read(end - begin).rfind(b"\n")) >= 0:
-                return begin + at + 1
-            end = begin
-    return 0
-
-
-def _lines(path: Path, size: int, nothing: bytes, comment: bytes | None = None) -> int:
-    """How many lines of the first `size` bytes have more than `nothing` on them, up to two."""
-    found = 0
-    with path.open("rb") as file:
-        while found < 2 and file.tell() < size:
-            line = file.readline().strip(nothing)
-            found += bool(line) and not (comment and line.startswith(comment))
-    return found
-
-
-def _first(path: Path, size: int) -> io.TextIOWrapper:
-    """The first `size` bytes of a file as text, read as all of it is."""
-    with path.open("rb") as file:
-        return io.TextIOWrapper(io.BytesIO(file.read(size)))
-
-
-def _odd_line(path: Path) -> str:
-    """Of a .csv that cannot be read, for an error: the line that is no row of numbers."""
-    width = None
-    with path.open(errors="replace") as file:
-        for number, line in enumerate(file, 1):
-            if not (content := line.partition("#")[0].rstrip("\n")):
-                continue
-            cells = content.split(",")
-            width = width or len(cells)
-            if len(cells) != width or "_" in content or floats(cells) is None:
-                return f", line {number}"
-    return ""
-
-
-def _require_growing(path: Path, name: str, kinds: tuple[str, ...]) -> None:
-    if path.suffix.lower() not in kinds:
-        raise ValueError(
-            f"data of agent {name}: with follow in [network] it must be a file that grows line by"
-            f" line ({', '.join(kinds)}), got {path}"
-        )
-    with path.open("rb") as file:
-        start = file.read(_CHUNK)
-    if b"\n" not in start and b"\r" in start[:-1]:
-        raise ValueError(
-            f"data of agent {name}: with follow in [network] its lines must end with a line feed,"
-            f" and those of {path} end with a return alone: save it with other line ends"
-        )
 
 
 def _there(path: Path | None, name: str) -> Path:
@@ -284,8 +230,8 @@ def read(
     """
     path = _there(path, name)
     if size is not None:
-        _require_growing(path, name, (".csv",))
-        if not _lines(path, size, _BLANK, b"#"):
+        require_growing(path, name, (".csv",))
+        if not lines_of(path, size, BLANK, b"#"):
             return np.zeros((0, *shape)), np.zeros(0)
     try:
         if path.suffix == ".npz":
@@ -293,7 +239,7 @@ def read(
             with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 features, labels = stored["features"], stored["labels"]
         elif path.suffix == ".csv":
-            lines = path if size is None else _first(path, size)
+            lines = path if size is None else first_of(path, size)
             table = np.loadtxt(lines, delimiter=",", ndmin=2)
             features, labels = table[:, :-1], table[:, -1]
         else:
@@ -301,7 +247,7 @@ def read(
     except Exception as error:
         # What NumPy says of a bad file quotes it, and it may say it with any exception there is.
         text = path.suffix == ".csv"
-        where = _odd_line(path) if text and isinstance(error, ValueError) else ""
+        where = odd_line(path) if text and isinstance(error, ValueError) else ""
         reason = (
             str(error)
             if str(error).startswith("it must")

@@ -239,12 +239,12 @@ def read(tables: Mapping[str, Any], folder: Path) -> Network:
         state,
         require.count("keep in [network]", network.get("keep", Network.keep)),
         _lifetime(tables.get("privacy", {}), len(members)),
-        _follow(network.get("follow", False), members),
+        _follow(network.get("follow", False), members, tables),
     )
     return found
 
 
-def _follow(given: Any, members: tuple[Member, ...]) -> bool:
+def _follow(given: Any, members: tuple[Member, ...], tables: Mapping[str, Any]) -> bool:
     if not require.flag("follow in [network]", given):
         return False
     if members[0].records is None:

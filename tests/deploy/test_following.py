@@ -4,6 +4,7 @@ it would have computed with all records there, and nothing that was read may cha
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +14,22 @@ import hearsay as hs
 from hearsay.deploy import agent as module
 from hearsay.deploy import book
 from hearsay.deploy.deployment import deployment
+from hearsay.deploy.growing import whole_lines
 from hearsay.deploy.host import Refused, Stopped
 from hearsay.deploy.ledger import LedgerError
-from hearsay.deploy.records import own, whole_lines
+from hearsay.deploy.records import own
 from hearsay.deploy.settings import load
 from hearsay.tradeoff import contest
 from hearsay.tradeoff.made_up import KINDS
-from tests.deploy.networks import Threads, run_threads, size_of, wait_for, write
+from tests.deploy.networks import (
+    Processes,
+    Threads,
+    models,
+    run_threads,
+    size_of,
+    wait_for,
+    write,
+)
 
 NAMES = ("alice", "bob", "carol")
 HEAD, STEPS, SEED = 3, 6, 3
@@ -150,7 +160,7 @@ def test_a_line_counts_once_it_is_whole(tmp_path):
 
 @pytest.mark.parametrize("chunk", [1, 3, 2**16])
 def test_whole_lines_against_all_of_the_content(tmp_path, monkeypatch, chunk):
-    monkeypatch.setattr("hearsay.deploy.records._CHUNK", chunk)
+    monkeypatch.setattr("hearsay.deploy.growing._CHUNK", chunk)
     path = tmp_path / "some.csv"
     for content in (b"", b"a", b"\n", b"a\nb", b"a,b\r\n1,2\r\n", b"a\n\n", b"a\nlonger line"):
         path.write_bytes(content)
@@ -281,6 +291,45 @@ def test_an_agent_that_was_stopped_goes_on_with_what_has_come_since(tmp_path):
         held.fleet.start("bob")
         held.fleet.models()
         assert [size_of(held.network, n) for n in range(3)] == [STEPS] * 3
+
+
+# The number of the call in its process: the first is about what was there when it began.
+KILLS = {
+    "alice": [(call, f"{when} enter") for call in (0, 1) for when in ("before", "after")],
+    "bob": [(call, f"{when} pin_rows") for call in (0, 1) for when in ("before", "after")],
+    "carol": [(2, "before enter"), (2, "after pin_rows")],
+}
+
+
+def test_kills_between_what_is_written_down_of_records_change_nothing(tmp_path):
+    """Nor is a record shown that the budget file has not, or a run entered twice."""
+    tables = {"run": "killed", "network": {"state": "state"}}
+    whole = Files(tmp_path / "whole", "numbers", RECORDS)
+    calm = network(whole.paths[0].parent, follow=False, **tables)
+    expected, rows = run_threads(calm, SEED), own(calm, 0).rows
+    files = Files(tmp_path / "grows", "numbers", HEAD)
+    found = network(files.paths[0].parent, **tables)
+    spent = found.members[0].spent
+
+    def arrive() -> None:
+        for there in range(HEAD, RECORDS):
+            files.grow()
+            wait_for(lambda many=there + 1 - HEAD: min(size_of(found, n) for n in range(3)) >= many)
+            known = book.read(spent)
+            (run,) = known.runs
+            assert np.isin(known.fingerprints(rows[: there + 1]), known.sets[run.records]).all()
+
+    with Processes([tmp_path / "grows" / "net.toml"], names=NAMES, kills=KILLS) as fleet:
+        fleet.start_all()
+        with ThreadPoolExecutor(1) as pool:
+            arriving = pool.submit(arrive)
+            restarts = fleet.watch()
+            arriving.result()
+    assert restarts == sum(map(len, KILLS.values()))
+    known = book.read(spent)
+    assert [len(one) for one in known.sets] == [RECORDS] and len(known.runs) == 1
+    got = models(tmp_path / "grows" / "net.toml")
+    np.testing.assert_array_equal(got, [expected[name].model for name in NAMES])
 
 
 def test_a_bad_line_stops_the_agent_in_words_that_do_not_show_it(tmp_path):
