@@ -452,7 +452,8 @@ def test_a_file_that_takes_the_place_of_another_one_is_read(tmp_path):
     (new := tmp_path / "new").write_text("0.5,0,0\n0.250,0,0\n\n")
     assert new.stat().st_size == len(there)
     new.replace(path)
-    assert following.look() and len(following.rows) == 2
+    wait_for(following.look)  # it does not look too often
+    assert len(following.rows) == 2
 
 
 def test_public_data_that_is_dealt_out_does_not_arrive(tmp_path):
