@@ -5,6 +5,7 @@ Needs the extra `network`.
     settings.py    net.toml: who takes part, what they compute together, and the hash by which they
                    know that they agree (starter.toml: what `network init` writes)
     records.py     an agent's own records, from a file on its own host
+    growing.py     files that grow line by line: what of them is whole
     following.py   records that arrive while the network runs: a file that grows
     deployment.py  all that follows from net.toml before anything is sent
     budget.py      the certificate of a deployed run

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hmac
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,22 +46,28 @@ class About:
         elif known != found:
             raise LedgerError(f"the {what} changed since {self._path} was begun: {hint}")
 
-    def pin_rows(self, what: str, rows: np.ndarray, hint: str, *, begun: bool) -> None:
-        """As `pin`, of rows to which others may have been added since."""
-        known = self._value(what)
+    def pin_rows(self, what: str, parts: Sequence[np.ndarray], hint: str, *, begun: bool) -> None:
+        """As `pin`, of rows to which others may have been added since; each is in all parts."""
+        known, count = self._value(what), len(parts[0])
+
+        def of(many: int) -> str:
+            return f"{many} {self._keyed(*(part[:many].tobytes() for part in parts))}"
+
         if begun and known is not None:
-            many, _, fingerprint = str(known).partition(" ")
-            before = rows[: int(many)]
-            if len(before) < int(many) or self._keyed(before.tobytes()) != fingerprint:
+            many = int(str(known).partition(" ")[0])
+            if count < many or of(many) != known:
                 raise LedgerError(
-                    f"the first {int(many):,} {what} changed since {self._path} was begun: {hint}"
+                    f"the first {many:,} {what} changed since {self._path} was begun: {hint}"
                 )
         with transaction(self._db):
-            note(self._db, {what: f"{len(rows)} {self._keyed(rows.tobytes())}"})
+            note(self._db, {what: of(count)})
 
-    def _keyed(self, content: bytes) -> str:
+    def _keyed(self, *parts: bytes) -> str:
         # A plain fingerprint would confirm a guess of the records.
-        return hmac.new(self._stored["secret"], content, "sha256").hexdigest()
+        found = hmac.new(self._stored["secret"], digestmod="sha256")
+        for part in parts:
+            found.update(part)
+        return found.hexdigest()
 
     def meet(self, name: str, instance: str) -> str:
         known = self._value(f"neighbour {name}")

@@ -194,7 +194,7 @@ class Agent:
         a record that moves is used more often than was certified.
         """
         if self.plan.following is not None:
-            self.ledger.pin_rows("records", self.plan.following.rows, _MOVED)
+            self.ledger.pin_rows("records", self.plan.following.parts, _MOVED)
         elif isinstance(self.plan.records, Records):
             parts = (self.plan.records.features, self.plan.records.labels)
             content = b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
@@ -363,7 +363,7 @@ class Agent:
         self.account.grow(following.rows)
         if self._committed:
             self._enter()
-        self.ledger.pin_rows("records", following.rows, _MOVED)
+        self.ledger.pin_rows("records", following.parts, _MOVED)
         self.steps.arrive(following.records)
 
     def _say(

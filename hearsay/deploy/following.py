@@ -7,6 +7,8 @@ same, to the last bit, as if all records had been there from the beginning.
 
     a line counts once its line end is written; a cell has no line ends in it
     lines are added and nothing else: a record that was read must stay as it is
+    a table's numbers are refused until a row shows that their commas or points are no thousands
+    separators (tables/cells.py): rows that show it belong to the first that are written
     records that were read are in the budget file (lifetime.py) and known to the ledger before a
     message can show anything of them
 
@@ -49,12 +51,20 @@ class Following:
         self._arrivals = found.task.arrivals
         self.records, self.rows = found.records, found.rows
         self.planned = int(found.records.held)
-        self._size, self._next = -1, 0.0
+        self._seen, self._next = (-1, 0), 0.0
 
     def needed(self, step: int) -> int:
         """How many records must have arrived for that round's batch."""
         held = np.array([self.planned])
         return int(self._sampling.arrived(step, held, self._arrivals)[0])
+
+    @property
+    def parts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What must stay as it is: the rows as they are in the file, and what was made of them. Two
+        cells may count as the same one in a budget, and mean different things to a schema.
+        """
+        many = len(self.rows)
+        return self.rows, self.records.features[:many], self.records.labels[:many]
 
     def look(self) -> bool:
         """There are more than before."""
@@ -64,13 +74,13 @@ class Following:
         if began < self._next:
             return False
         try:
-            size = member.data.stat().st_size
-            if size == self._size:
+            stat = member.data.stat()
+            if (seen := (stat.st_size, stat.st_mtime_ns)) == self._seen:
                 return False
             found = own(self._network, self._agent)
         except (ValueError, OSError) as error:
-            raise Stopped(f"{error}. Mend the file, and start this agent again") from None
-        took, self._size = time.monotonic() - began, size
+            raise Stopped(f"{error}. Mend {member.data}, and start this agent again") from None
+        took, self._seen = time.monotonic() - began, seen
         self._next = began + took / _SHARE
         assert isinstance(found.records, Records)
         self._require_added(found.rows, found.records)
@@ -94,6 +104,7 @@ class Following:
             path = self._network.members[self._agent].data
             raise Stopped(
                 f"record {int(np.argmin(same)) + 1} of {path} has changed or is gone since it was"
-                " read: lines may be added and nothing else. Put it back, and start this agent"
+                " read: lines may be added and nothing else (a program that writes all of it anew"
+                " must write another file, and rename that). Put it back, and start this agent"
                 " again"
             )

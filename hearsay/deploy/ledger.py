@@ -375,10 +375,10 @@ class Ledger:
         with self._writing("nothing was sent"):
             self._about.pin(what, content, hint, begun=self._newest >= 0)
 
-    def pin_rows(self, what: str, rows: np.ndarray, hint: str) -> None:
+    def pin_rows(self, what: str, parts: Sequence[np.ndarray], hint: str) -> None:
         """The same of rows to which others are added: those that were known must not change."""
         with self._writing("nothing was sent"):
-            self._about.pin_rows(what, rows, hint, begun=self._newest >= 0)
+            self._about.pin_rows(what, parts, hint, begun=self._newest >= 0)
 
     def cards(self) -> dict[int, Card]:
         """What agents have said of their keys, where noise is shared."""

@@ -18,7 +18,6 @@ they end up in logs.
 from __future__ import annotations
 
 import hashlib
-import io
 import logging
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +26,15 @@ import numpy as np
 
 from hearsay import _validate as require
 from hearsay.config import build_problem, build_task, loss_of
+from hearsay.deploy.growing import (
+    BLANK,
+    EMPTY,
+    first_of,
+    lines_of,
+    odd_line,
+    require_growing,
+    whole_lines,
+)
 from hearsay.deploy.settings import Network
 from hearsay.problems import TASKS, table_facts
 from hearsay.problems.data import datasets
@@ -47,7 +55,7 @@ log = logging.getLogger("hearsay.agent")
 owner = logging.getLogger("hearsay.owner")
 NEEDS_SCHEMA = " (a table with a header needs a schema in [problem]: docs/tables.md)"
 _BLOCK = 1024  # records that are turned into float64 at once
-_CHUNK = 2**16  # bytes in which the last line end is looked for
+_FROM_0 = " (rows are counted from 0)"
 # What no file can say, because it must hold for all of them.
 _FILE_KEYS = {
     "logistic": ("dimension", "feature_bound"),
@@ -88,7 +96,10 @@ def own(network: Network, agent: int | None) -> Own:
     else:
         features, labels = read(member.data, member.name, task.shape, count, size)
         rows = hashed_rows(features, labels)
-        features, labels = _bounded(network, features, labels)
+        try:
+            features, labels = _bounded(network, features, labels)
+        except ValueError as error:
+            raise ValueError(f"data of agent {member.name}: {error}") from None
     if isinstance(task.loss, BoundedLoss):
         task.loss.require_admissible(features, labels)
     # As in a simulation, where all agents' records are one array.
@@ -170,8 +181,8 @@ def read_rows(
     """
     path = _there(path, name)
     if size is not None:
-        _require_growing(path, name, TEXT)
-        if _lines(path, size) <= 1:  # no more than a header
+        require_growing(path, name, TEXT)
+        if lines_of(path, size, EMPTY) <= 1:  # no more than a header
             return np.zeros((0, schema.width)), np.zeros(0), np.zeros((0, 32), np.uint8)
     try:
         table = Hashing(read_table(path) if size is None else CsvFile(path, str(path), size))
@@ -183,37 +194,6 @@ def read_rows(
     assert found.labels is not None
     _require_enough(path, name, len(found.labels), records, size)
     return found.features[:records], found.labels[:records], table.hashes[:records]
-
-
-def whole_lines(path: Path) -> int:
-    """How many bytes of a file are lines that have been written to their end."""
-    with path.open("rb") as file:
-        end = file.seek(0, io.SEEK_END)
-        while end:
-            begin = max(0, end - _CHUNK)
-            file.seek(begin)
-            if (at := file.read(end - begin).rfind(b"\n")) >= 0:
-                return begin + at + 1
-            end = begin
-    return 0
-
-
-def _lines(path: Path, size: int, comment: bytes | None = None) -> int:
-    """How many lines of the first `size` bytes have anything on them, counted up to two."""
-    found = 0
-    with path.open("rb") as file:
-        while found < 2 and file.tell() < size:
-            line = file.readline().strip()
-            found += bool(line) and not (comment and line.startswith(comment))
-    return found
-
-
-def _require_growing(path: Path, name: str, kinds: tuple[str, ...]) -> None:
-    if path.suffix.lower() not in kinds:
-        raise ValueError(
-            f"data of agent {name}: with follow in [network] it must be a file that grows line by"
-            f" line ({', '.join(kinds)}), got {path}"
-        )
 
 
 def _there(path: Path | None, name: str) -> Path:
@@ -250,8 +230,8 @@ def read(
     """
     path = _there(path, name)
     if size is not None:
-        _require_growing(path, name, (".csv",))
-        if not _lines(path, size, b"#"):
+        require_growing(path, name, (".csv",))
+        if not lines_of(path, size, BLANK, b"#"):
             return np.zeros((0, *shape)), np.zeros(0)
     try:
         if path.suffix == ".npz":
@@ -259,20 +239,21 @@ def read(
             with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 features, labels = stored["features"], stored["labels"]
         elif path.suffix == ".csv":
-            with path.open("rb") as lines:
-                whole = lines if size is None else io.BytesIO(lines.read(size))
-                table = np.loadtxt(whole, delimiter=",", ndmin=2)
+            lines = path if size is None else first_of(path, size)
+            table = np.loadtxt(lines, delimiter=",", ndmin=2)
             features, labels = table[:, :-1], table[:, -1]
         else:
             raise ValueError("it must be a .npz or a .csv file")
     except Exception as error:
         # What NumPy says of a bad file quotes it, and it may say it with any exception there is.
+        text = path.suffix == ".csv"
+        where = odd_line(path) if text and isinstance(error, ValueError) else ""
         reason = (
             str(error)
             if str(error).startswith("it must")
-            else f"it cannot be read ({type(error).__name__})"
+            else f"it cannot be read ({type(error).__name__}{where})"
         )
-        hint = NEEDS_SCHEMA if path.suffix == ".csv" else ""
+        hint = NEEDS_SCHEMA if text else ""
         raise ValueError(f"data of agent {name}: {reason}: {path}{hint}") from None
     if not all(
         isinstance(part, np.ndarray) and part.dtype.kind in "biuf" and part.ndim
@@ -299,7 +280,7 @@ def read(
     if not finite.all():
         raise ValueError(
             f"data of agent {name}: every number must be finite, and row {int(np.argmin(finite))}"
-            " has one that is not"
+            f" has one that is not{_FROM_0}"
         )
     return features, labels
 
@@ -319,7 +300,8 @@ def _bounded(
     classes = {"logistic": 2, "ridge": None}.get(loss, keys.get("classes"))
     allowed, rule = datasets.allowed_labels(labels, classes)
     if not allowed.all():
-        raise ValueError(f"labels must be {rule}, and that of row {int(np.argmin(allowed))} is not")
+        row = int(np.argmin(allowed))
+        raise ValueError(f"labels must be {rule}, and that of row {row} is not{_FROM_0}")
     bound = require.optional(require.bound)("label_bound in [problem]", keys.get("label_bound"))
     return kept, labels if bound is None else np.clip(labels, -bound, bound)
 
@@ -328,15 +310,12 @@ def _as_bytes(features: np.ndarray) -> np.ndarray:
     """What a model reads as v / 255; a .csv has no bytes, and means the same."""
     if features.dtype == np.uint8:
         return features
-    whole = (
-        ((features >= 0) & (features <= 255) & (features == np.floor(features)))
-        .reshape(len(features), -1)
-        .all(axis=1)
-    )
+    each = (features >= 0) & (features <= 255) & (features == np.floor(features))
+    whole = each.all(axis=tuple(range(1, features.ndim)))
     if not whole.all():
         row = int(np.argmin(whole))
         raise ValueError(
             "features must be whole numbers from 0 to 255 (or bytes = false in [problem]), and row"
-            f" {row} has one that is not"
+            f" {row} has one that is not{_FROM_0}"
         )
     return features.astype(np.uint8)

@@ -239,18 +239,24 @@ def read(tables: Mapping[str, Any], folder: Path) -> Network:
         state,
         require.count("keep in [network]", network.get("keep", Network.keep)),
         _lifetime(tables.get("privacy", {}), len(members)),
-        _follow(network.get("follow", False), members),
+        _follow(network.get("follow", False), members, tables),
     )
     return found
 
 
-def _follow(given: Any, members: tuple[Member, ...]) -> bool:
+def _follow(given: Any, members: tuple[Member, ...], tables: Mapping[str, Any]) -> bool:
     if not require.flag("follow in [network]", given):
         return False
     if members[0].records is None:
         raise ValueError(
             "records in [agents.NAME] must be given with follow in [network]: how many will have"
             " arrived in the end"
+        )
+    if "schema" in (problem := tables.get("problem", {})) and "head_start" not in problem:
+        raise ValueError(
+            "head_start in [problem] must be given with a schema and follow in [network]: unless it"
+            " is, all records of a table are there before step 0, and the first round would wait"
+            " for the last of them"
         )
     return True
 

@@ -4,6 +4,7 @@ it would have computed with all records there, and nothing that was read may cha
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +14,22 @@ import hearsay as hs
 from hearsay.deploy import agent as module
 from hearsay.deploy import book
 from hearsay.deploy.deployment import deployment
+from hearsay.deploy.growing import whole_lines
 from hearsay.deploy.host import Refused, Stopped
 from hearsay.deploy.ledger import LedgerError
-from hearsay.deploy.records import own, whole_lines
+from hearsay.deploy.records import own
 from hearsay.deploy.settings import load
 from hearsay.tradeoff import contest
 from hearsay.tradeoff.made_up import KINDS
-from tests.deploy.networks import Threads, run_threads, size_of, wait_for, write
+from tests.deploy.networks import (
+    Processes,
+    Threads,
+    models,
+    run_threads,
+    size_of,
+    wait_for,
+    write,
+)
 
 NAMES = ("alice", "bob", "carol")
 HEAD, STEPS, SEED = 3, 6, 3
@@ -150,21 +160,33 @@ def test_a_line_counts_once_it_is_whole(tmp_path):
 
 @pytest.mark.parametrize("chunk", [1, 3, 2**16])
 def test_whole_lines_against_all_of_the_content(tmp_path, monkeypatch, chunk):
-    monkeypatch.setattr("hearsay.deploy.records._CHUNK", chunk)
+    monkeypatch.setattr("hearsay.deploy.growing._CHUNK", chunk)
     path = tmp_path / "some.csv"
     for content in (b"", b"a", b"\n", b"a\nb", b"a,b\r\n1,2\r\n", b"a\n\n", b"a\nlonger line"):
         path.write_bytes(content)
         assert whole_lines(path) == content.rfind(b"\n") + 1
 
 
-@pytest.mark.parametrize("kind", PROBLEMS)
-@pytest.mark.parametrize("content", ["", "\n", "# nothing yet\n", "age,co"])
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [(kind, content) for kind in PROBLEMS for content in ("", "\n", "age,co")]
+    + [("numbers", "# nothing yet\n"), ("table", "age,cost\n"), ("table", "age,cost\n,\n")],
+)
 def test_nothing_may_be_there_yet(tmp_path, kind, content):
     files = Files(tmp_path, kind)
-    files.paths[0].write_text(content if kind == "numbers" else content.replace("#", ""))
+    files.paths[0].write_text(content)
     found = own(network(tmp_path, kind), 0)
     assert found.rows.shape == (0, 32) and found.records.held == RECORDS
     assert not found.records.features.any() and len(found.records.features) == RECORDS
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_nothing_may_be_there_yet_of_records_of_any_shape(tmp_path, plain):
+    shape = {"loss": "neural", "model": "mlp", "shape": [4, 4, 1], "classes": 3, "bytes": plain}
+    Files(tmp_path, "numbers")
+    found = own(network(tmp_path, problem=shape), 0)
+    assert found.rows.shape == (0, 32) and found.records.features.shape == (RECORDS, 4, 4, 1)
+    assert found.records.features.dtype == (np.uint8 if plain else np.float64)
 
 
 def test_records_beyond_those_that_are_planned_are_not_used(tmp_path):
@@ -228,6 +250,30 @@ def test_a_record_that_was_read_must_stay_as_it_is(tmp_path):
         assert size_of(held.network, 0) == 2
 
 
+def test_a_cell_that_counts_as_the_same_may_not_become_another_record(tmp_path):
+    """To the budget NA is a gap like any other, to this schema a level of its own."""
+    hs.Schema(
+        {"paid": hs.Category(["cash", "NA"], gap="cash"), "cost": hs.Number(0, 9)}, "cost"
+    ).save(tmp_path / "levels.toml")
+    files = Files(tmp_path, "numbers")
+    for path in files.paths:
+        path.write_text("paid,cost\nNA,1\ncash,2\n")
+    problem = {"schema": "levels.toml", "ridge": 0.01, "radius": 3.0, "head_start": 0}
+    found = network(tmp_path, problem=problem)
+    with Threads(found, None) as fleet:
+        fleet.start_all()
+        wait_for(lambda: least(fleet) >= 2)
+        fleet.stop("alice")
+        before, path = own(found, 0), files.paths[0]
+        path.write_text(path.read_text().replace("NA", ""))
+        after = own(found, 0)
+        np.testing.assert_array_equal(before.rows, after.rows)
+        assert (before.records.features != after.records.features).any()
+        fleet.start("alice")
+        ended = fleet.join("alice")
+        assert isinstance(ended, LedgerError) and "first 2 records" in str(ended)
+
+
 def test_a_file_that_lost_records_is_refused(tmp_path):
     with Held(tmp_path, HEAD + 2) as held:
         held.fleet.stop("alice")
@@ -247,12 +293,52 @@ def test_an_agent_that_was_stopped_goes_on_with_what_has_come_since(tmp_path):
         assert [size_of(held.network, n) for n in range(3)] == [STEPS] * 3
 
 
+# The number of the call in its process: the first is about what was there when it began.
+KILLS = {
+    "alice": [(call, f"{when} enter") for call in (0, 1) for when in ("before", "after")],
+    "bob": [(call, f"{when} pin_rows") for call in (0, 1) for when in ("before", "after")],
+    "carol": [(2, "before enter"), (2, "after pin_rows")],
+}
+
+
+def test_kills_between_what_is_written_down_of_records_change_nothing(tmp_path):
+    """Nor is a record shown that the budget file has not, or a run entered twice."""
+    tables = {"run": "killed", "network": {"state": "state"}}
+    whole = Files(tmp_path / "whole", "numbers", RECORDS)
+    calm = network(whole.paths[0].parent, follow=False, **tables)
+    expected, rows = run_threads(calm, SEED), own(calm, 0).rows
+    files = Files(tmp_path / "grows", "numbers", HEAD)
+    found = network(files.paths[0].parent, **tables)
+    spent = found.members[0].spent
+
+    def arrive() -> None:
+        for there in range(HEAD, RECORDS):
+            files.grow()
+            wait_for(lambda many=there + 1 - HEAD: min(size_of(found, n) for n in range(3)) >= many)
+            known = book.read(spent)
+            (run,) = known.runs
+            assert np.isin(known.fingerprints(rows[: there + 1]), known.sets[run.records]).all()
+
+    with Processes([tmp_path / "grows" / "net.toml"], names=NAMES, kills=KILLS) as fleet:
+        fleet.start_all()
+        with ThreadPoolExecutor(1) as pool:
+            arriving = pool.submit(arrive)
+            restarts = fleet.watch()
+            arriving.result()
+    assert restarts == sum(map(len, KILLS.values()))
+    known = book.read(spent)
+    assert [len(one) for one in known.sets] == [RECORDS] and len(known.runs) == 1
+    got = models(tmp_path / "grows" / "net.toml")
+    np.testing.assert_array_equal(got, [expected[name].model for name in NAMES])
+
+
 def test_a_bad_line_stops_the_agent_in_words_that_do_not_show_it(tmp_path):
     with Held(tmp_path, HEAD + 1) as held:
         with held.files.paths[2].open("a") as file:
             file.write("31337.25,oops,1\n")
         ended = held.fleet.join("carol")
-        assert type(ended) is Stopped and "carol" in str(ended)
+        assert type(ended) is Stopped and "agent carol" in str(ended)
+        assert f"line {HEAD + 2})" in str(ended) and f"Mend {held.files.paths[2]}" in str(ended)
         assert "31337" not in str(ended) and "oops" not in str(ended)
 
 
@@ -302,6 +388,7 @@ def test_records_that_have_spent_too_much_elsewhere_are_refused_when_they_come(t
         ({"algorithm": {"name": "gradient-perturbation", "sampling": "poisson"}}, "sampling"),
         ({"algorithm": {"name": "dsgd", "sampling": "cyclic"}}, "sampling"),
         ({"network": {"follow": "yes"}}, "follow"),
+        ({"problem": {"schema": "schema.toml"}}, "head_start"),
     ],
 )
 def test_what_cannot_be_followed_is_said(tmp_path, tables, words):
@@ -341,6 +428,32 @@ def test_settings_are_rehearsed_for_records_that_arrive(tmp_path, monkeypatch):
         fleet.start_all()
         fleet.models()
     assert size_of(found, 0) == plan.messages * plan.phases.count
+
+
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_line_ends_that_no_line_is_known_whole_by_are_named(tmp_path, kind):
+    """A file without a line feed has no line that counts: the agent would wait for ever."""
+    files = Files(tmp_path, kind)
+    found, path = network(tmp_path, kind), files.paths[0]
+    path.write_bytes("\r".join(lines(kind, 0)[:3]).encode())
+    with pytest.raises(ValueError, match="agent alice.*end with a return alone"):
+        own(found, 0)
+    path.write_bytes(lines(kind, 0)[0].encode() + b"\r")  # half of a line end
+    assert len(own(found, 0).rows) == 0
+
+
+def test_a_file_that_takes_the_place_of_another_one_is_read(tmp_path):
+    """It is as long as that was: the first record is written with fewer digits."""
+    files = Files(tmp_path, "numbers")
+    path, there = files.paths[0], "0.500000000000,0,0\n"
+    path.write_text(there)
+    following = deployment(network(tmp_path), 0, rehearsed=True).following
+    assert following is not None and not following.look()
+    (new := tmp_path / "new").write_text("0.5,0,0\n0.250,0,0\n\n")
+    assert new.stat().st_size == len(there)
+    new.replace(path)
+    wait_for(following.look)  # it does not look too often
+    assert len(following.rows) == 2
 
 
 def test_public_data_that_is_dealt_out_does_not_arrive(tmp_path):

@@ -42,6 +42,10 @@ LOGISTIC = {"loss": "logistic", "dimension": 3, "feature_bound": 1.0}
 RIDGE = {"loss": "ridge", "dimension": 3, "feature_bound": 2.0, "label_bound": 1.5}
 SOFTMAX = {"loss": "softmax", "dimension": 3, "feature_bound": 1.0, "classes": 3}
 NEURAL = {"loss": "neural", "model": "mlp", "shape": [4, 4, 1], "classes": 3}
+NOT_A_CLASS = (
+    "data of agent bob: labels must be whole numbers from 0 to 2, and that of row 2 is not (rows"
+    " are counted from 0)"
+)
 
 
 def save(folder: Path, name: str, features: Any, labels: Any, suffix: str = ".npz") -> Path:
@@ -252,10 +256,7 @@ def test_numbers_that_are_no_bytes(tmp_path, bad):
 def test_classes_that_there_are_not(tmp_path, bad):
     features, labels = pixels(9)
     save(tmp_path, "bob", features, np.where(np.arange(9) == 2, bad, labels))
-    assert (
-        refused(lambda: own(network(tmp_path, NEURAL), 1))
-        == "labels must be whole numbers from 0 to 2, and that of row 2 is not"
-    )
+    assert refused(lambda: own(network(tmp_path, NEURAL), 1)) == NOT_A_CLASS
 
 
 def test_several_classes_of_a_linear_model(tmp_path):
@@ -273,7 +274,7 @@ def test_several_classes_of_a_linear_model(tmp_path):
     assert task.change == same.task.change
     save(tmp_path, "bob", features, np.where(np.arange(9) == 2, SECRET, labels))
     said = refused(lambda: own(network(tmp_path, SOFTMAX), 1))
-    assert said == "labels must be whole numbers from 0 to 2, and that of row 2 is not"
+    assert said == NOT_A_CLASS
 
 
 def test_public_data_gives_everybody_its_share():
@@ -542,6 +543,25 @@ def test_an_archive_without_arrays(tmp_path):
 def test_a_csv_without_records(tmp_path, content):
     (tmp_path / "bob.csv").write_bytes(content)
     refused(lambda: read(tmp_path / "bob.csv", "bob", (3,), 9))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_csv_of_another_system(tmp_path, end):
+    """Its line ends, and spaces that are no ASCII."""
+    path = tmp_path / "bob.csv"
+    path.write_bytes(end.join(["# größer", "1, 2,3,1", "4,5,6\u00a0,0", ""]).encode())
+    np.testing.assert_array_equal(read(path, "bob", (3,), 2)[0], [[1, 2, 3], [4, 5, 6]])
+
+
+@pytest.mark.parametrize(
+    "line", ["31337,oops,1,0", "1,2,31337", "1,2,3,0,31337", "1,,31337,0", "1_0,2,31337,0"]
+)
+def test_a_csv_with_a_line_that_cannot_be_read(tmp_path, line):
+    """It is named as an editor counts, and not quoted."""
+    path = tmp_path / "bob.csv"
+    path.write_text(f"# a comment\n1,2,3,1\n\n1,2,3,0  # another\n{line}\n1,2,3,0\n")
+    said = refused(lambda: read(path, "bob", (3,), 4))
+    assert "it cannot be read (ValueError, line 5)" in said
 
 
 def test_a_file_of_another_kind(tmp_path):

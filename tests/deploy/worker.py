@@ -37,6 +37,7 @@ from hearsay.deploy.erasable import Erasable
 from hearsay.deploy.gossip import Gossip
 from hearsay.deploy.host import Stopped, save_model
 from hearsay.deploy.ledger import Ledger, LedgerError
+from hearsay.deploy.lifetime import Account
 from hearsay.deploy.mailbox import Mailbox
 from hearsay.deploy.privatize import Lattice
 from hearsay.deploy.secrets import PairSecrets
@@ -134,7 +135,15 @@ def _arm(kills: Sequence[tuple[int, str]], used: Path) -> None:
     wrap(Mailbox, "wait", after="waiting")
     wrap(PairSecrets, "committed", before="before erasing", after="after erasing")
     # Before the first message, once each: `step` counts how often it was called.
-    for kind, method in ((Erasable, "write"), (Ledger, "keep"), (Gossip, "gather")):
+    # And where records arrive, with every arrival.
+    counted = (
+        (Erasable, "write"),
+        (Ledger, "keep"),
+        (Gossip, "gather"),
+        (Account, "enter"),
+        (Ledger, "pin_rows"),
+    )
+    for kind, method in counted:
         wrap_counted(kind, method, die_at)
 
 
