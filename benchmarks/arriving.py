@@ -7,7 +7,8 @@ there.
 Records begin to arrive when the first round does, or a fifth of them are there before; an agent's
 come in about 100 rounds. Adjacency is zero-out, delta = 1e-5, everybody hears everybody, all others
 hostile. Measured is the released model on records set aside: accuracy, for diabetes the share of
-variance explained. "Half-way": after half of the rounds in which records arrive. ldp-online has
+variance explained. "Half-way": after half of the rounds in which records arrive. "Alone": one
+agent by itself, whose records arrive alike, with settings that it has rehearsed. ldp-online has
 the noise schedule, the step, the coupling and the ridge of `hearsay run`, with Laplace noise (its
 default) or Gaussian noise, as many rounds as it takes until all records are there, and a read-out
 of the last half of its messages.
@@ -27,9 +28,11 @@ from benchmarks.settings import DELTA, Make, sets
 from hearsay.release.readouts import Tail
 from hearsay.tradeoff import usual_graph
 from hearsay.tradeoff.arriving import half_way, until_all_are_there
-from hearsay.tradeoff.choices import Law
+from hearsay.tradeoff.choices import COUPLING, Law
 from hearsay.tradeoff.contest import exchanged, guessing
-from hearsay.tradeoff.trial import scores, tried
+from hearsay.tradeoff.rehearsing import nobody
+from hearsay.tradeoff.sizes import some_of
+from hearsay.tradeoff.trial import exchange, scores, tried
 
 NOISE = "1*(k+1)^0.1"  # what hearsay run takes where nothing is said of it
 ROUNDS = 100
@@ -51,6 +54,22 @@ def rehearsed(problems: list[Any], graph: Any, epsilon: float, given: Any, come:
     with threadpool_limits(1):
         ends = [np.mean([score(n, one) for n in range(given.splits)]) for one in parts]
     return found, ends[1], ends[0]
+
+
+def alone(problems: list[Any], epsilon: float, given: Any) -> float:
+    """One agent by itself, whose records arrive alike: the mean over agents, who are alike."""
+    first = some_of(replace(problems[0].task, seed=0), np.array([0]))
+    found = hs.rehearse(first, nobody(1), epsilon, delta=DELTA, arriving=True)
+    task, apart = problems[0].task, nobody(problems[0].agents)
+    column = Law(task, apart, epsilon, DELTA, None).column(found.choice)
+    passed = exchange(apart, COUPLING, np.zeros((0, 2)))
+
+    def score(number: int) -> float:
+        seeds = [given.seeds * number + seed for seed in range(given.seeds)]
+        return tried(problems[number], passed, [column], (found.readout,), seeds, False).mean()
+
+    with threadpool_limits(1):
+        return float(np.mean([score(number) for number in range(given.splits)]))
 
 
 def online(problems: list[Any], graph: Any, epsilon: float, law: str, given: Any) -> float:
@@ -93,6 +112,7 @@ def row(name: str, make: Make, epsilon: float, share: float, given: Any) -> str:
     numbers = [
         np.mean([guessing(one) for one in problems]),
         *(online(problems, graph, epsilon, law, given) for law in ("laplace", "gaussian")),
+        alone(problems, epsilon, given),
         half,
         end,
         there,
@@ -111,9 +131,9 @@ def main() -> None:
     known = sets()
     heads = (
         "data | epsilon | there before | guessing | ldp-online, Laplace | ldp-online, Gaussian"
-        " | half-way | rehearsed | all there"
+        " | alone | half-way | rehearsed | all there"
     )
-    print(f"| {heads} | settings |\n|{'---|' * 10}")
+    print(f"| {heads} | settings |\n|{'---|' * 11}")
     for name in given.data or known:
         for epsilon in given.epsilon:
             for share in (0.0, 0.2):

@@ -19,10 +19,9 @@ and has a model on the way:
 Every round then costs the same. Who can wait for the last record should: a model on the way is what
 all of this is for, and so settings are tried by the mean of two scores, half-way and in the end.
 
-As many rounds as it takes until all records have arrived, or
-those and as many again as the rule takes when all are there; the rule's travel in all (rule.py), or
-more or less; the rest is chosen as otherwise (choices.py). tests/tradeoff/test_arriving.py holds
-the sums against each other.
+As many rounds as it takes until all records have arrived, or those and as many again as the rule
+takes when all are there; the rule's travel in all (rule.py), or more or less; the rest is chosen as
+otherwise (choices.py). tests/tradeoff/test_arriving.py holds the sums against each other.
 
 Where there are very many rounds a trial takes several of them as one, with as many records more at
 a time: m rounds with steps of a and noise b move a model as one does with m a and b / sqrt(m).
