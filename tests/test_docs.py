@@ -105,3 +105,22 @@ def test_the_table_of_records_that_arrive_is_that_of_the_benchmark():
         for row in rows(DOCS / "results" / "arriving.txt")
     ]
     assert len(measured) == 28 and rows(DOCS / "arriving.md") == measured
+
+
+def test_the_table_of_rehearsed_settings_is_that_of_the_benchmark():
+    def rows(path: Path) -> list[list[str]]:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        found = [[cell.strip() for cell in line.strip("|").split("|")][:9] for line in lines]
+        return [
+            row for row in found if row[2:3] and row[2] in ("all others hostile", "one colluder")
+        ]
+
+    measured = rows(DOCS / "results" / "settings.txt")
+    assert len(measured) == 28
+    assert [row for row in rows(DOCS / "settings.md") if len(row) == 9] == measured
+    hostile = [row for row in measured if row[2] == "all others hostile"]
+    assert all(float(row[7]) > float(row[5]) for row in hostile), "joining pays in all of them"
+    one, two = ([row for row in measured if row[:2] == ["breast-cancer", e]] for e in "12")
+    words = " ".join((DOCS.parent / "README.md").read_text(encoding="utf-8").split())
+    assert f"alone has {one[0][5]} and {two[0][5]} at" in words
+    assert f"together {one[0][7]} and {two[0][7]}, with shared secrets {one[1][7]} and" in words
