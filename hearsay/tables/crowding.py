@@ -21,6 +21,7 @@ ADVICE = (
 )
 _PARTS = 20  # of a range: two neighbours are a tenth
 _MOST = 0.9
+_SAME = 0.5
 _FEW = 20  # fewer numbers may be together by chance
 
 
@@ -29,8 +30,8 @@ class Crowd:
 
     def __init__(self) -> None:
         self._many = np.zeros(_PARTS, np.int64)
-        self._low = np.full(_PARTS, np.inf)
-        self._high = np.full(_PARTS, -np.inf)
+        # The commonest number of the first rows, and how often it is there.
+        self._usual, self._often = np.nan, 0
 
     def add(self, values: np.ndarray) -> None:
         """
@@ -39,14 +40,13 @@ class Crowd:
         """
         part = np.minimum(((values + 1) / 2 * _PARTS).astype(np.int64), _PARTS - 1)
         self._many += np.bincount(part, minlength=_PARTS)
-        np.minimum.at(self._low, part, values)
-        np.maximum.at(self._high, part, values)
+        if np.isnan(self._usual) and len(values):
+            found, counts = np.unique(values, return_counts=True)
+            self._usual = found[np.argmax(counts)]
+        self._often += int(np.count_nonzero(values == self._usual))
 
     @property
     def found(self) -> bool:
-        """Nine tenths are in a tenth of the range, and are not all the same."""
-        total, pairs = int(self._many.sum()), self._many[:-1] + self._many[1:]
-        first = int(np.argmax(pairs))
-        both = slice(first, first + 2)
-        differ = self._low[both].min() < self._high[both].max()
-        return bool(total >= _FEW and pairs[first] >= _MOST * total and differ)
+        """Nine tenths are in a tenth of the range, and no half of all is one and the same."""
+        total, most = int(self._many.sum()), int((self._many[:-1] + self._many[1:]).max())
+        return total >= _FEW and most >= _MOST * total and self._often < _SAME * total

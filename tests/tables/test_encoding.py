@@ -71,6 +71,8 @@ def test_numbers_that_fill_a_tenth_of_their_range_are_told_to_the_owner():
     # No range helps where nearly all are one and the same, and a few are no tenth of anything.
     assert not crowded([0] * 480 + [1] * 20, hs.Number(0, 1))
     assert not crowded([0] * 480 + [9] * 20, hs.Number(0, 10))
+    assert not crowded([0] * 300 + [1] * 200, hs.Number(0, 16)), "the border of an image"
+    assert crowded([0] * 200 + list(rng.uniform(0.1, 1, 300)), hs.Number(0, 16))
     assert not crowded([1.0, 2.0, 3.0], hs.Number(0, 1000))
     assert not crowded([""] * 30, hs.Number(0, 1000, "middle"))
 
