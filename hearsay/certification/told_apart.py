@@ -157,7 +157,8 @@ def _array(value: Any) -> Iterator[str]:
 def _function(function: FunctionType, known: dict[int, Any]) -> Iterator[str]:
     """Its code, its defaults, what it closes over, and what it looks up in its own module."""
     code = function.__code__
-    if code.co_filename == _GENERATED:
+    # Python 3.13 gives every dataclass one of that module's own, too.
+    if code.co_filename == _GENERATED or function.__globals__ is vars(dataclasses):
         yield "generated"
         return
     yield from _code(code)
