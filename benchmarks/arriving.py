@@ -16,15 +16,13 @@ of the last half of its messages.
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 import hearsay as hs
-from benchmarks.settings import DELTA, Make, sets
+from benchmarks.settings import DELTA, Make, asked, mean_score, sets
 from hearsay.release.readouts import Tail
 from hearsay.tradeoff import usual_graph
 from hearsay.tradeoff.arriving import half_way, until_all_are_there
@@ -32,7 +30,7 @@ from hearsay.tradeoff.choices import COUPLING, Law
 from hearsay.tradeoff.contest import exchanged, guessing
 from hearsay.tradeoff.rehearsing import nobody
 from hearsay.tradeoff.sizes import some_of
-from hearsay.tradeoff.trial import exchange, scores, tried
+from hearsay.tradeoff.trial import exchange, scores
 
 NOISE = "1*(k+1)^0.1"  # what hearsay run takes where nothing is said of it
 ROUNDS = 100
@@ -45,15 +43,11 @@ def rehearsed(problems: list[Any], graph: Any, epsilon: float, given: Any, come:
     law = Law(task, graph, epsilon, DELTA, None)
     column, passed = law.column(found.choice), exchanged(found.choice, law)
     half = half_way(task)
-    parts = [column.cut(half), column]
-
-    def score(number: int, one: Any) -> float:
-        seeds = [given.seeds * number + seed for seed in range(given.seeds)]
-        return tried(problems[number], passed, [one], (found.readout,), seeds).mean()
-
-    with threadpool_limits(1):
-        ends = [np.mean([score(n, one) for n in range(given.splits)]) for one in parts]
-    return found, ends[1], ends[0]
+    on_the_way, end = (
+        mean_score(problems, passed, one, found.readout, given.seeds)
+        for one in (column.cut(half), column)
+    )
+    return found, end, on_the_way
 
 
 def alone(problems: list[Any], epsilon: float, given: Any) -> float:
@@ -63,13 +57,7 @@ def alone(problems: list[Any], epsilon: float, given: Any) -> float:
     task, apart = problems[0].task, nobody(problems[0].agents)
     column = Law(task, apart, epsilon, DELTA, None).column(found.choice)
     passed = exchange(apart, COUPLING, np.zeros((0, 2)))
-
-    def score(number: int) -> float:
-        seeds = [given.seeds * number + seed for seed in range(given.seeds)]
-        return tried(problems[number], passed, [column], (found.readout,), seeds, False).mean()
-
-    with threadpool_limits(1):
-        return float(np.mean([score(number) for number in range(given.splits)]))
+    return mean_score(problems, passed, column, found.readout, given.seeds, together=False)
 
 
 def online(problems: list[Any], graph: Any, epsilon: float, law: str, given: Any) -> float:
@@ -122,13 +110,7 @@ def row(name: str, make: Make, epsilon: float, share: float, given: Any) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--splits", type=int, default=5)
-    parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 2.0])
-    parser.add_argument("--data", nargs="+")
-    given = parser.parse_args()
-    known = sets()
+    given, known = asked(__doc__, 5), sets()
     heads = (
         "data | epsilon | there before | guessing | ldp-online, Laplace | ldp-online, Gaussian"
         " | alone | half-way | rehearsed | all there"

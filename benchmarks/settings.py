@@ -91,6 +91,19 @@ def sets() -> dict[str, Make]:
     }
 
 
+def mean_score(
+    problems: list[Any], passed: Any, column: Any, readout: Any, seeds: int, together: bool = True
+) -> float:
+    """Of a setting over the splits, each with noise of its own."""
+
+    def score(number: int) -> float:
+        own = range(seeds * number, seeds * (number + 1))
+        return tried(problems[number], passed, [column], (readout,), own, together).mean()
+
+    with threadpool_limits(1):
+        return float(np.mean([score(number) for number in range(len(problems))]))
+
+
 def row(name: str, make: Make, epsilon: float, colluders: int | None, given: Any) -> str:
     """One line of the table."""
     problems = [make(seed) for seed in range(given.splits)]
@@ -119,30 +132,25 @@ def row(name: str, make: Make, epsilon: float, colluders: int | None, given: Any
         ),
     }
     means = {"guessing": np.mean([guessing(one) for one in problems])}
-    for title, (passed, column, readout) in rows.items():
-
-        def score(number: int, *way: Any, apart: bool = title.startswith("alone")) -> float:
-            seeds = [given.seeds * number + seed for seed in range(given.seeds)]
-            passed, column, readout = way
-            return tried(problems[number], passed, [column], (readout,), seeds, not apart).mean()
-
-        with threadpool_limits(1):
-            means[title] = np.mean(
-                [score(number, passed, column, readout) for number in range(given.splits)]
-            )
+    for title, way in rows.items():
+        means[title] = mean_score(problems, *way, given.seeds, not title.startswith("alone"))
     who = "all others hostile" if colluders is None else "one colluder"
     numbers = " | ".join(f"{value:.3f}" for value in means.values())
     return f"| {name} | {epsilon:g} | {who} | {numbers} | {found.choice.words} |"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--splits", type=int, default=20)
+def asked(description: str | None, splits: int) -> argparse.Namespace:
+    """What the command line says."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--splits", type=int, default=splits)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 2.0])
     parser.add_argument("--data", nargs="+")
-    given = parser.parse_args()
-    known = sets()
+    return parser.parse_args()
+
+
+def main() -> None:
+    given, known = asked(__doc__, 20), sets()
     heads = "data | epsilon | | guessing | alone | alone, rehearsed | rule | rehearsed | no noise"
     print(f"| {heads} | settings |\n|{'---|' * 10}")
     for name in given.data or known:

@@ -137,7 +137,6 @@ class Agent:
             network.run, network.digest, shapes, np.dtype(self.steps.dtype).newbyteorder("<")
         )
         self._averages = averages.Averages(self.member, self.steps, self._listen)
-        self._arrived_rows = self.plan.rows
         self._stop, self._instances = Request(), dict[str, str]()
         self._round, self._committed, self._done, self._settled = 0, 0, False, 0
         self._last: tuple[int, bytes] | None = None
@@ -345,7 +344,8 @@ class Agent:
         following = self.plan.following
         if following is None:
             return
-        needed, clock = following.needed(self.phases.round(number)), Clock(self.neighbours)
+        before, clock = following.rows, Clock(self.neighbours)
+        needed = following.needed(self.phases.round(number))
         while len(following.rows) < needed:
             self.neighbours.waiting_for = ["its own records"]
             self.neighbours.require_running()
@@ -354,12 +354,11 @@ class Agent:
                     log.info("waiting for record %d of %d", needed, following.planned)
                 self._stop.wait(_LOOK)
         self.neighbours.waiting_for = []
-        if following.rows is not self._arrived_rows:
+        if following.rows is not before:
             self._take_in(following)
 
     def _take_in(self, following: Following) -> None:
         """What has arrived: known to the ledger and in the budget file before it is used."""
-        self._arrived_rows = following.rows
         self.account.grow(following.rows)
         if self._committed:
             self._enter()

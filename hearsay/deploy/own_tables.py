@@ -77,12 +77,11 @@ def initialise_tables(
     network: dict[str, Any] = {"run": run, "state": "state"}
     problem: dict[str, Any] = {"schema": "schema.toml"}
     if records is not None:
-        least, head_start = require.count("records", records), min(held)
-        if least <= max(held):
+        if require.count("records", records) <= max(held):
             require.fail("records", f"more than the {max(held)} rows that there are", records)
         network |= {"follow": True}
-        problem |= {"head_start": head_start, "per_step": require.count("per_step", per_step)}
-        held = [least] * len(tables)
+        problem |= {"head_start": min(held), "per_step": require.count("per_step", per_step)}
+        held = [records] * len(tables)
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(schema, folder / "schema.toml")
     parts: dict[str, Any] = {

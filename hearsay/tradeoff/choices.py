@@ -144,12 +144,13 @@ class Choice:
     @property
     def words(self) -> str:
         share = "all records" if self.rate == 1 else f"a share {self.rate:g} of the records"
-        said = [f"gradient perturbation, {self.rounds} rounds of step {self.step:g} with {share}"]
+        steps = f"of step {self.step:g} with {share}"
         if self.begun is not None:
-            said = [
-                f"gradient perturbation, {self.rounds} rounds with all records so far, steps that"
-                f" grow with them to {self.step:g}, noise that falls with them"
-            ]
+            steps = (
+                f"with all records so far, steps that grow with them to {self.step:g}, noise that"
+                " falls with them"
+            )
+        said = [f"gradient perturbation, {self.rounds} rounds {steps}"]
         if self.clip is not None:
             said.append(f"gradients clipped to {self.clip:g}")
         if self.weights is not None:

@@ -246,7 +246,7 @@ class _Rounds:
                 axis=1,
             )
             drawn = drawn + np.tensordot(self.exchange.shared, common, (1, 0))
-        factor = (self.pace * self.fading)[step - 1][:, None]
+        factor = (self.pace[step - 1] * self.fading[step - 1])[:, None]
         scale = self.loud[:, :, None] * self.steps * factor
         return self.params + scale * np.tile(drawn, (1, self.active, 1))
 

@@ -297,14 +297,23 @@ def test_who_names_all_that_is_looked_up_passes(tmp_path):
     assert check.passed is None and "certified by itself" in check.detail
 
 
-def test_a_count_of_rounds_in_the_state_can_be_deployed(tmp_path):
-    """Its rounding is the same whatever the data."""
-    kind = loaded(
-        tmp_path,
+def counted(folder, start, *changes):
+    """An algorithm whose state has a count of rounds beside the model, which begins so."""
+    return loaded(
+        folder,
         ("@final\n", TWICE.replace("Twice", "Counted").replace("again", "k")),
         ("import Any, ClassVar, final", "import Any, ClassVar, NamedTuple, final"),
         (METHOD, "    def init(self, params):\n        import jax.numpy as jnp\n"
-         "        return Counted(params, jnp.zeros(()))\n\n" + METHOD),
+         f"        return Counted(params, {start})\n\n" + METHOD),
+        *changes,
+    )  # fmt: skip
+
+
+def test_a_count_of_rounds_in_the_state_can_be_deployed(tmp_path):
+    """Its rounding is the same whatever the data."""
+    kind = counted(
+        tmp_path,
+        "jnp.zeros(())",
         (STATE, "return Counted(domain.project(moved / (1 + state.k)), state.k + 1)"),
     )  # fmt: skip
     (check,) = check_algorithm(kind, only=["magnitudes"]).checks
@@ -312,12 +321,9 @@ def test_a_count_of_rounds_in_the_state_can_be_deployed(tmp_path):
 
 
 def test_a_whole_number_in_the_state_and_the_rows_of_a_batch_are_no_faults(tmp_path):
-    kind = loaded(
+    kind = counted(
         tmp_path,
-        ("@final\n", TWICE.replace("Twice", "Counted").replace("again", "k")),
-        ("import Any, ClassVar, final", "import Any, ClassVar, NamedTuple, final"),
-        (METHOD, "    def init(self, params):\n        import jax.numpy as jnp\n"
-         "        return Counted(params, jnp.zeros((), int))\n\n" + METHOD),
+        "jnp.zeros((), int)",
         (GRADIENT, "rates.step * batch.loss.gradient_sum(state.params, *batch.rows(),"
                    " batch.weights)"),
         (STATE, "return Counted(domain.project(moved), state.k + 1)"),
