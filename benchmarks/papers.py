@@ -1,7 +1,7 @@
 """The papers' image experiments at full size, within a given number of minutes.
 
     python -m benchmarks.papers --minutes 20 --out OUT [--only p4-mnist p3-mnist] [--seeds 3]
-        [--first-seed 1] [--runs NAME ...] [--after docs/results]
+        [--first-seed 1] [--runs NAME ...] [--found STEP ...] [--after docs/results]
 
 For an accelerator that is lent for a while: experiments in order of importance, each into its own
 folder, and every run of them kept as soon as it is finished. What is in OUT already is not run
@@ -12,8 +12,9 @@ beside the device and the minutes. Runs that differ in numbers only share their 
 With --first-seed 1 and --seeds 2 the seeds are 1 and 2, to go with an earlier call's 0
 (benchmarks.results puts them together). With --after those results it runs what they lack of
 `--seeds` noise seeds, where a run took less than two minutes a seed; with --minutes 0 it only says
-what that is, and how long it should take. An experiment that fails says why and keeps what it has;
-the next one begins, and the exit code is 1.
+what that is, and how long it should take. What was the best of several steps is not searched again:
+further seeds are of the step that was found (--found: those of --runs). An experiment that fails
+says why and keeps what it has; the next one begins, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ LONG = 120.0
 
 
 class Wanted(NamedTuple):
-    """Runs of an experiment (None: all) with so many noise seeds, and the seconds that they took
-    elsewhere (0: nobody knows).
+    """Runs of an experiment (None: all), each with its step where it was found before, with so
+    many noise seeds, and the seconds that they took elsewhere (0: nobody knows).
     """
 
     name: str
-    runs: list[str] | None
+    runs: dict[str, str | None] | None
     first_seed: int
     seeds: int
     seconds: float = 0.0
@@ -69,7 +70,10 @@ class Wanted(NamedTuple):
         asked += ["--only", self.name, "--seeds", str(self.seeds)]
         asked += ["--first-seed", str(self.first_seed)] if self.first_seed else []
         asked += ["--scale", str(options.scale)] if options.scale != "paper" else []
-        asked += ["--runs", *self.runs] if self.runs else []
+        if self.runs:
+            asked += ["--runs", *self.runs]
+            steps = [step for step in self.runs.values() if step]
+            asked += ["--found", *steps] if steps else []
         return shlex.join(["python", "-m", "benchmarks.papers", *asked])
 
 
@@ -78,15 +82,22 @@ def lacking(name: str, folder: Path, seeds: int) -> list[Wanted]:
     if not (folder / results.ENDS).exists():
         return [Wanted(name, None, 0, seeds)]
     header, *rows = results.table(folder / results.ENDS)
-    found: dict[int, list[tuple[str, float]]] = {}
+    found: dict[int, list[tuple[str, str | None, float]]] = {}
     for row in rows:
         said = dict(zip(header, row, strict=True))
         there = len(said[results.SEEDS].split())
         each = float(said[results.TIME].split()[0]) / there
         if there < seeds and each < LONG:
-            found.setdefault(there, []).append((row[0], each * (seeds - there)))
+            took = each * (seeds - there)
+            found.setdefault(there, []).append((row[0], said.get(results.STEP), took))
     return [
-        Wanted(name, [run for run, _ in runs], there, seeds - there, sum(took for _, took in runs))
+        Wanted(
+            name,
+            {run: step for run, step, _ in runs},
+            there,
+            seeds - there,
+            sum(took for *_, took in runs),
+        )
         for there, runs in sorted(found.items())
     ]
 
@@ -162,6 +173,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", nargs="+", default=ORDER, choices=ORDER, metavar="EXPERIMENT")
     parser.add_argument("--runs", nargs="+", help="names of runs within an experiment")
+    parser.add_argument("--found", nargs="+", metavar="STEP", help="the step of each of --runs")
     parser.add_argument("--after", type=Path, metavar="RESULTS", help="run what these lack")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=0)
@@ -170,15 +182,18 @@ def main() -> int:
     options = parser.parse_args()
     if options.scale not in ("small", "paper"):
         options.scale = float(options.scale)
+    if options.found and len(options.found) != len(options.runs or ()):
+        parser.error("--found names one step for each of --runs")
     if options.after and (options.runs or options.first_seed):
         parser.error("--after says itself which runs and seeds")
     if options.after:
         found = (lacking(name, options.after / name, options.seeds) for name in options.only)
         asked = list(itertools.chain(*found))
-        print(*asked or ["nothing is lacking"], sep="\n", flush=True)
+        print("\n".join(map(str, asked)) or "nothing is lacking", flush=True)
     else:
-        chosen = options.runs, options.first_seed, options.seeds
-        asked = [Wanted(name, *chosen) for name in options.only]
+        steps = options.found or itertools.repeat(None)
+        runs = dict(zip(options.runs, steps, strict=False)) if options.runs else None
+        asked = [Wanted(name, runs, options.first_seed, options.seeds) for name in options.only]
     deadline, well = time.monotonic() + 60 * options.minutes, True
     for wanted in asked:
         # Beside results every group of seeds has a folder of its own.

@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any
 
 ABOUT, ENDS, CURVES = "about.json", "ends.csv", "curves.csv"
-# Columns of ends.csv that have a value per seed, and those that are summed up and listed.
+# Columns of ends.csv: those that have a value per seed, those that are summed up and listed, and
+# the step that a run was made with.
 ACCURACIES = ("test accuracy", "worst agent", "training accuracy")
-TIME, SEEDS = "time", "seeds"
+TIME, SEEDS, STEP = "time", "seeds", "step"
 Rows = list[list[str]]
 
 

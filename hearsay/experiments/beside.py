@@ -6,7 +6,8 @@
               share (hearsay.Secrets), the best that the library has where not everybody colludes
 
 Each is the best of a few step sizes by test accuracy, a search that no budget pays for: the reports
-say so.
+say so. Whoever names the runs that are wanted may name the step of each, of an earlier search: it
+alone is run then, with whatever seeds are asked for.
 """
 
 from __future__ import annotations
@@ -52,9 +53,22 @@ class Own(NamedTuple):
     factors: Sequence[float]
 
 
-def chosen(only: Sequence[str] | None, known: Sequence[str]) -> list[str]:
-    """The names of the runs that are wanted; all unless told otherwise."""
-    return [require.one_of("only", name, known) for name in (known if only is None else only)]
+# The runs that are wanted, each with the step that an earlier search found (None: to be searched).
+Wanted = Mapping[str, str | None]
+
+
+def chosen(only: Sequence[str] | Wanted | None, known: Sequence[str]) -> dict[str, str | None]:
+    """The runs that are wanted; all unless told otherwise, and none with a step unless so told."""
+    wanted = dict(only) if isinstance(only, Mapping) else dict.fromkeys(only or ())
+    for name in wanted:
+        require.one_of("only", name, known)
+    return dict.fromkeys(known) if only is None else wanted
+
+
+def candidates(options: Sequence[Algorithm], step: str | None) -> list[Algorithm]:
+    """The options among which the best is searched, or the one that has this step."""
+    found = [option for option in options if step in (None, str(option.step_size))]
+    return found or require.fail("step", ", ".join(str(o.step_size) for o in options), step)
 
 
 def secret_names(found: Settings) -> dict[str, float]:
@@ -69,7 +83,7 @@ def side_by_side(
     clipped: Problem,
     graph: Graph,
     steps: int,
-    only: Sequence[str] | None,
+    only: Sequence[str] | Wanted | None,
 ) -> Runs:
     """The trials as printed and, beside them, what the budget of one of them and a far smaller one
     can buy. What needs an accountant of its own is for the papers' scale, or on request.
@@ -77,19 +91,20 @@ def side_by_side(
     secrets = secret_names(experiment.settings)
     wanted = chosen(only, [*trials, own.name, CHEAP, *secrets])
     if only is None and experiment.scale != "paper":
-        wanted = [name for name in wanted if name not in secrets]
+        wanted = {name: step for name, step in wanted.items() if name not in secrets}
     runs: Runs = {}
     for name in experiment.each("as printed", (name for name in trials if name in wanted)):
         with or_left(name):
             runs[name] = run(experiment, *trials[name], steps)
     if CHEAP in wanted:
         with or_left(CHEAP):
-            runs[CHEAP] = cheapest(experiment, clipped, graph, steps)
+            runs[CHEAP] = cheapest(experiment, clipped, graph, steps, wanted[CHEAP])
     runs |= with_secrets(experiment, clipped, graph, steps, wanted)
     if own.name in wanted:
         with or_left(own.name):
             same = certified(own.algorithm, clipped, own.graph, steps)
-            options = list(with_step_factors(own.algorithm, own.factors).values())
+            scaled = with_step_factors(own.algorithm, own.factors).values()
+            options = candidates(list(scaled), wanted[own.name])
             runs[own.name] = better(
                 experiment, options, clipped, own.graph, steps, same, "same budget"
             )
@@ -100,20 +115,20 @@ def side_by_side(
 
 def better(
     experiment: Experiment,
-    candidates: Sequence[Algorithm],
+    options: Sequence[Algorithm],
     problem: Problem,
     graph: Graph,
     steps: int,
     epsilon: float,
     stage: str,
 ) -> Run:
-    """The candidate that ends with the highest accuracy, each with noise that spends `epsilon`
+    """The option that ends with the highest accuracy, each with noise that spends `epsilon`
     (at DELTA for Gaussian noise).
     """
     tried = []
-    for candidate in experiment.each(stage, candidates):
-        delta = DELTA if candidate.law.needs_delta else None
-        ready = calibrate(candidate, problem, graph, steps, epsilon, delta=delta)
+    for option in experiment.each(stage, options):
+        delta = DELTA if option.law.needs_delta else None
+        ready = calibrate(option, problem, graph, steps, epsilon, delta=delta)
         tried.append(run(experiment, ready, problem, graph, steps))
     return best(tried)
 
@@ -122,20 +137,24 @@ def best(tried: Sequence[Run]) -> Run:
     return max(tried, key=lambda found: np.nan_to_num(found.final("accuracy")[0], nan=0.0))
 
 
-def cheapest(experiment: Experiment, problem: Problem, graph: Graph, steps: int) -> Run:
+def cheapest(
+    experiment: Experiment, problem: Problem, graph: Graph, steps: int, step: str | None
+) -> Run:
     """Noise on clipped mean gradients of large batches, each record once per pass:
     the cheapest way to privacy that the library has for networks where nothing is secret but the
     noise.
     """
     size = min(SHARED["cheap_batch"], int(problem.counts.min()))
     options = [
-        SHARED.algorithm("cheap", step=step, sample_size=size) for step in SHARED["cheap_steps"]
+        SHARED.algorithm("cheap", step=each, sample_size=size) for each in SHARED["cheap_steps"]
     ]
-    return better(experiment, options, problem, graph, steps, EPSILON, "small budget")
+    return better(
+        experiment, candidates(options, step), problem, graph, steps, EPSILON, "small budget"
+    )
 
 
 def with_secrets(
-    experiment: Experiment, problem: Problem, graph: Graph, steps: int, wanted: Sequence[str]
+    experiment: Experiment, problem: Problem, graph: Graph, steps: int, wanted: Wanted
 ) -> Runs:
     """Secrets and secret batches, at each budget that is wanted. Amplification by coins is for a
     record that is there or not, so these budgets are under zero-out adjacency.
@@ -153,6 +172,7 @@ def with_secrets(
             # The same noise for all steps, which it does not depend on: the search takes a while.
             ready = calibrate(method, emptied, graph, steps, epsilon, delta=delta)
             options = [replace(ready, step=schedule("step", step)) for step in keys["steps"]]  # type: ignore[call-arg]
+            options = candidates(options, wanted[name])
             runs[name] = best(
                 [
                     run(experiment, option, emptied, graph, steps, delta)

@@ -28,7 +28,7 @@ import numpy as np
 from hearsay.algorithms import LdpOnline
 from hearsay.base import Algorithm
 from hearsay.experiments import parts, settings
-from hearsay.experiments.beside import Own, side_by_side
+from hearsay.experiments.beside import Own, Wanted, side_by_side
 from hearsay.experiments.images import (
     CHEAP,
     CLIP,
@@ -72,7 +72,7 @@ def others() -> dict[str, Algorithm]:
     }
 
 
-def figure(experiment: Experiment, only: Sequence[str] | None = None) -> Findings:
+def figure(experiment: Experiment, only: Sequence[str] | Wanted | None = None) -> Findings:
     """Fig. 2 or 3 and, beside it, what the same budget and a far smaller one can buy.
 
     Args:

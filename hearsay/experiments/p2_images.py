@@ -30,7 +30,7 @@ from hearsay.algorithms import QuantizedDsgd
 from hearsay.base import Algorithm
 from hearsay.certification import certify
 from hearsay.experiments import settings
-from hearsay.experiments.beside import Own, side_by_side
+from hearsay.experiments.beside import Own, Wanted, side_by_side
 from hearsay.experiments.images import (
     CHEAP,
     CLIP,
@@ -103,7 +103,7 @@ def figure_6(clipped: Problem, history: Problem) -> Table:
     return SETTINGS.table("figure-6", rows, messages=messages, clip=CLIP)
 
 
-def measure(experiment: Experiment, only: Sequence[str] | None = None) -> Findings:
+def measure(experiment: Experiment, only: Sequence[str] | Wanted | None = None) -> Findings:
     """The schemes and the other methods as printed and, beside them, what S2's budget and a far
     smaller one can buy.
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from hearsay.certification import certify
 from hearsay.experiments import settings
-from hearsay.experiments.beside import Own, side_by_side
+from hearsay.experiments.beside import Own, Wanted, side_by_side
 from hearsay.experiments.images import (
     CHEAP,
     CLIP,
@@ -74,7 +74,7 @@ def budgets(problem: Problem, graph: Graph, messages: int) -> Table:
     return SETTINGS.table("budgets", rows, messages=messages, clip=CLIP)
 
 
-def measure(experiment: Experiment, only: Sequence[str] | None = None) -> Findings:
+def measure(experiment: Experiment, only: Sequence[str] | Wanted | None = None) -> Findings:
     """Fig. 5 and, beside it, what the same budget and a far smaller one can buy.
 
     Args:

@@ -27,7 +27,7 @@ import numpy as np
 
 from hearsay.certification import calibrate
 from hearsay.experiments import settings
-from hearsay.experiments.beside import cheapest, chosen, secret_names, with_secrets
+from hearsay.experiments.beside import Wanted, cheapest, chosen, secret_names, with_secrets
 from hearsay.experiments.images import (
     CHEAP,
     CLIP,
@@ -115,7 +115,7 @@ def figure_4(
     graph: Graph,
     most: int,
     step: float,
-    only: Sequence[str],
+    only: Wanted,
 ) -> Runs:
     runs: Runs = {}
     for name in experiment.each("Fig. 4", (name for name in only if name not in (CHEAP, *SECRET))):
@@ -132,7 +132,7 @@ def figure_4(
     rounds = rounds_of(problem, TAUS[0], most)
     if CHEAP in only:
         with or_left(CHEAP):
-            runs[CHEAP] = cheapest(experiment, problem, graph, rounds)
+            runs[CHEAP] = cheapest(experiment, problem, graph, rounds, only[CHEAP])
     runs |= with_secrets(experiment, problem, graph, rounds, only)
     if not runs:
         raise OutOfTime("there was no time for a single run")
@@ -140,7 +140,9 @@ def figure_4(
 
 
 def measure(
-    experiment: Experiment, only: Sequence[str] | None = None, step: float | None = None
+    experiment: Experiment,
+    only: Sequence[str] | Wanted | None = None,
+    step: float | None = None,
 ) -> Findings:
     """Fig. 4, with the paper's noise and with the certified one.
 
@@ -149,7 +151,7 @@ def measure(
       step: eta, instead of the best of STEPS.
     """
     scale = scale_of(experiment.scale, *scales(experiment.settings))
-    wanted = names(experiment.scale == "paper") if only is None else chosen(only, names())
+    wanted = chosen(names(experiment.scale == "paper") if only is None else only, names())
     (problem,) = problems(experiment, scale, (CLIP,))
     graph = experiment.settings.graph(agents=problem.agents)
     scores: dict[float, float] = {}

@@ -132,20 +132,30 @@ def test_secrets_are_run_with_one_noise_and_the_best_of_several_steps(digits, mo
     monkeypatch.setattr(beside, "calibrate", calibrated)
     monkeypatch.setattr(beside, "run", ran)
     found = settings.read("p3-mnist")
-    names = beside.secret_names(found)
-    runs = beside.with_secrets(Experiment(found), digits, found.graph(), 7, list(names)[:1])
+    name, other = beside.secret_names(found)
+
+    def secrets(wanted):
+        return beside.with_secrets(Experiment(found), digits, found.graph(), 7, wanted)
+
+    runs = secrets({name: None})
     assert asked == [("zero-out", 7, 1.0, 1e-5)]
     assert [a.step.scale for a in tried] == [1.0, 4.0, 16.0]
     assert all(a.secrets.colluders == 1 and a.sampling == Poisson(0.05) for a in tried)
-    assert list(runs) == ["secrets and secret batches at ε = 1"]
-    assert runs["secrets and secret batches at ε = 1"].algorithm.step.scale == 4.0
+    assert list(runs) == [name] == ["secrets and secret batches at ε = 1"]
+    assert runs[name].algorithm.step.scale == 4.0
+    # A step that an earlier search found is the only one.
+    del tried[:]
+    assert secrets({name: "16*(k+1)^-0.2"})[name].algorithm.step.scale == 16.0
+    assert [a.step.scale for a in tried] == [16.0]
+    with pytest.raises(ValueError, match=r"step must be .*, 4\*\(k\+1\)\^-0.2, .*, got '8'"):
+        secrets({other: "8"})
     assert list(beside.secret_names(p4_mnist.SETTINGS).values()) == [p4_mnist.EPSILON]
     assert p4_mnist.SETTINGS["secret"]["delta"] == p4_mnist.DELTA
 
 
 def test_a_first_look_leaves_out_what_takes_an_accountant(digits, monkeypatch):
     monkeypatch.setattr(beside, "cheapest", lambda *_: "cheap")
-    monkeypatch.setattr(beside, "with_secrets", lambda *given: asked.append(given[-1]) or {})
+    monkeypatch.setattr(beside, "with_secrets", lambda *given: asked.append([*given[-1]]) or {})
     monkeypatch.setattr(beside, "certified", lambda *_: 1.0)
     monkeypatch.setattr(beside, "better", lambda *_: "own")
     found, asked = settings.read("p3-mnist"), []

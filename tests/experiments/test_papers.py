@@ -29,7 +29,7 @@ def test_an_experiment_that_fails_is_said_and_the_next_one_begins(tmp_path, monk
     options = ["--minutes", "1", "--out", str(tmp_path), "--only", *found]
     options += ["--seeds", "2", "--first-seed", "1", "--runs", "x"]
     assert call(monkeypatch, *options) == 1
-    assert asked == [(2, 1, ["x"])]
+    assert asked == [(2, 1, {"x": None})]
     assert "no accountant here" in capsys.readouterr().err
     left = {
         name: json.loads((tmp_path / name / "about.json").read_text())["left_out"] for name in found
@@ -44,15 +44,15 @@ def test_an_experiment_that_fails_is_said_and_the_next_one_begins(tmp_path, monk
 def test_after_results_only_what_they_lack_is_run(tmp_path, monkeypatch, capsys):
     """Seeds of runs that took less than two minutes each, with the command that makes just them."""
     home, asked = tmp_path / "results", []
-    header = "run,test accuracy,time,seeds\n"
+    header = "run,test accuracy,step,time,seeds\n"
     for name, rows in {
         "p3-mnist": [
-            "long,0.1,121 s,0",
-            "quick,0.2,119 s,0",
-            "two,0.3,200 s,0 1",
-            "all,0,9 s,0 1 2",
+            "long,0.1,1,121 s,0",
+            "quick,0.2,4*(k+1)^-0.2,119 s,0",
+            "two,0.3,0.1,200 s,0 1",
+            "all,0,0.1,9 s,0 1 2",
         ],
-        "p4-mnist": ["all,0.5,9 s,0 1 2"],
+        "p4-mnist": ["all,0.5,0.1,9 s,0 1 2"],
     }.items():
         (home / name).mkdir(parents=True)
         (home / name / "ends.csv").write_text(header + "\n".join(rows) + "\n")
@@ -73,12 +73,21 @@ def test_after_results_only_what_they_lack_is_run(tmp_path, monkeypatch, capsys)
     assert "long" not in said and "p4-mnist" not in said and not asked
     assert call(monkeypatch, "--minutes", "1", *options) == 0
     assert asked == [
-        ("p3-mnist", 1, 2, ["quick"]),
-        ("p3-mnist", 2, 1, ["two"]),
+        ("p3-mnist", 1, 2, {"quick": "4*(k+1)^-0.2"}),
+        ("p3-mnist", 2, 1, {"two": "0.1"}),
         ("p1-mnist", 0, 3, None),
     ]
     about = json.loads((out / "p3-mnist" / "from-1" / "about.json").read_text())
-    assert about["command"].endswith("--only p3-mnist --seeds 2 --first-seed 1 --runs quick")
+    assert about["command"].endswith(
+        "--only p3-mnist --seeds 2 --first-seed 1 --runs quick --found '4*(k+1)^-0.2'"
+    )
+    # The command makes just that, and the step of each run is named or none is.
+    again = ["--minutes", "1", "--out", str(tmp_path / "again"), "--only", "p3-mnist"]
+    assert call(monkeypatch, *again, "--runs", "quick", "--found", "4*(k+1)^-0.2") == 0
+    assert asked[-1][1:] == (0, 3, {"quick": "4*(k+1)^-0.2"})
+    with pytest.raises(SystemExit):
+        call(monkeypatch, *again, "--runs", "quick", "two", "--found", "1")
+    assert "--found names one step for each of --runs" in capsys.readouterr().err
 
 
 def test_after_results_nobody_names_runs(tmp_path, monkeypatch, capsys):
