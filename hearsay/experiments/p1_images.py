@@ -135,7 +135,10 @@ def table_2(experiment: Experiment) -> Findings:
     error_against_noise(sweep, ax)
     return Findings(
         runs=runs,
-        tables={"table2": TABLE.table("table2", rows, seeds=experiment.seeds, **values)},
+        tables={
+            "table2": TABLE.table("table2", rows, seeds=experiment.seeds, **values),
+            "ends": ends(experiment, runs, steps=scale.steps),
+        },
         files={"curves": curves(runs)},
         figures=[(TABLE.text("errors"), chart), (TABLE.text("pictures"), gallery(sweep))],
         values=values,

@@ -114,6 +114,10 @@ def test_p1_table_2(tmp_path):
     )
     for text in ("0.9380", "0.3110", "What the attacker sees", "every message"):
         assert text in page
+    runs = table(tmp_path, "ends")
+    coupled = [name for name in list(runs)[1:] if name.endswith("coupling × 100")]
+    assert [runs[name][2] for name in coupled] == [rows[name.split(",")[0]][5] for name in coupled]
+    assert len(coupled) == 4 and len(runs) == 9
 
 
 def test_secrets_are_run_with_one_noise_and_the_best_of_several_steps(digits, monkeypatch):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pytest
 from benchmarks import papers, results
 
 DOCS = Path(__file__).parents[2] / "docs"
-NAMES = ("p1-mnist", "p1-cifar", "p2-mnist", "p2-cifar", "p3-mnist", "p4-mnist")
+NAMES = tuple(papers.ORDER)
 # Of the papers' sections on experiments.
 FIGURES = {
     "P1": ["Fig. 1 (a)", "Fig. 1 (b)", "Fig. 1 (c)", "Table I,", "Fig. 2", "Fig. 3", "Table II"],
@@ -125,6 +126,33 @@ def test_the_numbers_of_a_verdict_are_those_of_the_runs(figure):
     name, runs = GIVEN[figure]
     score = scores()
     assert re.findall(r"\b0\.\d{3}\b", ours) == [f"{score[name, run]:.3f}" for run in runs]
+
+
+def test_table_2_is_that_of_its_runs_and_attacks():
+    """On both pages: what three seeds and ten targets gave at four levels of noise."""
+    levels = ("×0.5", "×1", "×1.5", "×2")
+    header, *table = results.table(DOCS / "results" / "p1-table2" / "ends.csv")
+    ends = {row[0]: dict(zip(header, row, strict=True)) for row in table}
+    page = {row[0]: list(row[1:]) for row in rows(DOCS / "reproducing-p1.md")}
+    for line, column, suffix in (
+        ("test accuracy, printed coupling 0.01 (t+1)^-0.7", "test accuracy", ""),
+        ("test accuracy, coupling (t+1)^-0.7", "test accuracy", ", coupling × 100"),
+        ("training accuracy, coupling (t+1)^-0.7", "training accuracy", ", coupling × 100"),
+    ):
+        assert page[line] == [ends[level + suffix][column] for level in levels]
+    attacked = results.table(DOCS / "results" / "p1-table2" / "attack-clip-none.csv")[1:]
+    errors = [[float(row[6]) for row in attacked if row[0] == level[1:]] for level in levels]
+    assert np.shape(errors) == (4, 10)
+    spread = np.std(errors, axis=1, ddof=1) / math.sqrt(10)
+    means = np.mean(errors, axis=1)
+    said = [f"{mean:.3f} ± {off:.3f}" for mean, off in zip(means, spread, strict=True)]
+    assert page["attacker's error"] == said
+    (ours,) = [row[2] for row in rows(DOCS / "reproducing.md") if row[0] == "P1, Table II"]
+    ends_of = [float(ends[level + ", coupling × 100"]["test accuracy"][:6]) for level in levels]
+    printed = {f"{float(ends[level]['test accuracy'][:6]):.3f}" for level in levels}
+    assert len(printed) == 1
+    expected = [f"{ends_of[0]:.3f}", f"{ends_of[-1]:.3f}", *printed, said[0][:5], said[-1][:5]]
+    assert re.findall(r"\b0\.\d{3}\b", ours) == expected
 
 
 def numbers(text: str) -> list[str]:
@@ -238,7 +266,7 @@ def test_seeds_that_are_missing_are_said_with_their_minutes():
     """docs/reproducing.md: what `benchmarks.papers --after docs/results` would run."""
     found = [
         wanted
-        for name in ("p2-cifar", "p3-mnist", "p2-mnist", "p1-mnist", "p1-cifar", "p4-mnist")
+        for name in NAMES
         for wanted in papers.lacking(name, DOCS / "results" / name, 3)
     ]
     table = rows(DOCS / "reproducing.md")
