@@ -158,12 +158,13 @@ def ends(experiment: Experiment, runs: Runs, **values: Any) -> Table:
 
 
 def _accuracies(found: Run) -> list[str]:
-    # One seed has no spread, which is not a spread of 0.
+    return [reached(found, metric) for metric in ("accuracy", "accuracy_worst", "train_accuracy")]
+
+
+def reached(found: Run, metric: str) -> str:
+    """Mean and standard deviation over seeds; one seed has none, which is not one of 0."""
     form = "{:.4f} ± {:.4f}" if len(found.seeds) > 1 else "{:.4f}"
-    return [
-        form.format(*found.final(metric))
-        for metric in ("accuracy", "accuracy_worst", "train_accuracy")
-    ]
+    return form.format(*found.final(metric))
 
 
 def margin(runs: Runs) -> float:

@@ -39,6 +39,7 @@ from hearsay.experiments.images import (
     curves,
     ends,
     problems,
+    reached,
     run,
     scale_of,
     scales,
@@ -177,7 +178,7 @@ def _row(made: Runs, level: int, sweep: Sweep) -> list[str]:
     paper, errors = TABLE["printed"], sweep.errors[level]
     cells: list[Any] = []
     for metric, column in (("train_accuracy", "training"), ("accuracy", "test")):
-        cells += ["{:.4f} ± {:.4f}".format(*one.final(metric)) for one in made.values()]
+        cells += [reached(one, metric) for one in made.values()]
         cells.append(f"{paper[column][level]:.4f}")
     spread = f" ± {errors.std(ddof=1) / math.sqrt(len(errors)):.4f}" if len(errors) > 1 else ""
     return [*cells, f"{np.mean(errors):.4f}{spread}", f"{paper['error'][level]:.4f}"]

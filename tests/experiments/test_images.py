@@ -116,7 +116,7 @@ def test_p1_table_2(tmp_path):
         assert text in page
     runs = table(tmp_path, "ends")
     coupled = [name for name in list(runs)[1:] if name.endswith("coupling × 100")]
-    assert [runs[name][2] for name in coupled] == [rows[name.split(",")[0]][5] for name in coupled]
+    assert [runs[name][2] for name in coupled] == [rows[name.split(",")[0]][4] for name in coupled]
     assert len(coupled) == 4 and len(runs) == 9
 
 

@@ -265,9 +265,7 @@ def test_what_puts_p1_ahead_of_s2_is_as_in_its_file():
 def test_seeds_that_are_missing_are_said_with_their_minutes():
     """docs/reproducing.md: what `benchmarks.papers --after docs/results` would run."""
     found = [
-        wanted
-        for name in NAMES
-        for wanted in papers.lacking(name, DOCS / "results" / name, 3)
+        wanted for name in NAMES for wanted in papers.lacking(name, DOCS / "results" / name, 3)
     ]
     table = rows(DOCS / "reproducing.md")
     start = table.index(("left", "minutes")) + 2
