@@ -11,12 +11,13 @@ from typing import Annotated
 import typer
 
 from hearsay.cli.json_output import answer, answering, of_certificate
-from hearsay.cli.network_options import Allow, Insecure, NetConfig, NoPrivacy, Seed, require_extra
+from hearsay.cli.network_options import Allow, Insecure, NoPrivacy, Seed, of_network, require_extra
 
 
 @answering
+@of_network
 def agent(
-    config: NetConfig,
+    config: Path,
     name: Annotated[str, typer.Option(help="Which agent of net.toml this process is.")],
     data: Annotated[
         Path | None,

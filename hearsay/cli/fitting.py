@@ -21,6 +21,7 @@ from hearsay.cli.options import Out, Overwrite, Resume
 from hearsay.cli.screen import Owner, console, hint, note, progress_bar, summary, typeable
 from hearsay.config import DELTA, EPSILON
 from hearsay.privacy.adjacency import ZERO_OUT
+from hearsay.simulation.worth import worth
 
 RELEASED = "released"
 LINEAR = "linear"
@@ -261,8 +262,8 @@ def _finished(result: Any, folder: Path, asked: _Asked, known: list[before.Fit])
     print(model)
     if run.tested:
         summary({run.algorithm.name: run})
-        if run.beside is not None and run.beside.each is not None:
-            _say(_each_alone(run, asked))
+        if (found := worth(run)) is not None and found.each:
+            _say(_each_alone(run, found.each, asked))
         if ranked is not None:
             _say(_RANKED.format(ranked))
         hint({run.algorithm.name: run}, rehearsed=True)
@@ -272,16 +273,11 @@ def _finished(result: Any, folder: Path, asked: _Asked, known: list[before.Fit])
     _say(f"Predictions: {typeable('hearsay', 'predict', released)} NEW.csv")
 
 
-def _each_alone(run: Any, asked: _Asked) -> str:
+def _each_alone(run: Any, values: tuple[float, ...], asked: _Asked) -> str:
     """What every agent would have without the others."""
-    from hearsay.simulation.own_unit import in_own_unit
-
     dealt = asked.agents is not None
     names = [f"agent {k}" for k in range(run.problem.agents)]
     names = names if dealt else [table.stem for table in asked.tables]
-    values = run.beside.each
-    if not run.problem.classification:
-        values = [in_own_unit(value, run.problem.schema) for value in values]
     counts = run.problem.counts.tolist()
     said = [
         f"{name} {value:.4g} ({rows:,} rows)"

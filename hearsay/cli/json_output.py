@@ -25,7 +25,8 @@ import typer
 
 from hearsay.privacy.certificate import Certificate
 from hearsay.privacy.codec import encode
-from hearsay.simulation.own_unit import errors_of, in_own_unit
+from hearsay.simulation.own_unit import in_own_unit
+from hearsay.simulation.worth import worth
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 # What was answered; empty until something is. None: nobody asked.
@@ -112,17 +113,17 @@ def of_run(run: Any, timeline: Any = None) -> dict[str, Any]:
     if timeline is not None:
         costs = {"seconds": timeline.seconds[-1], "bytes": timeline.bytes[-1]}
     final = {metric: run.final(metric) for metric in run.metrics}
-    beside, wrong = run.beside, errors_of(run)
+    found = worth(run)
     return {
         "algorithm": run.algorithm.name,
         "problem": run.problem.name,
         **of_certificate(run.certificate),
         "metrics": {name: {"mean": m, "deviation": d} for name, (m, d) in final.items()},
-        "error": wrong.released[0] if wrong and wrong.released else None,
-        "r2": wrong.explained if wrong else None,
-        "guessing": wrong.guess if wrong else run.guessing,
-        "without_noise": wrong.clean if wrong else beside.clean if beside else None,
-        "alone": wrong.alone if wrong else beside.alone if beside else None,
+        "error": found.reached if found and found.released and found.unit else None,
+        "r2": found.explained if found else None,
+        "guessing": found.guess if found else None,
+        "without_noise": found.clean if found else None,
+        "alone": found.alone if found else None,
         "steps": int(run.steps[-1]),
         "seeds": run.seeds,
         "seconds": run.seconds,

@@ -11,7 +11,7 @@ import typer
 
 from hearsay.cli.json_output import answer, answering, of_certificate, of_rehearsal
 from hearsay.cli.network_adopt import adopt
-from hearsay.cli.network_options import Allow, NetConfig, require_extra
+from hearsay.cli.network_options import Allow, of_network, require_extra
 from hearsay.cli.network_state import release, report, spent, status
 from hearsay.cli.network_up import up
 from hearsay.cli.screen import console, note, typeable
@@ -79,7 +79,7 @@ def init(
     else:
         given |= {"colluders": colluders, "records": records, "per_step": per_step}
         config = _of_tables(folder, schema, data or [], agents, given)
-    _print(f"Try it with: {typeable('hearsay', 'network', 'up', '--config', config)}")
+    _print(f"Try it with: {typeable('hearsay', 'network', 'up', config.parent)}")
 
 
 def _dealt_out(
@@ -113,8 +113,9 @@ def _print(text: str) -> None:
 
 
 @network.command()
+@of_network
 def keys(
-    config: NetConfig,
+    config: Path,
     out: Annotated[
         Path | None, typer.Option(help="The folder (default: what net.toml calls keys).")
     ] = None,
@@ -143,7 +144,8 @@ def keys(
 
 @network.command(name="check")
 @answering
-def check_network(config: NetConfig, allow: Allow = None) -> None:
+@of_network
+def check_network(config: Path, allow: Allow = None) -> None:
     """Print the certificate of a network before anything runs; reads nobody's records.
 
     Exit code 3: the budget is infinite.
@@ -180,7 +182,8 @@ def check_network(config: NetConfig, allow: Allow = None) -> None:
 
 @network.command(name="plan")
 @answering
-def plan_network(config: NetConfig, allow: Allow = None) -> None:
+@of_network
+def plan_network(config: Path, allow: Allow = None) -> None:
     """Choose settings for a net.toml that has none, by rehearsal on made-up records
     (docs/settings.md), and write them into it; comments stay.
     """

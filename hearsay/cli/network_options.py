@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-NetConfig = Annotated[Path, typer.Option("--config", help="The network's net.toml.")]
+NET = "net.toml"
+_PLACE = typer.Argument(
+    metavar="NETWORK",
+    help=f"Its {NET}, or the folder in which that lies; nothing where it lies in this one.",
+    show_default=False,
+)
+_FILE = typer.Option("--config", help=f"Its {NET}: the same as an option.")
 Insecure = Annotated[
     bool,
     typer.Option(
@@ -35,6 +44,43 @@ Allow = Annotated[
         )
     ),
 ]
+
+
+def of_network(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command that has an argument `config` the two ways to name a network."""
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    ways = [
+        inspect.Parameter(name, keyword, default=None, annotation=Annotated[Path | None, info])
+        for name, info in (("place", _PLACE), ("file", _FILE))
+    ]
+    own = inspect.signature(command, eval_str=True)
+    others = [p.replace(kind=keyword) for p in own.parameters.values() if p.name != "config"]
+
+    @functools.wraps(command)
+    def wrapper(*, place: Path | None = None, file: Path | None = None, **words: Any) -> None:
+        command(config=net_file(place, file), **words)
+
+    wrapper.__signature__ = own.replace(parameters=[*ways, *others])  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {p.name: p.annotation for p in [*ways, *others]}
+    return wrapper
+
+
+def net_file(place: Path | None, file: Path | None) -> Path:
+    """The net.toml that was meant."""
+    if place is not None and file is not None and place != file:
+        raise ValueError(f"a network must be named once, got {place} and --config {file}")
+    named = place or file
+    if named is None and not Path(NET).is_file():
+        raise ValueError(
+            f"a network must be named, and there is no {NET} in this folder: give its {NET}, or the"
+            " folder in which that lies"
+        )
+    named = named or Path(NET)
+    if named.is_dir():
+        named /= NET
+        if not named.is_file():
+            raise ValueError(f"{named.parent} must hold a {NET} (hearsay network init makes one)")
+    return named
 
 
 def require_extra() -> None:

@@ -12,13 +12,14 @@ import typer
 
 from hearsay.cli.folders import require_writable
 from hearsay.cli.json_output import Json, answer, answering, of_release
-from hearsay.cli.network_options import Allow, NetConfig, require_extra
+from hearsay.cli.network_options import Allow, net_file, of_network, require_extra
 from hearsay.cli.screen import console, errors, network_table, spent_table, watching
 
 
 @answering
+@of_network
 def status(
-    config: NetConfig,
+    config: Path,
     once: Annotated[bool, typer.Option("--once", help="Print once and end.")] = False,
     json: Json = False,
 ) -> None:
@@ -54,7 +55,17 @@ def status(
 
 @answering
 def spent(
-    place: Annotated[Path, typer.Argument(help="A net.toml, or the folder that it calls state.")],
+    place: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="NETWORK",
+            help=(
+                "A net.toml, the folder in which it lies, or that which it calls state; nothing"
+                " where a net.toml lies in this one."
+            ),
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """What the agents on this host have spent, run by run and in all:
     read from ledgers and budget files, nothing is asked. Exit code 6: a file cannot be read.
@@ -63,7 +74,7 @@ def spent(
     from hearsay.deploy.spending import places
     from hearsay.deploy.spending import spent as read
 
-    found, wrong = read(places(place))
+    found, wrong = read(places(place or net_file(None, None)))
     answer(**found)
     console.print(spent_table(found))
     for text in wrong:
@@ -73,8 +84,9 @@ def spent(
 
 
 @answering
+@of_network
 def report(
-    config: NetConfig,
+    config: Path,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the page (default: out/network-RUN).")
     ] = None,
@@ -102,8 +114,9 @@ def report(
 
 
 @answering
+@of_network
 def release(
-    config: NetConfig,
+    config: Path,
     name: Annotated[
         str | None,
         typer.Option(

@@ -10,7 +10,7 @@ import typer
 
 from hearsay._interrupts import counting
 from hearsay.cli.json_output import answer, answering
-from hearsay.cli.network_options import Allow, Insecure, NetConfig, NoPrivacy, Seed, require_extra
+from hearsay.cli.network_options import Allow, Insecure, NoPrivacy, Seed, of_network, require_extra
 from hearsay.cli.screen import console, errors, network_table, typeable, watching
 
 if TYPE_CHECKING:
@@ -22,8 +22,9 @@ Facts = dict[str, dict[str, Any]]
 
 
 @answering
+@of_network
 def up(
-    config: NetConfig,
+    config: Path,
     simulate_noise: Seed = None,
     insecure: Insecure = False,
     no_privacy: NoPrivacy = False,
@@ -66,7 +67,7 @@ def up(
         soft_wrap=True,
     )
     marked = [] if simulate_noise is None else ["--rehearsal"]
-    release = typeable("hearsay", "network", "release", "--config", config, *marked)
+    release = typeable("hearsay", "network", "release", config, *marked)
     console.print(
         f"The model that their messages make: {release}",
         soft_wrap=True,
@@ -89,7 +90,7 @@ def _run(fleet: Fleet, budgets: dict[str, float]) -> Facts:
             fleet.stop(at_once=lambda: interrupts.times > 1)
         if last is not None:
             return last
-        again = typeable("hearsay", "network", "up", "--config", fleet.config)
+        again = typeable("hearsay", "network", "up", fleet.config)
         console.print(f"Continue with: {again}", soft_wrap=True, highlight=False, markup=False)
         raise typer.Exit(130)
 

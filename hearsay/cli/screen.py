@@ -27,6 +27,7 @@ from hearsay.privacy.certificate import few
 from hearsay.privacy.certificate import show as show_epsilon
 from hearsay.privacy.curve import ALL
 from hearsay.simulation.own_unit import Errors, errors_of
+from hearsay.simulation.worth import Worth, worth
 from hearsay.tables.counting import Counted
 
 console = Console()
@@ -143,20 +144,13 @@ def costs_table(runs: dict[str, Any], timelines: dict[str, Any]) -> None:
 
 def _beside(result: Any) -> str:
     """The released model beside what it is to be compared with; "" where nothing is known."""
-    if result.beside is None:
+    found = None if result.beside is None else worth(result)
+    if found is None or not found.released:
         return ""
-    wrong = errors_of(result)
-    names = {"clean": "without noise", "alone": "alone"}
-    names["guess"] = "guessing" if wrong is None else "always naming the mean"
-    values = {name: getattr(wrong or result.beside, name) for name in names}
-    said = [f"{value:.4g} {names[name]}" for name, value in values.items() if value is not None]
-    metric = "released_accuracy" if wrong is None else "released_error"
-    if metric not in result.metrics or not said:
-        return ""
-    if wrong is None or wrong.released is None:
-        return f"released accuracy {result.final(metric)[0]:.4g} ({', '.join(said)})"
-    explained = "" if wrong.explained is None else f"; R^2 {wrong.explained:.3g}"
-    return f"released error {wrong.released[0]:.4g} ({', '.join(said)}){explained}"
+    said = [f"{value:.4g} {name}" for name, value in reversed(found.beside.items())]
+    kind = "accuracy" if found.unit is None else "error"
+    explained = "" if found.explained is None else f"; R^2 {found.explained:.3g}"
+    return f"released {kind} {found.reached:.4g} ({', '.join(said)}){explained}"
 
 
 def _largest(certificate: Any) -> str:
@@ -255,34 +249,36 @@ def hint(runs: dict[str, Any], rehearsed: bool = False) -> None:
       runs: by name.
       rehearsed: their settings come from a rehearsal.
     """
-    guesses = {name: guess for name, run in runs.items() if (guess := _no_better(run))}
-    if not guesses:
+    found = {name: worth(run) for name, run in runs.items()}
+    poor = {name: one for name, one in found.items() if one is not None and one.no_better}
+    if not poor:
         return
-    whose = f" of {', '.join(guesses)}" if len(runs) > 1 else ""
-    if rehearsed and len(runs) == 1 and _noise_is_not_why(*runs.values()):
+    whose = f" of {', '.join(poor)}" if len(runs) > 1 else ""
+    guess = _guess(next(iter(poor.values())))
+    if rehearsed and len(runs) == 1 and all(_noise_is_not_why(runs[n], w) for n, w in poor.items()):
         note(
-            f"The model is no better than always naming {next(iter(guesses.values()))}, and it"
+            f"The model is no better than always naming {guess}, and it"
             " would not be without noise: a larger epsilon will not help. Look at the schema: are"
             ' ranges far wider than nearly everybody needs, or does a column need scale = "log"'
             " (docs/tables.md)? Or there are too few rows, or the columns say little of the target."
         )
         return
-    helps = _helps([runs[name] for name in guesses], rehearsed)
+    helps = _helps([runs[name] for name in poor], rehearsed)
     note(
-        f"At this budget the models{whose} are no better than always naming"
-        f" {next(iter(guesses.values()))}. What helps: {helps}; hearsay demo shows a case that"
-        " works."
+        f"At this budget the models{whose} are no better than always naming {guess}. What helps:"
+        f" {helps}; hearsay demo shows a case that works."
     )
 
 
-def _noise_is_not_why(run: Any) -> bool:
+def _noise_is_not_why(run: Any, found: Worth) -> bool:
     """The same settings without noise are no better than a guess either, of a table."""
-    beside, wrong = run.beside, errors_of(run)
-    if run.problem.schema is None or beside is None or beside.clean is None:
-        return False
-    if wrong is None:
-        return run.guessing is not None and bool(beside.clean <= run.guessing + 0.01)
-    return bool(wrong.clean is not None and (wrong.clean / wrong.guess) ** 2 >= 0.99)
+    return run.problem.schema is not None and found.hopeless
+
+
+def _guess(found: Worth) -> str:
+    if found.unit is None:
+        return f"the commoner label ({found.guess:.0%})"
+    return f"the mean (error {found.guess:.4g}, {found.unit})"
 
 
 def _helps(runs: list[Any], rehearsed: bool) -> str:
@@ -303,21 +299,6 @@ def _is_network_on_table(problem: Any) -> bool:
     from hearsay.problems.losses.loss import BoundedLoss
 
     return problem.schema is not None and not isinstance(problem.loss, BoundedLoss)
-
-
-def _no_better(run: Any) -> str:
-    """The guess that a run's models do not beat by a hundredth; "" where they do."""
-    wrong = errors_of(run)
-    if wrong is not None:
-        error = (wrong.released or wrong.own)[0]
-        worse = (error / wrong.guess) ** 2 >= 0.99 if wrong.guess else error > 0
-        return f"the mean (error {wrong.guess:.4g}, {wrong.unit})" if worse else ""
-    if run.guessing is None:
-        return ""
-    # What is published, where something is.
-    kept = next(k for k in ("released_accuracy", "accuracy") if k in run.metrics)
-    worse = run.final(kept)[0] <= run.guessing + 0.01
-    return f"the commoner label ({run.guessing:.0%})" if worse else ""
 
 
 def algorithm_line(algorithm: Any) -> str:
@@ -433,9 +414,13 @@ def spent_table(found: dict[str, dict[str, Any]]) -> Table:
     """One row per run of each agent on this host, and what its records have spent in all of them
     (deploy/spending.py).
     """
+    kinds = {_at(one) for facts in found.values() for one in (*facts["runs"], facts)}
+    # What all of them share is said once.
+    shared = kinds.pop() if len(kinds) == 1 else ""
     table = Table(
         title="Spent on this host",
-        caption="counted: the whole plan of a run, from its first message on",
+        caption="counted: the whole plan of a run, from its first message on"
+        + (f"; every ε{shared}" if shared else ""),
     )
     for column in ("agent", "run", "messages", "spent", "counted", "began", "last message"):
         table.add_column(
@@ -445,12 +430,10 @@ def spent_table(found: dict[str, dict[str, Any]]) -> Table:
         for run in facts["runs"]:
             messages = "no ledger" if run["messages"] is None else f"{run['messages']}"
             messages += "" if run["of"] is None or run["messages"] is None else f" of {run['of']}"
-            at = f" at δ = {run['delta']:.3g}" if run["delta"] else ""
-            at += f" ({ZERO_OUT})" if run["adjacency"] == ZERO_OUT else ""
             counted = (
                 "[yellow]not entered[/yellow]"
                 if run["counted"] is None
-                else show_epsilon(run["counted"]) + at
+                else show_epsilon(run["counted"]) + _at(run, shared)
             )
             counted += " [red]NOT PRIVATE[/red]" if run["mechanism"] == "rehearsal" else ""
             table.add_row(
@@ -463,8 +446,7 @@ def spent_table(found: dict[str, dict[str, Any]]) -> Table:
                 _when(run["last"]),
             )
         if facts["total"] is not None:
-            at = f" at δ = {facts['delta']:.3g}" if facts["delta"] else ""
-            at += f" ({ZERO_OUT})" if facts["adjacency"] == ZERO_OUT else ""
+            at = _at(facts, shared)
             if facts["all_collude"] is not None:
                 at += f" ({show_epsilon(facts['all_collude'])} if {ALL})"
             table.add_row(
@@ -478,6 +460,13 @@ def spent_table(found: dict[str, dict[str, Any]]) -> Table:
             )
         table.add_section()
     return table
+
+
+def _at(facts: dict[str, Any], shared: str = "") -> str:
+    """At which delta, and under which adjacency, where that has not been said."""
+    at = f" at δ = {facts['delta']:.3g}" if facts["delta"] else ""
+    at += f" ({ZERO_OUT})" if facts["adjacency"] == ZERO_OUT else ""
+    return "" if at == shared else at
 
 
 def _when(at: float | None) -> str:

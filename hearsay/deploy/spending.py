@@ -14,9 +14,11 @@ from hearsay.deploy.rows import LedgerError, Overview, Row, overview
 
 
 def places(given: Path) -> list[Path]:
-    """The folders with runs' folders in them: of a net.toml, or the given one (or its parent,
-    where it is that of a run).
+    """The folders with runs' folders in them: of a net.toml (or the folder in which it lies), or
+    the given one (or its parent, where it is that of a run).
     """
+    if (given / "net.toml").is_file():
+        given /= "net.toml"
     if given.is_file():
         from hearsay.deploy.settings import load
 

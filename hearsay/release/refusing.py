@@ -17,7 +17,7 @@ _BEGINNINGS = {
 }
 _INSTEAD = (
     ", which no certificate covers: publish the average of messages instead (hearsay network"
-    " release --config net.toml for deployed agents, run.release(folder=...) for a simulation)"
+    " release net.toml for deployed agents, run.release(folder=...) for a simulation)"
 )
 
 

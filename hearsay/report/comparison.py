@@ -15,8 +15,10 @@ from hearsay.report.costs import cost_figures, cost_table
 from hearsay.report.numbers import count, largest, quantity
 from hearsay.report.page import Cell, Picture, Table, picture, write
 from hearsay.report.plot_style import new_figure
-from hearsay.report.run import CURVES, NAME, compared, final
-from hearsay.simulation.result import METRICS
+from hearsay.report.run import CURVES, NAME, final
+from hearsay.report.worth import in_words, shown
+from hearsay.simulation.result import METRICS, Run
+from hearsay.simulation.worth import Worth, worth
 
 if TYPE_CHECKING:
     from hearsay.simulation.costs import Timeline
@@ -60,6 +62,7 @@ def comparison_report(
         title=title,
         about=about,
         notes=notes,
+        poor=[(name, in_words(w)) for name, w in _worth(runs).items() if w.no_better],
         early=[(name, run.stopped) for name, run in runs.items() if run.stopped],
         ends=_final_values(runs) if runs else [],
         curves=_curves(runs),
@@ -97,13 +100,40 @@ def _final_values(runs: Mapping[str, Measured]) -> list[Table]:
         else ""
     )
     found = [Table(f"Budgets, rounded up, and metrics: {spread}at the last step", header, rows)]
-    if any(run.beside is not None for run in runs.values()):
-        beside = [[name, (compared(run) or ("not measured",))[0]] for name, run in runs.items()]
-        found.append(Table("To compare with: released models", ["run", "beside it"], beside))
+    if beside := _worth(runs):
+        found.append(_beside(beside))
     if rest:
         others = [[name, *(final(run, m) for m in rest)] for name, run in runs.items()]
         found.append(Table("The other metrics", ["run", *(plots.LABELS[m] for m in rest)], others))
     return found
+
+
+def _worth(runs: Mapping[str, Measured]) -> dict[str, Worth]:
+    """Of the runs beside which something was measured."""
+    known = {
+        name: worth(run)
+        for name, run in runs.items()
+        if isinstance(run, Run) and run.beside is not None
+    }
+    return {name: found for name, found in known.items() if found is not None}
+
+
+def _beside(runs: Mapping[str, Worth]) -> Table:
+    """What the models of each are to be compared with."""
+    first = next(iter(runs.values()))
+    columns = list(dict.fromkeys(column for found in runs.values() for column in found.beside))
+    rows = [
+        [
+            name,
+            shown(found, found.reached),
+            *(shown(found, found.beside[c]) if c in found.beside else None for c in columns),
+        ]
+        for name, found in runs.items()
+    ]
+    kind = "Test accuracy" if first.unit is None else f"Root mean squared error, {first.unit},"
+    whose = "models that may be released" if first.released else "agents' own models"
+    caption = f"{kind} of the {whose}, and what it is to be compared with"
+    return Table(caption, ["run", "together", *columns], rows)
 
 
 def _largest(run: Measured) -> Cell:

@@ -14,6 +14,8 @@ from hearsay.report.frontier import accuracies, drawn, verdict
 from hearsay.report.numbers import count
 from hearsay.report.page import Table, picture, render
 from hearsay.report.run import headline
+from hearsay.report.worth import gains, in_words
+from hearsay.simulation.worth import worth
 
 if TYPE_CHECKING:
     from hearsay.simulation.result import Run
@@ -31,7 +33,9 @@ def certificate_html(cert: Certificate) -> str:
 
 def run_html(run: Run) -> str:
     """The numbers that one asks for first, and the certificate behind a click."""
-    table = Table("At the end", ("", "value", ""), headline(run))
+    found = None if run.beside is None else worth(run)
+    beside = [] if found is None else [("Beside it", in_words(found), gains(found))]
+    table = Table("At the end", ("", "value", ""), [*headline(run), *beside])
     about = (
         f"{count(run.graph.agents, 'agent')} on a {run.graph.name} graph,"
         f" {count(int(run.steps[-1]), 'step')}, {count(len(run.seeds), 'seed')}"

@@ -31,6 +31,7 @@ from hearsay.report.numbers import (
 from hearsay.report.page import Table, picture, write
 from hearsay.report.plot_style import new_figure
 from hearsay.report.provenance import configuration, reproduction
+from hearsay.report.worth import worth_section
 from hearsay.simulation.own_unit import errors_of
 from hearsay.simulation.result import METRICS
 
@@ -79,6 +80,7 @@ def run_report(run: Run, folder: Path, timeline: Timeline | None = None) -> Path
             f" {run.certificate.mechanism.capitalize()} noise"
         ),
         headline=[*headline(run), *_costs(timeline)],
+        worth=worth_section(run),
         stopped=run.stopped,
         unbounded=who(unbounded, len(run.certificate.budgets)) if unbounded.size else "",
         network=_network(run),
@@ -114,7 +116,9 @@ def headline(run: Run) -> list[tuple[str, str, str]]:
         tiles.append(("Test error", spread(*wrong.own, len(run.seeds)), what))
     for metric, title in RELEASED.items():
         if metric in run.metrics:
-            what = f"{run.readouts[0].of_rounds(int(run.steps[-1]))} of all agents: free"
+            what = (
+                f"{run.readouts[0].of_rounds(int(run.steps[-1]))} of all agents: costs nothing more"
+            )
             if wrong is None or wrong.released is None:
                 tiles.append((title, final(run, metric), what))
                 continue
@@ -123,9 +127,8 @@ def headline(run: Run) -> list[tuple[str, str, str]]:
             if wrong.explained is not None:
                 what = "the share of the target's variance that the released model explains"
                 tiles.append(("R²", quantity(wrong.explained, 3), what))
-    if run.beside is not None and (said := compared(run)):
-        tiles.append(("Beside it", *said))
-    if plots.measured(run, "tracking_error"):
+    # How far models are from the best one says little where what they are for is measured.
+    if not tiles and plots.measured(run, "tracking_error"):
         what = "squared distance to the running optimum"
         tiles.append(("Tracking error", final(run, "tracking_error"), what))
     cert, sent = run.certificate, int(run.certificate.horizon)
@@ -152,30 +155,6 @@ def _costs(timeline: Timeline | None) -> list[tuple[str, str, str]]:
         ("Simulated time", duration(float(timeline.seconds[-1])), "on the network in [costs]"),
         ("Traffic", size(float(timeline.bytes[-1])), f"at most {each} a round from an agent"),
     ]
-
-
-def compared(run: Measured) -> tuple[str, str] | None:
-    """(guessing, no noise and alone in one line, what they are); None where nothing is known."""
-    if run.beside is None:
-        return None
-    wrong = errors_of(run)
-    names = {"guess": "guessing", "clean": "without noise", "alone": "alone"}
-    values = {name: getattr(wrong or run.beside, name) for name in names}
-    said = [
-        f"{_number(value, wrong is None)} {names[name]}"
-        for name, value in values.items()
-        if value is not None
-    ]
-    guess = "always the commonest label" if wrong is None else f"always the mean, {wrong.unit}"
-    what = (
-        "of the released model: the same settings without noise; every agent alone with the same"
-        f" epsilon, with settings that it rehearsed by itself; {guess}"
-    )
-    return (", ".join(said), what) if said else None
-
-
-def _number(value: float, percent: bool) -> str:
-    return f"{100 * value:.1f} %" if percent else quantity(value, 3)
 
 
 def _learning(run: Run) -> dict[str, object]:
@@ -297,10 +276,12 @@ def _records(run: Run) -> str:
     held = "an endless stream" if problem.endless else f"{between(problem.counts)} per agent"
     if getattr(sampling, "size", None) is not None or problem.endless:
         return f"{held}; sampling: {sampling}"
-    return f"{held}, {_arriving(problem.arrivals)}; sampling: {sampling}"
+    return f"{held}, {_arriving(problem.arrivals, problem.counts)}; sampling: {sampling}"
 
 
-def _arriving(arrivals: Arrivals) -> str:
+def _arriving(arrivals: Arrivals, counts: np.ndarray) -> str:
+    if arrivals.head_start >= counts.max():
+        return "all there from the start"
     before = f"{arrivals.head_start:,} there from the start, then " if arrivals.head_start else ""
     return f"{before}{arrivals.per_step:,} arriving per step"
 

@@ -635,6 +635,7 @@ def guesser(guessing, accuracy, algorithm=None):
         algorithm=algorithm or hs.dsgd(),
         problem=SimpleNamespace(agents=3, schema=None),
         beside=None,
+        tested=guessing is not None,
         guessing=guessing,
         metrics=("accuracy", "released_accuracy"),
         final=lambda metric: (accuracy if metric == "released_accuracy" else 0.9, 0.0),

@@ -92,9 +92,9 @@ def test_however_often_it_is_interrupted_it_says_how_to_go_on(fleet, monkeypatch
 def test_when_all_are_done_it_says_how_to_get_the_model(tmp_path, monkeypatch, capsys, seed):
     config = write(tmp_path, names=("alice", "bob"))
     monkeypatch.setattr(network_up, "_run", lambda *_: {})
-    network_up.up(config=config, simulate_noise=seed, insecure=True, json=False)
+    network_up.up(place=config, simulate_noise=seed, insecure=True, json=False)
     said = " ".join(capsys.readouterr().out.split())
-    asked = f"hearsay network release --config {config}"
+    asked = f"hearsay network release {config}"
     assert f"All 2 agents are done. Models, certificates, logs and ledgers: {tmp_path}" in said
     assert said.endswith(asked if seed is None else f"{asked} --rehearsal")
 

@@ -308,7 +308,7 @@ def test_an_agents_own_model_is_no_released_model(run: hs.Run, tmp_path: Path) -
     run.save(tmp_path)
     own = tmp_path / "alice.private-model.npy"
     np.save(own, run.models[0, 0])
-    instead = "hearsay network release --config net.toml"
+    instead = "hearsay network release net.toml"
     for path in (own, tmp_path / "private-models.npz", tmp_path):
         with pytest.raises(ValueError, match=f"must be .*released model, got .*{instead}"):
             hs.load_model(path)
