@@ -5,6 +5,7 @@ Everything it does, it does through the library; only the cli files know typer a
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import sys
@@ -46,32 +47,33 @@ app = typer.Typer(
     help=(
         "Differentially private learning on networks: agents exchange only noisy messages, and"
         " every run comes with a privacy certificate that is true.\n\nStart here: [bold]hearsay"
-        " demo[/bold], then [bold]hearsay run --help[/bold]"
+        " demo[/bold]; with tables of your own [bold]hearsay schema[/bold], then [bold]hearsay"
+        " fit[/bold]"
     ),
 )
 
 # In the order in which --help lists them.
-for command in (
-    fit,
-    predict,
-    agent,
-    schema,
-    run,
-    certify,
-    verify,
-    algorithms,
-    check_algorithm,
-    plan,
-    compare,
-    frontier,
-    attack,
-    audit,
-    reproduce,
-    data,
-    demo,
-):
-    app.command()(command)
-app.add_typer(network, name="network")
+for panel, commands in {
+    "First": [demo],
+    "Tables of your own": [schema, fit, predict],
+    "Agents on machines of their own": [agent],
+    "Simulated networks": [run, compare, frontier, plan],
+    "Certificates, and attacks on them": [certify, verify, audit, attack],
+    "Algorithms and papers": [algorithms, check_algorithm, reproduce, data],
+}.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+app.add_typer(network, name="network", rich_help_panel="Agents on machines of their own")
+
+
+def _flowing(text: str | None) -> str:
+    """Paragraphs without the line breaks of the source: the screen has its own."""
+    paragraphs = inspect.cleandoc(text or "").split("\n\n")
+    return "\n\n".join(" ".join(one.split()) for one in paragraphs)
+
+
+for each in (*app.registered_commands, *network.registered_commands):
+    each.help = _flowing(each.callback.__doc__ if each.callback else None)
 
 
 def _say_version(asked: bool) -> None:

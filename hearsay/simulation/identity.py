@@ -80,7 +80,7 @@ class Identity:
             raise ValueError(_refused("it is of another version of hearsay"))
         differ = _differences(json.loads(str(stored[_FACTS])), self.facts)
         if str(stored[_MARK]) != self.mark and not differ:
-            differ = ["its problem or its records are not those given"]
+            differ = ["its problem, its records or its test records are not those given"]
         kept = int(stored[_EVERY])
         if every is not None and every != kept:
             differ.append(_difference("every", str(kept), str(every)))

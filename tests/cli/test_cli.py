@@ -22,6 +22,7 @@ import hearsay as hs
 from hearsay import _files, config
 from hearsay.algorithms import REGISTRY
 from hearsay.cli import commands, options, screen
+from hearsay.cli.network import network
 from hearsay.experiments import EXPERIMENTS, NEURAL, scale_and_seeds
 from hearsay.graphs import BUILDERS
 from hearsay.problems import PROBLEMS
@@ -628,6 +629,15 @@ def test_a_cache_that_cannot_be_written_is_one_line(monkeypatch, capsys, tmp_pat
     said = plain(capsys.readouterr().err)
     assert said.count("cannot be written: compiled programs are not kept") == 1
     assert "Warning" not in said and "HEARSAY_CACHE names another folder" in said
+
+
+def test_help_lists_every_command_by_what_it_is_for():
+    shown = call("--help").output
+    for panel in ("First", "Tables of your own", "Agents on machines of their own"):
+        assert f"─ {panel} ─" in shown
+    assert "─ Commands ─" not in shown, "a command without a panel"
+    for each in (*commands.app.registered_commands, *network.registered_commands):
+        assert each.help and not re.search(r"[^\n]\n[^\n]", each.help)
 
 
 def guesser(guessing, accuracy, algorithm=None):

@@ -214,7 +214,10 @@ def test_what_differs_from_the_checkpoint_is_named_with_both_values(tmp_path):
             "noise = PowerLaw.* there, Constant.* here",
         ),
         ({"algorithm": hs.dsgd()}, r"\(algorithm = LdpOnline there, Dsgd here\)"),
-        ({"problem": make_problem(seed=1)}, "its problem or its records are not those given"),
+        (
+            {"problem": make_problem(seed=1)},
+            "its problem, its records or its test records are not those given",
+        ),
     ]
     for other, message in others:
         with pytest.raises(ValueError, match=message):
