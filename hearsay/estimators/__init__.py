@@ -5,6 +5,7 @@
     network.py      what both estimators share
     classifier.py   NetworkClassifier
     regressor.py    NetworkRegressor
+    verbose.py      how far a fit is
     encoder.py      TableEncoder, a schema as a step of a pipeline
     exporting.py    released linear models as scikit-learn's own
 

@@ -45,6 +45,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
       random_state: an integer below 2^31; a RandomState or Generator to draw one from; None for
         one from the operating system. How records are dealt out, batches and the simulated noise
         follow from it: whoever knows it, or tries them all, can take the noise off again.
+      verbose: say on standard error how far the rehearsal and the run are.
 
     Attributes:
       model_: the ReleasedModel.
@@ -75,6 +76,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
         classes: Any = None,
         ranges_are_public: bool = False,
         random_state: Any = None,
+        verbose: bool = False,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -88,6 +90,7 @@ class NetworkClassifier(ClassifierMixin, NetworkEstimator):
         self.classes = classes
         self.ranges_are_public = ranges_are_public
         self.random_state = random_state
+        self.verbose = verbose
 
     def predict(self, table: Any) -> np.ndarray:
         """The class of every row."""

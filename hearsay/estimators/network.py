@@ -35,6 +35,7 @@ from hearsay import _validate as require
 from hearsay import problems
 from hearsay.estimators import arrays
 from hearsay.estimators.fitting import graph_of, network_of, rehearsed, run_rehearsed
+from hearsay.estimators.verbose import Lines
 from hearsay.privacy.recursion import Assumption
 from hearsay.problems.data.table_rows import deal_rows, read_rows
 from hearsay.problems.problem import Problem
@@ -72,6 +73,7 @@ class NetworkEstimator(BaseEstimator, ABC):
     ranges: Any
     ranges_are_public: bool
     random_state: Any
+    verbose: bool
 
     def fit(self, tables: Any, y: Any = None, *, test: Any = None, **unknown: Any) -> Any:
         """Learn on a simulated network of agents.
@@ -92,16 +94,25 @@ class NetworkEstimator(BaseEstimator, ABC):
         problem = self._problem(sources, whole, schema, tested, seed)
         self._warn_of_crowds()
         self.graph_ = graph_of(self.graph, problem.agents)
+        lines = Lines(bool(self.verbose))
         self.rehearsal_ = rehearsed(
             problem,
             self.graph_,
             epsilon=self.epsilon,
             delta=self.delta,
             colluders=self.colluders,
+            progress=lines.rehearsing,
         )
         for text in self.rehearsal_.warnings:
             warnings.warn(text, stacklevel=2)
-        found = run_rehearsed(self.rehearsal_, problem, self.graph_, delta=self.delta, seed=seed)
+        found = run_rehearsed(
+            self.rehearsal_,
+            problem,
+            self.graph_,
+            delta=self.delta,
+            seed=seed,
+            progress=lines.training,
+        )
         if found.run.interrupted:
             raise KeyboardInterrupt
         self.schema_, self.problem_, self.run_ = schema, found.run.problem, found.run

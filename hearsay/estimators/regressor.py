@@ -44,6 +44,7 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
       random_state: an integer below 2^31; a RandomState or Generator to draw one from; None for
         one from the operating system. How records are dealt out, batches and the simulated noise
         follow from it: whoever knows it, or tries them all, can take the noise off again.
+      verbose: say on standard error how far the rehearsal and the run are.
 
     Attributes are those of NetworkClassifier, without `classes_`.
 
@@ -65,6 +66,7 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
         target_range: Any = None,
         ranges_are_public: bool = False,
         random_state: Any = None,
+        verbose: bool = False,
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -78,6 +80,7 @@ class NetworkRegressor(RegressorMixin, NetworkEstimator):
         self.target_range = target_range
         self.ranges_are_public = ranges_are_public
         self.random_state = random_state
+        self.verbose = verbose
 
     def predict(self, table: Any) -> np.ndarray:
         """The number of every row, in the target's own units."""
