@@ -30,13 +30,15 @@ def test_at_most_a_line_a_second_and_the_last_one_always(capsys):
 
 
 @pytest.mark.parametrize("verbose", [True, False])
-def test_a_fit_says_both_parts_where_it_is_asked_to(verbose, capsys):
+def test_a_fit_says_both_parts_where_it_is_asked_to(verbose, capsys, tmp_path, monkeypatch):
+    """What was rehearsed before is not rehearsed again: here nothing was."""
+    monkeypatch.setenv("HEARSAY_CACHE", str(tmp_path))
     model = hs.NetworkClassifier(
-        50.0, ranges=(0, 1), classes=[0, 1], agents=2, random_state=0, verbose=verbose
+        2.0, ranges=(0, 1), classes=[0, 1], agents=2, random_state=0, verbose=verbose
     )
     model.fit(*data())
     said = capsys.readouterr().err
     assert ("rehearsing on made-up records: 18 of 18" in said) == verbose
     rounds = model.rehearsal_.rounds
-    assert (f"training: {rounds} of {rounds} rounds, epsilon 50.00 spent" in said) == verbose
+    assert (f"training: {rounds} of {rounds} rounds, epsilon 2.000 spent" in said) == verbose
     assert verbose or not said
