@@ -140,17 +140,20 @@ def test_torch_stays_in_the_files_of_the_bridge_and_is_imported_late():
 
 def test_only_the_network_commands_use_deploy():
     outside = {m for m in files_that_import("hearsay.deploy") if not inside(m, "hearsay.deploy")}
-    # The page of a deployed run names the type of what it draws, and imports nothing of it.
+    # Pages of deployed runs name the types of what they draw, and import nothing of it.
     assert outside == {
         "hearsay.cli.agent",
         "hearsay.cli.network",
         "hearsay.cli.network_adopt",
         "hearsay.cli.network_state",
         "hearsay.cli.network_up",
+        "hearsay.cli.network_watch",
         "hearsay.report.deployed",
+        "hearsay.report.watched",
     }
-    page = imported(ROOT / "report" / "deployed.py", everywhere=False)
-    assert not any(inside(name, "hearsay.deploy") for name in page)
+    for page in ("deployed.py", "watched.py"):
+        needed = imported(ROOT / "report" / page, everywhere=False)
+        assert not any(inside(name, "hearsay.deploy") for name in needed)
 
 
 @pytest.mark.parametrize("library", ["matplotlib", "jinja2", "markupsafe"])

@@ -6,14 +6,20 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hearsay._interrupts import counting
 from hearsay.cli.folders import require_writable
 from hearsay.cli.json_output import Json, answer, answering, of_release
 from hearsay.cli.network_options import Allow, net_file, of_network, require_extra
+from hearsay.cli.network_watch import WatchedPage
 from hearsay.cli.screen import console, errors, network_table, spent_table, watching
+
+if TYPE_CHECKING:
+    from hearsay.deploy.settings import Network
+    from hearsay.deploy.transport import Observer
 
 
 @answering
@@ -21,6 +27,19 @@ from hearsay.cli.screen import console, errors, network_table, spent_table, watc
 def status(
     config: Path,
     once: Annotated[bool, typer.Option("--once", help="Print once and end.")] = False,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.html",
+            help=(
+                "A page to watch in a browser, written anew until all are done: where everybody is,"
+                " and what deserves a look."
+            ),
+        ),
+    ] = None,
+    every: Annotated[
+        float, typer.Option(help="With --page: after how many seconds it is written anew.", min=1.0)
+    ] = 10.0,
     json: Json = False,
 ) -> None:
     """Who is in which round, with whom, and what has been spent; live until Ctrl-C.
@@ -32,25 +51,40 @@ def status(
     from hearsay.deploy.settings import load
 
     found = load(config)
+    if page is not None:
+        require_writable(page.parent)
     with observe(found) as observer:
-        if json or once or not console.is_terminal:
+        if json or once or not (page or console.is_terminal):
             seen = statuses(found, observer)
             answer(**{one.name: one.facts for one in seen})
             console.print(
                 network_table(found, [(s.name, s.facts, s.facts is not None) for s in seen])
             )
+            if page is not None:
+                shown = WatchedPage(found, page, None)
+                shown.saw(seen)
+                shown.finish()
             if not all(one.facts for one in seen):
                 raise typer.Exit(5)
             return
-        try:
-            with watching() as show:
-                while True:
-                    seen = statuses(found, observer, seconds=0.5)
-                    rows = [(s.name, s.facts, s.facts is not None) for s in seen]
-                    show(network_table(found, rows, lines=console.height))
-                    time.sleep(0.5)
-        except KeyboardInterrupt:
-            return
+        _live(found, observer, None if page is None else WatchedPage(found, page, every))
+
+
+def _live(found: Network, observer: Observer, page: WatchedPage | None) -> None:
+    """Until Ctrl-C, or until all are done where there is a page that says so."""
+    from hearsay.deploy.launch import statuses
+
+    with counting() as interrupts, watching() as show:
+        while not interrupts.times and not (page and page.watch.all_done):
+            seen = statuses(found, observer, seconds=0.5)
+            rows = [(s.name, s.facts, s.facts is not None) for s in seen]
+            show(network_table(found, rows, lines=console.height))
+            if page is not None:
+                page.saw(seen)
+            time.sleep(0.5)
+    if page is not None:
+        page.finish()
+        console.print(f"Page: {page.file}", soft_wrap=True)
 
 
 @answering
