@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -35,6 +36,7 @@ _LINES = 12  # more labelled lines than this cannot be told apart
 _NAMED = 40  # agents whose names have room in the picture
 _DRAWN = 400  # agents that a picture of links has room for
 _LISTED = 100  # alarms
+_POINTS = 100  # of a line
 _WAITS = "#fbe3cd"
 
 
@@ -128,23 +130,31 @@ def _links(agents: list[Watched]) -> Figure:
     place = dict(zip((agent.name for agent in agents), points, strict=True))
     size = float(np.clip(5200 / len(agents), 12, 160))
     with styled():
-        for pair, up in _pairs(agents).items():
-            x, y = zip(*(place[name] for name in sorted(pair)), strict=True)
-            colour, style = (SOFT, "-") if up else (UNBOUNDED, "--")
-            ax.plot(x, y, color=colour, linestyle=style, linewidth=0.8, zorder=1)
-        for agent in agents:
-            here = _WAITS if agent.waited else NODE
-            colour = "white" if agent.done else here if agent.reached else UNBOUNDED
-            across, up = place[agent.name]
-            ax.scatter(across, up, s=size, c=colour, edgecolors=SOFT, linewidths=0.7, zorder=2)
-            if len(agents) <= _NAMED:
+        pairs = _pairs(agents)
+        for state, colour, style in ((True, SOFT, "-"), (False, UNBOUNDED, "--")):
+            lines = [
+                [place[name] for name in sorted(pair)] for pair in pairs if pairs[pair] is state
+            ]
+            ax.add_collection(
+                LineCollection(lines, colors=colour, linestyles=style, linewidths=0.8)
+            )
+        x, y = zip(*place.values(), strict=True)
+        colours = [_colour(agent) for agent in agents]
+        ax.scatter(x, y, s=size, c=colours, edgecolors=SOFT, linewidths=0.7, zorder=3)
+        if len(agents) <= _NAMED:
+            for name, (across, up) in place.items():
                 side = "center" if abs(across) < 0.2 else "left" if across > 0 else "right"
                 at = (1.12 * across, 1.16 * up)
-                ax.annotate(agent.name, at, ha=side, va="center", color=INK, fontsize=8)
+                ax.annotate(name, at, ha=side, va="center", color=INK, fontsize=8)
         ax.set_aspect("equal")
         ax.margins(0.2)
         ax.axis("off")
     return figure
+
+
+def _colour(agent: Watched) -> str:
+    here = _WAITS if agent.waited else NODE
+    return "white" if agent.done else here if agent.reached else UNBOUNDED
 
 
 def _pairs(agents: list[Watched]) -> dict[frozenset[str], bool]:
@@ -152,7 +162,7 @@ def _pairs(agents: list[Watched]) -> dict[frozenset[str], bool]:
     found: dict[frozenset[str], bool] = {}
     for agent in agents:
         said = agent.said
-        for other in said.hears if said else ():
+        for other in sorted(said.hears) if said else ():
             up = agent.done or (agent.reached and said is not None and other in said.alive)
             pair = frozenset((agent.name, other))
             found[pair] = found.get(pair, True) and up
@@ -178,11 +188,14 @@ def _rounds(agents: list[Watched]) -> Figure:
         for index, agent in enumerate(agents):
             # A name that starts with "_" would be left out of the legend.
             style = line_style(index) if named else {"color": COLOURS[0], "alpha": 0.5, "lw": 0.8}
-            x = [(at - begin) / seconds for at, _ in agent.rounds]
-            ax.plot(x, [round for _, round in agent.rounds], label=f" {agent.name}", **style)
+            # As many points as can be seen, the last one always.
+            seen = agent.rounds[:: -max(1, len(agent.rounds) // _POINTS)]
+            x = [(at - begin) / seconds for at, _ in seen]
+            ax.plot(x, [round for _, round in seen], label=f" {agent.name}", **style)
         ax.set_xlabel(f"{name} since the watching began")
         ax.set_ylabel("round")
-        ax.yaxis.set_major_locator(MaxNLocator(integer=True))
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_major_locator(MaxNLocator(7, integer=True))
         plain_ticks(ax)
         if named:
             ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
