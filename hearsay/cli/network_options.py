@@ -44,6 +44,19 @@ Allow = Annotated[
         )
     ),
 ]
+Page = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.html",
+        help=(
+            "A page to watch in a browser, written anew until all are done: where everybody is, and"
+            " what deserves a look."
+        ),
+    ),
+]
+Every = Annotated[
+    float, typer.Option(help="With --page: after how many seconds it is written anew.", min=1.0)
+]
 
 
 def of_network(command: Callable[..., None]) -> Callable[..., None]:

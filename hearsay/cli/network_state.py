@@ -13,7 +13,7 @@ import typer
 from hearsay._interrupts import counting
 from hearsay.cli.folders import require_writable
 from hearsay.cli.json_output import Json, answer, answering, of_release
-from hearsay.cli.network_options import Allow, net_file, of_network, require_extra
+from hearsay.cli.network_options import Allow, Every, Page, net_file, of_network, require_extra
 from hearsay.cli.network_watch import WatchedPage
 from hearsay.cli.screen import console, errors, network_table, spent_table, watching
 
@@ -27,19 +27,8 @@ if TYPE_CHECKING:
 def status(
     config: Path,
     once: Annotated[bool, typer.Option("--once", help="Print once and end.")] = False,
-    page: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.html",
-            help=(
-                "A page to watch in a browser, written anew until all are done: where everybody is,"
-                " and what deserves a look."
-            ),
-        ),
-    ] = None,
-    every: Annotated[
-        float, typer.Option(help="With --page: after how many seconds it is written anew.", min=1.0)
-    ] = 10.0,
+    page: Page = None,
+    every: Every = 10.0,
     json: Json = False,
 ) -> None:
     """Who is in which round, with whom, and what has been spent; live until Ctrl-C.
@@ -84,7 +73,6 @@ def _live(found: Network, observer: Observer, page: WatchedPage | None) -> None:
             time.sleep(0.5)
     if page is not None:
         page.finish()
-        console.print(f"Page: {page.file}", soft_wrap=True)
 
 
 @answering

@@ -9,8 +9,19 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from hearsay._interrupts import counting
+from hearsay.cli.folders import require_writable
 from hearsay.cli.json_output import answer, answering
-from hearsay.cli.network_options import Allow, Insecure, NoPrivacy, Seed, of_network, require_extra
+from hearsay.cli.network_options import (
+    Allow,
+    Every,
+    Insecure,
+    NoPrivacy,
+    Page,
+    Seed,
+    of_network,
+    require_extra,
+)
+from hearsay.cli.network_watch import WatchedPage
 from hearsay.cli.screen import console, errors, network_table, typeable, watching
 
 if TYPE_CHECKING:
@@ -29,6 +40,8 @@ def up(
     insecure: Insecure = False,
     no_privacy: NoPrivacy = False,
     allow: Allow = None,
+    page: Page = None,
+    every: Every = 10.0,
 ) -> None:
     """Start every agent as a process of this machine and watch them;
     one that is killed is started again. Ctrl-C stops all; the same command continues.
@@ -40,6 +53,8 @@ def up(
     from hearsay.deploy.settings import load
 
     found = load(config, allow or ())
+    if page is not None:
+        require_writable(page.parent)
     require_safe(found, insecure)
     for member in found.members:
         member.require_folder()
@@ -50,7 +65,8 @@ def up(
     if why := crowded(len(found.names)):
         errors.print(why, style="yellow", soft_wrap=True)
     fleet = Fleet(config, found, options)
-    last = _run(fleet, dict(zip(found.names, sizes(plan.certificate), strict=True)))
+    shown = None if page is None else WatchedPage(found, page, every)
+    last = _run(fleet, dict(zip(found.names, sizes(plan.certificate), strict=True)), shown)
     answer(
         run=found.run,
         agents={name: last.get(name) for name in found.names},
@@ -76,18 +92,20 @@ def up(
     )
 
 
-def _run(fleet: Fleet, budgets: dict[str, float]) -> Facts:
+def _run(fleet: Fleet, budgets: dict[str, float], page: WatchedPage | None = None) -> Facts:
     """What every agent has last said of itself, once all have ended; they end with this command,
     whoever ends it.
     """
     with counting() as interrupts:
         try:
             fleet.start()
-            last = _watched(fleet, budgets, interrupts)
+            last = _watched(fleet, budgets, interrupts, page)
             if last is None:
                 errors.print("stopping all agents ...")
         finally:
             fleet.stop(at_once=lambda: interrupts.times > 1)
+            if page is not None:
+                page.finish()
         if last is not None:
             return last
         again = typeable("hearsay", "network", "up", fleet.config)
@@ -95,7 +113,9 @@ def _run(fleet: Fleet, budgets: dict[str, float]) -> Facts:
         raise typer.Exit(130)
 
 
-def _watched(fleet: Fleet, budgets: dict[str, float], interrupts: counting) -> Facts | None:
+def _watched(
+    fleet: Fleet, budgets: dict[str, float], interrupts: counting, page: WatchedPage | None
+) -> Facts | None:
     """Show what agents say of themselves until all have ended, or nobody can go on; None where this
     was interrupted before.
     """
@@ -113,6 +133,8 @@ def _watched(fleet: Fleet, budgets: dict[str, float], interrupts: counting) -> F
                 break
             asked = statuses(network, observer, seconds=0.2) if going else []
             seen = {one.name: one.facts for one in asked if one.facts}
+            if page is not None:
+                page.saw(asked)
             last.update(seen)
             for name, spent in budgets.items():
                 # It may have ended before it was asked again.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hearsay.cli.screen import note
+from hearsay.cli.screen import console, note
 
 if TYPE_CHECKING:
     from hearsay.deploy.launch import Status
@@ -44,6 +44,8 @@ class WatchedPage:
         self._due, self._failed = -float("inf"), False
         # By agent: when its ledger is looked at next, and how long to wait after that.
         self._look_at: dict[str, tuple[float, float]] = {}
+        if every is not None:
+            console.print(f"Page to watch: {file}", soft_wrap=True)
 
     def saw(self, seen: Sequence[Status]) -> None:
         """What all agents answered just now."""
@@ -55,8 +57,10 @@ class WatchedPage:
             self._write(self.every)
 
     def finish(self) -> None:
-        """As it was last seen; nothing where nothing was."""
+        """As it was last seen, with what ledgers say by now; nothing where nothing was seen."""
         if self.watch.agents:
+            self._look_at.clear()
+            self._look(self.clock())
             self._write(None)
 
     def _write(self, every: float | None) -> None:

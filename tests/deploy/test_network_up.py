@@ -17,6 +17,7 @@ from rich.console import Console
 
 from hearsay._interrupts import counting
 from hearsay.cli import network_up
+from hearsay.cli.network_watch import WatchedPage
 from hearsay.cli.screen import network_table
 from hearsay.deploy import launch
 from hearsay.deploy.launch import Fleet
@@ -97,6 +98,19 @@ def test_when_all_are_done_it_says_how_to_get_the_model(tmp_path, monkeypatch, c
     asked = f"hearsay network release {config}"
     assert f"All 2 agents are done. Models, certificates, logs and ledgers: {tmp_path}" in said
     assert said.endswith(asked if seed is None else f"{asked} --rehearsal")
+
+
+def test_a_page_is_finished_whatever_ends_the_command(fleet, monkeypatch, tmp_path):
+    page = WatchedPage(fleet.network, tmp_path / "watch.html", 1.0)
+
+    def seen_once(*_):
+        page.saw([])
+        raise ValueError("no port")
+
+    monkeypatch.setattr(network_up, "_watched", seen_once)
+    with pytest.raises(ValueError, match="no port"):
+        network_up._run(fleet, {}, page)
+    assert "Nobody watches any more" in page.file.read_text("utf-8")
 
 
 def test_agents_end_with_the_command_whatever_it_fails_at(fleet, monkeypatch):
