@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -107,9 +107,11 @@ def summary(runs: dict[str, Any]) -> None:
     known = [metric for metric in wanted if metric in first.metrics]
     shown = [m for m in known if not all(math.isnan(r.final(m)[0]) for r in runs.values())]
     wrong = {name: errors_of(run) for name, run in runs.items()}
-    unit = next((f"; errors: root mean squared, {one.unit}" for one in wrong.values() if one), "")
-    table = Table(title=f"After the last step (mean ± standard deviation over seeds{unit})")
-    table.add_column("algorithm")
+    said = ["mean ± standard deviation over seeds"] if _several(runs.values()) else []
+    said += [f"errors: root mean squared, {one.unit}" for one in wrong.values() if one][:1]
+    how = f" ({'; '.join(said)})" if said else ""
+    table = Table(title=f"After the last step{how}")
+    table.add_column("algorithm", overflow="fold")
     for column in ("largest ε", *(metric.replace("_", " ") for metric in shown), "time"):
         table.add_column(column, justify="right")
     for name, result in runs.items():
@@ -124,7 +126,13 @@ def summary(runs: dict[str, Any]) -> None:
 def _final(result: Any, wrong: Errors | None, metric: str) -> str:
     """A metric at the end; errors of numbers in the target's own unit."""
     known = {} if wrong is None else {"test_error": wrong.own, "released_error": wrong.released}
-    return "{:.4g} ± {:.2g}".format(*(known.get(metric) or result.final(metric)))
+    mean, deviation = known.get(metric) or result.final(metric)
+    # One seed has no spread, which is not a spread of 0.
+    return f"{mean:.4g} ± {deviation:.2g}" if _several([result]) else f"{mean:.4g}"
+
+
+def _several(runs: Iterable[Any]) -> bool:
+    return any(len(run.seeds) > 1 for run in runs)
 
 
 def costs_table(runs: dict[str, Any], timelines: dict[str, Any]) -> None:

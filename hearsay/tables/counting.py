@@ -15,9 +15,9 @@ from hearsay.tables.crowding import ADVICE
 _NAMED = 8  # columns that the owner's line names one by one
 _FEW = 3  # of more columns than that
 _ALL = {
-    "clipped": "numbers clipped to their ranges",
-    "unknown": "unknown levels taken as other",
-    "gaps": "gaps taken as the schema says",
+    "clipped": ("number", "clipped to the columns' ranges"),
+    "unknown": ("unknown level", "taken as other"),
+    "gaps": ("gap", "taken as the schema says"),
 }
 _CROWDED = "nine tenths in a tenth of {}"
 
@@ -79,7 +79,7 @@ class Counted:
 def _totals(columns: Mapping[str, Count]) -> list[str]:
     """Over all columns, and where it happened most."""
     found = []
-    for what, words in _ALL.items():
+    for what, (thing, words) in _ALL.items():
         counts = {name: getattr(count, what) for name, count in columns.items()}
         if total := sum(counts.values()):
             many, most = sum(map(bool, counts.values())), max(counts, key=counts.__getitem__)
@@ -88,7 +88,7 @@ def _totals(columns: Mapping[str, Count]) -> list[str]:
                 if many == 1
                 else f"in {many} columns (most in {most}, {counts[most]:,})"
             )
-            found.append(f"{total:,} {words} {where}")
+            found.append(f"{total:,} {thing}{'s' if total != 1 else ''} {words} {where}")
     if crowded := [name for name, count in columns.items() if count.crowded]:
         first = ", ".join(crowded[:_FEW]) + (", ..." if len(crowded) > _FEW else "")
         columns_have = f"{len(crowded)} columns have" if len(crowded) > 1 else "1 column has"

@@ -640,6 +640,14 @@ def test_help_lists_every_command_by_what_it_is_for():
         assert each.help and not re.search(r"[^\n]\n[^\n]", each.help)
 
 
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_one_seed_has_no_spread(seeds, tmp_path):
+    words = ["run", "dsgd", "--steps", "3", "--epsilon", "5", "--seeds", f"{seeds}"]
+    shown = plain(call(*words, "--out", tmp_path / "run").output)
+    table = shown.partition("After the last step")[2].partition("time")[2].partition("released")[0]
+    assert ("±" in table) == (seeds > 1) and ("standard deviation" in shown) == (seeds > 1)
+
+
 def guesser(guessing, accuracy, algorithm=None):
     return SimpleNamespace(
         algorithm=algorithm or hs.dsgd(),

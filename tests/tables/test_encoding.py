@@ -196,8 +196,12 @@ def test_the_owners_line_of_a_wide_table_is_still_a_line():
     table = {name: ["", "5", "0.5"] for name in names} | {"y": ["no"] * 3}
     table["x7"] = ["", "", "0.5"]
     assert str(schema.encode(table, name="wide.csv").counted) == (
-        "wide.csv: 3 rows; 29 numbers clipped to their ranges in 29 columns (most in x0, 1); 31"
-        " gaps taken as the schema says in 30 columns (most in x7, 2)"
+        "wide.csv: 3 rows; 29 numbers clipped to the columns' ranges in 29 columns (most in x0, 1);"
+        " 31 gaps taken as the schema says in 30 columns (most in x7, 2)"
+    )
+    table = {name: [""] for name in names} | {"x3": ["5"], "y": ["no"]}
+    assert "1 number clipped to the columns' ranges in x3; 29 gaps" in str(
+        schema.encode(table, name="one.csv").counted
     )
 
 
