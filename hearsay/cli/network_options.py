@@ -55,7 +55,10 @@ Page = Annotated[
     ),
 ]
 Every = Annotated[
-    float, typer.Option(help="With --page: after how many seconds it is written anew.", min=1.0)
+    float,
+    typer.Option(
+        help="With --page: after how many seconds it is written anew.", min=1.0, max=86400.0
+    ),
 ]
 
 

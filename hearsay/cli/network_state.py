@@ -53,6 +53,7 @@ def status(
                 shown = WatchedPage(found, page, None)
                 shown.saw(seen)
                 shown.finish()
+                shown.require_written()
             if not all(one.facts for one in seen):
                 raise typer.Exit(5)
             return
@@ -63,16 +64,21 @@ def _live(found: Network, observer: Observer, page: WatchedPage | None) -> None:
     """Until Ctrl-C, or until all are done where there is a page that says so."""
     from hearsay.deploy.launch import statuses
 
-    with counting() as interrupts, watching() as show:
-        while not interrupts.times and not (page and page.watch.all_done):
-            seen = statuses(found, observer, seconds=0.5)
-            rows = [(s.name, s.facts, s.facts is not None) for s in seen]
-            show(network_table(found, rows, lines=console.height))
-            if page is not None:
-                page.saw(seen)
-            time.sleep(0.5)
+    try:
+        with counting() as interrupts, watching() as show:
+            while not interrupts.times and not (page and page.watch.all_done):
+                seen = statuses(found, observer, seconds=0.5)
+                rows = [(s.name, s.facts, s.facts is not None) for s in seen]
+                show(network_table(found, rows, lines=console.height))
+                if page is not None:
+                    page.saw(seen)
+                time.sleep(0.5)
+    finally:
+        # Whatever ended it: nobody shall take an old page for a new one.
+        if page is not None:
+            page.finish()
     if page is not None:
-        page.finish()
+        page.require_written()
 
 
 @answering
@@ -88,6 +94,9 @@ def spent(
             show_default=False,
         ),
     ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="A net.toml: the same as an option.")
+    ] = None,
 ) -> None:
     """What the agents on this host have spent, run by run and in all:
     read from ledgers and budget files, nothing is asked. Exit code 6: a file cannot be read.
@@ -96,7 +105,7 @@ def spent(
     from hearsay.deploy.spending import places
     from hearsay.deploy.spending import spent as read
 
-    found, wrong = read(places(place or net_file(None, None)))
+    found, wrong = read(places(net_file(None, config) if place is None else place))
     answer(**found)
     console.print(spent_table(found))
     for text in wrong:

@@ -40,8 +40,10 @@ class WatchedPage:
         begin, zero = time.time(), time.monotonic()
         self.clock = clock or (lambda: begin + time.monotonic() - zero)
         self.network, self.file, self.every = network, file, every
-        self.watch = Watch(network.names, network.digest)
-        self._due, self._failed = -float("inf"), False
+        self.watch = Watch(network.names, network.digest, once=every is None)
+        if file.is_dir():
+            raise ValueError(f"--page must be a file, got the folder {file}")
+        self._due, self.failed = -float("inf"), False
         # By agent: when its ledger is looked at next, and how long to wait after that.
         self._look_at: dict[str, tuple[float, float]] = {}
         if every is not None:
@@ -63,17 +65,22 @@ class WatchedPage:
             self._look(self.clock())
             self._write(None)
 
+    def require_written(self) -> None:
+        """At the end, when nothing is tried again."""
+        if self.failed:
+            raise ValueError(f"{self.file} was not written")
+
     def _write(self, every: float | None) -> None:
         from hearsay.report.watched import watched_page
 
         try:
             watched_page(self.watch, self.file, f"Run {self.network.run}", every)
-            self._failed = False
+            self.failed = False
         except OSError as error:
             # A full disk may have room again: whoever watches goes on.
-            if not self._failed:
-                note(f"cannot write {self.file} ({error}); trying again")
-            self._failed = True
+            if not self.failed:
+                note(f"{self.file} cannot be written ({error})")
+            self.failed = True
 
     def _look(self, at: float) -> None:
         """An agent that is done ends, and is not reached either: its ledger says so, where it lies
@@ -91,21 +98,21 @@ class WatchedPage:
                     agent.ended(*ended)
 
 
-def _ended(member: Member, configuration: str) -> tuple[int, float] | None:
-    """How many rounds a run had that is done by its ledger, and what they have cost; None where it
-    does not say so.
+def _ended(member: Member, configuration: str) -> tuple[int, float, bool] | None:
+    """How many rounds a run had that is done by its ledger, what they have cost, and whether its
+    noise is a secret; None where the ledger does not say so.
     """
     from hearsay.deploy import phases
     from hearsay.deploy.rows import LedgerError, overview
 
-    if not member.ledger.exists():
-        return None
     try:
+        if not member.ledger.exists():
+            return None
         found = overview(member.ledger)
-    except LedgerError:
+    except (LedgerError, OSError):
         return None  # the alarm that it is not reached is enough
     mine = found.about.get("configuration") == configuration
     if not (found.done and mine and found.rows):
         return None
     messages = found.rows[:: phases.of_ledger(found.about).count]
-    return len(messages), messages[-1].epsilon
+    return len(messages), messages[-1].epsilon, found.about.get("noise") == "lattice"

@@ -7,6 +7,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -43,8 +44,12 @@ def note(text: str) -> None:
 
 
 def typeable(*words: Any) -> str:
-    """A command as it can be typed: what a shell would take apart is in quotes."""
-    return shlex.join(map(str, words))
+    """A command as it can be typed: what a shell would take apart is in quotes, and no file is
+    taken for an option.
+    """
+    return shlex.join(
+        f"./{w}" if isinstance(w, Path) and f"{w}"[:1] == "-" else f"{w}" for w in words
+    )
 
 
 class Owner:
@@ -381,7 +386,8 @@ def network_table(
             "" if facts["private"] else " [red]NOT PRIVATE[/red]"
         )
         dropped = sum(facts["dropped"].values())
-        waiting = few(facts["waiting_for"], ", ", 6 if rest is None else 2)
+        # Words of another machine.
+        waiting = escape(few(facts["waiting_for"], ", ", 6 if rest is None else 2))
         table.add_row(name, done, spent, peers, waiting, str(dropped or ""), *more)
     return table
 

@@ -54,6 +54,7 @@ from hearsay.base import Inbox
 from hearsay.certification import unit
 from hearsay.certification.describing import message_bound
 from hearsay.deploy import averages, budget, greeting
+from hearsay.deploy.answers import OWN_RECORDS
 from hearsay.deploy.deployment import Deployment, deployment
 from hearsay.deploy.exchange import Exchange, exchange
 from hearsay.deploy.following import Following
@@ -347,7 +348,7 @@ class Agent:
         before, clock = following.rows, Clock(self.neighbours)
         needed = following.needed(self.phases.round(number))
         while len(following.rows) < needed:
-            self.neighbours.waiting_for = ["its own records"]
+            self.neighbours.waiting_for = [OWN_RECORDS]
             self.neighbours.require_running()
             if not following.look():
                 if clock.word(()):

@@ -25,6 +25,7 @@ import numpy as np
 from hearsay import _validate as require
 from hearsay._files import write_atomically
 from hearsay.config import DELTA, EPSILON
+from hearsay.deploy.answers import understood
 from hearsay.deploy.settings import Network
 from hearsay.deploy.transport import Observer
 from hearsay.problems.data import datasets
@@ -162,7 +163,7 @@ def statuses(network: Network, observer: Observer, seconds: float = 2.0) -> list
             facts = None if answer is None else json.loads(answer)
         except (ValueError, RecursionError):
             facts = None
-        return Status(name, facts if isinstance(facts, dict) else None)
+        return Status(name, facts if understood(facts) else None)
 
     with ThreadPoolExecutor(min(32, len(network.names))) as pool:
         return list(pool.map(ask, network.names))

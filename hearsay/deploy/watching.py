@@ -1,19 +1,25 @@
 """A network over the time that somebody watches it: what its agents said of themselves, since when
 nothing changes, and what deserves an alarm.
-
-What an agent says comes from another machine, and may be anything: only numbers, names of agents
-and truth values are taken from it, each where it belongs.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any, NamedTuple
+
+from hearsay.deploy.answers import OWN_RECORDS, Said, understood
 
 # Of each agent: more are thinned out, so that months of them stay as many.
 _MOST = 1000
+# Rounds whose length is remembered; so many times the usual length is long.
+_RECENT, _LONG = 21, 3.0
+
+_NOBODY: frozenset[str] = frozenset()
+_UNHEARD = Said(0, 1, False, True, 0.0, "", None, _NOBODY, _NOBODY, _NOBODY, 0)
 
 
 class Alarm(NamedTuple):
@@ -26,65 +32,6 @@ class Alarm(NamedTuple):
     name: str
     why: str
     since: float
-
-
-class Said(NamedTuple):
-    """What is understood of an agent's answer."""
-
-    round: int
-    of: int
-    done: bool
-    private: bool
-    spent: float
-    unit: str
-    config: str
-    waiting_for: frozenset[str]
-    alive: frozenset[str]
-    hears: frozenset[str]
-    dropped: int
-
-
-# Of an agent that has ended before anybody watched: what it spends is not known to be epsilon.
-_NOBODY: frozenset[str] = frozenset()
-UNHEARD = Said(0, 0, False, True, 0.0, "", "", _NOBODY, _NOBODY, _NOBODY, 0)
-
-
-def understood(facts: Any, names: frozenset[str]) -> Said | None:
-    """An answer, as far as it is one; None where it is not."""
-    if not isinstance(facts, Mapping):
-        return None
-    dropped = facts.get("dropped")
-    counts = dropped.values() if isinstance(dropped, Mapping) else ()
-    said = Said(
-        round=_count(facts.get("round")),
-        of=_count(facts.get("of")),
-        done=facts.get("done") is True,
-        private=facts.get("private") is not False,
-        spent=_number(facts.get("spent")),
-        unit="delta" if facts.get("unit") == "delta" else "epsilon",
-        config=config if isinstance(config := facts.get("config"), str) else "",
-        waiting_for=_names(facts.get("waiting_for"), names),
-        alive=_names(facts.get("alive"), names),
-        hears=_names(facts.get("hears"), names),
-        dropped=sum(map(_count, counts)),
-    )
-    return said if said.of > 0 else None
-
-
-def _count(value: Any) -> int:
-    plain = isinstance(value, int) and not isinstance(value, bool)
-    return min(value, 2**53) if plain and value > 0 else 0
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, float):
-        return value if value > 0 else 0.0
-    return float(_count(value))
-
-
-def _names(value: Any, known: frozenset[str]) -> frozenset[str]:
-    listed = isinstance(value, Sequence) and not isinstance(value, str)
-    return known.intersection(v for v in value if isinstance(v, str)) if listed else frozenset()
 
 
 @dataclass
@@ -104,8 +51,10 @@ class Watched:
     missed: float | None = None
     stood: float | None = None
     waited: dict[str, float] = field(default_factory=dict)
+    # How long its last rounds took.
+    took: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
     # How much had been dropped when it was first heard, and when there was more.
-    first_dropped: int | None = None
+    first_dropped: int = 0
     dropping: float | None = None
     rounds: list[tuple[float, int]] = field(default_factory=list)
 
@@ -116,12 +65,19 @@ class Watched:
     @property
     def dropped(self) -> int:
         """What was dropped since the watching began."""
-        return 0 if self.said is None else self.said.dropped - (self.first_dropped or 0)
+        return 0 if self.said is None else self.said.dropped - self.first_dropped
 
-    def ended(self, rounds: int, spent: float) -> None:
+    @property
+    def usual(self) -> float:
+        """How long a round takes; 0 while nobody knows."""
+        return median(self.took) if self.took else 0.0
+
+    def ended(self, rounds: int, spent: float, private: bool) -> None:
         """Its ledger says that it is done, after how many rounds, and what they have cost."""
-        said = self.said or UNHEARD
-        self.said = said._replace(done=True, round=rounds, of=rounds, spent=spent)
+        said = self.said or _UNHEARD
+        self.said = said._replace(
+            done=True, round=rounds, of=rounds, spent=spent, private=said.private and private
+        )
         self.waited = {}
 
     def saw(self, at: float, said: Said | None) -> None:
@@ -130,17 +86,25 @@ class Watched:
             self.missed = at if self.missed is None else self.missed
             return
         before, self.said, self.missed = self.said, said, None
-        if before is None or before.round != said.round:
+        self._count(at, before, said)
+        if before is None or before.round != said.round or self.stood is None:
+            if before is not None and self.stood is not None and said.round > before.round:
+                self.took.append((at - self.stood) / (said.round - before.round))
             self.stood = at
         self.waited = {name: self.waited.get(name, at) for name in sorted(said.waiting_for)}
-        if self.first_dropped is None or said.dropped < self.first_dropped:
-            # Another process, which counts anew.
-            self.first_dropped, self.dropping = said.dropped, None
-        elif self.dropped and self.dropping is None:
-            self.dropping = at
         self.rounds.append((at, said.round))
         if len(self.rounds) > _MOST:
             del self.rounds[1:-1:2]
+
+    def _count(self, at: float, before: Said | None, said: Said) -> None:
+        """What is dropped."""
+        if before is None:
+            self.first_dropped = said.dropped
+        elif said.dropped < before.dropped:
+            # Another process, which counts anew.
+            self.first_dropped, self.dropping = 0, at if said.dropped else None
+        elif self.dropped and self.dropping is None:
+            self.dropping = at
 
 
 class Watch:
@@ -150,19 +114,33 @@ class Watch:
       names: in the order of net.toml.
       config: the hash of its configuration.
       patience: for so many seconds nothing is wrong that may pass.
+      once: there is one look only, and whoever is not reached is an alarm.
     """
 
-    def __init__(self, names: Sequence[str], config: str, patience: float = 60.0) -> None:
-        self.names, self.config, self.patience = tuple(names), config, patience
+    def __init__(
+        self, names: Sequence[str], config: str, patience: float = 60.0, once: bool = False
+    ) -> None:
+        self.names, self.config, self.patience, self.once = tuple(names), config, patience, once
         self.agents: dict[str, Watched] = {}
         self.at = 0.0
 
     def saw(self, at: float, facts: Mapping[str, Any]) -> None:
         """What the agents answered then, by name; None of one that did not."""
-        self.at, known = at, frozenset(self.names)
+        self.at = at
         for name in self.names:
             agent = self.agents.setdefault(name, Watched(name, at))
-            agent.saw(at, understood(facts.get(name), known))
+            agent.saw(at, self._known(understood(facts.get(name))))
+
+    def _known(self, said: Said | None) -> Said | None:
+        """With no other names in it than those of agents: it may name anybody."""
+        if said is None:
+            return None
+        mine = frozenset(self.names)
+        return said._replace(
+            waiting_for=said.waiting_for & (mine | {OWN_RECORDS}),
+            alive=said.alive & mine,
+            hears=said.hears & mine,
+        )
 
     @property
     def all_done(self) -> bool:
@@ -178,7 +156,7 @@ class Watch:
         if said is not None:
             if not said.private:
                 found.append(Alarm(name, "its noise follows from a seed: NOT PRIVATE", agent.began))
-            if said.config not in ("", self.config):
+            if said.config not in (None, self.config):
                 found.append(Alarm(name, "it has another configuration", agent.began))
             if agent.dropping is not None:
                 what = f"{agent.dropped:,} things came to it that were no messages"
@@ -186,20 +164,29 @@ class Watch:
         if agent.done:
             return found
         if agent.missed is not None:
-            words = "was never reached"
-            if said is not None:
-                words = f"is not reached, and was in round {said.round} of {said.of} before"
-            return [*found, *self._lasting(name, words, agent.missed)]
-        for other, since in agent.waited.items():
-            found += self._lasting(name, f"waits for {other}", since)
-        if agent.stood is not None and not agent.waited:
-            found += self._lasting(
-                name, f"stands in round {said.round if said else 0}", agent.stood
-            )
+            words, since = self._gone(agent), agent.missed
+            return [*found, Alarm(name, words, since)] if self._over(since, self.once) else found
+        # Of rounds that take long the one that is under way may, too.
+        long = _LONG * agent.usual
+        found += [
+            Alarm(name, f"waits for {other}", since)
+            for other, since in agent.waited.items()
+            if other != OWN_RECORDS and self._over(since, longer=long)
+        ]
+        if agent.stood is not None and not agent.waited and self._over(agent.stood, longer=long):
+            found.append(Alarm(name, f"stands in round {said.round if said else 0}", agent.stood))
         return found
 
-    def _lasting(self, name: str, why: str, since: float) -> list[Alarm]:
-        return [Alarm(name, why, since)] if self.at - since >= self.patience else []
+    def _over(self, since: float, at_once: bool = False, longer: float = 0.0) -> bool:
+        return at_once or self.at - since >= max(self.patience, longer)
+
+    def _gone(self, agent: Watched) -> str:
+        """An agent that is not reached: of one that was near its end nobody knows why."""
+        if agent.said is None:
+            return "was never reached"
+        words = f"is not reached, and was in round {agent.said.round} of {agent.said.of} before"
+        near = agent.said.round == agent.said.of or self._left(agent) < self.patience
+        return f"{words}: it may be done" if near else words
 
     @property
     def left(self) -> float | None:

@@ -100,8 +100,7 @@ def _final_values(runs: Mapping[str, Measured]) -> list[Table]:
         else ""
     )
     found = [Table(f"Budgets, rounded up, and metrics: {spread}at the last step", header, rows)]
-    if beside := _worth(runs):
-        found.append(_beside(beside))
+    found += _beside(_worth(runs))
     if rest:
         others = [[name, *(final(run, m) for m in rest)] for name, run in runs.items()]
         found.append(Table("The other metrics", ["run", *(plots.LABELS[m] for m in rest)], others))
@@ -118,9 +117,15 @@ def _worth(runs: Mapping[str, Measured]) -> dict[str, Worth]:
     return {name: found for name, found in known.items() if found is not None}
 
 
-def _beside(runs: Mapping[str, Worth]) -> Table:
-    """What the models of each are to be compared with."""
-    first = next(iter(runs.values()))
+def _beside(runs: Mapping[str, Worth]) -> list[Table]:
+    """What the models of each are to be compared with: a table for every kind of number."""
+    kinds: dict[tuple[str | None, bool], dict[str, Worth]] = {}
+    for name, found in runs.items():
+        kinds.setdefault((found.unit, found.released), {})[name] = found
+    return [_alike(unit, released, group) for (unit, released), group in kinds.items()]
+
+
+def _alike(unit: str | None, released: bool, runs: Mapping[str, Worth]) -> Table:
     columns = list(dict.fromkeys(column for found in runs.values() for column in found.beside))
     rows = [
         [
@@ -130,8 +135,8 @@ def _beside(runs: Mapping[str, Worth]) -> Table:
         ]
         for name, found in runs.items()
     ]
-    kind = "Test accuracy" if first.unit is None else f"Root mean squared error, {first.unit},"
-    whose = "models that may be released" if first.released else "agents' own models"
+    kind = "Test accuracy" if unit is None else f"Root mean squared error, {unit},"
+    whose = "models that may be released" if released else "agents' own models"
     caption = f"{kind} of the {whose}, and what it is to be compared with"
     return Table(caption, ["run", "together", *columns], rows)
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _LINES = 12  # more labelled lines than this cannot be told apart
 _NAMED = 40  # agents whose names have room in the picture
-_DRAWN = 400  # agents that a picture of links has room for
+_DRAWN = 5000  # links, both ways, that a picture has room for
 _LISTED = 100  # alarms
 _POINTS = 100  # of a line
 _WAITS = "#fbe3cd"
@@ -51,7 +51,7 @@ def watched_page(watch: Watch, file: Path, title: str, every: float | None) -> P
     """
     agents, alarms = list(watch.agents.values()), watch.alarms()
     pictures = []
-    if len(agents) <= _DRAWN:
+    if sum(len(agent.said.hears) for agent in agents if agent.said) <= 2 * _DRAWN:
         pictures.append(picture("links", _links(agents), "Who hears whom now. " + _LEGEND))
     if any(len(agent.rounds) > 1 for agent in agents):
         pictures.append(picture("rounds", _rounds(agents), "Rounds while somebody watched."))
@@ -60,7 +60,8 @@ def watched_page(watch: Watch, file: Path, title: str, every: float | None) -> P
         "watched.html",
         title=title,
         about=f"As of {_when(watch.at)} UTC",
-        every=every,
+        # As browsers read it: a whole number without separators.
+        every=None if every is None else f"{every:.0f}",
         done=watch.all_done,
         headline=_headline(watch, agents),
         alarms=[f"{a.name} {a.why} (since {_when(a.since)})" for a in alarms[:_LISTED]],

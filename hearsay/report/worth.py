@@ -99,10 +99,12 @@ def ladder(found: Worth, ax: Axes | None = None) -> Axes:
 
 def gains(found: Worth) -> str:
     """What joining adds, what the noise costs, and what a guess has."""
+    if not math.isfinite(found.reached):
+        return f"The model that was learned has {shown(found, found.reached)}: it diverged."
     said = []
-    if found.alone is not None:
+    if found.alone is not None and math.isfinite(found.alone):
         said.append(f"Joining: {_change(found, found.alone)} than alone at the same epsilon.")
-    if found.clean is not None:
+    if found.clean is not None and math.isfinite(found.clean):
         said.append(f"Noise: {_change(found, found.clean)} than without.")
     said.append(f"In all {_change(found, found.guess)} than {_guess(found)}.")
     return " ".join(said)
@@ -124,11 +126,12 @@ def _change(found: Worth, other: float) -> str:
     if found.unit is None:
         points = round(100 * (found.reached - other), 1)
         return f"{abs(points):.1f} points of accuracy {'more' if points >= 0 else 'less'}"
-    ratio = found.reached / other if other else math.inf
+    ratio = found.ratio(found.reached, other)
     if not math.isfinite(ratio):
         return "an error far larger"
     percent = round(100 * (1 - ratio), 1)
-    return f"an error {abs(percent):.1f} % {'smaller' if percent >= 0 else 'larger'}"
+    scale = ", by its logarithm," if found.log else ""
+    return f"an error {abs(percent):.1f} % {'smaller' if percent >= 0 else 'larger'}{scale}"
 
 
 def _guess(found: Worth) -> str:

@@ -35,6 +35,7 @@ class Errors(NamedTuple):
       clean: of the same settings without noise.
       alone: of every agent by itself with the same epsilon.
       unit: in words.
+      log: errors are factors, and their logarithms are what was measured.
     """
 
     own: tuple[float, float]
@@ -44,6 +45,7 @@ class Errors(NamedTuple):
     clean: float | None
     alone: float | None
     unit: str
+    log: bool = False
 
 
 def in_own_unit(squared: float, schema: Schema | None) -> float:
@@ -95,4 +97,5 @@ def errors_of(run: Measured) -> Errors | None:
         shown(run.beside.clean if run.beside else None),
         shown(run.beside.alone if run.beside else None),
         unit(schema),
+        schema is not None and schema.number is not None and schema.number.scale == LOG,
     )

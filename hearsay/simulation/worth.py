@@ -4,6 +4,7 @@ same epsilon, and the same settings without noise. Commands, pages and notebooks
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from hearsay.simulation.own_unit import errors_of, in_own_unit
@@ -27,6 +28,7 @@ class Worth(NamedTuple):
       each: what every agent has alone, where they differ in what they hold.
       explained: R^2 of the released model; None of classes.
       unit: that of errors, in words; None of accuracies.
+      log: errors are factors, which are compared by their logarithms.
     """
 
     reached: float
@@ -37,6 +39,7 @@ class Worth(NamedTuple):
     each: tuple[float, ...] = ()
     explained: float | None = None
     unit: str | None = None
+    log: bool = False
 
     @property
     def no_better(self) -> bool:
@@ -49,9 +52,18 @@ class Worth(NamedTuple):
         return self.clean is not None and self._no_better(self.clean)
 
     def _no_better(self, value: float) -> bool:
+        # What is no number is no better.
         if self.unit is None:
-            return value <= self.guess + LEAST
-        return (value / self.guess) ** 2 >= 1 - LEAST if self.guess else value > 0
+            return not value > self.guess + LEAST
+        return not self.ratio(value, self.guess) < math.sqrt(1 - LEAST)
+
+    def ratio(self, error: float, other: float) -> float:
+        """How large one error is beside another, as they were measured; none is 0 of any."""
+        if self.log:
+            error, other = math.log(error), math.log(other)
+        if error == 0:
+            return 0.0
+        return error / other if other else math.inf
 
     @property
     def beside(self) -> dict[str, float]:
@@ -79,6 +91,7 @@ def worth(run: Run) -> Worth | None:
             own,
             wrong.explained,
             wrong.unit,
+            wrong.log,
         )
     if run.guessing is None:
         return None

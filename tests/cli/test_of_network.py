@@ -9,7 +9,7 @@ import pytest
 
 from hearsay.cli import agent, network, network_state, network_up
 from hearsay.cli.network_options import net_file
-from hearsay.cli.screen import console, spent_table
+from hearsay.cli.screen import console, spent_table, typeable
 
 COMMANDS = (
     *(agent.agent, network.keys, network.check_network, network.plan_network, network_up.up),
@@ -86,3 +86,8 @@ def test_what_all_budgets_share_is_said_once():
 def test_what_they_do_not_share_stands_with_each(other):
     said = printed({"alice": agent_of(run()), "bob": other})
     assert "every ε" not in said and said.count("zero-out") >= 3
+
+
+def test_no_file_is_taken_for_an_option():
+    said = typeable("hearsay", "network", "up", Path("-dash"), "--page", Path("a b.html"))
+    assert said == "hearsay network up ./-dash --page 'a b.html'"

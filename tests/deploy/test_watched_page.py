@@ -10,8 +10,9 @@ import pytest
 
 from hearsay.cli import network_state, network_watch
 from hearsay.cli.network_watch import WatchedPage
-from hearsay.deploy import launch
+from hearsay.deploy import launch, rows
 from hearsay.deploy.launch import Status
+from hearsay.deploy.rows import LedgerError
 from hearsay.deploy.settings import load
 from hearsay.deploy.watching import Watch
 from hearsay.report import watched
@@ -65,13 +66,19 @@ def test_links_that_are_down_are_seen_from_both_ends():
     assert found == {frozenset(("alice", "bob")): False, frozenset(("alice", "carol")): True}
 
 
-def test_thousands_of_agents_have_a_page_too(tmp_path):
-    names = [f"agent-{k}" for k in range(2000)]
+def watched_by(names, **facts):
     watch = Watch(names, "abc", 60.0)
     for at in (0.0, 100.0):
-        watch.saw(at, {name: says(3) for name in names})
-    page = page_of(watch, tmp_path)
-    assert "and 1,900 more" in page and page.count("<svg ") == 1
+        watch.saw(at, {name: says(3, **facts) for name in names})
+    return watch
+
+
+def test_thousands_of_agents_have_a_page_too(tmp_path):
+    names = [f"agent-{k}" for k in range(2000)]
+    page = page_of(watched_by(names), tmp_path)
+    assert "and 1,900 more" in page and page.count("<svg ") == 2
+    everybody = watched_by(names[:120], hears=names[:120])
+    assert page_of(everybody, tmp_path).count("<svg ") == 1, "7,140 links are no picture"
 
 
 class Clock:
@@ -108,6 +115,27 @@ def answers(shown, **facts):
         Status(n, f and f | {"config": digest})
         for n, f in {**dict.fromkeys(NAMES), **facts}.items()
     ]
+
+
+@pytest.mark.parametrize(("every", "said"), [(2.0, "2"), (1000.0, "1000"), (86400.0, "86400")])
+def test_browsers_are_told_seconds_as_they_read_them(tmp_path, every, said):
+    page = page_of(watch_of((0.0, *(says(4),) * 3)), tmp_path, every)
+    assert f'http-equiv="refresh" content="{said}"' in page
+
+
+def test_a_page_must_be_a_file(shown, tmp_path):
+    with pytest.raises(ValueError, match="--page must be a file, got the folder"):
+        WatchedPage(shown.network, tmp_path, 5.0)
+
+
+@pytest.mark.parametrize("error", [LedgerError("damaged"), PermissionError(13, "no")])
+def test_a_ledger_that_cannot_be_read_does_not_end_the_watching(shown, monkeypatch, error):
+    def fail(_):
+        raise error
+
+    monkeypatch.setattr(rows, "overview", fail)
+    shown.saw(answers(shown))
+    assert not shown.watch.agents["alice"].done and shown.file.exists()
 
 
 def test_it_is_written_at_once_and_then_as_often_as_asked(shown):
@@ -151,9 +179,29 @@ def test_a_full_disk_does_not_end_the_watching(shown, monkeypatch, capsys):
             shown.clock.now = 1000.0 + second
             shown.saw(answers(shown, bob=says(1)))
     assert capsys.readouterr().err.count("No space left") == 1
+    with pytest.raises(ValueError, match="was not written"):
+        shown.require_written()
     shown.clock.now += 10
     shown.saw(answers(shown, bob=says(1)))
     assert shown.file.exists()
+    shown.require_written()
+
+
+def test_what_goes_wrong_leaves_no_page_that_looks_alive(path, tmp_path, monkeypatch):
+    digest, page = load(path).digest, tmp_path / "watch.html"
+    said = iter([1, 2])
+
+    def statuses(found, observer, seconds=2.0):
+        if (round := next(said, None)) is None:
+            raise RuntimeError("the session is gone")
+        return [Status(name, says(round, config=digest)) for name in found.names]
+
+    monkeypatch.setattr(launch, "statuses", statuses)
+    monkeypatch.setattr(launch, "observe", lambda found: nullcontext())
+    monkeypatch.setattr(network_state.time, "sleep", lambda _: None)
+    with pytest.raises(RuntimeError, match="the session is gone"):
+        network_state.status(place=path, page=page, every=1.0, json=False)
+    assert "Nobody watches any more" in page.read_text("utf-8")
 
 
 def test_the_command_ends_with_the_network_and_leaves_the_page(path, tmp_path, monkeypatch, capsys):

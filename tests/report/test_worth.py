@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import hearsay as hs
-from hearsay.report.comparison import comparison_report
+from hearsay.report.comparison import _beside, comparison_report
 from hearsay.report.run import run_report
 from hearsay.report.worth import gains, in_words, ladder
 from hearsay.simulation.result import Beside
@@ -69,7 +69,13 @@ def test_gains_and_losses_are_told_as_what_they_are():
     assert "Joining: 20.0 points of accuracy less" in gains(GOOD._replace(reached=0.6))
     said = gains(ERRORS)
     assert "Joining: an error 37.5 % smaller" in said and "Noise: an error 25.0 % larger" in said
-    assert "an error far larger" in gains(ERRORS._replace(reached=math.inf))
+    assert "an error far larger" in gains(ERRORS._replace(guess=0.0))
+    for reached in (math.inf, math.nan):
+        assert gains(ERRORS._replace(reached=reached)).endswith("it diverged.")
+    # Factors are compared by their logarithms: the square of what one has is twice as far off.
+    factors = ERRORS._replace(reached=2.0, alone=4.0, guess=16.0, clean=None, log=True)
+    assert "Joining: an error 50.0 % smaller, by its logarithm, than alone" in gains(factors)
+    assert "In all an error 75.0 % smaller, by its logarithm," in gains(factors)
     assert in_words(ERRORS) == "4 without noise, 5 together, 8 alone, 10 always naming the mean"
 
 
@@ -97,6 +103,17 @@ def test_no_better_than_a_guess_is_said_aloud(run, tmp_path):
     assert "good" not in text(notice)
     table = page.partition("to be compared with</caption>")[2].partition("</table>")[0]
     assert "bad 40.0 %" in text(table) and "50.0 % 99.0 %" in text(table)
+
+
+def test_numbers_of_one_kind_have_a_table_of_their_own():
+    without = GOOD._replace(released=False)
+    tables = _beside({"a": GOOD, "b": ERRORS, "c": GOOD, "d": without})
+    assert [[row[0] for row in table.rows] for table in tables] == [["a", "c"], ["b"], ["d"]]
+    assert tables[0].caption.startswith("Test accuracy of the models that may be released")
+    assert tables[1].caption.startswith(
+        "Root mean squared error, in the unit of 'y', of the models"
+    )
+    assert tables[2].caption.startswith("Test accuracy of the agents' own models")
 
 
 def test_a_notebook_says_it_too(run):

@@ -82,6 +82,9 @@ def test_what_is_not_tested_is_worth_nothing_known(labels, numbers):
         ("kg", 0.0, 0.1, True),
         ("kg", 0.0, 0.0, False),
         ("kg", 10.0, math.inf, True),
+        ("kg", 10.0, math.nan, True),
+        ("kg", 10.0, 1e200, True),
+        (None, 0.6, math.nan, True),
     ],
 )
 def test_no_better_than_a_guess(unit, guess, reached, poor):
@@ -89,3 +92,22 @@ def test_no_better_than_a_guess(unit, guess, reached, poor):
     model = Worth(reached, True, guess, None, None, unit=unit)
     assert model.no_better is poor and not model.hopeless
     assert model._replace(clean=reached).hopeless is poor
+
+
+@pytest.mark.parametrize("spread", [0.02, 1.0, 12.0, 300.0])
+def test_factors_are_compared_by_their_logarithms(spread):
+    """However narrow or wide the range is: a quarter of the variance of the logarithms is left."""
+    model = Worth(math.exp(spread / 2), True, math.exp(spread), None, None, unit="x", log=True)
+    assert model.ratio(model.reached, model.guess) == pytest.approx(0.5)
+    assert not model.no_better
+    assert model._replace(reached=math.exp(0.999 * spread)).no_better
+
+
+def test_a_log_scale_is_known_by_the_schema(numbers):
+    schema = Schema({"x": Number(0, 1), "y": Number(10, 1000, scale="log")}, target="y")
+    run = replace(numbers, problem=replace(numbers.problem, schema=schema), beside=BESIDE)
+    found = worth(run)
+    squared, spread = numbers.metrics["released_error"][-1], numbers.problem.test_labels.var()
+    assert found.log and found.guess == pytest.approx(10 ** math.sqrt(spread))
+    roots = [math.sqrt(one / spread) for one in squared]
+    assert found.ratio(found.reached, found.guess) == pytest.approx(np.mean(roots), rel=0.05)
