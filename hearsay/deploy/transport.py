@@ -95,6 +95,7 @@ class Transport:
             on_link,
         )
         self._lock, self._alive, self._closed = threading.Lock(), set[str](), False
+        self._answering, self._answered = 0, threading.Condition()
         self._met: Counter[str] = Counter()
 
         connect = [p.endpoint for name, p in neighbours.items() if me.name < name]
@@ -234,6 +235,9 @@ class Transport:
             if self._closed:
                 return
             self._closed = True
+        # An answer may be what lets both sides end, and is lost with the session.
+        with self._answered:
+            self._answered.wait_for(lambda: not self._answering, CLOSE_SECONDS)
         _close(self._session)
         with self._lock:
             self._alive.clear()
@@ -286,6 +290,16 @@ class Transport:
         return changed
 
     def _answer(self, query: zenoh.Query) -> None:
+        with self._answered:
+            self._answering += 1
+        try:
+            self._reply(query)
+        finally:
+            with self._answered:
+                self._answering -= 1
+                self._answered.notify_all()
+
+    def _reply(self, query: zenoh.Query) -> None:
         # Leaving the block ends the query, also where there is no answer: the asker learns
         # that at once.
         with query:

@@ -391,6 +391,48 @@ def test_close_is_quick_and_can_be_repeated(world):
         ann.publish(0, b"")
 
 
+def test_an_answer_that_is_being_given_is_given_before_the_end(world):
+    """It may be the word for which the other side waits, and nobody is left to be asked again."""
+    asked, go, answers = threading.Event(), threading.Event(), []
+
+    def slow(what):
+        asked.set()
+        assert go.wait(SECONDS)
+        return b"heard"
+
+    ann, bob = world.start("ann", ["bob"], hello=slow), world.start("bob", ["ann"])
+    together(ann, bob)
+    asker = threading.Thread(target=lambda: answers.append(bob.ask("ann", "hello", SECONDS)))
+    asker.start()
+    assert asked.wait(SECONDS)
+    closing = threading.Thread(target=ann.close)
+    closing.start()
+    until(lambda: ann._closed, "it is being closed")
+    go.set()
+    closing.join(SECONDS)
+    asker.join(SECONDS)
+    assert answers == [b"heard"]
+
+
+def test_an_answer_that_never_comes_does_not_keep_it_open(world, monkeypatch):
+    monkeypatch.setattr(transport, "CLOSE_SECONDS", 0.05)
+    never, asked = threading.Event(), threading.Event()
+
+    def stuck(what):
+        asked.set()
+        never.wait(SECONDS)
+
+    ann, bob = world.start("ann", ["bob"], hello=stuck), world.start("bob", ["ann"])
+    together(ann, bob)
+    asker = threading.Thread(target=lambda: bob.ask("ann", "hello", 1.0))
+    asker.start()
+    assert asked.wait(SECONDS)
+    ann.close()
+    assert ann._closed and not never.is_set()
+    never.set()
+    asker.join(SECONDS)
+
+
 @pytest.mark.parametrize(
     ("name", "endpoint", "message"),
     [
