@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import csv
 import io
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from hearsay.privacy.certificate import few, show
 from hearsay.privacy.curve import ALL
 from hearsay.report import plots
 from hearsay.report.certificate import certificate_section
-from hearsay.report.numbers import between, count, duration, quantity
+from hearsay.report.numbers import between, count, duration, instant, quantity
 from hearsay.report.page import Picture, Table, picture, write
 from hearsay.report.plot_style import axes_or_new, line_style, new_figure, plain_ticks, styled
 from hearsay.report.provenance import configuration, software
@@ -172,7 +171,7 @@ def _headline(history: History) -> list[tuple[str, str, str]]:
         *tiles,
         (f"Largest {what} so far", show(most.spent[-1]), f"{most.name}{at}{collude}"),
         ("Skipped", f"{times:,}", "times that an agent went on without a neighbour"),
-        ("Time", duration(last - first), f"from {_when(first)} to {_when(last)}"),
+        ("Time", duration(last - first), f"from {instant(first)} to {instant(last)}"),
     ]
 
 
@@ -219,8 +218,8 @@ def _agents(history: History) -> Table:
                 agent.name,
                 state,
                 f"{agent.messages:,}" if some else None,
-                _when(agent.at[0]) if some else None,
-                _when(agent.at[-1]) if some else None,
+                instant(agent.at[0]) if some else None,
+                instant(agent.at[-1]) if some else None,
                 show(agent.spent[-1]) if some else None,
                 certified,
                 *([_total(agent)] if known else []),
@@ -274,7 +273,7 @@ def _skips(history: History) -> dict[str, object]:
     skipped(history, ax)
     more = f" The {_PAIRS} most frequent of {len(pairs)} pairs." if len(pairs) > _PAIRS else ""
     rows = [
-        [name, other, len(rounds), _ranges(rounds), _when(_after(history, name, rounds[-1]))]
+        [name, other, len(rounds), _ranges(rounds), instant(_after(history, name, rounds[-1]))]
         for (name, other), rounds in pairs.items()
     ]
     header = ["agent", "went on without", "times", "rounds", "last time"]
@@ -334,7 +333,3 @@ def _ledgers(history: History) -> Table:
     ]
     header = ["agent", "instance", "hearsay that began it", "bytes of messages"]
     return Table("The ledgers on this host", header, rows)
-
-
-def _when(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")

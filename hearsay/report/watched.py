@@ -5,7 +5,6 @@ a browser that has it open loads it again as often.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from hearsay.privacy.certificate import few, show
-from hearsay.report.numbers import duration
+from hearsay.report.numbers import duration, instant
 from hearsay.report.page import Table, picture, write
 from hearsay.report.plot_style import (
     COLOURS,
@@ -59,12 +58,12 @@ def watched_page(watch: Watch, file: Path, title: str, every: float | None) -> P
         file,
         "watched.html",
         title=title,
-        about=f"As of {_when(watch.at)} UTC",
+        about=f"As of {instant(watch.at)} UTC",
         # As browsers read it: a whole number without separators.
         every=None if every is None else f"{every:.0f}",
         done=watch.all_done,
         headline=_headline(watch, agents),
-        alarms=[f"{a.name} {a.why} (since {_when(a.since)})" for a in alarms[:_LISTED]],
+        alarms=[f"{a.name} {a.why} (since {instant(a.since)})" for a in alarms[:_LISTED]],
         more=max(0, len(alarms) - _LISTED),
         pictures=pictures,
         agents=_table(watch, agents),
@@ -111,10 +110,10 @@ def _table(watch: Watch, agents: list[Watched]) -> Table:
                 linked if agent.reached else "ended" if agent.done else "not reached",
                 few(sorted(said.waiting_for), ", ", 4) if agent.reached else None,
                 said.dropped,
-                None if agent.stood is None else _when(agent.stood),
+                None if agent.stood is None else instant(agent.stood),
             ]
         )
-    return Table(f"What every agent last said of itself, at {_when(watch.at)} UTC", header, rows)
+    return Table(f"What every agent last said of itself, at {instant(watch.at)} UTC", header, rows)
 
 
 _LEGEND = (
@@ -201,7 +200,3 @@ def _rounds(agents: list[Watched]) -> Figure:
         if named:
             ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
-
-
-def _when(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S")
